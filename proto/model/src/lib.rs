@@ -1,1 +1,24 @@
-//! stub
+// SPDX-License-Identifier: Apache-2.0
+//! Validated domain types that every part of Canopy shares.
+//!
+//! Parsed once at an edge (REST, gRPC, a file), these types make wrong states unsayable inside.
+//! Nothing here has behaviour beyond validation and arithmetic on names and numbers.
+//!
+//! - [`ids`]: small numbers with their ranges (QPN, PSN, node, tree, group identifiers).
+//! - [`addressing`]: the domain's address plan, from which every SID and address is derived.
+//! - [`topology`], [`group`], [`member`]: what operators and hosts ask for (intents).
+//! - [`node_spec`]: what one node must do; leaves the agent no choice.
+//! - [`status`]: what a node and a group report back.
+//! - [`telemetry`]: per-branch and per-group counters, never stored durably.
+
+pub mod addressing;
+pub mod error;
+pub mod group;
+pub mod ids;
+pub mod member;
+pub mod node_spec;
+pub mod status;
+pub mod telemetry;
+pub mod topology;
+
+pub use error::{FieldError, FieldErrors};

@@ -1,1 +1,51 @@
-//! stub
+// SPDX-License-Identifier: Apache-2.0
+//! Bytes on the wire: the headers that Canopy reads and writes, and the arithmetic of the RoCEv2 ICRC.
+//!
+//! Nothing here behaves: no clock, no socket, no state. Every header lives in one file, with its diagram above it, as
+//!
+//! - a **view** `XxxView<'a>`, which checks lengths once in `parse` and then reads fields in place, and
+//! - a **value** `Xxx`, with `parse` (octets to value), `emit` (value to octets) and `LEN`.
+//!
+//! `parse` accepts a slice that is longer than the header and reads only its front; a view hands out what follows as
+//! `payload()`. `emit` writes the front of the buffer and leaves the rest alone. Every bit that a header carries is in
+//! its value, so `emit(parse(x)) == x`, except where a specification says that a reserved field is ignored on reception
+//! ([`end_mt`]) or that padding carries nothing ([`srh`]).
+//!
+//! The parts:
+//!
+//! | module | header | specification |
+//! |---|---|---|
+//! | [`ipv6`] | IPv6 | RFC 8200 section 3 |
+//! | [`srh`], [`end_mt`] | Segment Routing Header and its TLVs | RFC 8754 section 2, draft-li-spring-rdma-multicast-over-srv6 section 7 |
+//! | [`udp`] | UDP | RFC 768 |
+//! | [`bth`], [`aeth`], [`reth`], [`immdt`], [`ieth`], [`atomic_eth`] | RDMA transport headers | IBTA volume 1, chapter 9 |
+//! | [`cnp`] | body of a Congestion Notification Packet | IBTA annex A17.9.3 |
+//! | [`icrc`] | Invariant CRC, whole and by difference | IBTA annex A17.3.3 |
+//! | [`frame`] | one whole RoCEv2-over-IPv6 packet | IBTA annex A17 |
+//!
+//! The crate is `no_std`. Feature `alloc` (default) adds values that own lists; feature `std` (default) adds conversions
+//! of errors into `std::io::Error`.
+#![no_std]
+
+#[cfg(any(test, feature = "alloc"))]
+extern crate alloc;
+#[cfg(any(test, feature = "std"))]
+extern crate std;
+
+pub mod aeth;
+pub mod atomic_eth;
+pub mod bth;
+pub mod cnp;
+pub mod end_mt;
+pub mod error;
+pub mod frame;
+pub mod icrc;
+pub mod ieth;
+pub mod immdt;
+pub mod ipv6;
+pub mod reth;
+pub mod srh;
+pub mod udp;
+mod wire;
+
+pub use error::{EmitError, ParseError, Problem};

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The address plan: every SID and address of a domain follows from a node's number.
+//!
+//! ```text
+//! block 5f00::/32 | node (16) | function (16) | argument
+//!   uN of node n            5f00:0:<n>::/48
+//!   uA of port p at n       5f00:0:<n>:<e000+p>::/64
+//!   End.MT at n             5f00:0:<n>:f001::/64
+//!   Replication-SID, tree t 5f00:0:<n>:f002:<t hi>:<t lo>::/96     (RFC 9524 End.Replicate)
+//! node address              fcff:0:0:<n>::1       outside the block: no argument may follow it
+//! ```
+
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+
+use crate::FieldErrors;
+use crate::ids::{NodeId, PortIndex, TreeId};
+
+/// Function of the End.MT SID (draft-li, TBD1 behavior 0x8001 by default).
+pub const FUNCTION_END_MT: u16 = 0xF001;
+/// Function of every Replication-SID (RFC 9524).
+pub const FUNCTION_REPLICATE: u16 = 0xF002;
+/// First function of the uA (End.X with NEXT-CSID) SIDs; the port index is added.
+pub const FUNCTION_UA_BASE: u16 = 0xE000;
+
+/// The prefixes that a domain's addresses are made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct AddressPlan {
+    /// SRv6 block, a /32; nodes' locators are its /48s.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub block: Ipv6Net,
+    /// Prefix of the node addresses, a /48; node n is `<prefix>:<n>::1`.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub node_prefix: Ipv6Net,
+    /// Prefix that Proxy Addresses are allocated from; routed by nobody.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub proxy_prefix: Ipv6Net,
+}
+
+impl Default for AddressPlan {
+    fn default() -> Self {
+        let net = |segments, len| Ipv6Net::new_assert(Ipv6Addr::from(segments), len);
+        Self {
+            block: net([0x5f00u16, 0, 0, 0, 0, 0, 0, 0], 32),
+            node_prefix: net([0xfcff, 0, 0, 0, 0, 0, 0, 0], 48),
+            proxy_prefix: net([0xfcfe, 0, 0, 0, 0, 0, 0, 0], 64),
+        }
+    }
+}
+
+impl AddressPlan {
+    /// Checks lengths and that the prefixes do not overlap.
+    ///
+    /// # Errors
+    /// Every field that is off.
+    pub fn validate(&self) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        if self.block.prefix_len() != 32 {
+            errors.push("addressing.block", format!("{} must be a /32: uSIDs are 16 bits behind a 32-bit block", self.block));
+        }
+        if self.node_prefix.prefix_len() != 48 {
+            errors.push("addressing.nodePrefix", format!("{} must be a /48", self.node_prefix));
+        }
+        if !(48..=112).contains(&self.proxy_prefix.prefix_len()) {
+            errors.push("addressing.proxyPrefix", format!("{} must be between /48 and /112", self.proxy_prefix));
+        }
+        let overlap = |a: &Ipv6Net, b: &Ipv6Net| a.contains(b) || b.contains(a);
+        if overlap(&self.block, &self.node_prefix) {
+            errors.push("addressing.nodePrefix", "overlaps the SRv6 block: a non-zero argument there would be read as a next uSID");
+        }
+        if overlap(&self.block, &self.proxy_prefix) || overlap(&self.node_prefix, &self.proxy_prefix) {
+            errors.push("addressing.proxyPrefix", "overlaps the SRv6 block or the node prefix");
+        }
+        errors.into_result()
+    }
+
+    /// uN of `node` (End with NEXT-CSID), the node's /48 locator.
+    pub fn un(&self, node: NodeId) -> Ipv6Net {
+        Ipv6Net::new_assert(self.sid(node, [0, 0, 0, 0, 0]), 48)
+    }
+
+    /// uA of `port` at `node` (End.X with NEXT-CSID).
+    pub fn ua(&self, node: NodeId, port: PortIndex) -> Ipv6Net {
+        Ipv6Net::new_assert(self.sid(node, [FUNCTION_UA_BASE + port.get(), 0, 0, 0, 0]), 64)
+    }
+
+    /// End.MT SID of edge `node`; one serves every group.
+    pub fn end_mt(&self, node: NodeId) -> Ipv6Addr {
+        self.sid(node, [FUNCTION_END_MT, 0, 0, 0, 0])
+    }
+
+    /// Replication-SID of `tree` at `node` (RFC 9524).
+    pub fn replication(&self, node: NodeId, tree: TreeId) -> Ipv6Addr {
+        let t = tree.get();
+        self.sid(node, [FUNCTION_REPLICATE, (t >> 16) as u16, (t & 0xFFFF) as u16, 0, 0])
+    }
+
+    /// The node's own address (loopback), outside the SID block.
+    pub fn node_address(&self, node: NodeId) -> Ipv6Addr {
+        let mut s = self.node_prefix.addr().segments();
+        s[3] = node.get();
+        s[7] = 1;
+        Ipv6Addr::from(s)
+    }
+
+    /// The link-local address that `node` has on `port`: what neighbours use as next hop.
+    pub fn link_local(&self, node: NodeId, port: PortIndex) -> Ipv6Addr {
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, node.get(), port.get())
+    }
+
+    /// The gateway address that hosts use on every host port.
+    pub fn host_gateway(&self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)
+    }
+
+    /// The `index`-th Proxy Address, 1-based; `None` past the prefix.
+    pub fn proxy(&self, index: u64) -> Option<Ipv6Addr> {
+        let host_bits = 128 - u32::from(self.proxy_prefix.prefix_len());
+        if index == 0 || (host_bits < 64 && index >= 1 << host_bits) {
+            return None;
+        }
+        Some(Ipv6Addr::from(u128::from(self.proxy_prefix.addr()) | u128::from(index)))
+    }
+
+    fn sid(&self, node: NodeId, tail: [u16; 5]) -> Ipv6Addr {
+        let b = self.block.addr().segments();
+        Ipv6Addr::from([b[0], b[1], node.get(), tail[0], tail[1], tail[2], tail[3], tail[4]])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sids_are_those_of_the_plan() {
+        let plan = AddressPlan::default();
+        plan.validate().unwrap();
+        let n = NodeId::new("id", 0x12).unwrap();
+        assert_eq!(plan.un(n).to_string(), "5f00:0:12::/48");
+        assert_eq!(plan.end_mt(n).to_string(), "5f00:0:12:f001::");
+        assert_eq!(plan.ua(n, PortIndex::new("p", 3).unwrap()).to_string(), "5f00:0:12:e003::/64");
+        let t = TreeId::new("tree", 0x0001_0002).unwrap();
+        assert_eq!(plan.replication(n, t), "5f00:0:12:f002:1:2::".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(plan.node_address(n), "fcff:0:0:12::1".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(plan.proxy(7), Some("fcfe::7".parse().unwrap()));
+        assert_eq!(plan.proxy(0), None);
+    }
+
+    #[test]
+    fn overlapping_prefixes_are_refused() {
+        let plan = AddressPlan { node_prefix: "5f00:0:1::/48".parse().unwrap(), ..AddressPlan::default() };
+        assert!(plan.validate().unwrap_err().to_string().contains("nodePrefix"));
+    }
+}

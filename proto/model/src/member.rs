@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A host's membership of a group.
+
+use std::net::Ipv6Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::FieldErrors;
+use crate::ids::{Psn, Qpn};
+
+/// What a host says when it joins. One membership per (group, host).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct MemberSpec {
+    /// Host name from the topology.
+    pub host: String,
+    /// Source or receiver.
+    pub role: Role,
+    /// Address of the QP; the host's default address when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub address: Option<Ipv6Addr>,
+    /// The member's local QPN.
+    pub qpn: Qpn,
+    /// Memory that RDMA WRITEs land in; receivers only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryRegion>,
+}
+
+/// A registered memory region (IBTA: virtual address, R_Key, length).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct MemoryRegion {
+    /// First byte's virtual address at the receiver.
+    pub va: u64,
+    /// Remote key.
+    pub rkey: u32,
+    /// Length in bytes, at least 1; va + length must not wrap.
+    pub length: u64,
+}
+
+/// A member's part in the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    /// Sends data; at most one per group.
+    Source,
+    /// Receives data.
+    Receiver,
+}
+
+impl MemberSpec {
+    /// Checks what can be checked without the topology.
+    ///
+    /// # Errors
+    /// Every field that is off.
+    pub fn validate(&self) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        if let Some(m) = self.memory {
+            if self.role == Role::Source {
+                errors.push("spec.memory", "only receivers register memory");
+            }
+            if m.length == 0 || m.va.checked_add(m.length).is_none() {
+                errors.push("spec.memory.length", format!("{} bytes at {:#x} is empty or wraps the address space", m.length, m.va));
+            }
+        }
+        errors.into_result()
+    }
+}
+
+/// What a member needs to set up its QP: the remote side of one ordinary RC connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Connection {
+    /// Remote address of the QP, for the source and for receivers alike.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub proxy_address: Ipv6Addr,
+    /// Remote QPN of the QP.
+    pub designated_qpn: Qpn,
+    /// The source's first PSN and each receiver's first expected PSN.
+    pub start_psn: Psn,
+    /// RDMA path MTU, bytes.
+    pub path_mtu: u32,
+    /// Virtual address that the source's WRITEs count from.
+    pub write_base_va: u64,
+    /// R_Key that the source puts into its WRITEs.
+    pub write_rkey: u32,
+    /// Bytes that every receiver has registered: the smallest of their regions; 0 = WRITE not possible.
+    pub write_length: u64,
+}

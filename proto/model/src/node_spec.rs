@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one node must do, whole. Plan decides, execution obeys: nothing in here leaves the agent a choice.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+use crate::ids::{Generation, GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
+use crate::member::MemoryRegion;
+
+/// The desired state of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// Leader's term; a lower one than the highest accepted is refused.
+    pub term: u64,
+    /// Grows with every change of this node's spec.
+    pub generation: Generation,
+    /// What does not depend on groups.
+    pub base: NodeBase,
+    /// One program per group that this node takes part in.
+    pub groups: BTreeMap<GroupId, GroupProgram>,
+}
+
+/// Identity, ports and unicast routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeBase {
+    /// Name in the topology.
+    pub name: String,
+    /// Number in the locator.
+    pub node_id: NodeId,
+    /// The node's own address.
+    pub node_address: Ipv6Addr,
+    /// uN, the node's locator.
+    pub un: Ipv6Net,
+    /// End.MT SID.
+    pub end_mt: Ipv6Addr,
+    /// Ports in index order.
+    pub ports: Vec<Port>,
+    /// Unicast routes to other nodes' locators and addresses and to hosts' prefixes.
+    pub routes: Vec<Route>,
+}
+
+/// A port and what is at its far end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Index on this node.
+    pub index: PortIndex,
+    /// Interface name.
+    pub name: String,
+    /// IPv6 MTU the interface must have at least, bytes.
+    pub mtu: u32,
+    /// Link-local address of this end.
+    pub link_local: Ipv6Addr,
+    /// A neighbouring node, or a host.
+    pub peer: Peer,
+}
+
+/// The far end of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Another node, reached at its link-local address.
+    Node {
+        /// Its name.
+        name: String,
+        /// Its link-local address on the link.
+        link_local: Ipv6Addr,
+    },
+    /// A host.
+    Host {
+        /// Its name.
+        name: String,
+        /// Its prefix, routed to the port as on-link.
+        prefix: Ipv6Net,
+        /// Its default address.
+        address: Ipv6Addr,
+        /// The gateway address that this node answers for on the port.
+        gateway: Ipv6Addr,
+    },
+}
+
+/// A unicast route.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// Destination.
+    pub prefix: Ipv6Net,
+    /// Output port.
+    pub port: PortIndex,
+    /// Neighbour's link-local address.
+    pub next_hop: Ipv6Addr,
+}
+
+/// A group's part at one node: an edge, transit, headend, or several of these at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupProgram {
+    /// Compact identifier.
+    pub group_id: GroupId,
+    /// Name, for people and metrics.
+    pub name: String,
+    /// Bumped whenever the tree or its membership changes.
+    pub epoch: u32,
+    /// Replication tree.
+    pub tree_id: TreeId,
+    /// Proxy Address.
+    pub proxy: Ipv6Addr,
+    /// Designated QPN.
+    pub designated_qpn: Qpn,
+    /// PSN of the first packet: the initial AckPSN is this minus one.
+    pub start_psn: Psn,
+    /// The registered source's address and QPN; edges need it for the ICRC difference.
+    pub source: SourceQp,
+    /// RFC 9524 Replication-SID instantiated here; `None` at a node that only runs End.MT.
+    pub replication_sid: Option<Ipv6Addr>,
+    /// Set at the headend.
+    pub headend: Option<Headend>,
+    /// Where feedback goes.
+    pub upstream: Upstream,
+    /// Where data goes and feedback comes from; one branch per child node or receiver.
+    pub branches: Vec<Branch>,
+    /// End.MT packets that carry no TLV for this edge use the provisioned receivers.
+    pub receivers_provisioned: bool,
+    /// Virtual address that the source's WRITEs count from.
+    pub write_base_va: u64,
+    /// R_Key that the source's WRITEs must carry.
+    pub write_rkey: u32,
+    /// Aggregation constants.
+    pub params: AggregationParams,
+}
+
+/// The source's end of its RC connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceQp {
+    /// Source's address.
+    pub address: Ipv6Addr,
+    /// Source's QPN.
+    pub qpn: Qpn,
+}
+
+/// Encapsulation at the headend (decisions 2.1, 2.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headend {
+    /// Port where the source's packets arrive.
+    pub source_port: PortIndex,
+    /// Segment List in wire order: `[0]` the Proxy Address, `[1]` the tree's first SID.
+    pub segments: Vec<Ipv6Addr>,
+    /// End.MT TLVs, in order; each at most 11 receivers.
+    pub tlvs: Vec<EndMtList>,
+}
+
+/// One End.MT TLV's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndMtList {
+    /// Edge Node Address.
+    pub edge: Ipv6Addr,
+    /// Receivers behind that edge.
+    pub receivers: Vec<(Ipv6Addr, Qpn)>,
+}
+
+/// The next hop of aggregated feedback and the fields it is rewritten to (decisions 3.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// Source Address written into feedback: this node's address, or the Proxy Address on the last hop.
+    pub source_address: Ipv6Addr,
+    /// Destination Address: the parent's node address, or the source.
+    pub destination: Ipv6Addr,
+    /// DestQP: the Designated QPN, or the source's QPN on the last hop.
+    pub dest_qp: Qpn,
+    /// Output port.
+    pub port: PortIndex,
+    /// On-link neighbour: the parent's link-local address, or the source itself.
+    pub next_hop: Ipv6Addr,
+}
+
+/// A downstream branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// Address that the branch's feedback comes from: the child's node address, or the receiver's.
+    /// Identifies the branch within (node, group).
+    pub address: Ipv6Addr,
+    /// Port where it lives.
+    pub port: PortIndex,
+    /// On-link neighbour on that port: the child's link-local address, or the receiver itself.
+    pub next_hop: Ipv6Addr,
+    /// What kind of branch.
+    pub kind: BranchKind,
+}
+
+/// A branch is a child node or a receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BranchKind {
+    /// A child node: the outer Destination Address becomes `sid`.
+    Node {
+        /// The child's Replication-SID, or its End.MT SID where it is only an edge.
+        sid: Ipv6Addr,
+    },
+    /// A receiver: the copy is addressed to `Branch::address`.
+    Receiver {
+        /// Receiver's QPN.
+        qpn: Qpn,
+        /// Receiver's registered memory, if any.
+        memory: Option<MemoryRegion>,
+    },
+}
+
+/// Constants of the reverse path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AggregationParams {
+    /// How far below the minimum a PSN may lie and still count as a re-acknowledgement, packets, < 2^22.
+    pub window: u32,
+    /// Shortest distance between two repeated upstream ACKs, ns.
+    pub reack_interval_ns: u64,
+    /// Identical NAKs within this time are merged, ns (one RTT).
+    pub nak_merge_ns: u64,
+    /// CNP window T, ns.
+    pub cnp_window_ns: u64,
+    /// Shortest distance between two counted CNPs of one branch, ns.
+    pub cnp_min_interval_ns: u64,
+}
+
+impl Default for AggregationParams {
+    fn default() -> Self {
+        Self { window: (1 << 22) - 1, reack_interval_ns: 200_000, nak_merge_ns: 500_000, cnp_window_ns: 1_000_000, cnp_min_interval_ns: 4_000 }
+    }
+}

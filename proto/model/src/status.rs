@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is so, beside what was asked.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Generation, GroupId};
+
+/// A node's report after each reconciliation: applied means read back from the kernel and equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatus {
+    /// Node name.
+    pub node: String,
+    /// Generation of the spec that was reconciled.
+    pub observed_generation: Generation,
+    /// Items that are not as desired; empty means that the kernel state matches the whole spec.
+    pub errors: Vec<ItemError>,
+    /// Agent version.
+    pub agent_version: String,
+    /// Kernel release.
+    pub kernel: String,
+}
+
+/// One desired item that is not in the kernel as asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ItemError {
+    /// `port`, `route`, `neighbour`, `program`, `group`.
+    pub kind: String,
+    /// Which one, for example `eth2`.
+    pub name: String,
+    /// The group that suffers, if only one does; `None` = every group that uses the item.
+    pub group: Option<GroupId>,
+    /// What is wrong and what to do, for a person.
+    pub detail: String,
+}
+
+/// Where a group is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum GroupPhase {
+    /// No source or no receiver yet.
+    #[default]
+    Pending,
+    /// Nodes are being told, or have not confirmed.
+    Programming,
+    /// Every node read its kernel state back and it matched.
+    Ready,
+    /// At least one node cannot do its part; the reason names it.
+    Degraded,
+}

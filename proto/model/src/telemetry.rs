@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Counters and aggregation state that a node reports; kept in memory only.
+
+use std::net::Ipv6Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::GroupId;
+
+/// One group at one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GroupTelemetry {
+    /// Which group.
+    pub group_id: GroupId,
+    /// Epoch of the program that is in force.
+    pub epoch: u32,
+    /// Highest data PSN sent down + 1, unwrapped to 64 bits.
+    pub high: u64,
+    /// Minimum of the branches' `next`, unwrapped; `None` without branches.
+    pub min_next: Option<u64>,
+    /// ACKs received from branches.
+    pub acks_in: u64,
+    /// ACKs sent upstream.
+    pub acks_out: u64,
+    /// NAKs (PSN sequence error and RNR) received.
+    pub naks_in: u64,
+    /// NAKs sent upstream.
+    pub naks_out: u64,
+    /// CNPs received.
+    pub cnps_in: u64,
+    /// CNPs sent upstream.
+    pub cnps_out: u64,
+    /// Data packets received from upstream (or from the source, at the headend).
+    pub data_packets: u64,
+    /// Their bytes.
+    pub data_bytes: u64,
+    /// Per branch.
+    pub branches: Vec<BranchTelemetry>,
+    /// Per drop reason; only those that are not zero.
+    pub drops: Vec<DropCount>,
+}
+
+/// One branch of a group at a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct BranchTelemetry {
+    /// The child's node address or the receiver's address.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub address: Ipv6Addr,
+    /// Unwrapped `next` (AckPSN + 1); `None` until the branch counts.
+    pub next: Option<u64>,
+    /// AckPSN, 24 bits.
+    pub ack_psn: Option<u32>,
+    /// ePSN of an outstanding NAK.
+    pub epsn: Option<u32>,
+    /// CNPs in the current window.
+    pub ccount: u32,
+    /// Nanoseconds since feedback was last heard; `None` = never.
+    pub last_heard_ns: Option<u64>,
+    /// Copies sent to this branch.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Drops for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct DropCount {
+    /// Number, never reused.
+    pub reason: u32,
+    /// Its name, for example `branch_unknown`.
+    pub name: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// Something that the datapath or agent wants people to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Nanoseconds since the Unix epoch.
+    pub time_unix_ns: u64,
+    /// Stable code, for example `FatalNak`, `SpecRefused`.
+    pub code: String,
+    /// Group concerned, if any.
+    pub group: Option<GroupId>,
+    /// Branch concerned, if any.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub branch: Option<Ipv6Addr>,
+    /// For a person.
+    pub detail: String,
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The physical network as the operator declares it: nodes, hosts and the links between their ports.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{NodeId, check_name};
+use crate::{FieldError, FieldErrors};
+
+/// Smallest link MTU that IPv6 permits (RFC 8200 section 5).
+pub const MIN_LINK_MTU: u32 = 1280;
+
+/// A whole network, replaced as one: an update that does not validate changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct TopologySpec {
+    /// Forwarding nodes, each running an agent.
+    pub nodes: Vec<NodeDecl>,
+    /// RDMA hosts, each behind exactly one node port.
+    #[serde(default)]
+    pub hosts: Vec<HostDecl>,
+    /// Point-to-point links.
+    pub links: Vec<LinkDecl>,
+}
+
+/// A forwarding node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct NodeDecl {
+    /// Unique among nodes and hosts.
+    pub name: String,
+    /// Number in the SRv6 locator, unique.
+    pub id: NodeId,
+}
+
+/// An RDMA host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct HostDecl {
+    /// Unique among nodes and hosts.
+    pub name: String,
+    /// The prefix routed to the host's port; members' addresses must lie in it.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub prefix: Ipv6Net,
+    /// The host's default address, inside `prefix`.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub address: Ipv6Addr,
+}
+
+/// A bidirectional link between two ports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct LinkDecl {
+    /// One end, written `device/port`.
+    pub a: Endpoint,
+    /// The other end.
+    pub b: Endpoint,
+    /// IPv6 MTU in bytes, 1280..=65535.
+    #[serde(default = "default_mtu")]
+    pub mtu: u32,
+    /// Rate of each direction, bits per second; 0 = not known.
+    #[serde(default)]
+    pub rate_bps: u64,
+}
+
+fn default_mtu() -> u32 {
+    9000
+}
+
+impl LinkDecl {
+    /// `a-port--b-port`, for messages and metrics.
+    pub fn label(&self) -> String {
+        format!("{}--{}", self.a, self.b)
+    }
+}
+
+/// A port of a device, written `device/port`, for example `n6/eth1`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(try_from = "String", into = "String")]
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+pub struct Endpoint {
+    /// Node or host name.
+    pub device: String,
+    /// Interface name on that device, at most 15 bytes (IFNAMSIZ - 1).
+    pub port: String,
+}
+
+impl TryFrom<String> for Endpoint {
+    type Error = FieldError;
+    fn try_from(s: String) -> Result<Self, FieldError> {
+        match s.split_once('/') {
+            Some((device, port)) if !device.is_empty() && !port.is_empty() && !port.contains('/') && port.len() <= 15 => {
+                Ok(Self { device: device.into(), port: port.into() })
+            }
+            _ => Err(FieldError::new("endpoint", format!("{s:?} is not device/port (interface names have at most 15 bytes), for example n6/eth1"))),
+        }
+    }
+}
+
+impl From<Endpoint> for String {
+    fn from(e: Endpoint) -> String {
+        e.to_string()
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.device, self.port)
+    }
+}
+
+impl TopologySpec {
+    /// Checks names, numbers, link ends, host prefixes and that everything is connected.
+    ///
+    /// # Errors
+    /// Every problem found, each naming its field.
+    pub fn validate(&self) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        self.check_devices(&mut errors);
+        self.check_links(&mut errors);
+        if errors.0.is_empty() {
+            self.check_connected(&mut errors);
+        }
+        errors.into_result()
+    }
+
+    fn check_devices(&self, errors: &mut FieldErrors) {
+        let mut names = BTreeSet::new();
+        let mut ids = BTreeMap::new();
+        if self.nodes.is_empty() {
+            errors.push("spec.nodes", "is empty: a topology needs at least one node");
+        }
+        for (i, n) in self.nodes.iter().enumerate() {
+            let at = format!("spec.nodes[{i}]");
+            if let Err(e) = check_name(&format!("{at}.name"), &n.name) {
+                errors.0.push(e);
+            }
+            if !names.insert(n.name.as_str()) {
+                errors.push(format!("{at}.name"), format!("{:?} is declared twice", n.name));
+            }
+            if let Some(other) = ids.insert(n.id, n.name.as_str()) {
+                errors.push(format!("{at}.id"), format!("{} already belongs to node {other:?}", n.id));
+            }
+        }
+        for (i, h) in self.hosts.iter().enumerate() {
+            let at = format!("spec.hosts[{i}]");
+            if let Err(e) = check_name(&format!("{at}.name"), &h.name) {
+                errors.0.push(e);
+            }
+            if !names.insert(h.name.as_str()) {
+                errors.push(format!("{at}.name"), format!("{:?} is declared twice", h.name));
+            }
+            if !h.prefix.contains(&h.address) {
+                errors.push(format!("{at}.address"), format!("{} is outside the host's prefix {}", h.address, h.prefix));
+            }
+            if h.address.is_multicast() || h.address.is_unspecified() || h.address.is_loopback() {
+                errors.push(format!("{at}.address"), format!("{} is not a unicast address", h.address));
+            }
+            for other in &self.hosts[..i] {
+                if other.prefix.contains(&h.prefix) || h.prefix.contains(&other.prefix) {
+                    errors.push(format!("{at}.prefix"), format!("{} overlaps {} of host {:?}", h.prefix, other.prefix, other.name));
+                }
+            }
+        }
+    }
+
+    fn check_links(&self, errors: &mut FieldErrors) {
+        let nodes: BTreeSet<&str> = self.nodes.iter().map(|n| n.name.as_str()).collect();
+        let hosts: BTreeSet<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
+        let mut used: BTreeSet<&Endpoint> = BTreeSet::new();
+        let mut host_links: BTreeMap<&str, usize> = BTreeMap::new();
+        for (i, l) in self.links.iter().enumerate() {
+            for (side, end, far) in [("a", &l.a, &l.b), ("b", &l.b, &l.a)] {
+                let at = format!("spec.links[{i}].{side}");
+                if !nodes.contains(end.device.as_str()) && !hosts.contains(end.device.as_str()) {
+                    errors.push(&at, format!("unknown node or host {:?}: declare it under spec.nodes or spec.hosts", end.device));
+                }
+                if !used.insert(end) {
+                    errors.push(&at, format!("port {end} is used by two links"));
+                }
+                if hosts.contains(end.device.as_str()) {
+                    *host_links.entry(&end.device).or_default() += 1;
+                    if hosts.contains(far.device.as_str()) {
+                        errors.push(&at, "links a host to a host: a host connects to a node");
+                    }
+                }
+            }
+            if l.a.device == l.b.device {
+                errors.push(format!("spec.links[{i}].b"), format!("{:?} is linked to itself", l.a.device));
+            }
+            if !(MIN_LINK_MTU..=65535).contains(&l.mtu) {
+                errors.push(format!("spec.links[{i}].mtu"), format!("{} is not an IPv6 MTU: use {MIN_LINK_MTU}..=65535", l.mtu));
+            }
+        }
+        for (i, h) in self.hosts.iter().enumerate() {
+            match host_links.get(h.name.as_str()) {
+                Some(1) => {}
+                None => errors.push(format!("spec.hosts[{i}]"), format!("host {:?} has no link", h.name)),
+                Some(n) => errors.push(format!("spec.hosts[{i}]"), format!("host {:?} has {n} links: exactly one is supported", h.name)),
+            }
+        }
+    }
+
+    fn check_connected(&self, errors: &mut FieldErrors) {
+        let mut adjacent: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for l in &self.links {
+            adjacent.entry(&l.a.device).or_default().push(&l.b.device);
+            adjacent.entry(&l.b.device).or_default().push(&l.a.device);
+        }
+        let mut seen = BTreeSet::new();
+        let mut todo = vec![self.nodes[0].name.as_str()];
+        while let Some(d) = todo.pop() {
+            if seen.insert(d) {
+                todo.extend(adjacent.get(d).into_iter().flatten());
+            }
+        }
+        let lost: Vec<&str> = self.nodes.iter().map(|n| n.name.as_str()).chain(self.hosts.iter().map(|h| h.name.as_str())).filter(|d| !seen.contains(d)).collect();
+        if !lost.is_empty() {
+            errors.push("spec.links", format!("the topology does not connect: no path from {:?} to {}", self.nodes[0].name, lost.join(", ")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> TopologySpec {
+        serde_json::from_value(serde_json::json!({
+            "nodes": [{"name": "n1", "id": 1}, {"name": "n2", "id": 2}],
+            "hosts": [{"name": "s1", "prefix": "2001:db8:1::/64", "address": "2001:db8:1::1"}],
+            "links": [{"a": "n1/eth1", "b": "n2/eth1"}, {"a": "n1/eth2", "b": "s1/eth0", "mtu": 4500}],
+        }))
+        .unwrap()
+    }
+
+    fn problem(change: impl FnOnce(&mut TopologySpec)) -> String {
+        let mut t = small();
+        change(&mut t);
+        t.validate().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_good_topology_passes_and_each_fault_names_its_field() {
+        small().validate().unwrap();
+        assert!(problem(|t| t.links[0].b.device = "n9".into()).contains("spec.links[0].b: unknown node or host \"n9\""));
+        assert!(problem(|t| t.nodes[1].id = t.nodes[0].id).contains("spec.nodes[1].id"));
+        assert!(problem(|t| t.hosts[0].address = "2001:db8:2::1".parse().unwrap()).contains("outside the host's prefix"));
+        assert!(problem(|t| t.links[1].mtu = 1000).contains("spec.links[1].mtu"));
+        assert!(problem(|t| { t.links.remove(0); }).contains("does not connect: no path from \"n1\" to n2"));
+        assert!(problem(|t| t.links[1].a.port = "eth1".into()).contains("used by two links"));
+    }
+}
