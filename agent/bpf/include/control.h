@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Membership changes under the state's lock, and frames that user space has composed. */
+#ifndef CANOPY_CONTROL_H
+#define CANOPY_CONTROL_H
+
+static __always_inline int control(canopy_ctx *ctx, __u32 group_id, __u32 op, __u32 slot)
+{
+	const struct canopy_group *g = bpf_map_lookup_elem(&groups, &group_id);
+	struct canopy_state *s = bpf_map_lookup_elem(&states, &group_id);
+	struct canopy_speech out = {};
+	__u64 now = bpf_ktime_get_ns();
+	__u32 drop = 0;
+	__u8 macs[12];
+
+	if (!g || !s || slot >= CANOPY_MAX_BRANCHES)
+		return TC_ACT_UNSPEC;
+	if (op == CONTROL_JOIN) {
+		bpf_spin_lock(&s->lock);
+		branch_join(s, g, slot);
+		bpf_spin_unlock(&s->lock);
+		return TC_ACT_OK;
+	}
+	if (op == CONTROL_REMOVE) {
+		bpf_spin_lock(&s->lock);
+		branch_leave(s, slot, now, &out);
+		bpf_spin_unlock(&s->lock);
+		if (out.what == SPEAK_NOTHING)
+			return TC_ACT_OK;
+		drop = write_upstream(ctx, g, &out);
+	} else if (op == CONTROL_SPEAK) {
+		drop = resolve(ctx, g->up_ifindex, &g->up_next_hop, ctx_len(ctx) - ETH_LEN, macs);
+		if (!drop && ctx_store(ctx, 0, macs, sizeof(macs)))
+			drop = DROP_TRUNCATED;
+	} else {
+		return TC_ACT_UNSPEC;
+	}
+	if (drop)
+		return count_drop(group_id, drop);
+	ctx_copy_to(ctx, g->up_ifindex);
+	return TC_ACT_OK;
+}
+
+#endif

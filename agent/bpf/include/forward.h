@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Downstream: one packet in, one copy per branch out. Encapsulated copies to child nodes first,
+ * then the outer header is stripped once and the receivers here are served.
+ */
+#ifndef CANOPY_FORWARD_H
+#define CANOPY_FORWARD_H
+
+/* A packet on its way down, and the copy that is being made. */
+struct down {
+	canopy_ctx *ctx;
+	const struct canopy_group *g;
+	struct canopy_slots todo;	/* branches still to serve */
+	struct roce head;		/* inner headers as they came */
+	__u32 l3_len;			/* of the packet as it stands */
+	__u32 ready;			/* port that the packet as it stands is meant for; 0 = none */
+	__u32 outer_len;		/* outer IPv6 + SRH; 0 = plain */
+	__u32 tail;			/* bytes between BTH and ICRC */
+	__u32 icrc;			/* as the source wrote it */
+	__u16 udp_check;		/* likewise */
+	__u64 va;			/* RETH, where the opcode has one */
+	__u32 rkey;
+	__u32 dma_len;
+};
+
+/* Position of the lowest bit set in a non-zero word, by halving. */
+static __always_inline __u32 lowest_bit(__u64 w)
+{
+	__u32 n = 0;
+
+	if (!(w & 0xFFFFFFFF)) {
+		n += 32;
+		w >>= 32;
+	}
+	if (!(w & 0xFFFF)) {
+		n += 16;
+		w >>= 16;
+	}
+	if (!(w & 0xFF)) {
+		n += 8;
+		w >>= 8;
+	}
+	if (!(w & 0xF)) {
+		n += 4;
+		w >>= 4;
+	}
+	if (!(w & 3)) {
+		n += 2;
+		w >>= 2;
+	}
+	return n + !(w & 1);
+}
+
+/* Takes the lowest slot out of the set; false when it is empty. */
+static __always_inline bool slots_take(struct canopy_slots *s, __u32 *slot)
+{
+	if (s->word[0]) {
+		*slot = lowest_bit(s->word[0]);
+		s->word[0] &= s->word[0] - 1;
+		return true;
+	}
+	if (s->word[1]) {
+		*slot = 64 + lowest_bit(s->word[1]);
+		s->word[1] &= s->word[1] - 1;
+		return true;
+	}
+	return false;
+}
+
+/* The copy that stands ready leaves as a clone: the packet is needed once more. */
+static __always_inline void flush(struct down *d)
+{
+	if (d->ready) {
+		ctx_copy_to(d->ctx, d->ready);
+		d->ready = 0;
+	}
+}
+
+static __always_inline void count_copy(const struct down *d, __u32 slot)
+{
+	struct canopy_slot_key key = { .group_id = d->g->group_id, .slot = slot };
+	struct canopy_branch_stats *s = bpf_map_lookup_elem(&stats, &key);
+
+	if (s) {
+		__sync_fetch_and_add(&s->packets, 1);
+		__sync_fetch_and_add(&s->bytes, d->l3_len);
+	}
+}
+
+static __always_inline const struct canopy_branch *next_branch(struct down *d, __u32 *slot, __u8 *macs, bool *more)
+{
+	struct canopy_slot_key key = { .group_id = d->g->group_id };
+	const struct canopy_branch *b;
+	__u32 drop;
+
+	*more = slots_take(&d->todo, slot);
+	if (!*more)
+		return NULL;
+	key.slot = *slot;
+	b = bpf_map_lookup_elem(&branches, &key);
+	if (!b) {
+		count_drop(d->g->group_id, DROP_STATE_MISSING);
+		return NULL;
+	}
+	drop = resolve(d->ctx, b->ifindex, &b->next_hop, d->l3_len, macs);
+	if (drop) {
+		count_drop(d->g->group_id, drop);
+		return NULL;
+	}
+	return b;
+}
+
+/* RFC 9524: the outer Destination Address becomes the child's SID; Segments Left stays. */
+static long copy_to_child(__u32 i, struct down *d)
+{
+	__u8 macs[12];
+	__u32 slot;
+	bool more;
+	const struct canopy_branch *b = next_branch(d, &slot, macs, &more);
+
+	if (!b)
+		return !more;
+	flush(d);
+	ctx_store(d->ctx, 0, macs, sizeof(macs));
+	ctx_store(d->ctx, ETH_LEN + 24, &b->dst, sizeof(b->dst));
+	d->ready = b->ifindex;
+	count_copy(d, slot);
+	return 0;
+}
+
+/* The register difference that another VA and R_Key make, on top of `delta` behind the BTH. */
+static __noinline __u32 reth_delta(__u32 delta, __u64 va_xor, __u32 rkey_xor)
+{
+	for (int i = 56; i >= 0; i -= 8)
+		delta = crc_byte(delta, va_xor >> i & 0xFF);
+	for (int i = 24; i >= 0; i -= 8)
+		delta = crc_byte(delta, rkey_xor >> i & 0xFF);
+	return delta;
+}
+
+/* 32-bit words that a copy changes besides the addresses: DestQP, VA, R_Key, ICRC. */
+#define CHANGED_WORDS 5
+
+/* RFC 1624 over everything that a copy changes; a result of 0 is sent as ones (RFC 768). */
+static __noinline __u16 udp_check_of(__u16 check, const struct canopy_group *g, const struct canopy_branch *b,
+				     __be32 *old, __be32 *new)
+{
+	__u64 sum = bpf_csum_diff((__be32 *)&g->source, 16, (__be32 *)&g->proxy, 16, (__u16)~check);
+
+	sum = bpf_csum_diff((__be32 *)&g->proxy, 16, (__be32 *)&b->dst, 16, sum);
+	sum = bpf_csum_diff(old, 4 * CHANGED_WORDS, new, 4 * CHANGED_WORDS, sum);
+	sum = (sum & 0xFFFF) + (sum >> 16);
+	sum = (sum & 0xFFFF) + (sum >> 16);
+	return ~sum & 0xFFFF ?: 0xFFFF;
+}
+
+/* Decisions 2.4: SA := Proxy, DA := receiver, DestQP := receiver's; ICRC by difference. */
+static __noinline int write_receiver(struct down *d, const struct canopy_branch *b, const __u8 *macs)
+{
+	const struct canopy_group *g = d->g;
+	struct roce *h = &d->head;
+	__be32 old[CHANGED_WORDS] = { bpf_htonl(g->dqpn), 0, 0, 0, d->icrc };
+	__be32 new[CHANGED_WORDS] = { bpf_htonl(b->qpn) };
+	__u32 diff = b->icrc_delta, tail = d->tail;
+
+	__builtin_memcpy(h->eth, macs, 12);
+	h->eth[12] = 0x86;
+	h->eth[13] = 0xDD;
+	h->ip6.src = g->proxy;
+	h->ip6.dst = b->dst;
+	h->bth.qpn = (h->bth.qpn & bpf_htonl(0xFF000000)) | new[0];
+	h->udp.check = d->udp_check;
+	if (op_has_reth(h->bth.opcode)) {
+		__u64 va = d->va - g->write_base + b->va;
+
+		old[1] = bpf_htonl(d->va >> 32);
+		old[2] = bpf_htonl((__u32)d->va);
+		old[3] = bpf_htonl(d->rkey);
+		new[1] = bpf_htonl(va >> 32);
+		new[2] = bpf_htonl((__u32)va);
+		new[3] = bpf_htonl(b->rkey);
+		diff = reth_delta(diff, va ^ d->va, b->rkey ^ d->rkey);
+		tail -= 12;
+		if (ctx_store(d->ctx, ROCE_LEN, &new[1], 12))
+			return -1;
+	}
+	/* The ICRC lies little endian on the wire; the register is its numeric value. */
+	new[4] = d->icrc ^ __builtin_bswap32(bpf_htonl(icrc_shift(diff, tail)));
+	if (d->udp_check)
+		h->udp.check = udp_check_of(d->udp_check, g, b, old, new);
+	if (ctx_store(d->ctx, ROCE_LEN + d->tail, &new[4], ICRC_LEN))
+		return -1;
+	return ctx_store(d->ctx, 0, h->eth, ROCE_LEN);
+}
+
+static long copy_to_receiver(__u32 i, struct down *d)
+{
+	__u8 macs[12];
+	__u32 slot;
+	bool more;
+	const struct canopy_branch *b = next_branch(d, &slot, macs, &more);
+
+	if (!b)
+		return !more;
+	flush(d);
+	if (write_receiver(d, b, macs)) {
+		count_drop(d->g->group_id, DROP_TRUNCATED);
+		return 0;
+	}
+	d->ready = b->ifindex;
+	count_copy(d, slot);
+	return 0;
+}
+
+/* Reads the inner packet at `off` (its IPv6 header) and checks that it is this group's data. */
+static __noinline __u32 read_inner(struct down *d, __u32 off)
+{
+	struct roce *h = &d->head;
+	__be32 reth[4];
+	__u32 len, at;
+
+	if (ctx_load(d->ctx, off - ETH_LEN, h->eth, ROCE_LEN))
+		return DROP_TRUNCATED;
+	len = bpf_ntohs(h->ip6.payload_len);
+	if (bpf_ntohl(h->ip6.vtf) >> 28 != 6 || h->ip6.nexthdr != NEXTHDR_UDP || h->udp.dport != bpf_htons(ROCE_PORT) ||
+	    h->udp.len != h->ip6.payload_len || len < UDP_LEN + BTH_LEN + ICRC_LEN || (h->bth.flags & 0x0F))
+		return DROP_INNER_MALFORMED;
+	if (off + IP6_LEN + len > ctx_len(d->ctx))
+		return DROP_TRUNCATED;
+	if (!addr_eq(&h->ip6.dst, &d->g->proxy))
+		return DROP_INNER_MALFORMED;
+	if (!addr_eq(&h->ip6.src, &d->g->source) || bth_qpn(&h->bth) != d->g->dqpn)
+		return DROP_SOURCE_UNREGISTERED;
+	if (!op_multicast(h->bth.opcode))
+		return DROP_OPCODE_REFUSED;
+	if (h->ip6.hop_limit <= 1)
+		return DROP_HOP_LIMIT;
+	d->udp_check = h->udp.check;
+	d->tail = len - UDP_LEN - BTH_LEN - ICRC_LEN;
+	if (d->tail >= CANOPY_MAX_TAIL)
+		return DROP_MTU;
+	at = off + IP6_LEN + UDP_LEN + BTH_LEN;
+	if (ctx_load(d->ctx, at + d->tail, &d->icrc, ICRC_LEN))
+		return DROP_TRUNCATED;
+	if (op_has_reth(h->bth.opcode)) {
+		if (d->tail < RETH_LEN || ctx_load(d->ctx, at, reth, RETH_LEN))
+			return DROP_INNER_MALFORMED;
+		d->va = (__u64)bpf_ntohl(reth[0]) << 32 | bpf_ntohl(reth[1]);
+		d->rkey = bpf_ntohl(reth[2]);
+		d->dma_len = bpf_ntohl(reth[3]);
+	}
+	return 0;
+}
+
+/* Decisions 2.8: the smallest region registered here bounds what may be written. */
+static __always_inline bool write_allowed(const struct down *d)
+{
+	__u64 at = d->va - d->g->write_base;
+
+	return !op_has_reth(d->head.bth.opcode) ||
+	       (d->rkey == d->g->write_rkey && at <= d->g->write_length && d->dma_len <= d->g->write_length - at);
+}
+
+/* Serves child nodes, then the receivers in `here`. The packet is encapsulated when d->outer_len says so. */
+static __always_inline int send_down(struct down *d, const struct canopy_slots *to, const struct canopy_slots *here)
+{
+	struct canopy_slots receivers;
+
+	d->todo.word[0] = d->g->children.word[0] & to->word[0];
+	d->todo.word[1] = d->g->children.word[1] & to->word[1];
+	receivers.word[0] = here->word[0] & to->word[0] & d->g->receivers.word[0];
+	receivers.word[1] = here->word[1] & to->word[1] & d->g->receivers.word[1];
+	if (d->todo.word[0] | d->todo.word[1])
+		bpf_loop(CANOPY_MAX_BRANCHES, copy_to_child, d, 0);
+	if (receivers.word[0] | receivers.word[1]) {
+		flush(d);
+		if (d->outer_len && ctx_resize(d->ctx, -(__s32)d->outer_len))
+			return count_drop(d->g->group_id, DROP_NO_ROOM);
+		d->outer_len = 0;
+		d->l3_len = IP6_LEN + bpf_ntohs(d->head.ip6.payload_len);
+		d->todo = receivers;
+		bpf_loop(CANOPY_MAX_BRANCHES, copy_to_receiver, d, 0);
+	}
+	return d->ready ? ctx_send_to(d->ctx, d->ready) : TC_ACT_SHOT;
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Link-layer addresses come from the kernel's own FIB and neighbour tables at packet time. */
+#ifndef CANOPY_NEXTHOP_H
+#define CANOPY_NEXTHOP_H
+
+#define FAMILY_INET6 10
+
+/* Fills dmac and smac (12 bytes) for `next_hop` on `ifindex`; 0, or a drop reason. */
+static __noinline __u32 resolve(canopy_ctx *ctx, __u32 ifindex, const struct canopy_addr *next_hop,
+				__u32 l3_len, __u8 *macs)
+{
+	struct bpf_fib_lookup fib = {};
+	long rc;
+
+	fib.family = FAMILY_INET6;
+	fib.ifindex = ifindex;
+	fib.tot_len = l3_len;
+	__builtin_memcpy(fib.ipv6_dst, next_hop, 16);
+	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_OUTPUT);
+	if (rc == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return DROP_NO_NEIGHBOUR;
+	if (rc == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return DROP_MTU;
+	if (rc != BPF_FIB_LKUP_RET_SUCCESS || fib.ifindex != ifindex)
+		return DROP_NO_ROUTE;
+	__builtin_memcpy(macs, fib.dmac, 6);
+	__builtin_memcpy(macs + 6, fib.smac, 6);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* SRH and its End.MT TLVs: which of this edge's receivers a packet is for (decisions 2.4, 2.6, 2.7). */
+#ifndef CANOPY_TLV_H
+#define CANOPY_TLV_H
+
+/* End.MT TLV up to its receivers. */
+struct end_mt_head {
+	__u8 align[4];		/* not on the wire */
+	__u8 type;
+	__u8 len;
+	__u16 reserved;
+	struct canopy_addr edge;
+	__u8 count;
+	__u8 reserved2[3];
+};
+
+#define END_MT_HEAD_LEN 24
+
+struct end_mt_receiver {
+	struct canopy_addr address;
+	__be32 qpn;		/* QPN in the upper 24 bits */
+};
+
+#define END_MT_RECEIVER_LEN 20
+
+struct tlv_walk {
+	canopy_ctx *ctx;
+	struct canopy_addr edge;
+	__u32 group_id;
+	__u32 off;
+	__u32 end;
+	__u32 drop;
+	__u32 found;
+	struct canopy_slots slots;
+};
+
+/* One receiver of a TLV of ours: only what the controller provisioned is accepted. */
+static __noinline __u32 tlv_receiver(struct tlv_walk *w, __u32 off)
+{
+	struct end_mt_receiver r;
+	struct canopy_peer_key key = { .group_id = w->group_id };
+	struct canopy_slot_key slot_key = { .group_id = w->group_id };
+	struct canopy_branch *b;
+	struct canopy_peer *peer;
+
+	if (ctx_load(w->ctx, off, &r, END_MT_RECEIVER_LEN))
+		return DROP_TRUNCATED;
+	key.address = r.address;
+	peer = bpf_map_lookup_elem(&peers, &key);
+	if (!peer)
+		return DROP_TLV_UNPROVISIONED;
+	slot_key.slot = peer->slot;
+	b = bpf_map_lookup_elem(&branches, &slot_key);
+	if (!b || b->kind != BRANCH_RECEIVER || b->qpn != bpf_ntohl(r.qpn) >> 8)
+		return DROP_TLV_UNPROVISIONED;
+	slot_add(&w->slots, slot_key.slot);
+	return 0;
+}
+
+/* Returns 1 to stop. */
+static long tlv_step(__u32 i, struct tlv_walk *w)
+{
+	struct end_mt_head h;
+	__u32 left;
+	__u16 type_len;
+
+	if (w->off >= w->end)
+		return 1;
+	left = w->end - w->off;
+	if (ctx_load(w->ctx, w->off, &h.type, 1)) {
+		w->drop = DROP_TRUNCATED;
+		return 1;
+	}
+	if (h.type == TLV_PAD1) {
+		w->off += 1;
+		return 0;
+	}
+	if (left < 2 || ctx_load(w->ctx, w->off, &type_len, 2)) {
+		w->drop = DROP_TLV_MALFORMED;
+		return 1;
+	}
+	h.len = bpf_ntohs(type_len) & 0xFF;
+	if (left < 2u + h.len) {
+		w->drop = DROP_TLV_MALFORMED;
+		return 1;
+	}
+	if (h.type == TLV_END_MT) {
+		if (h.len < END_MT_HEAD_LEN - 2 || ctx_load(w->ctx, w->off, &h.type, END_MT_HEAD_LEN) ||
+		    h.len != END_MT_HEAD_LEN - 2 + END_MT_RECEIVER_LEN * h.count || h.count == 0) {
+			w->drop = DROP_TLV_MALFORMED;
+			return 1;
+		}
+		if (addr_eq(&h.edge, &w->edge)) {
+			w->found = 1;
+			for (__u32 n = 0; n < CANOPY_TLV_RECEIVERS && n < h.count; n++) {
+				__u32 at = w->off + END_MT_HEAD_LEN + n * END_MT_RECEIVER_LEN;
+
+				w->drop = tlv_receiver(w, at);
+				if (w->drop)
+					return 1;
+			}
+		}
+	}
+	w->off += 2 + h.len;
+	return 0;
+}
+
+/* The receivers that this packet names for this edge; 0, or a drop reason. */
+static __noinline __u32 tlv_receivers(struct tlv_walk *w, const struct canopy_group *g)
+{
+	bpf_loop(CANOPY_MAX_TLVS, tlv_step, w, 0);
+	if (w->drop)
+		return w->drop;
+	if (w->off != w->end)
+		return DROP_TLV_MALFORMED;
+	if (w->found)
+		return 0;
+	if (!(g->flags & GROUP_PROVISIONED))
+		return DROP_TLV_NONE;
+	w->slots = g->receivers;
+	return 0;
+}
+
+#endif
