@@ -3,7 +3,7 @@
 #ifndef CANOPY_DROP_H
 #define CANOPY_DROP_H
 
-static __noinline int count_drop(__u32 group_id, __u32 reason)
+static __noinline int count_drop(__u32 group_id, enum canopy_drop reason)
 {
 	struct canopy_drop_key key = { .group_id = group_id, .reason = reason };
 	__u64 *n = bpf_map_lookup_elem(&drops, &key);

@@ -98,11 +98,16 @@ static __always_inline int speak(canopy_ctx *ctx, const struct canopy_group *g, 
 	return ctx_send_to(ctx, g->up_ifindex);
 }
 
+static __noinline int tell_event(const struct canopy_event *e)
+{
+	return bpf_ringbuf_output(&events, (void *)e, sizeof(*e), 0);
+}
+
 static __always_inline void tell(__u32 kind, __u32 group_id, __u32 slot, __u32 value, __u64 now)
 {
 	struct canopy_event e = { .time_ns = now, .kind = kind, .group_id = group_id, .slot = slot, .value = value };
 
-	bpf_ringbuf_output(&events, &e, sizeof(e), 0);
+	tell_event(&e);
 }
 
 /* ACK, NAK: the AETH says which. */

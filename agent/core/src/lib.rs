@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent's pure half: what the kernel should hold for a `NodeSpec`, and the seam to the half that touches it.
 
+pub mod net;
+pub mod slots;
+
 use std::future::Future;
 
 use canopy_model::node_spec::NodeSpec;

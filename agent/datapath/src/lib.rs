@@ -1,1 +1,23 @@
-//! stub
+// SPDX-License-Identifier: Apache-2.0
+//! Canopy's datapath on the Linux kernel: BPF programs and maps by libbpf, everything else by netlink.
+//!
+//! The only crate with `unsafe` code. [`LinuxDatapath::reconcile`](canopy_agent_core::Datapath::reconcile)
+//! compares all desired with all observed, applies the difference, and reads everything back.
+//!
+//! Programs and maps are pinned under one directory per node; the TC filters live in the kernel. Killing the agent
+//! therefore stops nothing and forgets nothing.
+
+mod bpf;
+mod error;
+mod events;
+mod linux;
+mod netlink;
+mod plain;
+mod sample;
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, dead_code)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/ingress.skel.rs"));
+}
+mod tables;
+
+pub use linux::{LinuxDatapath, Options, cleanup};

@@ -1,1 +1,151 @@
-//! stub
+// SPDX-License-Identifier: Apache-2.0
+//! The agent's line to its controller: gRPC on one side, channels on the other.
+//!
+//! [`channels`] makes the two ends. The event loop keeps [`Link`]; [`Worker::run`] is spawned with connections to the
+//! controller ([`Target::channels`]) and a source of randomness, and ends when the [`Link`] is dropped. Between them:
+//!
+//! - `specs`: `watch`, the newest accepted [`NodeSpec`]; equal specs wake nobody.
+//! - `refusal`: `watch`, why the controller's last update was not accepted; `None` once one is.
+//! - `session`: `watch`, whether a Watch stream is open and how many have been; a new one means (re)connected.
+//! - `status`: `watch` the other way, the newest [`NodeStatus`]; reported when it changes and on every session.
+//! - `telemetry`: a small queue that drops its oldest, so that telemetry never holds up forwarding.
+//!
+//! Nothing here gives up: every failure is followed by a jittered, bounded back-off, for ever.
+
+mod backoff;
+mod report;
+mod target;
+mod telemetry;
+mod watch;
+
+use std::sync::Arc;
+
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::NodeStatus;
+use tokio::sync::watch as state;
+use tonic::transport::Channel;
+
+pub use backoff::Backoff;
+pub use target::{Target, TargetError};
+pub use telemetry::{TelemetryQueue, TelemetrySample};
+
+/// Largest Watch message accepted, bytes: 10,000 groups of 64 receivers come to about 75 MB.
+pub const MAX_SPEC_BYTES: usize = 128 << 20;
+
+/// Largest message sent, bytes; tonic's servers accept 4 MiB unless told otherwise.
+pub const MAX_SENT_BYTES: usize = 4 << 20;
+
+/// Uniform in `[0, 1)`; passed in so that a run can be replayed.
+pub type Random = Arc<dyn Fn() -> f64 + Send + Sync>;
+
+/// Why an update was refused; it stands until an update is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For a person: what was wrong with the update.
+    pub detail: String,
+}
+
+/// The Watch streams, as others need to know of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Streams opened since the start; 0 = never connected.
+    pub opened: u64,
+    /// The last of them is still open.
+    pub up: bool,
+}
+
+/// The event loop's end.
+#[derive(Debug)]
+pub struct Link {
+    /// Newest accepted spec; starts as the ledger's.
+    pub specs: state::Receiver<Option<Arc<NodeSpec>>>,
+    /// Standing refusal, if any.
+    pub refusal: state::Receiver<Option<Refusal>>,
+    /// Whether a controller is there.
+    pub session: state::Receiver<Session>,
+    /// Where samples and events go.
+    pub telemetry: TelemetryQueue,
+    status: state::Sender<Option<NodeStatus>>,
+}
+
+impl Link {
+    /// Offers `status` to the controller: sent if it differs from the last, and again after every reconnect.
+    pub fn report(&self, status: NodeStatus) {
+        self.status.send_if_modified(|last| {
+            let changed = last.as_ref() != Some(&status);
+            if changed {
+                *last = Some(status);
+            }
+            changed
+        });
+    }
+}
+
+/// Connections to one controller.
+#[derive(Clone, Debug)]
+pub struct Channels {
+    /// For Watch and Report.
+    pub control: Channel,
+    /// For telemetry. Not the same connection: streams share their connection's flow-control window (RFC 9113,
+    /// 5.2), so telemetry that the controller does not read would hold up reports.
+    pub telemetry: Channel,
+}
+
+/// The controller's end, before it runs. Public fields let a test stand in for [`Worker::run`].
+#[derive(Debug)]
+pub struct Worker {
+    /// Name of this node: what it watches, and the only name it accepts in a spec.
+    pub node: String,
+    /// Where accepted specs go.
+    pub specs: state::Sender<Option<Arc<NodeSpec>>>,
+    /// Where refusals go.
+    pub refusal: state::Sender<Option<Refusal>>,
+    /// Where the coming and going of sessions is told.
+    pub session: state::Sender<Session>,
+    /// The newest status.
+    pub status: state::Receiver<Option<NodeStatus>>,
+    /// Samples and events to send.
+    pub telemetry: TelemetryQueue,
+}
+
+/// Makes both ends for `node`; `known` is the ledger's spec, presented to the controller on the first Watch.
+pub fn channels(node: &str, known: Option<Arc<NodeSpec>>) -> (Link, Worker) {
+    let (specs_tx, specs_rx) = state::channel(known);
+    let (refusal_tx, refusal_rx) = state::channel(None);
+    let (session_tx, session_rx) = state::channel(Session::default());
+    let (status_tx, status_rx) = state::channel(None);
+    let telemetry = TelemetryQueue::default();
+    let link = Link {
+        specs: specs_rx,
+        refusal: refusal_rx,
+        session: session_rx,
+        telemetry: telemetry.clone(),
+        status: status_tx,
+    };
+    let worker = Worker {
+        node: node.to_owned(),
+        specs: specs_tx,
+        refusal: refusal_tx,
+        session: session_tx,
+        status: status_rx,
+        telemetry,
+    };
+    (link, worker)
+}
+
+impl Worker {
+    /// Talks to the controller until the [`Link`] is dropped; `agent_version` goes into every Watch. Never fails:
+    /// an unreachable controller is retried for ever.
+    pub async fn run(self, channels: Channels, agent_version: &str, random: Random) {
+        let Self { node, specs, refusal, session, status, telemetry } = self;
+        let reports = report::run(channels.control.clone(), status, session.subscribe(), Arc::clone(&random));
+        let samples =
+            telemetry::run(channels.telemetry, node.clone(), telemetry, session.subscribe(), Arc::clone(&random));
+        let specs = watch::Watcher::new(node, agent_version.to_owned(), specs, refusal, session).run(channels.control, random);
+        // The watcher alone notices that the Link is gone; the other two serve it until then.
+        tokio::select! {
+            () = specs => {}
+            () = async { tokio::join!(reports, samples); } => {}
+        }
+    }
+}

@@ -1,1 +1,33 @@
-//! stub
+// SPDX-License-Identifier: Apache-2.0
+//! A network of real agents on one machine: namespaces for nodes and hosts, veth pairs for links.
+//!
+//! - [`file`], [`units`]: the lab file and its quantities; [`names`]: what an instance calls its things.
+//! - `network`, [`loss`]: namespaces, links, rates; random loss and byte counters, by a BPF program of the lab's own.
+//! - [`lab`]: [`Lab`], a lab that is up. `control` runs the programs under test, `wires` asks and sets links.
+//! - `down`, [`state`]: everything that was made is written down first, so that it can be taken away.
+//! - `host`, `netns`, [`process`], `sh`, `http`: the machine underneath.
+//!
+//! Needs root. Nothing here is part of the product: the product never runs `ip`.
+
+pub mod file;
+pub mod lab;
+pub mod loss;
+pub mod names;
+pub mod process;
+pub mod state;
+pub mod units;
+
+mod control;
+mod down;
+mod host;
+mod http;
+mod netns;
+mod network;
+mod sh;
+mod wires;
+
+pub use down::down;
+pub use file::LabFile;
+pub use lab::{Lab, Options};
+pub use names::Instance;
+pub use wires::LinkCounters;

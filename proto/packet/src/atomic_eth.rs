@@ -159,7 +159,12 @@ mod tests {
     fn the_fields_follow_each_other_without_a_gap() {
         let mut bytes = [0; 28];
         (bytes[7], bytes[11], bytes[19], bytes[27]) = (1, 2, 3, 4);
-        let expected = AtomicEth { va: 1, rkey: 2, swap_or_add: 3, compare: 4 };
+        let expected = AtomicEth {
+            va: 1,
+            rkey: 2,
+            swap_or_add: 3,
+            compare: 4,
+        };
         assert_eq!(AtomicEth::parse(&bytes), Ok(expected));
     }
 

@@ -81,13 +81,21 @@ impl fmt::Display for Problem {
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot parse {}: {}: {}", self.header, self.field, self.problem)
+        write!(
+            f,
+            "cannot parse {}: {}: {}",
+            self.header, self.field, self.problem
+        )
     }
 }
 
 impl fmt::Display for EmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot emit {}: {}: {}", self.header, self.field, self.problem)
+        write!(
+            f,
+            "cannot emit {}: {}: {}",
+            self.header, self.field, self.problem
+        )
     }
 }
 
@@ -118,8 +126,14 @@ mod tests {
         let error = ParseError {
             header: "BTH",
             field: "PSN",
-            problem: Problem::Truncated { needed: 12, available: 3 },
+            problem: Problem::Truncated {
+                needed: 12,
+                available: 3,
+            },
         };
-        assert_eq!(error.to_string(), "cannot parse BTH: PSN: needs 12 octets, only 3 are there");
+        assert_eq!(
+            error.to_string(),
+            "cannot parse BTH: PSN: needs 12 octets, only 3 are there"
+        );
     }
 }

@@ -26,8 +26,9 @@
 //! The crate is `no_std`. Feature `alloc` (default) adds values that own lists; feature `std` (default) adds conversions
 //! of errors into `std::io::Error`.
 #![no_std]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
-#[cfg(any(test, feature = "alloc"))]
+#[cfg(feature = "alloc")]
 extern crate alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;

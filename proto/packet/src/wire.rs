@@ -12,7 +12,10 @@ pub(crate) fn split<'a, const N: usize>(
     bytes.split_first_chunk::<N>().ok_or(ParseError {
         header,
         field: "length",
-        problem: Problem::Truncated { needed: N, available: bytes.len() },
+        problem: Problem::Truncated {
+            needed: N,
+            available: bytes.len(),
+        },
     })
 }
 
@@ -25,7 +28,10 @@ pub(crate) fn room<'a, const N: usize>(
     out.first_chunk_mut::<N>().ok_or(EmitError {
         header,
         field: "buffer",
-        problem: Problem::Truncated { needed: N, available },
+        problem: Problem::Truncated {
+            needed: N,
+            available,
+        },
     })
 }
 
@@ -40,8 +46,16 @@ pub(crate) fn fits(
     if value <= max {
         return Ok(value);
     }
-    let problem = Problem::OutOfRange { min: 0, max: u64::from(max), found: u64::from(value) };
-    Err(EmitError { header, field, problem })
+    let problem = Problem::OutOfRange {
+        min: 0,
+        max: u64::from(max),
+        found: u64::from(value),
+    };
+    Err(EmitError {
+        header,
+        field,
+        problem,
+    })
 }
 
 pub(crate) fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {

@@ -127,8 +127,10 @@ impl Opcode {
 
     /// Begins a message: First, Only, or a request that is always one packet (READ request, atomics).
     pub const fn is_first_or_only(self) -> bool {
-        let first =
-            matches!(self, Self::SEND_FIRST | Self::WRITE_FIRST | Self::READ_RESPONSE_FIRST);
+        let first = matches!(
+            self,
+            Self::SEND_FIRST | Self::WRITE_FIRST | Self::READ_RESPONSE_FIRST
+        );
         first || self.is_only()
     }
 
@@ -148,7 +150,10 @@ impl Opcode {
 
     /// Neither begins nor ends its message.
     pub const fn is_middle(self) -> bool {
-        matches!(self, Self::SEND_MIDDLE | Self::WRITE_MIDDLE | Self::READ_RESPONSE_MIDDLE)
+        matches!(
+            self,
+            Self::SEND_MIDDLE | Self::WRITE_MIDDLE | Self::READ_RESPONSE_MIDDLE
+        )
     }
 
     const fn is_only(self) -> bool {
@@ -229,7 +234,10 @@ mod tests {
 
     #[test]
     fn operations_divide_the_rc_codes() {
-        for op in (0..=u8::MAX).map(Opcode).filter(|&op| op != Opcode::ACKNOWLEDGE) {
+        for op in (0..=u8::MAX)
+            .map(Opcode)
+            .filter(|&op| op != Opcode::ACKNOWLEDGE)
+        {
             let kinds = [op.is_send(), op.is_write(), op.is_read_or_atomic()];
             let count = kinds.iter().filter(|&&kind| kind).count();
             assert_eq!(count, usize::from(op.is_rc()), "{op:?}");

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What netlink should show for a `NodeSpec`, what it shows, and the commands between the two.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use canopy_model::node_spec::{NodeBase, NodeSpec, Peer};
+use canopy_model::status::ItemError;
+use ipnet::Ipv6Net;
+
+/// A network interface as the kernel has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Interface index.
+    pub index: u32,
+    /// MTU, bytes.
+    pub mtu: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// Has carrier.
+    pub carrier: bool,
+}
+
+/// The part of the kernel's network state that the agent owns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetState {
+    /// Interfaces that must be up.
+    pub up: BTreeSet<u32>,
+    /// (interface, address/length).
+    pub addresses: BTreeSet<(u32, Ipv6Net)>,
+    /// Routes of our own protocol number: (prefix, interface, gateway).
+    pub routes: BTreeSet<(Ipv6Net, u32, Option<Ipv6Addr>)>,
+    /// Neighbours that the kernel keeps resolved: (interface, address).
+    pub neighbours: BTreeSet<(u32, Ipv6Addr)>,
+    /// Interfaces whose TC ingress runs our program.
+    pub attached: BTreeSet<u32>,
+}
+
+/// One change of the kernel's network state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetCommand {
+    /// Set an interface up.
+    Up(u32),
+    /// Add an address.
+    AddAddress(u32, Ipv6Net),
+    /// Remove an address.
+    RemoveAddress(u32, Ipv6Net),
+    /// Add or replace a route.
+    AddRoute(Ipv6Net, u32, Option<Ipv6Addr>),
+    /// Remove a route.
+    RemoveRoute(Ipv6Net, u32, Option<Ipv6Addr>),
+    /// Let the kernel keep a neighbour resolved.
+    AddNeighbour(u32, Ipv6Addr),
+    /// Forget a neighbour.
+    RemoveNeighbour(u32, Ipv6Addr),
+    /// Attach our program.
+    Attach(u32),
+    /// Detach it.
+    Detach(u32),
+}
+
+/// The desired state, and the ports that cannot be as desired.
+pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (NetState, Vec<ItemError>) {
+    let (mut state, mut errors) = (NetState::default(), Vec::new());
+    let base = &spec.base;
+    let index_of: BTreeMap<_, _> = base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
+    if let Some(lo) = interfaces.get("lo") {
+        state.up.insert(lo.index);
+        state.addresses.insert((lo.index, Ipv6Net::from(base.node_address)));
+    }
+    ports(base, interfaces, &mut state, &mut errors);
+    for r in &base.routes {
+        if let Some(ifindex) = index_of.get(&r.port) {
+            state.routes.insert((r.prefix, *ifindex, Some(r.next_hop)));
+        }
+    }
+    for g in spec.groups.values() {
+        let hops = g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)]);
+        for (port, next_hop) in hops {
+            if let Some(ifindex) = index_of.get(&port) {
+                state.neighbours.insert((*ifindex, next_hop));
+            }
+        }
+    }
+    (state, errors)
+}
+
+fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut NetState, errors: &mut Vec<ItemError>) {
+    for p in &base.ports {
+        let mut problem = |detail: String| {
+            errors.push(ItemError { kind: "port".into(), name: p.name.clone(), group: None, detail });
+        };
+        let Some(i) = interfaces.get(&p.name) else {
+            problem(format!("interface {} does not exist on {}: create it, or correct the topology's link", p.name, base.name));
+            continue;
+        };
+        if i.mtu < p.mtu {
+            problem(format!("interface {} has MTU {}, the topology's link says {}: raise the interface's or lower the link's", p.name, i.mtu, p.mtu));
+        }
+        if i.up && !i.carrier {
+            problem(format!("interface {} has no carrier: check the cable or the far end", p.name));
+        }
+        state.up.insert(i.index);
+        state.attached.insert(i.index);
+        state.addresses.insert((i.index, Ipv6Net::new_assert(p.link_local, 64)));
+        match &p.peer {
+            Peer::Node { link_local, .. } => {
+                state.neighbours.insert((i.index, *link_local));
+            }
+            Peer::Host { prefix, gateway, .. } => {
+                state.addresses.insert((i.index, Ipv6Net::new_assert(*gateway, 64)));
+                state.routes.insert((prefix.trunc(), i.index, None));
+            }
+        }
+    }
+}
+
+/// The commands that lead from `observed` to `desired`: what is in the way goes first, then links, addresses, routes.
+pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
+    let mut out = Vec::new();
+    for i in observed.attached.difference(&desired.attached) {
+        out.push(NetCommand::Detach(*i));
+    }
+    for (p, i, g) in observed.routes.difference(&desired.routes) {
+        out.push(NetCommand::RemoveRoute(*p, *i, *g));
+    }
+    for (i, a) in observed.neighbours.difference(&desired.neighbours) {
+        out.push(NetCommand::RemoveNeighbour(*i, *a));
+    }
+    for (i, a) in observed.addresses.difference(&desired.addresses) {
+        out.push(NetCommand::RemoveAddress(*i, *a));
+    }
+    for i in desired.up.difference(&observed.up) {
+        out.push(NetCommand::Up(*i));
+    }
+    for (i, a) in desired.addresses.difference(&observed.addresses) {
+        out.push(NetCommand::AddAddress(*i, *a));
+    }
+    for (p, i, g) in desired.routes.difference(&observed.routes) {
+        out.push(NetCommand::AddRoute(*p, *i, *g));
+    }
+    for (i, a) in desired.neighbours.difference(&observed.neighbours) {
+        out.push(NetCommand::AddNeighbour(*i, *a));
+    }
+    for i in desired.attached.difference(&observed.attached) {
+        out.push(NetCommand::Attach(*i));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_from_equal_states_is_empty_and_removals_come_first() {
+        let net: Ipv6Net = "5f00:0:2::/48".parse().unwrap();
+        let gw = Some("fe80::2:1".parse().unwrap());
+        let want = NetState { routes: BTreeSet::from([(net, 3, gw)]), ..NetState::default() };
+        assert!(plan(&want, &want).is_empty());
+        let have = NetState { routes: BTreeSet::from([(net, 2, gw)]), ..NetState::default() };
+        assert_eq!(plan(&want, &have), vec![NetCommand::RemoveRoute(net, 2, gw), NetCommand::AddRoute(net, 3, gw)]);
+    }
+}

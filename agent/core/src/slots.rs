@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Branch slots: a branch keeps its slot for as long as it is a branch, across restarts and reconciliations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+/// Branches of one group at one node that the datapath has room for.
+pub const MAX_BRANCHES: u32 = 128;
+
+/// Gives every wanted branch a slot: the one it has, else the lowest that nobody has or had.
+///
+/// Returns the assignment and the branches that found no room.
+pub fn assign(
+    wanted: impl IntoIterator<Item = Ipv6Addr>,
+    held: &BTreeMap<Ipv6Addr, u32>,
+) -> (BTreeMap<Ipv6Addr, u32>, Vec<Ipv6Addr>) {
+    // A slot that a leaving branch still holds is not given away in the same step: its state is cleared first.
+    let mut taken: BTreeSet<u32> = held.values().copied().collect();
+    let (mut assigned, mut without) = (BTreeMap::new(), Vec::new());
+    for branch in wanted.into_iter().collect::<BTreeSet<_>>() {
+        if let Some(slot) = held.get(&branch) {
+            assigned.insert(branch, *slot);
+        } else if let Some(slot) = (0..MAX_BRANCHES).find(|s| !taken.contains(s)) {
+            taken.insert(slot);
+            assigned.insert(branch, slot);
+        } else {
+            without.push(branch);
+        }
+    }
+    (assigned, without)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(n: u128) -> Ipv6Addr {
+        Ipv6Addr::from(n)
+    }
+
+    #[test]
+    fn a_branch_keeps_its_slot_and_a_leaving_one_is_not_reused_at_once() {
+        let held = BTreeMap::from([(addr(1), 0), (addr(2), 1)]);
+        let (now, without) = assign([addr(2), addr(3)], &held);
+        assert_eq!(now, BTreeMap::from([(addr(2), 1), (addr(3), 2)]));
+        assert!(without.is_empty());
+        let (later, _) = assign([addr(2), addr(3), addr(4)], &now);
+        assert_eq!(later[&addr(4)], 0);
+    }
+
+    #[test]
+    fn the_129th_branch_is_named() {
+        let (assigned, without) = assign((0..129).map(addr), &BTreeMap::new());
+        assert_eq!(assigned.len(), 128);
+        assert_eq!(without, vec![addr(128)]);
+    }
+}

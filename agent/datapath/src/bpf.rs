@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loaded BPF object: typed access to its maps, its programs, and how they are attached.
+
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use canopy_agent_core::DatapathError;
+use canopy_packet::icrc;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput, TC_INGRESS, TcHook, TcHookBuilder};
+
+use crate::error::Doing;
+use crate::plain::{Plain, bytes, read};
+use crate::skel::{IngressSkel, IngressSkelBuilder};
+
+/// TC filter handle and priority: one filter of ours on each port.
+const HANDLE: u32 = 1;
+const PRIORITY: u32 = 50;
+/// Offsets in `struct __sk_buff` (include/uapi/linux/bpf.h).
+const SKB_CB: usize = 48;
+const SKB_LEN: usize = 68;
+
+/// Which map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    Node,
+    Groups,
+    Proxies,
+    Qpns,
+    Trees,
+    Outers,
+    Branches,
+    Peers,
+    Stats,
+    States,
+    Cnps,
+    Drops,
+}
+
+impl Table {
+    /// The map's name, which is its pin's name too.
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
+/// Operations of the control program (shared.h CONTROL_*).
+#[derive(Clone, Copy)]
+pub(crate) enum Control {
+    Remove { slot: u32 },
+    Join { slot: u32 },
+    Speak,
+}
+
+/// Programs and maps, pinned under one directory.
+pub(crate) struct Bpf {
+    skel: IngressSkel<'static>,
+    pin_dir: PathBuf,
+}
+
+// SAFETY: libbpf objects are plain memory and file descriptors without thread affinity; `Bpf` is the only owner
+// and every use goes through `&self` map syscalls or `&mut self`.
+unsafe impl Send for Bpf {}
+// SAFETY: as above; `&self` methods only make bpf(2) calls on file descriptors.
+unsafe impl Sync for Bpf {}
+
+impl Bpf {
+    /// Loads the programs, taking over maps that an earlier agent pinned.
+    pub(crate) fn load(pin_dir: &Path) -> Result<Self, DatapathError> {
+        fs::create_dir_all(pin_dir).doing(format!("creating {} (is a BPF file system mounted there? mount -t bpf bpf /sys/fs/bpf)", pin_dir.display()))?;
+        // One object lives as long as the agent does.
+        let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut builder = IngressSkelBuilder::default();
+        builder.obj_builder.pin_root_path(pin_dir).doing("setting the pin directory")?;
+        let mut open = builder.open(storage).doing("opening the BPF object")?;
+        let rodata = open.maps.rodata_data.as_mut().ok_or("the object has no .rodata").doing("opening the BPF object")?;
+        for (b, entry) in rodata.crc_table.iter_mut().enumerate() {
+            *entry = icrc::TABLE[b];
+        }
+        let mut power = icrc::xpow8(0);
+        let byte = icrc::xpow8(1);
+        for entry in &mut rodata.xpow8 {
+            *entry = power;
+            power = icrc::gf_mul(power, byte);
+        }
+        let skel = open.load().doing(format!(
+            "loading the BPF programs with the maps in {} (of another version's layout? `canopy-agent cleanup` removes them)",
+            pin_dir.display()
+        ))?;
+        let mut bpf = Self { skel, pin_dir: pin_dir.into() };
+        bpf.pin_programs()?;
+        Ok(bpf)
+    }
+
+    /// Replaces the pins: the running filters keep their own references, so nothing stops forwarding.
+    fn pin_programs(&mut self) -> Result<(), DatapathError> {
+        for (name, prog) in [("canopy_ingress", &mut self.skel.progs.canopy_ingress), ("canopy_control", &mut self.skel.progs.canopy_control)] {
+            let path = self.pin_dir.join(name);
+            if path.exists() {
+                fs::remove_file(&path).doing(format!("replacing {}", path.display()))?;
+            }
+            prog.pin(&path).doing(format!("pinning {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn map(&self, table: Table) -> &dyn MapCore {
+        let m = &self.skel.maps;
+        match table {
+            Table::Node => &m.node,
+            Table::Groups => &m.groups,
+            Table::Proxies => &m.proxies,
+            Table::Qpns => &m.qpns,
+            Table::Trees => &m.trees,
+            Table::Outers => &m.outers,
+            Table::Branches => &m.branches,
+            Table::Peers => &m.peers,
+            Table::Stats => &m.stats,
+            Table::States => &m.states,
+            Table::Cnps => &m.cnps,
+            Table::Drops => &m.drops,
+        }
+    }
+
+    /// All keys.
+    pub(crate) fn keys(&self, table: Table) -> Vec<Vec<u8>> {
+        self.map(table).keys().collect()
+    }
+
+    /// One value; locked maps are read under their lock.
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, DatapathError> {
+        let flags = if table == Table::States { MapFlags::LOCK } else { MapFlags::ANY };
+        self.map(table).lookup(key, flags).doing(format!("reading map {}", table.name()))
+    }
+
+    /// One value as its type.
+    pub(crate) fn get_as<K: Plain, V: Plain>(&self, table: Table, key: &K) -> Result<Option<V>, DatapathError> {
+        Ok(self.get(table, bytes(key))?.as_deref().and_then(read))
+    }
+
+    /// Sum over the processors of a counter.
+    pub(crate) fn get_sum(&self, table: Table, key: &[u8]) -> Result<u64, DatapathError> {
+        let values = self.map(table).lookup_percpu(key, MapFlags::ANY).doing(format!("reading map {}", table.name()))?;
+        Ok(values.into_iter().flatten().filter_map(|v| read::<u64>(&v)).sum())
+    }
+
+    pub(crate) fn put(&self, table: Table, key: &[u8], value: &[u8]) -> Result<(), DatapathError> {
+        self.map(table).update(key, value, MapFlags::ANY).doing(format!("writing map {}", table.name()))
+    }
+
+    /// Deletes; what is not there is no error.
+    pub(crate) fn delete(&self, table: Table, key: &[u8]) -> Result<(), DatapathError> {
+        match self.map(table).delete(key) {
+            Err(e) if e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
+            other => other.doing(format!("deleting from map {}", table.name())),
+        }
+    }
+
+    /// Runs the control program for `group` on `frame`.
+    pub(crate) fn control(&self, group: u32, op: Control, frame: &[u8]) -> Result<(), DatapathError> {
+        let (code, slot) = match op {
+            Control::Remove { slot } => (1u32, slot),
+            Control::Join { slot } => (2, slot),
+            Control::Speak => (3, 0),
+        };
+        let mut skb = [0u8; SKB_LEN];
+        for (i, word) in [code, group, slot].into_iter().enumerate() {
+            skb[SKB_CB + 4 * i..SKB_CB + 4 * i + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        let input = ProgramInput { context_in: Some(&mut skb), data_in: Some(frame), ..ProgramInput::default() };
+        let out = self.skel.progs.canopy_control.test_run(input).doing(format!("running the control program for group {group}"))?;
+        if out.return_value == 0 { Ok(()) } else { Err(format!("refused with {}", out.return_value as i32)).doing(format!("control of group {group}")) }
+    }
+
+    fn hook(&self, ifindex: u32) -> TcHook {
+        TcHookBuilder::new(self.skel.progs.canopy_ingress.as_fd()).ifindex(ifindex as i32).replace(true).handle(HANDLE).priority(PRIORITY).hook(TC_INGRESS)
+    }
+
+    /// Attaches, or atomically replaces what an earlier agent attached.
+    pub(crate) fn attach(&self, ifindex: u32) -> Result<(), DatapathError> {
+        let mut hook = self.hook(ifindex);
+        hook.create().doing(format!("creating the clsact qdisc on interface {ifindex}"))?;
+        hook.attach().map(drop).doing(format!("attaching to the ingress of interface {ifindex}"))
+    }
+
+    pub(crate) fn detach(&self, ifindex: u32) -> Result<(), DatapathError> {
+        let mut hook = TcHookBuilder::new(self.skel.progs.canopy_ingress.as_fd());
+        let mut hook = hook.ifindex(ifindex as i32).handle(HANDLE).priority(PRIORITY).hook(TC_INGRESS);
+        hook.detach().doing(format!("detaching from interface {ifindex}"))
+    }
+
+    /// Whether a filter of ours, of whichever version, is at the ingress of `ifindex`.
+    pub(crate) fn has_filter(&self, ifindex: u32) -> bool {
+        let mut hook = TcHookBuilder::new(self.skel.progs.canopy_ingress.as_fd());
+        hook.ifindex(ifindex as i32).handle(HANDLE).priority(PRIORITY).hook(TC_INGRESS).query().is_ok()
+    }
+
+    /// Whether this very program runs at the ingress of `ifindex`.
+    pub(crate) fn attached(&self, ifindex: u32) -> bool {
+        let mut hook = TcHookBuilder::new(self.skel.progs.canopy_ingress.as_fd());
+        let mut hook = hook.ifindex(ifindex as i32).handle(HANDLE).priority(PRIORITY).hook(TC_INGRESS);
+        hook.query().is_ok_and(|id| Some(id) == program_id(self.skel.progs.canopy_ingress.as_fd()))
+    }
+
+    /// Path of the events ring buffer's pin.
+    pub(crate) fn events_path(&self) -> PathBuf {
+        self.pin_dir.join("events")
+    }
+}
+
+/// The kernel's id of a loaded program.
+fn program_id(fd: std::os::fd::BorrowedFd<'_>) -> Option<u32> {
+    use std::os::fd::AsRawFd;
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
+    text.lines().find_map(|l| l.strip_prefix("prog_id:")?.trim().parse().ok())
+}

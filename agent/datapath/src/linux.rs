@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reconciliation: maps and netlink, all desired against all observed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use canopy_agent_core::net::{self, Interface, NetCommand};
+use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::ItemError;
+
+use crate::bpf::{Bpf, Control, Table};
+use crate::error::{Doing, chain};
+use crate::events::Events;
+use crate::netlink::{self, Netlink};
+use crate::plain::{bytes, read};
+use crate::sample::sample;
+use crate::skel::types;
+use crate::tables::{self, Entries, Slots, Tables};
+
+/// Room for an upstream ACK, the longest frame that the control program writes.
+const ACK_FRAME: usize = 82;
+const KEY_EMPTY: u64 = u64::MAX;
+
+/// How to open the datapath.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Directory on a BPF file system for this node's programs and maps.
+    pub pin_dir: PathBuf,
+}
+
+/// The Linux kernel as a [`Datapath`].
+pub struct LinuxDatapath {
+    bpf: Bpf,
+    netlink: Netlink,
+    events: Events,
+}
+
+impl LinuxDatapath {
+    /// Loads the programs, taking over what an earlier agent pinned.
+    ///
+    /// # Errors
+    /// When the kernel refuses: the error says which step and what it needs.
+    pub async fn open(options: Options) -> Result<Self, DatapathError> {
+        let bpf = Bpf::load(&options.pin_dir)?;
+        let events = Events::open(&bpf.events_path())?;
+        netlink::enable_forwarding()?;
+        Ok(Self { bpf, netlink: Netlink::open()?, events })
+    }
+
+    fn held_slots(&self) -> Result<Slots, DatapathError> {
+        let mut slots = Slots::new();
+        for key in self.bpf.keys(Table::Peers) {
+            let (Some(k), Some(v)) = (read::<types::canopy_peer_key>(&key), self.bpf.get(Table::Peers, &key)?) else { continue };
+            if let Some(peer) = read::<types::canopy_peer>(&v) {
+                slots.entry(k.group_id).or_default().insert(tables::address(&k.address), peer.slot);
+            }
+        }
+        Ok(slots)
+    }
+
+    fn entries(&self, table: Table) -> Result<Entries, DatapathError> {
+        let mut out = Entries::new();
+        for key in self.bpf.keys(table) {
+            if let Some(value) = self.bpf.get(table, &key)? {
+                out.insert(key, value);
+            }
+        }
+        Ok(out)
+    }
+
+    /// New entries and values before anything points at them.
+    fn put_missing(&self, table: Table, want: &Entries) -> Result<(), DatapathError> {
+        for (key, value) in want {
+            if self.bpf.get(table, key)?.as_deref() != Some(value) {
+                self.bpf.put(table, key, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_extra(&self, table: Table, want: impl Fn(&[u8]) -> bool) -> Result<(), DatapathError> {
+        for key in self.bpf.keys(table) {
+            if !want(&key) {
+                self.bpf.delete(table, &key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Groups that stay as they are because the desired state could not be rendered for them now.
+    fn maps(&self, t: &Tables, held: &Slots, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
+        if let Some(node) = &t.node {
+            self.bpf.put(Table::Node, bytes(&0u32), bytes(node))?;
+        }
+        self.retire(t, kept)?;
+        for (table, want) in [(Table::Branches, &t.branches), (Table::Peers, &t.peers), (Table::Outers, &t.outers)] {
+            self.put_missing(table, want)?;
+        }
+        for (id, conf) in &t.groups {
+            self.group(*id, conf, &t.slots[id], held.get(id))?;
+        }
+        for (table, want) in [(Table::Proxies, &t.proxies), (Table::Qpns, &t.qpns), (Table::Trees, &t.trees)] {
+            self.put_missing(table, want)?;
+        }
+        self.sweep(t, kept)
+    }
+
+    /// Stops groups that are gone, entry points first, and those that start over with another first PSN.
+    fn retire(&self, t: &Tables, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
+        let lives = |value: &[u8]| read::<u32>(value).is_some_and(|id| t.groups.contains_key(&id) || kept.contains(&id));
+        for table in [Table::Proxies, Table::Qpns, Table::Trees] {
+            for (key, value) in self.entries(table)? {
+                if !lives(&value) {
+                    self.bpf.delete(table, &key)?;
+                }
+            }
+        }
+        for key in self.bpf.keys(Table::Groups) {
+            let Some(id) = read::<u32>(&key) else { continue };
+            let old: Option<types::canopy_group> = self.bpf.get_as(Table::Groups, &id)?;
+            let restarts = matches!((old, t.groups.get(&id)), (Some(o), Some(n)) if o.start != n.start || o.dqpn != n.dqpn);
+            if !lives(&key) || restarts {
+                self.bpf.delete(Table::Groups, &key)?;
+                self.bpf.delete(Table::Cnps, &key)?;
+                self.bpf.delete(Table::States, &key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One group: its state exists, its decisions are in force, its branches join and leave under the lock.
+    fn group(&self, id: u32, conf: &types::canopy_group, slots: &BTreeMap<Ipv6Addr, u32>, held: Option<&BTreeMap<Ipv6Addr, u32>>) -> Result<(), DatapathError> {
+        if self.bpf.get(Table::States, bytes(&id))?.is_none() {
+            self.bpf.put(Table::States, bytes(&id), bytes(&fresh_state(conf.start)))?;
+        }
+        if self.bpf.get(Table::Cnps, bytes(&id))?.is_none() {
+            self.bpf.put(Table::Cnps, bytes(&id), bytes(&types::canopy_cnp::default()))?;
+        }
+        for slot in slots.values() {
+            let key = tables::slot_key(id, *slot);
+            if self.bpf.get(Table::Stats, bytes(&key))?.is_none() {
+                self.bpf.put(Table::Stats, bytes(&key), bytes(&types::canopy_branch_stats::default()))?;
+            }
+        }
+        if self.bpf.get(Table::Groups, bytes(&id))?.as_deref() != Some(bytes(conf)) {
+            self.bpf.put(Table::Groups, bytes(&id), bytes(conf))?;
+        }
+        for (address, slot) in held.into_iter().flatten() {
+            if !slots.contains_key(address) {
+                self.bpf.control(id, Control::Remove { slot: *slot }, &[0; ACK_FRAME])?;
+            }
+        }
+        let state: Option<types::canopy_state> = self.bpf.get_as(Table::States, &id)?;
+        for slot in slots.values() {
+            if !state.is_some_and(|s| has(&s.active, *slot) || has(&s.pending, *slot)) {
+                self.bpf.control(id, Control::Join { slot: *slot }, &[0; ACK_FRAME])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what nothing points at any more.
+    fn sweep(&self, t: &Tables, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
+        let of_kept = |key: &[u8]| key.first_chunk::<4>().is_some_and(|id| kept.contains(&u32::from_ne_bytes(*id)));
+        let of_group = |key: &[u8]| key.first_chunk::<4>().is_some_and(|id| t.groups.contains_key(&u32::from_ne_bytes(*id)) || *id == [0; 4]);
+        self.delete_extra(Table::Peers, |k| t.peers.contains_key(k) || of_kept(k))?;
+        self.delete_extra(Table::Branches, |k| t.branches.contains_key(k) || of_kept(k))?;
+        self.delete_extra(Table::Stats, |k| t.branches.contains_key(k) || of_kept(k))?;
+        self.delete_extra(Table::Outers, |k| t.outers.contains_key(k) || of_kept(k))?;
+        self.delete_extra(Table::States, |k| of_group(k) || of_kept(k))?;
+        self.delete_extra(Table::Cnps, |k| of_group(k) || of_kept(k))?;
+        self.delete_extra(Table::Drops, |k| of_group(k) || of_kept(k))
+    }
+
+    /// Reads every map back; the first difference of each group is its error.
+    fn verify_maps(&self, spec: &NodeSpec, t: &Tables) -> Result<Vec<ItemError>, DatapathError> {
+        let mut errors = Vec::new();
+        for g in spec.groups.values() {
+            let id = g.group_id.get();
+            let Some(conf) = t.groups.get(&id) else { continue };
+            let mut wrong = Vec::new();
+            if self.bpf.get(Table::Groups, bytes(&id))?.as_deref() != Some(bytes(conf)) {
+                wrong.push(Table::Groups);
+            }
+            for (table, want) in [(Table::Proxies, &t.proxies), (Table::Qpns, &t.qpns), (Table::Trees, &t.trees)] {
+                for (key, value) in want.iter().filter(|(_, v)| read::<u32>(v) == Some(id)) {
+                    if self.bpf.get(table, key)?.as_deref() != Some(value) {
+                        wrong.push(table);
+                    }
+                }
+            }
+            for (table, want) in [(Table::Branches, &t.branches), (Table::Peers, &t.peers), (Table::Outers, &t.outers)] {
+                for (key, value) in want.iter().filter(|(k, _)| k[..4] == id.to_ne_bytes()) {
+                    if self.bpf.get(table, key)?.as_deref() != Some(value) {
+                        wrong.push(table);
+                    }
+                }
+            }
+            let state: Option<types::canopy_state> = self.bpf.get_as(Table::States, &id)?;
+            if !t.slots[&id].values().all(|slot| state.is_some_and(|s| has(&s.active, *slot) || has(&s.pending, *slot))) {
+                wrong.push(Table::States);
+            }
+            if let Some(table) = wrong.first() {
+                let detail = format!("map {} does not read back as written for group {}", table.name(), g.name);
+                errors.push(ItemError { kind: "group".into(), name: g.name.clone(), group: Some(g.group_id), detail });
+            }
+        }
+        Ok(errors)
+    }
+
+    async fn network(&self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<Vec<ItemError>, DatapathError> {
+        let (desired, mut errors) = net::desired(spec, interfaces);
+        let ports: BTreeSet<u32> = desired.attached.clone();
+        let mut observed = self.netlink.observe(interfaces, &ports, &desired).await?;
+        observed.state.attached = interfaces.values().map(|i| i.index).filter(|i| self.bpf.attached(*i)).collect();
+        for command in net::plan(&desired, &observed.state) {
+            let result = match command {
+                NetCommand::Attach(i) => self.bpf.attach(i),
+                NetCommand::Detach(i) => self.bpf.detach(i),
+                ref other => self.netlink.execute(other).await,
+            };
+            if let Err(e) = result {
+                tracing::warn!(error = chain(&e), "command failed");
+                errors.push(ItemError { kind: kind(&command).into(), name: name(&command, interfaces), group: None, detail: chain(&e) });
+            }
+        }
+        let interfaces = self.netlink.interfaces().await?;
+        let mut after = self.netlink.observe(&interfaces, &ports, &desired).await?;
+        after.state.attached = ports.iter().copied().filter(|i| self.bpf.attached(*i)).collect();
+        for command in net::plan(&desired, &after.state) {
+            // What an address or a link cannot be is told above or by the next run; what is missing is an error now.
+            if !errors.iter().any(|e| e.kind == kind(&command) && e.name == name(&command, &interfaces)) {
+                let detail = format!("kernel state still needs {command:?} after applying it");
+                errors.push(ItemError { kind: kind(&command).into(), name: name(&command, &interfaces), group: None, detail });
+            }
+        }
+        for g in spec.groups.values() {
+            for (port, hop) in g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)]) {
+                let Some(p) = spec.base.ports.iter().find(|p| p.index == port) else { continue };
+                if interfaces.get(&p.name).is_some_and(|i| after.unresolved.contains(&(i.index, hop))) {
+                    let detail = format!("{hop} does not answer neighbour discovery on {}: check that the device behind it is up", p.name);
+                    errors.push(ItemError { kind: "neighbour".into(), name: format!("{}/{hop}", p.name), group: Some(g.group_id), detail });
+                }
+            }
+        }
+        Ok(errors)
+    }
+
+    async fn try_reconcile(&mut self, spec: &NodeSpec) -> Result<Vec<ItemError>, DatapathError> {
+        let interfaces = self.netlink.interfaces().await?;
+        let mut errors = self.network(spec, &interfaces).await?;
+        let interfaces = self.netlink.interfaces().await?;
+        let held = self.held_slots()?;
+        let (tables, refused) = Tables::desired(spec, &interfaces, &held);
+        let kept = refused.iter().filter_map(|e| Some(e.group?.get())).collect();
+        errors.extend(refused);
+        self.maps(&tables, &held, &kept)?;
+        errors.extend(self.verify_maps(spec, &tables)?);
+        Ok(errors)
+    }
+}
+
+impl Datapath for LinuxDatapath {
+    async fn reconcile(&mut self, spec: &NodeSpec) -> Vec<ItemError> {
+        match self.try_reconcile(spec).await {
+            Ok(errors) => errors,
+            Err(e) => {
+                let name = "datapath".to_string();
+                vec![ItemError { kind: "program".into(), name, group: None, detail: chain(&e) }]
+            }
+        }
+    }
+
+    async fn sample(&mut self) -> Result<Sample, DatapathError> {
+        sample(&self.bpf)
+    }
+
+    async fn next_event(&mut self) -> DatapathEvent {
+        loop {
+            tokio::select! {
+                () = self.netlink.changed() => return DatapathEvent::KernelChanged,
+                raw = self.events.next() => {
+                    if let Some(event) = crate::events::act(&self.bpf, &raw) {
+                        return DatapathEvent::Event(event);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Removes everything that an agent with this pin directory programmed: filters, pins, routes, neighbours.
+///
+/// # Errors
+/// The first step that failed.
+pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
+    if pin_dir.join("canopy_ingress").exists() {
+        let bpf = Bpf::load(pin_dir)?;
+        let netlink = Netlink::open()?;
+        let interfaces = netlink.interfaces().await?;
+        for i in interfaces.values() {
+            // Attaching first makes the filter ours, whichever version of the program put it there.
+            if bpf.has_filter(i.index) {
+                bpf.attach(i.index)?;
+                bpf.detach(i.index)?;
+            }
+        }
+        let none = net::NetState::default();
+        let mut observed = netlink.observe(&interfaces, &BTreeSet::new(), &none).await?.state;
+        observed.up.clear();
+        for command in net::plan(&none, &observed) {
+            netlink.execute(&command).await?;
+        }
+    }
+    match fs::remove_dir_all(pin_dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.doing(format!("removing {}", pin_dir.display())),
+    }
+}
+
+/// State of a group that nothing was sent in: the initial AckPSN is the start PSN minus one (decisions 3.3).
+fn fresh_state(start: u64) -> types::canopy_state {
+    let empty = types::canopy_min { key: KEY_EMPTY, msn: u64::MAX, credits: u64::MAX };
+    types::canopy_state { high: start, sent_next: start, position: start, tree: [empty; 256], ..types::canopy_state::default() }
+}
+
+fn has(slots: &types::canopy_slots, slot: u32) -> bool {
+    slots.word[slot as usize / 64] >> (slot % 64) & 1 == 1
+}
+
+fn kind(command: &NetCommand) -> &'static str {
+    match command {
+        NetCommand::Up(_) | NetCommand::AddAddress(..) | NetCommand::RemoveAddress(..) => "port",
+        NetCommand::AddRoute(..) | NetCommand::RemoveRoute(..) => "route",
+        NetCommand::AddNeighbour(..) | NetCommand::RemoveNeighbour(..) => "neighbour",
+        NetCommand::Attach(_) | NetCommand::Detach(_) => "program",
+    }
+}
+
+fn name(command: &NetCommand, interfaces: &BTreeMap<String, Interface>) -> String {
+    let port = |i: u32| interfaces.iter().find(|(_, x)| x.index == i).map_or_else(|| format!("interface {i}"), |(n, _)| n.clone());
+    match command {
+        NetCommand::Up(i) | NetCommand::AddAddress(i, _) | NetCommand::RemoveAddress(i, _) | NetCommand::Attach(i) | NetCommand::Detach(i) => port(*i),
+        NetCommand::AddRoute(p, ..) | NetCommand::RemoveRoute(p, ..) => p.to_string(),
+        NetCommand::AddNeighbour(i, a) | NetCommand::RemoveNeighbour(i, a) => format!("{}/{a}", port(*i)),
+    }
+}

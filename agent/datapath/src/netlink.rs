@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Addresses, routes, neighbours and links by netlink. We touch only routes of our own protocol number, only
+//! neighbours that are managed, and only addresses on our ports.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
+
+use canopy_agent_core::DatapathError;
+use canopy_agent_core::net::{Interface, NetCommand, NetState};
+use futures::TryStreamExt;
+use ipnet::Ipv6Net;
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::address::{AddressAttribute, AddressFlags};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol};
+use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::error::Doing;
+
+/// Our routes' protocol number (rtnetlink(7), 4 < proto < 256 is free for daemons).
+const PROTOCOL: u8 = 201;
+const SYSCTL: &str = "/proc/sys/net/ipv6/conf";
+
+/// A netlink socket for requests and one for notifications.
+pub(crate) struct Netlink {
+    handle: Handle,
+    changes: mpsc::Receiver<()>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Drop for Netlink {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// What the kernel shows now.
+#[derive(Default)]
+pub(crate) struct Observed {
+    pub(crate) state: NetState,
+    /// Managed neighbours that do not answer.
+    pub(crate) unresolved: BTreeSet<(u32, Ipv6Addr)>,
+}
+
+impl Netlink {
+    pub(crate) fn open() -> Result<Self, DatapathError> {
+        let (connection, handle, _) = rtnetlink::new_connection().doing("opening a netlink socket")?;
+        let groups = [MulticastGroup::Link, MulticastGroup::Neigh, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Ipv6Route];
+        let (listener, _, mut messages) = rtnetlink::new_multicast_connection(&groups).doing("subscribing to netlink notifications")?;
+        // Depth 1: a notification only says "look again", so one that waits stands for all.
+        let (tx, changes) = mpsc::channel(1);
+        let forward = async move {
+            use futures::StreamExt;
+            while messages.next().await.is_some() {
+                let _ = tx.try_send(());
+            }
+        };
+        let tasks = vec![
+            tokio::spawn(connection).abort_handle(),
+            tokio::spawn(listener).abort_handle(),
+            tokio::spawn(forward).abort_handle(),
+        ];
+        Ok(Self { handle, changes, tasks })
+    }
+
+    /// Something changed. Cancel safe.
+    pub(crate) async fn changed(&mut self) {
+        if self.changes.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Interfaces by name.
+    pub(crate) async fn interfaces(&self) -> Result<BTreeMap<String, Interface>, DatapathError> {
+        let links: Vec<_> = self.handle.link().get().execute().try_collect().await.doing("listing interfaces")?;
+        let mut out = BTreeMap::new();
+        for l in links {
+            let (mut name, mut mtu) = (None, 0);
+            for a in &l.attributes {
+                match a {
+                    LinkAttribute::IfName(n) => name = Some(n.clone()),
+                    LinkAttribute::Mtu(m) => mtu = *m,
+                    _ => {}
+                }
+            }
+            let flags = l.header.flags;
+            if let Some(name) = name {
+                out.insert(name, Interface { index: l.header.index, mtu, up: flags.contains(LinkFlags::Up), carrier: flags.contains(LinkFlags::LowerUp) });
+            }
+        }
+        Ok(out)
+    }
+
+    /// Our part of the kernel's state on `ports`; `lo` may carry addresses of others.
+    pub(crate) async fn observe(&self, interfaces: &BTreeMap<String, Interface>, ports: &BTreeSet<u32>, desired: &NetState) -> Result<Observed, DatapathError> {
+        let mut o = Observed::default();
+        o.state.up = interfaces.values().filter(|i| i.up).map(|i| i.index).collect();
+        let addresses: Vec<_> = self.handle.address().get().execute().try_collect().await.doing("listing addresses")?;
+        for a in addresses {
+            let ip = a.attributes.iter().find_map(|x| match x {
+                AddressAttribute::Address(IpAddr::V6(ip)) => Some(*ip),
+                _ => None,
+            });
+            let Some(ip) = ip else { continue };
+            let Ok(net) = Ipv6Net::new(ip, a.header.prefix_len) else { continue };
+            let entry = (a.header.index, net);
+            if ports.contains(&a.header.index) || desired.addresses.contains(&entry) {
+                o.state.addresses.insert(entry);
+            }
+        }
+        let query = RouteMessageBuilder::<Ipv6Addr>::new().build();
+        let routes: Vec<_> = self.handle.route().get(query).execute().try_collect().await.doing("listing routes")?;
+        o.state.routes = routes.iter().filter(|r| r.header.protocol == RouteProtocol::from(PROTOCOL)).filter_map(route_of).collect();
+        let neighbours: Vec<_> = self.handle.neighbours().get().set_address_family(AddressFamily::Inet6).execute().try_collect().await.doing("listing neighbours")?;
+        for n in neighbours.iter().filter(|n| managed(n)) {
+            if let Some(ip) = destination(n) {
+                let entry = (n.header.ifindex, ip);
+                o.state.neighbours.insert(entry);
+                if matches!(n.header.state, NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed) {
+                    o.unresolved.insert(entry);
+                }
+            }
+        }
+        Ok(o)
+    }
+
+    /// Carries out one command that is netlink's.
+    pub(crate) async fn execute(&self, command: &NetCommand) -> Result<(), DatapathError> {
+        match *command {
+            NetCommand::Up(i) => self.handle.link().set(LinkUnspec::new_with_index(i).up().build()).execute().await.doing(format!("setting interface {i} up")),
+            NetCommand::AddAddress(i, a) => {
+                let mut request = self.handle.address().add(i, IpAddr::V6(a.addr()), a.prefix_len()).replace();
+                // Addresses of the plan are unique by construction; detection would leave them tentative for a second.
+                request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+                request.execute().await.doing(format!("adding address {a} to interface {i}"))
+            }
+            NetCommand::RemoveAddress(i, a) => {
+                let mut message = netlink_packet_route::address::AddressMessage::default();
+                message.header.family = AddressFamily::Inet6;
+                message.header.index = i;
+                message.header.prefix_len = a.prefix_len();
+                message.attributes.push(AddressAttribute::Address(IpAddr::V6(a.addr())));
+                self.handle.address().del(message).execute().await.doing(format!("removing address {a} from interface {i}"))
+            }
+            NetCommand::AddRoute(p, i, g) => self.handle.route().add(route(p, i, g)).replace().execute().await.doing(format!("adding route {p} by interface {i}")),
+            NetCommand::RemoveRoute(p, i, g) => self.handle.route().del(route(p, i, g)).execute().await.doing(format!("removing route {p} by interface {i}")),
+            NetCommand::AddNeighbour(i, a) => {
+                let mut request = self.handle.neighbours().add(i, IpAddr::V6(a)).state(NeighbourState::None).replace();
+                request.message_mut().attributes.push(NeighbourAttribute::ExtFlags(NeighbourExtFlags::Managed));
+                request.execute().await.doing(format!("managing neighbour {a} on interface {i}"))
+            }
+            NetCommand::RemoveNeighbour(i, a) => {
+                let mut message = NeighbourMessage::default();
+                message.header.family = AddressFamily::Inet6;
+                message.header.ifindex = i;
+                message.attributes.push(NeighbourAttribute::Destination(NeighbourAddress::Inet6(a)));
+                self.handle.neighbours().del(message).execute().await.doing(format!("forgetting neighbour {a} on interface {i}"))
+            }
+            NetCommand::Attach(_) | NetCommand::Detach(_) => Ok(()),
+        }
+    }
+}
+
+/// Lets this network namespace forward IPv6; the kernel's FIB helper refuses otherwise.
+pub(crate) fn enable_forwarding() -> Result<(), DatapathError> {
+    for name in ["all", "default"] {
+        let path = format!("{SYSCTL}/{name}/forwarding");
+        fs::write(&path, "1").doing(format!("writing {path}"))?;
+    }
+    Ok(())
+}
+
+fn route(prefix: Ipv6Net, ifindex: u32, gateway: Option<Ipv6Addr>) -> RouteMessage {
+    let mut b = RouteMessageBuilder::<Ipv6Addr>::new()
+        .destination_prefix(prefix.addr(), prefix.prefix_len())
+        .output_interface(ifindex)
+        .protocol(RouteProtocol::from(PROTOCOL));
+    if let Some(g) = gateway {
+        b = b.gateway(g);
+    }
+    b.build()
+}
+
+fn route_of(r: &RouteMessage) -> Option<(Ipv6Net, u32, Option<Ipv6Addr>)> {
+    let (mut to, mut oif, mut gateway) = (None, None, None);
+    for a in &r.attributes {
+        match a {
+            RouteAttribute::Destination(RouteAddress::Inet6(a)) => to = Some(*a),
+            RouteAttribute::Oif(i) => oif = Some(*i),
+            RouteAttribute::Gateway(RouteAddress::Inet6(a)) => gateway = Some(*a),
+            _ => {}
+        }
+    }
+    Some((Ipv6Net::new(to?, r.header.destination_prefix_length).ok()?, oif?, gateway))
+}
+
+fn managed(n: &NeighbourMessage) -> bool {
+    n.attributes.iter().any(|a| matches!(a, NeighbourAttribute::ExtFlags(f) if f.contains(NeighbourExtFlags::Managed)))
+}
+
+fn destination(n: &NeighbourMessage) -> Option<Ipv6Addr> {
+    n.attributes.iter().find_map(|a| match a {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(ip)) => Some(*ip),
+        _ => None,
+    })
+}

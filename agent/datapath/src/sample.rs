@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Counters and aggregation state, read from the maps.
+
+use std::collections::BTreeMap;
+
+use canopy_agent_core::{DatapathError, Sample};
+use canopy_model::ids::GroupId;
+use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
+
+use crate::bpf::{Bpf, Table};
+use crate::events::monotonic_ns;
+use crate::plain::read;
+use crate::skel::types::{self, canopy_drop as D};
+use crate::tables;
+
+const KEY_EMPTY: u64 = u64::MAX;
+const KIND_NONE: u64 = 63;
+const LEAVES: usize = 128;
+
+/// One reading of everything.
+pub(crate) fn sample(bpf: &Bpf) -> Result<Sample, DatapathError> {
+    let mut drops: BTreeMap<u32, Vec<DropCount>> = BTreeMap::new();
+    for key in bpf.keys(Table::Drops) {
+        let Some(k) = read::<types::canopy_drop_key>(&key) else { continue };
+        let packets = bpf.get_sum(Table::Drops, &key)?;
+        drops.entry(k.group_id).or_default().push(DropCount { reason: k.reason, name: reason_name(k.reason), packets });
+    }
+    drops.values_mut().for_each(|d| d.sort_by_key(|c| c.reason));
+    let mut branches: BTreeMap<u32, Vec<BranchTelemetry>> = BTreeMap::new();
+    let mut groups = Vec::new();
+    let now = monotonic_ns();
+    let mut states = BTreeMap::new();
+    for key in bpf.keys(Table::Groups) {
+        let Some(id) = read::<u32>(&key) else { continue };
+        if let Some(s) = bpf.get_as::<u32, types::canopy_state>(Table::States, &id)? {
+            states.insert(id, (s, bpf.get_as::<u32, types::canopy_cnp>(Table::Cnps, &id)?.unwrap_or_default()));
+        }
+    }
+    for key in bpf.keys(Table::Peers) {
+        let Some(k) = read::<types::canopy_peer_key>(&key) else { continue };
+        let Some(peer) = bpf.get(Table::Peers, &key)?.as_deref().and_then(read::<types::canopy_peer>) else { continue };
+        let Some((state, cnp)) = states.get(&k.group_id) else { continue };
+        let stats = bpf.get_as::<_, types::canopy_branch_stats>(Table::Stats, &tables::slot_key(k.group_id, peer.slot))?.unwrap_or_default();
+        branches.entry(k.group_id).or_default().push(branch(&k, peer.slot as usize % LEAVES, state, cnp, &stats, now));
+    }
+    for (id, (s, cnp)) in &states {
+        let Ok(group_id) = GroupId::new("group", (*id).into()) else { continue };
+        let epoch = bpf.get_as::<u32, types::canopy_group>(Table::Groups, id)?.map_or(0, |g| g.epoch);
+        groups.push(GroupTelemetry {
+            group_id,
+            epoch,
+            high: s.high,
+            min_next: (s.tree[1].key != KEY_EMPTY).then_some(s.tree[1].key >> 6),
+            acks_in: s.acks_in,
+            acks_out: s.acks_out,
+            naks_in: s.naks_in,
+            naks_out: s.naks_out,
+            cnps_in: cnp.cnps_in,
+            cnps_out: cnp.cnps_out,
+            data_packets: s.data_packets,
+            data_bytes: s.data_bytes,
+            branches: branches.remove(id).unwrap_or_default(),
+            drops: drops.remove(id).unwrap_or_default(),
+        });
+    }
+    Ok(Sample { groups, node_drops: drops.remove(&0).unwrap_or_default() })
+}
+
+fn branch(k: &types::canopy_peer_key, slot: usize, s: &types::canopy_state, cnp: &types::canopy_cnp, stats: &types::canopy_branch_stats, now: u64) -> BranchTelemetry {
+    let key = s.tree[LEAVES + slot].key;
+    let next = (key != KEY_EMPTY).then_some(key >> 6);
+    let psn = |v: u64| (v & 0xFF_FFFF) as u32;
+    BranchTelemetry {
+        address: tables::address(&k.address),
+        next,
+        ack_psn: next.map(|n| psn(n - 1)),
+        epsn: next.filter(|_| key & 63 != KIND_NONE).map(psn),
+        ccount: if cnp.slot_window[slot] == cnp.window { cnp.slot_count[slot] } else { 0 },
+        last_heard_ns: (stats.last_heard_ns != 0).then(|| now.saturating_sub(stats.last_heard_ns)),
+        packets: stats.packets,
+        bytes: stats.bytes,
+    }
+}
+
+/// The reason's name from shared.h, as metrics show it.
+fn reason_name(reason: u32) -> String {
+    let name = match D(reason) {
+        D::DROP_TRUNCATED => "truncated",
+        D::DROP_NO_SRH => "no_srh",
+        D::DROP_SRH_MALFORMED => "srh_malformed",
+        D::DROP_TLV_MALFORMED => "tlv_malformed",
+        D::DROP_TLV_NONE => "tlv_none",
+        D::DROP_TLV_UNPROVISIONED => "tlv_unprovisioned",
+        D::DROP_GROUP_UNKNOWN => "group_unknown",
+        D::DROP_INNER_MALFORMED => "inner_malformed",
+        D::DROP_SOURCE_UNREGISTERED => "source_unregistered",
+        D::DROP_WRONG_PORT => "wrong_port",
+        D::DROP_OPCODE_REFUSED => "opcode_refused",
+        D::DROP_PSN_WINDOW => "psn_window",
+        D::DROP_HOP_LIMIT => "hop_limit",
+        D::DROP_ECN => "ecn",
+        D::DROP_NO_NEIGHBOUR => "no_neighbour",
+        D::DROP_NO_ROUTE => "no_route",
+        D::DROP_MTU => "mtu",
+        D::DROP_NO_ROOM => "no_room",
+        D::DROP_BRANCH_UNKNOWN => "branch_unknown",
+        D::DROP_FEEDBACK_MALFORMED => "feedback_malformed",
+        D::DROP_FEEDBACK_ICRC => "feedback_icrc",
+        D::DROP_FEEDBACK_WINDOW => "feedback_window",
+        D::DROP_NAK_GHOST => "nak_ghost",
+        D::DROP_NAK_FATAL => "nak_fatal",
+        D::DROP_CNP_RATE => "cnp_rate",
+        D::DROP_WRITE_REFUSED => "write_refused",
+        D::DROP_STATE_MISSING => "state_missing",
+        D::DROP_BRANCH_INACTIVE => "branch_inactive",
+        D(other) => return format!("reason_{other}"),
+    };
+    name.into()
+}

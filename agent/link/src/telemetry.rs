@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Samples and events on their way up: a small queue that drops its oldest, and the stream that drains it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use canopy_model::telemetry::{DropCount, Event, GroupTelemetry};
+use tokio::sync::Notify;
+
+mod stream;
+
+pub(crate) use stream::run;
+
+/// Samples held: each replaces the one before, so a few seconds' worth bridge a hiccup.
+const SAMPLES: usize = 4;
+/// Events held: they do not repeat, so they may wait out a longer outage.
+const EVENTS: usize = 256;
+/// Branches in one message, about 100 bytes each, so that no message nears the 4 MiB limit.
+const BRANCHES_PER_MESSAGE: usize = 8192;
+
+/// One reading of the datapath with its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TelemetrySample {
+    /// Wall clock, nanoseconds since the Unix epoch.
+    pub time_unix_ns: u64,
+    /// Per group.
+    pub groups: Vec<GroupTelemetry>,
+    /// Drops that belong to no group.
+    pub node_drops: Vec<DropCount>,
+}
+
+/// Holds at most 4 samples and 256 events; a full queue drops its oldest and counts it. Clones share one queue.
+#[derive(Clone, Debug, Default)]
+pub struct TelemetryQueue {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    filled: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    samples: VecDeque<TelemetrySample>,
+    events: VecDeque<Event>,
+    dropped: u64,
+    announced: u64,
+}
+
+impl TelemetryQueue {
+    /// Queues a sample; never waits.
+    pub fn push_sample(&self, sample: TelemetrySample) {
+        self.with(|state| push_bounded(&mut state.samples, sample, SAMPLES, &mut state.dropped));
+        self.shared.filled.notify_one();
+    }
+
+    /// Queues an event; never waits.
+    pub fn push_event(&self, event: Event) {
+        self.with(|state| push_bounded(&mut state.events, event, EVENTS, &mut state.dropped));
+        self.shared.filled.notify_one();
+    }
+
+    /// Samples and events dropped so far because the controller did not take them.
+    pub fn dropped(&self) -> u64 {
+        self.with(|state| state.dropped)
+    }
+
+    /// Waits for the oldest sample together with all events. Cancel safe: nothing is taken before it returns.
+    async fn pop(&self) -> (TelemetrySample, Vec<Event>) {
+        loop {
+            if let Some(taken) = self.with(State::take) {
+                return taken;
+            }
+            self.shared.filled.notified().await;
+        }
+    }
+
+    /// Nothing panics while the lock is held, so a poisoned queue is still whole.
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.shared.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    /// Events alone travel in a sample of their own, stamped with the newest event's time.
+    fn take(&mut self) -> Option<(TelemetrySample, Vec<Event>)> {
+        let newest_event = self.events.back().map(|event| event.time_unix_ns);
+        let sample = self.samples.pop_front().or_else(|| {
+            newest_event.map(|time_unix_ns| TelemetrySample { time_unix_ns, groups: vec![], node_drops: vec![] })
+        })?;
+        let mut events: Vec<Event> = self.events.drain(..).collect();
+        if self.dropped > self.announced {
+            let lost = self.dropped - self.announced;
+            self.announced = self.dropped;
+            events.push(Event {
+                time_unix_ns: sample.time_unix_ns,
+                code: "TelemetryDropped".to_owned(),
+                group: None,
+                branch: None,
+                detail: format!("{lost} samples and events were dropped because the controller did not take them"),
+            });
+        }
+        Some((sample, events))
+    }
+}
+
+fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize, dropped: &mut u64) {
+    if queue.len() >= most {
+        queue.pop_front();
+        *dropped += 1;
+    }
+    queue.push_back(item);
+}

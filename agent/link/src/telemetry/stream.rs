@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Drains the queue into one client stream per session.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use canopy_control::pb;
+use canopy_control::pb::node_service_client::NodeServiceClient;
+use canopy_model::telemetry::{Event, GroupTelemetry};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+
+use super::{BRANCHES_PER_MESSAGE, TelemetryQueue, TelemetrySample};
+use crate::{Backoff, MAX_SENT_BYTES, Random, Session};
+
+/// Streams while a session is up; ends when `session`'s sender is gone. What is on its way when a connection
+/// breaks is lost: the next sample supersedes a sample, and events are also in the agent's log.
+pub(crate) async fn run(
+    channel: Channel,
+    node: String,
+    queue: TelemetryQueue,
+    mut session: watch::Receiver<Session>,
+    random: Random,
+) {
+    let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
+    let mut opened = 0;
+    loop {
+        // Nothing is taken from the queue until somebody is there to receive it.
+        match session.wait_for(|session| session.up).await {
+            Ok(now) if now.opened != opened => {
+                opened = now.opened;
+                backoff.reset();
+            }
+            Ok(_) => {}
+            Err(_) => return,
+        }
+        // One message: beyond it, HTTP/2 flow control holds back and the queue drops its oldest.
+        let (sender, receiver) = mpsc::channel(1);
+        let mut client = NodeServiceClient::new(channel.clone()).max_encoding_message_size(MAX_SENT_BYTES);
+        let answer = tokio::select! {
+            answer = client.stream_telemetry(ReceiverStream::new(receiver)) => answer,
+            never = feed(&node, &queue, &sender) => match never {},
+        };
+        let delay = backoff.next_delay(random());
+        match answer {
+            Ok(_) => tracing::warn!(retry_in = ?delay, "the controller ended the telemetry stream"),
+            Err(error) => tracing::warn!(%error, retry_in = ?delay, "the telemetry stream broke"),
+        }
+        tokio::time::sleep(delay).await;
+    }
+}
+
+/// Moves queue entries into the stream as fast as it takes them.
+async fn feed(node: &str, queue: &TelemetryQueue, stream: &mpsc::Sender<pb::StreamTelemetryRequest>) -> Infallible {
+    while let Ok(mut permit) = stream.reserve().await {
+        let (sample, events) = queue.pop().await;
+        for message in messages(node, sample, events) {
+            permit.send(message);
+            permit = match stream.reserve().await {
+                Ok(next) => next,
+                Err(_) => break,
+            };
+        }
+    }
+    // The call has dropped its receiver and is about to say why.
+    std::future::pending().await
+}
+
+/// Splits a sample so that no message nears the size limit. Events go with the first part; node drops are
+/// totals and go with every part.
+fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::StreamTelemetryRequest> {
+    let node_drops: Vec<pb::DropCount> = sample.node_drops.iter().map(Into::into).collect();
+    let part = || pb::StreamTelemetryRequest {
+        node: node.to_owned(),
+        time_unix_ns: sample.time_unix_ns,
+        groups: vec![],
+        events: vec![],
+        node_drops: node_drops.clone(),
+    };
+    let mut parts = vec![part()];
+    parts[0].events = events.iter().map(Into::into).collect();
+    let mut weight = 0;
+    for group in &sample.groups {
+        let own = weigh(group);
+        if weight > 0 && weight + own > BRANCHES_PER_MESSAGE {
+            parts.push(part());
+            weight = 0;
+        }
+        weight += own;
+        if let Some(last) = parts.last_mut() {
+            last.groups.push(group.into());
+        }
+    }
+    parts
+}
+
+/// A group's size on the wire, in branches: its own counters weigh about two.
+fn weigh(group: &GroupTelemetry) -> usize {
+    2 + group.branches.len() + group.drops.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_model::ids::GroupId;
+    use canopy_model::telemetry::BranchTelemetry;
+
+    use super::*;
+
+    fn event(n: u64) -> Event {
+        Event { time_unix_ns: n, code: "FatalNak".into(), group: None, branch: None, detail: String::new() }
+    }
+
+    fn sample(n: u64, groups: u64, branches: u16) -> TelemetrySample {
+        let branch = |n: u16| BranchTelemetry {
+            address: [0xfcff, 0, 0, n, 0, 0, 0, 1].into(),
+            next: Some(u64::MAX),
+            ack_psn: Some(0xFF_FFFF),
+            epsn: Some(0xFF_FFFF),
+            ccount: u32::MAX,
+            last_heard_ns: Some(u64::MAX),
+            packets: u64::MAX,
+            bytes: u64::MAX,
+        };
+        let group = |id| GroupTelemetry {
+            group_id: GroupId::new("group", id).unwrap(),
+            epoch: u32::MAX,
+            high: u64::MAX,
+            min_next: Some(u64::MAX),
+            acks_in: u64::MAX,
+            acks_out: u64::MAX,
+            naks_in: u64::MAX,
+            naks_out: u64::MAX,
+            cnps_in: u64::MAX,
+            cnps_out: u64::MAX,
+            data_packets: u64::MAX,
+            data_bytes: u64::MAX,
+            branches: (0..branches).map(branch).collect(),
+            drops: vec![],
+        };
+        TelemetrySample { time_unix_ns: n, groups: (1..=groups).map(group).collect(), node_drops: vec![] }
+    }
+
+    #[test]
+    fn a_full_node_fits_the_message_limit_and_loses_no_group() {
+        let parts = messages("n1", sample(7, 2000, 64), vec![event(1)]);
+        assert!(parts.len() > 1);
+        assert_eq!(parts.iter().map(|part| part.groups.len()).sum::<usize>(), 2000);
+        assert_eq!(parts.iter().map(|part| part.events.len()).sum::<usize>(), 1);
+        assert!(parts.iter().all(|part| part.time_unix_ns == 7 && part.node == "n1"));
+        assert!(parts.iter().all(|part| prost::Message::encoded_len(part) < MAX_SENT_BYTES / 2));
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_drops_the_oldest_and_says_so() {
+        let queue = TelemetryQueue::default();
+        (0..6).for_each(|n| queue.push_sample(sample(n, 1, 1)));
+        assert_eq!(queue.dropped(), 2);
+        let (oldest, events) = queue.pop().await;
+        assert_eq!(oldest.time_unix_ns, 2);
+        assert_eq!(events[0].code, "TelemetryDropped");
+        assert!(events[0].detail.starts_with("2 "), "{}", events[0].detail);
+        assert!(queue.pop().await.1.is_empty(), "a loss is announced once");
+    }
+
+    #[tokio::test]
+    async fn events_do_not_wait_for_a_sample_and_stay_bounded() {
+        let queue = TelemetryQueue::default();
+        (0..300).for_each(|n| queue.push_event(event(n)));
+        let (sample, events) = queue.pop().await;
+        assert_eq!((sample.time_unix_ns, sample.groups.len()), (299, 0));
+        assert_eq!((events[0].time_unix_ns, events.len()), (44, 257));
+    }
+}

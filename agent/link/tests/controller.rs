@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The link against a real gRPC server on a Unix socket.
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use canopy_agent_link::{Link, Session, Target, TelemetrySample, channels};
+use canopy_control::{Digest, delta_response, pb, snapshot_response};
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::NodeStatus;
+use canopy_model::telemetry::{DropCount, Event};
+use support::{Controller, soon, spec};
+use tokio::net::{UnixListener, UnixStream};
+
+/// A running link of `leaf-1` to whoever serves `path`.
+fn link(path: &Path, known: Option<NodeSpec>) -> Link {
+    let (link, worker) = channels("leaf-1", known.map(Arc::new));
+    let target: Target = format!("unix:{}", path.display()).parse().unwrap();
+    tokio::spawn(worker.run(target.channels().unwrap(), "0.1.0", Arc::new(|| 0.5)));
+    link
+}
+
+async fn spec_of(link: &mut Link, generation: u64) -> NodeSpec {
+    let arrived = link.specs.wait_for(|spec| spec.as_ref().is_some_and(|spec| spec.generation == generation));
+    let spec = soon("the spec", arrived).await.unwrap().clone();
+    (*spec.unwrap()).clone()
+}
+
+async fn refusal(link: &mut Link) -> String {
+    let refused = link.refusal.wait_for(Option::is_some);
+    let refusal = soon("a refusal", refused).await.unwrap().clone();
+    refusal.unwrap().detail
+}
+
+fn delta(from: &NodeSpec, to: &NodeSpec) -> pb::WatchResponse {
+    delta_response(from, Digest::of(from), to).0
+}
+
+fn status(generation: u64) -> NodeStatus {
+    NodeStatus { node: "leaf-1".into(), observed_generation: generation, ..NodeStatus::default() }
+}
+
+fn sample(time_unix_ns: u64, drops: usize) -> TelemetrySample {
+    let drop = |reason| DropCount { reason, name: "branch_unknown".into(), packets: 7 };
+    TelemetrySample { time_unix_ns, groups: vec![], node_drops: (0..drops as u32).map(drop).collect() }
+}
+
+fn event(detail: &str) -> Event {
+    Event { time_unix_ns: 5, code: "FatalNak".into(), group: None, branch: None, detail: detail.into() }
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        self.dir.path().join("controller.sock")
+    }
+}
+
+#[tokio::test]
+async fn first_push_then_delta() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    let mut link = link(&place.socket(), None);
+    let watch = controller.watch().await;
+    let asked = pb::WatchRequest { node: "leaf-1".into(), agent_version: "0.1.0".into(), ..Default::default() };
+    assert_eq!(watch.request, asked);
+    let (first, second) = (spec(1, 1, &[1, 2]), spec(1, 2, &[2, 3]));
+    watch.send(snapshot_response(&first)).await;
+    assert_eq!(spec_of(&mut link, 1).await, first);
+    watch.send(delta(&first, &second)).await;
+    assert_eq!(spec_of(&mut link, 2).await, second);
+    assert_eq!(*link.refusal.borrow(), None);
+}
+
+#[tokio::test]
+async fn a_bad_digest_leads_to_a_snapshot() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    let known = spec(1, 1, &[1]);
+    let mut link = link(&place.socket(), Some(known.clone()));
+    let watch = controller.watch().await;
+    let next = spec(1, 2, &[1, 2]);
+    let mut bad = delta(&known, &next);
+    bad.digest[0] ^= 1;
+    watch.send(bad).await;
+    assert!(refusal(&mut link).await.contains("digest"));
+    assert_eq!(**link.specs.borrow().as_ref().unwrap(), known, "what is known stays in force");
+
+    let again = controller.watch().await;
+    assert_eq!((again.request.known_generation, again.request.known_digest.len()), (0, 0));
+    again.send(snapshot_response(&next)).await;
+    assert_eq!(spec_of(&mut link, 2).await, next);
+    soon("the refusal's end", link.refusal.wait_for(Option::is_none)).await.unwrap();
+    drop(again);
+    assert_eq!(controller.watch().await.request.known_generation, 2, "once healed, deltas will do again");
+}
+
+#[tokio::test]
+async fn a_reconnect_presents_what_is_known_and_reports_again() {
+    let place = Place::new();
+    let known = spec(3, 7, &[1]);
+    let mut link = link(&place.socket(), Some(known.clone()));
+    link.report(status(7));
+    for opened in 1..=2 {
+        let mut controller = Controller::start(&place.socket());
+        let watch = controller.watch().await;
+        assert_eq!(watch.request.known_generation, 7);
+        assert_eq!(watch.request.known_digest, Vec::from(Digest::of(&known)));
+        watch.send(delta(&known, &known)).await;
+        let up = Session { opened, up: true };
+        soon("the session", link.session.wait_for(|session| *session == up)).await.unwrap();
+        assert_eq!(controller.report().await.observed_generation, 7);
+        drop(controller);
+        soon("the session's end", link.session.wait_for(|session| !session.up)).await.unwrap();
+    }
+    assert!(!link.specs.has_changed().unwrap(), "an equal spec wakes nobody");
+}
+
+#[tokio::test]
+async fn a_lower_term_is_refused_and_what_is_known_stays() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    let known = spec(5, 7, &[1]);
+    let mut link = link(&place.socket(), Some(known.clone()));
+    controller.watch().await.send(snapshot_response(&spec(4, 8, &[]))).await;
+    assert!(refusal(&mut link).await.contains("term 4"));
+    let again = controller.watch().await;
+    assert_eq!(again.request.known_generation, 7, "the leader, once back, need not send everything");
+    assert_eq!(**link.specs.borrow().as_ref().unwrap(), known);
+    again.send(snapshot_response(&spec(6, 8, &[2]))).await;
+    assert_eq!(spec_of(&mut link, 8).await.term, 6);
+}
+
+#[tokio::test]
+async fn a_spec_for_another_node_is_refused_and_its_term_is_not_taken() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    let mut link = link(&place.socket(), None);
+    let mut other = spec(9, 9, &[]);
+    other.base.name = "leaf-2".into();
+    controller.watch().await.send(snapshot_response(&other)).await;
+    let reason = refusal(&mut link).await;
+    assert!(reason.starts_with("base.name") && reason.contains("leaf-2"), "{reason}");
+    controller.watch().await.send(snapshot_response(&spec(1, 1, &[]))).await;
+    assert_eq!(spec_of(&mut link, 1).await.term, 1);
+}
+
+#[tokio::test]
+async fn only_the_latest_status_is_retried_and_an_equal_one_is_not_sent() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    let link = link(&place.socket(), None);
+    let _watch = controller.watch().await;
+    controller.refuse_reports(3);
+    link.report(status(1));
+    soon("a refused report", async {
+        while controller.reports_to_refuse() == 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    link.report(status(2));
+    assert_eq!(controller.report().await.observed_generation, 2);
+    link.report(status(2));
+    link.report(status(3));
+    assert_eq!(controller.report().await.observed_generation, 3);
+}
+
+#[tokio::test]
+async fn telemetry_survives_an_outage_and_tells_what_it_cost() {
+    let place = Place::new();
+    let link = link(&place.socket(), None);
+    (1..=6).for_each(|time| link.telemetry.push_sample(sample(time, 1)));
+    link.telemetry.push_event(event("during the outage"));
+    let mut controller = Controller::start(&place.socket());
+    let _watch = controller.watch().await;
+    let first = controller.sample().await;
+    assert_eq!((first.node.as_str(), first.time_unix_ns, first.node_drops.len()), ("leaf-1", 3, 1));
+    let codes: Vec<_> = first.events.iter().map(|event| event.code.as_str()).collect();
+    assert_eq!(codes, ["FatalNak", "TelemetryDropped"]);
+    for time in 4..=6 {
+        assert_eq!(controller.sample().await.time_unix_ns, time);
+    }
+}
+
+#[tokio::test]
+async fn a_controller_that_reads_no_telemetry_holds_up_nothing() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    controller.stall_telemetry();
+    let mut link = link(&place.socket(), None);
+    let watch = controller.watch().await;
+    soon("a drop", async {
+        let mut time = 0;
+        while link.telemetry.dropped() == 0 {
+            time += 1;
+            link.telemetry.push_sample(sample(time, 1000));
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    watch.send(snapshot_response(&spec(1, 1, &[1]))).await;
+    spec_of(&mut link, 1).await;
+    link.report(status(1));
+    assert_eq!(controller.report().await.observed_generation, 1);
+}
+
+/// Passes bytes both ways until told to freeze: then the peer looks alive to the kernel and says nothing.
+async fn relay(from: std::path::PathBuf, to: std::path::PathBuf, freeze: tokio::sync::watch::Receiver<bool>) {
+    let listener = UnixListener::bind(from).unwrap();
+    let mut held = vec![];
+    loop {
+        let (mut near, _) = listener.accept().await.unwrap();
+        let mut far = UnixStream::connect(&to).await.unwrap();
+        let mut freeze = freeze.clone();
+        held.push(tokio::spawn(async move {
+            let frozen = tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut near, &mut far) => false,
+                frozen = freeze.wait_for(|frozen| *frozen) => frozen.is_ok(),
+            };
+            if frozen {
+                std::future::pending::<()>().await;
+            }
+        }));
+    }
+}
+
+#[tokio::test]
+async fn a_controller_that_hangs_is_noticed() {
+    let place = Place::new();
+    let mut controller = Controller::start(&place.socket());
+    let (freeze, frozen) = tokio::sync::watch::channel(false);
+    let front = place.dir.path().join("front.sock");
+    tokio::spawn(relay(front.clone(), place.socket(), frozen));
+    while !front.exists() {
+        tokio::task::yield_now().await;
+    }
+    let mut link = link(&front, None);
+    let watch = controller.watch().await;
+    watch.send(snapshot_response(&spec(1, 1, &[1]))).await;
+    spec_of(&mut link, 1).await;
+    freeze.send(true).unwrap();
+    // From here on only timers can make progress, so their time may fly.
+    tokio::time::pause();
+    soon("the session's end", link.session.wait_for(|session| !session.up)).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_worker_ends_with_its_link() {
+    let place = Place::new();
+    let (link, worker) = channels("leaf-1", None);
+    let target: Target = format!("unix:{}", place.socket().display()).parse().unwrap();
+    let running = tokio::spawn(worker.run(target.channels().unwrap(), "0.1.0", Arc::new(|| 0.0)));
+    drop(link);
+    soon("the worker's end", running).await.unwrap();
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one event loop.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_agent_core::{Datapath, DatapathEvent};
+use canopy_agent_link::{Link, Refusal, TelemetrySample};
+use canopy_model::ids::Generation;
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::{ItemError, NodeStatus};
+use canopy_model::telemetry::Event;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use crate::ledger::Ledger;
+use crate::notify::Notifier;
+use crate::schedule::Schedule;
+
+/// Most errors in one report; beyond them their number is what matters.
+const MAX_ERRORS: usize = 256;
+
+/// Wall clock: nanoseconds since the Unix epoch.
+pub type Clock = Box<dyn Fn() -> u64 + Send>;
+
+/// What the loop is made of.
+pub struct Parts<D> {
+    /// Name of this node.
+    pub node: String,
+    /// Kernel release, for the status.
+    pub kernel: String,
+    /// Agent version, for the status.
+    pub agent_version: String,
+    /// What forwards.
+    pub datapath: D,
+    /// The line to the controller.
+    pub link: Link,
+    /// What survives a restart.
+    pub ledger: Arc<Ledger>,
+    /// The spec that the ledger held at start.
+    pub known: Option<Arc<NodeSpec>>,
+    /// Stamps samples and events.
+    pub clock: Clock,
+    /// The service manager.
+    pub notifier: Notifier,
+    /// Time between samples.
+    pub telemetry_interval: Duration,
+}
+
+/// The link's worker ended although it never should; what the kernel holds keeps forwarding.
+#[derive(Debug, thiserror::Error)]
+#[error("the link to the controller ended unexpectedly")]
+pub struct LinkGone;
+
+/// Runs until `shutdown` completes; what the kernel holds stays there.
+///
+/// # Errors
+/// The other half of the link is gone.
+pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()>) -> Result<(), LinkGone> {
+    let mut telemetry = ticker(parts.telemetry_interval);
+    let mut watchdog = parts.notifier.ping_interval().map(ticker);
+    let mut agent = Agent {
+        stored: parts.known.clone(),
+        parts,
+        schedule: Schedule::default(),
+        observed: 0,
+        item_errors: vec![],
+        ledger_error: None,
+        refusal: None,
+        ready: false,
+        sampling_failed: false,
+    };
+    // Static forwarding: the ledger's spec needs no controller.
+    if agent.stored.is_some() {
+        agent.schedule.spec_changed(Instant::now());
+    }
+    tokio::pin!(shutdown);
+    loop {
+        let due = agent.schedule.due();
+        // In this order, so that a flood of kernel events starves nothing.
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            () = tick(watchdog.as_mut()) => agent.parts.notifier.ping(),
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => agent.reconcile().await,
+            changed = agent.parts.link.specs.changed() => {
+                changed.map_err(|_| LinkGone)?;
+                agent.schedule.spec_changed(Instant::now());
+            }
+            changed = agent.parts.link.refusal.changed() => {
+                changed.map_err(|_| LinkGone)?;
+                agent.refused();
+            }
+            changed = agent.parts.link.session.changed() => {
+                changed.map_err(|_| LinkGone)?;
+                if agent.parts.link.session.borrow_and_update().up {
+                    agent.is_ready();
+                }
+            }
+            _ = telemetry.tick() => agent.sample().await,
+            event = agent.parts.datapath.next_event() => match event {
+                DatapathEvent::KernelChanged => agent.schedule.kernel_changed(Instant::now()),
+                DatapathEvent::Event(event) => agent.tell(event),
+            },
+        }
+    }
+    agent.parts.notifier.stopping();
+    Ok(())
+}
+
+struct Agent<D> {
+    parts: Parts<D>,
+    schedule: Schedule,
+    /// What the ledger holds: the only thing that is ever reconciled.
+    stored: Option<Arc<NodeSpec>>,
+    /// Generation of the last reconciled spec, and what was not as it desires.
+    observed: Generation,
+    item_errors: Vec<ItemError>,
+    ledger_error: Option<ItemError>,
+    refusal: Option<Refusal>,
+    ready: bool,
+    sampling_failed: bool,
+}
+
+impl<D: Datapath> Agent<D> {
+    /// Ledger, kernel, status; in this order.
+    async fn reconcile(&mut self) {
+        self.store_newest().await;
+        let Some(spec) = self.stored.clone() else {
+            self.schedule.finished(Instant::now(), self.ledger_error.is_none());
+            self.report();
+            return;
+        };
+        let errors = self.parts.datapath.reconcile(&spec).await;
+        self.schedule.finished(Instant::now(), errors.is_empty() && self.ledger_error.is_none());
+        if errors != self.item_errors || self.observed != spec.generation {
+            tracing::info!(term = spec.term, generation = spec.generation, errors = errors.len(), "reconciled");
+            for error in errors.iter().take(MAX_ERRORS) {
+                tracing::warn!(kind = error.kind, name = error.name, group = ?error.group, "{}", error.detail);
+            }
+        }
+        self.item_errors = errors;
+        self.observed = spec.generation;
+        self.report();
+        self.is_ready();
+    }
+
+    /// A spec that is not in the ledger is not applied: after a restart the node would fall back to an older
+    /// one, and to an older term.
+    async fn store_newest(&mut self) {
+        let Some(newest) = self.parts.link.specs.borrow_and_update().clone() else { return };
+        if self.stored.as_ref().is_some_and(|stored| Arc::ptr_eq(stored, &newest)) {
+            self.ledger_error = None;
+            return;
+        }
+        let (ledger, spec) = (Arc::clone(&self.parts.ledger), Arc::clone(&newest));
+        let written = tokio::task::spawn_blocking(move || ledger.store(&spec)).await;
+        let failed = match written {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(with_causes(&error)),
+            Err(error) => Some(error.to_string()),
+        };
+        match failed {
+            None => {
+                self.stored = Some(newest);
+                self.ledger_error = None;
+            }
+            Some(reason) => {
+                tracing::error!(generation = newest.generation, %reason, "the spec is not applied");
+                let detail = format!("generation {} is not applied because the ledger {reason}", newest.generation);
+                self.ledger_error = Some(own_error("ledger", detail));
+            }
+        }
+    }
+
+    fn refused(&mut self) {
+        self.refusal = self.parts.link.refusal.borrow_and_update().clone();
+        if let Some(refusal) = &self.refusal {
+            let detail = refusal.detail.clone();
+            let time_unix_ns = (self.parts.clock)();
+            self.tell(Event { time_unix_ns, code: "SpecRefused".to_owned(), group: None, branch: None, detail });
+        }
+        self.report();
+    }
+
+    async fn sample(&mut self) {
+        match self.parts.datapath.sample().await {
+            Ok(sample) => {
+                let time_unix_ns = (self.parts.clock)();
+                let (groups, node_drops) = (sample.groups, sample.node_drops);
+                self.parts.link.telemetry.push_sample(TelemetrySample { time_unix_ns, groups, node_drops });
+                self.sampling_failed = false;
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.sampling_failed, true) {
+                    let (time_unix_ns, detail) = ((self.parts.clock)(), with_causes(&error));
+                    self.tell(Event { time_unix_ns, code: "SampleFailed".to_owned(), group: None, branch: None, detail });
+                }
+            }
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        tracing::warn!(code = event.code, group = ?event.group, branch = ?event.branch, "{}", event.detail);
+        self.parts.link.telemetry.push_event(event);
+    }
+
+    /// The link sends it only if it differs from the last one, or after a reconnect.
+    fn report(&self) {
+        let refusal = self.refusal.as_ref().map(|refusal| own_error("spec", refusal.detail.clone()));
+        let mut errors: Vec<ItemError> = refusal.into_iter().chain(self.ledger_error.clone()).collect();
+        errors.extend(self.item_errors.iter().take(MAX_ERRORS).cloned());
+        if let Some(more) = self.item_errors.len().checked_sub(MAX_ERRORS).filter(|more| *more > 0) {
+            errors.push(own_error("errors", format!("{more} more items are not as desired; see the agent's log")));
+        }
+        self.parts.link.report(NodeStatus {
+            node: self.parts.node.clone(),
+            observed_generation: self.observed,
+            errors,
+            agent_version: self.parts.agent_version.clone(),
+            kernel: self.parts.kernel.clone(),
+        });
+    }
+
+    fn is_ready(&mut self) {
+        if !std::mem::replace(&mut self.ready, true) {
+            self.parts.notifier.ready();
+        }
+    }
+}
+
+/// An error of the agent itself rather than of something in the kernel: it concerns every group.
+fn own_error(name: &str, detail: String) -> ItemError {
+    ItemError { kind: "program".to_owned(), name: name.to_owned(), group: None, detail }
+}
+
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(error.source(), |cause| cause.source())
+        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// After a long reconcile one tick is enough.
+fn ticker(every: Duration) -> Interval {
+    let mut interval = tokio::time::interval(every);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+async fn tick(interval: Option<&mut Interval>) {
+    match interval {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! When to reconcile next. Pure: `now` comes in.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Nothing happened: look again anyway, since a notification can be lost.
+const RESYNC: Duration = Duration::from_secs(30);
+/// Kernel changes come in bursts (a link that goes down takes its routes along): one reconcile per this time.
+const SPACING: Duration = Duration::from_millis(100);
+/// Retries after errors.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(15);
+
+/// The one deadline that every reason to reconcile moves.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    due: Option<Instant>,
+    finished: Option<Instant>,
+    failures: u32,
+}
+
+impl Schedule {
+    /// `None` until there is a spec.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// There is a new spec: at once, and its errors are counted from the start.
+    pub(crate) fn spec_changed(&mut self, now: Instant) {
+        self.failures = 0;
+        self.due = Some(now);
+    }
+
+    /// The kernel changed: soon, but not sooner after the last reconcile than the spacing.
+    pub(crate) fn kernel_changed(&mut self, now: Instant) {
+        let earliest = self.finished.map_or(now, |finished| now.max(finished + SPACING));
+        self.due = self.due.map(|due| due.min(earliest));
+    }
+
+    /// A reconcile ended, with everything as desired or not.
+    pub(crate) fn finished(&mut self, now: Instant, as_desired: bool) {
+        self.finished = Some(now);
+        let wait = if as_desired {
+            self.failures = 0;
+            RESYNC
+        } else {
+            let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(4)).min(LAST_RETRY);
+            self.failures = self.failures.saturating_add(1);
+            wait
+        };
+        self.due = Some(now + wait);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(schedule: &Schedule, now: Instant) -> Duration {
+        schedule.due().unwrap() - now
+    }
+
+    #[tokio::test]
+    async fn retries_back_off_to_fifteen_seconds_and_a_new_spec_starts_over() {
+        let now = Instant::now();
+        let mut schedule = Schedule::default();
+        let mut seconds = vec![];
+        for _ in 0..6 {
+            schedule.finished(now, false);
+            seconds.push(waits(&schedule, now).as_secs());
+        }
+        assert_eq!(seconds, [1, 2, 4, 8, 15, 15]);
+        schedule.spec_changed(now);
+        assert_eq!(waits(&schedule, now), Duration::ZERO);
+        schedule.finished(now, false);
+        assert_eq!(waits(&schedule, now), FIRST_RETRY);
+        schedule.finished(now, true);
+        assert_eq!(waits(&schedule, now), RESYNC);
+    }
+
+    #[tokio::test]
+    async fn kernel_changes_never_postpone_and_need_a_spec() {
+        let now = Instant::now();
+        let mut schedule = Schedule::default();
+        schedule.kernel_changed(now);
+        assert_eq!(schedule.due(), None, "there is nothing to reconcile with yet");
+        schedule.spec_changed(now);
+        schedule.kernel_changed(now);
+        assert_eq!(waits(&schedule, now), Duration::ZERO);
+        schedule.finished(now, true);
+        schedule.kernel_changed(now);
+        assert_eq!(waits(&schedule, now), SPACING);
+        schedule.kernel_changed(now + Duration::from_millis(50));
+        assert_eq!(waits(&schedule, now), SPACING, "a burst does not push the deadline along");
+    }
+}

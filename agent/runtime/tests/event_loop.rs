@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The event loop with an in-memory datapath, the test in the controller's place, and time that flies.
+
+mod memory;
+#[path = "../../link/tests/support/mod.rs"]
+mod support;
+
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_agent_core::DatapathEvent;
+use canopy_agent_link::{Refusal, Session, Worker, channels};
+use canopy_agent_runtime::ledger::Ledger;
+use canopy_agent_runtime::notify::Notifier;
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::NodeStatus;
+use memory::{Agent, Reconcile, error};
+use support::{soon, spec};
+use tokio::time::Instant;
+
+/// An agent and the controller's end of its link.
+fn start(state_dir: &Path) -> (Agent, Worker) {
+    start_with(state_dir, Notifier::default())
+}
+
+fn start_with(state_dir: &Path, notifier: Notifier) -> (Agent, Worker) {
+    let mut end = None;
+    let agent = Agent::start(state_dir, notifier, |known| {
+        let (link, worker) = channels("leaf-1", known);
+        end = Some(worker);
+        link
+    });
+    (agent, end.unwrap())
+}
+
+fn push(worker: &Worker, spec: NodeSpec) {
+    worker.specs.send_replace(Some(Arc::new(spec)));
+}
+
+async fn reconcile(agent: &mut Agent) -> Reconcile {
+    soon("a reconcile", agent.kernel.reconciles.recv()).await.unwrap()
+}
+
+async fn status(worker: &mut Worker, wanted: impl Fn(&NodeStatus) -> bool) -> NodeStatus {
+    let arrived = worker.status.wait_for(|status| status.as_ref().is_some_and(&wanted));
+    soon("the status", arrived).await.unwrap().clone().unwrap()
+}
+
+fn stored(state_dir: &Path) -> Option<NodeSpec> {
+    Ledger::open(state_dir).unwrap().load("leaf-1").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_is_in_the_ledger_before_it_is_in_the_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut agent, mut worker) = start(dir.path());
+    let mut before = None;
+    for generation in 1..=3 {
+        push(&worker, spec(1, generation, &[generation]));
+        let done = reconcile(&mut agent).await;
+        assert_eq!(done.spec, spec(1, generation, &[generation]));
+        assert!(done.ledger.is_some() && done.ledger != before, "generation {generation} was not yet stored");
+        before = done.ledger;
+        let status = status(&mut worker, |status| status.observed_generation == generation).await;
+        assert_eq!((status.node.as_str(), status.kernel.as_str(), status.errors.len()), ("leaf-1", "6.8.0", 0));
+    }
+    agent.stop().await;
+    assert_eq!(stored(dir.path()), Some(spec(1, 3, &[3])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_without_a_controller_forwards_from_the_ledger() {
+    let dir = tempfile::tempdir().unwrap();
+    Ledger::open(dir.path()).unwrap().store(&spec(4, 9, &[1, 2])).unwrap();
+    let (mut agent, worker) = start(dir.path());
+    assert_eq!(reconcile(&mut agent).await.spec, spec(4, 9, &[1, 2]));
+    assert_eq!(worker.specs.borrow().as_deref(), Some(&spec(4, 9, &[1, 2])), "and the controller will be told");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_are_reported_retried_with_back_off_and_cleared() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut agent, mut worker) = start(dir.path());
+    let failures = [vec![error("eth1"), error("eth2")], vec![error("eth2")], vec![error("eth2")]];
+    agent.kernel.errors.lock().unwrap().extend(failures);
+    push(&worker, spec(1, 1, &[1]));
+    let first = reconcile(&mut agent).await.at;
+    assert_eq!(status(&mut worker, |_| true).await.errors, [error("eth1"), error("eth2")]);
+    let mut waits = vec![];
+    for _ in 0..3 {
+        waits.push((reconcile(&mut agent).await.at - first).as_secs());
+    }
+    assert_eq!(waits, [1, 3, 7], "the waits double from a second on");
+    let healed = status(&mut worker, |status| status.errors.is_empty()).await;
+    assert_eq!(healed.observed_generation, 1);
+    let resync = reconcile(&mut agent).await.at - first;
+    assert_eq!(resync.as_secs(), 37, "once healed, the next look is the periodic one");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_errors_make_a_bounded_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let (agent, mut worker) = start(dir.path());
+    agent.kernel.errors.lock().unwrap().push_back((0..1000).map(|n| error(&format!("eth{n}"))).collect());
+    push(&worker, spec(1, 1, &[]));
+    let errors = status(&mut worker, |_| true).await.errors;
+    assert_eq!(errors.len(), 257);
+    assert!(errors[256].detail.starts_with("744 more"), "{}", errors[256].detail);
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bursts_of_kernel_changes_are_one_reconcile_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut agent, worker) = start(dir.path());
+    push(&worker, spec(1, 1, &[]));
+    let first = reconcile(&mut agent).await.at;
+    for _ in 0..500 {
+        agent.kernel.events.send(DatapathEvent::KernelChanged).unwrap();
+    }
+    assert_eq!(reconcile(&mut agent).await.at - first, Duration::from_millis(100));
+    // Ten seconds of one change per millisecond.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(10) {
+        agent.kernel.events.send(DatapathEvent::KernelChanged).unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut count = 0;
+    while agent.kernel.reconciles.try_recv().is_ok() {
+        count += 1;
+    }
+    assert!((90..=100).contains(&count), "{count} reconciles in 10 s");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kernel_changes_without_a_spec_touch_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut agent, worker) = start(dir.path());
+    agent.kernel.events.send(DatapathEvent::KernelChanged).unwrap();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(agent.kernel.reconciles.try_recv().is_err());
+    assert_eq!(*worker.status.borrow(), None, "there is nothing to report either");
+    agent.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_cannot_be_stored_is_not_applied_until_it_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut agent, mut worker) = start(dir.path());
+    push(&worker, spec(1, 1, &[1]));
+    reconcile(&mut agent).await;
+    // A directory where the temporary file goes: a fault that root cannot write through.
+    let obstacle = dir.path().join("spec.pb.tmp");
+    std::fs::create_dir(&obstacle).unwrap();
+    push(&worker, spec(1, 2, &[1, 2]));
+    let refused = status(&mut worker, |status| !status.errors.is_empty()).await;
+    assert_eq!((refused.observed_generation, refused.errors[0].name.as_str()), (1, "ledger"));
+    assert!(refused.errors[0].detail.contains("spec.pb.tmp"), "{}", refused.errors[0].detail);
+    assert_eq!(reconcile(&mut agent).await.spec.generation, 1, "what was stored is kept in force");
+    std::fs::remove_dir(&obstacle).unwrap();
+    let applied = status(&mut worker, |status| status.observed_generation == 2).await;
+    assert!(applied.errors.is_empty());
+    agent.stop().await;
+    assert_eq!(stored(dir.path()), Some(spec(1, 2, &[1, 2])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standing_refusal_is_in_the_status_until_it_is_lifted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut agent, mut worker) = start(dir.path());
+    push(&worker, spec(5, 1, &[1]));
+    reconcile(&mut agent).await;
+    status(&mut worker, |status| status.errors.is_empty()).await;
+    worker.refusal.send_replace(Some(Refusal { detail: "term 4 is lower".into() }));
+    let refused = status(&mut worker, |status| !status.errors.is_empty()).await;
+    assert_eq!((refused.observed_generation, refused.errors[0].detail.as_str()), (1, "term 4 is lower"));
+    worker.refusal.send_replace(None);
+    status(&mut worker, |status| status.errors.is_empty()).await;
+    assert!(agent.kernel.reconciles.try_recv().is_err(), "a refusal does not touch the kernel");
+    agent.stop().await;
+}
+
+/// The service manager's socket, and a notifier that talks to it with the watchdog on.
+fn service_manager(dir: &Path) -> (UnixDatagram, Notifier) {
+    let path = dir.join("notify.sock");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_nonblocking(true).unwrap();
+    let notifier = Notifier::from_env(
+        |name| match name {
+            "NOTIFY_SOCKET" => Some(path.clone().into()),
+            "WATCHDOG_USEC" => Some("20000000".into()),
+            _ => None,
+        },
+        1,
+    );
+    (manager, notifier)
+}
+
+fn notes(manager: &UnixDatagram) -> Vec<String> {
+    let mut buffer = [0; 64];
+    std::iter::from_fn(|| manager.recv(&mut buffer).ok().map(|n| String::from_utf8_lossy(&buffer[..n]).into_owned()))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_comes_once_with_the_first_reconcile_or_connect() {
+    for by_reconcile in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let (manager, notifier) = service_manager(dir.path());
+        let (mut agent, worker) = start_with(dir.path(), notifier);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!notes(&manager).contains(&"READY=1".to_owned()), "nothing works yet");
+        if by_reconcile {
+            push(&worker, spec(1, 1, &[]));
+            reconcile(&mut agent).await;
+        } else {
+            worker.session.send_replace(Session { opened: 1, up: true });
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(notes(&manager), ["READY=1"]);
+        worker.session.send_replace(Session { opened: 2, up: true });
+        tokio::time::sleep(Duration::from_secs(29)).await;
+        let pings = notes(&manager);
+        assert!(pings.iter().all(|note| note == "WATCHDOG=1") && pings.len() == 3, "{pings:?}");
+        agent.stop().await;
+        assert_eq!(notes(&manager), ["STOPPING=1"]);
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A datapath in memory, and an agent around it.
+
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
+use canopy_agent_link::Link;
+use canopy_agent_runtime::ledger::Ledger;
+use canopy_agent_runtime::notify::Notifier;
+use canopy_agent_runtime::{LinkGone, Parts, run};
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::ItemError;
+use canopy_model::telemetry::DropCount;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// One call of `reconcile`.
+#[derive(Debug)]
+pub struct Reconcile {
+    pub at: Instant,
+    pub spec: NodeSpec,
+    /// What the ledger file held at that moment.
+    pub ledger: Option<Vec<u8>>,
+}
+
+/// The test's hold on the datapath.
+pub struct Kernel {
+    pub reconciles: mpsc::UnboundedReceiver<Reconcile>,
+    pub events: mpsc::UnboundedSender<DatapathEvent>,
+    /// Answers of the next reconciles; none left = as desired.
+    pub errors: Arc<Mutex<VecDeque<Vec<ItemError>>>>,
+}
+
+struct Memory {
+    ledger: PathBuf,
+    reconciles: mpsc::UnboundedSender<Reconcile>,
+    events: mpsc::UnboundedReceiver<DatapathEvent>,
+    errors: Arc<Mutex<VecDeque<Vec<ItemError>>>>,
+}
+
+impl Datapath for Memory {
+    async fn reconcile(&mut self, spec: &NodeSpec) -> Vec<ItemError> {
+        let ledger = std::fs::read(&self.ledger).ok();
+        let _ = self.reconciles.send(Reconcile { at: Instant::now(), spec: spec.clone(), ledger });
+        self.errors.lock().unwrap().pop_front().unwrap_or_default()
+    }
+
+    async fn sample(&mut self) -> Result<Sample, DatapathError> {
+        let drop = DropCount { reason: 3, name: "branch_unknown".into(), packets: 4 };
+        Ok(Sample { groups: vec![], node_drops: vec![drop] })
+    }
+
+    async fn next_event(&mut self) -> DatapathEvent {
+        match self.events.recv().await {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// A running event loop for `leaf-1`.
+pub struct Agent {
+    pub kernel: Kernel,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), LinkGone>>,
+}
+
+impl Agent {
+    /// Starts the loop on `state_dir`; `link` makes the line to the controller from what the ledger holds.
+    pub fn start(state_dir: &Path, notifier: Notifier, link: impl FnOnce(Option<Arc<NodeSpec>>) -> Link) -> Self {
+        let ledger = Ledger::open(state_dir).unwrap();
+        let known = ledger.load("leaf-1").unwrap().map(Arc::new);
+        let (reconciles, reconciles_rx) = mpsc::unbounded_channel();
+        let (events, events_rx) = mpsc::unbounded_channel();
+        let errors = Arc::default();
+        let datapath =
+            Memory { ledger: state_dir.join("spec.pb"), reconciles, events: events_rx, errors: Arc::clone(&errors) };
+        let parts = Parts {
+            node: "leaf-1".into(),
+            kernel: "6.8.0".into(),
+            agent_version: "0.1.0".into(),
+            datapath,
+            link: link(known.clone()),
+            ledger: Arc::new(ledger),
+            known,
+            clock: Box::new(|| 1_700_000_000_000_000_000),
+            notifier,
+            telemetry_interval: Duration::from_secs(1),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(run(parts, async {
+            let _ = stopped.await;
+        }));
+        Self { kernel: Kernel { reconciles: reconciles_rx, events, errors }, stop, task }
+    }
+
+    /// What SIGTERM does; afterwards `state_dir` is free.
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+pub fn error(name: &str) -> ItemError {
+    ItemError { kind: "port".into(), name: name.into(), group: None, detail: "is down".into() }
+}

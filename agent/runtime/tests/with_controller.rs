@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The whole agent but for the kernel, against a real gRPC server on a Unix socket.
+
+mod memory;
+#[path = "../../link/tests/support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use canopy_agent_link::{Target, channels};
+use canopy_agent_runtime::notify::Notifier;
+use canopy_control::{Digest, delta_response, snapshot_response};
+use memory::Agent;
+use support::{Controller, soon, spec};
+
+fn start(dir: &Path) -> Agent {
+    let target: Target = format!("unix:{}", dir.join("controller.sock").display()).parse().unwrap();
+    Agent::start(&dir.join("state"), Notifier::default(), |known| {
+        let (link, worker) = channels("leaf-1", known);
+        tokio::spawn(worker.run(target.channels().unwrap(), "0.1.0", Arc::new(|| 0.5)));
+        link
+    })
+}
+
+/// Generation of the first reconcile that is not of `but`.
+async fn reconciled(agent: &mut Agent, but: u64) -> u64 {
+    loop {
+        let done = soon("a reconcile", agent.kernel.reconciles.recv()).await.unwrap();
+        if done.spec.generation != but {
+            return done.spec.generation;
+        }
+    }
+}
+
+#[tokio::test]
+async fn pushes_are_applied_and_reported_and_outlive_controller_and_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut controller = Controller::start(&dir.path().join("controller.sock"));
+    let mut agent = start(dir.path());
+    let (first, second) = (spec(3, 1, &[1]), spec(3, 2, &[1, 2]));
+
+    let watch = controller.watch().await;
+    watch.send(snapshot_response(&first)).await;
+    assert_eq!(reconciled(&mut agent, 0).await, 1);
+    assert!(controller.report_of(1).await.errors.is_empty());
+
+    watch.send(delta_response(&first, Digest::of(&first), &second).0).await;
+    assert_eq!(reconciled(&mut agent, 1).await, 2);
+    assert!(controller.report_of(2).await.errors.is_empty());
+
+    // Both die; the agent comes back alone.
+    drop(controller);
+    agent.stop().await;
+    let mut agent = start(dir.path());
+    let restored = soon("a reconcile", agent.kernel.reconciles.recv()).await.unwrap();
+    assert_eq!(restored.spec, second);
+
+    // The controller comes back and learns what the node runs, without sending it again.
+    let mut controller = Controller::start(&dir.path().join("controller.sock"));
+    let watch = controller.watch().await;
+    assert_eq!(watch.request.known_generation, 2);
+    assert_eq!(watch.request.known_digest, Vec::from(Digest::of(&second)));
+    assert_eq!(controller.report_of(2).await.kernel, "6.8.0");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_restarted_controller_with_a_lower_term_is_refused_even_after_the_agents_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("controller.sock");
+    let mut controller = Controller::start(&socket);
+    let mut agent = start(dir.path());
+    controller.watch().await.send(snapshot_response(&spec(5, 1, &[1]))).await;
+    assert_eq!(reconciled(&mut agent, 0).await, 1);
+    agent.stop().await;
+    drop(controller);
+
+    let mut controller = Controller::start(&socket);
+    let mut agent = start(dir.path());
+    controller.watch().await.send(snapshot_response(&spec(4, 2, &[2]))).await;
+    let refused = loop {
+        let report = controller.report().await;
+        if let Some(error) = report.errors.first() {
+            assert_eq!(report.observed_generation, 1);
+            break error.clone();
+        }
+    };
+    assert!(refused.name == "spec" && refused.detail.contains("term 4"), "{refused:?}");
+    // A refused stream is over, so the event travels with the next session.
+    let watch = controller.watch().await;
+    let event = loop {
+        if let Some(event) = controller.sample().await.events.into_iter().find(|event| event.code == "SpecRefused") {
+            break event;
+        }
+    };
+    assert!(event.detail.contains("term 4"), "{}", event.detail);
+    watch.send(snapshot_response(&spec(6, 3, &[3]))).await;
+    assert_eq!(reconciled(&mut agent, 1).await, 3);
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn samples_arrive() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut controller = Controller::start(&dir.path().join("controller.sock"));
+    let agent = start(dir.path());
+    let _watch = controller.watch().await;
+    let sample = controller.sample().await;
+    assert_eq!((sample.node.as_str(), sample.time_unix_ns), ("leaf-1", 1_700_000_000_000_000_000));
+    assert_eq!(sample.node_drops[0].packets, 4);
+    agent.stop().await;
+}

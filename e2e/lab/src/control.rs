@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The programs under test: the controller in the root namespace and one agent in each node's.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::http;
+use crate::lab::Lab;
+use crate::netns;
+use crate::process::Process;
+
+const CONTROLLER: &str = "controller";
+const POLL: Duration = Duration::from_millis(50);
+
+impl Lab {
+    /// Starts everything and waits until every node runs the topology.
+    pub(crate) fn start_control_plane(&mut self) -> Result<()> {
+        for dir in ["log", "agents"] {
+            let path = self.state.dir.join(dir);
+            fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
+        }
+        self.start_controller()?;
+        let nodes: Vec<String> = self.state.file.spec.nodes.iter().map(|n| n.name.clone()).collect();
+        for node in &nodes {
+            self.start_agent(node)?;
+        }
+        self.apply_topology()?;
+        self.wait_synced()
+    }
+
+    /// Starts the controller and waits until it says that it is ready.
+    ///
+    /// # Errors
+    /// It runs already, ends, or is not ready in time.
+    pub fn start_controller(&mut self) -> Result<()> {
+        let port = self.rest_port()?;
+        let dir = self.state.dir.display();
+        let config = format!("[store]\npath = \"{dir}/store\"\n\n[grpc]\nlisten = [\"unix:{dir}/controller.sock\"]\n\n[rest]\nlisten = [\"127.0.0.1:{port}\"]\n");
+        let path = self.write_config("controller.toml", &config)?;
+        let mut command = Command::new(self.binary("canopy-controller")?);
+        command.arg("--config").arg(path);
+        self.start(CONTROLLER, command)?;
+        self.wait("the controller to be ready", |_| Ok(matches!(http::request(port, "GET", "/readyz", None), Ok((200, _)))))
+    }
+
+    /// Starts a node's agent; [`Lab::wait_synced`] says when it has done its work.
+    ///
+    /// # Errors
+    /// No such node, or it runs already.
+    pub fn start_agent(&mut self, node: &str) -> Result<()> {
+        ensure!(self.state.file.spec.nodes.iter().any(|n| n.name == node), "{node:?} is not a node of this lab");
+        let dir = self.state.dir.display();
+        let pins = self.state.instance.agent_pins().join(node);
+        let config = format!("node = \"{node}\"\ncontroller = \"unix:{dir}/controller.sock\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n", pins.display());
+        let path = self.write_config(&format!("agent-{node}.toml"), &config)?;
+        let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
+        command.arg("--config").arg(path);
+        self.start(&format!("agent-{node}"), command)
+    }
+
+    /// Kills the controller with SIGKILL.
+    ///
+    /// # Errors
+    /// It was not started.
+    pub fn kill_controller(&mut self) -> Result<()> {
+        self.kill(CONTROLLER)
+    }
+
+    /// Kills a node's agent with SIGKILL; what it pinned and attached stays, as after a crash.
+    ///
+    /// # Errors
+    /// It was not started.
+    pub fn kill_agent(&mut self, node: &str) -> Result<()> {
+        self.kill(&format!("agent-{node}"))
+    }
+
+    /// One request to the controller's REST API: status code and JSON body, `null` when it is empty, a string when it
+    /// is not JSON.
+    ///
+    /// # Errors
+    /// The controller does not answer.
+    pub fn rest(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value)> {
+        let body = body.map(Value::to_string);
+        let (status, answer) = http::request(self.rest_port()?, method, path, body.as_deref().map(str::as_bytes))?;
+        let text = || Value::String(String::from_utf8_lossy(&answer).into_owned());
+        Ok((status, if answer.is_empty() { Value::Null } else { serde_json::from_slice(&answer).unwrap_or_else(|_| text()) }))
+    }
+
+    /// Declares a group, or replaces its spec. Returns the resource as the controller has it.
+    ///
+    /// # Errors
+    /// The controller refuses it: its words are in the message.
+    pub fn create_group(&self, name: &str, spec: Value) -> Result<Value> {
+        let group = json!({"apiVersion": "canopy/v1", "kind": "Group", "metadata": {"name": name}, "spec": spec});
+        self.put(&format!("/api/v1/groups/{name}"), &group)
+    }
+
+    /// Makes the controller's topology the lab's.
+    ///
+    /// # Errors
+    /// The controller refuses it: its words are in the message.
+    pub fn apply_topology(&self) -> Result<()> {
+        let spec = serde_json::to_value(self.state.file.topology())?;
+        self.put("/api/v1/topology", &json!({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": spec})).map(drop)
+    }
+
+    /// Waits until every node runs exactly what the controller desires of it.
+    ///
+    /// # Errors
+    /// Not in time, or a program ended; says what the nodes report.
+    pub fn wait_synced(&self) -> Result<()> {
+        let synced = |lab: &Lab| {
+            let (status, topology) = lab.rest("GET", "/api/v1/topology", None)?;
+            let count = |field: &str| topology.pointer(&format!("/status/{field}")).and_then(Value::as_u64);
+            Ok(status == 200 && count("nodes").is_some() && count("nodes") == count("syncedNodes"))
+        };
+        self.wait("every node to run the topology", synced).map_err(|e| match self.rest("GET", "/api/v1/nodes", None) {
+            Ok((_, nodes)) => e.context(describe_nodes(&nodes)),
+            Err(_) => e,
+        })
+    }
+
+    /// Polls `done` until it says true; `what` is for the message when it does not within the lab's timeout.
+    ///
+    /// # Errors
+    /// The timeout passed, one of the lab's programs ended, or `done` failed.
+    pub fn wait(&self, what: &str, mut done: impl FnMut(&Lab) -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + self.timeout;
+        loop {
+            for name in self.state.processes.keys() {
+                self.running(name).with_context(|| format!("waiting for {what}"))?;
+            }
+            if done(self).with_context(|| format!("waiting for {what}"))? {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                bail!("waited {} s for {what}; logs are in {}", self.timeout.as_secs(), self.state.dir.join("log").display());
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn put(&self, path: &str, body: &Value) -> Result<Value> {
+        let (status, answer) = self.rest("PUT", path, Some(body))?;
+        ensure!((200..300).contains(&status), "the controller refuses PUT {path} ({status}): {answer}");
+        Ok(answer)
+    }
+
+    fn rest_port(&self) -> Result<u16> {
+        self.state.rest_port.context("this lab has no controller: it was brought up with --network-only")
+    }
+
+    fn write_config(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.state.dir.join(name);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    }
+
+    fn start(&mut self, name: &str, mut command: Command) -> Result<()> {
+        if let Some(p) = self.state.processes.get(name) {
+            ensure!(!p.is_alive(), "{name} runs already (process {})", p.pid);
+            p.reap();
+        }
+        // The lab's files say everything: a setting from the caller's environment would override them.
+        for (variable, _) in std::env::vars_os().filter(|(v, _)| v.to_string_lossy().starts_with("CANOPY_")) {
+            command.env_remove(variable);
+        }
+        let process = Process::spawn(&mut command, &self.state.dir.join("log").join(format!("{name}.log")))?;
+        self.state.processes.insert(name.to_owned(), process);
+        self.state.save()
+    }
+
+    fn kill(&mut self, name: &str) -> Result<()> {
+        let process = self.state.processes.get(name).with_context(|| format!("{name} was not started"))?;
+        process.kill()?;
+        process.reap();
+        self.state.processes.remove(name);
+        self.state.save()
+    }
+
+    fn running(&self, name: &str) -> Result<()> {
+        match self.state.processes.get(name) {
+            Some(p) if !p.is_alive() => bail!("{name} ended; the end of {}:\n{}", p.log.display(), p.log_tail()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One line per node that is not done, from the API's list.
+fn describe_nodes(nodes: &Value) -> String {
+    let items = nodes.get("items").and_then(Value::as_array).into_iter().flatten();
+    let line = |n: &Value| {
+        let (desired, seen) = (n.pointer("/spec/generation")?, n.pointer("/status/observedGeneration")?);
+        let errors = n.pointer("/status/errors")?;
+        let done = desired == seen && errors.as_array().is_some_and(Vec::is_empty);
+        (!done).then(|| format!("{}: generation {seen} of {desired}, errors {errors}", n["name"]))
+    };
+    let lines: Vec<String> = items.filter_map(line).collect();
+    if lines.is_empty() { "no node says why".into() } else { lines.join("\n") }
+}

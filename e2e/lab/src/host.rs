@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a lab needs from the machine as a whole, and gives back with the last lab.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use nix::mount::{MsFlags, mount};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::unistd::geteuid;
+
+use crate::names::{BPFFS, PINS};
+use crate::sh;
+
+/// A directory that is always there serves as the lock, so that no lock file is left behind.
+const LOCK: &str = "/run";
+const SAVED_BACKLOG: &str = "/run/canopy-lab.backlog";
+const BACKLOG: &str = "/proc/sys/net/core/netdev_max_backlog";
+/// Packets. A node that copies one packet to 64 veths queues 64 at once on its CPU; the kernel's 1000 would lose
+/// packets that no real switch loses, and uncounted.
+const WANTED_BACKLOG: u64 = 100_000;
+
+/// Held while namespaces are made or machine-wide settings change, so that two labs do not interleave.
+pub(crate) fn lock() -> Result<File> {
+    let file = File::open(LOCK).with_context(|| format!("opening {LOCK}"))?;
+    file.lock().with_context(|| format!("locking {LOCK}"))?;
+    Ok(file)
+}
+
+/// Checks that this process may build a lab.
+///
+/// # Errors
+/// Not root, or `ip`, `tc` or `nsenter` is missing: each says what to do.
+pub(crate) fn check() -> Result<()> {
+    ensure!(geteuid().is_root(), "canopy-lab makes network namespaces and loads BPF programs: run it as root");
+    for tool in ["ip", "tc", "nsenter"] {
+        sh::run(Command::new(tool).arg("-V")).with_context(|| format!("`{tool}` is needed: install iproute2 and util-linux"))?;
+    }
+    Ok(())
+}
+
+/// Mounts bpffs if nobody did, and lengthens the per-CPU packet queue. Call with [`lock`] held.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn prepare() -> Result<()> {
+    if statfs(BPFFS).with_context(|| format!("looking at {BPFFS}"))?.filesystem_type() != BPF_FS_MAGIC {
+        mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), None::<&str>).with_context(|| format!("mounting bpffs at {BPFFS}"))?;
+    }
+    let now = fs::read_to_string(BACKLOG).with_context(|| format!("reading {BACKLOG}"))?;
+    let now: u64 = now.trim().parse().with_context(|| format!("{BACKLOG} holds {now:?}"))?;
+    if now < WANTED_BACKLOG {
+        fs::write(SAVED_BACKLOG, now.to_string()).with_context(|| format!("writing {SAVED_BACKLOG}"))?;
+        fs::write(BACKLOG, WANTED_BACKLOG.to_string()).with_context(|| format!("writing {BACKLOG}"))?;
+    }
+    Ok(())
+}
+
+/// Gives the machine's settings back if no other lab has pins. Call with [`lock`] held.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn restore() -> Result<()> {
+    let others = Path::new(PINS).exists() && fs::read_dir(PINS).with_context(|| format!("listing {PINS}"))?.next().is_some();
+    if others {
+        return Ok(());
+    }
+    if let Ok(saved) = fs::read_to_string(SAVED_BACKLOG) {
+        fs::write(BACKLOG, saved.trim()).with_context(|| format!("writing {BACKLOG}"))?;
+        fs::remove_file(SAVED_BACKLOG).with_context(|| format!("removing {SAVED_BACKLOG}"))?;
+    }
+    if Path::new(PINS).exists() {
+        fs::remove_dir(PINS).with_context(|| format!("removing {PINS}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Namespaces, veth pairs, host addresses, rates and loss programs.
+//!
+//! A host gets its address and a default route through fe80::1, which its node's agent answers. A node gets only
+//! interfaces that are up: addresses and routes are the agent's to make.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use canopy_model::topology::{Endpoint, HostDecl};
+
+use crate::file::Link;
+use crate::state::State;
+use crate::{host, loss, netns, sh};
+
+/// Makes the whole network that `state.file` describes, noting each namespace in the state first.
+///
+/// # Errors
+/// A namespace of that name exists (nothing is touched then), or the kernel refuses something; the caller takes down
+/// what the state lists.
+pub(crate) fn create(state: &mut State) -> Result<()> {
+    let spec = &state.file.spec;
+    let nodes: Vec<String> = spec.nodes.iter().map(|n| state.instance.namespace(&n.name)).collect();
+    let hosts: Vec<String> = spec.hosts.iter().map(|h| state.instance.namespace(&h.name)).collect();
+    {
+        let _lock = host::lock()?;
+        if let Some(taken) = nodes.iter().chain(&hosts).find(|n| netns::exists(n)) {
+            bail!("network namespace {taken} exists already: is another lab up? use `canopy-lab down` or another --instance");
+        }
+        host::prepare()?;
+        claim(state)?;
+        for ns in nodes.iter().chain(&hosts) {
+            state.namespaces.push(ns.clone());
+            state.save()?;
+            netns::add(ns)?;
+        }
+    }
+    for ns in &nodes {
+        netns::within(ns, || ipv6_settings(true))?;
+    }
+    for ns in &hosts {
+        netns::within(ns, || ipv6_settings(false))?;
+    }
+
+    let links: Vec<Link> = state.file.links().collect();
+    wire(state, &links)?;
+    let mut ends: BTreeMap<&str, Vec<(&Endpoint, &Link)>> = BTreeMap::new();
+    for link in &links {
+        ends.entry(&link.a.device).or_default().push((&link.a, link));
+        ends.entry(&link.b.device).or_default().push((&link.b, link));
+    }
+    let addresses: BTreeMap<&str, &HostDecl> = state.file.spec.hosts.iter().map(|h| (h.name.as_str(), h)).collect();
+    let ethtool = has_ethtool();
+    for (device, ends) in ends {
+        let host = addresses.get(device).copied();
+        let work = || configure(state, &ends, host, ethtool);
+        netns::within(&state.instance.namespace(device), work).with_context(|| format!("setting up {device}"))?;
+    }
+    Ok(())
+}
+
+/// One lab per instance, whatever its directory and its devices are called.
+fn claim(state: &mut State) -> Result<()> {
+    for pins in [state.instance.pins(), state.instance.agent_pins()] {
+        if pins.exists() {
+            bail!("{} exists already: is this instance up with another --dir? take it down there, or remove the pins", pins.display());
+        }
+    }
+    state.claimed = true;
+    state.save()?;
+    fs::create_dir_all(state.instance.pins()).with_context(|| format!("creating {}", state.instance.pins().display()))
+}
+
+/// Before any interface exists, so that every interface starts with them.
+fn ipv6_settings(node: bool) -> Result<()> {
+    // The kernel takes the stricter of `all` and the interface's own for duplicate address detection.
+    let mut settings = vec![
+        ("all/disable_ipv6", "0"),
+        ("default/disable_ipv6", "0"),
+        ("all/accept_dad", "0"),
+        ("default/accept_dad", "0"),
+        ("default/accept_ra", "0"),
+        ("default/router_solicitations", "0"),
+    ];
+    if node {
+        // 1 = none: the agent owns even the link-local addresses.
+        settings.push(("default/addr_gen_mode", "1"));
+    }
+    for (name, value) in settings {
+        let path = format!("/proc/sys/net/ipv6/conf/{name}");
+        fs::write(&path, value).with_context(|| format!("writing {value} to {path}"))?;
+    }
+    Ok(())
+}
+
+/// All veth pairs with one `ip`, each end born in its namespace.
+fn wire(state: &State, links: &[Link]) -> Result<()> {
+    let ns = |e: &Endpoint| state.instance.namespace(&e.device);
+    let line = |l: &Link| {
+        format!("link add name {} netns {} mtu {} type veth peer name {} netns {} mtu {}", l.a.port, ns(&l.a), l.mtu, l.b.port, ns(&l.b), l.mtu)
+    };
+    let lines: Vec<String> = links.iter().map(line).collect();
+    sh::batch(Command::new("ip").args(["-batch", "-"]), &lines)
+}
+
+/// Runs inside the device's namespace.
+fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>, ethtool: bool) -> Result<()> {
+    let mut ip = vec!["link set lo up".to_owned()];
+    let mut tc = Vec::new();
+    for (end, link) in ends {
+        let port = &end.port;
+        if ethtool {
+            sh::run(Command::new("ethtool").args(["-K", port, "tx", "off", "rx", "off", "gro", "off", "gso", "off", "tso", "off"]))?;
+        }
+        ip.push(format!("link set dev {port} up"));
+        if let Some(h) = host {
+            ip.push(format!("addr add {}/{} dev {port}", h.address, h.prefix.prefix_len()));
+            ip.push(format!("route add default via fe80::1 dev {port}"));
+        }
+        if let Some(rate) = link.rate {
+            let (burst, limit) = token_bucket(rate.bps(), link.mtu);
+            tc.push(format!("qdisc add dev {port} root tbf rate {}bit burst {burst} limit {limit}", rate.bps()));
+        }
+        // Before the interface is up, so that nothing passes uncounted.
+        loss::attach(&state.instance.end_pins(end), port, link.loss)?;
+    }
+    sh::batch(Command::new("tc").args(["-batch", "-"]), &tc)?;
+    sh::batch(Command::new("ip").args(["-6", "-batch", "-"]), &ip)
+}
+
+/// Burst and queue limit of a link, bytes: 1 ms at the rate in one go and 50 ms waiting, never less than a few packets.
+fn token_bucket(bps: u64, mtu: u32) -> (u64, u64) {
+    let packet = u64::from(mtu) + 14;
+    let burst = (bps / 8000).max(4 * packet).max(65_536);
+    let limit = (bps / 160).max(32 * packet).min(1 << 30);
+    (burst, limit + burst)
+}
+
+fn has_ethtool() -> bool {
+    Command::new("ethtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_holds_at_least_a_few_packets_at_any_rate() {
+        for bps in [8_000, 1_000_000_000, 1_000_000_000_000] {
+            let (burst, limit) = token_bucket(bps, 65_535);
+            assert!(burst >= 4 * 65_549 && limit >= burst && limit <= u64::from(u32::MAX));
+        }
+        assert_eq!(token_bucket(1_000_000_000, 9000), (125_000, 6_375_000));
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Background processes that outlive the one that started them, known by pid and start time.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+/// A process that this lab started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process identifier.
+    pub pid: i32,
+    /// Clock ticks since boot at which it started: a reused pid has another.
+    pub start_time: u64,
+    /// Where its output goes.
+    pub log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command` in its own process group (the terminal's Ctrl-C is not for it), output appended to `log`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn spawn(command: &mut Command, log: &Path) -> Result<Self> {
+        let shown = command.get_program().to_string_lossy().into_owned();
+        let out = OpenOptions::new().create(true).append(true).open(log).with_context(|| format!("opening {}", log.display()))?;
+        let err = out.try_clone()?;
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).spawn().with_context(|| format!("starting {shown}"))?;
+        let pid = i32::try_from(child.id())?;
+        let start_time = stat(pid).with_context(|| format!("reading the start time of {shown}"))?.0;
+        Ok(Self { pid, start_time, log: log.to_owned() })
+    }
+
+    /// True while it runs; a zombie does not.
+    pub fn is_alive(&self) -> bool {
+        stat(self.pid).is_some_and(|(start, state)| start == self.start_time && state != 'Z')
+    }
+
+    /// Signals it, unless it has ended.
+    ///
+    /// # Errors
+    /// Not permitted.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        if self.is_alive() {
+            match kill(Pid::from_raw(self.pid), signal) {
+                Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+                Err(e) => bail!("sending {signal} to process {}: {e}", self.pid),
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills it (SIGKILL) and waits until it is gone.
+    ///
+    /// # Errors
+    /// Not permitted, or it does not die within 10 s.
+    pub(crate) fn kill(&self) -> Result<()> {
+        self.signal(Signal::SIGKILL)?;
+        if !wait_gone(std::slice::from_ref(self), Duration::from_secs(10)).is_empty() {
+            bail!("process {} survived SIGKILL for 10 s", self.pid);
+        }
+        Ok(())
+    }
+
+    /// Removes the zombie of one that [`Process::spawn`] started and that has ended.
+    pub(crate) fn reap(&self) {
+        // ECHILD when another canopy-lab started it: then init reaps.
+        let _ = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
+    }
+
+    /// The last lines of its log, for messages.
+    pub(crate) fn log_tail(&self) -> String {
+        let tail = || -> std::io::Result<String> {
+            let mut file = fs::File::open(&self.log)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(2000)))?;
+            let mut bytes = Vec::new();
+            file.take(2000).read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+        };
+        tail().unwrap_or_else(|e| format!("(no log: {e})"))
+    }
+}
+
+/// Ends all of them: SIGTERM, up to `grace` for an orderly end, then SIGKILL.
+///
+/// # Errors
+/// Not permitted, or one survives SIGKILL.
+pub(crate) fn stop_all(processes: &[Process], grace: Duration) -> Result<()> {
+    for p in processes {
+        p.signal(Signal::SIGTERM)?;
+    }
+    wait_gone(processes, grace).into_iter().try_for_each(Process::kill)
+}
+
+/// The process that has this pid now, if any; for processes that somebody else started.
+pub(crate) fn adopt(pid: i32) -> Option<Process> {
+    stat(pid).map(|(start_time, _)| Process { pid, start_time, log: PathBuf::new() })
+}
+
+fn wait_gone(processes: &[Process], limit: Duration) -> Vec<&Process> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let left: Vec<&Process> = processes.iter().filter(|p| p.is_alive()).collect();
+        if left.is_empty() || Instant::now() >= deadline {
+            return left;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Start time and state letter from /proc/PID/stat, fields 22 and 3 of proc(5). The command name, field 2, is in
+/// parentheses and may itself contain any of them.
+fn stat(pid: i32) -> Option<(u64, char)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = text[text.rfind(')')? + 1..].split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((fields.nth(18)?.parse().ok()?, state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_ends_and_a_reused_pid_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let p = Process::spawn(Command::new("sleep").arg("1000"), &dir.path().join("log")).unwrap();
+        let stranger = Process { start_time: p.start_time + 1, ..p.clone() };
+        assert!(!stranger.is_alive());
+        stranger.kill().unwrap();
+        assert!(p.is_alive(), "killed a process whose start time differs");
+        stop_all(std::slice::from_ref(&p), Duration::from_secs(10)).unwrap();
+        assert!(!p.is_alive());
+    }
+
+    #[test]
+    fn one_that_ignores_sigterm_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let p = Process::spawn(Command::new("sh").args(["-c", "trap '' TERM; echo ready; while :; do sleep 1000; done"]), &log).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while p.log_tail() != "ready" {
+            assert!(Instant::now() < deadline && p.is_alive());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop_all(std::slice::from_ref(&p), Duration::from_millis(50)).unwrap();
+        assert!(!p.is_alive());
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Quantities as people write them in lab files and on command lines: `1Gbit`, `1%`, `256MiB`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A link rate in bits per second, 8 kbit/s ..= 1 Tbit/s, written as tc(8) does: `1Gbit`, `100Mbit`, `64kbit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Rate(u64);
+
+impl Rate {
+    /// Bits per second.
+    pub fn bps(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let units = [("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
+        match scaled(s, &units) {
+            Some(bps) if (8e3..=1e12).contains(&bps) => Ok(Self(bps as u64)),
+            _ => Err(format!("{s:?} is not a rate: use 8kbit to 1Tbit with a unit, for example 1Gbit or 250Mbit")),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, name) in [(1_000_000_000, "Gbit"), (1_000_000, "Mbit"), (1000, "kbit")] {
+            if self.0.is_multiple_of(unit) {
+                return write!(f, "{}{name}", self.0 / unit);
+            }
+        }
+        write!(f, "{}bit", self.0)
+    }
+}
+
+/// The probability that a packet is lost, 0% ..= 100%.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Loss(f64);
+
+impl Loss {
+    /// What 32 random bits must be below for a packet to be lost: 0 never, 2^32 always.
+    pub fn threshold(self) -> u64 {
+        (self.0 / 100.0 * 4_294_967_296.0).round() as u64
+    }
+
+    /// The probability in percent.
+    pub fn percent(self) -> f64 {
+        self.0
+    }
+
+    /// The loss that has this threshold, to the resolution of 2^-32.
+    pub(crate) fn from_threshold(threshold: u64) -> Self {
+        Self((threshold.min(1 << 32)) as f64 / 4_294_967_296.0 * 100.0)
+    }
+}
+
+impl FromStr for Loss {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        match scaled(s, &[("%", 1.0)]) {
+            Some(percent) if (0.0..=100.0).contains(&percent) => Ok(Self(percent)),
+            _ => Err(format!("{s:?} is not a loss: use 0% to 100%, for example 1% or 0.05%")),
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Six decimals resolve the threshold; trailing zeros say nothing.
+        let text = format!("{:.6}", self.0);
+        write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// A number of bytes: `1048576`, `256MiB`, `1GB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let units = [("KiB", 1024.0), ("MiB", 1048576.0), ("GiB", 1073741824.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("B", 1.0), ("", 1.0)];
+        match scaled(s, &units) {
+            // 1 PiB, well below 2^53: there a float stops counting single bytes.
+            Some(bytes) if (1.0..=1_125_899_906_842_624.0).contains(&bytes) && bytes.fract() == 0.0 => Ok(Self(bytes as u64)),
+            _ => Err(format!("{s:?} is not a size: use a whole number of bytes, for example 1048576, 256MiB or 1GB")),
+        }
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, name) in [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+            if self.0 >= unit {
+                return write!(f, "{:.2} {name}", self.0 as f64 / unit as f64);
+            }
+        }
+        write!(f, "{} B", self.0)
+    }
+}
+
+/// `number unit` with the first unit that fits; `None` for anything that is not a finite plain number.
+fn scaled(s: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let digits = s.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(s.len());
+    let (number, unit) = s.split_at(digits);
+    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
+    number.parse::<f64>().ok().map(|n| n * factor).filter(|n| n.is_finite())
+}
+
+macro_rules! as_text {
+    ($($name:ident = $field:literal),*) => {$(
+        impl TryFrom<String> for $name {
+            type Error = String;
+            fn try_from(s: String) -> Result<Self, String> {
+                // YAML errors carry the path of the object around a value, so the value brings its key.
+                s.parse().map_err(|e| format!(concat!($field, ": {}"), e))
+            }
+        }
+        impl From<$name> for String {
+            fn from(v: $name) -> String {
+                v.to_string()
+            }
+        }
+    )*};
+}
+as_text!(Rate = "rate", Loss = "loss");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        assert_eq!("1.5Gbit".parse::<Rate>().unwrap().bps(), 1_500_000_000);
+        assert_eq!("1.5Gbit".parse::<Rate>().unwrap().to_string(), "1500Mbit");
+        assert_eq!("1%".parse::<Loss>().unwrap().threshold(), 42_949_673);
+        assert_eq!("0.05%".parse::<Loss>().unwrap().to_string(), "0.05%");
+        assert_eq!("100%".parse::<Loss>().unwrap().threshold(), 1 << 32);
+        assert_eq!("256MiB".parse::<Bytes>().unwrap(), Bytes(256 << 20));
+        assert_eq!("17".parse::<Bytes>().unwrap(), Bytes(17));
+    }
+
+    #[test]
+    fn a_number_without_its_unit_or_range_is_refused() {
+        for bad in ["1", "1%%", "101%", "-1%", "nan%", "%", "", "1e1%"] {
+            assert!(bad.parse::<Loss>().is_err(), "{bad:?}");
+        }
+        for bad in ["1000", "0Gbit", "1gbit", "2Tbit", "Gbit"] {
+            assert!(bad.parse::<Rate>().is_err(), "{bad:?}");
+        }
+        for bad in ["0", "1.5B", "2000000GB", "1 MiB"] {
+            assert!(bad.parse::<Bytes>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a requester is told, and what it counts.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// The retry timer never exceeds its configured value times this.
+pub const BACKOFF_MAX: u32 = 8;
+
+/// Largest window, packets: far inside the half of the PSN space in which an answer can be told from an old one.
+pub const WINDOW_MAX: u32 = 1 << 20;
+
+/// A requester's settings, checked.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    window: u32,
+    ack_every: u32,
+    timeout: Duration,
+    retries: u32,
+}
+
+/// A setting outside its range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// The window is 0 or more than [`WINDOW_MAX`].
+    #[error("window: {0} packets is outside 1..={WINDOW_MAX}")]
+    Window(u32),
+    /// AckReq would never be set.
+    #[error("ack-every: must be at least 1 packet")]
+    AckEvery,
+    /// The retry timer would always be expired.
+    #[error("timeout: must be more than 0")]
+    Timeout,
+}
+
+impl Settings {
+    /// `window` packets may be in flight; AckReq is set at least every `ack_every` of them; `timeout` without progress
+    /// is a retransmission, of which `retries` (0: any number) may follow each other without progress.
+    pub fn new(
+        window: u32,
+        ack_every: u32,
+        timeout: Duration,
+        retries: u32,
+    ) -> Result<Self, SettingsError> {
+        if window == 0 || window > WINDOW_MAX {
+            return Err(SettingsError::Window(window));
+        }
+        if ack_every == 0 {
+            return Err(SettingsError::AckEvery);
+        }
+        if timeout.is_zero() {
+            return Err(SettingsError::Timeout);
+        }
+        Ok(Self { window, ack_every: ack_every.min(window), timeout, retries })
+    }
+
+    /// Packets that may be in flight.
+    pub fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// AckReq is set at least every so many packets; never more than the window.
+    pub fn ack_every(&self) -> u32 {
+        self.ack_every
+    }
+
+    /// Retry timer before any back-off.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Retransmissions in a row without progress; 0 is any number.
+    pub fn retries(&self) -> u32 {
+        self.retries
+    }
+}
+
+/// What a requester has sent, received and ignored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Packets sent, retransmissions too.
+    pub packets_sent: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Acknowledge packets with an ACK syndrome, be they of use or not.
+    pub acks_received: u64,
+    /// ACKs of what was already acknowledged last.
+    pub duplicate_acks: u64,
+    /// NAKs for a PSN sequence error that were obeyed.
+    pub naks_received: u64,
+    /// NAKs (of any kind) for packets that were already acknowledged.
+    pub ghost_naks: u64,
+    /// RNR NAKs that were obeyed.
+    pub rnr_received: u64,
+    /// CNPs.
+    pub cnps_received: u64,
+    /// Retry timer expirations.
+    pub timeouts: u64,
+    /// ACKs outside [oldest unacknowledged - 1, newest sent].
+    pub ack_out_of_window: u64,
+    /// ACKs and NAKs that speak of packets never sent.
+    pub false_acks: u64,
+    /// Reserved syndromes and OpCodes that no responder sends for these requests.
+    pub unexpected: u64,
+}
