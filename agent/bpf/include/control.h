@@ -28,15 +28,17 @@ static __always_inline int control(canopy_ctx *ctx, __u32 group_id, __u32 op, __
 			return TC_ACT_OK;
 		drop = write_upstream(ctx, g, &out);
 	} else if (op == CONTROL_SPEAK) {
-		drop = resolve(ctx, g->up_ifindex, &g->up_next_hop, ctx_len(ctx) - ETH_LEN, macs);
+		drop = resolve(ctx, g->up_ifindex, &g->up_da, ctx_len(ctx) - ETH_LEN, macs);
 		if (!drop && ctx_store(ctx, 0, macs, sizeof(macs)))
 			drop = DROP_TRUNCATED;
 	} else {
 		return TC_ACT_UNSPEC;
 	}
+	/* Counted like any packet that is lost: the operation itself has happened. */
 	if (drop)
-		return count_drop(group_id, drop);
-	ctx_copy_to(ctx, g->up_ifindex);
+		count_drop(group_id, drop);
+	else
+		ctx_copy_to(ctx, g->up_ifindex);
 	return TC_ACT_OK;
 }
 

@@ -58,7 +58,7 @@ static __noinline __u32 write_upstream(canopy_ctx *ctx, const struct canopy_grou
 	struct ack_frame f = {};
 	const __u8 *tail = (const __u8 *)&f.bth.psn;
 	__u32 crc = g->ack_seed;
-	__u32 drop = resolve(ctx, g->up_ifindex, &g->up_next_hop, IP6_LEN + ACK_PAYLOAD, f.eth);
+	__u32 drop = resolve(ctx, g->up_ifindex, &g->up_da, IP6_LEN + ACK_PAYLOAD, f.eth);
 
 	if (drop)
 		return drop;

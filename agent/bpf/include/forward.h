@@ -102,7 +102,7 @@ static __always_inline const struct canopy_branch *next_branch(struct down *d, _
 		count_drop(d->g->group_id, DROP_STATE_MISSING);
 		return NULL;
 	}
-	drop = resolve(d->ctx, b->ifindex, &b->next_hop, d->l3_len, macs);
+	drop = resolve(d->ctx, b->ifindex, &b->address, d->l3_len, macs);
 	if (drop) {
 		count_drop(d->g->group_id, drop);
 		return NULL;

@@ -5,7 +5,10 @@
 
 #define FAMILY_INET6 10
 
-/* Fills dmac and smac (12 bytes) for `next_hop` on `ifindex`; 0, or a drop reason. */
+/*
+ * Fills dmac and smac (12 bytes) towards `next_hop` on `ifindex`; 0, or a drop reason. `next_hop` is a global address:
+ * the kernel's lookup refuses link-local ones, and follows the route to the link-local gateway itself.
+ */
 static __noinline __u32 resolve(canopy_ctx *ctx, __u32 ifindex, const struct canopy_addr *next_hop,
 				__u32 l3_len, __u8 *macs)
 {

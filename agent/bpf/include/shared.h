@@ -87,7 +87,6 @@ struct canopy_group {
 	__u32 up_ifindex;		/* port towards the parent, or the source */
 	struct canopy_addr up_sa;
 	struct canopy_addr up_da;
-	struct canopy_addr up_next_hop;
 	__u32 up_qpn;
 	__u32 ack_seed;			/* CRC register after an upstream ACK's bytes before AckReq|PSN */
 	__u64 start;			/* unwrapped start PSN */
@@ -134,7 +133,7 @@ struct canopy_peer {
 struct canopy_branch {
 	__u32 kind;
 	__u32 ifindex;
-	struct canopy_addr next_hop;
+	struct canopy_addr address;	/* child's node address, or the receiver: where its FIB entry leads */
 	struct canopy_addr dst;		/* child's SID, or the receiver */
 	__u32 qpn;			/* receiver's */
 	__u32 icrc_delta;		/* register difference after the BTH that the rewrite makes */

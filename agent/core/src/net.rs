@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use canopy_model::node_spec::{NodeBase, NodeSpec, Peer};
+use canopy_model::node_spec::{BranchKind, NodeBase, NodeSpec, Peer};
 use canopy_model::status::ItemError;
 use ipnet::Ipv6Net;
 
@@ -75,6 +75,14 @@ pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (Ne
         }
     }
     for g in spec.groups.values() {
+        // What the programs look up per packet: the route to a child or the parent on the port that the tree uses.
+        let nodes = g.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).map(|b| (b.address, b.port, b.next_hop));
+        let parent = (g.upstream.next_hop != g.upstream.destination).then_some((g.upstream.destination, g.upstream.port, g.upstream.next_hop));
+        for (address, port, next_hop) in nodes.chain(parent) {
+            if let Some(ifindex) = index_of.get(&port) {
+                state.routes.insert((Ipv6Net::from(address), *ifindex, Some(next_hop)));
+            }
+        }
         let hops = g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)]);
         for (port, next_hop) in hops {
             if let Some(ifindex) = index_of.get(&port) {

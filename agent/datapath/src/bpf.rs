@@ -174,6 +174,21 @@ impl Bpf {
         if out.return_value == 0 { Ok(()) } else { Err(format!("refused with {}", out.return_value as i32)).doing(format!("control of group {group}")) }
     }
 
+    /// One packet through the ingress program as if it came in on `ifindex`: action, frame, duration.
+    #[cfg(any(test, feature = "testbed"))]
+    pub(crate) fn run_ingress(&self, ifindex: u32, packet: &[u8]) -> (u32, Vec<u8>, std::time::Duration) {
+        const SKB_INGRESS_IFINDEX: usize = 36;
+        let mut skb = [0u8; SKB_LEN];
+        skb[SKB_INGRESS_IFINDEX..SKB_INGRESS_IFINDEX + 4].copy_from_slice(&ifindex.to_ne_bytes());
+        let mut frame = vec![0u8; 12];
+        frame.extend([0x86, 0xDD]);
+        frame.extend_from_slice(packet);
+        let mut out = vec![0u8; 16384];
+        let input = ProgramInput { context_in: Some(&mut skb), data_in: Some(&frame), data_out: Some(&mut out), repeat: 1, ..ProgramInput::default() };
+        let result = self.skel.progs.canopy_ingress.test_run(input).unwrap_or_else(|e| panic!("test run: {e}"));
+        (result.return_value, result.data.map(|d| d.to_vec()).unwrap_or_default(), result.duration)
+    }
+
     fn hook(&self, ifindex: u32) -> TcHook {
         TcHookBuilder::new(self.skel.progs.canopy_ingress.as_fd()).ifindex(ifindex as i32).replace(true).handle(HANDLE).priority(PRIORITY).hook(TC_INGRESS)
     }

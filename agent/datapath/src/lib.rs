@@ -19,5 +19,11 @@ mod skel {
     include!(concat!(env!("OUT_DIR"), "/ingress.skel.rs"));
 }
 mod tables;
+#[cfg(any(test, feature = "testbed"))]
+#[allow(missing_docs)]
+pub mod testbed;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 
 pub use linux::{LinuxDatapath, Options, cleanup};

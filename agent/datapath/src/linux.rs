@@ -50,6 +50,19 @@ impl LinuxDatapath {
         Ok(Self { bpf, netlink: Netlink::open()?, events })
     }
 
+    /// One packet (from its IPv6 header) through the ingress program as if it came in on `ifindex`.
+    #[cfg(any(test, feature = "testbed"))]
+    pub(crate) fn run_ingress(&self, ifindex: u32, packet: &[u8]) -> (u32, Vec<u8>, std::time::Duration) {
+        self.bpf.run_ingress(ifindex, packet)
+    }
+
+    /// Entries of every map but the node's.
+    #[cfg(any(test, feature = "testbed"))]
+    pub(crate) fn count_entries(&self) -> usize {
+        use Table::*;
+        [Groups, Proxies, Qpns, Trees, Outers, Branches, Peers, Stats, States, Cnps, Drops].into_iter().map(|t| self.bpf.keys(t).len()).sum()
+    }
+
     fn held_slots(&self) -> Result<Slots, DatapathError> {
         let mut slots = Slots::new();
         for key in self.bpf.keys(Table::Peers) {

@@ -154,7 +154,6 @@ fn group(g: &GroupProgram, ports: &BTreeMap<PortIndex, u32>) -> types::canopy_gr
         up_ifindex: ports[&g.upstream.port],
         up_sa: addr(g.upstream.source_address),
         up_da: addr(g.upstream.destination),
-        up_next_hop: addr(g.upstream.next_hop),
         up_qpn: g.upstream.dest_qp.get(),
         ack_seed: ack_seed(g),
         start: TURN + u64::from(g.start_psn.get()),
@@ -179,7 +178,7 @@ fn group(g: &GroupProgram, ports: &BTreeMap<PortIndex, u32>) -> types::canopy_gr
 }
 
 fn branch(g: &GroupProgram, b: &Branch, ifindex: u32) -> types::canopy_branch {
-    let mut c = types::canopy_branch { ifindex, next_hop: addr(b.next_hop), ..types::canopy_branch::default() };
+    let mut c = types::canopy_branch { ifindex, address: addr(b.address), ..types::canopy_branch::default() };
     match &b.kind {
         BranchKind::Node { sid } => {
             c.kind = BRANCH_NODE;

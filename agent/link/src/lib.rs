@@ -149,3 +149,8 @@ impl Worker {
         }
     }
 }
+
+/// A gRPC error in one line, without the transport's inner structures.
+fn brief(status: &tonic::Status) -> String {
+    format!("{}: {}", status.code(), status.message())
+}

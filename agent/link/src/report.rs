@@ -9,7 +9,7 @@ use canopy_model::status::NodeStatus;
 use tokio::sync::watch;
 use tonic::transport::Channel;
 
-use crate::{Backoff, MAX_SENT_BYTES, Random, Session};
+use crate::{Backoff, MAX_SENT_BYTES, Random, Session, brief};
 
 /// How long the controller may take over a Report.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ pub(crate) async fn run(
                 Ok(()) => backoff.reset(),
                 Err(error) => {
                     let delay = backoff.next_delay(random());
-                    tracing::warn!(%error, retry_in = ?delay, "the controller did not take the status report");
+                    tracing::warn!(error = brief(&error), retry_in = ?delay, "the controller did not take the status report");
                     retry = Some(delay);
                 }
             }

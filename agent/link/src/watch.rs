@@ -33,7 +33,7 @@ pub(crate) struct Watcher {
 enum Ended {
     #[error("the controller closed the stream")]
     Closed,
-    #[error("{0}")]
+    #[error("{}", crate::brief(.0))]
     Broken(#[from] Status),
     #[error("an update was refused: {0}")]
     Refused(String),

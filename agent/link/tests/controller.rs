@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The link against a real gRPC server on a Unix socket.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::path::Path;

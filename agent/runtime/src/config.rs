@@ -4,14 +4,14 @@
 
 mod layer;
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use canopy_agent_link::{Target, TargetError};
 use canopy_model::ids::check_name;
 use serde::Serialize;
 
-pub use layer::{Layer, LogFormat, LogLayer};
+pub use layer::{Layer, LogFormat, LogLayer, VARIABLE_PREFIX};
 
 /// Read if it exists, unlike the file that `--config` names.
 pub const SYSTEM_FILE: &str = "/etc/canopy/agent.toml";
@@ -138,8 +138,13 @@ fn name(name: String) -> Result<String, String> {
     check_name("node", &name).map(|()| name).map_err(|error| error.detail)
 }
 
+/// Without `..`: what is checked about a path must hold for what it leads to.
 fn absolute(path: PathBuf) -> Result<PathBuf, String> {
-    if path.is_absolute() { Ok(path) } else { Err(format!("{path:?} is not an absolute path")) }
+    if path.is_absolute() && !path.components().any(|part| part == Component::ParentDir) {
+        Ok(path)
+    } else {
+        Err(format!("{path:?} is not an absolute path without \"..\""))
+    }
 }
 
 fn interval(text: String) -> Result<Duration, String> {

@@ -27,6 +27,21 @@ pub fn examine(root: &Path, pin_dir: &Path) -> Vec<Check> {
     vec![host.kernel(), host.btf(), host.bpffs(pin_dir), host.capabilities(), host.ipv6()]
 }
 
+/// Checks that `pin_dir` (canonical) can be removed with everything in it: that it is a directory of its own on a bpffs.
+///
+/// # Errors
+/// For a person: what it is instead.
+pub fn check_pin_dir(root: &Path, pin_dir: &Path) -> Result<(), String> {
+    let mounts = Host { root }.read("proc/self/mountinfo")?;
+    let pin_dir_is = |what: &str| Err(format!("pin_dir: {} is {what}; nothing is removed", pin_dir.display()));
+    match mount_of(&mounts, pin_dir) {
+        Some((_, kind)) if kind != "bpf" => pin_dir_is(&format!("on {kind}, not on a bpffs")),
+        Some((point, _)) if point == pin_dir => pin_dir_is("a whole bpffs, which others may use"),
+        Some(_) => Ok(()),
+        None => pin_dir_is("on no known file system"),
+    }
+}
+
 /// Kernel release of the running kernel, as `uname -r` prints it; `unknown` without `/proc`.
 pub fn kernel_release() -> String {
     Host { root: Path::new("/") }.read("proc/sys/kernel/osrelease").unwrap_or_else(|_| "unknown".to_owned())
@@ -168,6 +183,17 @@ mod tests {
         assert!(missing("", None).is_empty());
         assert!(missing("proc/sys/kernel/osrelease", Some("5.17.0")).is_empty());
         assert!(missing("proc/self/status", Some("CapEff:\t0000000000201000")).is_empty(), "SYS_ADMIN contains BPF");
+    }
+
+    #[test]
+    fn only_an_own_directory_on_a_bpffs_may_be_removed() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        fs::write(root.path().join("proc/self/mountinfo"), GOOD[2].1).unwrap();
+        let refused = |dir: &str| check_pin_dir(root.path(), Path::new(dir)).err();
+        assert_eq!(refused("/sys/fs/bpf/canopy"), None);
+        assert!(refused("/sys/fs/bpf").is_some_and(|reason| reason.contains("whole bpffs")));
+        assert!(refused("/etc").is_some_and(|reason| reason.contains("ext4")));
     }
 
     #[test]

@@ -1,4 +1,140 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `canopy-agent` binary: wires the real datapath, controller and clock into the event loop.
 
-fn main() {}
+mod cli;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use canopy_agent_runtime::config::{Config, Log, LogFormat};
+use canopy_agent_runtime::ledger::Ledger;
+use canopy_agent_runtime::notify::Notifier;
+use canopy_agent_runtime::{Parts, doctor, run};
+use canopy_datapath::{LinuxDatapath, Options};
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+use cli::{Cli, Command, ConfigCommand};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn main() -> ExitCode {
+    match start(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("canopy-agent: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(cli: Cli) -> anyhow::Result<ExitCode> {
+    let config = cli.flags.load()?;
+    match cli.command.unwrap_or(Command::Run) {
+        Command::Run => runtime()?.block_on(run_agent(config))?,
+        Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&config)?),
+        Command::Doctor => return Ok(print_examination(&config)),
+        Command::Cleanup => runtime()?.block_on(clean_up(&config))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One thread for the loop, which makes system calls that take their time, and one for the link.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    built.context("starting the runtime")
+}
+
+async fn run_agent(config: Config) -> anyhow::Result<()> {
+    init_log(&config.log)?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let kernel = doctor::kernel_release();
+    tracing::info!(version = VERSION, node = config.node, controller = %config.controller, kernel, "starting");
+    let ledger = Ledger::open(&config.state_dir)?;
+    let known = ledger.load(&config.node)?.map(Arc::new);
+    let datapath = LinuxDatapath::open(Options { pin_dir: config.pin_dir.clone() }).await;
+    let datapath = datapath.context("the datapath cannot be opened (`canopy-agent doctor` says what is missing)")?;
+    let channels = config.controller.channels().context("controller")?;
+    let (link, worker) = canopy_agent_link::channels(&config.node, known.clone());
+    tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
+    let parts = Parts {
+        node: config.node,
+        kernel,
+        agent_version: VERSION.to_owned(),
+        datapath,
+        link,
+        ledger: Arc::new(ledger),
+        known,
+        clock: Box::new(unix_ns),
+        notifier: Notifier::from_env(|name| std::env::var_os(name), std::process::id()),
+        telemetry_interval: config.telemetry_interval,
+    };
+    let shutdown = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    run(parts, shutdown).await?;
+    tracing::info!("stopped; what the kernel holds keeps forwarding (`canopy-agent cleanup` removes it)");
+    Ok(())
+}
+
+/// Refuses while an agent runs: it would put everything back.
+async fn clean_up(config: &Config) -> anyhow::Result<()> {
+    let pin_dir = match std::fs::canonicalize(&config.pin_dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            println!("nothing is pinned at {}", config.pin_dir.display());
+            return Ok(());
+        }
+        found => found.with_context(|| format!("pin_dir: {}", config.pin_dir.display()))?,
+    };
+    doctor::check_pin_dir(Path::new("/"), &pin_dir).map_err(anyhow::Error::msg)?;
+    let _alone = config.state_dir.exists().then(|| Ledger::open(&config.state_dir)).transpose()?;
+    canopy_datapath::cleanup(&pin_dir).await.context("cleaning up")?;
+    println!(
+        "removed what was pinned at {}; the ledger in {} is kept, so an agent that starts again programs it again",
+        pin_dir.display(),
+        config.state_dir.display()
+    );
+    Ok(())
+}
+
+fn print_examination(config: &Config) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for check in doctor::examine(Path::new("/"), &config.pin_dir) {
+        println!("{}  {}: {}", if check.fix.is_none() { "ok     " } else { "MISSING" }, check.name, check.found);
+        if let Some(fix) = check.fix {
+            println!("         to get it: {fix}");
+            code = ExitCode::FAILURE;
+        }
+    }
+    code
+}
+
+fn init_log(log: &Log) -> anyhow::Result<()> {
+    let pretty = match log.format {
+        LogFormat::Auto => std::io::stderr().is_terminal(),
+        LogFormat::Pretty => true,
+        LogFormat::Json => false,
+    };
+    let filter = tracing_subscriber::EnvFilter::try_new(&log.level).context("log.level")?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if pretty { builder.init() } else { builder.json().init() }
+    Ok(())
+}
+
+/// Uniform in `[0, 1)`, from the operating system's keys of a hasher: good enough to spread agents out.
+fn random() -> f64 {
+    (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+fn unix_ns() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The event loop with an in-memory datapath, the test in the controller's place, and time that flies.
 
+#![allow(clippy::unwrap_used)]
+
 mod memory;
 #[path = "../../link/tests/support/mod.rs"]
 mod support;

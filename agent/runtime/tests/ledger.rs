@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the ledger does with files that it did not write, or not whole.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "../../link/tests/support/mod.rs"]
 mod support;
 

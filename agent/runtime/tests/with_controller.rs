@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The whole agent but for the kernel, against a real gRPC server on a Unix socket.
 
+#![allow(clippy::unwrap_used)]
+
 mod memory;
 #[path = "../../link/tests/support/mod.rs"]
 mod support;

@@ -12,7 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 
 use super::{BRANCHES_PER_MESSAGE, TelemetryQueue, TelemetrySample};
-use crate::{Backoff, MAX_SENT_BYTES, Random, Session};
+use crate::{Backoff, MAX_SENT_BYTES, Random, Session, brief};
 
 /// Streams while a session is up; ends when `session`'s sender is gone. What is on its way when a connection
 /// breaks is lost: the next sample supersedes a sample, and events are also in the agent's log.
@@ -45,7 +45,7 @@ pub(crate) async fn run(
         let delay = backoff.next_delay(random());
         match answer {
             Ok(_) => tracing::warn!(retry_in = ?delay, "the controller ended the telemetry stream"),
-            Err(error) => tracing::warn!(%error, retry_in = ?delay, "the telemetry stream broke"),
+            Err(error) => tracing::warn!(error = brief(&error), retry_in = ?delay, "the telemetry stream broke"),
         }
         tokio::time::sleep(delay).await;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A controller that does what a test tells it, behind a real gRPC server on a Unix socket; and specs.
 
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "shared by several test binaries")]
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::ConfigError;
 
 /// Variables with this prefix are settings; `__` separates levels, as in `CANOPY__LOG__LEVEL`.
-const PREFIX: &str = "CANOPY__";
+pub const VARIABLE_PREFIX: &str = "CANOPY__";
 
 /// What one source sets; everything is optional, nothing else is permitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -73,13 +73,13 @@ pub(super) fn from_file(path: &Path, text: &str) -> Result<(String, Layer), Conf
 pub(super) fn from_variables(
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Vec<(String, Layer)>, ConfigError> {
-    let mut ours: Vec<(String, String)> = variables.filter(|(name, _)| name.starts_with(PREFIX)).collect();
+    let mut ours: Vec<(String, String)> = variables.filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)).collect();
     ours.sort();
     ours.into_iter().map(|(name, value)| from_variable(name, value)).collect()
 }
 
 fn from_variable(name: String, value: String) -> Result<(String, Layer), ConfigError> {
-    let key = name.trim_start_matches(PREFIX).to_ascii_lowercase();
+    let key = name.strip_prefix(VARIABLE_PREFIX).unwrap_or(&name).to_ascii_lowercase();
     let nested = key.rsplit("__").fold(toml::Value::String(value), |inner, part| {
         toml::Value::Table(toml::Table::from_iter([(part.to_owned(), inner)]))
     });

@@ -61,6 +61,7 @@ fn bad_values_name_the_key_and_the_source() {
         ("controller = 'http://192.0.2.1:1'", "controller (from "),
         ("state_dir = 'relative'", "state_dir (from "),
         ("pin_dir = ''", "pin_dir (from "),
+        ("pin_dir = '/sys/fs/bpf/../../../etc'", "pin_dir (from "),
         ("telemetry_interval = '10ms'", "telemetry_interval (from "),
         ("telemetry_interval = '1 parsec'", "telemetry_interval (from "),
         ("log.level = 'verbose'", "log.level (from "),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A datapath in memory, and an agent around it.
 
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "shared by several test binaries")]
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

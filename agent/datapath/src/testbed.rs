@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The real programs in a network namespace of the test's own, fed packet by packet through `BPF_PROG_TEST_RUN`.
+//!
+//! One node n1 (End.MT, Replication-SID): `u0` leads to its parent or source, `d0`..`dN` to branches.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use canopy_agent_core::Datapath;
+use canopy_model::addressing::AddressPlan;
+use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
+use canopy_model::node_spec::*;
+use canopy_model::telemetry::GroupTelemetry;
+use canopy_packet::aeth::{Aeth, Syndrome};
+use canopy_packet::bth::Opcode;
+use canopy_packet::frame::RoceBuilder;
+
+use crate::{LinuxDatapath, Options};
+
+/// `TC_ACT_SHOT`: dropped, merged, or gone as copies.
+pub const SHOT: u32 = 2;
+/// `TC_ACT_REDIRECT`: the packet itself leaves as the output shows it.
+pub const REDIRECT: u32 = 7;
+/// `TC_ACT_OK`: the kernel's own.
+pub const OK: u32 = 0;
+
+/// The group's Designated QPN.
+pub const DQPN: u32 = 0x0A_0001;
+/// The source's QPN.
+pub const SOURCE_QPN: u32 = 0x11;
+
+/// A datapath with one group.
+pub struct Testbed {
+    /// The datapath under test.
+    pub datapath: LinuxDatapath,
+    /// What it was told.
+    pub spec: NodeSpec,
+    runtime: tokio::runtime::Runtime,
+    pin_dir: PathBuf,
+}
+
+fn ok<T, E: std::fmt::Display>(r: Result<T, E>) -> T {
+    r.unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn ip(args: &str) {
+    let out = ok(Command::new("ip").args(args.split_whitespace()).output());
+    assert!(out.status.success(), "ip {args}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// Address of receiver `i`.
+pub fn receiver(i: u32) -> Ipv6Addr {
+    Ipv6Addr::from(0x2001_0db8_0001_0000_0000_0000_0000_0100 + u128::from(i))
+}
+
+/// Address of the source host.
+pub fn source() -> Ipv6Addr {
+    Ipv6Addr::from(0x2001_0db8_00ff_0000_0000_0000_0000_0001_u128)
+}
+
+/// The plan's defaults.
+pub fn plan() -> AddressPlan {
+    AddressPlan::default()
+}
+
+/// Node number `n`.
+pub fn node(n: u64) -> NodeId {
+    ok(NodeId::new("node", n))
+}
+
+fn port(i: u64) -> PortIndex {
+    ok(PortIndex::new("port", i))
+}
+
+/// QPN of receiver `i`.
+pub fn receiver_qpn(i: u32) -> u32 {
+    0x100 + i
+}
+
+/// What to build.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Receivers here, all behind port `d0`.
+    pub receivers: u32,
+    /// Child nodes, numbered from 10, behind ports `d1`, `d2`, ..
+    pub children: u32,
+    /// The source is here: upstream is the host, packets are encapsulated.
+    pub headend: bool,
+    /// End.MT without a TLV is served.
+    pub provisioned: bool,
+    /// First PSN.
+    pub start_psn: u32,
+    /// Memory per receiver: (virtual address, R_Key, length).
+    pub memory: Option<(u64, u32, u64)>,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { receivers: 1, children: 0, headend: false, provisioned: false, start_psn: 100, memory: None }
+    }
+}
+
+impl Testbed {
+    /// A fresh namespace with the datapath programmed for `shape`.
+    pub fn new(shape: &Shape) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // SAFETY: moves only this thread into a new network namespace; no memory is involved.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "unshare(CLONE_NEWNET) needs root");
+        assert!(std::fs::read_to_string("/proc/mounts").is_ok_and(|m| m.contains("/sys/fs/bpf bpf")), "no BPF file system: mount -t bpf bpf /sys/fs/bpf");
+        ip("link set lo up");
+        for name in std::iter::once("u0".to_string()).chain((0..=shape.children).map(|i| format!("d{i}"))) {
+            ip(&format!("link add {name} mtu 9000 type veth peer name {name}p mtu 9000"));
+            ip(&format!("link set dev {name}p up"));
+            ip(&format!("link set dev {name} up"));
+        }
+        let pin_dir = PathBuf::from(format!("/sys/fs/bpf/canopy-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let runtime = ok(tokio::runtime::Builder::new_current_thread().enable_all().build());
+        let spec = spec(shape);
+        let mut datapath = runtime.block_on(async { LinuxDatapath::open(Options { pin_dir: pin_dir.clone() }).await }).unwrap_or_else(|e| panic!("{}", crate::error::chain(&e)));
+        let errors = runtime.block_on(datapath.reconcile(&spec));
+        // Nobody answers behind the veths: the neighbours are the only thing that may be missing.
+        assert!(errors.iter().all(|e| e.kind == "neighbour"), "{errors:#?}");
+        let mut bed = Self { datapath, spec, runtime, pin_dir };
+        bed.answer_for_neighbours();
+        bed
+    }
+
+    /// Reconciles with a changed spec.
+    pub fn reconcile(&mut self, change: impl FnOnce(&mut NodeSpec)) -> Vec<canopy_model::status::ItemError> {
+        change(&mut self.spec);
+        let errors = self.runtime.block_on(self.datapath.reconcile(&self.spec));
+        self.answer_for_neighbours();
+        errors.into_iter().filter(|e| e.kind != "neighbour").collect()
+    }
+
+    fn answer_for_neighbours(&mut self) {
+        let mut hops: Vec<(PortIndex, Ipv6Addr)> = self.spec.groups.values().flat_map(|g| g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)])).collect();
+        hops.sort();
+        hops.dedup();
+        for (p, hop) in hops {
+            let name = self.spec.base.ports.iter().find(|x| x.index == p).map(|x| x.name.clone()).unwrap_or_default();
+            if self.ifindex(&name) == 0 {
+                continue;
+            }
+            ip(&format!("-6 neigh replace {hop} dev {name} lladdr 02:00:00:00:00:{:02x} nud permanent", hop.octets()[15]));
+        }
+    }
+
+    /// Another agent takes over the pins, as after a restart.
+    pub fn reopen(&mut self) {
+        let options = Options { pin_dir: self.pin_dir.clone() };
+        self.datapath = ok(self.runtime.block_on(async { LinuxDatapath::open(options).await }));
+    }
+
+    /// Index of an interface.
+    pub fn ifindex(&self, name: &str) -> u32 {
+        // SAFETY: the name is a NUL-terminated string that lives through the call.
+        unsafe { libc::if_nametoindex(ok(std::ffi::CString::new(name)).as_ptr()) }
+    }
+
+    /// Runs one packet (from its IPv6 header) in from `port`; the action, the packet as it then stands, and the time.
+    pub fn run(&self, port: &str, packet: &[u8]) -> (u32, Vec<u8>, Duration) {
+        let (action, mut frame, took) = self.datapath.run_ingress(self.ifindex(port), packet);
+        (action, frame.split_off(14), took)
+    }
+
+    /// Telemetry of the group.
+    pub fn telemetry(&mut self) -> GroupTelemetry {
+        let sample = ok(self.runtime.block_on(self.datapath.sample()));
+        sample.groups.into_iter().next().unwrap_or_else(|| panic!("no group"))
+    }
+
+    /// Drops by reason name, of the group and of the node.
+    pub fn drops(&mut self) -> BTreeMap<String, u64> {
+        let sample = ok(self.runtime.block_on(self.datapath.sample()));
+        sample.groups.iter().flat_map(|g| g.drops.clone()).chain(sample.node_drops).map(|d| (d.name, d.packets)).collect()
+    }
+
+    /// Entries left in any map but the node's.
+    pub fn entries(&self) -> usize {
+        self.datapath.count_entries()
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.pin_dir);
+    }
+}
+
+/// The plan's Proxy Address of the group.
+pub fn proxy() -> Ipv6Addr {
+    plan().proxy(1).unwrap_or(Ipv6Addr::UNSPECIFIED)
+}
+
+fn spec(s: &Shape) -> NodeSpec {
+    let (plan, me, parent) = (plan(), node(1), node(2));
+    let ll = |n, p| plan.link_local(n, port(p));
+    let mut ports = vec![Port {
+        index: port(1),
+        name: "u0".into(),
+        mtu: 9000,
+        link_local: ll(me, 1),
+        peer: if s.headend {
+            Peer::Host { name: "s1".into(), prefix: ok("2001:db8:ff::/64".parse()), address: source(), gateway: plan.host_gateway() }
+        } else {
+            Peer::Node { name: "n2".into(), link_local: ll(parent, 1) }
+        },
+    }];
+    ports.push(Port { index: port(2), name: "d0".into(), mtu: 9000, link_local: ll(me, 2), peer: Peer::Host { name: "r".into(), prefix: ok("2001:db8:1::/64".parse()), address: receiver(0), gateway: plan.host_gateway() } });
+    for i in 1..=u64::from(s.children) {
+        ports.push(Port { index: port(2 + i), name: format!("d{i}"), mtu: 9000, link_local: ll(me, 2 + i), peer: Peer::Node { name: format!("n{}", 9 + i), link_local: ll(node(9 + i), 1) } });
+    }
+    let tree = ok(TreeId::new("tree", 7));
+    let memory = s.memory.map(|(va, rkey, length)| canopy_model::member::MemoryRegion { va, rkey, length });
+    let mut branches: Vec<Branch> = (0..s.receivers)
+        .map(|i| Branch { address: receiver(i), port: port(2), next_hop: receiver(i), kind: BranchKind::Receiver { qpn: ok(Qpn::new("qpn", receiver_qpn(i).into())), memory } })
+        .collect();
+    for i in 1..=u64::from(s.children) {
+        let child = node(9 + i);
+        branches.push(Branch { address: plan.node_address(child), port: port(2 + i), next_hop: ll(child, 1), kind: BranchKind::Node { sid: plan.end_mt(child) } });
+    }
+    let dqpn = ok(Qpn::new("dqpn", DQPN.into()));
+    let list: Vec<_> = (0..s.receivers).map(|i| (receiver(i), ok(Qpn::new("qpn", receiver_qpn(i).into())))).collect();
+    let group = GroupProgram {
+        group_id: ok(GroupId::new("group", 5)),
+        name: "g".into(),
+        epoch: 1,
+        tree_id: tree,
+        proxy: proxy(),
+        designated_qpn: dqpn,
+        start_psn: ok(Psn::new("psn", s.start_psn.into())),
+        source: SourceQp { address: source(), qpn: ok(Qpn::new("qpn", SOURCE_QPN.into())) },
+        replication_sid: Some(plan.replication(me, tree)),
+        headend: s.headend.then(|| Headend {
+            source_port: port(1),
+            segments: vec![proxy(), plan.replication(me, tree)],
+            tlvs: list.chunks(11).map(|c| EndMtList { edge: plan.node_address(me), receivers: c.to_vec() }).collect(),
+        }),
+        upstream: if s.headend {
+            Upstream { source_address: proxy(), destination: source(), dest_qp: ok(Qpn::new("qpn", SOURCE_QPN.into())), port: port(1), next_hop: source() }
+        } else {
+            Upstream { source_address: plan.node_address(me), destination: plan.node_address(parent), dest_qp: dqpn, port: port(1), next_hop: ll(parent, 1) }
+        },
+        branches,
+        receivers_provisioned: s.provisioned,
+        write_base_va: 0x1000,
+        write_rkey: 0xABCD,
+        params: AggregationParams::default(),
+    };
+    NodeSpec {
+        term: 1,
+        generation: 1,
+        base: NodeBase { name: "n1".into(), node_id: me, node_address: plan.node_address(me), un: plan.un(me), end_mt: plan.end_mt(me), ports, routes: vec![] },
+        groups: BTreeMap::from([(ok(GroupId::new("group", 5)), group)]),
+    }
+}
+
+/// A data packet as the source sends it.
+pub fn data(opcode: Opcode, psn: u32, payload: &[u8]) -> Vec<u8> {
+    let mut b = RoceBuilder::new(source(), proxy(), opcode, DQPN, psn);
+    b.payload = payload;
+    ok(b.build())
+}
+
+/// Feedback of receiver `i`.
+pub fn answer(i: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
+    let mut b = RoceBuilder::new(receiver(i), proxy(), Opcode::ACKNOWLEDGE, DQPN, psn);
+    b.extensions.aeth = Some(Aeth { syndrome, msn });
+    ok(b.build())
+}
