@@ -189,6 +189,12 @@ impl Bpf {
         (result.return_value, result.data.map(|d| d.to_vec()).unwrap_or_default(), result.duration)
     }
 
+    #[cfg(any(test, feature = "testbed"))]
+    pub(crate) fn program_stats(&self) -> (u64, u64) {
+        let fd = self.skel.progs.canopy_ingress.as_fd();
+        (fdinfo(fd, "run_time_ns:").unwrap_or(0), fdinfo(fd, "run_cnt:").unwrap_or(0))
+    }
+
     fn hook(&self, ifindex: u32) -> TcHook {
         TcHookBuilder::new(self.skel.progs.canopy_ingress.as_fd()).ifindex(ifindex as i32).replace(true).handle(HANDLE).priority(PRIORITY).hook(TC_INGRESS)
     }
@@ -216,7 +222,7 @@ impl Bpf {
     pub(crate) fn attached(&self, ifindex: u32) -> bool {
         let mut hook = TcHookBuilder::new(self.skel.progs.canopy_ingress.as_fd());
         let mut hook = hook.ifindex(ifindex as i32).handle(HANDLE).priority(PRIORITY).hook(TC_INGRESS);
-        hook.query().is_ok_and(|id| Some(id) == program_id(self.skel.progs.canopy_ingress.as_fd()))
+        hook.query().is_ok_and(|id| Some(u64::from(id)) == fdinfo(self.skel.progs.canopy_ingress.as_fd(), "prog_id:"))
     }
 
     /// Path of the events ring buffer's pin.
@@ -225,9 +231,9 @@ impl Bpf {
     }
 }
 
-/// The kernel's id of a loaded program.
-fn program_id(fd: std::os::fd::BorrowedFd<'_>) -> Option<u32> {
+/// A number that the kernel shows of a loaded program.
+fn fdinfo(fd: std::os::fd::BorrowedFd<'_>, field: &str) -> Option<u64> {
     use std::os::fd::AsRawFd;
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
-    text.lines().find_map(|l| l.strip_prefix("prog_id:")?.trim().parse().ok())
+    text.lines().find_map(|l| l.strip_prefix(field)?.trim().parse().ok())
 }

@@ -56,6 +56,12 @@ impl LinuxDatapath {
         self.bpf.run_ingress(ifindex, packet)
     }
 
+    /// Nanoseconds and runs of the ingress program, as the kernel counts them with `kernel.bpf_stats_enabled`.
+    #[cfg(any(test, feature = "testbed"))]
+    pub(crate) fn program_stats(&self) -> (u64, u64) {
+        self.bpf.program_stats()
+    }
+
     /// Entries of every map but the node's.
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn count_entries(&self) -> usize {

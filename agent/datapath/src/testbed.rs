@@ -17,7 +17,10 @@ use canopy_model::node_spec::*;
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
+use canopy_packet::end_mt::EndMt;
 use canopy_packet::frame::RoceBuilder;
+use canopy_packet::ipv6::Ipv6;
+use canopy_packet::srh::{Srh, Tlv};
 
 use crate::{LinuxDatapath, Options};
 
@@ -272,4 +275,97 @@ pub fn answer(i: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
     let mut b = RoceBuilder::new(receiver(i), proxy(), Opcode::ACKNOWLEDGE, DQPN, psn);
     b.extensions.aeth = Some(Aeth { syndrome, msn });
     ok(b.build())
+}
+
+/// `inner` as a parent would send it here: outer IPv6 and an SRH with `tlvs`.
+pub fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {
+    let first = plan().replication(node(9), ok(TreeId::new("tree", 7)));
+    let srh = Srh { next_header: 41, segments_left: 1, flags: 0, tag: 0, segments: vec![proxy(), first], tlvs, hmac: None };
+    let srh = ok(srh.to_vec());
+    let ip = Ipv6 {
+        traffic_class: tc,
+        flow_label: 5,
+        payload_len: (srh.len() + inner.len()) as u16,
+        next_header: 43,
+        hop_limit: 60,
+        src: plan().node_address(node(9)),
+        dst,
+    };
+    let mut p = vec![0; 40];
+    ok(ip.emit(&mut p));
+    p.extend(srh);
+    p.extend_from_slice(inner);
+    p
+}
+
+/// TLVs of this node's receivers.
+pub fn list(receivers: std::ops::Range<u32>) -> Vec<Tlv> {
+    let all: Vec<_> = receivers.map(|i| (receiver(i), receiver_qpn(i))).collect();
+    EndMt::split(plan().node_address(node(1)), &all).into_iter().map(Tlv::EndMt).collect()
+}
+
+/// This node's End.MT SID.
+pub fn end_mt() -> Ipv6Addr {
+    plan().end_mt(node(1))
+}
+
+/// This node's Replication-SID.
+pub fn replication() -> Ipv6Addr {
+    plan().replication(node(1), ok(TreeId::new("tree", 7)))
+}
+
+impl Testbed {
+    /// Real frames through the veth pair into `port`; nanoseconds and runs that the kernel counted for the program.
+    ///
+    /// Needs `kernel.bpf_stats_enabled`, which it sets for the time being.
+    pub fn traffic(&self, port: &str, packets: &[Vec<u8>]) -> (u64, u64) {
+        const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
+        let was = ok(std::fs::read_to_string(SWITCH));
+        ok(std::fs::write(SWITCH, "1"));
+        let (ns, runs) = self.datapath.program_stats();
+        let socket = PacketSocket::open(self.ifindex(&format!("{port}p")));
+        for p in packets {
+            let mut frame = vec![0xFF; 6];
+            frame.extend([2, 0, 0, 0, 0, 9, 0x86, 0xDD]);
+            frame.extend_from_slice(p);
+            socket.send(&frame);
+        }
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let mut now = self.datapath.program_stats();
+        while now.1 - runs < packets.len() as u64 && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+            now = self.datapath.program_stats();
+        }
+        ok(std::fs::write(SWITCH, was.trim()));
+        (now.0 - ns, now.1 - runs)
+    }
+}
+
+/// A packet socket bound to one interface.
+struct PacketSocket {
+    fd: std::os::fd::OwnedFd,
+    to: libc::sockaddr_ll,
+}
+
+impl PacketSocket {
+    fn open(ifindex: u32) -> Self {
+        use std::os::fd::FromRawFd;
+        // SAFETY: a plain socket(2); the result is checked and owned at once.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
+        assert!(fd >= 0, "packet socket: {}", std::io::Error::last_os_error());
+        // SAFETY: `fd` is a fresh descriptor that nobody else owns; all-zero is a valid sockaddr_ll.
+        let (fd, mut to) = unsafe { (std::os::fd::OwnedFd::from_raw_fd(fd), std::mem::zeroed::<libc::sockaddr_ll>()) };
+        to.sll_family = libc::AF_PACKET as u16;
+        to.sll_ifindex = ifindex as i32;
+        Self { fd, to }
+    }
+
+    fn send(&self, frame: &[u8]) {
+        use std::os::fd::AsRawFd;
+        // SAFETY: pointers and lengths are of live objects.
+        let sent = unsafe {
+            libc::sendto(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, std::ptr::from_ref(&self.to).cast(), size_of::<libc::sockaddr_ll>() as u32)
+        };
+        assert_eq!(sent, frame.len() as isize, "sendto: {}", std::io::Error::last_os_error());
+    }
 }

@@ -8,31 +8,9 @@ use canopy_packet::end_mt::EndMt;
 use canopy_packet::frame::{RoceBuilder, RoceFrame};
 use canopy_packet::ipv6::Ipv6;
 use canopy_packet::reth::Reth;
-use canopy_packet::srh::{Srh, SrhView, Tlv};
-use std::net::Ipv6Addr;
+use canopy_packet::srh::{SrhView, Tlv};
 
 use crate::testbed::*;
-
-/// `inner` as a parent would send it here: outer IPv6 and an SRH with `tlvs`.
-fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {
-    let first = plan().replication(node(9), canopy_model::ids::TreeId::new("t", 7).unwrap());
-    let srh = Srh { next_header: 41, segments_left: 1, flags: 0, tag: 0, segments: vec![proxy(), first], tlvs, hmac: None }.to_vec().unwrap();
-    let ip = Ipv6 { traffic_class: tc, flow_label: 5, payload_len: (srh.len() + inner.len()) as u16, next_header: 43, hop_limit: 60, src: plan().node_address(node(9)), dst };
-    let mut p = vec![0; 40];
-    ip.emit(&mut p).unwrap();
-    p.extend(srh);
-    p.extend_from_slice(inner);
-    p
-}
-
-fn list(receivers: std::ops::Range<u32>) -> Vec<Tlv> {
-    let all: Vec<_> = receivers.map(|i| (receiver(i), receiver_qpn(i))).collect();
-    EndMt::split(plan().node_address(node(1)), &all).into_iter().map(Tlv::EndMt).collect()
-}
-
-fn end_mt() -> Ipv6Addr {
-    plan().end_mt(node(1))
-}
 
 /// What receiver `i` must get for `sent`.
 fn copy_for(i: u32, sent: &[u8]) -> Vec<u8> {

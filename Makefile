@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every command that CI runs, by the same name. `make help` lists them.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := target/debug
+
+.PHONY: help lab down test test-unit test-e2e test-deep bench build tools lint fmt deps fuzz-build clean
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+lab: tools build ## Figure 1 with real parts: multicast 256 MiB from s1 to r1..r5, then leave the lab up
+	$(BIN)/canopy-lab run e2e/topologies/figure1.yaml --bytes 256MiB
+
+down: ## take the lab down
+	$(BIN)/canopy-lab down
+
+test: tools lint deps build test-unit test-e2e ## everything that proves it; what CI runs
+
+test-unit: build ## unit, property, packet and kernel tests of every crate
+	cargo test --workspace --exclude canopy-e2e
+
+test-e2e: build ## the lab: real controller, agents, kernel and traffic
+	cargo test -p canopy-e2e
+
+test-deep: build ## the long campaigns: 256 MiB at every loss and MTU
+	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
+
+bench: tools build ## ns per packet, time to Ready, goodput beside one unicast flow
+	cargo bench -p canopy-datapath --features testbed --bench packets
+	cargo run -q -p canopy-e2e --bin canopy-bench
+
+build: ## debug build of the whole workspace
+	cargo build --workspace --all-targets
+
+tools: ## install what is missing on this machine
+	@scripts/install-tools.sh
+
+lint: ## formatting, clippy, protocol buffers
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cd proto/control/proto && buf lint
+
+deps: ## the arrow rule of ARCHITECTURE.md, from cargo's own graph
+	@scripts/check-arrows.sh
+
+fuzz-build: ## the fuzz targets compile
+	cargo check --manifest-path proto/packet/fuzz/Cargo.toml
+
+fmt: ## format the sources
+	cargo fmt --all
+
+clean: ## remove build results
+	cargo clean

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The arrow rule, from cargo's own graph: packet <- model <- {control, cores} <- edges <- runtime <- binaries, e2e.
+# Nothing of the controller names anything of the agent, nor back; a core names no outside technology.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail=0
+# Direct and indirect normal dependencies of a crate, one name a line.
+graph() { cargo tree -q -e normal --prefix none -p "$1" | awk '{print $1}' | sort -u; }
+own() { cargo tree -q -e normal --prefix none --depth 1 -p "$1" | awk '{print $1}' | sort -u; }
+forbid() { # crate, pattern, why
+  verdict graph "$@"
+}
+forbid_own() { # the same for what the crate itself names
+  verdict own "$@"
+}
+verdict() {
+  local list=$1 found
+  shift
+  found=$("$list" "$1" | grep -xE "$2" | grep -vx "$1" || true)
+  if [ -n "$found" ]; then
+    echo "arrow: $1 must not depend on $(tr '\n' ' ' <<<"$found")- $3" >&2
+    fail=1
+  fi
+}
+
+outside='tokio|tonic|axum|sled|libbpf-rs|rtnetlink|hyper|prost|nix'
+forbid canopy-packet 'canopy-.*' 'bytes on the wire know nothing of us'
+forbid canopy-packet "$outside" 'packet is no_std'
+forbid canopy-model "canopy-.*|$outside" 'the model is plain data'
+forbid canopy-control 'canopy-(controller|agent|datapath|store|packet).*' 'the contract names the model only'
+forbid canopy-controller-core "canopy-(agent|datapath|store|controller-).*|$outside" 'the core is pure'
+forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 'the core is pure'
+forbid canopy-store 'canopy-.*' 'a store keeps bytes'
+for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopyctl; do
+  forbid "$c" 'canopy-(agent|datapath|rc|lab|e2e).*' 'the controller names nothing of the agent'
+done
+forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
+forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
+for c in canopy-datapath canopy-agent-link canopy-agent-runtime; do
+  forbid "$c" 'canopy-(controller|store|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller'
+done
+forbid_own canopy-datapath 'tonic|axum|sled' 'one outside technology per edge'
+forbid_own canopy-agent-link 'libbpf-rs|rtnetlink|sled' 'one outside technology per edge'
+
+# `unsafe` lives in the datapath alone.
+if git grep -nE '\bunsafe\s*(\{|fn|impl|trait|extern)' -- '*.rs' ':!agent/datapath/'; then
+  echo "arrow: unsafe code outside agent/datapath" >&2
+  fail=1
+fi
+((fail)) || echo "arrows: every dependency points the right way"
+exit $fail
