@@ -4,17 +4,23 @@
 //! - [`file`], [`units`]: the lab file and its quantities; [`names`]: what an instance calls its things.
 //! - `network`, [`loss`]: namespaces, links, rates; random loss and byte counters, by a BPF program of the lab's own.
 //! - [`lab`]: [`Lab`], a lab that is up. `control` runs the programs under test, `wires` asks and sets links.
+//! - [`transfer`], [`report`]: one transfer with `canopy-rc`. [`demo`], [`paths`], [`table`]: the demonstration.
 //! - `down`, [`state`]: everything that was made is written down first, so that it can be taken away.
 //! - `host`, `netns`, [`process`], `sh`, `http`: the machine underneath.
 //!
 //! Needs root. Nothing here is part of the product: the product never runs `ip`.
 
+pub mod demo;
 pub mod file;
 pub mod lab;
 pub mod loss;
 pub mod names;
+pub mod paths;
 pub mod process;
+pub mod report;
 pub mod state;
+pub mod table;
+pub mod transfer;
 pub mod units;
 
 mod control;
@@ -23,6 +29,7 @@ mod host;
 mod http;
 mod netns;
 mod network;
+mod said;
 mod sh;
 mod wires;
 
@@ -30,4 +37,6 @@ pub use down::down;
 pub use file::LabFile;
 pub use lab::{Lab, Options};
 pub use names::Instance;
+pub use report::TransferReport;
+pub use transfer::{Op, Transfer, TransferSpec};
 pub use wires::LinkCounters;

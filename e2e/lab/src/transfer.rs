@@ -1,25 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One transfer from a source to receivers with `canopy-rc`, and what everybody counted.
+//! One transfer from a source to receivers with `canopy-rc`.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::lab::Lab;
+use crate::report::{ReceiverReport, TransferReport};
+use crate::said::{Said, listen};
 use crate::wires::LinkCounters;
 
-/// No line that `canopy-rc` prints is longer, bytes.
-const MAX_LINE: u64 = 1 << 20;
 /// Lines that may wait to be read; a line is a rare event.
 const QUEUE: usize = 1024;
+
+/// RDMA operations that a group carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Op {
+    /// SEND.
+    #[default]
+    Send,
+    /// RDMA WRITE; every receiver registers memory for all bytes.
+    Write,
+}
 
 /// What to send to whom.
 #[derive(Clone, Debug)]
@@ -32,85 +42,38 @@ pub struct TransferSpec {
     pub receivers: Vec<String>,
     /// Bytes to send.
     pub bytes: u64,
+    /// How.
+    pub op: Op,
     /// The content follows from it.
     pub seed: u64,
-    /// More options for `canopy-rc send`.
-    pub send_args: Vec<String>,
-    /// More options for `canopy-rc receive`.
-    pub receive_args: Vec<String>,
     /// How long everything may take.
     pub timeout: Duration,
+    /// Leave the group at the end, so that it can be used again.
+    pub leave: bool,
     /// Let the sender draw its progress on standard error.
     pub progress: bool,
+    /// More options for the `canopy-rc` of some hosts.
+    pub args: BTreeMap<String, Vec<String>>,
+    /// Receivers that are not waited for: they are to die, or to be evicted. Not in the report.
+    pub lost: Vec<String>,
 }
 
 impl TransferSpec {
-    /// `bytes` from `source` to `receivers` with seed 1 within two minutes.
+    /// `bytes` by SEND from `source` to `receivers` with seed 1 within two minutes; all leave the group at the end.
     pub fn new(group: &str, source: &str, receivers: &[&str], bytes: u64) -> Self {
         Self {
             group: group.into(),
             source: source.into(),
             receivers: receivers.iter().map(|&r| r.into()).collect(),
             bytes,
+            op: Op::Send,
             seed: 1,
-            send_args: Vec::new(),
-            receive_args: Vec::new(),
             timeout: Duration::from_secs(120),
+            leave: true,
             progress: false,
+            args: BTreeMap::new(),
+            lost: Vec::new(),
         }
-    }
-}
-
-/// What the source counted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SourceReport {
-    /// Bytes sent and acknowledged.
-    pub bytes: u64,
-    /// SHA-256 of what was sent, hexadecimal.
-    pub sha256: String,
-    /// From the first packet to the last acknowledgement.
-    pub seconds: f64,
-    /// Bytes times eight by seconds.
-    pub goodput_bps: f64,
-    /// ACKs that arrived at the source.
-    pub acks_received: u64,
-    /// Everything else that `canopy-rc send` said.
-    #[serde(flatten)]
-    pub more: serde_json::Map<String, Value>,
-}
-
-/// What one receiver counted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReceiverReport {
-    /// Which host.
-    pub host: String,
-    /// Bytes received in order.
-    pub bytes: u64,
-    /// SHA-256 of what was received, hexadecimal.
-    pub sha256: String,
-    /// ACKs that it sent.
-    pub acks_sent: u64,
-    /// Its `complete` event, whole.
-    pub complete: Value,
-    /// Its `exit` event, whole.
-    pub exit: Value,
-}
-
-/// A transfer that ended well: everybody completed. Whether the content is right is for the reader to compare.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TransferReport {
-    /// The source's side.
-    pub source: SourceReport,
-    /// The receivers, in the order of the specification.
-    pub receivers: Vec<ReceiverReport>,
-    /// What each link carried meanwhile, in the file's order.
-    pub links: Vec<LinkCounters>,
-}
-
-impl TransferReport {
-    /// Receivers whose content differs from the source's.
-    pub fn mismatches(&self) -> Vec<&str> {
-        self.receivers.iter().filter(|r| r.sha256 != self.source.sha256 || r.bytes != self.source.bytes).map(|r| r.host.as_str()).collect()
     }
 }
 
@@ -118,17 +81,13 @@ impl TransferReport {
 #[derive(Debug)]
 pub struct Transfer {
     spec: TransferSpec,
-    children: Vec<(String, Child)>,
+    children: BTreeMap<String, Child>,
     said: Receiver<(String, Said)>,
     before: Vec<LinkCounters>,
     deadline: Instant,
-}
-
-#[derive(Debug)]
-enum Said {
-    Line(Value),
-    Garbage(String),
-    End,
+    /// By host: the `complete` event, which at the source is the report.
+    complete: BTreeMap<String, Value>,
+    exit: BTreeMap<String, Value>,
 }
 
 impl Lab {
@@ -146,17 +105,19 @@ impl Lab {
     /// `canopy-rc` is not built, or a host is unknown.
     pub fn start_transfer(&self, spec: TransferSpec) -> Result<Transfer> {
         let (out, said) = sync_channel(QUEUE);
-        let before = self.link_counters()?;
-        let deadline = Instant::now() + spec.timeout;
-        let mut transfer = Transfer { spec, children: Vec::new(), said, before, deadline };
+        let (before, deadline) = (self.link_counters()?, Instant::now() + spec.timeout);
+        let mut transfer = Transfer { spec, children: BTreeMap::new(), said, before, deadline, complete: BTreeMap::new(), exit: BTreeMap::new() };
         let spec = transfer.spec.clone();
+        let patience = format!("{}ms", spec.timeout.as_millis());
         for host in &spec.receivers {
+            // A receiver that went away could not acknowledge again what others still wait for.
             let mut c = self.rc("receive", host, &spec)?;
-            c.args(&spec.receive_args);
+            c.args(["--linger", &patience]);
             transfer.spawn(self, host, c, out.clone())?;
         }
         let mut c = self.rc("send", &spec.source, &spec)?;
-        c.args(["--seed", &spec.seed.to_string(), "--wait-receivers", &spec.receivers.len().to_string()]).args(&spec.send_args);
+        c.args(["--seed", &spec.seed.to_string(), "--wait-receivers", &spec.receivers.len().to_string()]);
+        c.args(["--deadline", &patience, "--ready-timeout", &patience]);
         if spec.progress {
             c.arg("--progress");
         }
@@ -168,6 +129,11 @@ impl Lab {
         let mut c = self.command(host, self.binary("canopy-rc")?)?;
         c.args([verb, "--controller", &format!("unix:{}/controller.sock", self.state.dir.display())]);
         c.args(["--group", &spec.group, "--host", host, "--bytes", &spec.bytes.to_string(), "--json"]);
+        c.args(["--op", if spec.op == Op::Write { "write" } else { "send" }]);
+        if spec.leave {
+            c.arg("--leave");
+        }
+        c.args(spec.args.get(host).into_iter().flatten());
         Ok(c)
     }
 }
@@ -181,7 +147,7 @@ impl Transfer {
         }
         let mut child = command.spawn().with_context(|| format!("starting canopy-rc at {host}"))?;
         let stdout = child.stdout.take().context("standard output of canopy-rc")?;
-        self.children.push((host.to_owned(), child));
+        self.children.insert(host.to_owned(), child);
         let host = host.to_owned();
         std::thread::spawn(move || listen(stdout, |said| out.send((host.clone(), said)).is_ok()));
         Ok(())
@@ -193,119 +159,79 @@ impl Transfer {
     /// # Errors
     /// Somebody ended early or said something else than JSON, or the time is over; says who is not done.
     pub fn finish(mut self, lab: &Lab) -> Result<TransferReport> {
-        let spec = self.spec.clone();
-        let mut source: Option<SourceReport> = None;
-        let mut complete: Vec<Option<Value>> = vec![None; spec.receivers.len()];
-        while source.is_none() || complete.iter().any(Option::is_none) {
-            let waiting = || {
-                let receivers = spec.receivers.iter().zip(&complete).filter(|(_, c)| c.is_none()).map(|(h, _)| h.as_str());
-                source.is_none().then_some(spec.source.as_str()).into_iter().chain(receivers).collect::<Vec<_>>().join(", ")
-            };
-            let (host, line) = self.next(lab).with_context(|| format!("waiting for {}", waiting()))?;
-            if host == spec.source {
-                // Other events of the sender carry no hash.
-                source = serde_json::from_value(line).ok().or(source);
-            } else if let Some(i) = spec.receivers.iter().position(|r| *r == host)
-                && line["event"] == "complete"
-            {
-                complete[i] = Some(line);
-            }
-        }
+        let source = self.spec.source.clone();
+        let receivers: Vec<String> = self.spec.receivers.iter().filter(|r| !self.spec.lost.contains(r)).cloned().collect();
+        let everybody: Vec<String> = receivers.iter().chain([&source]).cloned().collect();
+        self.gather(lab, &everybody, |t| &t.complete)?;
         let links = lab.link_counters_since(&self.before)?;
-        let receivers = self.end_receivers(lab, complete.into_iter().flatten())?;
-        Ok(TransferReport { source: source.context("the source's report")?, receivers, links })
-    }
-
-    fn end_receivers(&mut self, lab: &Lab, complete: impl Iterator<Item = Value>) -> Result<Vec<ReceiverReport>> {
-        let spec = self.spec.clone();
-        for (_, child) in self.children.iter().filter(|(h, _)| spec.receivers.contains(h)) {
-            kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM).context("ending a receiver")?;
-        }
-        let mut exits: Vec<Option<Value>> = vec![None; spec.receivers.len()];
-        while exits.iter().any(Option::is_none) {
-            let (host, line) = self.next(lab).context("waiting for the receivers' last words")?;
-            if let Some(i) = spec.receivers.iter().position(|r| *r == host)
-                && line["event"] == "exit"
-            {
-                exits[i] = Some(line);
+        for (_, child) in self.children.iter_mut().filter(|(host, _)| **host != source) {
+            // One that was waited for already has given its process number back.
+            if let Ok(None) = child.try_wait() {
+                kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM).context("ending a receiver")?;
             }
         }
-        let report = |((host, complete), exit): ((String, Value), Value)| {
-            let number = |v: &Value, field: &str| v[field].as_u64().with_context(|| format!("receiver {host} did not say {field:?}: {v}"));
-            let sha256 = complete["sha256"].as_str().with_context(|| format!("receiver {host} did not say \"sha256\": {complete}"))?.to_owned();
-            Ok(ReceiverReport { bytes: number(&complete, "bytes")?, acks_sent: number(&exit, "acks_sent")?, sha256, host, complete, exit })
-        };
-        spec.receivers.into_iter().zip(complete).zip(exits.into_iter().flatten()).map(report).collect()
+        self.gather(lab, &receivers, |t| &t.exit)?;
+
+        let report = self.complete.remove(&source).unwrap_or_default();
+        let source = serde_json::from_value(report).with_context(|| format!("reading the report of canopy-rc send at {source}"))?;
+        let mut reports = Vec::new();
+        for host in receivers {
+            let (complete, exit) = (self.complete.remove(&host).unwrap_or_default(), self.exit.remove(&host).unwrap_or_default());
+            let mut report = ReceiverReport::from_events(&host, complete, exit)?;
+            if self.spec.args.get(&host).is_some_and(|a| a.iter().any(|a| a == "--memory")) {
+                // Memory that is written more than once does not hold the whole stream.
+                report.memory_sha256 = None;
+            }
+            reports.push(report);
+        }
+        Ok(TransferReport { source, receivers: reports, links })
     }
 
-    /// The next line that anybody says. A process that is done says nothing more, so an end is an error only while
-    /// something is still expected, which is whenever this is called, unless it was a good end of the sender.
-    fn next(&mut self, lab: &Lab) -> Result<(String, Value)> {
+    /// Listens until `events` has one of each host.
+    fn gather(&mut self, lab: &Lab, hosts: &[String], events: impl Fn(&Self) -> &BTreeMap<String, Value>) -> Result<()> {
         loop {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            let (host, said) = match self.said.recv_timeout(left) {
-                Ok(heard) => heard,
-                Err(RecvTimeoutError::Timeout) => bail!("not within {} s; logs are in {}", self.spec.timeout.as_secs(), lab.dir().join("log").display()),
-                Err(RecvTimeoutError::Disconnected) => bail!("every canopy-rc has ended"),
-            };
-            match said {
-                Said::Line(line) => return Ok((host, line)),
-                Said::Garbage(text) => bail!("canopy-rc at {host} said {text:?} instead of JSON"),
-                Said::End => {
-                    let (_, child) = self.children.iter_mut().find(|(h, _)| *h == host).context("an unknown process ended")?;
-                    let status = child.wait().context("waiting for canopy-rc")?;
-                    ensure!(status.success(), "canopy-rc at {host} ended with {status}; see {}", lab.dir().join("log").join(format!("rc-{host}.log")).display());
-                }
+            let missing: Vec<&str> = hosts.iter().map(String::as_str).filter(|&h| !events(self).contains_key(h)).collect();
+            if missing.is_empty() {
+                return Ok(());
+            }
+            let waiting = missing.join(", ");
+            self.hear(lab).with_context(|| format!("waiting for canopy-rc at {waiting}"))?;
+        }
+    }
+
+    /// Takes in one thing that somebody says.
+    fn hear(&mut self, lab: &Lab) -> Result<()> {
+        let logs = lab.dir().join("log");
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let (host, said) = match self.said.recv_timeout(left) {
+            Ok(heard) => heard,
+            Err(RecvTimeoutError::Timeout) => bail!("not done within {} s; logs are in {}", self.spec.timeout.as_secs(), logs.display()),
+            Err(RecvTimeoutError::Disconnected) => bail!("every canopy-rc has ended; logs are in {}", logs.display()),
+        };
+        let lost = self.spec.lost.contains(&host);
+        match said {
+            Said::Line(line) if line["error"].is_string() && !lost => bail!("canopy-rc at {host}: {}", line["error"]),
+            Said::Line(line) if line["event"] == "complete" => drop(self.complete.insert(host, line)),
+            Said::Line(line) if line["event"] == "exit" => drop(self.exit.insert(host, line)),
+            Said::Line(_) => {}
+            Said::Garbage(text) => bail!("canopy-rc at {host} said {text:?} instead of JSON"),
+            Said::End => {
+                let child = self.children.get_mut(&host).context("an unknown process ended")?;
+                let status = child.wait().context("waiting for canopy-rc")?;
+                ensure!(lost || status.success(), "canopy-rc at {host} ended with {status}; see {}", logs.join(format!("rc-{host}.log")).display());
+                ensure!(lost || self.complete.contains_key(&host), "canopy-rc at {host} ended before it was done");
             }
         }
+        Ok(())
     }
 }
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        for (_, child) in &mut self.children {
+        for child in self.children.values_mut() {
             // Already ended: nothing to do.
             let _ = child.kill();
             let _ = child.wait();
         }
-    }
-}
-
-/// Turns lines into events until the end, or until nobody listens.
-fn listen(stdout: impl Read, mut tell: impl FnMut(Said) -> bool) {
-    let mut reader = BufReader::new(stdout);
-    loop {
-        let mut line = Vec::new();
-        let event = match reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => Said::End,
-            Ok(_) => serde_json::from_slice(&line).map_or_else(|_| Said::Garbage(String::from_utf8_lossy(&line).into_owned()), Said::Line),
-        };
-        let end = matches!(event, Said::End);
-        if !tell(event) || end {
-            return;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_become_events_and_other_text_is_noticed() {
-        let mut heard = Vec::new();
-        listen("{\"event\":\"complete\"}\noops\n".as_bytes(), |s| {
-            heard.push(format!("{s:?}"));
-            true
-        });
-        assert_eq!(heard, ["Line(Object {\"event\": String(\"complete\")})", "Garbage(\"oops\\n\")", "End"]);
-    }
-
-    #[test]
-    fn a_receiver_with_other_content_or_less_of_it_is_a_mismatch() {
-        let source: SourceReport = serde_json::from_str(r#"{"bytes":9,"sha256":"ab","seconds":1.0,"goodput_bps":72.0,"acks_received":1,"naks":0}"#).unwrap();
-        let receiver = |host: &str, bytes, sha256: &str| ReceiverReport { host: host.into(), bytes, sha256: sha256.into(), acks_sent: 1, complete: Value::Null, exit: Value::Null };
-        let receivers = vec![receiver("r1", 9, "ab"), receiver("r2", 9, "ac"), receiver("r3", 8, "ab")];
-        assert_eq!(TransferReport { source, receivers, links: vec![] }.mismatches(), ["r2", "r3"]);
     }
 }

@@ -15,12 +15,17 @@
 //! The data path is one plain thread per program: poll(2), recvmmsg(2), the state machine, sendmmsg(2). The controller
 //! is spoken to from a tokio runtime beside it, before and after.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod cli;
 pub mod connection;
 pub mod content;
 pub mod membership;
 pub mod psn;
+pub mod receive;
 pub mod requester;
 pub mod responder;
+pub mod send;
 pub mod socket;
 pub mod transfer;
 pub mod units;

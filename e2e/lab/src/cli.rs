@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be asked on the command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use canopy_lab::units::{Bytes, Loss};
+use canopy_lab::{Instance, LabFile, Op, Options};
+use clap::{Args, Parser, Subcommand};
+
+/// A network of real Canopy agents on one machine: network namespaces for nodes and hosts, veth pairs for links.
+#[derive(Debug, Parser)]
+#[command(name = "canopy-lab", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Name of the lab, so that several can be up at once.
+    #[arg(long, global = true, value_name = "NAME")]
+    instance: Option<String>,
+    /// State, configuration and logs [default: /run/canopy-lab/<instance>].
+    #[arg(long, global = true)]
+    pub(crate) dir: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The instance that was asked for.
+    pub(crate) fn instance(&self) -> Result<Instance> {
+        Instance::new(self.instance.clone())
+    }
+}
+
+/// Verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Bring a lab up: network, controller, agents, topology.
+    Up {
+        /// Lab file (kind: Lab).
+        file: PathBuf,
+        /// MTU of every link in bytes, whatever the file says.
+        #[arg(long)]
+        mtu: Option<u32>,
+        #[command(flatten)]
+        up: UpArgs,
+        /// Only namespaces and links, no controller and no agents.
+        #[arg(long)]
+        network_only: bool,
+    },
+    /// Take a lab down, with every process inside its namespaces.
+    Down,
+    /// Programs, links, loss and counters.
+    Status {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change the random loss of links while the lab runs.
+    Loss {
+        /// all, one end such as n6/eth2, or both such as n6/eth2--n4/eth1.
+        link: String,
+        /// Probability, both directions, for example 1%.
+        loss: Loss,
+    },
+    /// Demonstrate multicast: bring a lab up unless it is, send to every host, compare. The lab stays up.
+    Run {
+        /// Lab file [default: Figure 1 of draft-li-spring-rdma-multicast-over-srv6].
+        file: Option<PathBuf>,
+        /// Bytes to send.
+        #[arg(long, default_value = "256MiB")]
+        bytes: Bytes,
+        /// RDMA path MTU in bytes.
+        #[arg(long, default_value_t = 4096)]
+        mtu: u32,
+        /// RDMA operation.
+        #[arg(long, value_enum, default_value_t)]
+        op: Op,
+        /// Most seconds for the transfer.
+        #[arg(long, default_value_t = 600)]
+        transfer_timeout: u64,
+        /// The result as JSON on standard output.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        up: UpArgs,
+    },
+}
+
+/// How to bring a lab up.
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// Random loss of every link and direction, whatever the file says, for example 1%.
+    #[arg(long)]
+    pub(crate) loss: Option<Loss>,
+    /// Where canopy-controller, canopy-agent and canopy-rc are [default: beside this program].
+    #[arg(long)]
+    bin_dir: Option<PathBuf>,
+    /// The controller's REST port on 127.0.0.1 [default: 8640, a free one with --instance].
+    #[arg(long)]
+    rest_port: Option<u16>,
+    /// Most seconds for controller and agents to get ready.
+    #[arg(long, default_value_t = 60)]
+    timeout: u64,
+}
+
+impl UpArgs {
+    /// The same for the library.
+    pub(crate) fn options(&self, instance: Instance, dir: Option<PathBuf>, network_only: bool) -> Options {
+        Options { instance, dir, bin_dir: self.bin_dir.clone(), rest_port: self.rest_port, network_only, timeout: Duration::from_secs(self.timeout) }
+    }
+
+    /// The file with this loss.
+    pub(crate) fn adjust(&self, file: &mut LabFile) {
+        if let Some(loss) = self.loss {
+            file.override_loss(loss);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a person sees of a lab and of a run.
+
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{CellAlignment, Table};
+
+use crate::demo::Demonstration;
+use crate::lab::Lab;
+use crate::paths::LinkUse;
+use crate::units::Bytes;
+use crate::wires::LinkCounters;
+
+fn table<const N: usize>(header: [&str; N], numbers_from: usize) -> Table {
+    let mut t = Table::new();
+    t.load_style(UTF8_BORDERS_ONLY).set_header(header);
+    for column in t.column_iter_mut().skip(numbers_from) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    t
+}
+
+/// The outcome of a demonstration.
+pub fn demonstration(d: &Demonstration) -> String {
+    let source = &d.transfer.source;
+    let mut hashes = table(["receiver", "SHA-256", "as the source's", "bytes", "ACKs sent"], 3);
+    hashes.add_row([d.source.clone(), source.sha256.clone(), "(source)".into(), source.bytes.to_string(), "-".into()]);
+    for r in &d.transfer.receivers {
+        let same = if r.matches(source) { "yes" } else { "NO" };
+        hashes.add_row([r.host.clone(), r.sha256.clone(), same.into(), r.bytes.to_string(), r.acks_sent.to_string()]);
+    }
+
+    let n = d.transfer.receivers.len();
+    let [unicasts, unicasts_back] = [format!("{n} unicasts down"), format!("{n} unicasts back")];
+    let mut links = table(["link", "bytes down", &unicasts, "less by", "bytes back", &unicasts_back], 1);
+    for u in &d.links {
+        links.add_row(link_row(format!("{} > {}", u.near, u.far), u));
+    }
+    links.add_row(link_row("all".into(), &total(&d.links)));
+
+    let sent = d.transfer.acks_sent();
+    let ratio = if source.acks_received == 0 { "-".into() } else { format!("{:.2}", sent as f64 / source.acks_received as f64) };
+    format!(
+        "{hashes}\n\n{links}\nBytes include Ethernet headers; the {n} unicasts are computed: {} put what its link carried on every link of each shortest path.\n\n\
+         ACKs: {n} receivers sent {sent}, {} received {} (ratio {ratio})\n\
+         Goodput: {:.1} Mbit/s, {} in {:.2} s\n",
+        d.source,
+        d.source,
+        source.acks_received,
+        source.goodput_bps / 1e6,
+        Bytes(source.bytes),
+        source.seconds,
+    )
+}
+
+fn link_row(name: String, u: &LinkUse) -> [String; 6] {
+    let less = if u.down_bytes == 0 || u.unicasts == 0 { "-".into() } else { format!("{:.2}x", u.unicast_down_bytes as f64 / u.down_bytes as f64) };
+    [name, u.down_bytes.to_string(), u.unicast_down_bytes.to_string(), less, u.up_bytes.to_string(), u.unicast_up_bytes.to_string()]
+}
+
+fn total(links: &[LinkUse]) -> LinkUse {
+    let sum = |field: fn(&LinkUse) -> u64| links.iter().map(field).sum();
+    LinkUse {
+        down_bytes: sum(|u| u.down_bytes),
+        up_bytes: sum(|u| u.up_bytes),
+        unicasts: sum(|u| u.unicasts),
+        unicast_down_bytes: sum(|u| u.unicast_down_bytes),
+        unicast_up_bytes: sum(|u| u.unicast_up_bytes),
+        ..links[0].clone()
+    }
+}
+
+/// Programs and links of a lab that is up.
+///
+/// # Errors
+/// Its counters are gone.
+pub fn status(lab: &Lab, counters: &[LinkCounters]) -> anyhow::Result<String> {
+    let state = lab.state();
+    let mut programs = table(["program", "process", "state", "log"], usize::MAX);
+    for (name, p) in &state.processes {
+        let alive = if p.is_alive() { "running" } else { "ENDED" };
+        programs.add_row([name.clone(), p.pid.to_string(), alive.into(), p.log.display().to_string()]);
+    }
+    let mut links = table(["link", "MTU", "rate", "loss >", "loss <", "packets >", "bytes >", "lost >", "packets <", "bytes <", "lost <"], 1);
+    for (link, c) in lab.links().iter().zip(counters) {
+        let (to, from) = lab.loss(link)?;
+        let mut row = vec![format!("{} <> {}", link.a, link.b), link.mtu.to_string(), link.rate.map_or("-".into(), |r| r.to_string()), to.to_string(), from.to_string()];
+        for end in [c.a_to_b, c.b_to_a] {
+            row.extend([end.passed_packets, end.passed_bytes, end.dropped_packets].map(|n| n.to_string()));
+        }
+        links.add_row(row);
+    }
+    let mut text = format!("lab {} (instance {}) in {}\n", state.file.metadata.name, state.instance.label(), state.dir.display());
+    if !state.processes.is_empty() {
+        text += &format!("{programs}\n");
+    }
+    Ok(format!("{text}{links}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{ReceiverReport, TransferReport};
+    use serde_json::json;
+
+    #[test]
+    fn a_wrong_hash_and_the_ratio_of_acks_are_seen() {
+        let end = |e: &str| canopy_model::topology::Endpoint::try_from(e.to_owned()).unwrap();
+        let source = serde_json::from_value(json!({"bytes": 9, "sha256": "ab", "seconds": 1.0, "goodput_bps": 72e6, "acks_received": 3})).unwrap();
+        let receiver = |host: &str, hash: &str| ReceiverReport::from_events(host, json!({"bytes": 9, "sha256": hash}), json!({"acks_sent": 3})).unwrap();
+        let transfer = TransferReport { source, receivers: vec![receiver("r1", "ab"), receiver("r2", "cd")], links: vec![] };
+        let link = LinkUse { near: end("s1/eth0"), far: end("n1/eth1"), down_bytes: 100, up_bytes: 10, unicasts: 2, unicast_down_bytes: 200, unicast_up_bytes: 20 };
+        let idle = LinkUse { near: end("n1/eth5"), far: end("n2/eth1"), down_bytes: 0, up_bytes: 0, unicasts: 0, unicast_down_bytes: 0, unicast_up_bytes: 0 };
+        let text = demonstration(&Demonstration { source: "s1".into(), transfer, links: vec![link, idle] });
+        let line = |word: &str| text.lines().find(|l| l.contains(word)).unwrap().to_owned();
+        assert!(line(" r1 ").contains("yes") && line(" r2 ").contains("NO"), "{text}");
+        assert!(line("s1/eth0 > n1/eth1").contains("2.00x"), "{text}");
+        assert!(line("n1/eth5").contains(" - "), "{text}");
+        assert!(text.contains("2 receivers sent 6, s1 received 3 (ratio 2.00)"), "{text}");
+    }
+}

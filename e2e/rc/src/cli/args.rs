@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Options, their defaults and their forms.
+
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::units::{parse_24_bits, parse_duration, parse_number, parse_size};
+
+/// A software RoCEv2 Reliable Connection endpoint on a raw socket.
+#[derive(Debug, Parser)]
+#[command(name = "canopy-rc", version)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Sends bytes to a group, or to one peer.
+    Send(Box<SendArgs>),
+    /// Receives bytes from a group's source, or from one peer.
+    Receive(Box<ReceiveArgs>),
+}
+
+/// What both ends are told.
+#[derive(Debug, Args)]
+pub(super) struct EndArgs {
+    /// The controller: unix:/path or http://host:port.
+    #[arg(long, required_unless_present = "unicast", conflicts_with = "unicast")]
+    pub(super) controller: Option<String>,
+    /// The group to join.
+    #[arg(long, required_unless_present = "unicast", conflicts_with = "unicast")]
+    pub(super) group: Option<String>,
+    /// This host's name in the topology.
+    #[arg(long, required_unless_present = "unicast", conflicts_with = "unicast")]
+    pub(super) host: Option<String>,
+    /// No controller: a plain connection with ADDRESS,QPN,PSN of the peer (PSN is that of the first request).
+    #[arg(long, value_name = "ADDRESS,QPN,PSN", value_parser = parse_peer)]
+    pub(super) unicast: Option<Peer>,
+    /// Own address; by default the only global one of this host.
+    #[arg(long)]
+    pub(super) address: Option<Ipv6Addr>,
+    /// Own QPN, 24 bits, or "random".
+    #[arg(long, default_value = "random", value_parser = parse_qpn)]
+    pub(super) qpn: Qpn,
+    /// SEND or RDMA WRITE.
+    #[arg(long, value_enum, default_value_t = Op::Send)]
+    pub(super) op: Op,
+    /// Path MTU of a unicast connection, octets; a group's comes from the controller.
+    #[arg(long, default_value = "1024", value_parser = parse_size)]
+    pub(super) mtu: u64,
+    /// Virtual address of the receiver's memory, for WRITE. A sender needs it for unicast only.
+    #[arg(long, value_parser = parse_number)]
+    pub(super) va: Option<u64>,
+    /// R_Key of the receiver's memory, for WRITE. A sender needs it for unicast only.
+    #[arg(long, value_parser = parse_key)]
+    pub(super) rkey: Option<u32>,
+    /// Length of the receiver's memory, for WRITE; by default all bytes.
+    #[arg(long, value_parser = parse_size)]
+    pub(super) memory: Option<u64>,
+    /// IPv6 traffic class of the packets sent; 2 is ECT(0), so that a congested node can mark.
+    #[arg(long, default_value_t = 2)]
+    pub(super) traffic_class: u8,
+    /// How long to try to reach the controller.
+    #[arg(long, default_value = "10s", value_parser = parse_duration)]
+    pub(super) join_timeout: Duration,
+    /// Leave the group at the end.
+    #[arg(long)]
+    pub(super) leave: bool,
+    /// Print reports as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SendArgs {
+    #[command(flatten)]
+    pub(super) end: EndArgs,
+    /// Bytes to send, pseudo-random; suffixes KiB, MiB, GiB, kB, MB, GB.
+    #[arg(long, value_parser = parse_size, required_unless_present = "file", conflicts_with = "file")]
+    pub(super) bytes: Option<u64>,
+    /// A file to send in place of pseudo-random bytes.
+    #[arg(long)]
+    pub(super) file: Option<PathBuf>,
+    /// Seed of the pseudo-random bytes.
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Bytes per message.
+    #[arg(long, default_value = "1MiB", value_parser = parse_size)]
+    pub(super) message_size: u64,
+    /// Immediate data with every message.
+    #[arg(long)]
+    pub(super) imm: bool,
+    /// Packets in flight.
+    #[arg(long, default_value_t = 128)]
+    pub(super) window: u32,
+    /// Ask for an acknowledgement at least every so many packets.
+    #[arg(long, default_value_t = 16)]
+    pub(super) ack_every: u32,
+    /// Retry timer; doubles up to eightfold while nothing is acknowledged.
+    #[arg(long, default_value = "20ms", value_parser = parse_duration)]
+    pub(super) timeout: Duration,
+    /// Retransmissions in a row without progress before giving up; 0 is any number.
+    #[arg(long, default_value_t = 0)]
+    pub(super) retries: u32,
+    /// Give up so long after the first packet.
+    #[arg(long, default_value = "60s", value_parser = parse_duration)]
+    pub(super) deadline: Duration,
+    /// Start when the group is ready with so many receivers.
+    #[arg(long, default_value_t = 1)]
+    pub(super) wait_receivers: u32,
+    /// How long to wait for that.
+    #[arg(long, default_value = "30s", value_parser = parse_duration)]
+    pub(super) ready_timeout: Duration,
+    /// A progress bar, when stderr is a terminal.
+    #[arg(long)]
+    pub(super) progress: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReceiveArgs {
+    #[command(flatten)]
+    pub(super) end: EndArgs,
+    /// Complete after so many bytes; suffixes KiB, MiB, GiB, kB, MB, GB.
+    #[arg(long, value_parser = parse_size)]
+    pub(super) bytes: u64,
+    /// Write what arrives here: SENDs as they come, the memory at the end.
+    #[arg(long)]
+    pub(super) out: Option<PathBuf>,
+    /// Written once this end can receive: JSON with address, qpn, peer, peer_qpn and start_psn.
+    #[arg(long)]
+    pub(super) ready_file: Option<PathBuf>,
+    /// Keep answering duplicates so long after the last packet, because the last acknowledgement may be lost.
+    #[arg(long, default_value = "500ms", value_parser = parse_duration)]
+    pub(super) linger: Duration,
+    /// Fail when the bytes are not there so long after joining; by default never.
+    #[arg(long, value_parser = parse_duration)]
+    pub(super) deadline: Option<Duration>,
+    /// Answer every so many-th message with an RNR NAK the first time; 0 is never.
+    #[arg(long, default_value_t = 0)]
+    pub(super) rnr_every: u64,
+    /// Timer code of those RNR NAKs.
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u8).range(0..=31))]
+    pub(super) rnr_timer: u8,
+    /// Fall silent for ever after so many bytes, as a host that died.
+    #[arg(long, value_parser = parse_size)]
+    pub(super) stop_after: Option<u64>,
+}
+
+/// The operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Op {
+    Send,
+    Write,
+}
+
+/// The far end of a unicast connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) address: Ipv6Addr,
+    pub(super) qpn: u32,
+    pub(super) psn: u32,
+}
+
+/// An own QPN, chosen or to be drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Qpn {
+    Random,
+    Fixed(u32),
+}
+
+fn parse_peer(text: &str) -> Result<Peer, String> {
+    let [address, qpn, psn] = text.split(',').collect::<Vec<_>>()[..] else {
+        return Err(format!("{text:?} is not ADDRESS,QPN,PSN"));
+    };
+    let address = address.parse().map_err(|_| format!("{address:?} is no IPv6 address"))?;
+    Ok(Peer { address, qpn: parse_24_bits(qpn)?, psn: parse_24_bits(psn)? })
+}
+
+fn parse_qpn(text: &str) -> Result<Qpn, String> {
+    if text == "random" {
+        return Ok(Qpn::Random);
+    }
+    let reserved = |qpn: u32| matches!(qpn, 0 | 1 | 0xff_ffff);
+    match parse_24_bits(text)? {
+        qpn if reserved(qpn) => Err(format!("QPN {qpn:#x} is reserved; use 2..=0xfffffe")),
+        qpn => Ok(Qpn::Fixed(qpn)),
+    }
+}
+
+fn parse_key(text: &str) -> Result<u32, String> {
+    let number = parse_number(text)?;
+    u32::try_from(number).map_err(|_| format!("{text:?} does not fit 32 bits"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_hold_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_group_needs_all_of_its_names_and_unicast_none() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        let group = "canopy-rc receive --controller unix:/c --group g --host r1 --bytes 1MiB";
+        assert!(parse(group).is_ok());
+        assert!(parse(&group.replace(" --group g", "")).is_err());
+        assert!(parse("canopy-rc receive --unicast fd00::1,0x11,5 --bytes 1").is_ok());
+        assert!(parse(&format!("{group} --unicast fd00::1,0x11,5")).is_err());
+    }
+
+    #[test]
+    fn peers_and_qpns() {
+        let address = "fd00::1".parse().unwrap();
+        assert_eq!(parse_peer("fd00::1,0x11,5"), Ok(Peer { address, qpn: 0x11, psn: 5 }));
+        for wrong in ["fd00::1,0x11", "fd00::1,1,2,3", "10.0.0.1,1,2", "fd00::1,0x1000000,0"] {
+            assert!(parse_peer(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_qpn("0x12"), Ok(Qpn::Fixed(0x12)));
+        assert!(parse_qpn("1").is_err());
+        assert!(parse_qpn("0xffffff").is_err());
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What this host contributes to a connection when the command line leaves it open.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::net::Ipv6Addr;
+
+use anyhow::{Context, Result, anyhow, bail};
+use nix::ifaddrs::getifaddrs;
+
+use super::args::{EndArgs, Qpn};
+use crate::socket::RoceSocket;
+
+/// The address given, or else the only one of this host that can be meant.
+pub(super) fn address(args: &EndArgs) -> Result<Ipv6Addr> {
+    if let Some(address) = args.address {
+        return Ok(address);
+    }
+    let interfaces = getifaddrs().context("listing this host's addresses")?;
+    let mut global: Vec<Ipv6Addr> = interfaces
+        .filter_map(|interface| Some(interface.address?.as_sockaddr_in6()?.ip()))
+        .filter(|ip| !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast())
+        .collect();
+    global.sort_unstable();
+    global.dedup();
+    match global[..] {
+        [only] => Ok(only),
+        [] => bail!("address: this host has no global IPv6 address; give --address"),
+        _ => bail!("address: this host has several ({global:?}); choose with --address"),
+    }
+}
+
+/// A raw socket at the own address.
+pub(super) fn socket(args: &EndArgs, local: Ipv6Addr) -> Result<RoceSocket> {
+    RoceSocket::open(local, args.traffic_class).map_err(|error| {
+        let hint = match error.kind() {
+            ErrorKind::PermissionDenied => "; this needs CAP_NET_RAW",
+            ErrorKind::AddrNotAvailable => "; give one of this host's addresses with --address",
+            _ => "",
+        };
+        anyhow!(error).context(format!("opening a raw socket at {local}{hint}"))
+    })
+}
+
+/// The QPN given, or a random one that is not reserved.
+pub(super) fn qpn(args: &EndArgs) -> Result<u32> {
+    match args.qpn {
+        Qpn::Fixed(qpn) => Ok(qpn),
+        // 0 and 1 are the management QPs, 0xffffff is the multicast QP; small ones are easily met by accident.
+        Qpn::Random => Ok(0x100 + random()? % (0xff_ffff - 0x100)),
+    }
+}
+
+/// 32 random bits.
+pub(super) fn random() -> Result<u32> {
+    let mut octets = [0; 4];
+    let mut source = File::open("/dev/urandom").context("opening /dev/urandom")?;
+    source.read_exact(&mut octets).context("reading /dev/urandom")?;
+    Ok(u32::from_ne_bytes(octets))
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the end-to-end tests share: one lab at a time, captures, and looks into the kernel's maps.
+//!
+//! Everything here is real: the controller, an agent per node, kernel datapath, and traffic. The tests need root, the
+//! workspace's binaries (`make build`) and the tools of `make tools`; what is missing makes them fail.
+
+pub mod capture;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use canopy_lab::{Instance, Lab, LabFile, Options};
+
+static ONE_LAB: Mutex<()> = Mutex::new(());
+
+/// A lab that nobody else of this process uses meanwhile.
+#[derive(Debug)]
+pub struct Bed {
+    /// The lab.
+    pub lab: Lab,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// True in `make test-deep`.
+pub fn deep() -> bool {
+    std::env::var_os("CANOPY_DEEP").is_some()
+}
+
+/// Directory of the built binaries: the one that this test runs from.
+///
+/// # Errors
+/// The test runs from nowhere that it can name.
+pub fn bin_dir() -> Result<PathBuf> {
+    let me = std::env::current_exe()?;
+    let dir = me.ancestors().find(|d| d.join("canopy-controller").is_file());
+    Ok(dir.context("canopy-controller is not built: run `make build` first")?.to_path_buf())
+}
+
+/// Brings `e2e/topologies/<name>.yaml` up.
+///
+/// # Errors
+/// As [`Lab::up`].
+pub fn up(name: &str) -> Result<Bed> {
+    let turn = ONE_LAB.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies").join(format!("{name}.yaml"));
+    let file = LabFile::read(&path)?;
+    let instance = Instance::new(Some(format!("t{}", std::process::id() % 100_000)))?;
+    let lab = Lab::up(file, Options { instance, bin_dir: Some(bin_dir()?), ..Options::default() })?;
+    Ok(Bed { lab, _turn: turn })
+}
+
+impl Bed {
+    /// `status` of a group, as the REST API shows it.
+    ///
+    /// # Errors
+    /// The controller does not answer 200.
+    pub fn group(&self, name: &str) -> Result<serde_json::Value> {
+        let (status, body) = self.lab.rest("GET", &format!("/api/v1/groups/{name}"), None)?;
+        ensure!(status == 200, "GET group {name}: {status} {body}");
+        Ok(body["status"].clone())
+    }
+
+    /// Waits until the group's phase is `phase`.
+    ///
+    /// # Errors
+    /// Not in time; says what it is instead.
+    pub fn wait_phase(&self, name: &str, phase: &str) -> Result<()> {
+        self.lab.wait(&format!("group {name} to be {phase}"), |_| Ok(self.group(name)?["phase"] == phase)).with_context(|| format!("{:#}", self.group(name).unwrap_or_default()))
+    }
+
+    /// Entries in all configuration and state maps of a node, by `bpftool`.
+    ///
+    /// # Errors
+    /// `bpftool` fails.
+    pub fn map_entries(&self, node: &str) -> Result<usize> {
+        let pins = self.lab.state().instance.agent_pins().join(node);
+        let mut total = 0;
+        for map in ["groups", "proxies", "qpns", "trees", "outers", "branches", "peers", "stats", "states", "cnps", "drops"] {
+            let out = Command::new("bpftool").args(["-j", "map", "dump", "pinned"]).arg(pins.join(map)).output().context("bpftool")?;
+            ensure!(out.status.success(), "bpftool map dump {map} at {node}: {}", String::from_utf8_lossy(&out.stderr));
+            let entries: serde_json::Value = serde_json::from_slice(&out.stdout)?;
+            total += entries.as_array().map_or(0, Vec::len);
+        }
+        Ok(total)
+    }
+
+    /// Drops of a group at all nodes by reason, from telemetry.
+    ///
+    /// # Errors
+    /// The controller does not answer.
+    pub fn drops(&self, group: &str) -> Result<Vec<(String, String, u64)>> {
+        let (_, body) = self.lab.rest("GET", &format!("/api/v1/groups/{group}/telemetry"), None)?;
+        let nodes = body["items"].as_array().cloned().unwrap_or_default();
+        let mut out = Vec::new();
+        for n in &nodes {
+            for d in n["telemetry"]["drops"].as_array().into_iter().flatten() {
+                let text = |v: &serde_json::Value| v.as_str().unwrap_or("?").to_owned();
+                out.push((text(&n["node"]), text(&d["name"]), d["packets"].as_u64().unwrap_or(0)));
+            }
+        }
+        Ok(out)
+    }
+}

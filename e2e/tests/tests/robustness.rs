@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Killing things, breaking things, and doing it two hundred times.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use canopy_e2e::{deep, up};
+use canopy_lab::TransferSpec;
+use serde_json::json;
+
+const RECEIVERS: [&str; 5] = ["r1", "r2", "r3", "r4", "r5"];
+const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
+
+#[test]
+fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
+    let mut bed = up("figure1").unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+    let bytes = 96 << 20;
+    let spec = TransferSpec { timeout: Duration::from_secs(300), leave: false, ..TransferSpec::new("g", "s1", &RECEIVERS, bytes) };
+    let transfer = bed.lab.start_transfer(spec).unwrap();
+    bed.wait_phase("g", "Ready").unwrap();
+    let moved = |bed: &canopy_e2e::Bed| bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes;
+    let step = bytes / 10;
+    for (i, victim) in NODES.iter().map(Some).chain([None]).enumerate() {
+        // Each at another point of the transfer, which is under way: the source link says so.
+        bed.lab.wait("the transfer to go on", |_| Ok(moved(&bed) > step * (i as u64 + 1))).unwrap();
+        match victim {
+            Some(node) => {
+                bed.lab.kill_agent(node).unwrap();
+                bed.lab.start_agent(node).unwrap();
+            }
+            None => {
+                bed.lab.kill_controller().unwrap();
+                bed.lab.start_controller().unwrap();
+            }
+        }
+    }
+    assert!(moved(&bed) < bytes, "the transfer was over before the last kill: this proves nothing");
+    let report = transfer.finish(&bed.lab).unwrap();
+    assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+    assert_eq!(report.source.more.get("retransmitted"), Some(&json!(0)), "a packet was lost");
+    bed.lab.wait("telemetry of every node", |_| Ok(bed.lab.rest("GET", "/api/v1/groups/g/telemetry", None)?.1["items"].as_array().is_some_and(|a| a.len() >= 5))).unwrap();
+    let drops = bed.drops("g").unwrap();
+    assert!(drops.is_empty(), "drops were counted for the group: {drops:?}");
+}
+
+#[test]
+fn an_interface_that_is_gone_degrades_the_group_and_is_named() {
+    let bed = up("figure1").unwrap();
+    bed.lab.create_group("g", json!({})).unwrap();
+    for (i, host) in ["s1", "r1", "r4"].iter().enumerate() {
+        let role = if i == 0 { "source" } else { "receiver" };
+        let member = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": host}, "spec": {"host": host, "role": role, "qpn": 0x100 + i}});
+        let (status, body) = bed.lab.rest("POST", "/api/v1/groups/g/members", Some(&member)).unwrap();
+        assert_eq!(status, 201, "{body}");
+    }
+    bed.wait_phase("g", "Ready").unwrap();
+    let ns = bed.lab.state().instance.namespace("n3");
+    assert!(Command::new("ip").args(["-n", &ns, "link", "del", "eth2"]).status().unwrap().success());
+    bed.wait_phase("g", "Degraded").unwrap();
+    let reason = bed.group("g").unwrap()["reason"].as_str().unwrap().to_owned();
+    println!("{reason}");
+    assert!(reason.contains("n3") && reason.contains("eth2"), "{reason}");
+}
+
+#[test]
+fn two_hundred_lives_leave_nothing_behind() {
+    let bed = up("figure1").unwrap();
+    let lives = if deep() { 200 } else { 40 };
+    let (mut groups, mut qpns) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    for life in 0..lives {
+        bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+        let status = bed.group("g").unwrap();
+        groups.insert(status["groupId"].as_u64().unwrap());
+        qpns.insert(status["connection"]["designatedQpn"].as_u64().unwrap());
+        let spec = TransferSpec { leave: false, ..TransferSpec::new("g", "s1", &RECEIVERS, 64 << 10) };
+        let report = bed.lab.transfer(spec).unwrap_or_else(|e| panic!("life {life}: {e:#}"));
+        assert!(report.mismatches().is_empty());
+        for host in RECEIVERS.iter().chain(&["s1"]) {
+            bed.lab.rest("DELETE", &format!("/api/v1/groups/g/members/{host}"), None).unwrap();
+        }
+        assert_eq!(bed.lab.rest("DELETE", "/api/v1/groups/g", None).unwrap().0 / 100, 2);
+    }
+    assert_eq!(qpns.len(), lives, "a Designated QPN came back while late feedback could still name it");
+    for node in NODES {
+        bed.lab.wait("the maps to be empty", |_| Ok(bed.map_entries(node)? == 0)).unwrap_or_else(|e| panic!("{node}: {e:#}, {} entries", bed.map_entries(node).unwrap()));
+    }
+    let (_, list) = bed.lab.rest("GET", "/api/v1/groups", None).unwrap();
+    assert_eq!(list["items"], json!([]));
+}
