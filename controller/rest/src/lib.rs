@@ -1,1 +1,21 @@
-//! stub
+// SPDX-License-Identifier: Apache-2.0
+//! Northbound REST API: axum routes over the controller's handle.
+//!
+//! - [`router`]: everything that is served; [`openapi`]: its description.
+//! - [`error`] maps every refusal to a status code and a problem document (RFC 9457), in one place.
+//! - `extract`: bodies, queries and preconditions, refused with the field's name.
+//! - `resources`: what goes over the wire, `{apiVersion, kind, metadata, spec, status}`.
+//! - `routes`: one file per resource; `health`, `metrics` and `index` for operators.
+
+pub mod error;
+mod extract;
+mod health;
+mod index;
+mod metrics;
+mod openapi;
+pub mod resources;
+mod router;
+mod routes;
+
+pub use openapi::openapi;
+pub use router::{MAX_BODY_BYTES, REQUEST_TIMEOUT, router};

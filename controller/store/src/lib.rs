@@ -1,1 +1,23 @@
-//! stub
+// SPDX-License-Identifier: Apache-2.0
+//! Durable intents behind one trait: revisioned compare-and-swap transactions over ordered keys.
+//!
+//! - [`Store`]: the trait, its operations and limits. They are those of etcd with default settings, so that
+//!   several controllers need one more file and no change above.
+//! - [`SledStore`]: the embedded default. One atomic batch and one flush per commit, checksummed logical
+//!   backups beside it, quarantine and restore on damage.
+//! - [`MemStore`]: the same behaviour in memory, for tests and simulation.
+//! - [`snapshot`]: the logical backup format, also that of export and import.
+//!
+//! Every call may block on the disk: an async caller runs it in `spawn_blocking`.
+
+mod error;
+mod mem;
+mod sled;
+pub mod snapshot;
+mod store;
+
+pub use error::StoreError;
+pub use mem::MemStore;
+pub use sled::{Recovery, SledStore};
+pub use snapshot::Snapshot;
+pub use store::{MAX_KEY_BYTES, MAX_OPS, MAX_VALUE_BYTES, Op, Revision, Store, check_ops};

@@ -9,6 +9,12 @@ use ipnet::Ipv6Net;
 use crate::ids::{Generation, GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use crate::member::MemoryRegion;
 
+/// Most branches of one group at one node.
+pub const MAX_BRANCHES: usize = 128;
+
+/// Most receivers in one End.MT TLV: 22 + 20n octets must fit the 8-bit Length (decisions 2.6).
+pub const MAX_RECEIVERS_PER_TLV: usize = 11;
+
 /// The desired state of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The handle.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use canopy_controller_core::metadata::Selector;
+use canopy_controller_core::{Applied, Command, Domain, DomainError, Outcome};
+use canopy_model::ids::GroupId;
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::{GroupPhase, NodeStatus};
+use canopy_store::Store;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use crate::CommandError;
+use crate::events::Events;
+use crate::task::{self, Message, Request};
+use crate::telemetry::Telemetry;
+
+/// What a command did, or would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// To the resource.
+    pub outcome: Outcome,
+    /// What followed; `None` on a dry run.
+    pub applied: Option<Applied>,
+}
+
+/// Everything that the APIs need; cheap to clone.
+#[derive(Clone)]
+pub struct Controller(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) domain: RwLock<Domain>,
+    pub(crate) store: Arc<dyn Store>,
+    commands: mpsc::Sender<Message>,
+    nodes: Mutex<HashMap<String, Node>>,
+    changes: watch::Sender<u64>,
+    phases: Mutex<HashMap<String, GroupPhase>>,
+    validations: Semaphore,
+    telemetry: Telemetry,
+    events: Events,
+}
+
+struct Node {
+    spec: watch::Sender<Arc<NodeSpec>>,
+    connections: usize,
+}
+
+const POISONED: &str = "domain lock: a panic inside the domain ends the process";
+
+impl Controller {
+    pub(crate) fn new(domain: Domain, store: Arc<dyn Store>, commands: mpsc::Sender<Message>) -> Self {
+        let phases = phases_of(&domain);
+        Self(Arc::new(Shared {
+            domain: RwLock::new(domain),
+            store,
+            commands,
+            nodes: Mutex::default(),
+            changes: watch::Sender::new(0),
+            phases: Mutex::new(phases),
+            validations: Semaphore::new(1),
+            telemetry: Telemetry::default(),
+            events: Events::default(),
+        }))
+    }
+
+    /// Carries out `command` durably. With `if_match`, only if the resource's present [`crate::tag`] is that one (`*`: if it exists).
+    /// With `dry_run` everything is checked and nothing changes. Dropping the future does not undo a command that is under way.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub async fn execute(&self, command: Command, if_match: Option<String>, dry_run: bool) -> Result<Done, CommandError> {
+        let (answer, done) = oneshot::channel();
+        let request = Request { command, if_match, dry_run, answer };
+        self.0.commands.send(Message::Execute(Box::new(request))).await.map_err(|_| CommandError::Stopping)?;
+        done.await.map_err(|_| CommandError::Stopping)?
+    }
+
+    /// Carries out `commands` one after the other on a copy of the domain: each sees what those before it did.
+    ///
+    /// # Errors
+    /// The index of the first that is refused, and why.
+    pub async fn validate(&self, commands: Vec<Command>) -> Result<Vec<Outcome>, (usize, CommandError)> {
+        let _one_at_a_time = self.0.validations.acquire().await.map_err(|_| (0, CommandError::Stopping))?;
+        let this = self.clone();
+        let all = tokio::task::spawn_blocking(move || task::validate(this.read(Domain::clone), commands)).await;
+        all.unwrap_or(Err((0, CommandError::Stopping)))
+    }
+
+    /// Ends the task after the commands that are already queued; later ones are [`CommandError::Stopping`].
+    pub async fn stop(&self) {
+        // Not there to be told: it has stopped already.
+        _ = self.0.commands.send(Message::Stop).await;
+    }
+
+    /// Looks at the domain. `look` must be short: it holds up writers.
+    pub fn read<R>(&self, look: impl FnOnce(&Domain) -> R) -> R {
+        look(&self.0.domain.read().expect(POISONED))
+    }
+
+    pub(crate) fn write<R>(&self, change: impl FnOnce(&mut Domain) -> R) -> R {
+        change(&mut self.0.domain.write().expect(POISONED))
+    }
+
+    /// The node's desired state now and after every change; closed when the node leaves the topology. `None` when it is not in it.
+    pub fn watch_node(&self, node: &str) -> Option<watch::Receiver<Arc<NodeSpec>>> {
+        let mut nodes = self.nodes();
+        // Under the lock that publishing takes, so that no change falls between this read and the subscription.
+        let spec = self.read(|d| d.node_spec(node))?;
+        let entry = nodes.entry(node.to_owned()).or_insert_with(|| Node { spec: watch::Sender::new(spec), connections: 0 });
+        Some(entry.spec.subscribe())
+    }
+
+    /// Notes that the node's agent is connected until the returned value is dropped.
+    pub fn agent_connected(&self, node: &str) -> AgentConnection {
+        let first = match self.nodes().get_mut(node) {
+            Some(n) => {
+                n.connections += 1;
+                n.connections == 1
+            }
+            None => false,
+        };
+        if first {
+            let groups = self.write(|d| d.agent_connected(node, true));
+            self.0.events.note("AgentConnected", Some(node), None, "the node's agent connected");
+            self.groups_changed(&groups);
+        }
+        AgentConnection { controller: self.clone(), node: node.to_owned() }
+    }
+
+    fn agent_gone(&self, node: &str) {
+        let last = match self.nodes().get_mut(node) {
+            Some(n) => {
+                n.connections = n.connections.saturating_sub(1);
+                n.connections == 0
+            }
+            None => false,
+        };
+        if last {
+            let groups = self.write(|d| d.agent_connected(node, false));
+            self.0.events.note("AgentDisconnected", Some(node), None, "the node's agent disconnected; it goes on forwarding");
+            self.groups_changed(&groups);
+        }
+    }
+
+    /// Takes in what a node read back from its kernel.
+    ///
+    /// # Errors
+    /// The node is unknown.
+    pub fn report(&self, status: NodeStatus) -> Result<(), DomainError> {
+        let groups = self.write(|d| d.report(status))?;
+        self.groups_changed(&groups);
+        Ok(())
+    }
+
+    /// A counter that grows whenever something that people look at changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// What nodes counted.
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.0.telemetry
+    }
+
+    /// What happened.
+    pub fn events(&self) -> &Events {
+        &self.0.events
+    }
+
+    /// How many groups are in each phase.
+    pub fn phases(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for phase in self.0.phases.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            *counts.entry(format!("{phase:?}")).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The store's revision, asked of the store itself: it shows that the store answers.
+    ///
+    /// # Errors
+    /// Why it does not, for a person.
+    pub async fn store_revision(&self) -> Result<u64, String> {
+        let store = self.0.store.clone();
+        match tokio::task::spawn_blocking(move || store.revision()).await {
+            Ok(answer) => answer.map_err(|e| e.to_string()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// False once the task that carries out commands has ended.
+    pub fn is_running(&self) -> bool {
+        !self.0.commands.is_closed()
+    }
+
+    /// Tells the nodes and everyone who watches groups what a command changed.
+    pub(crate) fn publish(&self, applied: &Applied) {
+        {
+            let mut nodes = self.nodes();
+            for name in &applied.nodes {
+                match self.read(|d| d.node_spec(name)) {
+                    Some(spec) => {
+                        self.0.telemetry.retain(name, |g: GroupId| spec.groups.contains_key(&g));
+                        if let Some(n) = nodes.get(name) {
+                            n.spec.send_if_modified(|now| {
+                                let newer = now.generation != spec.generation;
+                                if newer {
+                                    *now = spec;
+                                }
+                                newer
+                            });
+                        }
+                    }
+                    None => {
+                        nodes.remove(name);
+                        self.0.telemetry.forget_node(name);
+                    }
+                }
+            }
+        }
+        self.groups_changed(&applied.groups);
+    }
+
+    fn groups_changed(&self, groups: &[String]) {
+        for name in groups {
+            let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason));
+            let mut phases = self.0.phases.lock().unwrap_or_else(PoisonError::into_inner);
+            match now {
+                None => _ = phases.remove(name),
+                Some((phase, reason)) => {
+                    if phases.insert(name.clone(), phase) != Some(phase) {
+                        let detail = if reason.is_empty() { format!("{phase:?}") } else { format!("{phase:?}: {reason}") };
+                        self.0.events.note("GroupPhase", None, Some(name), detail);
+                    }
+                }
+            }
+        }
+        self.0.changes.send_modify(|n| *n += 1);
+    }
+
+    fn nodes(&self) -> std::sync::MutexGuard<'_, HashMap<String, Node>> {
+        self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn phases_of(domain: &Domain) -> HashMap<String, GroupPhase> {
+    let (mut phases, mut after) = (HashMap::new(), None);
+    loop {
+        let page = domain.groups(&Selector::default(), after.as_deref(), 500);
+        phases.extend(page.items.into_iter().map(|g| (g.metadata.name, g.status.phase)));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return phases,
+        }
+    }
+}
+
+/// Keeps a node `connected`; several may exist while an agent reconnects.
+pub struct AgentConnection {
+    controller: Controller,
+    node: String,
+}
+
+impl Drop for AgentConnection {
+    fn drop(&mut self) {
+        self.controller.agent_gone(&self.node);
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a command or a start failed. Each API maps [`CommandError`] to its own codes in one file.
+
+use canopy_controller_core::{DomainError, RestoreError};
+use canopy_store::StoreError;
+
+/// Why a command was not carried out; unless it says otherwise, nothing changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The domain refused it.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
+    /// The resource is not the one that the caller saw.
+    #[error("{resource} is now {actual}, the precondition asks for {expected}: read it again and repeat the change")]
+    Precondition {
+        /// Kind and name.
+        resource: String,
+        /// Tag the caller sent.
+        expected: String,
+        /// Present tag, or `absent`.
+        actual: String,
+    },
+    /// The store did not take it. After a failure of the engine the outcome is unknown and the controller stops.
+    #[error("the change could not be stored")]
+    Store(#[source] StoreError),
+    /// Too much is being asked at once.
+    #[error("the controller is busy with {0}: try again")]
+    Busy(&'static str),
+    /// The controller is ending.
+    #[error("the controller is stopping: ask again when it is back")]
+    Stopping,
+}
+
+/// Why the controller cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store cannot be read or written.
+    #[error("reading the store")]
+    Store(#[source] StoreError),
+    /// What is in it makes no domain.
+    #[error("restoring the domain from the store")]
+    Restore(#[source] RestoreError),
+    /// The runtime is ending.
+    #[error("the runtime ended while the store was being read")]
+    Runtime,
+}

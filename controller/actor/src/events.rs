@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The last events, in a ring: what nodes report and what the controller notices. Never stored.
+
+use std::collections::VecDeque;
+use std::net::Ipv6Addr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Events that are kept.
+pub const RING: usize = 4096;
+/// Longest detail kept of an event, bytes.
+const MAX_DETAIL: usize = 1024;
+
+/// One event with names instead of ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Grows by one with every event since the start; a gap means that the ring overflowed.
+    pub sequence: u64,
+    /// Nanoseconds since the Unix epoch.
+    pub time_unix_ns: u64,
+    /// Stable code, for example `FatalNak`, `GroupPhase`, `AgentConnected`.
+    pub code: String,
+    /// Node that it is about.
+    pub node: Option<String>,
+    /// Group that it is about.
+    pub group: Option<String>,
+    /// Branch that it is about.
+    pub branch: Option<Ipv6Addr>,
+    /// For a person.
+    pub detail: String,
+}
+
+/// The ring.
+#[derive(Default)]
+pub struct Events(Mutex<Ring>);
+
+#[derive(Default)]
+struct Ring {
+    next: u64,
+    events: VecDeque<Event>,
+}
+
+impl Events {
+    /// Adds an event; its sequence is given here, and its time where it is 0.
+    pub fn push(&self, mut event: Event) {
+        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        event.sequence = ring.next;
+        if event.time_unix_ns == 0 {
+            event.time_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+        }
+        truncate(&mut event.detail);
+        ring.next += 1;
+        if ring.events.len() == RING {
+            ring.events.pop_front();
+        }
+        ring.events.push_back(event);
+    }
+
+    /// An event of the controller itself.
+    pub fn note(&self, code: &str, node: Option<&str>, group: Option<&str>, detail: impl Into<String>) {
+        self.push(Event {
+            sequence: 0,
+            time_unix_ns: 0,
+            code: code.into(),
+            node: node.map(str::to_owned),
+            group: group.map(str::to_owned),
+            branch: None,
+            detail: detail.into(),
+        });
+    }
+
+    /// Up to `limit` of the newest events that `keep` accepts, oldest first.
+    pub fn newest(&self, limit: usize, keep: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events: Vec<Event> = ring.events.iter().rev().filter(|e| keep(e)).take(limit).cloned().collect();
+        events.reverse();
+        events
+    }
+}
+
+fn truncate(detail: &mut String) {
+    if detail.len() > MAX_DETAIL {
+        let cut = (0..=MAX_DETAIL).rev().find(|i| detail.is_char_boundary(*i)).unwrap_or(0);
+        detail.truncate(cut);
+        detail.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_forgets_the_oldest_and_numbers_all() {
+        let events = Events::default();
+        for i in 0..RING + 10 {
+            events.note("Test", (i % 2 == 0).then_some("n1"), None, "ä".repeat(MAX_DETAIL));
+        }
+        let all = events.newest(usize::MAX, |_| true);
+        assert_eq!(all.len(), RING);
+        assert_eq!(all[0].sequence, 10);
+        assert!(all[0].detail.len() <= MAX_DETAIL + '…'.len_utf8());
+        let two = events.newest(2, |e| e.node.as_deref() == Some("n1"));
+        assert_eq!(two.iter().map(|e| e.sequence).collect::<Vec<_>>(), [RING as u64 + 6, RING as u64 + 8]);
+    }
+}

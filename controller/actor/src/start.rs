@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a store to a running controller. First start, restart and restart after a crash are this one path.
+
+use std::sync::Arc;
+
+use canopy_controller_core::Domain;
+use canopy_model::addressing::AddressPlan;
+use canopy_store::{Op, Store, StoreError};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::{Controller, StartError, task};
+
+/// Our own records; all others are the domain's.
+const OWN_PREFIX: &str = "controller/";
+const TERM_KEY: &str = "controller/term";
+
+/// A controller and its task.
+pub struct Running {
+    /// The handle.
+    pub controller: Controller,
+    /// Ends with `Ok` after [`Controller::stop`], with an error when the store failed.
+    pub task: JoinHandle<Result<(), StoreError>>,
+}
+
+/// Reads the store, takes the next term and spawns the task on the current tokio runtime.
+///
+/// The term is the store's revision after it was written: it grows with every start and, since revisions never go back,
+/// also after a restore from a backup.
+///
+/// # Errors
+/// The store cannot be read or written, or what is in it makes no domain.
+pub async fn start(store: Arc<dyn Store>, plan: AddressPlan) -> Result<Running, StartError> {
+    let opened = store.clone();
+    let (domain, revision) = tokio::task::spawn_blocking(move || open(&*opened, plan)).await.map_err(|_| StartError::Runtime)??;
+    let (commands, queue) = mpsc::channel(task::QUEUE);
+    let controller = Controller::new(domain, store.clone(), commands);
+    let task = tokio::spawn(task::run(controller.clone(), store, revision, queue));
+    Ok(Running { controller, task })
+}
+
+fn open(store: &dyn Store, plan: AddressPlan) -> Result<(Domain, u64), StartError> {
+    let snapshot = store.scan("").map_err(StartError::Store)?;
+    let term = snapshot.revision + 1;
+    // Restored before the term is taken: a store that makes no domain is left as it is.
+    let expected = snapshot.revision;
+    let records = snapshot.entries.into_iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX));
+    let domain = Domain::restore(plan, term, records).map_err(StartError::Restore)?;
+    let put = Op::Put { key: TERM_KEY.into(), value: term.to_string().into_bytes() };
+    let revision = store.commit(expected, &[put]).map_err(StartError::Store)?;
+    Ok((domain, revision))
+}

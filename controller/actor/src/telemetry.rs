@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The newest counters of every node, in memory only. Bounded by the topology and by each node's programs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{PoisonError, RwLock};
+
+use canopy_model::ids::GroupId;
+use canopy_model::telemetry::{DropCount, GroupTelemetry};
+
+/// Branches kept of one group at one node; more than any node has ports and receivers for.
+const MAX_BRANCHES: usize = 1024;
+/// Distinct drop reasons kept per node and per group.
+const MAX_REASONS: usize = 128;
+
+/// What one node last reported.
+#[derive(Clone, Debug, Default)]
+pub struct NodeTelemetry {
+    /// The node's clock at its last sample, nanoseconds since the Unix epoch.
+    pub time_unix_ns: u64,
+    /// Per group.
+    pub groups: BTreeMap<GroupId, GroupTelemetry>,
+    /// Drops that belong to no group.
+    pub drops: Vec<DropCount>,
+}
+
+/// All nodes' counters.
+#[derive(Default)]
+pub struct Telemetry(RwLock<HashMap<String, NodeTelemetry>>);
+
+impl Telemetry {
+    /// Takes in one sample: the groups in it replace what was known of them. Groups that `is_known` denies are left out, so that
+    /// a node can make nothing grow here that the controller did not ask for.
+    pub fn record(&self, node: &str, sample: NodeTelemetry, is_known: impl Fn(GroupId) -> bool) {
+        let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let known = nodes.entry(node.to_owned()).or_default();
+        known.time_unix_ns = sample.time_unix_ns;
+        for (id, mut group) in sample.groups {
+            group.branches.truncate(MAX_BRANCHES);
+            group.drops.truncate(MAX_REASONS);
+            known.groups.insert(id, group);
+        }
+        known.groups.retain(|id, _| is_known(*id));
+        if !sample.drops.is_empty() {
+            known.drops = sample.drops;
+            known.drops.truncate(MAX_REASONS);
+        }
+    }
+
+    /// Forgets a node.
+    pub fn forget_node(&self, node: &str) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(node);
+    }
+
+    /// Forgets groups that `is_known` denies, at one node.
+    pub fn retain(&self, node: &str, is_known: impl Fn(GroupId) -> bool) {
+        if let Some(known) = self.0.write().unwrap_or_else(PoisonError::into_inner).get_mut(node) {
+            known.groups.retain(|id, _| is_known(*id));
+        }
+    }
+
+    /// One node's counters; `None` when it never reported.
+    pub fn node(&self, node: &str) -> Option<NodeTelemetry> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
+    }
+
+    /// One group's counters at every node that reported them, in node order.
+    pub fn group(&self, id: GroupId) -> BTreeMap<String, (u64, GroupTelemetry)> {
+        let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        nodes.iter().filter_map(|(name, n)| Some((name.clone(), (n.time_unix_ns, n.groups.get(&id)?.clone())))).collect()
+    }
+
+    /// Calls `visit` for every node, in no order.
+    pub fn for_each(&self, mut visit: impl FnMut(&str, &NodeTelemetry)) {
+        for (name, node) in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            visit(name, node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(v: u64) -> GroupId {
+        GroupId::new("g", v).unwrap()
+    }
+
+    fn sample(groups: &[(u64, u64)]) -> NodeTelemetry {
+        let group = |g: u64, packets| GroupTelemetry {
+            group_id: id(g),
+            epoch: 1,
+            high: 0,
+            min_next: None,
+            acks_in: 0,
+            acks_out: 0,
+            naks_in: 0,
+            naks_out: 0,
+            cnps_in: 0,
+            cnps_out: 0,
+            data_packets: packets,
+            data_bytes: 0,
+            branches: vec![],
+            drops: vec![],
+        };
+        NodeTelemetry { time_unix_ns: 1, groups: groups.iter().map(|(g, p)| (id(*g), group(*g, *p))).collect(), drops: vec![] }
+    }
+
+    #[test]
+    fn samples_merge_and_unknown_groups_leave_nothing() {
+        let t = Telemetry::default();
+        t.record("n1", sample(&[(1, 10), (2, 20), (9, 1)]), |g| g.get() < 9);
+        t.record("n1", sample(&[(1, 11)]), |g| g.get() < 9);
+        let groups = t.node("n1").unwrap().groups;
+        assert_eq!(groups.values().map(|g| g.data_packets).collect::<Vec<_>>(), [11, 20]);
+        t.retain("n1", |g| g.get() == 2);
+        assert!(t.group(id(1)).is_empty());
+        assert_eq!(t.group(id(2)).keys().collect::<Vec<_>>(), ["n1"]);
+        t.forget_node("n1");
+        assert!(t.node("n1").is_none());
+    }
+}

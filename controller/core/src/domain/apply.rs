@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Making a prepared command so: the only place where intents and nodes' specs change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec};
+
+use super::Domain;
+use crate::command::{Applied, Prepared};
+use crate::error::DomainError;
+use crate::resource::{Group, GroupState, Node, Topology};
+use crate::topology::NodeIx;
+
+/// What applying a prepared command does.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    None,
+    Group(Box<GroupEffect>),
+    Topology(Box<TopologyEffect>),
+}
+
+/// A group as it will be.
+#[derive(Debug)]
+pub(crate) struct GroupEffect {
+    pub(crate) name: String,
+    /// `None`: it goes away.
+    pub(crate) group: Option<Group>,
+    /// In the tree's order; empty without a tree.
+    pub(crate) programs: Vec<GroupProgram>,
+}
+
+/// A topology as it will be, and what it makes of the groups.
+#[derive(Debug)]
+pub(crate) struct TopologyEffect {
+    pub(crate) topology: Option<Topology>,
+    /// By node index.
+    pub(crate) bases: Vec<NodeBase>,
+    /// Every group that has members.
+    pub(crate) replans: Vec<Replan>,
+}
+
+/// A group over another topology.
+#[derive(Debug)]
+pub(crate) struct Replan {
+    pub(crate) name: String,
+    pub(crate) epoch: u32,
+    pub(crate) state: GroupState,
+    pub(crate) programs: Vec<GroupProgram>,
+}
+
+impl Domain {
+    /// Makes a prepared command so. Its writes must be durable before.
+    ///
+    /// # Errors
+    /// `Stale` when another command was applied since it was prepared; nothing changes then.
+    pub fn apply(&mut self, prepared: Prepared) -> Result<Applied, DomainError> {
+        let Prepared { base_revision, outcome, generation, effect, .. } = prepared;
+        if base_revision != self.revision {
+            return Err(DomainError::Stale { prepared: base_revision, current: self.revision });
+        }
+        let (nodes, groups) = match effect {
+            Effect::None => Default::default(),
+            Effect::Group(effect) => {
+                self.revision += 1;
+                self.apply_group(*effect)
+            }
+            Effect::Topology(effect) => {
+                self.revision += 1;
+                self.apply_topology(*effect)
+            }
+        };
+        Ok(Applied { outcome, generation, nodes, groups })
+    }
+
+    fn apply_group(&mut self, effect: GroupEffect) -> (Vec<String>, Vec<String>) {
+        let GroupEffect { name, group, programs } = effect;
+        let old = self.groups.remove(&name);
+        if let Some(old) = &old {
+            self.labels.remove(&name, &old.metadata.labels);
+        }
+        match (&old, &group) {
+            (None, Some(new)) => {
+                self.pools.resume(&self.pools.cursors_behind(&new.allocation));
+                // It was free when the command was prepared, at this very revision.
+                let claimed = self.pools.claim(&new.allocation);
+                debug_assert_eq!(claimed, Ok(()));
+                self.names.insert(new.allocation.group_id, name.clone());
+            }
+            (Some(old), None) => {
+                self.pools.release(&old.allocation);
+                self.names.remove(&old.allocation.group_id);
+            }
+            _ => {}
+        }
+        let mut changed = BTreeSet::new();
+        if let Some(old) = old {
+            let stays: BTreeSet<NodeIx> = tree_nodes(group.as_ref()).collect();
+            for node in tree_nodes(Some(&old)).filter(|n| !stays.contains(n)) {
+                self.change_node(node, |spec, since, _| {
+                    spec.groups.remove(&old.allocation.group_id);
+                    since.remove(&old.allocation.group_id);
+                });
+                changed.insert(node);
+            }
+        }
+        for (node, program) in tree_nodes(group.as_ref()).zip(programs) {
+            let id = program.group_id;
+            if self.nodes[node].spec.groups.get(&id) != Some(&program) {
+                self.change_node(node, |spec, since, generation| {
+                    spec.groups.insert(id, program);
+                    since.insert(id, generation);
+                });
+                changed.insert(node);
+            }
+        }
+        if let Some(group) = group {
+            self.labels.insert(&name, &group.metadata.labels);
+            self.groups.insert(name.clone(), group);
+        }
+        let mut nodes: Vec<String> = changed.into_iter().map(|n| self.nodes[n].spec.base.name.clone()).collect();
+        nodes.sort_unstable();
+        (nodes, vec![name])
+    }
+
+    /// Changes a node's spec in place: only when somebody else still holds it (a stream that computes a delta), it is
+    /// copied first, so that many changes between two pushes cost one copy.
+    fn change_node(&mut self, node: NodeIx, change: impl FnOnce(&mut NodeSpec, &mut BTreeMap<canopy_model::ids::GroupId, u64>, u64)) {
+        let revision = self.revision;
+        let node = &mut self.nodes[node];
+        let spec = Arc::make_mut(&mut node.spec);
+        spec.generation = revision;
+        change(spec, &mut node.since, revision);
+    }
+
+    pub(super) fn apply_topology(&mut self, effect: TopologyEffect) -> (Vec<String>, Vec<String>) {
+        let TopologyEffect { topology, bases, replans } = effect;
+        let mut programs: Vec<BTreeMap<_, GroupProgram>> = vec![BTreeMap::new(); bases.len()];
+        let mut groups = Vec::new();
+        for replan in replans {
+            let Some(group) = self.groups.get_mut(&replan.name) else { continue };
+            group.epoch = replan.epoch;
+            group.state = replan.state;
+            for (node, program) in tree_nodes(Some(group)).zip(replan.programs) {
+                programs[node].insert(program.group_id, program);
+            }
+            groups.push(replan.name);
+        }
+        let mut old: BTreeMap<String, Node> = std::mem::take(&mut self.nodes).into_iter().map(|n| (n.spec.base.name.clone(), n)).collect();
+        let mut changed = BTreeSet::new();
+        for (base, programs) in bases.into_iter().zip(programs) {
+            let name = base.name.clone();
+            let previous = old.remove(&name);
+            let same = previous.as_ref().is_some_and(|n| n.spec.base == base && n.spec.groups == programs);
+            self.nodes.push(match previous {
+                Some(node) if same => node,
+                previous => {
+                    changed.insert(name);
+                    self.renewed(previous, base, programs)
+                }
+            });
+        }
+        changed.extend(old.into_keys());
+        self.topology = topology;
+        (changed.into_iter().collect(), groups)
+    }
+
+    /// A node with a new spec of the present revision; what its agent said and the age of unchanged programs stay.
+    fn renewed(&self, previous: Option<Node>, base: NodeBase, groups: BTreeMap<canopy_model::ids::GroupId, GroupProgram>) -> Node {
+        let unchanged = |id, program: &GroupProgram| {
+            let node = previous.as_ref()?;
+            (node.spec.groups.get(id)? == program).then(|| node.since.get(id).copied()).flatten()
+        };
+        let since = groups.iter().map(|(id, p)| (*id, unchanged(id, p).unwrap_or(self.revision))).collect();
+        let spec = Arc::new(NodeSpec { term: self.term, generation: self.revision, base, groups });
+        let (status, connected) = previous.map_or((None, false), |n| (n.status, n.connected));
+        Node { spec, since, status, connected }
+    }
+}
+
+/// Nodes of the group's tree, in its order.
+fn tree_nodes(group: Option<&Group>) -> impl Iterator<Item = NodeIx> {
+    group.and_then(Group::plan).into_iter().flat_map(|p| p.tree.nodes.iter().map(|t| t.node))
+}

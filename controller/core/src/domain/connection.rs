@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The remote side that a member configures into its QP.
+
+use canopy_model::addressing::AddressPlan;
+use canopy_model::member::{Connection, Role};
+
+use crate::plan::WRITE_BASE_VA;
+use crate::resource::Group;
+
+/// The connection of `group`. `None` only when its Proxy Address is outside the configured prefix, which restoring
+/// refuses.
+pub(crate) fn connection(addresses: &AddressPlan, group: &Group) -> Option<Connection> {
+    let a = &group.allocation;
+    Some(Connection {
+        proxy_address: addresses.proxy(a.proxy_index)?,
+        designated_qpn: a.designated_qpn,
+        start_psn: a.start_psn,
+        path_mtu: group.spec.path_mtu,
+        write_base_va: WRITE_BASE_VA,
+        write_rkey: a.write_rkey,
+        write_length: write_length(group),
+    })
+}
+
+/// Bytes that every receiver has registered; 0 when one has none, or nobody receives.
+fn write_length(group: &Group) -> u64 {
+    let receivers = group.members.values().filter(|m| m.spec.role == Role::Receiver);
+    receivers.map(|m| m.spec.memory.map_or(0, |r| r.length)).min().unwrap_or(0)
+}

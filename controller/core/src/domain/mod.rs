@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All intents, allocations, plans and statuses of one domain, in memory.
+//!
+//! A command goes through [`Domain::prepare`] (checks, plans, and says what to make durable) and [`Domain::apply`]
+//! (makes it so). [`Domain::restore`] builds the same domain from the durable records. Work is proportional to what a
+//! command touches: a join replans its group, a new topology replans everything.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use canopy_model::addressing::AddressPlan;
+use canopy_model::ids::GroupId;
+use canopy_model::member::Connection;
+use canopy_model::node_spec::NodeSpec;
+
+use crate::alloc::Pools;
+use crate::resource::{Group, Node, Topology};
+
+mod apply;
+mod connection;
+mod labels;
+mod prepare;
+mod prepare_member;
+mod prepare_topology;
+mod report;
+mod restore;
+mod views;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use apply::Effect;
+
+/// One domain: a topology and the groups that run over it.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    addresses: AddressPlan,
+    term: u64,
+    revision: u64,
+    pools: Pools,
+    topology: Option<Topology>,
+    /// By node index of the topology's network.
+    nodes: Vec<Node>,
+    groups: BTreeMap<String, Group>,
+    names: HashMap<GroupId, String>,
+    labels: labels::LabelIndex,
+}
+
+impl Domain {
+    /// Where SIDs and addresses come from.
+    pub fn address_plan(&self) -> &AddressPlan {
+        &self.addresses
+    }
+
+    /// The leader's term that every node's spec carries.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// Grows by one with every applied command that changed something; never goes back, across restarts either.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// What the node must do; `None` when the topology has no such node.
+    pub fn node_spec(&self, node: &str) -> Option<Arc<NodeSpec>> {
+        self.node_entry(node).map(|n| Arc::clone(&n.spec))
+    }
+
+    /// Name of the group with this compact identifier, as it appears in telemetry.
+    pub fn group_name(&self, id: GroupId) -> Option<&str> {
+        self.names.get(&id).map(String::as_str)
+    }
+
+    /// What members of `group` connect their QPs to; `None` when there is no such group.
+    pub fn connection(&self, group: &str) -> Option<Connection> {
+        self.groups.get(group).and_then(|g| connection::connection(&self.addresses, g))
+    }
+
+    fn node_entry(&self, name: &str) -> Option<&Node> {
+        let ix = self.topology.as_ref()?.network.node(name)?;
+        self.nodes.get(ix)
+    }
+}

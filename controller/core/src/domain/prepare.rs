@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Checking commands and deciding what follows; groups here, topology and members in their own files.
+
+use canopy_model::FieldErrors;
+use canopy_model::group::GroupSpec;
+use canopy_model::ids::{Generation, check_name};
+
+use super::Domain;
+use super::apply::{Effect, GroupEffect};
+use crate::alloc::Cursors;
+use crate::command::{Command, MAX_WRITES, Outcome, Prepared, Write};
+use crate::error::DomainError;
+use crate::limits::MAX_GROUPS;
+use crate::metadata::{Labels, Metadata, check_labels};
+use crate::plan::{Intent, Planned, plan_group};
+use crate::resource::{Group, GroupRecord, GroupState, STATE_KEY, StateRecord, group_key, member_key, put};
+
+impl Domain {
+    /// Checks `command` against the present state and plans it; nothing changes. Commit the writes of what is returned
+    /// in one transaction, then [`Domain::apply`] it.
+    ///
+    /// # Errors
+    /// Any [`DomainError`] but `Stale`; fields are named as in the API (`spec.qpn`), those of a group that a command
+    /// touches indirectly with the group in front (`groups[g1].spec.pathMtu`).
+    pub fn prepare(&self, command: Command) -> Result<Prepared, DomainError> {
+        match command {
+            Command::PutTopology { labels, spec, if_match } => self.prepare_put_topology(labels, spec, if_match),
+            Command::DeleteTopology => self.prepare_delete_topology(),
+            Command::PutGroup { name, labels, spec, if_match, create_only } => match self.groups.get(&name) {
+                Some(_) if create_only => {
+                    Err(DomainError::AlreadyExists { kind: "group", name, detail: "choose another name, or update it".to_owned() })
+                }
+                Some(group) => self.prepare_update_group(group, labels, spec, if_match),
+                None if if_match.is_some() => Err(DomainError::NotFound { kind: "group", name }),
+                None => self.prepare_create_group(&name, labels, spec),
+            },
+            Command::DeleteGroup { name } => self.prepare_delete_group(name),
+            Command::PutMember { group, spec, create_only } => self.prepare_put_member(&group, spec, create_only),
+            Command::DeleteMember { group, host } => self.prepare_delete_member(&group, &host),
+        }
+    }
+
+    fn prepare_create_group(&self, name: &str, labels: Labels, spec: GroupSpec) -> Result<Prepared, DomainError> {
+        let mut errors = FieldErrors::default();
+        if let Err(e) = check_name("metadata.name", name) {
+            errors.0.push(e);
+        }
+        check_group(&labels, &spec, errors)?;
+        if self.groups.len() >= MAX_GROUPS {
+            return Err(DomainError::Limit(format!("there are {MAX_GROUPS} groups already, no more are supported: delete groups that are not needed")));
+        }
+        let mut allocation = self.pools.peek()?;
+        allocation.start_psn = spec.start_psn.unwrap_or(allocation.start_psn);
+        let group = Group {
+            metadata: Metadata::created(name, labels),
+            spec,
+            allocation,
+            epoch: 1,
+            recorded_epoch: 1,
+            members: Default::default(),
+            state: GroupState::Waiting("waiting for a source to join"),
+        };
+        let cursors = self.pools.cursors_behind(&allocation);
+        let planned = self.plan(&group)?;
+        Ok(self.prepared_group(group, planned, Outcome::Created, 1, Vec::new(), cursors))
+    }
+
+    fn prepare_update_group(&self, old: &Group, labels: Labels, spec: GroupSpec, if_match: Option<Generation>) -> Result<Prepared, DomainError> {
+        let name = old.metadata.name.as_str();
+        check_generation("group", name, if_match, old.metadata.generation)?;
+        check_group(&labels, &spec, FieldErrors::default())?;
+        let start_psn = spec.start_psn.unwrap_or(old.allocation.start_psn);
+        if !old.members.is_empty() {
+            let mut errors = FieldErrors::default();
+            let fixed = |field: &str| (field.to_owned(), "members have set up their QPs with it: remove the members first".to_owned());
+            if start_psn != old.allocation.start_psn {
+                let (field, detail) = fixed("spec.startPsn");
+                errors.push(field, format!("{start_psn} is not {}, and {detail}", old.allocation.start_psn));
+            }
+            if spec.path_mtu != old.spec.path_mtu {
+                let (field, detail) = fixed("spec.pathMtu");
+                errors.push(field, format!("{} is not {}, and {detail}", spec.path_mtu, old.spec.path_mtu));
+            }
+            errors.into_result()?;
+        }
+        if labels == old.metadata.labels && spec == old.spec {
+            return Ok(self.noop(old.metadata.generation));
+        }
+        let mut group = old.clone();
+        group.metadata = old.metadata.changed(labels);
+        group.allocation.start_psn = start_psn;
+        if spec.encoding != old.spec.encoding {
+            group.epoch += 1;
+        }
+        let same_spec = spec == old.spec;
+        group.spec = spec;
+        let planned = match self.plan(&group) {
+            // What was impossible before does not forbid new labels.
+            Err(e) if same_spec => Err(e.to_string()),
+            other => Ok(other?),
+        };
+        let generation = group.metadata.generation;
+        Ok(self.prepared_group_or(group, planned, Outcome::Updated, generation, Vec::new(), self.pools.cursors()))
+    }
+
+    fn prepare_delete_group(&self, name: String) -> Result<Prepared, DomainError> {
+        let Some(group) = self.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
+        // The group and the state take a write each.
+        let most = MAX_WRITES - 2;
+        if group.members.len() > most {
+            let detail = format!("it has {} members, and at most {most} can be removed with it: remove members first", group.members.len());
+            return Err(DomainError::InUse { kind: "group", name, detail });
+        }
+        let mut writes = vec![Write::Delete { key: group_key(&name) }];
+        writes.extend(group.members.keys().map(|host| Write::Delete { key: member_key(&name, host) }));
+        writes.push(self.state_write(self.pools.cursors()));
+        let generation = group.metadata.generation;
+        let effect = Effect::Group(Box::new(GroupEffect { name, group: None, programs: Vec::new() }));
+        Ok(Prepared { writes, base_revision: self.revision, outcome: Outcome::Deleted, generation, effect })
+    }
+
+    /// Plans `group` as it stands.
+    pub(super) fn plan(&self, group: &Group) -> Result<Planned, DomainError> {
+        plan_group(&self.addresses, self.topology.as_ref().map(|t| &*t.network), intent(group))
+    }
+
+    /// A change of one group: its record, `writes`, and the state.
+    pub(super) fn prepared_group(
+        &self, group: Group, planned: Planned, outcome: Outcome, generation: Generation, writes: Vec<Write>, cursors: Cursors,
+    ) -> Prepared {
+        self.prepared_group_or(group, Ok(planned), outcome, generation, writes, cursors)
+    }
+
+    /// The same where planning may have failed for the reason given.
+    pub(super) fn prepared_group_or(
+        &self, mut group: Group, planned: Result<Planned, String>, outcome: Outcome, generation: Generation, mut writes: Vec<Write>, cursors: Cursors,
+    ) -> Prepared {
+        let (state, programs) = settle(planned);
+        group.state = state;
+        group.recorded_epoch = group.epoch;
+        let name = group.metadata.name.clone();
+        let record = GroupRecord {
+            metadata: group.metadata.clone(),
+            revision: self.revision + 1,
+            epoch: group.epoch,
+            spec: group.spec.clone(),
+            allocation: group.allocation,
+        };
+        writes.push(put(group_key(&name), &record));
+        writes.push(self.state_write(cursors));
+        let effect = Effect::Group(Box::new(GroupEffect { name, group: Some(group), programs }));
+        Prepared { writes, base_revision: self.revision, outcome, generation, effect }
+    }
+
+    /// The record that every change writes.
+    pub(super) fn state_write(&self, cursors: Cursors) -> Write {
+        put(STATE_KEY.to_owned(), &StateRecord { revision: self.revision + 1, cursors })
+    }
+
+    /// Everything is as asked already.
+    pub(super) fn noop(&self, generation: Generation) -> Prepared {
+        Prepared { writes: Vec::new(), base_revision: self.revision, outcome: Outcome::Unchanged, generation, effect: Effect::None }
+    }
+}
+
+/// The planner's view of `group`.
+pub(super) fn intent(group: &Group) -> Intent<'_> {
+    Intent { name: &group.metadata.name, spec: &group.spec, allocation: &group.allocation, epoch: group.epoch, members: &group.members }
+}
+
+/// A group's state and programs after planning, or after failing to.
+pub(super) fn settle(planned: Result<Planned, String>) -> (GroupState, Vec<canopy_model::node_spec::GroupProgram>) {
+    match planned {
+        Ok(Planned::Waiting(reason)) => (GroupState::Waiting(reason), Vec::new()),
+        Ok(Planned::Live(plan, programs)) => (GroupState::Live(plan), programs),
+        Err(reason) => (GroupState::Infeasible(reason), Vec::new()),
+    }
+}
+
+/// Planning errors speak of the group's fields; here the command was about something else.
+pub(super) fn in_group(group: &str, e: DomainError) -> DomainError {
+    match e {
+        DomainError::Invalid(mut errors) => {
+            errors.0.iter_mut().for_each(|e| e.field = format!("groups[{group}].{}", e.field));
+            DomainError::Invalid(errors)
+        }
+        other => other,
+    }
+}
+
+/// The caller's precondition, if any.
+pub(super) fn check_generation(kind: &'static str, name: &str, expected: Option<Generation>, actual: Generation) -> Result<(), DomainError> {
+    match expected {
+        Some(expected) if expected != actual => Err(DomainError::Conflict { kind, name: name.to_owned(), expected, actual }),
+        _ => Ok(()),
+    }
+}
+
+fn check_group(labels: &Labels, spec: &GroupSpec, mut errors: FieldErrors) -> Result<(), FieldErrors> {
+    check_labels(labels, &mut errors);
+    if let Err(more) = spec.validate() {
+        errors.0.extend(more.0);
+    }
+    errors.into_result()
+}

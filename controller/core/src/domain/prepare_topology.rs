@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Replacing the topology: every group is replanned before anything changes, so that an update that breaks a group is
+//! refused as a whole.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopy_model::FieldErrors;
+use canopy_model::ids::Generation;
+use canopy_model::node_spec::GroupProgram;
+use canopy_model::topology::TopologySpec;
+
+use super::Domain;
+use super::apply::{Effect, Replan, TopologyEffect};
+use super::prepare::{check_generation, in_group, intent, settle};
+use crate::command::{Outcome, Prepared, Write};
+use crate::error::DomainError;
+use crate::metadata::{Labels, Metadata, check_labels};
+use crate::plan::{Planned, plan_group};
+use crate::resource::{Group, GroupState, TOPOLOGY_NAME, Topology, TopologyRecord, put, topology_key};
+use crate::routes::node_base;
+use crate::topology::Network;
+
+impl Domain {
+    pub(super) fn prepare_put_topology(&self, labels: Labels, spec: TopologySpec, if_match: Option<Generation>) -> Result<Prepared, DomainError> {
+        match (&self.topology, if_match) {
+            (Some(t), _) => check_generation("topology", TOPOLOGY_NAME, if_match, t.metadata.generation)?,
+            (None, Some(_)) => return Err(DomainError::NotFound { kind: "topology", name: TOPOLOGY_NAME.to_owned() }),
+            (None, None) => {}
+        }
+        let mut errors = FieldErrors::default();
+        check_labels(&labels, &mut errors);
+        errors.into_result()?;
+        if let Some(t) = self.topology.as_ref().filter(|t| t.metadata.labels == labels && t.network.spec == spec) {
+            return Ok(self.noop(t.metadata.generation));
+        }
+        let network = Network::build(spec, &self.addresses)?;
+        self.check_members(&network)?;
+        let replans = self.replan_all(&network, |name, group, e| match group.state {
+            // It could not be built before either: no reason to refuse a topology that may repair others.
+            GroupState::Infeasible(_) => Ok(e.to_string()),
+            _ => Err(in_group(name, e)),
+        })?;
+        let metadata = self.topology.as_ref().map_or_else(|| Metadata::created(TOPOLOGY_NAME, labels.clone()), |t| t.metadata.changed(labels.clone()));
+        let outcome = if self.topology.is_some() { Outcome::Updated } else { Outcome::Created };
+        let generation = metadata.generation;
+        let record = TopologyRecord { metadata: metadata.clone(), revision: self.revision + 1, spec: network.spec.clone(), moved: self.moved(&replans) };
+        let writes = vec![put(topology_key(), &record), self.state_write(self.pools.cursors())];
+        let bases = (0..network.len()).map(|node| node_base(&network, &self.addresses, node)).collect();
+        let topology = Some(Topology { metadata, network: Arc::new(network) });
+        let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans }));
+        Ok(Prepared { writes, base_revision: self.revision, outcome, generation, effect })
+    }
+
+    pub(super) fn prepare_delete_topology(&self) -> Result<Prepared, DomainError> {
+        let Some(t) = &self.topology else { return Err(DomainError::NotFound { kind: "topology", name: TOPOLOGY_NAME.to_owned() }) };
+        if let Some((name, group)) = self.groups.iter().find(|(_, g)| !g.members.is_empty()) {
+            let detail = format!("group {name} has {} members: remove them first", group.members.len());
+            return Err(DomainError::InUse { kind: "topology", name: TOPOLOGY_NAME.to_owned(), detail });
+        }
+        let writes = vec![Write::Delete { key: topology_key() }, self.state_write(self.pools.cursors())];
+        let generation = t.metadata.generation;
+        let effect = Effect::Topology(Box::new(TopologyEffect { topology: None, bases: Vec::new(), replans: Vec::new() }));
+        Ok(Prepared { writes, base_revision: self.revision, outcome: Outcome::Deleted, generation, effect })
+    }
+
+    /// Every member's host must still be there, and its prefix still hold the member's address.
+    fn check_members(&self, network: &Network) -> Result<(), DomainError> {
+        for (name, group) in &self.groups {
+            for (host, member) in &group.members {
+                let in_use = |detail: String| Err(DomainError::InUse { kind: "host", name: host.clone(), detail });
+                match (network.host(host), member.spec.address) {
+                    (None, _) => return in_use(format!("it is a member of group {name}: let it leave first, or keep it under spec.hosts")),
+                    (Some(at), Some(address)) if !at.prefix.contains(&address) => {
+                        return in_use(format!("it is a member of group {name} with address {address}, which is outside the new prefix {}: let it leave first", at.prefix));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans every group that has members over `network`. A group whose programs come out as they are keeps its epoch.
+    /// `on_error` turns a group's planning error into the reason of its infeasibility, or refuses.
+    pub(super) fn replan_all(
+        &self, network: &Network, on_error: impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
+    ) -> Result<Vec<Replan>, DomainError> {
+        let mut replans = Vec::new();
+        for (name, group) in self.groups.iter().filter(|(_, g)| !g.members.is_empty()) {
+            let planned = match plan_group(&self.addresses, Some(network), intent(group)) {
+                Ok(planned) => Ok(planned),
+                Err(e) => Err(on_error(name, group, e)?),
+            };
+            let moved = match &planned {
+                Ok(Planned::Live(_, programs)) => group.plan().is_some() && !self.are_installed(network, group, &planned, programs),
+                _ => group.plan().is_some(),
+            };
+            let (state, mut programs) = settle(planned);
+            let epoch = group.epoch + u32::from(moved);
+            programs.iter_mut().for_each(|p| p.epoch = epoch);
+            replans.push(Replan { name: name.clone(), epoch, state, programs });
+        }
+        Ok(replans)
+    }
+
+    /// True when exactly these programs are in the nodes' specs now.
+    fn are_installed(&self, network: &Network, group: &Group, planned: &Result<Planned, String>, programs: &[GroupProgram]) -> bool {
+        let (Ok(Planned::Live(plan, _)), Some(present)) = (planned, group.plan()) else { return false };
+        let installed = |(at, p): (&crate::tree::TreeNode, &GroupProgram)| {
+            self.node_entry(network.name(at.node)).and_then(|n| n.spec.groups.get(&p.group_id)) == Some(p)
+        };
+        present.tree.nodes.len() == plan.tree.nodes.len() && plan.tree.nodes.iter().zip(programs).all(installed)
+    }
+
+    /// Epochs, by group id, that are ahead of the groups' own records.
+    fn moved(&self, replans: &[Replan]) -> BTreeMap<u32, u32> {
+        let mut epochs: BTreeMap<&str, u32> = self.groups.iter().map(|(name, g)| (name.as_str(), g.epoch)).collect();
+        epochs.extend(replans.iter().map(|r| (r.name.as_str(), r.epoch)));
+        let ahead = self.groups.iter().filter_map(|(name, g)| {
+            let epoch = epochs[name.as_str()];
+            (epoch > g.recorded_epoch).then_some((g.allocation.group_id.get(), epoch))
+        });
+        ahead.collect()
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::collections::BTreeSet;
+
+use canopy_model::group::StallPolicy;
+use canopy_model::ids::Psn;
+use canopy_model::member::MemoryRegion;
+
+use super::*;
+use crate::Outcome;
+use crate::error::RestoreError;
+use crate::metadata::Selector;
+use crate::testing::{fabric, link, node};
+
+#[test]
+fn two_hundred_lives_of_a_group_leave_nothing_and_repeat_no_number() {
+    let mut w = World::with(fabric(3, 2, 2));
+    let kept: Vec<String> = w.records.keys().cloned().collect();
+    let (mut qpns, mut trees, mut proxies) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for _ in 0..200 {
+        w.run(group("g")).unwrap();
+        w.run(source("g", "h1-1")).unwrap();
+        w.run(receiver("g", "h2-1")).unwrap();
+        w.run(receiver("g", "h3-2")).unwrap();
+        let status = w.domain.group("g").unwrap().status;
+        assert!(qpns.insert(status.connection.designated_qpn) && trees.insert(status.tree_id) && proxies.insert(status.connection.proxy_address));
+        assert!(w.domain.node_spec("leaf1").unwrap().groups.contains_key(&status.group_id));
+        w.run(Command::DeleteGroup { name: "g".into() }).unwrap();
+        assert_eq!(w.domain.group_name(status.group_id), None);
+    }
+    assert_eq!(w.records.keys().cloned().collect::<Vec<_>>(), kept);
+    assert_eq!(w.domain.pools.in_use(), [0; 4]);
+    assert!(w.domain.labels.is_empty() && w.domain.names.is_empty());
+    for n in &w.domain.nodes {
+        assert!(n.spec.groups.is_empty() && n.since.is_empty());
+    }
+    // Not even a restart brings a number back at once.
+    let mut again = World { domain: w.restarted(), records: w.records };
+    again.run(group("g")).unwrap();
+    assert!(qpns.insert(again.domain.connection("g").unwrap().designated_qpn));
+}
+
+#[test]
+fn the_programs_are_those_of_the_drafts_figure() {
+    // S1 - N6 - N4, N5; N4 - N1, N2; N5 - N3. Receivers behind N1 (2), N2 and N3; the root is the source's node.
+    let mut t = TopologySpec { nodes: (1..=6).map(|i| node(&format!("n{i}"), i)).collect(), ..Default::default() };
+    for (i, (a, b)) in [("n6", "n4"), ("n6", "n5"), ("n4", "n1"), ("n4", "n2"), ("n5", "n3")].into_iter().enumerate() {
+        t.links.push(link(&format!("{a}/d{i}"), &format!("{b}/u{i}")));
+    }
+    for (i, (host, at)) in [("s1", "n6"), ("r1", "n1"), ("r2", "n1"), ("r3", "n2"), ("r4", "n3")].into_iter().enumerate() {
+        t.hosts.push(crate::testing::host(host, i as u16 + 1));
+        t.links.push(link(&format!("{at}/h{i}"), &format!("{host}/eth0")));
+    }
+    let mut w = World::with(t);
+    w.run(group("g")).unwrap();
+    w.run(source("g", "s1")).unwrap();
+    for r in ["r1", "r2", "r3", "r4"] {
+        w.run(receiver("g", r)).unwrap();
+    }
+    let program = |name: &str| w.domain.node_spec(name).unwrap().groups.values().next().cloned().unwrap();
+    let ip = |s: &str| s.parse::<std::net::Ipv6Addr>().unwrap();
+
+    let root = program("n6");
+    assert_eq!(root.headend.as_ref().unwrap().segments, [ip("fcfe::1"), ip("5f00:0:6:f002:0:1::")]);
+    let tlvs: Vec<(String, usize)> = root.headend.as_ref().unwrap().tlvs.iter().map(|t| (t.edge.to_string(), t.receivers.len())).collect();
+    assert_eq!(tlvs, [("fcff:0:0:1::1".to_owned(), 2), ("fcff:0:0:2::1".to_owned(), 1), ("fcff:0:0:3::1".to_owned(), 1)]);
+    assert_eq!((root.upstream.source_address, root.upstream.destination, root.upstream.next_hop), (ip("fcfe::1"), ip("2001:db8:1::1"), ip("2001:db8:1::1")));
+    assert_eq!(root.upstream.dest_qp.get(), 0x11);
+    let sids = |p: &canopy_model::node_spec::GroupProgram| {
+        p.branches
+            .iter()
+            .map(|b| match b.kind {
+                canopy_model::node_spec::BranchKind::Node { sid } => sid.to_string(),
+                canopy_model::node_spec::BranchKind::Receiver { .. } => b.address.to_string(),
+            })
+            .collect::<Vec<_>>()
+    };
+    // n4 and n5 replicate; n1, n2 and n3 only run End.MT.
+    assert_eq!(sids(&root), ["5f00:0:4:f002:0:1::", "5f00:0:5:f002:0:1::"]);
+    assert_eq!(sids(&program("n4")), ["5f00:0:1:f001::", "5f00:0:2:f001::"]);
+    assert_eq!(sids(&program("n1")), ["2001:db8:2::1", "2001:db8:3::1"]);
+    let (n4, n1) = (program("n4"), program("n1"));
+    assert_eq!(n1.replication_sid, None);
+    assert_eq!((n4.upstream.source_address, n4.upstream.destination), (ip("fcff:0:0:4::1"), ip("fcff:0:0:6::1")));
+    assert_eq!(n4.upstream.dest_qp, n4.designated_qpn);
+    assert_eq!(n4.upstream.next_hop, ip("fe80::6:1"), "n6's first port");
+    assert_eq!(n1.write_rkey >> 8, n1.designated_qpn.get());
+}
+
+#[test]
+fn a_transit_node_with_receivers_is_addressed_by_its_replication_sid() {
+    let mut t = crate::testing::random_graph(&[0, 1], &[]);
+    for (i, (host, at)) in [("s", "n0"), ("a", "n1"), ("b", "n2")].into_iter().enumerate() {
+        t.hosts.push(crate::testing::host(host, i as u16 + 1));
+        t.links.push(link(&format!("{at}/h{i}"), &format!("{host}/eth0")));
+    }
+    let mut w = World::with(t);
+    w.run(group("g")).unwrap();
+    w.run(source("g", "s")).unwrap();
+    w.run(receiver("g", "a")).unwrap();
+    let before = w.domain.group("g").unwrap();
+    assert_eq!(before.status.tree[1].sid, "5f00:0:2:f001::".parse::<std::net::Ipv6Addr>().unwrap());
+    w.run(receiver("g", "b")).unwrap();
+    let after = w.domain.group("g").unwrap();
+    assert_eq!(after.status.tree[1].sid, "5f00:0:2:f002:0:1::".parse::<std::net::Ipv6Addr>().unwrap());
+    let roles = serde_json::to_value(&after.status.tree[1].roles).unwrap();
+    assert_eq!(roles, serde_json::json!(["transit", "edge"]));
+}
+
+#[test]
+fn joining_again_is_a_success_only_with_the_same_content() {
+    let mut w = World::with(fabric(2, 1, 1));
+    w.run(group("g")).unwrap();
+    assert_eq!(w.run(receiver("g", "h1-1")).unwrap().outcome, Outcome::Created);
+    let (revision, records) = (w.domain.revision(), w.records.clone());
+    let again = w.run(receiver("g", "h1-1")).unwrap();
+    assert_eq!((again.outcome, again.nodes.len()), (Outcome::Unchanged, 0));
+    assert_eq!((w.domain.revision(), &w.records), (revision, &records));
+    let other = member("h1-1", Role::Receiver, 0x99);
+    assert!(w.problem(join_with("g", other.clone())).starts_with("AlreadyExists: member \"g/h1-1\" exists already: it joined as receiver with QPN 34"));
+    let put = Command::PutMember { group: "g".into(), spec: other, create_only: false };
+    assert_eq!(w.run(put).unwrap(), Applied { outcome: Outcome::Updated, generation: 2, nodes: vec![], groups: vec!["g".into()] });
+}
+
+#[test]
+fn only_nodes_of_the_tree_hear_of_a_change() {
+    let mut w = World::with(fabric(4, 1, 1));
+    w.run(group("g")).unwrap();
+    assert_eq!(w.run(source("g", "h1-1")).unwrap().nodes, [""; 0]);
+    assert_eq!(w.run(receiver("g", "h2-1")).unwrap().nodes, ["leaf1", "leaf2", "spine1"]);
+    let leaf4 = w.domain.node_spec("leaf4").unwrap().generation;
+    assert_eq!(w.run(receiver("g", "h3-1")).unwrap().nodes, ["leaf1", "leaf2", "leaf3", "spine1"]);
+    assert_eq!(w.run(leave("g", "h2-1")).unwrap().nodes, ["leaf1", "leaf2", "leaf3", "spine1"]);
+    assert!(w.domain.node_spec("leaf2").unwrap().groups.is_empty());
+    assert_eq!(w.domain.node_spec("leaf4").unwrap().generation, leaf4);
+    // Labels and the stall policy are no node's business.
+    let spec = GroupSpec { stall_policy: StallPolicy::Evict, ..GroupSpec::default() };
+    let labels = Labels::from([("a".to_owned(), "b".to_owned())]);
+    let put = Command::PutGroup { name: "g".into(), labels, spec, if_match: Some(1), create_only: false };
+    assert_eq!(w.run(put).unwrap(), Applied { outcome: Outcome::Updated, generation: 2, nodes: vec![], groups: vec!["g".into()] });
+    assert_eq!(w.run(leave("g", "h3-1")).unwrap().nodes, ["leaf1", "leaf3", "spine1"]);
+}
+
+#[test]
+fn a_held_spec_is_not_changed_underneath() {
+    let mut w = World::with(fabric(2, 1, 2));
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h1-1")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    let held = w.domain.node_spec("leaf1").unwrap();
+    let copy = (*held).clone();
+    w.run(receiver("g", "h2-2")).unwrap();
+    assert_eq!(*held, copy);
+    assert_ne!(*w.domain.node_spec("leaf1").unwrap(), copy);
+}
+
+#[test]
+fn a_new_topology_moves_only_the_groups_that_it_touches() {
+    let mut w = World::with(fabric(4, 2, 1));
+    for (g, s, r) in [("a", "h1-1", "h2-1"), ("b", "h3-1", "h4-1")] {
+        w.run(group(g)).unwrap();
+        w.run(source(g, s)).unwrap();
+        w.run(receiver(g, r)).unwrap();
+    }
+    let epoch = |d: &Domain, g: &str| d.group(g).unwrap().status.epoch;
+    let (a, b) = (epoch(&w.domain, "a"), epoch(&w.domain, "b"));
+    let spine = w.domain.group("a").unwrap().status.tree[1].node.clone();
+    let mut spec = w.domain.topology().unwrap().spec;
+    // The link is replaced by one to the same two nodes on new ports: only group a ran over it.
+    let used = spec.links.iter().position(|l| l.a.device == "leaf1" && l.b.device == spine).unwrap();
+    spec.links.remove(used);
+    let applied = w.run(topology(spec)).unwrap();
+    assert_eq!(applied.outcome, Outcome::Updated);
+    assert_eq!(epoch(&w.domain, "a"), a + 1);
+    // Spine ports are numbered by link order, so b moves exactly if it runs over that spine behind the lost port.
+    let touched = w.domain.group("b").unwrap().status.tree[1].node == spine;
+    assert_eq!(epoch(&w.domain, "b"), b + u32::from(touched));
+    let again = w.restarted();
+    assert_eq!((epoch(&again, "a"), epoch(&again, "b")), (epoch(&w.domain, "a"), epoch(&w.domain, "b")), "epochs go back with a restart");
+    assert_eq!(again.node_spec("leaf1").unwrap().groups, w.domain.node_spec("leaf1").unwrap().groups);
+}
+
+#[test]
+fn numbers_come_back_as_asked_and_lengths_as_the_least() {
+    let mut w = World::with(fabric(3, 1, 1));
+    let spec = GroupSpec { start_psn: Some(Psn::new("p", 77).unwrap()), ..GroupSpec::default() };
+    w.run(group_with("g", spec)).unwrap();
+    w.run(group("h")).unwrap();
+    assert_eq!(w.domain.connection("g").unwrap().start_psn.get(), 77);
+    assert_ne!(w.domain.connection("h").unwrap().start_psn.get(), 0);
+    let with = |host: &str, length| MemberSpec { memory: Some(MemoryRegion { va: 0x1000, rkey: 1, length }), ..member(host, Role::Receiver, 5) };
+    let length = |w: &World| w.domain.connection("g").unwrap().write_length;
+    assert_eq!(length(&w), 0);
+    w.run(join_with("g", with("h1-1", 900))).unwrap();
+    w.run(join_with("g", with("h2-1", 500))).unwrap();
+    assert_eq!(length(&w), 500);
+    w.run(receiver("g", "h3-1")).unwrap();
+    assert_eq!(length(&w), 0, "one receiver has no memory");
+    assert_eq!(w.domain.connection("nobody"), None);
+}
+
+#[test]
+fn groups_come_in_pages_and_by_label() {
+    let mut w = World::empty();
+    for i in 0..10 {
+        let labels = Labels::from([("parity".to_owned(), if i % 2 == 0 { "even" } else { "odd" }.to_owned()), ("n".to_owned(), i.to_string())]);
+        w.run(Command::PutGroup { name: format!("g{i}"), labels, spec: GroupSpec::default(), if_match: None, create_only: true }).unwrap();
+    }
+    let names = |d: &Domain, selector: &str, after: Option<&str>, limit| {
+        let page = d.groups(&Selector::parse("selector", selector).unwrap(), after, limit);
+        (page.items.iter().map(|g| g.metadata.name.clone()).collect::<Vec<_>>().join(" "), page.next)
+    };
+    for d in [&w.domain, &w.restarted()] {
+        assert_eq!(names(d, "", None, 4), ("g0 g1 g2 g3".into(), Some("g3".into())));
+        assert_eq!(names(d, "", Some("g7"), 4), ("g8 g9".into(), None));
+        assert_eq!(names(d, "parity=odd", Some("g1"), 2), ("g3 g5".into(), Some("g5".into())));
+        assert_eq!(names(d, "parity=odd,n!=7", Some("g5"), 2), ("g9".into(), None));
+        assert_eq!(names(d, "parity=none", None, 2), (String::new(), None));
+    }
+    // The index follows changes and deletions.
+    w.run(group("g1")).unwrap();
+    w.run(Command::DeleteGroup { name: "g3".into() }).unwrap();
+    assert_eq!(names(&w.domain, "parity=odd", None, 9).0, "g5 g7 g9");
+}
+
+#[test]
+fn records_that_make_no_domain_are_named() {
+    let mut w = World::with(fabric(2, 1, 1));
+    for g in ["g", "h"] {
+        w.run(group(g)).unwrap();
+    }
+    w.run(receiver("g", "h1-1")).unwrap();
+    let broken = |change: &dyn Fn(&mut BTreeMap<String, Vec<u8>>)| {
+        let mut records = w.records.clone();
+        change(&mut records);
+        Domain::restore(AddressPlan::default(), 2, records).unwrap_err()
+    };
+    let e = broken(&|r| drop(r.insert("group/g".into(), b"{}".to_vec())));
+    assert!(matches!(&e, RestoreError::Record { key, .. } if key == "group/g"), "{e}");
+    let text = |e: RestoreError| e.to_string();
+    let moved = |r: &mut BTreeMap<String, Vec<u8>>, from: &str, to: &str| {
+        let value = r.remove(from).unwrap();
+        r.insert(to.to_owned(), value);
+    };
+    assert_eq!(text(broken(&|r| moved(r, "group/g", "group/x"))), "record \"group/x\": its content belongs at \"group/g\"");
+    assert!(text(broken(&|r| drop(r.remove("group/g")))).starts_with("record \"member/g/h1-1\": there is no group \"g\""));
+    assert!(text(broken(&|r| drop(r.remove("topology/default")))).contains("it has members, but there is no topology"));
+    let twice = broken(&|r| {
+        let g = String::from_utf8(r["group/g"].clone()).unwrap();
+        r.insert("group/x".into(), g.replace("\"name\":\"g\"", "\"name\":\"x\"").into_bytes());
+    });
+    assert_eq!(text(twice), "record \"group/x\": its group identifier is out of range or belongs to another group");
+    // Keys of others are theirs.
+    let mut records = w.records.clone();
+    records.insert("leader/term".into(), b"7".to_vec());
+    Domain::restore(AddressPlan::default(), 2, records).unwrap();
+}

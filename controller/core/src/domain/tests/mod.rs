@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The domain beside a store of plain records, as a controller has them.
+
+use std::collections::BTreeMap;
+
+use canopy_model::addressing::AddressPlan;
+use canopy_model::group::GroupSpec;
+use canopy_model::ids::Qpn;
+use canopy_model::member::{MemberSpec, Role};
+use canopy_model::status::{ItemError, NodeStatus};
+use canopy_model::topology::TopologySpec;
+
+use super::Domain;
+use crate::command::{Applied, Command, MAX_WRITES, Write};
+use crate::error::DomainError;
+use crate::metadata::Labels;
+
+mod lifecycle;
+mod random;
+mod refusals;
+mod status;
+
+/// A domain, and the records that its commands made durable.
+#[derive(Clone)]
+struct World {
+    domain: Domain,
+    records: BTreeMap<String, Vec<u8>>,
+}
+
+impl World {
+    fn empty() -> Self {
+        Self { domain: Domain::restore(AddressPlan::default(), 1, []).unwrap(), records: BTreeMap::new() }
+    }
+
+    fn with(spec: TopologySpec) -> Self {
+        let mut world = Self::empty();
+        world.run(topology(spec)).unwrap();
+        world
+    }
+
+    fn run(&mut self, command: Command) -> Result<Applied, DomainError> {
+        let prepared = self.domain.prepare(command)?;
+        assert!(prepared.writes.len() <= MAX_WRITES);
+        let keys: std::collections::BTreeSet<&str> = prepared.writes.iter().map(Write::key).collect();
+        assert_eq!(keys.len(), prepared.writes.len(), "a key is written twice");
+        for write in &prepared.writes {
+            match write {
+                Write::Put { key, value } => drop(self.records.insert(key.clone(), value.clone())),
+                Write::Delete { key } => drop(self.records.remove(key).expect("what is deleted was there")),
+            }
+        }
+        self.domain.apply(prepared)
+    }
+
+    fn problem(&self, command: Command) -> String {
+        let e = self.domain.prepare(command).unwrap_err();
+        format!("{}: {e}", e.code())
+    }
+
+    /// What a controller that starts from the records would be.
+    fn restarted(&self) -> Domain {
+        Domain::restore(AddressPlan::default(), 2, self.records.clone()).unwrap()
+    }
+
+    /// Every node confirms what it has, from a connected agent.
+    fn confirm_all(&mut self) {
+        for node in self.domain.nodes() {
+            self.domain.agent_connected(&node.name, true);
+            self.domain.report(reported(&node.name, node.spec.generation, vec![])).unwrap();
+        }
+    }
+}
+
+fn topology(spec: TopologySpec) -> Command {
+    Command::PutTopology { labels: Labels::new(), spec, if_match: None }
+}
+
+fn group(name: &str) -> Command {
+    group_with(name, GroupSpec::default())
+}
+
+fn group_with(name: &str, spec: GroupSpec) -> Command {
+    Command::PutGroup { name: name.to_owned(), labels: Labels::new(), spec, if_match: None, create_only: false }
+}
+
+fn member(host: &str, role: Role, qpn: u64) -> MemberSpec {
+    MemberSpec { host: host.to_owned(), role, address: None, qpn: Qpn::new("qpn", qpn).unwrap(), memory: None }
+}
+
+fn join_with(group: &str, spec: MemberSpec) -> Command {
+    Command::PutMember { group: group.to_owned(), spec, create_only: true }
+}
+
+fn source(group: &str, host: &str) -> Command {
+    join_with(group, member(host, Role::Source, 0x11))
+}
+
+fn receiver(group: &str, host: &str) -> Command {
+    join_with(group, member(host, Role::Receiver, 0x22))
+}
+
+fn leave(group: &str, host: &str) -> Command {
+    Command::DeleteMember { group: group.to_owned(), host: host.to_owned() }
+}
+
+fn reported(node: &str, observed_generation: u64, errors: Vec<ItemError>) -> NodeStatus {
+    NodeStatus { node: node.to_owned(), observed_generation, errors, agent_version: "0.1.0".to_owned(), kernel: "6.12".to_owned() }
+}

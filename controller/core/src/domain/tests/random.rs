@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Random networks and random commands, good and bad: after each, packets are walked through the nodes' specs.
+
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+
+use canopy_model::group::EncodingChoice;
+use canopy_model::ids::GroupId;
+use canopy_model::node_spec::{BranchKind, GroupProgram, NodeSpec, Peer};
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{host, link, random_graph};
+
+const GROUPS: usize = 3;
+const HOSTS: usize = 8;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Group(usize, u8),
+    DeleteGroup(usize),
+    Join(usize, usize, bool, bool, u8),
+    Leave(usize, usize),
+    Topology(Vec<usize>, Vec<(usize, usize)>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let (g, h) = (0..GROUPS, 0..HOSTS + 1);
+    prop::collection::vec(
+        prop_oneof![
+            2 => (g.clone(), any::<u8>()).prop_map(|(g, x)| Step::Group(g, x)),
+            1 => g.clone().prop_map(Step::DeleteGroup),
+            8 => (g.clone(), h.clone(), prop::bool::weighted(0.25), any::<bool>(), any::<u8>()).prop_map(|(g, h, s, c, x)| Step::Join(g, h, s, c, x)),
+            2 => (g, h).prop_map(|(g, h)| Step::Leave(g, h)),
+            1 => network().prop_map(|(parents, extra)| Step::Topology(parents, extra)),
+        ],
+        1..40,
+    )
+}
+
+fn network() -> impl Strategy<Value = (Vec<usize>, Vec<(usize, usize)>)> {
+    (prop::collection::vec(any::<usize>(), 0..8), prop::collection::vec(any::<(usize, usize)>(), 0..8))
+}
+
+fn spec((parents, extra): &(Vec<usize>, Vec<(usize, usize)>)) -> TopologySpec {
+    let mut t = random_graph(parents, extra);
+    for h in 0..HOSTS {
+        let name = format!("h{h}");
+        t.hosts.push(host(&name, h as u16 + 1));
+        t.links.push(link(&format!("n{}/h{h}", h % t.nodes.len()), &format!("{name}/eth0")));
+    }
+    for (i, l) in t.links.iter_mut().enumerate() {
+        l.mtu = [9000, 4300, 6000, 4262][(i + parents.len()) % 4];
+    }
+    t
+}
+
+fn command(step: &Step) -> Command {
+    let name = |g: &usize| format!("g{g}");
+    let choice = |x: u8| [EncodingChoice::Auto, EncodingChoice::Auto, EncodingChoice::Provisioned, EncodingChoice::InBand][usize::from(x % 4)];
+    match step {
+        Step::Group(g, x) => group_with(&name(g), GroupSpec { encoding: choice(*x), path_mtu: [4096, 1024, 1500][usize::from(x / 86)], ..GroupSpec::default() }),
+        Step::DeleteGroup(g) => Command::DeleteGroup { name: name(g) },
+        Step::Join(g, h, is_source, create_only, x) => {
+            let role = if *is_source { Role::Source } else { Role::Receiver };
+            let address = (x % 5 == 0).then(|| Ipv6Addr::new(0x2001, 0xdb8, *h as u16 + u16::from(x % 2), 0, 0, 0, 0, u16::from(*x)));
+            let spec = MemberSpec { address, ..member(&format!("h{h}"), role, 2 + u64::from(x % 3)) };
+            Command::PutMember { group: name(g), spec, create_only: *create_only }
+        }
+        Step::Leave(g, h) => leave(&name(g), &format!("h{h}")),
+        Step::Topology(parents, extra) => topology(spec(&(parents.clone(), extra.clone()))),
+    }
+}
+
+fn specs(d: &Domain) -> BTreeMap<String, NodeSpec> {
+    d.nodes().into_iter().map(|n| (n.name.clone(), (*d.node_spec(&n.name).unwrap()).clone())).collect()
+}
+
+fn program(d: &Domain, node: &str, id: GroupId) -> Option<GroupProgram> {
+    d.node_spec(node)?.groups.get(&id).cloned()
+}
+
+/// The node behind a port, checked to own the next hop.
+fn across(d: &Domain, node: &str, port: canopy_model::ids::PortIndex, next_hop: Ipv6Addr) -> String {
+    let spec = d.node_spec(node).unwrap();
+    match &spec.base.ports.iter().find(|p| p.index == port).unwrap().peer {
+        Peer::Node { name, link_local } => {
+            assert_eq!(*link_local, next_hop, "{node}: the next hop is not who lives behind the port");
+            name.clone()
+        }
+        Peer::Host { name, prefix, .. } => {
+            assert!(prefix.contains(&next_hop));
+            name.clone()
+        }
+    }
+}
+
+/// Walks one packet down from the headend and feedback up from every receiver, by nothing but the nodes' specs.
+fn check_traffic(d: &Domain, name: &str) {
+    let view = d.group(name).unwrap();
+    let id = view.status.group_id;
+    let members: Vec<_> = d.members(name).unwrap();
+    let expected: BTreeSet<(String, Ipv6Addr, u32)> =
+        members.iter().filter(|m| m.spec.role == Role::Receiver).map(|m| (m.spec.host.clone(), m.status.address, m.spec.qpn.get())).collect();
+    let with_program: BTreeSet<String> = d.nodes().into_iter().map(|n| n.name).filter(|n| program(d, n, id).is_some()).collect();
+    if view.status.tree.is_empty() {
+        assert!(with_program.is_empty(), "programs without a tree");
+        return;
+    }
+    let source = members.iter().find(|m| m.spec.role == Role::Source).unwrap();
+    let headends: Vec<&String> = with_program.iter().filter(|n| program(d, n, id).unwrap().headend.is_some()).collect();
+    assert_eq!(headends, [&source.status.node]);
+    let root = program(d, headends[0], id).unwrap();
+    let headend = root.headend.clone().unwrap();
+    assert_eq!(across(d, headends[0], headend.source_port, source.status.address), source.spec.host);
+    assert_eq!(headend.segments, [root.proxy, root.replication_sid.unwrap()]);
+    assert!(headend.tlvs.iter().all(|t| (1..=11).contains(&t.receivers.len())));
+
+    let mut delivered = BTreeSet::new();
+    let mut visited = BTreeSet::new();
+    let mut todo = vec![(headends[0].clone(), headend.segments[1])];
+    while let Some((node, outer_da)) = todo.pop() {
+        assert!(visited.insert(node.clone()), "{node} gets two copies");
+        let base = d.node_spec(&node).unwrap().base.clone();
+        let p = program(d, &node, id).expect("copies go to nodes with a program");
+        assert_eq!((p.epoch, p.tree_id, p.designated_qpn, p.proxy), (view.status.epoch, view.status.tree_id, root.designated_qpn, root.proxy));
+        let nodes = p.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).count();
+        if outer_da == base.end_mt {
+            assert_eq!((nodes, p.replication_sid), (0, None), "{node} replicates to nodes but is addressed by End.MT");
+        } else {
+            assert_eq!(Some(outer_da), p.replication_sid, "{node} does not own {outer_da}");
+        }
+        let mut in_tlvs: BTreeSet<(Ipv6Addr, u32)> = BTreeSet::new();
+        for tlv in headend.tlvs.iter().filter(|t| t.edge == base.node_address) {
+            in_tlvs.extend(tlv.receivers.iter().map(|(a, q)| (*a, q.get())));
+        }
+        let mut here = BTreeSet::new();
+        for b in &p.branches {
+            let far = across(d, &node, b.port, b.next_hop);
+            match b.kind {
+                BranchKind::Node { sid } => {
+                    let child = program(d, &far, id).unwrap();
+                    // Feedback of the child is what this branch expects, on the same link.
+                    assert_eq!((child.upstream.source_address, child.upstream.destination, child.upstream.dest_qp), (b.address, base.node_address, p.designated_qpn));
+                    assert_eq!(across(d, &far, child.upstream.port, child.upstream.next_hop), node);
+                    todo.push((far, sid));
+                }
+                BranchKind::Receiver { qpn, .. } => {
+                    here.insert((b.address, qpn.get()));
+                    assert!(delivered.insert((far, b.address, qpn.get())), "a receiver gets two copies");
+                }
+            }
+        }
+        if here.is_empty() {
+            assert!(in_tlvs.is_empty() && !p.receivers_provisioned);
+        } else if p.receivers_provisioned {
+            assert!(in_tlvs.is_empty());
+        } else {
+            assert_eq!(in_tlvs, here, "{node}: TLVs and branches differ");
+        }
+    }
+    assert_eq!(delivered, expected);
+    assert_eq!(visited, with_program, "a node has a program but gets no copy");
+    assert_eq!((root.upstream.source_address, root.upstream.destination, root.upstream.dest_qp), (root.proxy, source.status.address, source.spec.qpn));
+}
+
+/// Content of a node's spec, without term and generation.
+fn content(s: &NodeSpec) -> String {
+    format!("{:?} {:?}", s.base, s.groups)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn whatever_happens_packets_arrive_once_and_a_restart_changes_nothing(first in network(), steps in steps()) {
+        let mut w = World::with(spec(&first));
+        for step in &steps {
+            let before = specs(&w.domain);
+            let image = format!("{:?}", w.domain);
+            let command = command(step);
+            let asked = w.domain.prepare(command.clone());
+            prop_assert_eq!(&format!("{:?}", w.domain), &image, "preparing changed something");
+            if asked.is_err() {
+                continue;
+            }
+            let epochs: BTreeMap<String, (GroupId, u32)> = w.domain.groups.iter().map(|(n, g)| (n.clone(), (g.allocation.group_id, g.epoch))).collect();
+            let applied = w.run(command).unwrap();
+            let after = specs(&w.domain);
+            // Exactly the nodes whose content changed got a new generation and are named.
+            let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            for name in names {
+                let changed = before.get(name).map(content) != after.get(name).map(content);
+                prop_assert_eq!(applied.nodes.contains(name), changed, "{}", name);
+                if let (Some(b), Some(a)) = (before.get(name), after.get(name)) {
+                    prop_assert_eq!(a.generation > b.generation, changed);
+                    prop_assert!(a.generation >= b.generation);
+                    for (id, old) in &b.groups {
+                        if let Some(new) = a.groups.get(id) {
+                            prop_assert!(new.epoch >= old.epoch);
+                            prop_assert!(new.branches == old.branches || new.epoch > old.epoch, "branches changed within an epoch");
+                        }
+                    }
+                }
+            }
+            for (name, g) in &w.domain.groups {
+                if let Some((id, epoch)) = epochs.get(name) {
+                    prop_assert!(*id != g.allocation.group_id || g.epoch >= *epoch);
+                }
+                check_traffic(&w.domain, name);
+            }
+            let ids: BTreeSet<_> = w.domain.groups.values().map(|g| g.allocation.designated_qpn).collect();
+            prop_assert_eq!(ids.len(), w.domain.groups.len());
+        }
+        check_restart(&w)?;
+    }
+}
+
+fn check_restart(w: &World) -> Result<(), TestCaseError> {
+    let again = w.restarted();
+    prop_assert_eq!(again.revision(), w.domain.revision());
+    let (old, new) = (specs(&w.domain), specs(&again));
+    prop_assert_eq!(old.keys().collect::<Vec<_>>(), new.keys().collect::<Vec<_>>());
+    for (name, spec) in &new {
+        prop_assert_eq!(content(spec), content(&old[name]));
+        prop_assert!(spec.generation >= old[name].generation);
+        prop_assert_eq!(spec.term, 2);
+    }
+    for (name, g) in &w.domain.groups {
+        prop_assert_eq!(again.connection(name), w.domain.connection(name));
+        prop_assert_eq!(again.groups[name].epoch, g.epoch);
+        prop_assert_eq!(&again.groups[name].metadata, &g.metadata);
+        prop_assert_eq!(&again.groups[name].members, &g.members);
+    }
+    prop_assert_eq!(again.pools.in_use(), w.domain.pools.in_use());
+    prop_assert_eq!(again.pools.cursors(), w.domain.pools.cursors());
+    Ok(())
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Phases: what the nodes say beside what was planned.
+
+use canopy_model::ids::GroupId;
+use canopy_model::status::GroupPhase;
+
+use super::*;
+use crate::condition::ConditionStatus;
+use crate::testing::fabric;
+use crate::view::GroupStatus;
+
+fn status(w: &World, group: &str) -> GroupStatus {
+    w.domain.group(group).unwrap().status
+}
+
+fn condition(w: &World, kind: &str) -> (ConditionStatus, String) {
+    let c = status(w, "g").conditions.into_iter().find(|c| c.kind == kind).unwrap();
+    (c.status, c.message)
+}
+
+fn error(kind: &str, name: &str, group: Option<GroupId>) -> ItemError {
+    ItemError { kind: kind.into(), name: name.into(), group, detail: "is down: plug it in".into() }
+}
+
+/// Groups g (leaf1 to leaf2) and other (leaf1 to leaf1), every node confirmed.
+fn ready() -> World {
+    let mut w = World::with(fabric(3, 1, 3));
+    for (name, from, to) in [("g", "h1-1", "h2-1"), ("other", "h1-2", "h1-3")] {
+        w.run(group(name)).unwrap();
+        w.run(source(name, from)).unwrap();
+        w.run(receiver(name, to)).unwrap();
+    }
+    w.confirm_all();
+    w
+}
+
+#[test]
+fn a_group_goes_from_pending_over_programming_to_ready() {
+    let mut w = World::with(fabric(2, 1, 1));
+    w.run(group("g")).unwrap();
+    assert_eq!((status(&w, "g").phase, status(&w, "g").reason.as_str()), (GroupPhase::Pending, "waiting for a source to join"));
+    w.run(source("g", "h1-1")).unwrap();
+    assert_eq!((status(&w, "g").phase, status(&w, "g").reason.as_str()), (GroupPhase::Pending, "waiting for receivers to join"));
+    w.run(receiver("g", "h2-1")).unwrap();
+    assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
+    assert!(status(&w, "g").reason.starts_with("agents on leaf1, spine1, leaf2 are not connected: start canopy-agent"), "{}", status(&w, "g").reason);
+    for node in ["leaf1", "leaf2", "spine1"] {
+        assert_eq!(w.domain.agent_connected(node, true), ["g"]);
+        assert!(w.domain.agent_connected(node, true).is_empty(), "nothing changed");
+    }
+    assert_eq!(status(&w, "g").reason, "waiting for leaf1, spine1, leaf2 to confirm epoch 3");
+    let generation = w.domain.node_spec("leaf1").unwrap().generation;
+    // The generation before is not the one that carries the group.
+    assert!(w.domain.report(reported("leaf1", generation - 1, vec![])).unwrap().is_empty());
+    assert_eq!(w.domain.report(reported("leaf1", generation, vec![])).unwrap(), ["g"]);
+    assert!(w.domain.report(reported("leaf1", generation, vec![])).unwrap().is_empty(), "the same again");
+    w.domain.report(reported("leaf2", generation, vec![])).unwrap();
+    assert_eq!(status(&w, "g").reason, "waiting for spine1 to confirm epoch 3");
+    w.domain.report(reported("spine1", generation, vec![])).unwrap();
+    assert_eq!((status(&w, "g").phase, status(&w, "g").reason.as_str()), (GroupPhase::Ready, ""));
+    assert!(status(&w, "g").conditions.iter().all(|c| c.status == ConditionStatus::True));
+    // One more membership change: the new epoch is not confirmed.
+    w.run(leave("g", "h2-1")).unwrap();
+    assert_eq!(status(&w, "g").phase, GroupPhase::Pending);
+}
+
+#[test]
+fn anothers_change_at_a_shared_node_does_not_unready_a_group() {
+    let mut w = ready();
+    w.run(leave("other", "h1-3")).unwrap();
+    w.run(receiver("other", "h1-3")).unwrap();
+    assert_eq!(status(&w, "g").phase, GroupPhase::Ready);
+    assert_eq!(status(&w, "other").phase, GroupPhase::Programming);
+    let p = &status(&w, "g").nodes[0];
+    assert!(p.desired_generation <= p.observed_generation.unwrap() && p.observed_generation.unwrap() < w.domain.node_spec("leaf1").unwrap().generation);
+}
+
+#[test]
+fn a_new_host_elsewhere_does_not_unready_a_group() {
+    let mut w = ready();
+    let mut spec = w.domain.topology().unwrap().spec;
+    spec.hosts.push(crate::testing::host("new", 0xFFF));
+    spec.links.push(crate::testing::link("leaf3/new", "new/eth0"));
+    assert_eq!(w.run(topology(spec)).unwrap().nodes, ["leaf1", "leaf2", "leaf3", "spine1"], "everybody gets a route");
+    assert_eq!((status(&w, "g").phase, status(&w, "other").phase), (GroupPhase::Ready, GroupPhase::Ready));
+    assert_eq!(w.domain.topology().unwrap().status.synced_nodes, 0);
+}
+
+#[test]
+fn an_error_degrades_exactly_the_groups_it_concerns() {
+    let mut w = ready();
+    let generation = w.domain.node_spec("leaf1").unwrap().generation;
+    let (g, other) = (status(&w, "g").group_id, status(&w, "other").group_id);
+    let cases = [
+        (error("port", "up1", None), vec!["g"]),
+        (error("port", "host1", None), vec!["g"]),
+        (error("port", "host3", None), vec!["other"]),
+        (error("port", "nothing", None), vec![]),
+        (error("route", "::/0", None), vec!["g", "other"]),
+        (error("program", "xdp", None), vec!["g", "other"]),
+        (error("neighbour", "fe80::1", None), vec!["g", "other"]),
+        (error("group", "g", Some(g)), vec!["g"]),
+        (error("group", "other", Some(other)), vec!["other"]),
+    ];
+    for (e, concerned) in cases {
+        assert_eq!(w.domain.report(reported("leaf1", generation, vec![e.clone()])).unwrap(), concerned, "{e:?}");
+        for name in ["g", "other"] {
+            let expected = if concerned.contains(&name) { GroupPhase::Degraded } else { GroupPhase::Ready };
+            assert_eq!(status(&w, name).phase, expected, "{name} with {e:?}");
+        }
+        if concerned == ["g"] {
+            assert_eq!(status(&w, "g").reason, format!("node leaf1: {} {}: is down: plug it in", e.kind, e.name));
+        }
+        // It heals as it broke.
+        assert_eq!(w.domain.report(reported("leaf1", generation, vec![])).unwrap(), concerned);
+        assert_eq!(status(&w, "g").phase, GroupPhase::Ready);
+    }
+}
+
+#[test]
+fn an_agent_that_goes_away_after_confirming_leaves_the_group_ready() {
+    let mut w = ready();
+    assert_eq!(w.domain.agent_connected("spine1", false), ["g"]);
+    assert_eq!(status(&w, "g").phase, GroupPhase::Ready);
+    let (connected, message) = condition(&w, "AgentsConnected");
+    assert_eq!(connected, ConditionStatus::False);
+    assert!(message.contains("from spine1:"), "{message}");
+    assert!(w.domain.agent_connected("leaf3", false).is_empty(), "no group runs over leaf3");
+    w.run(receiver("g", "h2-2")).unwrap();
+    assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
+    assert!(status(&w, "g").reason.starts_with("agent on spine1 is not connected"), "{}", status(&w, "g").reason);
+}
+
+#[test]
+fn a_report_from_another_life_of_the_store_confirms_nothing() {
+    let mut w = ready();
+    assert_eq!(w.domain.report(reported("leaf2", 1_000_000, vec![])).unwrap(), ["g"]);
+    assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
+    assert!(status(&w, "g").reason.contains("node leaf2 reports generation 1000000, newer than"), "{}", status(&w, "g").reason);
+}
+
+#[test]
+fn after_a_restart_nodes_confirm_anew_and_the_group_is_ready() {
+    let mut w = ready();
+    let before = status(&w, "g");
+    w.domain = w.restarted();
+    assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
+    w.confirm_all();
+    let after = status(&w, "g");
+    assert_eq!((after.phase, after.epoch, after.tree), (GroupPhase::Ready, before.epoch, before.tree));
+}
+
+#[test]
+fn a_departure_that_leaves_nothing_buildable_is_allowed_and_said() {
+    // leaf2 hangs off spine1 (small MTU) and spine2. While leaf3 receives too, only spine1 reaches both.
+    let mut spec = fabric(3, 2, 1);
+    spec.links.retain(|l| !(l.a.device == "leaf3" && l.b.device == "spine2"));
+    for l in spec.links.iter_mut().filter(|l| l.b.device == "spine2") {
+        l.mtu = 1500;
+    }
+    let mut w = World::with(spec);
+    // Of many groups, some fall back to spine2 by hash once leaf3 left.
+    let mut seen = false;
+    for i in 0..20 {
+        let name = format!("g{i}");
+        w.run(group(&name)).unwrap();
+        w.run(source(&name, "h1-1")).unwrap();
+        w.run(receiver(&name, "h3-1")).unwrap();
+        w.run(receiver(&name, "h2-1")).unwrap();
+        w.run(leave(&name, "h3-1")).unwrap();
+        let s = status(&w, &name);
+        if s.phase == GroupPhase::Degraded {
+            assert!(s.reason.contains("has MTU 1500") && s.tree.is_empty(), "{}", s.reason);
+            assert!(w.domain.nodes.iter().all(|n| !n.spec.groups.contains_key(&s.group_id)));
+            assert_eq!(w.restarted().group(&name).unwrap().status.reason, s.reason);
+            // And it heals.
+            w.run(receiver(&name, "h3-1")).unwrap();
+            assert_eq!(status(&w, &name).phase, GroupPhase::Programming);
+            seen = true;
+        }
+    }
+    assert!(seen);
+}
+
+#[test]
+fn nodes_and_topology_say_how_they_are() {
+    let mut w = ready();
+    let t = w.domain.topology().unwrap().status;
+    assert_eq!((t.nodes, t.connected_nodes, t.synced_nodes, t.hosts, t.links), (4, 4, 4, 9, 12));
+    assert_eq!(t.conditions[0].status, ConditionStatus::True);
+    w.domain.agent_connected("leaf3", false);
+    w.domain.report(reported("leaf1", 1, vec![error("port", "up1", None)])).unwrap();
+    assert_eq!(w.domain.topology().unwrap().status.synced_nodes, 3);
+    let leaf1 = w.domain.node("leaf1").unwrap();
+    assert_eq!((leaf1.spec.groups, leaf1.spec.ports.len(), leaf1.status.observed_generation), (2, 4, Some(1)));
+    let holds = |n: &crate::view::NodeView| n.status.conditions.iter().map(|c| c.status == ConditionStatus::True).collect::<Vec<_>>();
+    assert_eq!(holds(&leaf1), [true, false, false]);
+    assert_eq!(holds(&w.domain.node("leaf3").unwrap()), [false, true, true]);
+    assert_eq!(w.domain.nodes().iter().map(|n| n.name.clone()).collect::<Vec<_>>(), ["leaf1", "leaf2", "leaf3", "spine1"]);
+    let m = w.domain.member("g", "h2-1").unwrap();
+    assert_eq!((m.status.node.as_str(), m.status.port.as_str(), m.status.address.to_string().as_str()), ("leaf2", "host1", "2001:db8:201::1"));
+    assert_eq!(w.domain.members("g").unwrap().len(), 2);
+    assert!(w.domain.members("x").is_none() && w.domain.member("g", "h3-1").is_none() && w.domain.node("x").is_none());
+}

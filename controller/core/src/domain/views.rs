@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Resources as the northbound API shows them.
+
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+use std::ops::Bound;
+
+use canopy_model::group::EncodingMode;
+use canopy_model::member::Role;
+use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
+
+use super::Domain;
+use crate::condition::Condition;
+use crate::limits::MAX_PAGE;
+use crate::metadata::Selector;
+use crate::plan::GroupPlan;
+use crate::resource::{Group, Member, Node};
+use crate::status::assess;
+use crate::topology::Network;
+use crate::view::*;
+
+impl Domain {
+    /// The network; `None` until one was declared.
+    pub fn topology(&self) -> Option<TopologyView> {
+        let t = self.topology.as_ref()?;
+        let count = |of: &dyn Fn(&Node) -> bool| self.nodes.iter().filter(|n| of(n)).count();
+        let (all, connected, synced) = (self.nodes.len(), count(&|n| n.connected), count(&is_synced));
+        let ready = Condition::new("Ready", synced == all, if synced == all { "AllSynced" } else { "NotSynced" }, format!("{synced} of {all} nodes run what is desired, {connected} agents are connected"));
+        Some(TopologyView {
+            metadata: t.metadata.clone(),
+            spec: t.network.spec.clone(),
+            status: TopologyStatus {
+                nodes: all as u32,
+                connected_nodes: connected as u32,
+                synced_nodes: synced as u32,
+                hosts: t.network.spec.hosts.len() as u32,
+                links: t.network.spec.links.len() as u32,
+                conditions: vec![ready],
+            },
+        })
+    }
+
+    /// All nodes, in name order.
+    pub fn nodes(&self) -> Vec<NodeView> {
+        let mut views: Vec<NodeView> = self.nodes.iter().map(node_view).collect();
+        views.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        views
+    }
+
+    /// One node.
+    pub fn node(&self, name: &str) -> Option<NodeView> {
+        self.node_entry(name).map(node_view)
+    }
+
+    /// One group.
+    pub fn group(&self, name: &str) -> Option<GroupView> {
+        self.group_view(self.groups.get(name)?)
+    }
+
+    /// Up to `limit` (1..=1000) groups that `selector` matches, in name order, behind the name `after`.
+    pub fn groups(&self, selector: &Selector, after: Option<&str>, limit: usize) -> Page<GroupView> {
+        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let limit = limit.clamp(1, MAX_PAGE);
+        let in_order: Box<dyn Iterator<Item = &Group>> = match self.labels.candidates(selector) {
+            Some(names) => Box::new(names.range::<str, _>(from).filter_map(|n| self.groups.get(n))),
+            None => Box::new(self.groups.range::<str, _>(from).map(|(_, g)| g)),
+        };
+        // One more than asked tells whether there is a next page.
+        let mut found: Vec<&Group> = in_order.filter(|g| selector.matches(&g.metadata.labels)).take(limit + 1).collect();
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = if more { found.last().map(|g| g.metadata.name.clone()) } else { None };
+        Page { items: found.into_iter().filter_map(|g| self.group_view(g)).collect(), next }
+    }
+
+    /// Members of a group in the order of their hosts' names; `None` when there is no such group.
+    pub fn members(&self, group: &str) -> Option<Vec<MemberView>> {
+        let g = self.groups.get(group)?;
+        Some(g.members.values().filter_map(|m| self.member_view(g, m)).collect())
+    }
+
+    /// One membership.
+    pub fn member(&self, group: &str, host: &str) -> Option<MemberView> {
+        let g = self.groups.get(group)?;
+        self.member_view(g, g.members.get(host)?)
+    }
+
+    fn group_view(&self, group: &Group) -> Option<GroupView> {
+        let assessment = assess(group, &self.nodes);
+        let with_role = |role| group.members.values().filter(move |m| m.spec.role == role);
+        Some(GroupView {
+            metadata: group.metadata.clone(),
+            spec: group.spec.clone(),
+            status: GroupStatus {
+                phase: assessment.phase,
+                reason: assessment.reason,
+                conditions: assessment.conditions,
+                observed_generation: group.metadata.generation,
+                group_id: group.allocation.group_id,
+                tree_id: group.allocation.tree_id,
+                epoch: group.epoch,
+                connection: super::connection::connection(&self.addresses, group)?,
+                source: with_role(Role::Source).next().map(|m| m.spec.host.clone()),
+                receivers: with_role(Role::Receiver).count() as u32,
+                encoding: group.plan().map(|p| p.encoding.clone()),
+                tree: self.tree_view(group).unwrap_or_default(),
+                nodes: assessment.nodes,
+            },
+        })
+    }
+
+    fn tree_view(&self, group: &Group) -> Option<Vec<TreeNodeView>> {
+        let (network, plan) = (&*self.topology.as_ref()?.network, group.plan()?);
+        let hosts: HashMap<Ipv6Addr, &str> = group.members.values().filter_map(|m| Some((address(network, m)?, m.spec.host.as_str()))).collect();
+        (0..plan.tree.nodes.len()).map(|at| self.tree_node_view(network, group, plan, at, &hosts)).collect()
+    }
+
+    fn tree_node_view(&self, network: &Network, group: &Group, plan: &GroupPlan, at: usize, hosts: &HashMap<Ipv6Addr, &str>) -> Option<TreeNodeView> {
+        let t = &plan.tree.nodes[at];
+        let program = self.nodes[t.node].spec.groups.get(&group.allocation.group_id)?;
+        // Branches are child nodes in the tree's order, then receivers.
+        let mut children = t.children.iter().map(|&c| network.name(plan.tree.nodes[c].node));
+        let branches: Vec<BranchView> = program
+            .branches
+            .iter()
+            .filter_map(|b| {
+                let (name, kind, qpn) = match b.kind {
+                    BranchKind::Node { .. } => (children.next()?, BranchRole::Node, None),
+                    BranchKind::Receiver { qpn, .. } => (*hosts.get(&b.address)?, BranchRole::Receiver, Some(qpn)),
+                };
+                Some(BranchView { name: name.to_owned(), kind, address: b.address, qpn, port: network.port_name(t.node, b.port).to_owned() })
+            })
+            .collect();
+        let has = |kind| branches.iter().any(|b| b.kind == kind);
+        let roles = [(TreeRole::Headend, program.headend.is_some()), (TreeRole::Transit, has(BranchRole::Node)), (TreeRole::Edge, has(BranchRole::Receiver))];
+        Some(TreeNodeView {
+            node: network.name(t.node).to_owned(),
+            parent: t.parent.map(|p| network.name(plan.tree.nodes[p.position].node).to_owned()),
+            roles: roles.into_iter().filter_map(|(role, is)| is.then_some(role)).collect(),
+            sid: program.replication_sid.unwrap_or_else(|| self.addresses.end_mt(network.id(t.node))),
+            upstream_port: network.port_name(t.node, program.upstream.port).to_owned(),
+            branches,
+        })
+    }
+
+    fn member_view(&self, group: &Group, member: &Member) -> Option<MemberView> {
+        let network = &*self.topology.as_ref()?.network;
+        let at = network.host(&member.spec.host)?;
+        let edge = network.name(at.node);
+        let encoding = group.plan().filter(|_| member.spec.role == Role::Receiver).map(|p| {
+            let provisioned = p.encoding.provisioned_edges.iter().any(|e| e == edge);
+            if provisioned { EncodingMode::Provisioned } else { EncodingMode::InBand }
+        });
+        Some(MemberView {
+            group: group.metadata.name.clone(),
+            metadata: member.metadata.clone(),
+            spec: member.spec.clone(),
+            status: MemberStatus { address: address(network, member)?, node: edge.to_owned(), port: network.port_name(at.node, at.port).to_owned(), encoding },
+        })
+    }
+}
+
+/// The address of the member's QP.
+fn address(network: &Network, member: &Member) -> Option<Ipv6Addr> {
+    member.spec.address.or_else(|| network.host(&member.spec.host).map(|at| at.address))
+}
+
+fn is_synced(node: &Node) -> bool {
+    node.status.as_ref().is_some_and(|s| s.observed_generation == node.spec.generation && s.errors.is_empty())
+}
+
+fn node_view(node: &Node) -> NodeView {
+    let spec = &*node.spec;
+    let status = node.status.as_ref();
+    NodeView {
+        name: spec.base.name.clone(),
+        spec: NodeDesired {
+            id: spec.base.node_id,
+            node_address: spec.base.node_address,
+            un: spec.base.un,
+            end_mt: spec.base.end_mt,
+            generation: spec.generation,
+            ports: port_views(spec),
+            routes: spec.base.routes.len() as u32,
+            groups: spec.groups.len() as u32,
+        },
+        status: NodeObserved {
+            connected: node.connected,
+            observed_generation: status.map(|s| s.observed_generation),
+            errors: status.map(|s| s.errors.clone()).unwrap_or_default(),
+            agent_version: status.map(|s| s.agent_version.clone()).unwrap_or_default(),
+            kernel: status.map(|s| s.kernel.clone()).unwrap_or_default(),
+            conditions: node_conditions(node),
+        },
+    }
+}
+
+fn port_views(spec: &NodeSpec) -> Vec<PortView> {
+    let peer = |peer: &Peer| match peer {
+        Peer::Node { name, .. } | Peer::Host { name, .. } => name.clone(),
+    };
+    let view = |p: &canopy_model::node_spec::Port| PortView { index: p.index, name: p.name.clone(), peer: peer(&p.peer), mtu: p.mtu, link_local: p.link_local };
+    spec.base.ports.iter().map(view).collect()
+}
+
+fn node_conditions(node: &Node) -> Vec<Condition> {
+    let connected = if node.connected {
+        Condition::new("Connected", true, "AgentConnected", "the agent is connected")
+    } else {
+        Condition::new("Connected", false, "AgentNotConnected", "the agent is not connected: start canopy-agent on the node, or check its way to this controller")
+    };
+    let desired = node.spec.generation;
+    let Some(status) = &node.status else {
+        let never = |kind| Condition::unknown(kind, "NeverReported", "the agent has not reported yet");
+        return vec![connected, never("Synced"), never("Healthy")];
+    };
+    let observed = status.observed_generation;
+    let synced = if observed == desired {
+        Condition::new("Synced", true, "Reconciled", format!("generation {desired} is reconciled"))
+    } else {
+        Condition::new("Synced", false, "Behind", format!("generation {observed} is reconciled, {desired} is desired"))
+    };
+    let healthy = match status.errors.first() {
+        None => Condition::new("Healthy", true, "NoErrors", "the kernel's state is as desired"),
+        Some(e) => {
+            let more = if status.errors.len() > 1 { format!(" (and {} more)", status.errors.len() - 1) } else { String::new() };
+            Condition::new("Healthy", false, "ItemError", format!("{} {}: {}{more}", e.kind, e.name, e.detail))
+        }
+    };
+    vec![connected, synced, healthy]
+}

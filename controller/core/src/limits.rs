@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bounds of one domain. Each is checked where the thing enters.
+
+/// Forwarding nodes.
+pub const MAX_NODES: usize = 16_384;
+/// Hosts.
+pub const MAX_HOSTS: usize = 131_072;
+/// Links.
+pub const MAX_LINKS: usize = 1_048_576;
+/// Groups.
+pub const MAX_GROUPS: usize = 1_048_576;
+/// Members of one group.
+pub const MAX_MEMBERS: usize = 16_384;
+/// Items that one node may report as not as desired.
+pub const MAX_ITEM_ERRORS: usize = 16_384;
+/// Items of one page.
+pub const MAX_PAGE: usize = 1_000;

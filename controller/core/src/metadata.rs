@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What every resource carries besides its spec, and selecting resources by their labels.
+
+use std::collections::BTreeMap;
+
+use canopy_model::ids::Generation;
+use canopy_model::{FieldError, FieldErrors};
+use serde::{Deserialize, Serialize};
+
+/// The one tenant there is until tenants are a resource of their own.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// Most labels that one resource may carry.
+pub const MAX_LABELS: usize = 32;
+
+/// Labels of a resource: key to value, both in Kubernetes' syntax.
+pub type Labels = BTreeMap<String, String>;
+
+/// Identity and bookkeeping of a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// Unique among resources of its kind.
+    pub name: String,
+    /// Owner; `default` unless tenants are in use.
+    pub tenant: String,
+    /// For selecting and for people.
+    #[serde(default)]
+    pub labels: Labels,
+    /// 1 at creation, grows by one with every change of labels or spec.
+    pub generation: Generation,
+}
+
+impl Metadata {
+    /// Metadata of a new resource.
+    pub(crate) fn created(name: &str, labels: Labels) -> Self {
+        Self { name: name.to_owned(), tenant: DEFAULT_TENANT.to_owned(), labels, generation: 1 }
+    }
+
+    /// The same resource after one more change.
+    pub(crate) fn changed(&self, labels: Labels) -> Self {
+        Self { labels, generation: self.generation + 1, ..self.clone() }
+    }
+}
+
+/// Checks keys (1..=63 of letters, digits, `-`, `_`, `.`, optionally behind a `prefix/`) and values (up to 63).
+pub(crate) fn check_labels(labels: &Labels, errors: &mut FieldErrors) {
+    if labels.len() > MAX_LABELS {
+        errors.push("metadata.labels", format!("{} labels, at most {MAX_LABELS} are supported", labels.len()));
+    }
+    for (key, value) in labels {
+        let (prefix, name) = key.split_once('/').unwrap_or(("", key));
+        if !is_label_word(name) || name.is_empty() || prefix.len() > 253 || !prefix.bytes().all(is_label_byte) {
+            errors.push("metadata.labels", format!("{key:?} is not a label key: use 1..=63 letters, digits, '-', '_' or '.', optionally after a prefix and '/'"));
+        }
+        if !is_label_word(value) {
+            errors.push(format!("metadata.labels[{key}]"), format!("{value:?} is not a label value: use up to 63 letters, digits, '-', '_' or '.'"));
+        }
+    }
+}
+
+fn is_label_byte(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')
+}
+
+fn is_label_word(s: &str) -> bool {
+    s.len() <= 63 && s.bytes().all(is_label_byte)
+}
+
+/// Requirements on labels, all of which must hold. The default selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Requirement {
+    Equals(String, String),
+    Differs(String, String),
+    Exists(String),
+}
+
+impl Selector {
+    /// Parses `key=value,key!=value,key`; an empty text selects everything.
+    ///
+    /// # Errors
+    /// Names `field` when a requirement has no key or holds a character that labels cannot.
+    pub fn parse(field: &str, text: &str) -> Result<Self, FieldError> {
+        let mut all = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let (key, requirement) = if let Some((k, v)) = part.split_once("!=") {
+                (k, Requirement::Differs(k.trim().to_owned(), v.trim().to_owned()))
+            } else if let Some((k, v)) = part.split_once('=') {
+                (k, Requirement::Equals(k.trim().to_owned(), v.trim_start_matches('=').trim().to_owned()))
+            } else {
+                (part, Requirement::Exists(part.to_owned()))
+            };
+            let known = |b: u8| is_label_byte(b) || matches!(b, b'/' | b'=' | b'!' | b' ');
+            if key.trim().is_empty() || !part.bytes().all(known) {
+                return Err(FieldError::new(field, format!("{part:?} is not a label requirement: use key=value, key!=value or key, separated by commas")));
+            }
+            all.push(requirement);
+        }
+        Ok(Self(all))
+    }
+
+    /// True when every requirement holds for `labels`.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|r| match r {
+            Requirement::Equals(k, v) => labels.get(k) == Some(v),
+            Requirement::Differs(k, v) => labels.get(k) != Some(v),
+            Requirement::Exists(k) => labels.contains_key(k),
+        })
+    }
+
+    /// The `key=value` requirements: an index by label answers these without a scan.
+    pub(crate) fn equalities(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|r| match r {
+            Requirement::Equals(k, v) => Some((k.as_str(), v.as_str())),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    }
+
+    #[test]
+    fn selectors_require_all_of_their_parts() {
+        let l = labels(&[("job", "llm"), ("team", "a")]);
+        let says = |text: &str| Selector::parse("selector", text).unwrap().matches(&l);
+        assert!(says("") && says("job=llm") && says("job == llm , team") && says("team!=b") && says("zone!=x"));
+        assert!(!says("job=x") && !says("job=llm,zone") && !says("team!=a"));
+        assert!(Selector::parse("labelSelector", "=x").unwrap_err().to_string().starts_with("labelSelector: "));
+    }
+
+    #[test]
+    fn bad_labels_are_named() {
+        let mut errors = FieldErrors::default();
+        check_labels(&labels(&[("ok.io/a", "b"), ("", "x"), ("k", "a b")]), &mut errors);
+        assert_eq!(errors.0.len(), 2, "{errors}");
+        assert!(errors.to_string().contains("metadata.labels[k]"));
+    }
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a group, its members and the network to one program per tree node.
+//!
+//! A program leaves the agent no choice: every address, port, SID and next hop is in it. Where the decisions page
+//! speaks: who encapsulates (2.1), the outer header (2.2), which SID a child is addressed by (2.3), the addresses of the
+//! reverse path (3.1).
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use canopy_model::FieldError;
+use canopy_model::addressing::AddressPlan;
+use canopy_model::group::GroupSpec;
+use canopy_model::ids::{PortIndex, Qpn};
+use canopy_model::member::{MemberSpec, MemoryRegion, Role};
+use canopy_model::node_spec::{
+    AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV, SourceQp, Upstream,
+};
+
+use crate::alloc::Allocation;
+use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide};
+use crate::error::DomainError;
+use crate::resource::Member;
+use crate::topology::{Network, NodeIx};
+use crate::tree::{Tree, TreeNode};
+
+/// Virtual address that a source's WRITEs count from: the same for every group, each edge adds its receivers' own.
+pub(crate) const WRITE_BASE_VA: u64 = 0;
+
+/// A group as the planner sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Intent<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) spec: &'a GroupSpec,
+    pub(crate) allocation: &'a Allocation,
+    pub(crate) epoch: u32,
+    pub(crate) members: &'a BTreeMap<String, Member>,
+}
+
+/// A tree and how receiver lists travel over it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupPlan {
+    pub(crate) tree: Tree,
+    pub(crate) encoding: EncodingReport,
+}
+
+/// What comes of a group's intent.
+#[derive(Clone, Debug)]
+pub(crate) enum Planned {
+    /// No traffic is possible yet; why.
+    Waiting(&'static str),
+    /// There is a tree. Programs in the tree's order.
+    Live(GroupPlan, Vec<GroupProgram>),
+}
+
+/// A member where it hangs.
+struct Placed {
+    node: NodeIx,
+    port: PortIndex,
+    link: usize,
+    address: Ipv6Addr,
+    qpn: Qpn,
+    memory: Option<MemoryRegion>,
+}
+
+/// Plans one group.
+///
+/// # Errors
+/// `Invalid` about `spec.pathMtu` or `spec.encoding` of the group, or about a member's host; `Limit` when a node would
+/// get more branches than it can serve, naming it.
+pub(crate) fn plan_group(addresses: &AddressPlan, network: Option<&Network>, intent: Intent<'_>) -> Result<Planned, DomainError> {
+    let with_role = |role| intent.members.values().map(|m| &m.spec).filter(move |m| m.role == role);
+    let source = with_role(Role::Source).next();
+    let (Some(source), true) = (source, with_role(Role::Receiver).next().is_some()) else {
+        return Ok(Planned::Waiting(if source.is_none() { "waiting for a source to join" } else { "waiting for receivers to join" }));
+    };
+    let network = network.ok_or_else(|| unknown_host(&source.host))?;
+    let source = place(network, source)?;
+    let mut receivers = Vec::with_capacity(intent.members.len());
+    for m in with_role(Role::Receiver) {
+        receivers.push(place(network, m)?);
+    }
+    // The order of copies and of TLV entries.
+    receivers.sort_unstable_by_key(|r| r.address);
+    for m in receivers.iter().chain([&source]) {
+        check_host_link(intent.spec.path_mtu, &tight_link(network, m.link))?;
+    }
+    let tree = Tree::build(network, intent.allocation.tree_id, source.node, receivers.iter().map(|r| r.node));
+    let planner = Planner { addresses, network, intent, source: &source, edges: by_node(&receivers), tree: &tree };
+    planner.check_branches()?;
+    let (decision, edges) = planner.encoding()?;
+    let programs = (0..tree.nodes.len()).map(|at| planner.program(at, &decision, &edges)).collect::<Result<_, _>>()?;
+    let encoding = planner.report(decision, &edges)?;
+    Ok(Planned::Live(GroupPlan { tree, encoding }, programs))
+}
+
+fn unknown_host(host: &str) -> DomainError {
+    DomainError::field("spec.host", format!("unknown host {host:?}: declare it in the topology first"))
+}
+
+fn place(network: &Network, member: &MemberSpec) -> Result<Placed, DomainError> {
+    let at = network.host(&member.host).ok_or_else(|| unknown_host(&member.host))?;
+    Ok(Placed { node: at.node, port: at.port, link: at.link, address: member.address.unwrap_or(at.address), qpn: member.qpn, memory: member.memory })
+}
+
+fn tight_link(network: &Network, link: usize) -> TightLink {
+    let decl = &network.spec.links[link];
+    TightLink { label: decl.label(), mtu: decl.mtu }
+}
+
+fn by_node(receivers: &[Placed]) -> BTreeMap<NodeIx, Vec<&Placed>> {
+    let mut edges: BTreeMap<NodeIx, Vec<&Placed>> = BTreeMap::new();
+    for r in receivers {
+        edges.entry(r.node).or_default().push(r);
+    }
+    edges
+}
+
+struct Planner<'a> {
+    addresses: &'a AddressPlan,
+    network: &'a Network,
+    intent: Intent<'a>,
+    source: &'a Placed,
+    /// Receivers by the node that they hang off.
+    edges: BTreeMap<NodeIx, Vec<&'a Placed>>,
+    tree: &'a Tree,
+}
+
+impl Planner<'_> {
+    fn receivers(&self, node: NodeIx) -> &[&Placed] {
+        self.edges.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    fn check_branches(&self) -> Result<(), DomainError> {
+        for t in &self.tree.nodes {
+            let branches = t.children.len() + self.receivers(t.node).len();
+            if branches > MAX_BRANCHES {
+                let (node, group) = (self.network.name(t.node), self.intent.name);
+                return Err(DomainError::Limit(format!(
+                    "node {node} would have {branches} branches of group {group}, a node serves at most {MAX_BRANCHES} per group: spread the receivers over more nodes"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The decision, and the tree positions of the edges in the same order.
+    fn encoding(&self) -> Result<(Decision, Vec<usize>), FieldError> {
+        let edges: Vec<usize> = (0..self.tree.nodes.len()).filter(|&at| !self.receivers(self.tree.nodes[at].node).is_empty()).collect();
+        let counts: Vec<usize> = edges.iter().map(|&at| self.receivers(self.tree.nodes[at].node).len()).collect();
+        let links = self.tree.nodes.iter().filter_map(|t| Some(t.parent?.link));
+        let tightest = links.min_by_key(|&l| (self.network.spec.links[l].mtu, l)).map(|l| tight_link(self.network, l));
+        let spec = self.intent.spec;
+        Ok((decide(&Question { choice: spec.encoding, path_mtu: spec.path_mtu, edges: &counts, tightest })?, edges))
+    }
+
+    fn program(&self, at: usize, decision: &Decision, edges: &[usize]) -> Result<GroupProgram, DomainError> {
+        let Intent { name, spec, allocation, epoch, .. } = self.intent;
+        let t = &self.tree.nodes[at];
+        let provisioned = edges.iter().position(|&e| e == at).is_some_and(|e| !decision.in_band[e]);
+        Ok(GroupProgram {
+            group_id: allocation.group_id,
+            name: name.to_owned(),
+            epoch,
+            tree_id: allocation.tree_id,
+            proxy: self.proxy()?,
+            designated_qpn: allocation.designated_qpn,
+            start_psn: allocation.start_psn,
+            source: SourceQp { address: self.source.address, qpn: self.source.qpn },
+            replication_sid: self.replication_sid(at),
+            headend: if t.parent.is_none() { Some(self.headend(decision, edges)?) } else { None },
+            upstream: self.upstream(t)?,
+            branches: self.branches(t),
+            receivers_provisioned: provisioned,
+            write_base_va: WRITE_BASE_VA,
+            write_rkey: allocation.write_rkey,
+            params: AggregationParams { cnp_window_ns: u64::from(spec.cnp_window_us) * 1000, ..AggregationParams::default() },
+        })
+    }
+
+    /// A group's Proxy Address exists for as long as the group: its index is allocated within the prefix.
+    fn proxy(&self) -> Result<Ipv6Addr, DomainError> {
+        let index = self.intent.allocation.proxy_index;
+        self.addresses.proxy(index).ok_or_else(|| {
+            DomainError::field("addressing.proxyPrefix", format!("{} has no address number {index}, which group {} holds", self.addresses.proxy_prefix, self.intent.name))
+        })
+    }
+
+    fn address(&self, node: NodeIx) -> Ipv6Addr {
+        self.addresses.node_address(self.network.id(node))
+    }
+
+    /// RFC 9524: the root, and every node that replicates to other nodes, has a Replication-SID; an edge needs only End.MT.
+    fn replication_sid(&self, at: usize) -> Option<Ipv6Addr> {
+        let t = &self.tree.nodes[at];
+        let replicates = t.parent.is_none() || !t.children.is_empty();
+        replicates.then(|| self.addresses.replication(self.network.id(t.node), self.intent.allocation.tree_id))
+    }
+
+    /// The SID by which copies reach a tree node.
+    fn sid(&self, at: usize) -> Ipv6Addr {
+        self.replication_sid(at).unwrap_or_else(|| self.addresses.end_mt(self.network.id(self.tree.nodes[at].node)))
+    }
+
+    fn segments(&self) -> Result<Vec<Ipv6Addr>, DomainError> {
+        Ok(vec![self.proxy()?, self.sid(0)])
+    }
+
+    fn headend(&self, decision: &Decision, edges: &[usize]) -> Result<Headend, DomainError> {
+        let in_band = edges.iter().zip(&decision.in_band).filter(|(_, in_band)| **in_band).map(|(at, _)| self.tree.nodes[*at].node);
+        let tlvs = in_band.flat_map(|node| {
+            let edge = self.address(node);
+            let list = |part: &[&Placed]| EndMtList { edge, receivers: part.iter().map(|r| (r.address, r.qpn)).collect() };
+            self.receivers(node).chunks(MAX_RECEIVERS_PER_TLV).map(list).collect::<Vec<_>>()
+        });
+        Ok(Headend { source_port: self.source.port, segments: self.segments()?, tlvs: tlvs.collect() })
+    }
+
+    fn upstream(&self, t: &TreeNode) -> Result<Upstream, DomainError> {
+        let Some(up) = t.parent else {
+            let address = self.source.address;
+            return Ok(Upstream { source_address: self.proxy()?, destination: address, dest_qp: self.source.qpn, port: self.source.port, next_hop: address });
+        };
+        let parent = self.tree.nodes[up.position].node;
+        Ok(Upstream {
+            source_address: self.address(t.node),
+            destination: self.address(parent),
+            dest_qp: self.intent.allocation.designated_qpn,
+            port: up.port,
+            next_hop: self.addresses.link_local(self.network.id(parent), up.parent_port),
+        })
+    }
+
+    /// Child nodes in the tree's order, then receivers in the order of their addresses.
+    fn branches(&self, t: &TreeNode) -> Vec<Branch> {
+        let nodes = t.children.iter().filter_map(|&at| {
+            let child = &self.tree.nodes[at];
+            let up = child.parent?;
+            Some(Branch {
+                address: self.address(child.node),
+                port: up.parent_port,
+                next_hop: self.addresses.link_local(self.network.id(child.node), up.port),
+                kind: BranchKind::Node { sid: self.sid(at) },
+            })
+        });
+        let receivers = self.receivers(t.node).iter().map(|r| Branch {
+            address: r.address,
+            port: r.port,
+            next_hop: r.address,
+            kind: BranchKind::Receiver { qpn: r.qpn, memory: r.memory },
+        });
+        nodes.chain(receivers).collect()
+    }
+
+    fn report(&self, decision: Decision, edges: &[usize]) -> Result<EncodingReport, DomainError> {
+        let names = |wanted: bool| {
+            let chosen = edges.iter().zip(&decision.in_band).filter(move |(_, in_band)| **in_band == wanted);
+            chosen.map(|(at, _)| self.network.name(self.tree.nodes[*at].node).to_owned()).collect()
+        };
+        Ok(EncodingReport {
+            mode: decision.mode,
+            srh_bytes: decision.srh_bytes as u32,
+            overhead_bytes: decision.overhead_bytes() as u32,
+            segments: self.segments()?,
+            in_band_edges: names(true),
+            provisioned_edges: names(false),
+            reason: decision.reason,
+        })
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Resources as the domain holds them, and their durable records.
+//!
+//! Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, and `domain/state` for the revision and the
+//! allocators' cursors. A group's record holds what was allocated to it, so that nothing can leak: what no record holds
+//! is free.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopy_model::group::GroupSpec;
+use canopy_model::ids::{Generation, GroupId};
+use canopy_model::member::MemberSpec;
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::NodeStatus;
+use canopy_model::topology::TopologySpec;
+use serde::{Deserialize, Serialize};
+
+use crate::alloc::{Allocation, Cursors};
+use crate::command::Write;
+use crate::metadata::Metadata;
+use crate::plan::GroupPlan;
+use crate::topology::Network;
+
+/// Name of the one topology of a domain.
+pub(crate) const TOPOLOGY_NAME: &str = "default";
+/// Key of [`StateRecord`].
+pub(crate) const STATE_KEY: &str = "domain/state";
+
+/// The topology in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Topology {
+    pub(crate) metadata: Metadata,
+    pub(crate) network: Arc<Network>,
+}
+
+/// A group with its members.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: GroupSpec,
+    pub(crate) allocation: Allocation,
+    pub(crate) epoch: u32,
+    /// Epoch in the group's own record; lower than `epoch` when only topology changes moved the tree since.
+    pub(crate) recorded_epoch: u32,
+    pub(crate) members: BTreeMap<String, Member>,
+    pub(crate) state: GroupState,
+}
+
+/// Whether a group has a tree.
+#[derive(Clone, Debug)]
+pub(crate) enum GroupState {
+    /// No traffic is possible yet; why.
+    Waiting(&'static str),
+    /// There cannot be a tree; why. Only a departure or a restart with another version leads here.
+    Infeasible(String),
+    /// The programs are in the nodes' specs.
+    Live(GroupPlan),
+}
+
+impl Group {
+    /// The tree and encoding, if there is a tree.
+    pub(crate) fn plan(&self) -> Option<&GroupPlan> {
+        match &self.state {
+            GroupState::Live(plan) => Some(plan),
+            _ => None,
+        }
+    }
+}
+
+/// One membership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: MemberSpec,
+}
+
+/// A node: what it must do, and what its agent says.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) spec: Arc<NodeSpec>,
+    /// Generation of `spec` that first carried each group's present program.
+    pub(crate) since: BTreeMap<GroupId, Generation>,
+    pub(crate) status: Option<NodeStatus>,
+    pub(crate) connected: bool,
+}
+
+/// Durable form of the topology.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TopologyRecord {
+    pub(crate) metadata: Metadata,
+    pub(crate) revision: u64,
+    pub(crate) spec: TopologySpec,
+    /// Epochs of the groups (by id) whose trees topology changes have moved since their own records were written. Kept
+    /// here because one transaction cannot rewrite the records of a million groups.
+    #[serde(default)]
+    pub(crate) moved: BTreeMap<u32, u32>,
+}
+
+/// Durable form of a group; its members have records of their own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct GroupRecord {
+    pub(crate) metadata: Metadata,
+    pub(crate) revision: u64,
+    pub(crate) epoch: u32,
+    pub(crate) spec: GroupSpec,
+    pub(crate) allocation: Allocation,
+}
+
+/// Durable form of a membership.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MemberRecord {
+    pub(crate) group: String,
+    pub(crate) revision: u64,
+    #[serde(flatten)]
+    pub(crate) member: Member,
+}
+
+/// What must survive although no resource holds it: deletions must neither take the revision back, nor make the
+/// allocators repeat what was just freed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StateRecord {
+    pub(crate) revision: u64,
+    pub(crate) cursors: Cursors,
+}
+
+/// Key of the topology's record.
+pub(crate) fn topology_key() -> String {
+    format!("topology/{TOPOLOGY_NAME}")
+}
+
+/// Key of a group's record.
+pub(crate) fn group_key(name: &str) -> String {
+    format!("group/{name}")
+}
+
+/// Key of a membership's record.
+pub(crate) fn member_key(group: &str, host: &str) -> String {
+    format!("member/{group}/{host}")
+}
+
+/// A write of `record` at `key`.
+pub(crate) fn put(key: String, record: &impl Serialize) -> Write {
+    // Records are structs of strings, numbers and maps with string or integer keys: serialising them cannot fail.
+    let value = serde_json::to_vec(record).expect("records have only string and integer keys");
+    Write::Put { key, value }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a node holds whatever the groups: identity, ports and unicast routes.
+//!
+//! Routes lead over shortest paths to every other node's locator (uN) and address, and to every remote host's prefix.
+//! Every hop lies on a shortest path to the destination, so no combination of the nodes' choices makes a loop; ties fall
+//! by a hash of destination and neighbour. Prefixes of the node's own hosts are on-link at their ports, not routes.
+
+use std::cmp::Reverse;
+
+use canopy_model::addressing::AddressPlan;
+use canopy_model::node_spec::{NodeBase, Peer, Port, Route};
+use ipnet::Ipv6Net;
+
+use crate::hash::mix;
+use crate::topology::{Adjacent, Far, Network, NodeIx};
+
+/// The base of `node`'s spec.
+pub(crate) fn node_base(network: &Network, plan: &AddressPlan, node: NodeIx) -> NodeBase {
+    let id = network.id(node);
+    NodeBase {
+        name: network.name(node).to_owned(),
+        node_id: id,
+        node_address: plan.node_address(id),
+        un: plan.un(id),
+        end_mt: plan.end_mt(id),
+        ports: ports(network, plan, node),
+        routes: routes(network, plan, node),
+    }
+}
+
+fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
+    let peer = |far: Far| match far {
+        Far::Node { node, port } => Peer::Node { name: network.name(node).to_owned(), link_local: plan.link_local(network.id(node), port) },
+        Far::Host(host) => {
+            let host = &network.spec.hosts[host];
+            Peer::Host { name: host.name.clone(), prefix: host.prefix, address: host.address, gateway: plan.host_gateway() }
+        }
+    };
+    let port = |p: &crate::topology::PortInfo| Port {
+        index: p.index,
+        name: network.port_name(node, p.index).to_owned(),
+        mtu: network.spec.links[p.link].mtu,
+        link_local: plan.link_local(network.id(node), p.index),
+        peer: peer(p.far),
+    };
+    network.ports(node).iter().map(port).collect()
+}
+
+/// Routes of `node`, in the order of their prefixes.
+fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Route> {
+    let first_hops = first_hops(network, node);
+    let via = |prefix: Ipv6Net, hop: &Adjacent| Route { prefix, port: hop.port, next_hop: plan.link_local(network.id(hop.to), hop.far_port) };
+    let mut routes = Vec::with_capacity(2 * network.len() + network.spec.hosts.len());
+    for (to, hop) in first_hops.iter().enumerate() {
+        if let Some(hop) = hop {
+            let id = network.id(to);
+            routes.push(via(plan.un(id), hop));
+            routes.push(via(Ipv6Net::from(plan.node_address(id)), hop));
+        }
+    }
+    for host in &network.spec.hosts {
+        if let Some(hop) = network.host(&host.name).and_then(|at| first_hops[at.node].as_ref()) {
+            routes.push(via(host.prefix, hop));
+        }
+    }
+    routes.sort_unstable();
+    routes
+}
+
+/// For each node the first hop of a shortest path there; `None` for `from` itself.
+fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent>> {
+    let (distance, order) = network.distances(from, |_| false);
+    let mut hops: Vec<Option<Adjacent>> = vec![None; network.len()];
+    for &node in &order[1..] {
+        let rank = |other: NodeIx| mix(u64::from(network.id(node).get()), u64::from(network.id(other).get()));
+        hops[node] = if distance[node] == 1 {
+            // Of parallel links, one with the largest MTU.
+            let own = network.adjacent(from).iter().filter(|a| a.to == node);
+            own.min_by_key(|a| (Reverse(a.mtu), mix(u64::from(network.id(node).get()), u64::from(a.port.get())), a.port)).copied()
+        } else {
+            let nearer = network.adjacent(node).iter().filter(|a| distance[a.to] + 1 == distance[node]);
+            nearer.min_by_key(|a| (rank(a.to), a.to)).and_then(|a| hops[a.to])
+        };
+    }
+    hops
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::net::Ipv6Addr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{fabric, host, link, random_graph};
+
+    /// Follows the routes hop by hop, as packets would, and counts the hops.
+    fn walk(network: &Network, bases: &[NodeBase], from: NodeIx, to: Ipv6Addr) -> Option<(NodeIx, u32)> {
+        let (mut at, mut hops) = (from, 0);
+        loop {
+            let base = &bases[at];
+            let mine = base.un.contains(&to) || base.node_address == to;
+            let on_link = base.ports.iter().any(|p| matches!(&p.peer, Peer::Host { prefix, .. } if prefix.contains(&to)));
+            if mine || on_link {
+                return Some((at, hops));
+            }
+            let route = base.routes.iter().filter(|r| r.prefix.contains(&to)).max_by_key(|r| r.prefix.prefix_len())?;
+            let port = base.ports.iter().find(|p| p.index == route.port)?;
+            let Peer::Node { name, link_local } = &port.peer else { return None };
+            assert_eq!(*link_local, route.next_hop, "the next hop is not who lives on the port");
+            at = network.node(name)?;
+            hops += 1;
+            assert!(hops <= network.len() as u32, "the routes make a loop");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_address_is_reached_by_a_shortest_path_from_everywhere(
+            parents in prop::collection::vec(any::<usize>(), 0..12), extra in prop::collection::vec(any::<(usize, usize)>(), 0..16), hosts in 0u16..4,
+        ) {
+            let mut spec = random_graph(&parents, &extra);
+            for h in 0..hosts {
+                spec.hosts.push(host(&format!("h{h}"), h + 1));
+                spec.links.push(link(&format!("n{}/host{h}", usize::from(h) % spec.nodes.len()), &format!("h{h}/eth0")));
+            }
+            let plan = AddressPlan::default();
+            let n = Network::build(spec, &plan).unwrap();
+            let bases: Vec<NodeBase> = (0..n.len()).map(|i| node_base(&n, &plan, i)).collect();
+            for from in 0..n.len() {
+                let (distance, _) = n.distances(from, |_| false);
+                for (to, base) in bases.iter().enumerate() {
+                    prop_assert_eq!(walk(&n, &bases, from, base.node_address), Some((to, distance[to])));
+                    prop_assert_eq!(walk(&n, &bases, from, base.end_mt), Some((to, distance[to])));
+                }
+                for host in &n.spec.hosts {
+                    let at = n.host(&host.name).unwrap().node;
+                    prop_assert_eq!(walk(&n, &bases, from, host.address), Some((at, distance[at])));
+                }
+                let prefixes: BTreeSet<Ipv6Net> = bases[from].routes.iter().map(|r| r.prefix).collect();
+                prop_assert_eq!(prefixes.len(), bases[from].routes.len(), "two routes to one prefix");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_paths_are_spread_over_neighbours() {
+        let plan = AddressPlan::default();
+        let n = Network::build(fabric(40, 4, 0), &plan).unwrap();
+        let mut uses: BTreeMap<_, usize> = BTreeMap::new();
+        for route in node_base(&n, &plan, 0).routes.iter().filter(|r| r.prefix.prefix_len() == 48) {
+            *uses.entry(route.port).or_default() += 1;
+        }
+        assert_eq!(uses.len(), 4, "{uses:?}");
+        assert!(uses.values().all(|&u| u > 4), "{uses:?}");
+    }
+}

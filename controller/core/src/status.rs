@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a group is doing: its plan beside what the nodes report.
+//!
+//! ```text
+//! Pending      no source or no receiver
+//! Programming  a tree node has not confirmed the program of this epoch
+//! Ready        every tree node read its kernel back and it matched
+//! Degraded     a tree node cannot do its part, or there can be no tree
+//! ```
+//!
+//! Forwarding is static: an agent that went away after it confirmed leaves the group Ready, with the condition
+//! `AgentsConnected` false.
+
+use canopy_model::ids::{Generation, GroupId};
+use canopy_model::node_spec::{GroupProgram, NodeSpec};
+use canopy_model::status::{GroupPhase, ItemError};
+
+use crate::condition::Condition;
+use crate::resource::{Group, GroupState, Node};
+use crate::view::NodeProgress;
+
+/// A group's phase with everything that led to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assessment {
+    pub(crate) phase: GroupPhase,
+    pub(crate) reason: String,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) nodes: Vec<NodeProgress>,
+}
+
+impl Assessment {
+    /// True when somebody who watches the group would want to know; progress of single nodes alone is not that.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        self.phase != other.phase || self.reason != other.reason || self.conditions != other.conditions
+    }
+}
+
+/// Assesses `group` over `nodes`, which its tree's indexes refer to.
+pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
+    let without_tree = |phase, code, reason: &str| Assessment {
+        phase,
+        reason: reason.to_owned(),
+        conditions: vec![Condition::new("Planned", false, code, reason), Condition::unknown("Programmed", "NoTree", "there is no tree to program")],
+        nodes: Vec::new(),
+    };
+    let plan = match &group.state {
+        GroupState::Waiting(reason) => return without_tree(GroupPhase::Pending, "Waiting", reason),
+        GroupState::Infeasible(reason) => return without_tree(GroupPhase::Degraded, "Infeasible", reason),
+        GroupState::Live(plan) => plan,
+    };
+    let id = group.allocation.group_id;
+    let progress: Vec<NodeProgress> = plan.tree.nodes.iter().map(|t| node_progress(&nodes[t.node], id)).collect();
+    let with_latest = plan.tree.nodes.iter().zip(&progress).map(|(t, p)| (p, nodes[t.node].spec.generation));
+    let waiting: Vec<(&NodeProgress, Generation)> =
+        with_latest.filter(|(p, latest)| !is_confirmed(p.observed_generation, p.desired_generation, *latest)).collect();
+
+    let planned = Condition::new("Planned", true, "TreeComputed", format!("the tree has {} nodes", progress.len()));
+    let programmed = programmed(&waiting, group.epoch);
+    let healthy = healthy(&progress);
+    let connected = agents_connected(&progress);
+    let (phase, reason) = if !healthy.holds() {
+        (GroupPhase::Degraded, healthy.message.clone())
+    } else if !programmed.holds() {
+        (GroupPhase::Programming, programmed.message.clone())
+    } else {
+        (GroupPhase::Ready, String::new())
+    };
+    Assessment { phase, reason, conditions: vec![planned, programmed, healthy, connected], nodes: progress }
+}
+
+/// True when a node that reported `observed` has reconciled what first appeared at `since`. A report from beyond the
+/// `latest` generation is from another life of the controller's store and confirms nothing.
+pub(crate) fn is_confirmed(observed: Option<Generation>, since: Generation, latest: Generation) -> bool {
+    observed.is_some_and(|o| (since..=latest).contains(&o))
+}
+
+/// Errors at a node that concern the group with this program.
+pub(crate) fn concerns(error: &ItemError, spec: &NodeSpec, program: &GroupProgram) -> bool {
+    match error.group {
+        Some(id) => id == program.group_id,
+        None if error.kind == "port" => uses_port(spec, program, &error.name),
+        None => true,
+    }
+}
+
+fn uses_port(spec: &NodeSpec, program: &GroupProgram, name: &str) -> bool {
+    let used = program.branches.iter().map(|b| b.port).chain([program.upstream.port]);
+    let mut used = used.chain(program.headend.iter().map(|h| h.source_port));
+    used.any(|index| spec.base.ports.iter().any(|p| p.index == index && p.name == name))
+}
+
+fn node_progress(node: &Node, id: GroupId) -> NodeProgress {
+    let errors = node.status.iter().flat_map(|s| &s.errors);
+    let program = node.spec.groups.get(&id);
+    let errors = errors.filter(|e| program.is_some_and(|p| concerns(e, &node.spec, p))).cloned().collect();
+    NodeProgress {
+        node: node.spec.base.name.clone(),
+        desired_generation: node.since.get(&id).copied().unwrap_or(node.spec.generation),
+        observed_generation: node.status.as_ref().map(|s| s.observed_generation),
+        connected: node.connected,
+        errors,
+    }
+}
+
+fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition {
+    if waiting.is_empty() {
+        return Condition::new("Programmed", true, "Confirmed", format!("every node confirmed epoch {epoch}"));
+    }
+    let names = |of: &[&NodeProgress]| some_names(of.iter().map(|p| p.node.as_str()));
+    let away: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).filter(|p| !p.connected).collect();
+    if !away.is_empty() {
+        let (verb, their) = if away.len() == 1 { ("agent on", "is") } else { ("agents on", "are") };
+        let message = format!("{verb} {} {their} not connected: start canopy-agent there, or check its way to this controller", names(&away));
+        return Condition::new("Programmed", false, "AgentNotConnected", message);
+    }
+    if let Some((p, latest)) = waiting.iter().find(|(p, latest)| p.observed_generation.is_some_and(|o| o > *latest)) {
+        let message = format!(
+            "node {} reports generation {}, newer than {latest}, the latest of this controller: was its store lost? remove the agent's ledger to start anew",
+            p.node,
+            p.observed_generation.unwrap_or_default()
+        );
+        return Condition::new("Programmed", false, "ForeignGeneration", message);
+    }
+    let all: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).collect();
+    Condition::new("Programmed", false, "Waiting", format!("waiting for {} to confirm epoch {epoch}", names(&all)))
+}
+
+fn healthy(progress: &[NodeProgress]) -> Condition {
+    let mut errors = progress.iter().flat_map(|p| p.errors.iter().map(move |e| (p, e)));
+    let Some((node, error)) = errors.next() else {
+        return Condition::new("Healthy", true, "NoErrors", "no node reports an error that concerns this group");
+    };
+    let more = errors.count();
+    let mut message = format!("node {}: {} {}: {}", node.node, error.kind, error.name, error.detail);
+    if more > 0 {
+        message.push_str(&format!(" (and {more} more)"));
+    }
+    Condition::new("Healthy", false, "NodeError", message)
+}
+
+fn agents_connected(progress: &[NodeProgress]) -> Condition {
+    let away = || progress.iter().filter(|p| !p.connected).map(|p| p.node.as_str());
+    if away().next().is_none() {
+        return Condition::new("AgentsConnected", true, "AllConnected", "the agents of all tree nodes are connected");
+    }
+    let message = format!("no agent is connected from {}: forwarding goes on, but changes and failures there are not seen", some_names(away()));
+    Condition::new("AgentsConnected", false, "AgentNotConnected", message)
+}
+
+/// The first few of `names`, and how many more there are.
+fn some_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 3;
+    let all: Vec<&str> = names.collect();
+    match all.len().checked_sub(SHOWN) {
+        None | Some(0) => all.join(", "),
+        Some(more) => format!("{} and {more} more", all[..SHOWN].join(", ")),
+    }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Networks for tests.
+
+use canopy_model::ids::NodeId;
+use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, NodeDecl, TopologySpec};
+
+pub(crate) fn endpoint(text: &str) -> Endpoint {
+    Endpoint::try_from(text.to_owned()).unwrap()
+}
+
+pub(crate) fn link(a: &str, b: &str) -> LinkDecl {
+    LinkDecl { a: endpoint(a), b: endpoint(b), mtu: 9000, rate_bps: 0 }
+}
+
+pub(crate) fn node(name: &str, id: u64) -> NodeDecl {
+    NodeDecl { name: name.to_owned(), id: NodeId::new("id", id).unwrap() }
+}
+
+pub(crate) fn host(name: &str, number: u16) -> HostDecl {
+    HostDecl { name: name.to_owned(), prefix: format!("2001:db8:{number:x}::/64").parse().unwrap(), address: format!("2001:db8:{number:x}::1").parse().unwrap() }
+}
+
+/// Two levels: every leaf linked to every spine. Leaves `leaf1..`, spines `spine1..`, hosts `h<leaf>-<k>`.
+pub(crate) fn fabric(leaves: u16, spines: u16, hosts_per_leaf: u16) -> TopologySpec {
+    let mut t = TopologySpec::default();
+    for l in 1..=leaves {
+        t.nodes.push(node(&format!("leaf{l}"), l.into()));
+    }
+    for s in 1..=spines {
+        t.nodes.push(node(&format!("spine{s}"), 0x100 + u64::from(s)));
+        for l in 1..=leaves {
+            t.links.push(link(&format!("leaf{l}/up{s}"), &format!("spine{s}/down{l}")));
+        }
+    }
+    for l in 1..=leaves {
+        for h in 1..=hosts_per_leaf {
+            let name = format!("h{l}-{h}");
+            t.hosts.push(host(&name, l * 256 + h));
+            t.links.push(link(&format!("leaf{l}/host{h}"), &format!("{name}/eth0")));
+        }
+    }
+    t
+}
+
+/// A connected graph of bare nodes: a random spanning tree (node i hangs off an earlier one) plus extra links.
+pub(crate) fn random_graph(parents: &[usize], extra: &[(usize, usize)]) -> TopologySpec {
+    let n = parents.len() + 1;
+    let mut t = TopologySpec { nodes: (0..n).map(|i| node(&format!("n{i}"), i as u64 + 1)).collect(), ..TopologySpec::default() };
+    let tree = parents.iter().enumerate().map(|(i, p)| (i + 1, p % (i + 1)));
+    let extra = extra.iter().map(|(a, b)| (a % n, b % n)).filter(|(a, b)| a != b);
+    for (k, (a, b)) in tree.chain(extra).enumerate() {
+        t.links.push(link(&format!("n{a}/e{k}"), &format!("n{b}/e{k}")));
+    }
+    t
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The declared network as a compact graph: nodes by index, adjacency in one array, hosts by where they hang.
+
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+
+use canopy_model::FieldErrors;
+use canopy_model::addressing::AddressPlan;
+use canopy_model::ids::{NodeId, PortIndex};
+use canopy_model::topology::{HostDecl, TopologySpec};
+use ipnet::Ipv6Net;
+
+use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
+
+/// Index of a node in its [`Network`], in the order of declaration. Meaningless in another network.
+pub(crate) type NodeIx = usize;
+
+/// A validated topology, ready to be walked.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) spec: TopologySpec,
+    by_name: HashMap<String, NodeIx>,
+    ports: Vec<Vec<PortInfo>>,
+    /// Row of node n in `adjacent`: `rows[n]..rows[n + 1]`.
+    rows: Vec<usize>,
+    adjacent: Vec<Adjacent>,
+    hosts: HashMap<String, Attachment>,
+}
+
+/// One port of a node; its index is its place in the list plus one.
+#[derive(Clone, Debug)]
+pub(crate) struct PortInfo {
+    pub(crate) index: PortIndex,
+    pub(crate) link: usize,
+    /// True when this node is the link's `a` end.
+    is_a: bool,
+    pub(crate) far: Far,
+}
+
+/// What is at the far end of a port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Far {
+    Node { node: NodeIx, port: PortIndex },
+    /// Index in `spec.hosts`.
+    Host(usize),
+}
+
+/// A neighbouring node over one link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adjacent {
+    pub(crate) to: NodeIx,
+    /// Port on this side.
+    pub(crate) port: PortIndex,
+    /// Port on the neighbour's side.
+    pub(crate) far_port: PortIndex,
+    pub(crate) link: usize,
+    pub(crate) mtu: u32,
+}
+
+/// Where a host hangs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attachment {
+    pub(crate) node: NodeIx,
+    pub(crate) port: PortIndex,
+    pub(crate) link: usize,
+    pub(crate) prefix: Ipv6Net,
+    pub(crate) address: Ipv6Addr,
+}
+
+impl Network {
+    /// Validates `spec` by itself, against the address plan and against the limits.
+    ///
+    /// # Errors
+    /// Every field that is off.
+    pub(crate) fn build(spec: TopologySpec, plan: &AddressPlan) -> Result<Self, FieldErrors> {
+        check_sizes(&spec)?;
+        spec.validate()?;
+        check_prefixes(&spec.hosts, plan)?;
+        let by_name: HashMap<String, NodeIx> = spec.nodes.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
+        let (ports, hosts) = connect(&spec, &by_name)?;
+        let mut rows = Vec::with_capacity(ports.len() + 1);
+        let mut adjacent = Vec::new();
+        for list in &ports {
+            rows.push(adjacent.len());
+            let row = adjacent.len();
+            adjacent.extend(list.iter().filter_map(|p| match p.far {
+                Far::Node { node, port } => Some(Adjacent { to: node, port: p.index, far_port: port, link: p.link, mtu: spec.links[p.link].mtu }),
+                Far::Host(_) => None,
+            }));
+            adjacent[row..].sort_unstable_by_key(|a| (a.to, a.port));
+        }
+        rows.push(adjacent.len());
+        Ok(Self { by_name, ports, rows, adjacent, hosts, spec })
+    }
+
+    /// Number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.spec.nodes.len()
+    }
+
+    /// The node called `name`.
+    pub(crate) fn node(&self, name: &str) -> Option<NodeIx> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The node's name.
+    pub(crate) fn name(&self, node: NodeIx) -> &str {
+        &self.spec.nodes[node].name
+    }
+
+    /// The node's number in the locator.
+    pub(crate) fn id(&self, node: NodeIx) -> NodeId {
+        self.spec.nodes[node].id
+    }
+
+    /// The node's ports in index order.
+    pub(crate) fn ports(&self, node: NodeIx) -> &[PortInfo] {
+        &self.ports[node]
+    }
+
+    /// Interface name of a port.
+    pub(crate) fn port_name(&self, node: NodeIx, port: PortIndex) -> &str {
+        let info = &self.ports[node][usize::from(port.get()) - 1];
+        let link = &self.spec.links[info.link];
+        if info.is_a { &link.a.port } else { &link.b.port }
+    }
+
+    /// Neighbouring nodes, one entry per link, sorted by neighbour.
+    pub(crate) fn adjacent(&self, node: NodeIx) -> &[Adjacent] {
+        &self.adjacent[self.rows[node]..self.rows[node + 1]]
+    }
+
+    /// Where the host called `name` hangs.
+    pub(crate) fn host(&self, name: &str) -> Option<&Attachment> {
+        self.hosts.get(name)
+    }
+
+    /// Hop counts from `root`, `u32::MAX` where not reached before `enough` says so after a whole distance was visited.
+    /// Also returns the nodes in the order of their distance.
+    pub(crate) fn distances(&self, root: NodeIx, mut enough: impl FnMut(&[NodeIx]) -> bool) -> (Vec<u32>, Vec<NodeIx>) {
+        let mut distance = vec![u32::MAX; self.len()];
+        distance[root] = 0;
+        let mut order = vec![root];
+        let mut level = 0..1;
+        let mut hops = 0;
+        while !level.is_empty() && !enough(&order[level.clone()]) {
+            hops += 1;
+            let end = order.len();
+            for i in level {
+                for a in self.adjacent(order[i]) {
+                    if distance[a.to] == u32::MAX {
+                        distance[a.to] = hops;
+                        order.push(a.to);
+                    }
+                }
+            }
+            level = end..order.len();
+        }
+        (distance, order)
+    }
+}
+
+fn check_sizes(spec: &TopologySpec) -> Result<(), FieldErrors> {
+    let mut errors = FieldErrors::default();
+    for (field, len, max) in [("nodes", spec.nodes.len(), MAX_NODES), ("hosts", spec.hosts.len(), MAX_HOSTS), ("links", spec.links.len(), MAX_LINKS)] {
+        if len > max {
+            errors.push(format!("spec.{field}"), format!("{len} {field}, at most {max} are supported"));
+        }
+    }
+    errors.into_result()
+}
+
+/// Host prefixes must not catch the fabric's own addresses: a route to a host would swallow them.
+fn check_prefixes(hosts: &[HostDecl], plan: &AddressPlan) -> Result<(), FieldErrors> {
+    let mut errors = FieldErrors::default();
+    let link_local = Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
+    let multicast = Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8);
+    let reserved = [
+        (plan.block, "the SRv6 block"),
+        (plan.node_prefix, "the node addresses"),
+        (plan.proxy_prefix, "the Proxy Addresses"),
+        (link_local, "link-local addresses"),
+        (multicast, "multicast addresses"),
+    ];
+    for (i, host) in hosts.iter().enumerate() {
+        if host.prefix.trunc() != host.prefix {
+            errors.push(format!("spec.hosts[{i}].prefix"), format!("{} has bits set behind its length: write {}", host.prefix, host.prefix.trunc()));
+        }
+        for (net, what) in reserved {
+            if net.contains(&host.prefix) || host.prefix.contains(&net) {
+                errors.push(format!("spec.hosts[{i}].prefix"), format!("{} overlaps {what} {net}", host.prefix));
+            }
+        }
+    }
+    errors.into_result()
+}
+
+type Wiring = (Vec<Vec<PortInfo>>, HashMap<String, Attachment>);
+
+/// Numbers the ports in the order of the links, and joins the two ends of each link.
+fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wiring, FieldErrors> {
+    let mut errors = FieldErrors::default();
+    let host_ix: HashMap<&str, usize> = spec.hosts.iter().enumerate().map(|(i, h)| (h.name.as_str(), i)).collect();
+    let mut ports: Vec<Vec<PortInfo>> = vec![Vec::new(); spec.nodes.len()];
+    let mut hosts = HashMap::with_capacity(spec.hosts.len());
+    for (i, link) in spec.links.iter().enumerate() {
+        let mut next_port = |device: &str, side: &str| {
+            let node = *by_name.get(device)?;
+            match PortIndex::new(&format!("spec.links[{i}].{side}"), ports[node].len() as u64 + 1) {
+                Ok(index) => Some((node, index)),
+                Err(e) => {
+                    errors.push(e.field, format!("{device:?} has more than 4095 ports"));
+                    None
+                }
+            }
+        };
+        let (a, b) = (next_port(&link.a.device, "a"), next_port(&link.b.device, "b"));
+        let mut add = |(node, index): (NodeIx, PortIndex), is_a, far| ports[node].push(PortInfo { index, link: i, is_a, far });
+        match (a, b) {
+            (Some(a), Some(b)) => {
+                add(a, true, Far::Node { node: b.0, port: b.1 });
+                add(b, false, Far::Node { node: a.0, port: a.1 });
+            }
+            (Some(near), None) | (None, Some(near)) => {
+                let is_a = a.is_some();
+                let device = if is_a { &link.b.device } else { &link.a.device };
+                // Absent only when the other end is a node with too many ports: noted above.
+                if let Some(&host) = host_ix.get(device.as_str()) {
+                    let decl = &spec.hosts[host];
+                    add(near, is_a, Far::Host(host));
+                    hosts.insert(decl.name.clone(), Attachment { node: near.0, port: near.1, link: i, prefix: decl.prefix, address: decl.address });
+                }
+            }
+            (None, None) => {}
+        }
+    }
+    errors.into_result()?;
+    Ok((ports, hosts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fabric;
+
+    #[test]
+    fn ports_are_numbered_in_link_order_and_both_ends_agree() {
+        let n = Network::build(fabric(2, 2, 1), &AddressPlan::default()).unwrap();
+        for node in 0..n.len() {
+            for (i, port) in n.ports(node).iter().enumerate() {
+                assert_eq!(usize::from(port.index.get()), i + 1);
+                let link = &n.spec.links[port.link];
+                let mine = if link.a.device == n.name(node) { &link.a } else { &link.b };
+                assert_eq!(n.port_name(node, port.index), mine.port);
+                if let Far::Node { node: far, port: far_port } = port.far {
+                    let theirs = if link.a.device == n.name(node) { &link.b } else { &link.a };
+                    assert_eq!((n.name(far), n.port_name(far, far_port)), (theirs.device.as_str(), theirs.port.as_str()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn host_prefixes_that_catch_the_fabrics_addresses_are_refused() {
+        for (prefix, address, what) in [
+            ("5f00:0:1::/48", "5f00:0:1::1", "the SRv6 block"),
+            ("fcff::/48", "fcff::1", "the node addresses"),
+            ("fcfe::/64", "fcfe::1", "the Proxy Addresses"),
+            ("::/0", "2001::1", "the SRv6 block"),
+        ] {
+            let mut spec = fabric(1, 1, 1);
+            spec.hosts[0].prefix = prefix.parse().unwrap();
+            spec.hosts[0].address = address.parse().unwrap();
+            let e = Network::build(spec, &AddressPlan::default()).unwrap_err().to_string();
+            assert!(e.starts_with("spec.hosts[0].prefix: ") && e.contains(what), "{e}");
+        }
+    }
+
+    #[test]
+    fn a_node_with_too_many_ports_is_named() {
+        let mut spec = fabric(1, 1, 0);
+        let link = spec.links[0].clone();
+        for i in 0..4095 {
+            let mut more = link.clone();
+            more.a.port = format!("x{i}");
+            more.b.port = format!("y{i}");
+            spec.links.push(more);
+        }
+        let e = Network::build(spec, &AddressPlan::default()).unwrap_err().to_string();
+        assert!(e.contains("spec.links[4095].a: \"leaf1\" has more than 4095 ports"), "{e}");
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The replication tree of a group: shortest paths from the source's node to every receiver's node, sharing links.
+//!
+//! Work goes from the farthest level to the root. Each level's nodes need parents one hop nearer; the smallest set of
+//! parents is a set cover, solved greedily: nodes that are in the tree anyway first, then always the one that covers
+//! most. Ties fall by a hash of tree and node, so that groups spread over equal spines. Every hop is a tree node, so
+//! each branch lives on a known port. Linear in the links around the tree, but for the heap's logarithm.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use canopy_model::ids::{PortIndex, TreeId};
+
+use crate::hash::mix;
+use crate::topology::{Adjacent, Network, NodeIx};
+
+/// A tree over a network's nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// Root first, parents before children, levels in order of node number.
+    pub(crate) nodes: Vec<TreeNode>,
+}
+
+/// One node of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TreeNode {
+    pub(crate) node: NodeIx,
+    /// `None` at the root.
+    pub(crate) parent: Option<ParentLink>,
+    /// Positions in [`Tree::nodes`], ascending.
+    pub(crate) children: Vec<usize>,
+}
+
+/// The link to a node's parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ParentLink {
+    /// Parent's position in [`Tree::nodes`].
+    pub(crate) position: usize,
+    /// Port at the child.
+    pub(crate) port: PortIndex,
+    /// Port at the parent.
+    pub(crate) parent_port: PortIndex,
+    /// Index in the topology's links.
+    pub(crate) link: usize,
+}
+
+impl Tree {
+    /// The tree from `root` to all `targets`. The network is connected, so there always is one.
+    pub(crate) fn build(network: &Network, tree: TreeId, root: NodeIx, targets: impl IntoIterator<Item = NodeIx>) -> Self {
+        let targets: HashSet<NodeIx> = targets.into_iter().collect();
+        let mut missing = targets.len();
+        let (distance, order) = network.distances(root, |level| {
+            missing -= level.iter().filter(|n| targets.contains(n)).count();
+            missing == 0
+        });
+        let deepest = targets.iter().map(|&t| distance[t]).max().unwrap_or(0) as usize;
+        let mut levels: Vec<Vec<NodeIx>> = vec![Vec::new(); deepest + 1];
+        for node in order {
+            if node == root || targets.contains(&node) {
+                levels[distance[node] as usize].push(node);
+            }
+        }
+        let mut parent: HashMap<NodeIx, NodeIx> = HashMap::new();
+        for level in (1..=deepest).rev() {
+            let (nearer, farther) = levels.split_at_mut(level);
+            let present = &mut nearer[level - 1];
+            let chosen = cover(network, tree, &distance, &farther[0], present);
+            let mut known: HashSet<NodeIx> = present.iter().copied().collect();
+            for &(child, p) in &chosen {
+                parent.insert(child, p);
+                if known.insert(p) {
+                    present.push(p);
+                }
+            }
+        }
+        Self::arrange(network, tree, levels, &parent)
+    }
+
+    fn arrange(network: &Network, tree: TreeId, levels: Vec<Vec<NodeIx>>, parent: &HashMap<NodeIx, NodeIx>) -> Self {
+        let mut position: HashMap<NodeIx, usize> = HashMap::new();
+        let mut nodes: Vec<TreeNode> = Vec::new();
+        for mut level in levels {
+            level.sort_unstable_by_key(|&n| network.id(n));
+            for node in level {
+                let at = nodes.len();
+                position.insert(node, at);
+                let up = parent.get(&node).and_then(|p| Some((position[p], best_link(network, tree, node, *p)?)));
+                nodes.push(TreeNode {
+                    node,
+                    parent: up.map(|(position, a)| ParentLink { position, port: a.port, parent_port: a.far_port, link: a.link }),
+                    children: Vec::new(),
+                });
+                if let Some((parent, _)) = up {
+                    nodes[parent].children.push(at);
+                }
+            }
+        }
+        Self { nodes }
+    }
+}
+
+/// A parent one hop nearer for each of `children`, from as few nodes as the greedy choice finds; `present` are free.
+fn cover(network: &Network, tree: TreeId, distance: &[u32], children: &[NodeIx], present: &[NodeIx]) -> Vec<(NodeIx, NodeIx)> {
+    let present: HashSet<NodeIx> = present.iter().copied().collect();
+    let rank = |node: NodeIx| mix(u64::from(tree.get()), u64::from(network.id(node).get()));
+    let nearer = |child: NodeIx| {
+        let mut last = None;
+        // Rows are sorted by neighbour, so parallel links are next to each other.
+        network.adjacent(child).iter().filter_map(move |a| {
+            let new = distance[a.to].checked_add(1) == Some(distance[child]) && last.replace(a.to) != Some(a.to);
+            new.then_some(a.to)
+        })
+    };
+    let mut chosen = Vec::with_capacity(children.len());
+    let mut open: HashSet<NodeIx> = HashSet::new();
+    let mut covers: HashMap<NodeIx, Vec<NodeIx>> = HashMap::new();
+    for &child in children {
+        match nearer(child).filter(|p| present.contains(p)).min_by_key(|&p| (rank(p), p)) {
+            Some(parent) => chosen.push((child, parent)),
+            None => {
+                open.insert(child);
+                nearer(child).for_each(|p| covers.entry(p).or_default().push(child));
+            }
+        }
+    }
+    let mut heap: BinaryHeap<(usize, Reverse<(u64, NodeIx)>)> = covers.iter().map(|(&p, c)| (c.len(), Reverse((rank(p), p)))).collect();
+    while let Some((count, Reverse((hash, candidate)))) = heap.pop() {
+        let mine = || covers[&candidate].iter().copied().filter(|c| open.contains(c));
+        let now = mine().count();
+        if now == 0 {
+            continue;
+        }
+        if now < count {
+            // Others covered some of its children since; it may still be the best one later.
+            heap.push((now, Reverse((hash, candidate))));
+            continue;
+        }
+        let taken: Vec<NodeIx> = mine().collect();
+        for child in taken {
+            open.remove(&child);
+            chosen.push((child, candidate));
+        }
+    }
+    chosen
+}
+
+/// Of parallel links, one with the largest MTU; among these by hash, so that trees spread.
+fn best_link(network: &Network, tree: TreeId, child: NodeIx, parent: NodeIx) -> Option<Adjacent> {
+    let rank = |a: &Adjacent| mix(u64::from(tree.get()), mix(u64::from(network.id(child).get()), u64::from(a.port.get())));
+    network.adjacent(child).iter().filter(|a| a.to == parent).min_by_key(|a| (Reverse(a.mtu), rank(a), a.port)).copied()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Resources as the northbound API shows them: metadata, spec, and status beside it.
+
+use std::net::Ipv6Addr;
+
+use canopy_model::group::{EncodingMode, GroupSpec};
+use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
+use canopy_model::member::{Connection, MemberSpec};
+use canopy_model::status::{GroupPhase, ItemError};
+use canopy_model::topology::TopologySpec;
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::encoding::EncodingReport;
+use crate::metadata::Metadata;
+
+/// Some of many: in name order, with where to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page<T> {
+    /// The items, in name order.
+    pub items: Vec<T>,
+    /// Pass as `after` for the next page; `None` on the last page.
+    pub next: Option<String>,
+}
+
+/// The network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TopologyView {
+    /// Identity.
+    pub metadata: Metadata,
+    /// As declared.
+    pub spec: TopologySpec,
+    /// What became of it.
+    pub status: TopologyStatus,
+}
+
+/// How the network is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TopologyStatus {
+    /// Declared nodes.
+    pub nodes: u32,
+    /// Of these, nodes whose agent is connected.
+    pub connected_nodes: u32,
+    /// Of these, nodes that run exactly what is desired.
+    pub synced_nodes: u32,
+    /// Declared hosts.
+    pub hosts: u32,
+    /// Declared links.
+    pub links: u32,
+    /// Summary.
+    pub conditions: Vec<Condition>,
+}
+
+/// One forwarding node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeView {
+    /// Name in the topology.
+    pub name: String,
+    /// What follows from the topology for this node.
+    pub spec: NodeDesired,
+    /// What its agent says.
+    pub status: NodeObserved,
+}
+
+/// A node's desired state, without the groups' programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeDesired {
+    /// Number in the locator.
+    pub id: NodeId,
+    /// The node's own address.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub node_address: Ipv6Addr,
+    /// uN, the node's locator.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub un: Ipv6Net,
+    /// End.MT SID.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub end_mt: Ipv6Addr,
+    /// Generation of the node's desired state.
+    pub generation: Generation,
+    /// Ports in index order.
+    pub ports: Vec<PortView>,
+    /// Number of unicast routes.
+    pub routes: u32,
+    /// Number of groups with a program at this node.
+    pub groups: u32,
+}
+
+/// One port of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PortView {
+    /// Index on the node.
+    pub index: PortIndex,
+    /// Interface name.
+    pub name: String,
+    /// Node or host at the far end.
+    pub peer: String,
+    /// IPv6 MTU in bytes.
+    pub mtu: u32,
+    /// Link-local address of this end.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub link_local: Ipv6Addr,
+}
+
+/// What a node's agent last said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeObserved {
+    /// The agent has a live connection to this controller.
+    pub connected: bool,
+    /// Generation that the agent last reconciled; `None` until it reported.
+    pub observed_generation: Option<Generation>,
+    /// Items that are not in the kernel as desired.
+    pub errors: Vec<ItemError>,
+    /// Agent version, empty until it reported.
+    pub agent_version: String,
+    /// Kernel release, empty until it reported.
+    pub kernel: String,
+    /// `Connected`, `Synced`, `Healthy`.
+    pub conditions: Vec<Condition>,
+}
+
+/// One multicast group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GroupView {
+    /// Identity.
+    pub metadata: Metadata,
+    /// As declared.
+    pub spec: GroupSpec,
+    /// What became of it.
+    pub status: GroupStatus,
+}
+
+/// What a group is doing and how it is built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct GroupStatus {
+    /// Where it is in its life.
+    pub phase: GroupPhase,
+    /// Why, for a person: names the node and the cause, and what to do. Empty when `Ready`.
+    pub reason: String,
+    /// `Planned`, `Programmed`, `Healthy`, `AgentsConnected`.
+    pub conditions: Vec<Condition>,
+    /// Generation of the group that the rest of this status reflects.
+    pub observed_generation: Generation,
+    /// Compact identifier in node state and telemetry.
+    pub group_id: GroupId,
+    /// Replication tree (RFC 9524).
+    pub tree_id: TreeId,
+    /// Grows with every change of tree or membership.
+    pub epoch: u32,
+    /// What members connect their QPs to.
+    pub connection: Connection,
+    /// Host that sends, if one joined.
+    pub source: Option<String>,
+    /// Hosts that receive.
+    pub receivers: u32,
+    /// How receiver lists travel; `None` while there is no tree.
+    pub encoding: Option<EncodingReport>,
+    /// The tree, root first, every parent before its children; empty while there is none.
+    pub tree: Vec<TreeNodeView>,
+    /// Progress of each tree node, in the tree's order.
+    pub nodes: Vec<NodeProgress>,
+}
+
+/// A node's part in a tree; it may have several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum TreeRole {
+    /// Encapsulates the source's packets (decisions 2.1).
+    Headend,
+    /// Replicates to other nodes (RFC 9524 End.Replicate).
+    Transit,
+    /// Runs End.MT for receivers on its own ports.
+    Edge,
+}
+
+/// One node of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TreeNodeView {
+    /// Node name.
+    pub node: String,
+    /// Parent node; `None` at the root.
+    pub parent: Option<String>,
+    /// Its parts, in the order headend, transit, edge.
+    pub roles: Vec<TreeRole>,
+    /// SID that copies for this node are addressed to.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub sid: Ipv6Addr,
+    /// Interface toward the parent; at the root, toward the source.
+    pub upstream_port: String,
+    /// Branches, child nodes first.
+    pub branches: Vec<BranchView>,
+}
+
+/// One branch of a tree node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct BranchView {
+    /// Child node or receiver host.
+    pub name: String,
+    /// `node` or `receiver`.
+    pub kind: BranchRole,
+    /// Address that identifies the branch on the reverse path.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub address: Ipv6Addr,
+    /// Receiver's QPN.
+    pub qpn: Option<Qpn>,
+    /// Interface where the branch lives.
+    pub port: String,
+}
+
+/// What a branch leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum BranchRole {
+    /// A child node.
+    Node,
+    /// A receiver.
+    Receiver,
+}
+
+/// How far one tree node is with a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeProgress {
+    /// Node name.
+    pub node: String,
+    /// Generation of the node's spec that first carried the group's present program.
+    pub desired_generation: Generation,
+    /// Generation that the agent last reconciled; `None` until it reported.
+    pub observed_generation: Option<Generation>,
+    /// The agent has a live connection.
+    pub connected: bool,
+    /// What is wrong at this node that concerns this group.
+    pub errors: Vec<ItemError>,
+}
+
+/// One membership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct MemberView {
+    /// Group that the host is a member of.
+    pub group: String,
+    /// Identity; the name is the host's.
+    pub metadata: Metadata,
+    /// As declared.
+    pub spec: MemberSpec,
+    /// What became of it.
+    pub status: MemberStatus,
+}
+
+/// Where a member is attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// Address of the QP: the declared one, or the host's default.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub address: Ipv6Addr,
+    /// Node that the host hangs off.
+    pub node: String,
+    /// That node's interface.
+    pub port: String,
+    /// How a receiver's edge learns of it: `inBand` or `provisioned`; `None` for a source or while there is no tree.
+    pub encoding: Option<EncodingMode>,
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Plain HTTP/1.1 over TCP or a Unix socket; one connection per request.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::failure::{Exit, Failure};
+
+/// A request that takes longer than this has failed.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Answers are not read further than this, bytes.
+const MAX_ANSWER: usize = 256 << 20;
+
+/// Where the controller listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    Tcp { authority: String },
+    Unix { path: String },
+}
+
+/// Speaks to one controller.
+pub struct Client {
+    target: Target,
+}
+
+/// Status and body of an answer.
+pub struct Answer {
+    /// HTTP status code.
+    pub status: u16,
+    /// Body, whole.
+    pub body: Bytes,
+}
+
+impl Client {
+    /// `server` is `http://host:port` or `unix:/path/of/socket`.
+    ///
+    /// # Errors
+    /// A usage failure when it is neither.
+    pub fn new(server: &str) -> Result<Self, Failure> {
+        let usage = |why: &str| Failure::new(Exit::Usage, format!("--server {server:?} {why}: use http://host:port or unix:/path"));
+        let target = if let Some(path) = server.strip_prefix("unix:") {
+            if !path.starts_with('/') {
+                return Err(usage("needs an absolute path"));
+            }
+            Target::Unix { path: path.into() }
+        } else if let Some(rest) = server.strip_prefix("http://") {
+            let authority = rest.trim_end_matches('/');
+            if authority.is_empty() || authority.contains(['/', '?', '#', '@']) {
+                return Err(usage("is not a server address"));
+            }
+            let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+            Target::Tcp { authority: if has_port { authority.into() } else { format!("{authority}:8640") } }
+        } else if server.starts_with("https://") {
+            return Err(usage("asks for TLS, which this version does not speak"));
+        } else {
+            return Err(usage("is not understood"));
+        };
+        Ok(Self { target })
+    }
+
+    /// A GET whose answer must be a success; `doing` begins the error message.
+    ///
+    /// # Errors
+    /// The controller cannot be reached or refused.
+    pub async fn get(&self, doing: &str, path: &str) -> Result<Value, Failure> {
+        self.expect(doing, Method::GET, path, None).await
+    }
+
+    /// Any request whose answer must be a success; an empty answer is `null`.
+    ///
+    /// # Errors
+    /// The controller cannot be reached or refused.
+    pub async fn expect(&self, doing: &str, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let answer = self.send(method, path, body).await.map_err(|e| Failure::new(e.exit, format!("{doing}: {e}")))?;
+        if !(200..300).contains(&answer.status) {
+            return Err(Failure::refused(doing, answer.status, &answer.body));
+        }
+        if answer.body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&answer.body).map_err(|e| Failure::new(Exit::Error, format!("{doing}: the answer is not JSON: {e}")))
+    }
+
+    /// Any request, any answer.
+    ///
+    /// # Errors
+    /// The controller cannot be reached, or did not answer in time.
+    pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(method, path, body)).await {
+            Ok(done) => done,
+            Err(_) => Err(Failure::new(Exit::Timeout, format!("{} did not answer within {REQUEST_TIMEOUT:?}", self.name()))),
+        }
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
+        let mut request = Request::builder().method(method).uri(path).header(HOST, self.host()).header(ACCEPT, "application/json, application/problem+json");
+        let bytes = match body {
+            None => Bytes::new(),
+            Some(value) => {
+                request = request.header(CONTENT_TYPE, "application/json");
+                Bytes::from(value.to_string())
+            }
+        };
+        let request = request.body(Full::new(bytes)).map_err(|e| Failure::new(Exit::Usage, format!("{path:?} is not a request path: {e}")))?;
+        let unreachable = |e: std::io::Error| {
+            Failure::new(Exit::Error, format!("cannot reach the controller at {}: {e}; is canopy-controller running? (--server or CANOPY_SERVER names another)", self.name()))
+        };
+        match &self.target {
+            Target::Tcp { authority } => self.over(TcpStream::connect(authority).await.map_err(unreachable)?, request).await,
+            Target::Unix { path } => self.over(UnixStream::connect(path).await.map_err(unreachable)?, request).await,
+        }
+    }
+
+    async fn over(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let broken = |e: &dyn std::fmt::Display| Failure::new(Exit::Error, format!("talking to {}: {e}", self.name()));
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
+        // Ends by itself when `sender` and the body are gone.
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await.map_err(|e| broken(&e))?;
+        let status = answer.status().as_u16();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await.map_err(|e| broken(&e))?.to_bytes();
+        Ok(Answer { status, body })
+    }
+
+    fn host(&self) -> &str {
+        match &self.target {
+            Target::Tcp { authority } => authority,
+            Target::Unix { .. } => "localhost",
+        }
+    }
+
+    fn name(&self) -> String {
+        match &self.target {
+            Target::Tcp { authority } => format!("http://{authority}"),
+            Target::Unix { path } => format!("unix:{path}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_understood_or_refused_with_the_reason() {
+        assert_eq!(Client::new("http://127.0.0.1").unwrap().name(), "http://127.0.0.1:8640");
+        assert_eq!(Client::new("http://[::1]:99/").unwrap().name(), "http://[::1]:99");
+        assert_eq!(Client::new("unix:/run/x.sock").unwrap().name(), "unix:/run/x.sock");
+        for bad in ["unix:run", "127.0.0.1:8640", "https://x", "http://", "http://x/api"] {
+            let f = Client::new(bad).err().unwrap();
+            assert_eq!(f.exit, Exit::Usage, "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_absent_controller_is_named_with_what_to_do() {
+        let f = Client::new("unix:/nonexistent/canopy.sock").unwrap().get("listing groups", "/").await.unwrap_err();
+        assert!(f.message.starts_with("listing groups: cannot reach the controller at unix:/nonexistent/canopy.sock"), "{f}");
+        assert_eq!(f.exit, Exit::Error);
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `apply -f FILE`: everything is judged by the controller before anything is changed.
+
+use std::io::Write;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::cli::ApplyArgs;
+use crate::client::Client;
+use crate::documents::{self, Document};
+use crate::failure::Failure;
+
+/// See the module.
+///
+/// # Errors
+/// A file cannot be read, or the controller refuses a resource; then nothing was applied, unless someone else changed something
+/// between the check and the application: the message says how far it got.
+pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut documents = Vec::new();
+    for file in &args.files {
+        documents.extend(documents::read(file)?);
+    }
+    documents.sort_by_key(|d| d.kind);
+    let outcomes = validate(client, &documents).await?;
+    for (i, document) in documents.iter().enumerate() {
+        let outcome = outcomes.get(i).map_or("applied", String::as_str);
+        if args.dry_run {
+            writeln!(out, "{} {outcome} (dry run)", document.name)?;
+            continue;
+        }
+        if outcome != "unchanged" {
+            let put = client.expect(&format!("applying {} from {}", document.name, document.origin), Method::PUT, &document.path, Some(&document.body)).await;
+            if let Err(mut failure) = put {
+                failure.message += &format!("\n  {i} of {} resources were applied before", documents.len());
+                return Err(failure);
+            }
+        }
+        writeln!(out, "{} {outcome}", document.name)?;
+    }
+    Ok(())
+}
+
+/// What would happen to each resource.
+async fn validate(client: &Client, documents: &[Document]) -> Result<Vec<String>, Failure> {
+    let items: Vec<&Value> = documents.iter().map(|d| &d.body).collect();
+    let answer = client.send(Method::POST, "/api/v1/validate", Some(&json!({ "items": items }))).await?;
+    if answer.status != 200 {
+        let mut failure = Failure::refused("checking (nothing was applied)", answer.status, &answer.body);
+        // The controller counts items; people know files and documents. From the back, so that items[1] does not match items[12].
+        for (i, d) in documents.iter().enumerate().rev() {
+            failure.message = failure.message.replace(&format!("items[{i}]"), &format!("{} ({})", d.name, d.origin));
+        }
+        return Err(failure);
+    }
+    let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    Ok(crate::output::list(&answer, "/outcomes").iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `get KIND [NAME]`.
+
+use std::io::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use super::segment;
+use crate::cli::{GetArgs, Output, Resource};
+use crate::client::Client;
+use crate::failure::{Exit, Failure};
+use crate::output::{json, list, table, text, yaml};
+
+/// See the module.
+///
+/// # Errors
+/// The controller cannot be reached, or there is no such resource.
+pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let (items, whole) = fetch(client, args).await?;
+    match args.output {
+        Output::Json => json(out, &whole),
+        Output::Yaml => yaml(out, &whole),
+        Output::Name => {
+            for item in &items {
+                writeln!(out, "{}", name(args.resource, item))?;
+            }
+            Ok(())
+        }
+        Output::Table | Output::Wide => columns(args.resource, args.output == Output::Wide, &items, out),
+    }
+}
+
+/// The resources one by one, and as they are printed in JSON: one by itself, or a list of all pages.
+async fn fetch(client: &Client, args: &GetArgs) -> Result<(Vec<Value>, Value), Failure> {
+    let usage = |why: &str| Failure::new(Exit::Usage, why);
+    if args.selector.is_some() && args.resource != Resource::Groups {
+        return Err(usage("--selector is for groups"));
+    }
+    let group = args.group.as_deref().map(|g| segment("group", g)).transpose()?;
+    if group.is_some() && !matches!(args.resource, Resource::Members | Resource::Events) {
+        return Err(usage("--group is for members and events"));
+    }
+    let named = args.name.as_deref().map(|n| segment("resource", n)).transpose()?;
+    let one = |path: String| async move {
+        let value = client.get(&format!("getting {path}"), &path).await?;
+        Ok((vec![value.clone()], value))
+    };
+    match (args.resource, named) {
+        (Resource::Topology, None | Some("default")) => one("/api/v1/topology".into()).await,
+        (Resource::Topology, Some(_)) => Err(usage("the topology's name is default")),
+        (Resource::Nodes, Some(name)) => one(format!("/api/v1/nodes/{name}")).await,
+        (Resource::Groups, Some(name)) => one(format!("/api/v1/groups/{name}")).await,
+        (Resource::Members, named) => {
+            let group = group.ok_or_else(|| usage("name the group: get members -g GROUP"))?;
+            match named {
+                Some(host) => one(format!("/api/v1/groups/{group}/members/{host}")).await,
+                None => all(client, &format!("/api/v1/groups/{group}/members"), "").await,
+            }
+        }
+        (Resource::Events, Some(_)) => Err(usage("events have no names")),
+        (Resource::Events, None) => all(client, "/api/v1/events", &group.map(|g| format!("group={g}")).unwrap_or_default()).await,
+        (Resource::Nodes, None) => all(client, "/api/v1/nodes", "").await,
+        (Resource::Groups, None) => {
+            let selector = args.selector.as_deref().map(|s| format!("&labelSelector={}", escape(s))).unwrap_or_default();
+            all(client, "/api/v1/groups", &format!("limit=500{selector}")).await
+        }
+    }
+}
+
+async fn all(client: &Client, path: &str, query: &str) -> Result<(Vec<Value>, Value), Failure> {
+    let (mut items, mut next) = (Vec::new(), None::<String>);
+    loop {
+        let after = next.map(|n| format!("&continue={n}")).unwrap_or_default();
+        let mut page = client.get(&format!("listing {path}"), &format!("{path}?{query}{after}")).await?;
+        if let Some(Value::Array(more)) = page.get_mut("items").map(Value::take) {
+            items.extend(more);
+        }
+        next = page.pointer("/metadata/continue").and_then(Value::as_str).map(str::to_owned);
+        if next.is_none() {
+            let whole = json!({"apiVersion": page["apiVersion"], "kind": page["kind"], "metadata": {}, "items": items});
+            return Ok((items, whole));
+        }
+    }
+}
+
+/// Percent-encodes what cannot stand in a query.
+fn escape(text: &str) -> String {
+    text.bytes().map(|b| if b.is_ascii_alphanumeric() || b"-_./".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+fn name(resource: Resource, item: &Value) -> String {
+    match resource {
+        Resource::Topology => format!("topology/{}", text(item, "/metadata/name")),
+        Resource::Nodes => format!("node/{}", text(item, "/metadata/name")),
+        Resource::Groups => format!("group/{}", text(item, "/metadata/name")),
+        Resource::Members => format!("member/{}/{}", text(item, "/metadata/group"), text(item, "/metadata/name")),
+        Resource::Events => format!("event/{}", text(item, "/sequence")),
+    }
+}
+
+/// Header and JSON pointer; the bool says that it is for `-o wide` only.
+type Column = (&'static str, &'static str, bool);
+
+const TOPOLOGY: &[Column] = &[
+    ("NAME", "/metadata/name", false),
+    ("NODES", "/status/nodes", false),
+    ("CONNECTED", "/status/connectedNodes", false),
+    ("SYNCED", "/status/syncedNodes", false),
+    ("HOSTS", "/status/hosts", false),
+    ("LINKS", "/status/links", false),
+    ("GENERATION", "/metadata/generation", true),
+];
+const NODES: &[Column] = &[
+    ("NAME", "/metadata/name", false),
+    ("CONNECTED", "/status/connected", false),
+    ("DESIRED", "/spec/generation", false),
+    ("APPLIED", "/status/observedGeneration", false),
+    ("GROUPS", "/spec/groups", false),
+    ("ADDRESS", "/spec/nodeAddress", false),
+    ("LOCATOR", "/spec/un", true),
+    ("END.MT", "/spec/endMt", true),
+    ("ROUTES", "/spec/routes", true),
+    ("AGENT", "/status/agentVersion", true),
+    ("KERNEL", "/status/kernel", true),
+];
+const GROUPS: &[Column] = &[
+    ("NAME", "/metadata/name", false),
+    ("PHASE", "/status/phase", false),
+    ("SOURCE", "/status/source", false),
+    ("RECEIVERS", "/status/receivers", false),
+    ("PROXY", "/status/connection/proxyAddress", false),
+    ("QPN", "/status/connection/designatedQpn", false),
+    ("ENCODING", "/status/encoding/mode", false),
+    ("EPOCH", "/status/epoch", true),
+    ("TREE", "/status/treeId", true),
+    ("SRH BYTES", "/status/encoding/srhBytes", true),
+    ("REASON", "/status/reason", true),
+];
+const MEMBERS: &[Column] = &[
+    ("HOST", "/metadata/name", false),
+    ("ROLE", "/spec/role", false),
+    ("ADDRESS", "/status/address", false),
+    ("QPN", "/spec/qpn", false),
+    ("NODE", "/status/node", false),
+    ("PORT", "/status/port", false),
+    ("ENCODING", "/status/encoding", true),
+    ("MEMORY BYTES", "/spec/memory/length", true),
+];
+const EVENTS: &[Column] = &[("CODE", "/code", false), ("NODE", "/node", false), ("GROUP", "/group", false), ("BRANCH", "/branch", true), ("DETAIL", "/detail", false)];
+
+fn columns(resource: Resource, wide: bool, items: &[Value], out: &mut dyn Write) -> Result<(), Failure> {
+    let columns = match resource {
+        Resource::Topology => TOPOLOGY,
+        Resource::Nodes => NODES,
+        Resource::Groups => GROUPS,
+        Resource::Members => MEMBERS,
+        Resource::Events => EVENTS,
+    };
+    let shown: Vec<&Column> = columns.iter().filter(|c| wide || !c.2).collect();
+    let mut header: Vec<&str> = shown.iter().map(|c| c.0).collect();
+    let mut rows: Vec<Vec<String>> = items.iter().map(|i| shown.iter().map(|c| text(i, c.1)).collect()).collect();
+    if resource == Resource::Events {
+        header.insert(0, "TIME");
+        for (row, item) in rows.iter_mut().zip(items) {
+            row.insert(0, time(item));
+        }
+    }
+    table(out, &header, rows)?;
+    if resource == Resource::Nodes {
+        for (item, error) in items.iter().flat_map(|i| list(i, "/status/errors").iter().map(move |e| (i, e))) {
+            writeln!(out, "! {}: {} {}: {}", text(item, "/metadata/name"), text(error, "/kind"), text(error, "/name"), text(error, "/detail"))?;
+        }
+    }
+    Ok(())
+}
+
+fn time(item: &Value) -> String {
+    let ns = item.get("timeUnixNs").and_then(Value::as_u64).unwrap_or(0);
+    let at = UNIX_EPOCH + Duration::from_nanos(ns);
+    // Years beyond 9999 cannot be written: u64 nanoseconds end in 2554.
+    humantime::format_rfc3339_millis(at).to_string()
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One file per verb.
+
+pub mod apply;
+pub mod delete;
+pub mod describe;
+pub mod get;
+pub mod wait;
+
+use std::io::Write;
+
+use clap::CommandFactory;
+
+use crate::cli::Cli;
+use crate::client::Client;
+use crate::documents::is_plain;
+use crate::failure::{Exit, Failure};
+use crate::output::text;
+
+/// `completion SHELL`.
+pub(crate) fn completion(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<(), Failure> {
+    clap_complete::generate(shell, &mut Cli::command(), "canopyctl", &mut Sink(out));
+    Ok(())
+}
+
+/// `version`: this program's even when there is no controller.
+pub(crate) async fn version(client: &Client, out: &mut dyn Write) -> Result<(), Failure> {
+    writeln!(out, "client: {}", env!("CARGO_PKG_VERSION"))?;
+    let server = client.get("asking for the controller's version", "/version").await?;
+    writeln!(out, "server: {} (API {}, term {})", text(&server, "/version"), text(&server, "/apiVersion"), text(&server, "/term"))?;
+    Ok(())
+}
+
+/// A name that is to stand in a path.
+fn segment<'a>(what: &str, name: &'a str) -> Result<&'a str, Failure> {
+    if is_plain(name) { Ok(name) } else { Err(Failure::new(Exit::Usage, format!("{name:?} is not a {what} name: use a-z, 0-9 and '-'"))) }
+}
+
+/// clap_complete wants a sized writer.
+struct Sink<'a>(&'a mut dyn Write);
+
+impl Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}

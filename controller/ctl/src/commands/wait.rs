@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wait group NAME --for ready`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::segment;
+use crate::cli::{Until, WaitArgs};
+use crate::client::Client;
+use crate::failure::{Exit, Failure};
+use crate::output::text;
+
+const POLL: Duration = Duration::from_millis(200);
+
+/// See the module. A group that does not exist yet is waited for too.
+///
+/// # Errors
+/// The time is over; the message holds the last state seen.
+pub async fn run(client: &Client, args: &WaitArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let name = segment("group", &args.name)?;
+    let deadline = Instant::now() + args.timeout;
+    loop {
+        let found = match client.get(&format!("reading group {name}"), &format!("/api/v1/groups/{name}")).await {
+            Ok(group) => Some(group),
+            Err(f) if f.exit == Exit::NotFound => None,
+            Err(f) => return Err(f),
+        };
+        let phase = found.as_ref().map(|g| text(g, "/status/phase"));
+        match (args.until, phase.as_deref()) {
+            (Until::Ready, Some("Ready")) => return Ok(writeln!(out, "group/{name} is ready")?),
+            (Until::Deleted, None) => return Ok(writeln!(out, "group/{name} is deleted")?),
+            _ => {}
+        }
+        if Instant::now() + POLL > deadline {
+            return Err(Failure::new(Exit::Timeout, late(name, args, found.as_ref())));
+        }
+        sleep(POLL).await;
+    }
+}
+
+fn late(name: &str, args: &WaitArgs, found: Option<&Value>) -> String {
+    let until = format!("{:?}", args.until).to_lowercase();
+    let state = found.map_or_else(|| "it does not exist".into(), |g| format!("it is {}: {}", text(g, "/status/phase"), text(g, "/status/reason")));
+    format!("group {name} was not {until} within {}; {state} (canopyctl describe group {name})", humantime::format_duration(args.timeout))
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Errors as a person reads them and exit codes as a script reads them.
+
+use serde::Deserialize;
+
+/// What the exit code says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Anything not listed below: the controller cannot be reached, or refused the request.
+    Error,
+    /// The command line or a file cannot be understood.
+    Usage,
+    /// A named resource does not exist.
+    NotFound,
+    /// The resource exists already, or changed meanwhile.
+    Conflict,
+    /// What was waited for did not happen in time.
+    Timeout,
+}
+
+impl Exit {
+    /// The process exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Error => 1,
+            Exit::Usage => 2,
+            Exit::NotFound => 3,
+            Exit::Conflict => 4,
+            Exit::Timeout => 5,
+        }
+    }
+}
+
+/// An error ready to be printed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Its exit code.
+    pub exit: Exit,
+    /// For a person; may have several lines.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure of the given kind.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    /// An answer of the controller that is not a success. `doing` says what was asked for.
+    pub fn refused(doing: &str, status: u16, body: &[u8]) -> Self {
+        let exit = match status {
+            404 => Exit::NotFound,
+            409 | 412 => Exit::Conflict,
+            _ => Exit::Error,
+        };
+        let message = match serde_json::from_slice::<Problem>(body) {
+            Ok(problem) => format!("{doing}: {}", problem.text(status)),
+            Err(_) => format!("{doing}: the server answered {status} without a problem document; is that a Canopy controller?"),
+        };
+        Self { exit, message }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<std::io::Error> for Failure {
+    fn from(e: std::io::Error) -> Self {
+        Self::new(Exit::Error, format!("writing output: {e}"))
+    }
+}
+
+/// RFC 9457 problem details with this API's extensions.
+#[derive(Deserialize)]
+struct Problem {
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    detail: String,
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    errors: Vec<Field>,
+}
+
+#[derive(Deserialize)]
+struct Field {
+    field: String,
+    detail: String,
+}
+
+impl Problem {
+    fn text(&self, status: u16) -> String {
+        let mut text = match (self.detail.is_empty(), self.title.is_empty()) {
+            (false, _) => self.detail.clone(),
+            (true, false) => self.title.clone(),
+            (true, true) => "the request was refused".into(),
+        };
+        text += &if self.code.is_empty() { format!(" ({status})") } else { format!(" ({status} {})", self.code) };
+        for e in &self.errors {
+            text += &format!("\n  {}: {}", e.field, e.detail);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_printed_with_its_fields_and_mapped_to_its_code() {
+        let body = br#"{"title":"Invalid","detail":"the group is not valid","code":"invalid","errors":[{"field":"spec.pathMtu","detail":"100 is odd"}]}"#;
+        let f = Failure::refused("applying group a", 422, body);
+        assert_eq!(f.message, "applying group a: the group is not valid (422 invalid)\n  spec.pathMtu: 100 is odd");
+        assert_eq!(f.exit.code(), 1);
+        assert_eq!(Failure::refused("x", 404, b"{}").exit.code(), 3);
+        assert_eq!(Failure::refused("x", 412, b"{}").exit.code(), 4);
+        assert!(Failure::refused("x", 502, b"<html>").message.contains("502"));
+    }
+}

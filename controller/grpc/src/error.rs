@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every refusal of the gRPC services.
+
+use canopy_controller_actor::CommandError;
+use canopy_controller_core::DomainError;
+use canopy_model::FieldError;
+use canopy_store::StoreError;
+use tonic::Status;
+
+/// A request field that is wrong; the message begins with its name.
+pub fn field(e: FieldError) -> Status {
+    Status::invalid_argument(e.to_string())
+}
+
+/// What the domain refused.
+pub fn domain(e: &DomainError) -> Status {
+    let text = e.to_string();
+    match e {
+        DomainError::Invalid(_) => Status::invalid_argument(text),
+        DomainError::NotFound { .. } => Status::not_found(text),
+        DomainError::AlreadyExists { .. } => Status::already_exists(text),
+        DomainError::Conflict { .. } | DomainError::Stale { .. } => Status::aborted(text),
+        DomainError::InUse { .. } => Status::failed_precondition(text),
+        DomainError::Limit(_) => Status::resource_exhausted(text),
+    }
+}
+
+/// A command that was not carried out.
+pub fn command(e: CommandError) -> Status {
+    match e {
+        CommandError::Domain(e) => domain(&e),
+        CommandError::Precondition { .. } => Status::failed_precondition(e.to_string()),
+        CommandError::Store(StoreError::Limit(why)) => Status::resource_exhausted(why),
+        CommandError::Store(cause) => {
+            tracing::error!(%cause, "a command could not be stored");
+            Status::internal(format!("the change could not be stored: {cause}"))
+        }
+        CommandError::Busy(_) | CommandError::Stopping => Status::unavailable(e.to_string()),
+    }
+}
+
+/// A node that the topology does not have.
+pub fn unknown_node(node: &str) -> Status {
+    Status::not_found(format!("node: there is no node {node:?} in the topology: declare it, or start the agent with the name declared"))
+}
+
+/// The controller is ending; the caller connects again.
+pub fn stopping() -> Status {
+    Status::unavailable("the controller is stopping: connect again")
+}

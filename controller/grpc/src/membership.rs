@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! MembershipService: what RDMA applications say instead of exchanging QPNs.
+
+use std::pin::Pin;
+
+use canopy_control::pb::membership_service_server::MembershipService;
+use canopy_control::pb::{
+    GroupPhase, JoinRequest, JoinResponse, LeaveRequest, LeaveResponse, WatchGroupRequest, WatchGroupResponse,
+};
+use canopy_controller_actor::{CommandError, Controller, Done};
+use canopy_controller_core::{Command, DomainError};
+use canopy_model::ids::{GroupId, check_name};
+use canopy_model::member::MemberSpec;
+use futures::Stream;
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+use tracing::Instrument;
+
+use crate::error;
+use crate::peer::peer;
+use crate::server::{UNARY_TIMEOUT, closed};
+
+pub(crate) struct Membership {
+    controller: Controller,
+    closing: watch::Receiver<bool>,
+}
+
+impl Membership {
+    pub(crate) fn new(controller: Controller, closing: watch::Receiver<bool>) -> Self {
+        Self { controller, closing }
+    }
+
+    async fn execute(&self, command: Command) -> Result<Done, Status> {
+        match tokio::time::timeout(UNARY_TIMEOUT, self.controller.execute(command, None, false)).await {
+            Ok(done) => done.map_err(error::command),
+            Err(_) => Err(Status::deadline_exceeded(format!("not answered within {UNARY_TIMEOUT:?}: joining and leaving again is safe"))),
+        }
+    }
+
+    fn look(&self, group: &str) -> Option<(GroupId, WatchGroupResponse)> {
+        self.controller.read(|d| d.group(group)).map(|view| {
+            let s = view.status;
+            let phase = GroupPhase::from(s.phase).into();
+            (s.group_id, WatchGroupResponse { phase, reason: s.reason, receivers: s.receivers, write_length: s.connection.write_length })
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl MembershipService for Membership {
+    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
+        let span = tracing::info_span!("join", group = request.get_ref().group, host = request.get_ref().host, peer = peer(&request));
+        let (group, spec) = <(String, MemberSpec)>::try_from(request.into_inner()).map_err(error::field)?;
+        let command = Command::PutMember { group: group.clone(), spec, create_only: true };
+        async {
+            let done = self.execute(command).await?;
+            tracing::info!(outcome = ?done.outcome, "joined");
+            let connection = self.controller.read(|d| d.connection(&group));
+            connection.map(|c| Response::new((&c).into())).ok_or_else(|| Status::aborted(format!("group {group:?} was deleted meanwhile")))
+        }
+        .instrument(span)
+        .await
+    }
+
+    async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveResponse>, Status> {
+        let span = tracing::info_span!("leave", group = request.get_ref().group, host = request.get_ref().host, peer = peer(&request));
+        let LeaveRequest { group, host } = request.into_inner();
+        check_name("group", &group).map_err(error::field)?;
+        check_name("host", &host).map_err(error::field)?;
+        async {
+            self.execute(Command::DeleteMember { group, host }).await?;
+            tracing::info!("left");
+            Ok(Response::new(LeaveResponse {}))
+        }
+        .instrument(span)
+        .await
+    }
+
+    type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;
+
+    async fn watch_group(&self, request: Request<WatchGroupRequest>) -> Result<Response<Self::WatchGroupStream>, Status> {
+        let group = request.into_inner().group;
+        check_name("group", &group).map_err(error::field)?;
+        // Before the first look, so that no change falls in between.
+        let mut changes = self.controller.changes();
+        let missing = || error::command(CommandError::Domain(DomainError::NotFound { kind: "group", name: group.clone() }));
+        let (id, mut told) = self.look(&group).ok_or_else(missing)?;
+        let this = Self { controller: self.controller.clone(), closing: self.closing.clone() };
+        let mut closing = self.closing.clone();
+        let stream = async_stream::stream! {
+            yield Ok(told.clone());
+            loop {
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = closed(&mut closing) => { yield Err(error::stopping()); return; }
+                }
+                match this.look(&group) {
+                    // A group of the same name that was made anew is another one.
+                    Some((now_id, now)) if now_id == id => if now != told {
+                        told = now.clone();
+                        yield Ok(now);
+                    },
+                    _ => return,
+                }
+            }
+        };
+        Ok(Response::new(Box::pin(stream)))
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Both services behind their limits.
+
+use std::time::Duration;
+
+use canopy_control::pb::membership_service_server::MembershipServiceServer;
+use canopy_control::pb::node_service_server::NodeServiceServer;
+use canopy_controller_actor::Controller;
+use tokio::sync::watch;
+use tonic::transport::Server;
+use tonic::transport::server::Router;
+
+use crate::membership::Membership;
+use crate::node::Nodes;
+
+/// Largest request message, bytes: a telemetry sample of 10,000 groups.
+pub const MAX_REQUEST_BYTES: usize = 16 << 20;
+/// Largest response message, bytes: a snapshot of 10,000 groups of 64 receivers.
+pub const MAX_RESPONSE_BYTES: usize = 256 << 20;
+/// Calls at once on one connection: an agent has three, a host one per group that it watches.
+const MAX_STREAMS: u32 = 1024;
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a call may take that is not a stream.
+pub(crate) const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// NodeService, MembershipService and gRPC health. When `closing` becomes true, open streams end with UNAVAILABLE.
+pub async fn server(controller: Controller, closing: watch::Receiver<bool>) -> Router {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    let nodes = NodeServiceServer::new(Nodes::new(controller.clone(), closing.clone()));
+    let membership = MembershipServiceServer::new(Membership::new(controller, closing));
+    health.set_serving::<NodeServiceServer<Nodes>>().await;
+    health.set_serving::<MembershipServiceServer<Membership>>().await;
+    Server::builder()
+        .max_concurrent_streams(MAX_STREAMS)
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .add_service(health_service)
+        .add_service(nodes.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES))
+        .add_service(membership.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES))
+}
+
+/// Waits until `closing` is true, or for ever if nobody can set it any more.
+pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
+    if closing.wait_for(|c| *c).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

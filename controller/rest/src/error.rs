@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every refusal of this API: status code, stable code word, and the fields that are wrong.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use canopy_controller_actor::CommandError;
+use canopy_controller_core::DomainError;
+use canopy_model::{FieldError, FieldErrors};
+use canopy_store::StoreError;
+use problem_details::ProblemDetails;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Members of the problem document beyond RFC 9457's own.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Extensions {
+    /// Stable word for programs, for example `Invalid`, `NotFound`, `PreconditionFailed`.
+    pub code: String,
+    /// The fields that are wrong; absent when the problem is not about fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    pub errors: Vec<FieldError>,
+}
+
+/// The problem document as it is sent, for the API description.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct Problem {
+    /// HTTP status code.
+    pub status: u16,
+    /// The status code in words.
+    pub title: String,
+    /// What is wrong here and what to do.
+    pub detail: String,
+    /// Code and fields.
+    #[serde(flatten)]
+    pub extensions: Extensions,
+}
+
+/// A refused request.
+#[derive(Clone, Debug)]
+pub struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    errors: Vec<FieldError>,
+}
+
+impl ApiError {
+    /// A refusal that is not about a field.
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, code, detail: detail.into(), errors: Vec::new() }
+    }
+
+    /// A body whose content is wrong (422).
+    pub fn invalid(errors: impl Into<FieldErrors>) -> Self {
+        let errors = errors.into();
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, code: "Invalid", detail: "the resource is not valid".into(), errors: errors.0 }
+    }
+
+    /// A query parameter or header that cannot be understood (400).
+    pub fn bad_request(field: &str, detail: impl Into<String>) -> Self {
+        let error = FieldError::new(field, detail);
+        Self { status: StatusCode::BAD_REQUEST, code: "BadRequest", detail: "the request cannot be understood".into(), errors: vec![error] }
+    }
+
+    /// No such resource (404).
+    pub fn not_found(kind: &'static str, name: impl Into<String>) -> Self {
+        DomainError::NotFound { kind, name: name.into() }.into()
+    }
+
+    /// Prefixes every field name, for items of a list.
+    pub fn inside(mut self, prefix: &str) -> Self {
+        for e in &mut self.errors {
+            e.field = format!("{prefix}.{}", e.field);
+        }
+        self.detail = format!("{prefix}: {}", self.detail);
+        self
+    }
+}
+
+impl From<DomainError> for ApiError {
+    fn from(e: DomainError) -> Self {
+        let status = match &e {
+            DomainError::Invalid(errors) => return Self::invalid(errors.clone()),
+            DomainError::NotFound { .. } => StatusCode::NOT_FOUND,
+            DomainError::AlreadyExists { .. } | DomainError::InUse { .. } => StatusCode::CONFLICT,
+            DomainError::Conflict { .. } => StatusCode::PRECONDITION_FAILED,
+            DomainError::Limit(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            DomainError::Stale { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, e.code(), e.to_string())
+    }
+}
+
+impl From<CommandError> for ApiError {
+    fn from(e: CommandError) -> Self {
+        let detail = e.to_string();
+        match e {
+            CommandError::Domain(e) => e.into(),
+            CommandError::Precondition { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "PreconditionFailed", detail),
+            CommandError::Store(StoreError::Limit(why)) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Limit", why),
+            CommandError::Store(e) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "StoreFailed", format!("{detail}: {e}")),
+            CommandError::Busy(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", detail),
+            CommandError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "Stopping", detail),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        if self.status.is_server_error() {
+            tracing::error!(status = self.status.as_u16(), code = self.code, detail = self.detail, "request failed");
+        } else {
+            tracing::debug!(status = self.status.as_u16(), code = self.code, detail = self.detail, errors = ?self.errors, "request refused");
+        }
+        let extensions = Extensions { code: self.code.into(), errors: self.errors };
+        ProblemDetails::from_status_code(self.status).with_detail(self.detail).with_extensions(extensions).into_response()
+    }
+}

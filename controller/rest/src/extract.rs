@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bodies, queries, path segments and preconditions, each refused with a problem document.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::header::{CONTENT_TYPE, IF_MATCH};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use canopy_model::FieldErrors;
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+use crate::router::MAX_BODY_BYTES;
+
+/// A JSON body; unknown keys, wrong types and numbers out of range are refused with their path.
+pub(crate) struct ApiJson<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        check_content_type(request.headers())?;
+        let bytes = Bytes::from_request(request, state).await.map_err(|e| match e.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BodyTooLarge", format!("the body is larger than {MAX_BODY_BYTES} bytes")),
+            _ => ApiError::bad_request("body", e.body_text()),
+        })?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// Also what keeps web pages from writing here: a browser sends this type to another origin only after asking.
+fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
+    let essence = value.split(';').next().unwrap_or("").trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", format!("Content-Type is {value:?}: send application/json")))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|e| problem(&e.path().to_string(), e.inner()))?;
+    json.end().map_err(|e| problem(".", &e))?;
+    Ok(value)
+}
+
+/// Syntax is the sender's program (400), content is the sender's wish (422).
+fn problem(path: &str, e: &serde_json::Error) -> ApiError {
+    if !e.is_data() {
+        return ApiError::new(StatusCode::BAD_REQUEST, "MalformedJson", format!("the body is not JSON: {e}"));
+    }
+    let text = e.to_string();
+    // serde_json ends its text with the position, which says less than the path.
+    let detail = text.rsplit_once(" at line ").map_or(text.as_str(), |(before, _)| before);
+    let mut errors = FieldErrors::default();
+    errors.push(if path == "." { "body" } else { path }, detail);
+    ApiError::invalid(errors)
+}
+
+/// Query parameters; unknown ones are refused when `T` says so.
+pub(crate) struct ApiQuery<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ApiQuery<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Query(value) = Query::from_request_parts(parts, state).await.map_err(|e| ApiError::bad_request("query", e.body_text()))?;
+        Ok(Self(value))
+    }
+}
+
+/// Path segments.
+pub(crate) struct ApiPath<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for ApiPath<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path(value) = Path::from_request_parts(parts, state).await.map_err(|e| ApiError::bad_request("path", e.body_text()))?;
+        Ok(Self(value))
+    }
+}
+
+/// The If-Match header: one strong entity tag, or `*` (RFC 9110 section 13.1.1).
+pub(crate) struct IfMatch(pub(crate) Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let Some(header) = parts.headers.get(IF_MATCH) else { return Ok(Self(None)) };
+        let text = header.to_str().unwrap_or("").trim();
+        let tag = if text == "*" { Some("*") } else { text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).filter(|t| !t.is_empty() && !t.contains('"')) };
+        match tag {
+            Some(tag) => Ok(Self(Some(tag.to_owned()))),
+            None => Err(ApiError::bad_request("If-Match", format!("{text:?} is not one ETag as this API sends it, for example \"7\", nor *"))),
+        }
+    }
+}
+
+/// A value that was parsed already, with the same refusals as a body.
+pub(crate) fn from_value<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(value).map_err(|e| problem(&e.path().to_string(), e.inner()))
+}

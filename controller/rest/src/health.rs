@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Liveness, readiness, version.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use canopy_controller_actor::Controller;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::extract::ApiQuery;
+use crate::resources::API_VERSION;
+
+/// What runs here.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Version {
+    /// Controller's version.
+    pub(crate) version: &'static str,
+    /// API's version.
+    pub(crate) api_version: &'static str,
+    /// The term that this controller took at its start.
+    pub(crate) term: u64,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Verbose {
+    verbose: Option<String>,
+}
+
+/// The process answers.
+#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "alive", body = String)))]
+pub(crate) async fn livez() -> &'static str {
+    "ok\n"
+}
+
+/// Commands are carried out and the store answers. With `verbose`, one line per check.
+#[utoipa::path(get, path = "/readyz", tag = "health", params(("verbose" = Option<String>, Query, description = "One line per check.")),
+    responses((status = 200, description = "ready", body = String), (status = 503, description = "not ready", body = String)))]
+pub(crate) async fn readyz(State(controller): State<Controller>, ApiQuery(query): ApiQuery<Verbose>) -> (StatusCode, String) {
+    let store = controller.store_revision().await;
+    let checks = [
+        ("commands", if controller.is_running() { Ok("carried out".to_owned()) } else { Err("the controller is stopping".to_owned()) }),
+        ("store", store.map(|r| format!("revision {r}"))),
+    ];
+    let ready = checks.iter().all(|(_, c)| c.is_ok());
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    if ready && query.verbose.is_none() {
+        return (status, "ok\n".into());
+    }
+    let lines = checks.iter().map(|(name, check)| match check {
+        Ok(detail) => format!("[+] {name}: {detail}\n"),
+        Err(detail) => format!("[-] {name}: {detail}\n"),
+    });
+    (status, lines.chain([format!("{}\n", if ready { "ready" } else { "not ready" })]).collect())
+}
+
+/// Version of the controller and of the API.
+#[utoipa::path(get, path = "/version", tag = "health", responses((status = 200, description = "version", body = Version)))]
+pub(crate) async fn version(State(controller): State<Controller>) -> Json<Version> {
+    Json(Version { version: env!("CARGO_PKG_VERSION"), api_version: API_VERSION, term: controller.read(|d| d.term()) })
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/`: one page for a person with a browser. Rendered here, no script, every text escaped.
+
+use std::fmt::Write;
+
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
+use axum::response::{Html, IntoResponse, Response};
+use canopy_controller_actor::Controller;
+use canopy_controller_core::metadata::Selector;
+use canopy_controller_core::view::{GroupView, NodeView};
+
+/// Rows per table, at most.
+const MAX_ROWS: usize = 200;
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#1b1f24;background:#fff}\
+h1{margin:0}h2{margin:2rem 0 .5rem}table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid #d8dee4;vertical-align:top}\
+code,td.n{font-family:ui-monospace,monospace;font-size:13px}.ok{color:#116329}.wait{color:#7d4e00}.bad{color:#a40e26}nav a{margin-right:1rem}p.sub{margin:.2rem 0 1rem;color:#57606a}\
+@media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}th,td{border-color:#30363d}a{color:#58a6ff}.ok{color:#3fb950}.wait{color:#d29922}.bad{color:#ff7b72}p.sub{color:#8d96a0}}";
+
+pub(crate) async fn index(State(controller): State<Controller>) -> Response {
+    let (nodes, page, topology, term) = controller.read(|d| (d.nodes(), d.groups(&Selector::default(), None, MAX_ROWS), d.topology(), d.term()));
+    let mut html = String::with_capacity(16 << 10);
+    // Writing to a String cannot fail.
+    _ = write!(
+        html,
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><meta http-equiv=\"refresh\" content=\"5\">\
+<title>Canopy</title><style>{STYLE}</style><h1>Canopy</h1><p class=\"sub\">RDMA multicast over SRv6 &middot; controller {} &middot; term {term}</p><nav>",
+        env!("CARGO_PKG_VERSION")
+    );
+    for path in ["/api/v1/topology", "/api/v1/nodes", "/api/v1/groups", "/api/v1/events", "/api/v1/openapi.json", "/metrics", "/readyz?verbose", "/version"] {
+        _ = write!(html, "<a href=\"{path}\">{path}</a>");
+    }
+    html.push_str("</nav>");
+    match topology {
+        Some(t) => _ = write!(html, "<p>Topology: {} nodes ({} connected, {} in sync), {} hosts, {} links.</p>", t.status.nodes, t.status.connected_nodes, t.status.synced_nodes, t.status.hosts, t.status.links),
+        None => html.push_str("<p>No topology yet: <code>canopyctl apply -f topology.yaml</code></p>"),
+    }
+    groups(&mut html, &page.items, page.next.is_some());
+    node_table(&mut html, &nodes);
+    html.push_str("</html>");
+    let headers = [(CACHE_CONTROL, "no-store"), (CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")];
+    (headers, Html(html)).into_response()
+}
+
+fn groups(html: &mut String, groups: &[GroupView], more: bool) {
+    html.push_str("<h2>Groups</h2><table><tr><th>Name<th>Phase<th>Source<th>Receivers<th>Proxy Address<th>Designated QPN<th>Encoding<th>Reason");
+    for g in groups {
+        let (s, name) = (&g.status, Escaped(&g.metadata.name));
+        let phase = format!("{:?}", s.phase);
+        let class = match phase.as_str() {
+            "Ready" => "ok",
+            "Degraded" => "bad",
+            _ => "wait",
+        };
+        let encoding = s.encoding.as_ref().map_or_else(|| "-".into(), |e| format!("{:?}, {} bytes SRH", e.mode, e.srh_bytes));
+        _ = write!(
+            html,
+            "<tr><td><a href=\"/api/v1/groups/{name}\">{name}</a><td class=\"{class}\">{phase}<td>{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>{}<td>{}",
+            Escaped(s.source.as_deref().unwrap_or("-")),
+            s.receivers,
+            s.connection.proxy_address,
+            s.connection.designated_qpn,
+            Escaped(&encoding),
+            Escaped(&s.reason)
+        );
+    }
+    html.push_str("</table>");
+    if groups.is_empty() {
+        html.push_str("<p>None.</p>");
+    }
+    if more {
+        _ = write!(html, "<p>Only the first {MAX_ROWS} are shown.</p>");
+    }
+}
+
+fn node_table(html: &mut String, nodes: &[NodeView]) {
+    html.push_str("<h2>Nodes</h2><table><tr><th>Name<th>Agent<th>Desired<th>Applied<th>Groups<th>Address<th>Locator<th>Errors");
+    for n in nodes.iter().take(MAX_ROWS) {
+        let (name, s) = (Escaped(&n.name), &n.status);
+        let (class, agent) = if s.connected { ("ok", "connected") } else { ("bad", "not connected") };
+        let applied = s.observed_generation.map_or_else(|| "-".into(), |g| g.to_string());
+        let synced = if s.observed_generation == Some(n.spec.generation) { "ok" } else { "wait" };
+        _ = write!(
+            html,
+            "<tr><td><a href=\"/api/v1/nodes/{name}\">{name}</a><td class=\"{class}\">{agent}<td class=\"n\">{}<td class=\"n {synced}\">{applied}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>",
+            n.spec.generation, n.spec.groups, n.spec.node_address, n.spec.un
+        );
+        for e in s.errors.iter().take(5) {
+            _ = write!(html, "<div class=\"bad\">{} {}: {}</div>", Escaped(&e.kind), Escaped(&e.name), Escaped(&e.detail));
+        }
+    }
+    html.push_str("</table>");
+    if nodes.len() > MAX_ROWS {
+        _ = write!(html, "<p>Only the first {MAX_ROWS} of {} are shown.</p>", nodes.len());
+    }
+}
+
+/// Text inside HTML, in elements and in quoted attributes.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nodes_say_cannot_become_markup() {
+        assert_eq!(Escaped("<img src=x onerror='a()'>&\"").to_string(), "&lt;img src=x onerror=&#39;a()&#39;&gt;&amp;&quot;");
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/groups`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use canopy_controller_actor::{Controller, tag};
+use canopy_controller_core::Command;
+use canopy_controller_core::metadata::Selector;
+use canopy_model::group::GroupSpec;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{WriteQuery, tagged};
+use crate::error::{ApiError, Problem};
+use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
+use crate::resources::{GroupResource, Input, List, doc};
+
+/// Groups on one page, at most.
+const MAX_PAGE: usize = 500;
+const DEFAULT_PAGE: usize = 100;
+
+/// Which groups.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListQuery {
+    /// Groups on this page, 1..=500; 100 when absent.
+    limit: Option<usize>,
+    /// From the page before.
+    #[serde(rename = "continue")]
+    #[param(rename = "continue")]
+    after: Option<String>,
+    /// `key=value,key!=value,key`; all must hold.
+    #[serde(default)]
+    label_selector: String,
+}
+
+/// Groups in name order.
+#[utoipa::path(get, path = "/api/v1/groups", tag = "groups", operation_id = "listGroups", params(ListQuery),
+    responses((status = 200, body = doc::ResourceList, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+pub(crate) async fn list(State(controller): State<Controller>, ApiQuery(query): ApiQuery<ListQuery>) -> Result<Json<List<GroupResource>>, ApiError> {
+    let limit = query.limit.unwrap_or(DEFAULT_PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_PAGE}")));
+    }
+    let selector = Selector::parse("labelSelector", &query.label_selector).map_err(|e| ApiError::bad_request(&e.field, e.detail))?;
+    let after = query.after.as_deref().map(decode).transpose()?;
+    let page = controller.read(|d| d.groups(&selector, after.as_deref(), limit));
+    let mut list = List::new("GroupList", page.items.into_iter().map(Into::into).collect());
+    list.metadata.next = page.next.map(hex::encode);
+    Ok(Json(list))
+}
+
+fn decode(token: &str) -> Result<String, ApiError> {
+    let bytes = hex::decode(token).ok().and_then(|b| String::from_utf8(b).ok());
+    bytes.ok_or_else(|| ApiError::bad_request("continue", format!("{token:?} is not from this API: take it from the page before, or leave it out")))
+}
+
+/// Creates a group; 409 when there is one of this name.
+#[utoipa::path(post, path = "/api/v1/groups", tag = "groups", operation_id = "createGroup", params(WriteQuery), request_body = doc::Input,
+    responses((status = 201, body = doc::Resource, description = "created; Location says where"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
+pub(crate) async fn create(State(controller): State<Controller>, ApiQuery(query): ApiQuery<WriteQuery>, ApiJson(input): ApiJson<Input<GroupSpec>>) -> Result<Response, ApiError> {
+    let name = input.metadata.name.clone().unwrap_or_default();
+    let command = command(&name, input, true)?;
+    super::write(&controller, command, None, query, format!("/api/v1/groups/{name}"), |c| read(c, &name)).await
+}
+
+/// One group.
+#[utoipa::path(get, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "getGroup", params(("group" = String, Path)),
+    responses((status = 200, body = doc::Resource, description = "the group"), (status = 404, body = Problem, description = "no such group")))]
+pub(crate) async fn get(State(controller): State<Controller>, ApiPath(group): ApiPath<String>) -> Result<Response, ApiError> {
+    let (tag, resource) = read(&controller, &group)?;
+    Ok(tagged(StatusCode::OK, &tag, resource))
+}
+
+/// Creates a group or makes it as given.
+#[utoipa::path(put, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "putGroup", params(("group" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
+    request_body = doc::Input,
+    responses((status = 200, body = doc::Resource, description = "changed or unchanged"), (status = 201, body = doc::Resource, description = "created"),
+        (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
+pub(crate) async fn put(
+    State(controller): State<Controller>,
+    ApiPath(group): ApiPath<String>,
+    IfMatch(if_match): IfMatch,
+    ApiQuery(query): ApiQuery<WriteQuery>,
+    ApiJson(input): ApiJson<Input<GroupSpec>>,
+) -> Result<Response, ApiError> {
+    let command = command(&group, input, false)?;
+    super::write(&controller, command, if_match, query, format!("/api/v1/groups/{group}"), |c| read(c, &group)).await
+}
+
+/// Removes a group and its memberships.
+#[utoipa::path(delete, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "deleteGroup", params(("group" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
+    responses((status = 204, description = "removed"), (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile")))]
+pub(crate) async fn delete(
+    State(controller): State<Controller>,
+    ApiPath(group): ApiPath<String>,
+    IfMatch(if_match): IfMatch,
+    ApiQuery(query): ApiQuery<WriteQuery>,
+) -> Result<Response, ApiError> {
+    super::delete(&controller, Command::DeleteGroup { name: group }, if_match, query).await
+}
+
+pub(crate) fn command(name: &str, input: Input<GroupSpec>, create_only: bool) -> Result<Command, ApiError> {
+    input.check("Group", Some(name))?;
+    Ok(Command::PutGroup { name: name.to_owned(), labels: input.metadata.labels, spec: input.spec, if_match: None, create_only })
+}
+
+fn read(controller: &Controller, group: &str) -> Result<(String, GroupResource), ApiError> {
+    let view = controller.read(|d| d.group(group)).ok_or_else(|| ApiError::not_found("group", group))?;
+    Ok((tag::group(&view), view.into()))
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/groups/{group}/members`: one membership per host.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use canopy_controller_actor::{Controller, tag};
+use canopy_controller_core::Command;
+use canopy_model::member::MemberSpec;
+
+use super::{WriteQuery, tagged};
+use crate::error::{ApiError, Problem};
+use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
+use crate::resources::{Input, List, MemberResource, doc};
+
+/// All members of a group, in host order.
+#[utoipa::path(get, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "listMembers", params(("group" = String, Path)),
+    responses((status = 200, body = doc::ResourceList, description = "all members"), (status = 404, body = Problem, description = "no such group")))]
+pub(crate) async fn list(State(controller): State<Controller>, ApiPath(group): ApiPath<String>) -> Result<Json<List<MemberResource>>, ApiError> {
+    let members = controller.read(|d| d.members(&group)).ok_or_else(|| ApiError::not_found("group", group))?;
+    Ok(Json(List::new("MemberList", members.into_iter().map(Into::into).collect())))
+}
+
+/// Joins; joining again with the same content is a success (200), with other content 409.
+#[utoipa::path(post, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "createMember", params(("group" = String, Path), WriteQuery),
+    request_body = doc::Input,
+    responses((status = 201, body = doc::Resource, description = "joined; Location says where"), (status = 200, body = doc::Resource, description = "was a member already"),
+        (status = 404, body = Problem, description = "no such group"), (status = 409, body = Problem, description = "is a member with other content"), (status = 422, body = Problem, description = "not valid")))]
+pub(crate) async fn create(
+    State(controller): State<Controller>,
+    ApiPath(group): ApiPath<String>,
+    ApiQuery(query): ApiQuery<WriteQuery>,
+    ApiJson(input): ApiJson<Input<MemberSpec>>,
+) -> Result<Response, ApiError> {
+    let host = input.spec.host.clone();
+    let command = command(&group, None, input, true)?;
+    super::write(&controller, command, None, query, path(&group, &host), |c| read(c, &group, &host)).await
+}
+
+/// One membership.
+#[utoipa::path(get, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "getMember", params(("group" = String, Path), ("host" = String, Path)),
+    responses((status = 200, body = doc::Resource, description = "the membership"), (status = 404, body = Problem, description = "no such membership")))]
+pub(crate) async fn get(State(controller): State<Controller>, ApiPath((group, host)): ApiPath<(String, String)>) -> Result<Response, ApiError> {
+    let (tag, resource) = read(&controller, &group, &host)?;
+    Ok(tagged(StatusCode::OK, &tag, resource))
+}
+
+/// Joins, or makes the membership as given.
+#[utoipa::path(put, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "putMember",
+    params(("group" = String, Path), ("host" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)), request_body = doc::Input,
+    responses((status = 200, body = doc::Resource, description = "changed or unchanged"), (status = 201, body = doc::Resource, description = "joined"),
+        (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
+pub(crate) async fn put(
+    State(controller): State<Controller>,
+    ApiPath((group, host)): ApiPath<(String, String)>,
+    IfMatch(if_match): IfMatch,
+    ApiQuery(query): ApiQuery<WriteQuery>,
+    ApiJson(input): ApiJson<Input<MemberSpec>>,
+) -> Result<Response, ApiError> {
+    let command = command(&group, Some(&host), input, false)?;
+    super::write(&controller, command, if_match, query, path(&group, &host), |c| read(c, &group, &host)).await
+}
+
+/// Leaves.
+#[utoipa::path(delete, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "deleteMember",
+    params(("group" = String, Path), ("host" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
+    responses((status = 204, description = "left"), (status = 404, body = Problem, description = "no such membership"), (status = 412, body = Problem, description = "changed meanwhile")))]
+pub(crate) async fn delete(
+    State(controller): State<Controller>,
+    ApiPath((group, host)): ApiPath<(String, String)>,
+    IfMatch(if_match): IfMatch,
+    ApiQuery(query): ApiQuery<WriteQuery>,
+) -> Result<Response, ApiError> {
+    super::delete(&controller, Command::DeleteMember { group, host }, if_match, query).await
+}
+
+pub(crate) fn command(group: &str, host: Option<&str>, input: Input<MemberSpec>, create_only: bool) -> Result<Command, ApiError> {
+    input.check_member(group, host)?;
+    Ok(Command::PutMember { group: group.to_owned(), spec: input.spec, create_only })
+}
+
+fn path(group: &str, host: &str) -> String {
+    format!("/api/v1/groups/{group}/members/{host}")
+}
+
+fn read(controller: &Controller, group: &str, host: &str) -> Result<(String, MemberResource), ApiError> {
+    let view = controller.read(|d| if d.group(group).is_some() { Ok(d.member(group, host)) } else { Err(ApiError::not_found("group", group)) })?;
+    let view = view.ok_or_else(|| ApiError::not_found("member", format!("{group}/{host}")))?;
+    Ok((tag::member(&view), view.into()))
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One file per resource: extract, turn into a command, one call, answer.
+
+pub(crate) mod events;
+pub(crate) mod groups;
+pub(crate) mod members;
+pub(crate) mod nodes;
+pub(crate) mod telemetry;
+pub(crate) mod topology;
+pub(crate) mod validate;
+
+use axum::Json;
+use axum::http::header::{ETAG, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use canopy_controller_actor::{Controller, Done};
+use canopy_controller_core::{Command, Outcome};
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
+
+use crate::error::ApiError;
+use crate::resources::DryRun;
+
+/// Parameters of every write.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(crate) struct WriteQuery {
+    /// Check everything and change nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// A resource with its ETag.
+fn tagged<T: Serialize>(status: StatusCode, tag: &str, resource: T) -> Response {
+    let mut headers = HeaderMap::new();
+    if let Ok(value) = HeaderValue::from_str(&format!("\"{tag}\"")) {
+        headers.insert(ETAG, value);
+    }
+    (status, headers, Json(resource)).into_response()
+}
+
+/// Carries out a write; `read` gives tag and resource for the answer, `path` its place.
+async fn write<T: Serialize>(
+    controller: &Controller,
+    command: Command,
+    if_match: Option<String>,
+    query: WriteQuery,
+    path: String,
+    read: impl FnOnce(&Controller) -> Result<(String, T), ApiError>,
+) -> Result<Response, ApiError> {
+    let done = match controller.execute(command, if_match, query.dry_run).await? {
+        Done { outcome, applied: None } => return Ok(Json(DryRun::new(outcome)).into_response()),
+        done => done,
+    };
+    let (tag, resource) = read(controller)?;
+    if done.outcome != Outcome::Created {
+        return Ok(tagged(StatusCode::OK, &tag, resource));
+    }
+    let mut response = tagged(StatusCode::CREATED, &tag, resource);
+    if let Ok(location) = HeaderValue::from_str(&path) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Carries out a deletion.
+async fn delete(controller: &Controller, command: Command, if_match: Option<String>, query: WriteQuery) -> Result<Response, ApiError> {
+    match controller.execute(command, if_match, query.dry_run).await? {
+        Done { outcome, applied: None } => Ok(Json(DryRun::new(outcome)).into_response()),
+        _ => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/topology`: one resource, named `default`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use canopy_controller_actor::{Controller, tag};
+use canopy_controller_core::Command;
+use canopy_model::topology::TopologySpec;
+
+use super::{WriteQuery, tagged};
+use crate::error::{ApiError, Problem};
+use crate::extract::{ApiJson, ApiQuery, IfMatch};
+use crate::resources::{Input, TopologyResource, doc};
+
+const NAME: &str = "default";
+
+/// The network as declared and how it is doing.
+#[utoipa::path(get, path = "/api/v1/topology", tag = "topology", operation_id = "getTopology",
+    responses((status = 200, body = doc::Resource, description = "the topology"), (status = 404, body = Problem, description = "none was declared")))]
+pub(crate) async fn get(State(controller): State<Controller>) -> Result<Response, ApiError> {
+    let (tag, resource) = read(&controller)?;
+    Ok(tagged(StatusCode::OK, &tag, resource))
+}
+
+/// Declares or replaces the whole network.
+#[utoipa::path(put, path = "/api/v1/topology", tag = "topology", operation_id = "putTopology", params(WriteQuery, ("If-Match" = Option<String>, Header)),
+    request_body = doc::Input,
+    responses((status = 200, body = doc::Resource, description = "replaced or unchanged"), (status = 201, body = doc::Resource, description = "declared"),
+        (status = 409, body = Problem, description = "in use"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
+pub(crate) async fn put(
+    State(controller): State<Controller>,
+    IfMatch(if_match): IfMatch,
+    ApiQuery(query): ApiQuery<WriteQuery>,
+    ApiJson(input): ApiJson<Input<TopologySpec>>,
+) -> Result<Response, ApiError> {
+    super::write(&controller, command(input)?, if_match, query, "/api/v1/topology".into(), read).await
+}
+
+/// Removes the topology.
+#[utoipa::path(delete, path = "/api/v1/topology", tag = "topology", operation_id = "deleteTopology", params(WriteQuery, ("If-Match" = Option<String>, Header)),
+    responses((status = 204, description = "removed"), (status = 404, body = Problem, description = "none was declared"), (status = 409, body = Problem, description = "groups have members")))]
+pub(crate) async fn delete(State(controller): State<Controller>, IfMatch(if_match): IfMatch, ApiQuery(query): ApiQuery<WriteQuery>) -> Result<Response, ApiError> {
+    super::delete(&controller, Command::DeleteTopology, if_match, query).await
+}
+
+pub(crate) fn command(input: Input<TopologySpec>) -> Result<Command, ApiError> {
+    input.check("Topology", Some(NAME))?;
+    Ok(Command::PutTopology { labels: input.metadata.labels, spec: input.spec, if_match: None })
+}
+
+fn read(controller: &Controller) -> Result<(String, TopologyResource), ApiError> {
+    let view = controller.read(|d| d.topology()).ok_or_else(|| ApiError::not_found("topology", NAME))?;
+    Ok((tag::topology(&view), view.into()))
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/validate`: would these resources, applied one after the other, all be accepted?
+//!
+//! A dry run of a single PUT cannot tell: a member's group may be in the same file. Here each resource is judged
+//! on a copy that those before it have changed.
+
+use axum::Json;
+use axum::extract::State;
+use canopy_controller_actor::Controller;
+use canopy_controller_core::Command;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{groups, members, topology};
+use crate::error::{ApiError, Problem};
+use crate::extract::{ApiJson, from_value};
+use crate::resources::{API_VERSION, Input, outcome_word};
+
+/// Resources in one request, at most.
+const MAX_ITEMS: usize = 10_000;
+
+/// Resources to judge.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Validate {
+    /// `Topology`, `Group` and `Member` resources in the order in which they would be applied.
+    #[schema(value_type = Vec<Object>)]
+    items: Vec<Value>,
+}
+
+/// All would be accepted.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Validated {
+    /// `canopy/v1`.
+    api_version: &'static str,
+    /// `Validated`.
+    kind: &'static str,
+    /// For each item `created`, `updated` or `unchanged`.
+    outcomes: Vec<&'static str>,
+}
+
+/// Judges resources without changing anything; the first that would be refused is the answer, its fields under `items[i]`.
+#[utoipa::path(post, path = "/api/v1/validate", tag = "validate", operation_id = "validate", request_body = Validate,
+    responses((status = 200, body = Validated, description = "all would be accepted"), (status = 404, body = Problem, description = "an item refers to something that is not there"),
+        (status = 422, body = Problem, description = "an item is not valid")))]
+pub(crate) async fn validate(State(controller): State<Controller>, ApiJson(request): ApiJson<Validate>) -> Result<Json<Validated>, ApiError> {
+    if request.items.len() > MAX_ITEMS {
+        return Err(ApiError::bad_request("items", format!("{} items, at most {MAX_ITEMS} are possible", request.items.len())));
+    }
+    let at = |i: usize| format!("items[{i}]");
+    let commands = request.items.into_iter().enumerate().map(|(i, item)| command(item).map_err(|e| e.inside(&at(i))));
+    let commands = commands.collect::<Result<Vec<_>, _>>()?;
+    let outcomes = controller.validate(commands).await.map_err(|(i, e)| ApiError::from(e).inside(&at(i)))?;
+    Ok(Json(Validated { api_version: API_VERSION, kind: "Validated", outcomes: outcomes.into_iter().map(outcome_word).collect() }))
+}
+
+fn command(item: Value) -> Result<Command, ApiError> {
+    match item.get("kind").and_then(Value::as_str) {
+        Some("Topology") => topology::command(input(item)?),
+        Some("Group") => {
+            let input: Input<_> = input(item)?;
+            let name = input.metadata.name.clone().unwrap_or_default();
+            groups::command(&name, input, false)
+        }
+        Some("Member") => {
+            let input: Input<_> = input(item)?;
+            let Some(group) = input.metadata.group.clone() else {
+                return Err(ApiError::invalid(canopy_model::FieldError::new("metadata.group", "is missing: name the group to join")));
+            };
+            members::command(&group, None, input, false)
+        }
+        _ => Err(ApiError::invalid(canopy_model::FieldError::new("kind", "must be Topology, Group or Member"))),
+    }
+}
+
+fn input<S: DeserializeOwned>(item: Value) -> Result<Input<S>, ApiError> {
+    from_value(item)
+}

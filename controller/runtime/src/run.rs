@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One controller from start to end, on whatever it is given.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use canopy_model::addressing::AddressPlan;
+use canopy_store::{Store, StoreError};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::listen::Listener;
+use crate::serve;
+
+/// How often a backup is written, if something changed.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What a controller is made of.
+pub struct Parts {
+    /// Where intents are kept; nobody else may write to it.
+    pub store: Arc<dyn Store>,
+    /// Prefixes of addresses and SIDs.
+    pub addressing: AddressPlan,
+    /// Southbound listeners.
+    pub grpc: Vec<Listener>,
+    /// Northbound listeners.
+    pub rest: Vec<Listener>,
+    /// Becomes true when the controller shall end.
+    pub shutdown: watch::Receiver<bool>,
+    /// Called once everything is served.
+    pub on_ready: Box<dyn FnOnce() + Send>,
+}
+
+/// Runs a controller until `shutdown`. Everything that was answered is durable when this returns, however it returns.
+///
+/// # Errors
+/// The store makes no domain, or failed: then the process has to start anew, since only reading it tells its state.
+pub async fn run(parts: Parts) -> anyhow::Result<()> {
+    let Parts { store, addressing, grpc, rest, mut shutdown, on_ready } = parts;
+    let running = canopy_controller_actor::start(store.clone(), addressing).await.context("starting the controller")?;
+    let (controller, mut task) = (running.controller, running.task);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), term = controller.read(|d| d.term()), "controller started");
+    let (close, closing) = watch::channel(false);
+    let mut servers = JoinSet::new();
+    for listener in rest {
+        tracing::info!(address = %listener.address()?, "serving REST");
+        let (router, closing) = (canopy_controller_rest::router(controller.clone()), closing.clone());
+        servers.spawn(async move {
+            serve::http(listener, router, closing).await;
+            anyhow::Ok(())
+        });
+    }
+    for listener in grpc {
+        tracing::info!(address = %listener.address()?, "serving gRPC");
+        servers.spawn(serve::grpc(listener, controller.clone(), closing.clone()));
+    }
+    let checkpoints = tokio::spawn(checkpoint_from_time_to_time(store.clone()));
+    on_ready();
+    let mut task_ended = false;
+    let mut outcome = tokio::select! {
+        _ = shutdown.wait_for(|s| *s) => Ok(()),
+        ended = &mut task => {
+            task_ended = true;
+            flat(ended).and(Err(anyhow::anyhow!("the command task ended by itself")))
+        }
+        Some(ended) = servers.join_next() => ended.context("a server panicked").and_then(|e| e).and(Err(anyhow::anyhow!("a server ended by itself"))),
+    };
+    tracing::info!("controller is stopping");
+    close.send_replace(true);
+    while let Some(ended) = servers.join_next().await {
+        outcome = outcome.and(ended.context("a server panicked").and_then(|e| e));
+    }
+    if !task_ended {
+        controller.stop().await;
+        outcome = outcome.and(flat(task.await));
+    }
+    checkpoints.abort();
+    let last = tokio::task::spawn_blocking(move || store.checkpoint()).await.context("writing the last backup")?;
+    outcome.and(last.context("writing the last backup"))
+}
+
+async fn checkpoint_from_time_to_time(store: Arc<dyn Store>) {
+    loop {
+        tokio::time::sleep(CHECKPOINT_INTERVAL).await;
+        let store = store.clone();
+        match tokio::task::spawn_blocking(move || store.checkpoint()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "cannot write a backup of the store"),
+            Err(error) => tracing::error!(%error, "cannot write a backup of the store"),
+        }
+    }
+}
+
+fn flat(ended: Result<Result<(), StoreError>, JoinError>) -> anyhow::Result<()> {
+    ended.context("the command task panicked")?.context("the command task ended")
+}

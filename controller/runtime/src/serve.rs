@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! HTTP/1.1 and gRPC on bound listeners, until told to close.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use canopy_controller_actor::Controller;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, watch};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+
+use crate::listen::Listener;
+
+/// HTTP connections at once per listener; more wait to be accepted.
+const MAX_CONNECTIONS: usize = 1024;
+/// A request's headers have to arrive within this time.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+const MAX_HEADER_BYTES: usize = 32 << 10;
+/// How long open connections may take to finish at the end.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// After accepting failed, for want of descriptors most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves HTTP until `closing` is true and open requests are answered.
+pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch::Receiver<bool>) {
+    let graceful = GracefulShutdown::new();
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let next = async {
+            let slot = slots.clone().acquire_owned().await;
+            (accept(&listener).await, slot)
+        };
+        let (stream, slot) = tokio::select! {
+            next = next => next,
+            () = closed(&mut closing) => break,
+        };
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept an HTTP connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let mut server = http1::Builder::new();
+        server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_BYTES);
+        let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            let _slot = slot;
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "HTTP connection ended");
+            }
+        });
+    }
+    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::warn!("HTTP connections did not end within {DRAIN_TIMEOUT:?} and are cut");
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+async fn accept(listener: &Listener) -> std::io::Result<Box<dyn Stream>> {
+    match listener {
+        Listener::Tcp(l) => {
+            let (stream, _) = l.accept().await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream))
+        }
+        Listener::Unix(l, _) => Ok(Box::new(l.accept().await?.0)),
+    }
+}
+
+/// Serves gRPC until `closing` is true and open calls have ended.
+pub(crate) async fn grpc(listener: Listener, controller: Controller, closing: watch::Receiver<bool>) -> anyhow::Result<()> {
+    let router = canopy_controller_grpc::server(controller, closing.clone()).await;
+    let mut until = closing.clone();
+    let signal = async move { closed(&mut until).await };
+    let served = async {
+        match listener {
+            Listener::Tcp(l) => {
+                let incoming = TcpListenerStream::new(l).map(|s| s.and_then(|s| s.set_nodelay(true).map(|()| s)));
+                router.serve_with_incoming_shutdown(incoming, signal).await
+            }
+            Listener::Unix(l, _file) => router.serve_with_incoming_shutdown(UnixListenerStream::new(l), signal).await,
+        }
+    };
+    let mut closing = closing;
+    let late = async {
+        closed(&mut closing).await;
+        tokio::time::sleep(DRAIN_TIMEOUT).await;
+    };
+    tokio::select! {
+        served = served => Ok(served?),
+        () = late => {
+            tracing::warn!("gRPC connections did not end within {DRAIN_TIMEOUT:?} and are cut");
+            Ok(())
+        }
+    }
+}
+
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // No sender left means the same: nobody could ever say it.
+    _ = closing.wait_for(|c| *c).await;
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The directory of backups: written whole or not at all, the newest few kept.
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+
+use crate::{Snapshot, StoreError};
+
+/// Backups that are kept.
+const KEPT_SNAPSHOTS: usize = 5;
+const SUFFIX: &str = ".snapshot";
+
+/// A directory of backups named by revision.
+pub(crate) struct SnapshotDir(PathBuf);
+
+impl SnapshotDir {
+    pub(crate) fn open(dir: PathBuf) -> Result<Self, StoreError> {
+        fs::create_dir_all(&dir).map_err(StoreError::io("creating backup directory", &dir))?;
+        Ok(Self(dir))
+    }
+
+    /// The newest backup that checks out; those that do not are logged and passed over.
+    pub(crate) fn newest(&self) -> Option<(PathBuf, Snapshot)> {
+        self.files().into_iter().rev().find_map(|path| match read(&path) {
+            Ok(snapshot) => Some((path, snapshot)),
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "backup is not usable, trying the one before");
+                None
+            }
+        })
+    }
+
+    /// Writes a backup durably, then drops the oldest beyond [`KEPT_SNAPSHOTS`].
+    pub(crate) fn save(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let path = self.0.join(format!("{:020}{SUFFIX}", snapshot.revision));
+        let half = path.with_extension("half");
+        let io = |e| StoreError::io("writing backup", &half)(e);
+        let file = File::create(&half).map_err(io)?;
+        snapshot.write(&mut BufWriter::new(&file))?;
+        file.sync_all().map_err(io)?;
+        fs::rename(&half, &path).map_err(StoreError::io("renaming backup to", &path))?;
+        File::open(&self.0).and_then(|d| d.sync_all()).map_err(StoreError::io("syncing", &self.0))?;
+        let files = self.files();
+        for old in &files[..files.len().saturating_sub(KEPT_SNAPSHOTS)] {
+            fs::remove_file(old).map_err(StoreError::io("removing old backup", old))?;
+        }
+        Ok(())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let Ok(dir) = fs::read_dir(&self.0) else { return Vec::new() };
+        let mut files: Vec<PathBuf> = dir.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.to_string_lossy().ends_with(SUFFIX)).collect();
+        files.sort();
+        files
+    }
+}
+
+fn read(path: &Path) -> Result<Snapshot, StoreError> {
+    let file = File::open(path).map_err(StoreError::io("reading backup", path))?;
+    Snapshot::read(&mut BufReader::new(file))
+}

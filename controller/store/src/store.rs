@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The trait and its limits.
+
+use crate::{Snapshot, StoreError};
+
+/// Counts commits of one store; 0 = nothing was ever committed. Never goes back, not even after a restore.
+pub type Revision = u64;
+
+/// Operations in one transaction, at most (etcd's default `--max-txn-ops`).
+pub const MAX_OPS: usize = 128;
+/// Bytes of one value, at most: 1 MiB, below etcd's 1.5 MiB request limit.
+pub const MAX_VALUE_BYTES: usize = 1 << 20;
+/// Bytes of one key, at most.
+pub const MAX_KEY_BYTES: usize = 512;
+
+/// One write of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Sets `key` to `value`.
+    Put {
+        /// Non-empty, at most [`MAX_KEY_BYTES`].
+        key: String,
+        /// At most [`MAX_VALUE_BYTES`].
+        value: Vec<u8>,
+    },
+    /// Removes `key`; removing an absent key is not an error.
+    Delete {
+        /// Non-empty, at most [`MAX_KEY_BYTES`].
+        key: String,
+    },
+}
+
+impl Op {
+    /// The key that is written.
+    pub fn key(&self) -> &str {
+        match self {
+            Op::Put { key, .. } | Op::Delete { key } => key,
+        }
+    }
+}
+
+/// Revisioned compare-and-swap transactions. All calls may block.
+///
+/// One revision covers the whole store, which is what a single writing controller needs and what fences off a
+/// second one: its commit no longer expects the right revision. In etcd this is a compare on the
+/// `mod_revision` of one key that every transaction rewrites, and a watch from a [`Snapshot::revision`] on.
+pub trait Store: Send + Sync {
+    /// Revision of the last commit.
+    ///
+    /// # Errors
+    /// The engine failed.
+    fn revision(&self) -> Result<Revision, StoreError>;
+
+    /// Applies all of `ops` or none, if the store is still at `expected`. When this returns `Ok`, the writes
+    /// survive the death of the process and of the machine.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when the revision is another one, [`StoreError::Limit`] when the transaction is too large
+    /// (both change nothing), [`StoreError::Failed`] when the engine failed: whether the writes are there is
+    /// unknown then, every later commit fails too, and the store has to be opened again.
+    fn commit(&self, expected: Revision, ops: &[Op]) -> Result<Revision, StoreError>;
+
+    /// All entries whose key begins with `prefix`, in key order, at one revision.
+    ///
+    /// # Errors
+    /// The engine failed.
+    fn scan(&self, prefix: &str) -> Result<Snapshot, StoreError>;
+
+    /// Fills an empty store with an exported one; the revision becomes the larger of both, plus one.
+    ///
+    /// # Errors
+    /// [`StoreError::NotEmpty`], or the engine failed.
+    fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError>;
+
+    /// Writes a logical backup if this engine keeps its own and something changed since the last one.
+    ///
+    /// # Errors
+    /// The backup could not be written; the store itself is unharmed.
+    fn checkpoint(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Checks a transaction against the limits, so that every engine refuses the same ones.
+///
+/// # Errors
+/// [`StoreError::Limit`] naming the operation.
+pub fn check_ops(ops: &[Op]) -> Result<(), StoreError> {
+    if ops.len() > MAX_OPS {
+        return Err(StoreError::Limit(format!("{} operations in one transaction, at most {MAX_OPS} are possible", ops.len())));
+    }
+    for op in ops {
+        let key = op.key();
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(StoreError::Limit(format!("key {key:?} has {} bytes, 1..={MAX_KEY_BYTES} are possible", key.len())));
+        }
+        if let Op::Put { value, .. } = op
+            && value.len() > MAX_VALUE_BYTES
+        {
+            return Err(StoreError::Limit(format!("value of {key:?} has {} bytes, at most {MAX_VALUE_BYTES} are possible", value.len())));
+        }
+    }
+    Ok(())
+}

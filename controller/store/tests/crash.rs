@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! kill -9 in the middle of commits: whatever was acknowledged is there, and whatever is there is whole.
+//!
+//! The test starts itself as a child that commits and prints each acknowledged revision, kills it, opens the
+//! store and compares. It has its own `main` because the child must be this same program.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use canopy_store::{Op, SledStore, Store};
+
+const CHILD: &str = "--commit-until-killed";
+const ROUNDS: u64 = 6;
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(dir) = args.iter().position(|a| a == CHILD).and_then(|i| args.get(i + 1)) {
+        commit_until_killed(Path::new(dir));
+    }
+    if args.iter().any(|a| a == "--list") {
+        println!("acknowledged_commits_survive_kill: test");
+        return;
+    }
+    acknowledged_commits_survive_kill();
+    println!("test acknowledged_commits_survive_kill ... ok");
+}
+
+/// Both keys of a transaction carry the revision that it makes.
+fn commit_until_killed(dir: &Path) -> ! {
+    let store = SledStore::open(dir).unwrap();
+    let mut at = store.revision().unwrap();
+    loop {
+        let next = (at + 1).to_string();
+        let filler = "x".repeat((at as usize * 997) % 20_000);
+        let ops = [("left", next.clone()), ("filler", filler), ("right", next)];
+        at = store.commit(at, &ops.map(|(k, v)| Op::Put { key: k.into(), value: v.into() })).unwrap();
+        println!("{at}");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+fn acknowledged_commits_survive_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut before = 0;
+    for round in 1..=ROUNDS {
+        let mut child = Command::new(std::env::current_exe().unwrap()).arg(CHILD).arg(dir.path()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut acknowledged = 0;
+        for _ in 0..round * 7 {
+            acknowledged = lines.next().expect("the child died by itself").unwrap().parse().unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Lines that were in the pipe are acknowledgements too; the last may be cut.
+        for line in lines.map_while(Result::ok) {
+            acknowledged = line.parse().unwrap_or(0).max(acknowledged);
+        }
+        assert!(acknowledged > before);
+        let store = SledStore::open(dir.path()).unwrap();
+        assert!(store.recovery().is_none(), "a kill is not damage: {:?}", store.recovery());
+        let at = store.revision().unwrap();
+        assert!(at >= acknowledged, "round {round}: revision {acknowledged} was acknowledged, the store is at {at}");
+        for key in ["left", "right"] {
+            let value = store.scan(key).unwrap().entries.remove(0).1;
+            assert_eq!(String::from_utf8(value).unwrap(), at.to_string(), "{key}: half a transaction");
+        }
+        before = at;
+    }
+}

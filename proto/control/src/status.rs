@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node's report after a reconciliation.
+
+use canopy_model::FieldError;
+use canopy_model::ids::{GroupId, check_name};
+use canopy_model::status::{ItemError, NodeStatus};
+
+use crate::field::each;
+use crate::pb;
+
+impl TryFrom<pb::ReportRequest> for NodeStatus {
+    type Error = FieldError;
+    fn try_from(wire: pb::ReportRequest) -> Result<Self, FieldError> {
+        check_name("node", &wire.node)?;
+        Ok(Self {
+            node: wire.node,
+            observed_generation: wire.observed_generation,
+            errors: each("errors", wire.errors)?,
+            agent_version: wire.agent_version,
+            kernel: wire.kernel,
+        })
+    }
+}
+
+impl From<&NodeStatus> for pb::ReportRequest {
+    fn from(s: &NodeStatus) -> Self {
+        Self {
+            node: s.node.clone(),
+            observed_generation: s.observed_generation,
+            errors: s.errors.iter().map(Into::into).collect(),
+            agent_version: s.agent_version.clone(),
+            kernel: s.kernel.clone(),
+        }
+    }
+}
+
+impl TryFrom<pb::ItemError> for ItemError {
+    type Error = FieldError;
+    fn try_from(wire: pb::ItemError) -> Result<Self, FieldError> {
+        if wire.kind.is_empty() {
+            return Err(FieldError::new("kind", "is empty: use port, route, neighbour, program or group"));
+        }
+        Ok(Self { kind: wire.kind, name: wire.name, group: optional_group("group_id", wire.group_id)?, detail: wire.detail })
+    }
+}
+
+impl From<&ItemError> for pb::ItemError {
+    fn from(e: &ItemError) -> Self {
+        Self { kind: e.kind.clone(), name: e.name.clone(), group_id: group_or_zero(e.group), detail: e.detail.clone() }
+    }
+}
+
+/// Group identifier where 0 means none.
+pub(crate) fn optional_group(field: &str, id: u32) -> Result<Option<GroupId>, FieldError> {
+    if id == 0 { Ok(None) } else { GroupId::new(field, id.into()).map(Some) }
+}
+
+/// Group identifier, 0 for none.
+pub(crate) fn group_or_zero(id: Option<GroupId>) -> u32 {
+    id.map_or(0, GroupId::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_survive_the_wire() {
+        let error = |group| ItemError { kind: "port".into(), name: "eth2".into(), group, detail: "down".into() };
+        let status = NodeStatus {
+            node: "n1".into(),
+            observed_generation: u64::MAX,
+            errors: vec![error(None), error(Some(GroupId::new("g", 9).unwrap()))],
+            agent_version: "0.1".into(),
+            kernel: "6.12".into(),
+        };
+        assert_eq!(NodeStatus::try_from(pb::ReportRequest::from(&status)).unwrap(), status);
+        let mut wire = pb::ReportRequest::from(&status);
+        wire.errors[1].kind.clear();
+        assert!(NodeStatus::try_from(wire).unwrap_err().to_string().starts_with("errors[1].kind: is empty"));
+        assert!(NodeStatus::try_from(pb::ReportRequest::default()).unwrap_err().to_string().starts_with("node: "));
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Counters, aggregation state and events.
+
+use canopy_model::FieldError;
+use canopy_model::ids::{GroupId, Psn};
+use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, GroupTelemetry};
+
+use crate::field::{address, each, octets, optional_address, optional_octets};
+use crate::pb;
+use crate::status::{group_or_zero, optional_group};
+
+impl TryFrom<pb::GroupTelemetry> for GroupTelemetry {
+    type Error = FieldError;
+    fn try_from(wire: pb::GroupTelemetry) -> Result<Self, FieldError> {
+        Ok(Self {
+            group_id: GroupId::new("group_id", wire.group_id.into())?,
+            epoch: wire.epoch,
+            high: wire.high,
+            min_next: wire.min_next,
+            acks_in: wire.acks_in,
+            acks_out: wire.acks_out,
+            naks_in: wire.naks_in,
+            naks_out: wire.naks_out,
+            cnps_in: wire.cnps_in,
+            cnps_out: wire.cnps_out,
+            data_packets: wire.data_packets,
+            data_bytes: wire.data_bytes,
+            branches: each("branches", wire.branches)?,
+            drops: wire.drops.into_iter().map(Into::into).collect(),
+        })
+    }
+}
+
+impl From<&GroupTelemetry> for pb::GroupTelemetry {
+    fn from(t: &GroupTelemetry) -> Self {
+        Self {
+            group_id: t.group_id.get(),
+            epoch: t.epoch,
+            high: t.high,
+            min_next: t.min_next,
+            acks_in: t.acks_in,
+            acks_out: t.acks_out,
+            naks_in: t.naks_in,
+            naks_out: t.naks_out,
+            cnps_in: t.cnps_in,
+            cnps_out: t.cnps_out,
+            data_packets: t.data_packets,
+            data_bytes: t.data_bytes,
+            branches: t.branches.iter().map(Into::into).collect(),
+            drops: t.drops.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<pb::BranchTelemetry> for BranchTelemetry {
+    type Error = FieldError;
+    fn try_from(wire: pb::BranchTelemetry) -> Result<Self, FieldError> {
+        let psn = |field: &str, value: Option<u32>| value.map(|v| Psn::new(field, v.into()).map(Psn::get)).transpose();
+        Ok(Self {
+            address: address("address", &wire.address)?,
+            next: wire.next,
+            ack_psn: psn("ack_psn", wire.ack_psn)?,
+            epsn: psn("epsn", wire.epsn)?,
+            ccount: wire.ccount,
+            last_heard_ns: wire.last_heard_ns,
+            packets: wire.packets,
+            bytes: wire.bytes,
+        })
+    }
+}
+
+impl From<&BranchTelemetry> for pb::BranchTelemetry {
+    fn from(b: &BranchTelemetry) -> Self {
+        Self {
+            address: octets(b.address),
+            next: b.next,
+            ack_psn: b.ack_psn,
+            epsn: b.epsn,
+            ccount: b.ccount,
+            last_heard_ns: b.last_heard_ns,
+            packets: b.packets,
+            bytes: b.bytes,
+        }
+    }
+}
+
+impl From<pb::DropCount> for DropCount {
+    fn from(wire: pb::DropCount) -> Self {
+        Self { reason: wire.reason, name: wire.name, packets: wire.packets }
+    }
+}
+
+impl From<&DropCount> for pb::DropCount {
+    fn from(d: &DropCount) -> Self {
+        Self { reason: d.reason, name: d.name.clone(), packets: d.packets }
+    }
+}
+
+impl TryFrom<pb::Event> for Event {
+    type Error = FieldError;
+    fn try_from(wire: pb::Event) -> Result<Self, FieldError> {
+        if wire.code.is_empty() {
+            return Err(FieldError::new("code", "is empty: every event has a stable code"));
+        }
+        Ok(Self {
+            time_unix_ns: wire.time_unix_ns,
+            code: wire.code,
+            group: optional_group("group_id", wire.group_id)?,
+            branch: optional_address("branch", &wire.branch)?,
+            detail: wire.detail,
+        })
+    }
+}
+
+impl From<&Event> for pb::Event {
+    fn from(e: &Event) -> Self {
+        Self {
+            time_unix_ns: e.time_unix_ns,
+            code: e.code.clone(),
+            group_id: group_or_zero(e.group),
+            branch: optional_octets(e.branch),
+            detail: e.detail.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> GroupTelemetry {
+        let branch = |next, ack_psn, last_heard_ns| BranchTelemetry {
+            address: "2001:db8::7".parse().unwrap(),
+            next,
+            ack_psn,
+            epsn: Some(0xFF_FFFF),
+            ccount: 3,
+            last_heard_ns,
+            packets: 4,
+            bytes: 5,
+        };
+        GroupTelemetry {
+            group_id: GroupId::new("g", 1).unwrap(),
+            epoch: 2,
+            high: 3,
+            min_next: Some(0),
+            acks_in: 4,
+            acks_out: 5,
+            naks_in: 6,
+            naks_out: 7,
+            cnps_in: 8,
+            cnps_out: 9,
+            data_packets: 10,
+            data_bytes: 11,
+            branches: vec![branch(None, None, None), branch(Some(0), Some(0), Some(0))],
+            drops: vec![DropCount { reason: 1, name: "branch_unknown".into(), packets: 2 }],
+        }
+    }
+
+    #[test]
+    fn absent_and_zero_stay_apart_on_the_wire() {
+        assert_eq!(GroupTelemetry::try_from(pb::GroupTelemetry::from(&sample())).unwrap(), sample());
+        let mut wire = pb::GroupTelemetry::from(&sample());
+        wire.branches[1].ack_psn = Some(1 << 24);
+        assert!(GroupTelemetry::try_from(wire).unwrap_err().to_string().starts_with("branches[1].ack_psn: 16777216 is not a PSN"));
+    }
+
+    #[test]
+    fn events_survive_the_wire() {
+        let event = |group, branch| Event { time_unix_ns: 1, code: "FatalNak".into(), group, branch, detail: "x".into() };
+        for e in [event(None, None), event(GroupId::new("g", 5).ok(), Some("::1".parse().unwrap()))] {
+            assert_eq!(Event::try_from(pb::Event::from(&e)).unwrap(), e);
+        }
+        assert!(Event::try_from(pb::Event::default()).unwrap_err().to_string().starts_with("code: "));
+    }
+}

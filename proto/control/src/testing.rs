@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Specs for tests: one that uses every field, every way of changing one field of it, and random ones.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
+use canopy_model::member::MemoryRegion;
+use canopy_model::node_spec::*;
+use ipnet::Ipv6Net;
+use proptest::prelude::*;
+
+fn ip(last: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)
+}
+
+fn net(node: u16) -> Ipv6Net {
+    Ipv6Net::new(Ipv6Addr::new(0x5f00, 0, node, 0, 0, 0, 0, 0), 48).unwrap()
+}
+
+fn port(index: u64) -> PortIndex {
+    PortIndex::new("port", index).unwrap()
+}
+
+fn qpn(value: u64) -> Qpn {
+    Qpn::new("qpn", value).unwrap()
+}
+
+fn program(id: u64) -> GroupProgram {
+    let memory = MemoryRegion { va: 1 << 40, rkey: 0x1234, length: 1 << 20 };
+    let branch = |n, kind| Branch { address: ip(n), port: port(2), next_hop: ip(n + 1), kind };
+    GroupProgram {
+        group_id: GroupId::new("id", id).unwrap(),
+        name: format!("g{id}"),
+        epoch: 3,
+        tree_id: TreeId::new("tree", 7).unwrap(),
+        proxy: ip(0x100),
+        designated_qpn: qpn(0x8000),
+        start_psn: Psn::new("psn", 0xFF_FFF0).unwrap(),
+        source: SourceQp { address: ip(1), qpn: qpn(0x11) },
+        replication_sid: Some(ip(0x200)),
+        headend: Some(Headend {
+            source_port: port(1),
+            segments: vec![ip(0x100), ip(0x200)],
+            tlvs: vec![EndMtList { edge: ip(0x300), receivers: vec![(ip(0x20), qpn(0x21)), (ip(0x22), qpn(0x23))] }],
+        }),
+        upstream: Upstream { source_address: ip(0x100), destination: ip(1), dest_qp: qpn(0x11), port: port(1), next_hop: ip(1) },
+        branches: vec![
+            branch(0x400, BranchKind::Node { sid: ip(0x401) }),
+            branch(0x20, BranchKind::Receiver { qpn: qpn(0x21), memory: Some(memory) }),
+            branch(0x22, BranchKind::Receiver { qpn: qpn(0x23), memory: None }),
+        ],
+        receivers_provisioned: true,
+        write_base_va: 0x5000,
+        write_rkey: 0x99,
+        params: AggregationParams::default(),
+    }
+}
+
+/// Two groups, every optional part present somewhere.
+pub(crate) fn full_spec() -> NodeSpec {
+    NodeSpec {
+        term: 2,
+        generation: 9,
+        base: NodeBase {
+            name: "n1".into(),
+            node_id: NodeId::new("id", 1).unwrap(),
+            node_address: ip(0xA),
+            un: net(1),
+            end_mt: ip(0xB),
+            ports: vec![
+                Port { index: port(1), name: "eth1".into(), mtu: 9000, link_local: ip(0xC), peer: Peer::Node { name: "n2".into(), link_local: ip(0xD) } },
+                Port {
+                    index: port(2),
+                    name: "eth2".into(),
+                    mtu: 4500,
+                    link_local: ip(0xE),
+                    peer: Peer::Host { name: "h1".into(), prefix: net(9), address: ip(0xF), gateway: ip(0x10) },
+                },
+            ],
+            routes: vec![Route { prefix: net(2), port: port(1), next_hop: ip(0xD) }],
+        },
+        groups: [4, 5].map(|id| (GroupId::new("id", id).unwrap(), program(id))).into(),
+    }
+}
+
+/// [`full_spec`] with one field changed, for every field that travels.
+pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
+    let mut all: Vec<(&'static str, NodeSpec)> = Vec::new();
+    macro_rules! changed {
+        ($($field:ident $(. $rest:ident)* $([$i:expr] $(. $inner:ident)*)? = $value:expr),+ $(,)?) => {$({
+            let mut spec = full_spec();
+            spec.base.$field$(.$rest)*$([$i]$(.$inner)*)? = $value;
+            all.push((stringify!($field$(.$rest)*$([$i]$(.$inner)*)?), spec));
+        })+};
+    }
+    changed!(
+        name = "x".into(),
+        node_id = NodeId::new("id", 2).unwrap(),
+        node_address = ip(0xFF0),
+        un = net(0xF1),
+        end_mt = ip(0xFF2),
+        ports = vec![],
+        ports[0].index = port(9),
+        ports[0].name = "x".into(),
+        ports[0].mtu = 1500,
+        ports[0].link_local = ip(0xFF3),
+        ports[0].peer = Peer::Node { name: "x".into(), link_local: ip(0xD) },
+        ports[1].peer = Peer::Node { name: "n2".into(), link_local: ip(0xFF4) },
+        ports[1].peer = Peer::Host { name: "x".into(), prefix: net(9), address: ip(0xF), gateway: ip(0x10) },
+        ports[1].peer = Peer::Host { name: "h1".into(), prefix: net(8), address: ip(0xF), gateway: ip(0x10) },
+        ports[1].peer = Peer::Host { name: "h1".into(), prefix: net(9), address: ip(0xFF5), gateway: ip(0x10) },
+        ports[1].peer = Peer::Host { name: "h1".into(), prefix: net(9), address: ip(0xF), gateway: ip(0xFF6) },
+        routes = vec![],
+        routes[0].prefix = net(0xF3),
+        routes[0].port = port(9),
+        routes[0].next_hop = ip(0xFF7),
+    );
+    type Change = fn(&mut GroupProgram);
+    fn receiver(qpn: Qpn, memory: Option<MemoryRegion>) -> BranchKind {
+        BranchKind::Receiver { qpn, memory }
+    }
+    const REGION: MemoryRegion = MemoryRegion { va: 1 << 40, rkey: 0x1234, length: 1 << 20 };
+    let in_group: Vec<(&'static str, Change)> = vec![
+        ("group_id", |p| p.group_id = GroupId::new("id", 77).unwrap()),
+        ("name", |p| p.name = "x".into()),
+        ("epoch", |p| p.epoch += 1),
+        ("tree_id", |p| p.tree_id = TreeId::new("t", 8).unwrap()),
+        ("proxy", |p| p.proxy = ip(0xFFF)),
+        ("designated_qpn", |p| p.designated_qpn = qpn(0x8001)),
+        ("start_psn", |p| p.start_psn = Psn::new("p", 0).unwrap()),
+        ("source.address", |p| p.source.address = ip(0xFFF)),
+        ("source.qpn", |p| p.source.qpn = qpn(0x12)),
+        ("replication_sid", |p| p.replication_sid = None),
+        ("headend", |p| p.headend = None),
+        ("headend.source_port", |p| p.headend.as_mut().unwrap().source_port = port(9)),
+        ("headend.segments", |p| p.headend.as_mut().unwrap().segments.reverse()),
+        ("headend.tlvs", |p| p.headend.as_mut().unwrap().tlvs.clear()),
+        ("headend.tlvs.edge", |p| p.headend.as_mut().unwrap().tlvs[0].edge = ip(0xFFF)),
+        ("headend.tlvs.receivers", |p| p.headend.as_mut().unwrap().tlvs[0].receivers.reverse()),
+        ("headend.tlvs.receivers.address", |p| p.headend.as_mut().unwrap().tlvs[0].receivers[0].0 = ip(0xFFF)),
+        ("headend.tlvs.receivers.qpn", |p| p.headend.as_mut().unwrap().tlvs[0].receivers[0].1 = qpn(0xFFF)),
+        ("upstream.source_address", |p| p.upstream.source_address = ip(0xFFF)),
+        ("upstream.destination", |p| p.upstream.destination = ip(0xFFF)),
+        ("upstream.dest_qp", |p| p.upstream.dest_qp = qpn(0xFFF)),
+        ("upstream.port", |p| p.upstream.port = port(9)),
+        ("upstream.next_hop", |p| p.upstream.next_hop = ip(0xFFF)),
+        ("branches", |p| p.branches.swap(0, 1)),
+        ("branches.address", |p| p.branches[0].address = ip(0xFFF)),
+        ("branches.port", |p| p.branches[0].port = port(9)),
+        ("branches.next_hop", |p| p.branches[0].next_hop = ip(0xFFF)),
+        ("branches.sid", |p| p.branches[0].kind = BranchKind::Node { sid: ip(0xFFF) }),
+        ("branches.qpn", |p| p.branches[1].kind = receiver(qpn(0xFFF), Some(REGION))),
+        ("branches.memory", |p| p.branches[1].kind = receiver(qpn(0x21), None)),
+        ("branches.memory.va", |p| p.branches[1].kind = receiver(qpn(0x21), Some(MemoryRegion { va: 1, ..REGION }))),
+        ("branches.memory.rkey", |p| p.branches[1].kind = receiver(qpn(0x21), Some(MemoryRegion { rkey: 1, ..REGION }))),
+        ("branches.memory.length", |p| p.branches[1].kind = receiver(qpn(0x21), Some(MemoryRegion { length: 1, ..REGION }))),
+        ("receivers_provisioned", |p| p.receivers_provisioned = false),
+        ("write_base_va", |p| p.write_base_va += 1),
+        ("write_rkey", |p| p.write_rkey += 1),
+        ("params.window", |p| p.params.window -= 1),
+        ("params.reack_interval_ns", |p| p.params.reack_interval_ns += 1),
+        ("params.nak_merge_ns", |p| p.params.nak_merge_ns += 1),
+        ("params.cnp_window_ns", |p| p.params.cnp_window_ns += 1),
+        ("params.cnp_min_interval_ns", |p| p.params.cnp_min_interval_ns += 1),
+    ];
+    for (field, change) in in_group {
+        let mut spec = full_spec();
+        let (_, mut p) = spec.groups.pop_first().unwrap();
+        change(&mut p);
+        spec.groups.insert(p.group_id, p);
+        all.push((field, spec));
+    }
+    let mut gone = full_spec();
+    gone.groups.pop_first();
+    all.push(("groups", gone));
+    all
+}
+
+fn arb_ip() -> impl Strategy<Value = Ipv6Addr> {
+    any::<u128>().prop_map(Ipv6Addr::from)
+}
+
+fn arb_net() -> impl Strategy<Value = Ipv6Net> {
+    (arb_ip(), 0u8..=128).prop_map(|(a, l)| Ipv6Net::new(a, l).unwrap().trunc())
+}
+
+fn arb_port() -> impl Strategy<Value = PortIndex> {
+    (1u64..=0xFFF).prop_map(port)
+}
+
+fn arb_qpn() -> impl Strategy<Value = Qpn> {
+    (2u64..0xFF_FFFF).prop_map(qpn)
+}
+
+fn arb_name() -> impl Strategy<Value = String> {
+    "[a-z][a-z0-9]{0,14}"
+}
+
+fn arb_peer() -> impl Strategy<Value = Peer> {
+    prop_oneof![
+        (arb_name(), arb_ip()).prop_map(|(name, link_local)| Peer::Node { name, link_local }),
+        (arb_name(), arb_net(), arb_ip(), arb_ip()).prop_map(|(name, prefix, address, gateway)| Peer::Host { name, prefix, address, gateway }),
+    ]
+}
+
+fn arb_base() -> impl Strategy<Value = NodeBase> {
+    let ports = (arb_port(), arb_name(), 1280u32..=65535, arb_ip(), arb_peer())
+        .prop_map(|(index, name, mtu, link_local, peer)| Port { index, name, mtu, link_local, peer });
+    let routes = (arb_net(), arb_port(), arb_ip()).prop_map(|(prefix, port, next_hop)| Route { prefix, port, next_hop });
+    (arb_name(), 1u64..=0xDFFF, arb_ip(), arb_net(), arb_ip(), prop::collection::vec(ports, 0..4), prop::collection::vec(routes, 0..4)).prop_map(
+        |(name, id, node_address, un, end_mt, ports, routes)| NodeBase {
+            name,
+            node_id: NodeId::new("id", id).unwrap(),
+            node_address,
+            un,
+            end_mt,
+            ports,
+            routes,
+        },
+    )
+}
+
+fn arb_memory() -> impl Strategy<Value = MemoryRegion> {
+    (any::<u64>(), any::<u32>(), any::<u64>()).prop_map(|(va, rkey, length)| {
+        let va = va >> 1;
+        MemoryRegion { va, rkey, length: (length >> 1).max(1) }
+    })
+}
+
+fn arb_branch() -> impl Strategy<Value = Branch> {
+    let kind = prop_oneof![
+        arb_ip().prop_map(|sid| BranchKind::Node { sid }),
+        (arb_qpn(), prop::option::of(arb_memory())).prop_map(|(qpn, memory)| BranchKind::Receiver { qpn, memory }),
+    ];
+    (arb_ip(), arb_port(), arb_ip(), kind).prop_map(|(address, port, next_hop, kind)| Branch { address, port, next_hop, kind })
+}
+
+fn arb_headend() -> impl Strategy<Value = Headend> {
+    let list = (arb_ip(), prop::collection::vec((arb_ip(), arb_qpn()), 1..=11)).prop_map(|(edge, receivers)| EndMtList { edge, receivers });
+    (arb_port(), prop::collection::vec(arb_ip(), 1..3), prop::collection::vec(list, 0..3))
+        .prop_map(|(source_port, segments, tlvs)| Headend { source_port, segments, tlvs })
+}
+
+fn arb_program() -> impl Strategy<Value = GroupProgram> {
+    let ids = (1u64..=u64::from(u32::MAX), arb_name(), any::<u32>(), 1u64..=u64::from(u32::MAX), arb_ip(), arb_qpn(), 0u64..=0xFF_FFFF, arb_ip(), arb_qpn());
+    let upstream = (arb_ip(), arb_ip(), arb_qpn(), arb_port(), arb_ip())
+        .prop_map(|(source_address, destination, dest_qp, port, next_hop)| Upstream { source_address, destination, dest_qp, port, next_hop });
+    let params = (1u32..1 << 22, any::<u64>(), any::<u64>(), 1u64.., any::<u64>()).prop_map(
+        |(window, reack_interval_ns, nak_merge_ns, cnp_window_ns, cnp_min_interval_ns)| AggregationParams {
+            window,
+            reack_interval_ns,
+            nak_merge_ns,
+            cnp_window_ns,
+            cnp_min_interval_ns,
+        },
+    );
+    let rest = (prop::option::of(arb_ip()), prop::option::of(arb_headend()), upstream, prop::collection::vec(arb_branch(), 0..4));
+    (ids, rest, any::<(bool, u64, u32)>(), params).prop_map(
+        |((id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn), (replication_sid, headend, upstream, branches), (receivers_provisioned, write_base_va, write_rkey), params)| {
+            GroupProgram {
+                group_id: GroupId::new("id", id).unwrap(),
+                name,
+                epoch,
+                tree_id: TreeId::new("tree", tree).unwrap(),
+                proxy,
+                designated_qpn,
+                start_psn: Psn::new("psn", psn).unwrap(),
+                source: SourceQp { address, qpn },
+                replication_sid,
+                headend,
+                upstream,
+                branches,
+                receivers_provisioned,
+                write_base_va,
+                write_rkey,
+                params,
+            }
+        },
+    )
+}
+
+/// Random specs with up to five groups.
+pub(crate) fn node_spec() -> impl Strategy<Value = NodeSpec> {
+    (any::<u32>(), any::<u32>(), arb_base(), prop::collection::vec(arb_program(), 0..5)).prop_map(|(term, generation, base, programs)| {
+        let groups: BTreeMap<_, _> = programs.into_iter().map(|p| (p.group_id, p)).collect();
+        NodeSpec { term: term.into(), generation: generation.into(), base, groups }
+    })
+}
