@@ -110,7 +110,12 @@ impl Pools {
     /// `Limit`, naming the kind of number that ran out.
     pub(crate) fn peek(&self) -> Result<Allocation, DomainError> {
         let next = |pool: &Pool, what: &str| {
-            pool.peek().ok_or_else(|| DomainError::Limit(format!("all {} {what} are in use: delete groups that are not needed", pool.used.len())))
+            pool.peek().ok_or_else(|| {
+                DomainError::Limit(format!(
+                    "all {} {what} are in use: delete groups that are not needed",
+                    pool.used.len()
+                ))
+            })
         };
         let group_id = GroupId::new("groupId", next(&self.group_id, "group identifiers")?)?;
         let designated_qpn = Qpn::new("designatedQpn", next(&self.designated_qpn, "Designated QPNs")?)?;
@@ -130,7 +135,11 @@ impl Pools {
 
     /// Marks everything in `a` as used, or nothing: the name of the first number that is not free.
     pub(crate) fn claim(&mut self, a: &Allocation) -> Result<(), &'static str> {
-        let failed = self.each(a).into_iter().enumerate().find_map(|(i, (pool, value, what))| (!pool.claim(value)).then_some((i, what)));
+        let failed = self
+            .each(a)
+            .into_iter()
+            .enumerate()
+            .find_map(|(i, (pool, value, what))| (!pool.claim(value)).then_some((i, what)));
         match failed {
             None => Ok(()),
             Some((claimed, what)) => {

@@ -45,6 +45,11 @@ impl Condition {
 
     /// A condition that nobody can tell yet.
     pub(crate) fn unknown(kind: &str, reason: &str, message: impl Into<String>) -> Self {
-        Self { kind: kind.to_owned(), status: ConditionStatus::Unknown, reason: reason.to_owned(), message: message.into() }
+        Self {
+            kind: kind.to_owned(),
+            status: ConditionStatus::Unknown,
+            reason: reason.to_owned(),
+            message: message.into(),
+        }
     }
 }

@@ -108,16 +108,22 @@ pub(crate) fn decide(q: &Question<'_>) -> Result<Decision, FieldError> {
     let all = |in_band: bool| vec![in_band; q.edges.len()];
     match q.choice {
         EncodingChoice::Provisioned => {
-            let reason = format!("spec.encoding asks for it; in-band lists would need an SRH of {whole} bytes of at most {limit}");
+            let reason = format!(
+                "spec.encoding asks for it; in-band lists would need an SRH of {whole} bytes of at most {limit}"
+            );
             Ok(Decision { mode: EncodingMode::Provisioned, reason, srh_bytes: BARE_SRH, in_band: all(false) })
         }
         EncodingChoice::Auto | EncodingChoice::InBand if whole <= budget => {
-            let reason = format!("the lists of all {} edges fit: the SRH has {whole} bytes of at most {limit}", q.edges.len());
+            let reason =
+                format!("the lists of all {} edges fit: the SRH has {whole} bytes of at most {limit}", q.edges.len());
             Ok(Decision { mode: EncodingMode::InBand, reason, srh_bytes: whole, in_band: all(true) })
         }
-        EncodingChoice::InBand => {
-            Err(FieldError::new("spec.encoding", format!("inBand would need an SRH of {whole} bytes, but there are at most {limit}: use auto or provisioned")))
-        }
+        EncodingChoice::InBand => Err(FieldError::new(
+            "spec.encoding",
+            format!(
+                "inBand would need an SRH of {whole} bytes, but there are at most {limit}: use auto or provisioned"
+            ),
+        )),
         EncodingChoice::Auto => Ok(shortest_lists(&lists, budget, whole, &limit)),
     }
 }
@@ -140,7 +146,11 @@ fn shortest_lists(lists: &[usize], budget: usize, whole: usize, limit: &str) -> 
     let why = format!("all {} lists would need an SRH of {whole} bytes, but there are at most {limit}", lists.len());
     let reason = match count {
         0 => format!("{why}; no list fits"),
-        _ => format!("{why}; the {} longest lists are provisioned, the SRH has {} bytes", lists.len() - count, srh_bytes(sum)),
+        _ => format!(
+            "{why}; the {} longest lists are provisioned, the SRH has {} bytes",
+            lists.len() - count,
+            srh_bytes(sum)
+        ),
     };
     Decision { mode, reason, srh_bytes: srh_bytes(sum), in_band }
 }
@@ -152,17 +162,23 @@ fn budget(q: &Question<'_>) -> Result<(usize, String), FieldError> {
     let Some(link) = &q.tightest else { return Ok(spec) };
     match (link.mtu as usize).checked_sub(around) {
         Some(left) if left >= srh::MAX_LEN => Ok(spec),
-        Some(left) if left >= BARE_SRH => {
-            Ok((left, format!("{left}: link {} has MTU {}, of which packets and outer headers take {around}", link.label, link.mtu)))
-        }
+        Some(left) if left >= BARE_SRH => Ok((
+            left,
+            format!(
+                "{left}: link {} has MTU {}, of which packets and outer headers take {around}",
+                link.label, link.mtu
+            ),
+        )),
         _ => Err(too_small(q.path_mtu, link, around + BARE_SRH, around + BARE_SRH - q.path_mtu as usize)),
     }
 }
 
 fn too_small(path_mtu: u32, link: &TightLink, needed: usize, headers: usize) -> FieldError {
     let fits = [2048, 1024, 512, 256].into_iter().find(|m| m + headers <= link.mtu as usize && *m < path_mtu as usize);
-    let mut detail =
-        format!("link {} has MTU {}, this group needs {needed} bytes ({path_mtu} of payload, {headers} of headers): raise the link's MTU", link.label, link.mtu);
+    let mut detail = format!(
+        "link {} has MTU {}, this group needs {needed} bytes ({path_mtu} of payload, {headers} of headers): raise the link's MTU",
+        link.label, link.mtu
+    );
     if let Some(smaller) = fits {
         detail.push_str(&format!(" or use pathMtu {smaller}"));
     }

@@ -55,7 +55,10 @@ pub(crate) fn check_labels(labels: &Labels, errors: &mut FieldErrors) {
             errors.push("metadata.labels", format!("{key:?} is not a label key: use 1..=63 letters, digits, '-', '_' or '.', optionally after a prefix and '/'"));
         }
         if !is_label_word(value) {
-            errors.push(format!("metadata.labels[{key}]"), format!("{value:?} is not a label value: use up to 63 letters, digits, '-', '_' or '.'"));
+            errors.push(
+                format!("metadata.labels[{key}]"),
+                format!("{value:?} is not a label value: use up to 63 letters, digits, '-', '_' or '.'"),
+            );
         }
     }
 }
@@ -96,7 +99,12 @@ impl Selector {
             };
             let known = |b: u8| is_label_byte(b) || matches!(b, b'/' | b'=' | b'!' | b' ');
             if key.trim().is_empty() || !part.bytes().all(known) {
-                return Err(FieldError::new(field, format!("{part:?} is not a label requirement: use key=value, key!=value or key, separated by commas")));
+                return Err(FieldError::new(
+                    field,
+                    format!(
+                        "{part:?} is not a label requirement: use key=value, key!=value or key, separated by commas"
+                    ),
+                ));
             }
             all.push(requirement);
         }

@@ -14,7 +14,8 @@ use canopy_model::group::GroupSpec;
 use canopy_model::ids::{PortIndex, Qpn};
 use canopy_model::member::{MemberSpec, MemoryRegion, Role};
 use canopy_model::node_spec::{
-    AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV, SourceQp, Upstream,
+    AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
+    SourceQp, Upstream,
 };
 
 use crate::alloc::Allocation;
@@ -68,11 +69,19 @@ struct Placed {
 /// # Errors
 /// `Invalid` about `spec.pathMtu` or `spec.encoding` of the group, or about a member's host; `Limit` when a node would
 /// get more branches than it can serve, naming it.
-pub(crate) fn plan_group(addresses: &AddressPlan, network: Option<&Network>, intent: Intent<'_>) -> Result<Planned, DomainError> {
+pub(crate) fn plan_group(
+    addresses: &AddressPlan,
+    network: Option<&Network>,
+    intent: Intent<'_>,
+) -> Result<Planned, DomainError> {
     let with_role = |role| intent.members.values().map(|m| &m.spec).filter(move |m| m.role == role);
     let source = with_role(Role::Source).next();
     let (Some(source), true) = (source, with_role(Role::Receiver).next().is_some()) else {
-        return Ok(Planned::Waiting(if source.is_none() { "waiting for a source to join" } else { "waiting for receivers to join" }));
+        return Ok(Planned::Waiting(if source.is_none() {
+            "waiting for a source to join"
+        } else {
+            "waiting for receivers to join"
+        }));
     };
     let network = network.ok_or_else(|| unknown_host(&source.host))?;
     let source = place(network, source)?;
@@ -100,7 +109,14 @@ fn unknown_host(host: &str) -> DomainError {
 
 fn place(network: &Network, member: &MemberSpec) -> Result<Placed, DomainError> {
     let at = network.host(&member.host).ok_or_else(|| unknown_host(&member.host))?;
-    Ok(Placed { node: at.node, port: at.port, link: at.link, address: member.address.unwrap_or(at.address), qpn: member.qpn, memory: member.memory })
+    Ok(Placed {
+        node: at.node,
+        port: at.port,
+        link: at.link,
+        address: member.address.unwrap_or(at.address),
+        qpn: member.qpn,
+        memory: member.memory,
+    })
 }
 
 fn tight_link(network: &Network, link: usize) -> TightLink {
@@ -146,7 +162,8 @@ impl Planner<'_> {
 
     /// The decision, and the tree positions of the edges in the same order.
     fn encoding(&self) -> Result<(Decision, Vec<usize>), FieldError> {
-        let edges: Vec<usize> = (0..self.tree.nodes.len()).filter(|&at| !self.receivers(self.tree.nodes[at].node).is_empty()).collect();
+        let edges: Vec<usize> =
+            (0..self.tree.nodes.len()).filter(|&at| !self.receivers(self.tree.nodes[at].node).is_empty()).collect();
         let counts: Vec<usize> = edges.iter().map(|&at| self.receivers(self.tree.nodes[at].node).len()).collect();
         let links = self.tree.nodes.iter().filter_map(|t| Some(t.parent?.link));
         let tightest = links.min_by_key(|&l| (self.network.spec.links[l].mtu, l)).map(|l| tight_link(self.network, l));
@@ -174,7 +191,10 @@ impl Planner<'_> {
             receivers_provisioned: provisioned,
             write_base_va: WRITE_BASE_VA,
             write_rkey: allocation.write_rkey,
-            params: AggregationParams { cnp_window_ns: u64::from(spec.cnp_window_us) * 1000, ..AggregationParams::default() },
+            params: AggregationParams {
+                cnp_window_ns: u64::from(spec.cnp_window_us) * 1000,
+                ..AggregationParams::default()
+            },
         })
     }
 
@@ -182,7 +202,13 @@ impl Planner<'_> {
     fn proxy(&self) -> Result<Ipv6Addr, DomainError> {
         let index = self.intent.allocation.proxy_index;
         self.addresses.proxy(index).ok_or_else(|| {
-            DomainError::field("addressing.proxyPrefix", format!("{} has no address number {index}, which group {} holds", self.addresses.proxy_prefix, self.intent.name))
+            DomainError::field(
+                "addressing.proxyPrefix",
+                format!(
+                    "{} has no address number {index}, which group {} holds",
+                    self.addresses.proxy_prefix, self.intent.name
+                ),
+            )
         })
     }
 
@@ -207,10 +233,15 @@ impl Planner<'_> {
     }
 
     fn headend(&self, decision: &Decision, edges: &[usize]) -> Result<Headend, DomainError> {
-        let in_band = edges.iter().zip(&decision.in_band).filter(|(_, in_band)| **in_band).map(|(at, _)| self.tree.nodes[*at].node);
+        let in_band = edges
+            .iter()
+            .zip(&decision.in_band)
+            .filter(|(_, in_band)| **in_band)
+            .map(|(at, _)| self.tree.nodes[*at].node);
         let tlvs = in_band.flat_map(|node| {
             let edge = self.address(node);
-            let list = |part: &[&Placed]| EndMtList { edge, receivers: part.iter().map(|r| (r.address, r.qpn)).collect() };
+            let list =
+                |part: &[&Placed]| EndMtList { edge, receivers: part.iter().map(|r| (r.address, r.qpn)).collect() };
             self.receivers(node).chunks(MAX_RECEIVERS_PER_TLV).map(list).collect::<Vec<_>>()
         });
         Ok(Headend { source_port: self.source.port, segments: self.segments()?, tlvs: tlvs.collect() })
@@ -219,7 +250,13 @@ impl Planner<'_> {
     fn upstream(&self, t: &TreeNode) -> Result<Upstream, DomainError> {
         let Some(up) = t.parent else {
             let address = self.source.address;
-            return Ok(Upstream { source_address: self.proxy()?, destination: address, dest_qp: self.source.qpn, port: self.source.port, next_hop: address });
+            return Ok(Upstream {
+                source_address: self.proxy()?,
+                destination: address,
+                dest_qp: self.source.qpn,
+                port: self.source.port,
+                next_hop: address,
+            });
         };
         let parent = self.tree.nodes[up.position].node;
         Ok(Upstream {

@@ -30,10 +30,17 @@ pub(crate) fn node_base(network: &Network, plan: &AddressPlan, node: NodeIx) -> 
 
 fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
     let peer = |far: Far| match far {
-        Far::Node { node, port } => Peer::Node { name: network.name(node).to_owned(), link_local: plan.link_local(network.id(node), port) },
+        Far::Node { node, port } => {
+            Peer::Node { name: network.name(node).to_owned(), link_local: plan.link_local(network.id(node), port) }
+        }
         Far::Host(host) => {
             let host = &network.spec.hosts[host];
-            Peer::Host { name: host.name.clone(), prefix: host.prefix, address: host.address, gateway: plan.host_gateway() }
+            Peer::Host {
+                name: host.name.clone(),
+                prefix: host.prefix,
+                address: host.address,
+                gateway: plan.host_gateway(),
+            }
         }
     };
     let port = |p: &crate::topology::PortInfo| Port {
@@ -49,7 +56,11 @@ fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
 /// Routes of `node`, in the order of their prefixes.
 fn routes(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Route> {
     let first_hops = first_hops(network, node);
-    let via = |prefix: Ipv6Net, hop: &Adjacent| Route { prefix, port: hop.port, next_hop: plan.link_local(network.id(hop.to), hop.far_port) };
+    let via = |prefix: Ipv6Net, hop: &Adjacent| Route {
+        prefix,
+        port: hop.port,
+        next_hop: plan.link_local(network.id(hop.to), hop.far_port),
+    };
     let mut routes = Vec::with_capacity(2 * network.len() + network.spec.hosts.len());
     for (to, hop) in first_hops.iter().enumerate() {
         if let Some(hop) = hop {
@@ -76,7 +87,10 @@ fn first_hops(network: &Network, from: NodeIx) -> Vec<Option<Adjacent>> {
         hops[node] = if distance[node] == 1 {
             // Of parallel links, one with the largest MTU.
             let own = network.adjacent(from).iter().filter(|a| a.to == node);
-            own.min_by_key(|a| (Reverse(a.mtu), mix(u64::from(network.id(node).get()), u64::from(a.port.get())), a.port)).copied()
+            own.min_by_key(|a| {
+                (Reverse(a.mtu), mix(u64::from(network.id(node).get()), u64::from(a.port.get())), a.port)
+            })
+            .copied()
         } else {
             let nearer = network.adjacent(node).iter().filter(|a| distance[a.to] + 1 == distance[node]);
             nearer.min_by_key(|a| (rank(a.to), a.to)).and_then(|a| hops[a.to])
@@ -101,7 +115,8 @@ mod tests {
         loop {
             let base = &bases[at];
             let mine = base.un.contains(&to) || base.node_address == to;
-            let on_link = base.ports.iter().any(|p| matches!(&p.peer, Peer::Host { prefix, .. } if prefix.contains(&to)));
+            let on_link =
+                base.ports.iter().any(|p| matches!(&p.peer, Peer::Host { prefix, .. } if prefix.contains(&to)));
             if mine || on_link {
                 return Some((at, hops));
             }

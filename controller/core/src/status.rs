@@ -40,7 +40,10 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     let without_tree = |phase, code, reason: &str| Assessment {
         phase,
         reason: reason.to_owned(),
-        conditions: vec![Condition::new("Planned", false, code, reason), Condition::unknown("Programmed", "NoTree", "there is no tree to program")],
+        conditions: vec![
+            Condition::new("Planned", false, code, reason),
+            Condition::unknown("Programmed", "NoTree", "there is no tree to program"),
+        ],
         nodes: Vec::new(),
     };
     let plan = match &group.state {
@@ -110,7 +113,10 @@ fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition 
     let away: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).filter(|p| !p.connected).collect();
     if !away.is_empty() {
         let (verb, their) = if away.len() == 1 { ("agent on", "is") } else { ("agents on", "are") };
-        let message = format!("{verb} {} {their} not connected: start canopy-agent there, or check its way to this controller", names(&away));
+        let message = format!(
+            "{verb} {} {their} not connected: start canopy-agent there, or check its way to this controller",
+            names(&away)
+        );
         return Condition::new("Programmed", false, "AgentNotConnected", message);
     }
     if let Some((p, latest)) = waiting.iter().find(|(p, latest)| p.observed_generation.is_some_and(|o| o > *latest)) {
@@ -143,7 +149,10 @@ fn agents_connected(progress: &[NodeProgress]) -> Condition {
     if away().next().is_none() {
         return Condition::new("AgentsConnected", true, "AllConnected", "the agents of all tree nodes are connected");
     }
-    let message = format!("no agent is connected from {}: forwarding goes on, but changes and failures there are not seen", some_names(away()));
+    let message = format!(
+        "no agent is connected from {}: forwarding goes on, but changes and failures there are not seen",
+        some_names(away())
+    );
     Condition::new("AgentsConnected", false, "AgentNotConnected", message)
 }
 

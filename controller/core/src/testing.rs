@@ -17,7 +17,11 @@ pub(crate) fn node(name: &str, id: u64) -> NodeDecl {
 }
 
 pub(crate) fn host(name: &str, number: u16) -> HostDecl {
-    HostDecl { name: name.to_owned(), prefix: format!("2001:db8:{number:x}::/64").parse().unwrap(), address: format!("2001:db8:{number:x}::1").parse().unwrap() }
+    HostDecl {
+        name: name.to_owned(),
+        prefix: format!("2001:db8:{number:x}::/64").parse().unwrap(),
+        address: format!("2001:db8:{number:x}::1").parse().unwrap(),
+    }
 }
 
 /// Two levels: every leaf linked to every spine. Leaves `leaf1..`, spines `spine1..`, hosts `h<leaf>-<k>`.
@@ -45,7 +49,10 @@ pub(crate) fn fabric(leaves: u16, spines: u16, hosts_per_leaf: u16) -> TopologyS
 /// A connected graph of bare nodes: a random spanning tree (node i hangs off an earlier one) plus extra links.
 pub(crate) fn random_graph(parents: &[usize], extra: &[(usize, usize)]) -> TopologySpec {
     let n = parents.len() + 1;
-    let mut t = TopologySpec { nodes: (0..n).map(|i| node(&format!("n{i}"), i as u64 + 1)).collect(), ..TopologySpec::default() };
+    let mut t = TopologySpec {
+        nodes: (0..n).map(|i| node(&format!("n{i}"), i as u64 + 1)).collect(),
+        ..TopologySpec::default()
+    };
     let tree = parents.iter().enumerate().map(|(i, p)| (i + 1, p % (i + 1)));
     let extra = extra.iter().map(|(a, b)| (a % n, b % n)).filter(|(a, b)| a != b);
     for (k, (a, b)) in tree.chain(extra).enumerate() {

@@ -40,7 +40,10 @@ pub(crate) struct PortInfo {
 /// What is at the far end of a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Far {
-    Node { node: NodeIx, port: PortIndex },
+    Node {
+        node: NodeIx,
+        port: PortIndex,
+    },
     /// Index in `spec.hosts`.
     Host(usize),
 }
@@ -76,7 +79,8 @@ impl Network {
         check_sizes(&spec)?;
         spec.validate()?;
         check_prefixes(&spec.hosts, plan)?;
-        let by_name: HashMap<String, NodeIx> = spec.nodes.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
+        let by_name: HashMap<String, NodeIx> =
+            spec.nodes.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
         let (ports, hosts) = connect(&spec, &by_name)?;
         let mut rows = Vec::with_capacity(ports.len() + 1);
         let mut adjacent = Vec::new();
@@ -84,7 +88,13 @@ impl Network {
             rows.push(adjacent.len());
             let row = adjacent.len();
             adjacent.extend(list.iter().filter_map(|p| match p.far {
-                Far::Node { node, port } => Some(Adjacent { to: node, port: p.index, far_port: port, link: p.link, mtu: spec.links[p.link].mtu }),
+                Far::Node { node, port } => Some(Adjacent {
+                    to: node,
+                    port: p.index,
+                    far_port: port,
+                    link: p.link,
+                    mtu: spec.links[p.link].mtu,
+                }),
                 Far::Host(_) => None,
             }));
             adjacent[row..].sort_unstable_by_key(|a| (a.to, a.port));
@@ -162,7 +172,11 @@ impl Network {
 
 fn check_sizes(spec: &TopologySpec) -> Result<(), FieldErrors> {
     let mut errors = FieldErrors::default();
-    for (field, len, max) in [("nodes", spec.nodes.len(), MAX_NODES), ("hosts", spec.hosts.len(), MAX_HOSTS), ("links", spec.links.len(), MAX_LINKS)] {
+    for (field, len, max) in [
+        ("nodes", spec.nodes.len(), MAX_NODES),
+        ("hosts", spec.hosts.len(), MAX_HOSTS),
+        ("links", spec.links.len(), MAX_LINKS),
+    ] {
         if len > max {
             errors.push(format!("spec.{field}"), format!("{len} {field}, at most {max} are supported"));
         }
@@ -184,7 +198,10 @@ fn check_prefixes(hosts: &[HostDecl], plan: &AddressPlan) -> Result<(), FieldErr
     ];
     for (i, host) in hosts.iter().enumerate() {
         if host.prefix.trunc() != host.prefix {
-            errors.push(format!("spec.hosts[{i}].prefix"), format!("{} has bits set behind its length: write {}", host.prefix, host.prefix.trunc()));
+            errors.push(
+                format!("spec.hosts[{i}].prefix"),
+                format!("{} has bits set behind its length: write {}", host.prefix, host.prefix.trunc()),
+            );
         }
         for (net, what) in reserved {
             if net.contains(&host.prefix) || host.prefix.contains(&net) {
@@ -215,7 +232,8 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
             }
         };
         let (a, b) = (next_port(&link.a.device, "a"), next_port(&link.b.device, "b"));
-        let mut add = |(node, index): (NodeIx, PortIndex), is_a, far| ports[node].push(PortInfo { index, link: i, is_a, far });
+        let mut add =
+            |(node, index): (NodeIx, PortIndex), is_a, far| ports[node].push(PortInfo { index, link: i, is_a, far });
         match (a, b) {
             (Some(a), Some(b)) => {
                 add(a, true, Far::Node { node: b.0, port: b.1 });
@@ -228,7 +246,10 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
                 if let Some(&host) = host_ix.get(device.as_str()) {
                     let decl = &spec.hosts[host];
                     add(near, is_a, Far::Host(host));
-                    hosts.insert(decl.name.clone(), Attachment { node: near.0, port: near.1, link: i, prefix: decl.prefix, address: decl.address });
+                    hosts.insert(
+                        decl.name.clone(),
+                        Attachment { node: near.0, port: near.1, link: i, prefix: decl.prefix, address: decl.address },
+                    );
                 }
             }
             (None, None) => {}
@@ -254,7 +275,10 @@ mod tests {
                 assert_eq!(n.port_name(node, port.index), mine.port);
                 if let Far::Node { node: far, port: far_port } = port.far {
                     let theirs = if link.a.device == n.name(node) { &link.b } else { &link.a };
-                    assert_eq!((n.name(far), n.port_name(far, far_port)), (theirs.device.as_str(), theirs.port.as_str()));
+                    assert_eq!(
+                        (n.name(far), n.port_name(far, far_port)),
+                        (theirs.device.as_str(), theirs.port.as_str())
+                    );
                 }
             }
         }

@@ -46,7 +46,12 @@ pub(crate) struct ParentLink {
 
 impl Tree {
     /// The tree from `root` to all `targets`. The network is connected, so there always is one.
-    pub(crate) fn build(network: &Network, tree: TreeId, root: NodeIx, targets: impl IntoIterator<Item = NodeIx>) -> Self {
+    pub(crate) fn build(
+        network: &Network,
+        tree: TreeId,
+        root: NodeIx,
+        targets: impl IntoIterator<Item = NodeIx>,
+    ) -> Self {
         let targets: HashSet<NodeIx> = targets.into_iter().collect();
         let mut missing = targets.len();
         let (distance, order) = network.distances(root, |level| {
@@ -87,7 +92,12 @@ impl Tree {
                 let up = parent.get(&node).and_then(|p| Some((position[p], best_link(network, tree, node, *p)?)));
                 nodes.push(TreeNode {
                     node,
-                    parent: up.map(|(position, a)| ParentLink { position, port: a.port, parent_port: a.far_port, link: a.link }),
+                    parent: up.map(|(position, a)| ParentLink {
+                        position,
+                        port: a.port,
+                        parent_port: a.far_port,
+                        link: a.link,
+                    }),
                     children: Vec::new(),
                 });
                 if let Some((parent, _)) = up {
@@ -100,7 +110,13 @@ impl Tree {
 }
 
 /// A parent one hop nearer for each of `children`, from as few nodes as the greedy choice finds; `present` are free.
-fn cover(network: &Network, tree: TreeId, distance: &[u32], children: &[NodeIx], present: &[NodeIx]) -> Vec<(NodeIx, NodeIx)> {
+fn cover(
+    network: &Network,
+    tree: TreeId,
+    distance: &[u32],
+    children: &[NodeIx],
+    present: &[NodeIx],
+) -> Vec<(NodeIx, NodeIx)> {
     let present: HashSet<NodeIx> = present.iter().copied().collect();
     let rank = |node: NodeIx| mix(u64::from(tree.get()), u64::from(network.id(node).get()));
     let nearer = |child: NodeIx| {
@@ -123,7 +139,8 @@ fn cover(network: &Network, tree: TreeId, distance: &[u32], children: &[NodeIx],
             }
         }
     }
-    let mut heap: BinaryHeap<(usize, Reverse<(u64, NodeIx)>)> = covers.iter().map(|(&p, c)| (c.len(), Reverse((rank(p), p)))).collect();
+    let mut heap: BinaryHeap<(usize, Reverse<(u64, NodeIx)>)> =
+        covers.iter().map(|(&p, c)| (c.len(), Reverse((rank(p), p)))).collect();
     while let Some((count, Reverse((hash, candidate)))) = heap.pop() {
         let mine = || covers[&candidate].iter().copied().filter(|c| open.contains(c));
         let now = mine().count();
@@ -146,7 +163,8 @@ fn cover(network: &Network, tree: TreeId, distance: &[u32], children: &[NodeIx],
 
 /// Of parallel links, one with the largest MTU; among these by hash, so that trees spread.
 fn best_link(network: &Network, tree: TreeId, child: NodeIx, parent: NodeIx) -> Option<Adjacent> {
-    let rank = |a: &Adjacent| mix(u64::from(tree.get()), mix(u64::from(network.id(child).get()), u64::from(a.port.get())));
+    let rank =
+        |a: &Adjacent| mix(u64::from(tree.get()), mix(u64::from(network.id(child).get()), u64::from(a.port.get())));
     network.adjacent(child).iter().filter(|a| a.to == parent).min_by_key(|a| (Reverse(a.mtu), rank(a), a.port)).copied()
 }
 

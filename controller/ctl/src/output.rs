@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 /// Writing failed.
 pub fn table(out: &mut dyn Write, header: &[&str], rows: Vec<Vec<String>>) -> Result<(), Failure> {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(header);
     table.add_rows(rows.into_iter().map(|row| row.into_iter().map(|cell| clean(&cell))));
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));

@@ -65,6 +65,20 @@ fn a_lab_goes_up_is_changed_and_goes_down_from_the_command_line() {
 }
 
 #[test]
+fn an_up_that_was_killed_half_way_can_be_taken_down() {
+    let file = topology("clos-2x4.yaml").display().to_string();
+    let mut up = Command::new(env!("CARGO_BIN_EXE_canopy-lab")).args(["up", &file, "--network-only", "--instance", "t-killed"]).spawn().unwrap();
+    common::eventually("some namespaces", || leftovers("t-killed").len() > 10);
+    up.kill().unwrap();
+    assert!(!up.wait().unwrap().success(), "it was too quick to be killed half way");
+    // The `ip` that it was running goes on for a moment.
+    let running = || std::fs::read_dir("/proc").unwrap().flatten().filter_map(|p| std::fs::read_to_string(p.path().join("cmdline")).ok()).any(|c| c.starts_with("ip\0") && c.contains("cnp-t-killed-"));
+    common::eventually("ip to end", || !running());
+    good("down --instance t-killed");
+    assert_eq!(leftovers("t-killed"), Vec::<String>::new());
+}
+
+#[test]
 fn mistakes_on_the_command_line_are_named() {
     assert!(bad("up /no/such/file.yaml").contains("/no/such/file.yaml"));
     let file = topology("figure1.yaml").display().to_string();

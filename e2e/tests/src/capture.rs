@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use canopy_lab::Lab;
@@ -17,6 +19,7 @@ use nix::unistd::Pid;
 pub struct Capture {
     child: Child,
     path: PathBuf,
+    said: JoinHandle<String>,
 }
 
 /// A captured packet from its IPv6 header on, possibly cut short.
@@ -36,7 +39,7 @@ impl Capture {
     pub fn start(lab: &Lab, device: &str, interface: &str, filter: &str) -> Result<Self> {
         let path = lab.dir().join(format!("{device}-{interface}.pcap"));
         let mut c = lab.command(device, "tcpdump")?;
-        c.args(["-i", interface, "-w"]).arg(&path).args(["--time-stamp-precision=nano", "-U", "-B", "65536", "-s", "2400", "-Z", "root", filter]);
+        c.args(["-i", interface, "-w"]).arg(&path).args(["--time-stamp-precision=nano", "--immediate-mode", "-U", "-B", "65536", "-s", "2400", "-Z", "root", filter]);
         let mut child = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("starting tcpdump (apt-get install tcpdump)")?;
         let mut said = BufReader::new(child.stderr.take().context("tcpdump's standard error")?);
         let mut line = String::new();
@@ -44,19 +47,34 @@ impl Capture {
             line.clear();
             ensure!(said.read_line(&mut line)? > 0, "tcpdump at {device} ended before it listened");
         }
-        // tcpdump's closing statistics must not block on a full pipe.
-        std::thread::spawn(move || said.lines().map_while(Result::ok).for_each(drop));
-        Ok(Self { child, path })
+        let said = std::thread::spawn(move || said.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"));
+        Ok(Self { child, path, said })
     }
 
     /// Stops and reads what was captured.
     ///
     /// # Errors
-    /// The file is not what tcpdump writes.
+    /// The file is not what tcpdump writes, or tcpdump missed a packet: a capture with holes proves nothing.
     pub fn stop(mut self) -> Result<Vec<Packet>> {
+        self.settle()?;
         kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGINT).context("stopping tcpdump")?;
         self.child.wait()?;
+        let said = self.said.join().unwrap_or_default();
+        ensure!(said.contains("\n0 packets dropped by kernel") || said.starts_with("0 packets dropped"), "{}: {said}", self.path.display());
         read(&fs::read(&self.path)?)
+    }
+
+    /// Waits until the file has stopped growing: what the kernel still holds for tcpdump is written by then.
+    fn settle(&self) -> Result<()> {
+        let size = || fs::metadata(&self.path).map(|m| m.len());
+        let (mut last, mut since) = (size()?, Instant::now());
+        while since.elapsed() < Duration::from_millis(200) {
+            std::thread::sleep(Duration::from_millis(10));
+            if size()? != last {
+                (last, since) = (size()?, Instant::now());
+            }
+        }
+        Ok(())
     }
 
     /// Where the capture is written.
@@ -75,6 +93,8 @@ fn read(file: &[u8]) -> Result<Vec<Packet>> {
         out.push(Packet { time_ns: u64::from(s) * 1_000_000_000 + u64::from(ns), bytes: frame.get(14..).unwrap_or_default().to_vec() });
         at += 16 + len as usize;
     }
+    // Two processors write into one capture: the file's order is not the order of the stamps.
+    out.sort_by_key(|p: &Packet| p.time_ns);
     Ok(out)
 }
 

@@ -105,7 +105,8 @@ mod tests {
         let id = *spec.groups.keys().next().unwrap();
         spec.groups.retain(|k, _| *k == id);
         let base = Sha256::digest([b"b".as_slice(), &pb::NodeBase::from(&spec.base).encode_to_vec()].concat());
-        let group = Sha256::digest([b"g".as_slice(), &pb::GroupProgram::from(&spec.groups[&id]).encode_to_vec()].concat());
+        let group =
+            Sha256::digest([b"g".as_slice(), &pb::GroupProgram::from(&spec.groups[&id]).encode_to_vec()].concat());
         let xor: Vec<u8> = base.iter().zip(group).map(|(a, b)| a ^ b).collect();
         assert_eq!(Digest::of(&spec).as_bytes().as_slice(), xor);
     }
@@ -134,6 +135,9 @@ mod tests {
 
     #[test]
     fn a_digest_of_another_length_is_refused() {
-        assert_eq!(Digest::try_from([0u8; 31].as_slice()).unwrap_err().to_string(), "digest: 31 bytes, a digest has 32");
+        assert_eq!(
+            Digest::try_from([0u8; 31].as_slice()).unwrap_err().to_string(),
+            "digest: 31 bytes, a digest has 32"
+        );
     }
 }

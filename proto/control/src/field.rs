@@ -43,8 +43,14 @@ pub(crate) fn prefix(field: &str, wire: Option<pb::Prefix>) -> Result<Ipv6Net, F
     let net = u8::try_from(wire.length).ok().and_then(|length| Ipv6Net::new(address, length).ok());
     match net {
         Some(net) if net.trunc() == net => Ok(net),
-        Some(net) => Err(FieldError::new(format!("{field}.address"), format!("{address} has bits set behind its /{}: {} is meant", net.prefix_len(), net.trunc()))),
-        None => Err(FieldError::new(format!("{field}.length"), format!("{} is not an IPv6 prefix length: use 0..=128", wire.length))),
+        Some(net) => Err(FieldError::new(
+            format!("{field}.address"),
+            format!("{address} has bits set behind its /{}: {} is meant", net.prefix_len(), net.trunc()),
+        )),
+        None => Err(FieldError::new(
+            format!("{field}.length"),
+            format!("{} is not an IPv6 prefix length: use 0..=128", wire.length),
+        )),
     }
 }
 

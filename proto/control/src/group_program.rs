@@ -5,7 +5,8 @@ use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, PortIndex, Psn, Qpn, TreeId, check_name};
 use canopy_model::member::MemoryRegion;
 use canopy_model::node_spec::{
-    AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV, SourceQp, Upstream,
+    AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
+    SourceQp, Upstream,
 };
 
 use crate::field::{address, each, octets, optional_address, optional_octets, required, within};
@@ -19,7 +20,10 @@ impl TryFrom<pb::GroupProgram> for GroupProgram {
     fn try_from(wire: pb::GroupProgram) -> Result<Self, FieldError> {
         check_name("name", &wire.name)?;
         if wire.branches.len() > MAX_BRANCHES {
-            return Err(FieldError::new("branches", format!("{} branches, a node serves at most {MAX_BRANCHES} per group", wire.branches.len())));
+            return Err(FieldError::new(
+                "branches",
+                format!("{} branches, a node serves at most {MAX_BRANCHES} per group", wire.branches.len()),
+            ));
         }
         Ok(Self {
             group_id: GroupId::new("group_id", wire.group_id.into())?,
@@ -74,10 +78,22 @@ impl TryFrom<pb::Headend> for Headend {
     fn try_from(wire: pb::Headend) -> Result<Self, FieldError> {
         // RFC 8754 section 2: a Segment List has at least one entry, and Last Entry is 8 bits.
         if wire.segments.is_empty() || wire.segments.len() > 127 {
-            return Err(FieldError::new("segments", format!("{} segments, a Segment List has 1..=127", wire.segments.len())));
+            return Err(FieldError::new(
+                "segments",
+                format!("{} segments, a Segment List has 1..=127", wire.segments.len()),
+            ));
         }
-        let segments = wire.segments.iter().enumerate().map(|(i, s)| address(&format!("segments[{i}]"), s)).collect::<Result<_, _>>()?;
-        Ok(Self { source_port: PortIndex::new("source_port", wire.source_port.into())?, segments, tlvs: each("tlvs", wire.tlvs)? })
+        let segments = wire
+            .segments
+            .iter()
+            .enumerate()
+            .map(|(i, s)| address(&format!("segments[{i}]"), s))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            source_port: PortIndex::new("source_port", wire.source_port.into())?,
+            segments,
+            tlvs: each("tlvs", wire.tlvs)?,
+        })
     }
 }
 
@@ -95,18 +111,28 @@ impl TryFrom<pb::EndMtList> for EndMtList {
     type Error = FieldError;
     fn try_from(wire: pb::EndMtList) -> Result<Self, FieldError> {
         if wire.receivers.is_empty() || wire.receivers.len() > MAX_RECEIVERS_PER_TLV {
-            return Err(FieldError::new("receivers", format!("{} receivers, one End.MT TLV holds 1..={MAX_RECEIVERS_PER_TLV}", wire.receivers.len())));
+            return Err(FieldError::new(
+                "receivers",
+                format!("{} receivers, one End.MT TLV holds 1..={MAX_RECEIVERS_PER_TLV}", wire.receivers.len()),
+            ));
         }
         let receiver = |(i, r): (usize, &pb::ReceiverQp)| {
-            Ok((address(&format!("receivers[{i}].address"), &r.address)?, Qpn::new(&format!("receivers[{i}].qpn"), r.qpn.into())?))
+            Ok((
+                address(&format!("receivers[{i}].address"), &r.address)?,
+                Qpn::new(&format!("receivers[{i}].qpn"), r.qpn.into())?,
+            ))
         };
-        Ok(Self { edge: address("edge", &wire.edge)?, receivers: wire.receivers.iter().enumerate().map(receiver).collect::<Result<_, _>>()? })
+        Ok(Self {
+            edge: address("edge", &wire.edge)?,
+            receivers: wire.receivers.iter().enumerate().map(receiver).collect::<Result<_, _>>()?,
+        })
     }
 }
 
 impl From<&EndMtList> for pb::EndMtList {
     fn from(list: &EndMtList) -> Self {
-        let receivers = list.receivers.iter().map(|(a, q)| pb::ReceiverQp { address: octets(*a), qpn: q.get() }).collect();
+        let receivers =
+            list.receivers.iter().map(|(a, q)| pb::ReceiverQp { address: octets(*a), qpn: q.get() }).collect();
         Self { edge: octets(list.edge), receivers }
     }
 }
@@ -163,7 +189,12 @@ impl From<&Branch> for pb::Branch {
                 pb::branch::Kind::Receiver(pb::BranchReceiver { qpn: qpn.get(), memory: memory.map(Into::into) })
             }
         };
-        Self { address: octets(b.address), port: u32::from(b.port.get()), next_hop: octets(b.next_hop), kind: Some(kind) }
+        Self {
+            address: octets(b.address),
+            port: u32::from(b.port.get()),
+            next_hop: octets(b.next_hop),
+            kind: Some(kind),
+        }
     }
 }
 
@@ -171,7 +202,10 @@ impl TryFrom<pb::MemoryRegion> for MemoryRegion {
     type Error = FieldError;
     fn try_from(wire: pb::MemoryRegion) -> Result<Self, FieldError> {
         if wire.length == 0 || wire.va.checked_add(wire.length).is_none() {
-            return Err(FieldError::new("length", format!("{} bytes at {:#x} is empty or wraps the address space", wire.length, wire.va)));
+            return Err(FieldError::new(
+                "length",
+                format!("{} bytes at {:#x} is empty or wraps the address space", wire.length, wire.va),
+            ));
         }
         Ok(Self { va: wire.va, rkey: wire.rkey, length: wire.length })
     }
@@ -187,7 +221,10 @@ impl TryFrom<pb::AggregationParams> for AggregationParams {
     type Error = FieldError;
     fn try_from(wire: pb::AggregationParams) -> Result<Self, FieldError> {
         if wire.window == 0 || wire.window >= WINDOW_LIMIT {
-            return Err(FieldError::new("window", format!("{} packets is outside 1..={}", wire.window, WINDOW_LIMIT - 1)));
+            return Err(FieldError::new(
+                "window",
+                format!("{} packets is outside 1..={}", wire.window, WINDOW_LIMIT - 1),
+            ));
         }
         if wire.cnp_window_ns == 0 {
             return Err(FieldError::new("cnp_window_ns", "0 ns is not a window"));

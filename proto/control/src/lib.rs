@@ -7,6 +7,7 @@
 //! - [`digest`]: 32 bytes that stand for a whole [`NodeSpec`](canopy_model::node_spec::NodeSpec), cheap to keep up to date.
 //! - [`update`]: snapshots and deltas of a node's desired state: how the controller makes them, how an agent applies them.
 //! - the other modules hold the conversions, one file per group of messages.
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 /// Generated messages, clients and servers of package `canopy.v1`.
 #[allow(missing_docs, clippy::all, unreachable_pub)]

@@ -18,7 +18,12 @@ impl TryFrom<pb::JoinRequest> for (String, MemberSpec) {
         let role = match pb::Role::try_from(wire.role) {
             Ok(pb::Role::Source) => Role::Source,
             Ok(pb::Role::Receiver) => Role::Receiver,
-            _ => return Err(FieldError::new("role", format!("{} is not a role: use ROLE_SOURCE (1) or ROLE_RECEIVER (2)", wire.role))),
+            _ => {
+                return Err(FieldError::new(
+                    "role",
+                    format!("{} is not a role: use ROLE_SOURCE (1) or ROLE_RECEIVER (2)", wire.role),
+                ));
+            }
         };
         let member = MemberSpec {
             host: wire.host,
@@ -114,7 +119,16 @@ mod tests {
     fn request() -> (String, MemberSpec) {
         let memory = Some(MemoryRegion { va: 0x1000, rkey: 7, length: 4096 });
         let address = Some("2001:db8::1".parse().unwrap());
-        ("g1".to_owned(), MemberSpec { host: "h1".into(), role: Role::Receiver, address, qpn: Qpn::new("qpn", 0x11).unwrap(), memory })
+        (
+            "g1".to_owned(),
+            MemberSpec {
+                host: "h1".into(),
+                role: Role::Receiver,
+                address,
+                qpn: Qpn::new("qpn", 0x11).unwrap(),
+                memory,
+            },
+        )
     }
 
     fn problem(change: impl FnOnce(&mut pb::JoinRequest)) -> String {

@@ -43,7 +43,10 @@ impl TryFrom<pb::Port> for Port {
     type Error = FieldError;
     fn try_from(wire: pb::Port) -> Result<Self, FieldError> {
         if wire.name.is_empty() || wire.name.len() > 15 || wire.name.contains(['/', '\0']) {
-            return Err(FieldError::new("name", format!("{:?} is not an interface name: use 1..=15 bytes without '/'", wire.name)));
+            return Err(FieldError::new(
+                "name",
+                format!("{:?} is not an interface name: use 1..=15 bytes without '/'", wire.name),
+            ));
         }
         if !(MIN_LINK_MTU..=65535).contains(&wire.mtu) {
             return Err(FieldError::new("mtu", format!("{} is not an IPv6 MTU: use {MIN_LINK_MTU}..=65535", wire.mtu)));
@@ -94,7 +97,9 @@ impl TryFrom<pb::port::Peer> for Peer {
 impl From<&Peer> for pb::port::Peer {
     fn from(peer: &Peer) -> Self {
         match peer {
-            Peer::Node { name, link_local } => Self::Node(pb::PeerNode { name: name.clone(), link_local: octets(*link_local) }),
+            Peer::Node { name, link_local } => {
+                Self::Node(pb::PeerNode { name: name.clone(), link_local: octets(*link_local) })
+            }
             Peer::Host { name, prefix, address, gateway } => Self::Host(pb::PeerHost {
                 name: name.clone(),
                 prefix: Some((*prefix).into()),

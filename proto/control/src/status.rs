@@ -40,7 +40,12 @@ impl TryFrom<pb::ItemError> for ItemError {
         if wire.kind.is_empty() {
             return Err(FieldError::new("kind", "is empty: use port, route, neighbour, program or group"));
         }
-        Ok(Self { kind: wire.kind, name: wire.name, group: optional_group("group_id", wire.group_id)?, detail: wire.detail })
+        Ok(Self {
+            kind: wire.kind,
+            name: wire.name,
+            group: optional_group("group_id", wire.group_id)?,
+            detail: wire.detail,
+        })
     }
 }
 

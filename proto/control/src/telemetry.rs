@@ -162,12 +162,18 @@ mod tests {
         assert_eq!(GroupTelemetry::try_from(pb::GroupTelemetry::from(&sample())).unwrap(), sample());
         let mut wire = pb::GroupTelemetry::from(&sample());
         wire.branches[1].ack_psn = Some(1 << 24);
-        assert!(GroupTelemetry::try_from(wire).unwrap_err().to_string().starts_with("branches[1].ack_psn: 16777216 is not a PSN"));
+        assert!(
+            GroupTelemetry::try_from(wire)
+                .unwrap_err()
+                .to_string()
+                .starts_with("branches[1].ack_psn: 16777216 is not a PSN")
+        );
     }
 
     #[test]
     fn events_survive_the_wire() {
-        let event = |group, branch| Event { time_unix_ns: 1, code: "FatalNak".into(), group, branch, detail: "x".into() };
+        let event =
+            |group, branch| Event { time_unix_ns: 1, code: "FatalNak".into(), group, branch, detail: "x".into() };
         for e in [event(None, None), event(GroupId::new("g", 5).ok(), Some("::1".parse().unwrap()))] {
             assert_eq!(Event::try_from(pb::Event::from(&e)).unwrap(), e);
         }

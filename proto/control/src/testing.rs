@@ -44,7 +44,13 @@ fn program(id: u64) -> GroupProgram {
             segments: vec![ip(0x100), ip(0x200)],
             tlvs: vec![EndMtList { edge: ip(0x300), receivers: vec![(ip(0x20), qpn(0x21)), (ip(0x22), qpn(0x23))] }],
         }),
-        upstream: Upstream { source_address: ip(0x100), destination: ip(1), dest_qp: qpn(0x11), port: port(1), next_hop: ip(1) },
+        upstream: Upstream {
+            source_address: ip(0x100),
+            destination: ip(1),
+            dest_qp: qpn(0x11),
+            port: port(1),
+            next_hop: ip(1),
+        },
         branches: vec![
             branch(0x400, BranchKind::Node { sid: ip(0x401) }),
             branch(0x20, BranchKind::Receiver { qpn: qpn(0x21), memory: Some(memory) }),
@@ -69,7 +75,13 @@ pub(crate) fn full_spec() -> NodeSpec {
             un: net(1),
             end_mt: ip(0xB),
             ports: vec![
-                Port { index: port(1), name: "eth1".into(), mtu: 9000, link_local: ip(0xC), peer: Peer::Node { name: "n2".into(), link_local: ip(0xD) } },
+                Port {
+                    index: port(1),
+                    name: "eth1".into(),
+                    mtu: 9000,
+                    link_local: ip(0xC),
+                    peer: Peer::Node { name: "n2".into(), link_local: ip(0xD) },
+                },
                 Port {
                     index: port(2),
                     name: "eth2".into(),
@@ -153,8 +165,12 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ("branches.qpn", |p| p.branches[1].kind = receiver(qpn(0xFFF), Some(REGION))),
         ("branches.memory", |p| p.branches[1].kind = receiver(qpn(0x21), None)),
         ("branches.memory.va", |p| p.branches[1].kind = receiver(qpn(0x21), Some(MemoryRegion { va: 1, ..REGION }))),
-        ("branches.memory.rkey", |p| p.branches[1].kind = receiver(qpn(0x21), Some(MemoryRegion { rkey: 1, ..REGION }))),
-        ("branches.memory.length", |p| p.branches[1].kind = receiver(qpn(0x21), Some(MemoryRegion { length: 1, ..REGION }))),
+        ("branches.memory.rkey", |p| {
+            p.branches[1].kind = receiver(qpn(0x21), Some(MemoryRegion { rkey: 1, ..REGION }))
+        }),
+        ("branches.memory.length", |p| {
+            p.branches[1].kind = receiver(qpn(0x21), Some(MemoryRegion { length: 1, ..REGION }))
+        }),
         ("receivers_provisioned", |p| p.receivers_provisioned = false),
         ("write_base_va", |p| p.write_base_va += 1),
         ("write_rkey", |p| p.write_rkey += 1),
@@ -200,16 +216,30 @@ fn arb_name() -> impl Strategy<Value = String> {
 fn arb_peer() -> impl Strategy<Value = Peer> {
     prop_oneof![
         (arb_name(), arb_ip()).prop_map(|(name, link_local)| Peer::Node { name, link_local }),
-        (arb_name(), arb_net(), arb_ip(), arb_ip()).prop_map(|(name, prefix, address, gateway)| Peer::Host { name, prefix, address, gateway }),
+        (arb_name(), arb_net(), arb_ip(), arb_ip()).prop_map(|(name, prefix, address, gateway)| Peer::Host {
+            name,
+            prefix,
+            address,
+            gateway
+        }),
     ]
 }
 
 fn arb_base() -> impl Strategy<Value = NodeBase> {
     let ports = (arb_port(), arb_name(), 1280u32..=65535, arb_ip(), arb_peer())
         .prop_map(|(index, name, mtu, link_local, peer)| Port { index, name, mtu, link_local, peer });
-    let routes = (arb_net(), arb_port(), arb_ip()).prop_map(|(prefix, port, next_hop)| Route { prefix, port, next_hop });
-    (arb_name(), 1u64..=0xDFFF, arb_ip(), arb_net(), arb_ip(), prop::collection::vec(ports, 0..4), prop::collection::vec(routes, 0..4)).prop_map(
-        |(name, id, node_address, un, end_mt, ports, routes)| NodeBase {
+    let routes =
+        (arb_net(), arb_port(), arb_ip()).prop_map(|(prefix, port, next_hop)| Route { prefix, port, next_hop });
+    (
+        arb_name(),
+        1u64..=0xDFFF,
+        arb_ip(),
+        arb_net(),
+        arb_ip(),
+        prop::collection::vec(ports, 0..4),
+        prop::collection::vec(routes, 0..4),
+    )
+        .prop_map(|(name, id, node_address, un, end_mt, ports, routes)| NodeBase {
             name,
             node_id: NodeId::new("id", id).unwrap(),
             node_address,
@@ -217,8 +247,7 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
             end_mt,
             ports,
             routes,
-        },
-    )
+        })
 }
 
 fn arb_memory() -> impl Strategy<Value = MemoryRegion> {
@@ -233,19 +262,42 @@ fn arb_branch() -> impl Strategy<Value = Branch> {
         arb_ip().prop_map(|sid| BranchKind::Node { sid }),
         (arb_qpn(), prop::option::of(arb_memory())).prop_map(|(qpn, memory)| BranchKind::Receiver { qpn, memory }),
     ];
-    (arb_ip(), arb_port(), arb_ip(), kind).prop_map(|(address, port, next_hop, kind)| Branch { address, port, next_hop, kind })
+    (arb_ip(), arb_port(), arb_ip(), kind).prop_map(|(address, port, next_hop, kind)| Branch {
+        address,
+        port,
+        next_hop,
+        kind,
+    })
 }
 
 fn arb_headend() -> impl Strategy<Value = Headend> {
-    let list = (arb_ip(), prop::collection::vec((arb_ip(), arb_qpn()), 1..=11)).prop_map(|(edge, receivers)| EndMtList { edge, receivers });
+    let list = (arb_ip(), prop::collection::vec((arb_ip(), arb_qpn()), 1..=11))
+        .prop_map(|(edge, receivers)| EndMtList { edge, receivers });
     (arb_port(), prop::collection::vec(arb_ip(), 1..3), prop::collection::vec(list, 0..3))
         .prop_map(|(source_port, segments, tlvs)| Headend { source_port, segments, tlvs })
 }
 
 fn arb_program() -> impl Strategy<Value = GroupProgram> {
-    let ids = (1u64..=u64::from(u32::MAX), arb_name(), any::<u32>(), 1u64..=u64::from(u32::MAX), arb_ip(), arb_qpn(), 0u64..=0xFF_FFFF, arb_ip(), arb_qpn());
-    let upstream = (arb_ip(), arb_ip(), arb_qpn(), arb_port(), arb_ip())
-        .prop_map(|(source_address, destination, dest_qp, port, next_hop)| Upstream { source_address, destination, dest_qp, port, next_hop });
+    let ids = (
+        1u64..=u64::from(u32::MAX),
+        arb_name(),
+        any::<u32>(),
+        1u64..=u64::from(u32::MAX),
+        arb_ip(),
+        arb_qpn(),
+        0u64..=0xFF_FFFF,
+        arb_ip(),
+        arb_qpn(),
+    );
+    let upstream = (arb_ip(), arb_ip(), arb_qpn(), arb_port(), arb_ip()).prop_map(
+        |(source_address, destination, dest_qp, port, next_hop)| Upstream {
+            source_address,
+            destination,
+            dest_qp,
+            port,
+            next_hop,
+        },
+    );
     let params = (1u32..1 << 22, any::<u64>(), any::<u64>(), 1u64.., any::<u64>()).prop_map(
         |(window, reack_interval_ns, nak_merge_ns, cnp_window_ns, cnp_min_interval_ns)| AggregationParams {
             window,
@@ -255,9 +307,19 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
             cnp_min_interval_ns,
         },
     );
-    let rest = (prop::option::of(arb_ip()), prop::option::of(arb_headend()), upstream, prop::collection::vec(arb_branch(), 0..4));
+    let rest = (
+        prop::option::of(arb_ip()),
+        prop::option::of(arb_headend()),
+        upstream,
+        prop::collection::vec(arb_branch(), 0..4),
+    );
     (ids, rest, any::<(bool, u64, u32)>(), params).prop_map(
-        |((id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn), (replication_sid, headend, upstream, branches), (receivers_provisioned, write_base_va, write_rkey), params)| {
+        |(
+            (id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn),
+            (replication_sid, headend, upstream, branches),
+            (receivers_provisioned, write_base_va, write_rkey),
+            params,
+        )| {
             GroupProgram {
                 group_id: GroupId::new("id", id).unwrap(),
                 name,
@@ -282,8 +344,10 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
 
 /// Random specs with up to five groups.
 pub(crate) fn node_spec() -> impl Strategy<Value = NodeSpec> {
-    (any::<u32>(), any::<u32>(), arb_base(), prop::collection::vec(arb_program(), 0..5)).prop_map(|(term, generation, base, programs)| {
-        let groups: BTreeMap<_, _> = programs.into_iter().map(|p| (p.group_id, p)).collect();
-        NodeSpec { term: term.into(), generation: generation.into(), base, groups }
-    })
+    (any::<u32>(), any::<u32>(), arb_base(), prop::collection::vec(arb_program(), 0..5)).prop_map(
+        |(term, generation, base, programs)| {
+            let groups: BTreeMap<_, _> = programs.into_iter().map(|p| (p.group_id, p)).collect();
+            NodeSpec { term: term.into(), generation: generation.into(), base, groups }
+        },
+    )
 }

@@ -154,8 +154,15 @@ pub fn apply_update(current: Option<NodeSpec>, response: pb::WatchResponse) -> R
             NodeSpec { term, generation, base, groups }
         }
         Update::Delta(delta) => match current {
-            Some(held) if held.generation == delta.from_generation => NodeSpec { term, generation, ..within("delta", apply_delta(held, delta))? },
-            held => return Err(UpdateError::OtherBase { current: held.map(|h| h.generation), from: delta.from_generation }),
+            Some(held) if held.generation == delta.from_generation => {
+                NodeSpec { term, generation, ..within("delta", apply_delta(held, delta))? }
+            }
+            held => {
+                return Err(UpdateError::OtherBase {
+                    current: held.map(|h| h.generation),
+                    from: delta.from_generation,
+                });
+            }
         },
     };
     let computed = Digest::of(&next);

@@ -83,15 +83,23 @@ impl LinkDecl {
 
 /// A port of a device, written `device/port`, for example `n6/eth1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(try_from = "String", into = "String")]
-#[cfg_attr(feature = "schema", schema(value_type = String))]
 pub struct Endpoint {
     /// Node or host name.
     pub device: String,
     /// Interface name on that device, at most 15 bytes (IFNAMSIZ - 1).
     pub port: String,
 }
+
+// By hand: the derive describes a struct with two fields, but an endpoint travels as one string.
+#[cfg(feature = "schema")]
+impl utoipa::PartialSchema for Endpoint {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        String::schema()
+    }
+}
+#[cfg(feature = "schema")]
+impl utoipa::ToSchema for Endpoint {}
 
 impl TryFrom<String> for Endpoint {
     type Error = FieldError;

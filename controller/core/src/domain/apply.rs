@@ -125,7 +125,11 @@ impl Domain {
 
     /// Changes a node's spec in place: only when somebody else still holds it (a stream that computes a delta), it is
     /// copied first, so that many changes between two pushes cost one copy.
-    fn change_node(&mut self, node: NodeIx, change: impl FnOnce(&mut NodeSpec, &mut BTreeMap<canopy_model::ids::GroupId, u64>, u64)) {
+    fn change_node(
+        &mut self,
+        node: NodeIx,
+        change: impl FnOnce(&mut NodeSpec, &mut BTreeMap<canopy_model::ids::GroupId, u64>, u64),
+    ) {
         let revision = self.revision;
         let node = &mut self.nodes[node];
         let spec = Arc::make_mut(&mut node.spec);
@@ -146,7 +150,8 @@ impl Domain {
             }
             groups.push(replan.name);
         }
-        let mut old: BTreeMap<String, Node> = std::mem::take(&mut self.nodes).into_iter().map(|n| (n.spec.base.name.clone(), n)).collect();
+        let mut old: BTreeMap<String, Node> =
+            std::mem::take(&mut self.nodes).into_iter().map(|n| (n.spec.base.name.clone(), n)).collect();
         let mut changed = BTreeSet::new();
         for (base, programs) in bases.into_iter().zip(programs) {
             let name = base.name.clone();
@@ -166,7 +171,12 @@ impl Domain {
     }
 
     /// A node with a new spec of the present revision; what its agent said and the age of unchanged programs stay.
-    fn renewed(&self, previous: Option<Node>, base: NodeBase, groups: BTreeMap<canopy_model::ids::GroupId, GroupProgram>) -> Node {
+    fn renewed(
+        &self,
+        previous: Option<Node>,
+        base: NodeBase,
+        groups: BTreeMap<canopy_model::ids::GroupId, GroupProgram>,
+    ) -> Node {
         let unchanged = |id, program: &GroupProgram| {
             let node = previous.as_ref()?;
             (node.spec.groups.get(id)? == program).then(|| node.since.get(id).copied()).flatten()

@@ -34,7 +34,10 @@ impl LabelIndex {
     /// scan answers it.
     pub(crate) fn candidates(&self, selector: &Selector) -> Option<&BTreeSet<String>> {
         static NOBODY: BTreeSet<String> = BTreeSet::new();
-        selector.equalities().map(|(k, v)| self.0.get(&(k.to_owned(), v.to_owned())).unwrap_or(&NOBODY)).min_by_key(|names| names.len())
+        selector
+            .equalities()
+            .map(|(k, v)| self.0.get(&(k.to_owned(), v.to_owned())).unwrap_or(&NOBODY))
+            .min_by_key(|names| names.len())
     }
 
     #[cfg(test)]

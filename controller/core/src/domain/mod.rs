@@ -24,9 +24,9 @@ mod prepare_member;
 mod prepare_topology;
 mod report;
 mod restore;
-mod views;
 #[cfg(test)]
 mod tests;
+mod views;
 
 pub(crate) use apply::Effect;
 

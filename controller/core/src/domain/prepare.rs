@@ -27,9 +27,11 @@ impl Domain {
             Command::PutTopology { labels, spec, if_match } => self.prepare_put_topology(labels, spec, if_match),
             Command::DeleteTopology => self.prepare_delete_topology(),
             Command::PutGroup { name, labels, spec, if_match, create_only } => match self.groups.get(&name) {
-                Some(_) if create_only => {
-                    Err(DomainError::AlreadyExists { kind: "group", name, detail: "choose another name, or update it".to_owned() })
-                }
+                Some(_) if create_only => Err(DomainError::AlreadyExists {
+                    kind: "group",
+                    name,
+                    detail: "choose another name, or update it".to_owned(),
+                }),
                 Some(group) => self.prepare_update_group(group, labels, spec, if_match),
                 None if if_match.is_some() => Err(DomainError::NotFound { kind: "group", name }),
                 None => self.prepare_create_group(&name, labels, spec),
@@ -47,7 +49,9 @@ impl Domain {
         }
         check_group(&labels, &spec, errors)?;
         if self.groups.len() >= MAX_GROUPS {
-            return Err(DomainError::Limit(format!("there are {MAX_GROUPS} groups already, no more are supported: delete groups that are not needed")));
+            return Err(DomainError::Limit(format!(
+                "there are {MAX_GROUPS} groups already, no more are supported: delete groups that are not needed"
+            )));
         }
         let mut allocation = self.pools.peek()?;
         allocation.start_psn = spec.start_psn.unwrap_or(allocation.start_psn);
@@ -65,14 +69,22 @@ impl Domain {
         Ok(self.prepared_group(group, planned, Outcome::Created, 1, Vec::new(), cursors))
     }
 
-    fn prepare_update_group(&self, old: &Group, labels: Labels, spec: GroupSpec, if_match: Option<Generation>) -> Result<Prepared, DomainError> {
+    fn prepare_update_group(
+        &self,
+        old: &Group,
+        labels: Labels,
+        spec: GroupSpec,
+        if_match: Option<Generation>,
+    ) -> Result<Prepared, DomainError> {
         let name = old.metadata.name.as_str();
         check_generation("group", name, if_match, old.metadata.generation)?;
         check_group(&labels, &spec, FieldErrors::default())?;
         let start_psn = spec.start_psn.unwrap_or(old.allocation.start_psn);
         if !old.members.is_empty() {
             let mut errors = FieldErrors::default();
-            let fixed = |field: &str| (field.to_owned(), "members have set up their QPs with it: remove the members first".to_owned());
+            let fixed = |field: &str| {
+                (field.to_owned(), "members have set up their QPs with it: remove the members first".to_owned())
+            };
             if start_psn != old.allocation.start_psn {
                 let (field, detail) = fixed("spec.startPsn");
                 errors.push(field, format!("{start_psn} is not {}, and {detail}", old.allocation.start_psn));
@@ -108,7 +120,10 @@ impl Domain {
         // The group and the state take a write each.
         let most = MAX_WRITES - 2;
         if group.members.len() > most {
-            let detail = format!("it has {} members, and at most {most} can be removed with it: remove members first", group.members.len());
+            let detail = format!(
+                "it has {} members, and at most {most} can be removed with it: remove members first",
+                group.members.len()
+            );
             return Err(DomainError::InUse { kind: "group", name, detail });
         }
         let mut writes = vec![Write::Delete { key: group_key(&name) }];
@@ -126,14 +141,26 @@ impl Domain {
 
     /// A change of one group: its record, `writes`, and the state.
     pub(super) fn prepared_group(
-        &self, group: Group, planned: Planned, outcome: Outcome, generation: Generation, writes: Vec<Write>, cursors: Cursors,
+        &self,
+        group: Group,
+        planned: Planned,
+        outcome: Outcome,
+        generation: Generation,
+        writes: Vec<Write>,
+        cursors: Cursors,
     ) -> Prepared {
         self.prepared_group_or(group, Ok(planned), outcome, generation, writes, cursors)
     }
 
     /// The same where planning may have failed for the reason given.
     pub(super) fn prepared_group_or(
-        &self, mut group: Group, planned: Result<Planned, String>, outcome: Outcome, generation: Generation, mut writes: Vec<Write>, cursors: Cursors,
+        &self,
+        mut group: Group,
+        planned: Result<Planned, String>,
+        outcome: Outcome,
+        generation: Generation,
+        mut writes: Vec<Write>,
+        cursors: Cursors,
     ) -> Prepared {
         let (state, programs) = settle(planned);
         group.state = state;
@@ -159,13 +186,25 @@ impl Domain {
 
     /// Everything is as asked already.
     pub(super) fn noop(&self, generation: Generation) -> Prepared {
-        Prepared { writes: Vec::new(), base_revision: self.revision, outcome: Outcome::Unchanged, generation, effect: Effect::None }
+        Prepared {
+            writes: Vec::new(),
+            base_revision: self.revision,
+            outcome: Outcome::Unchanged,
+            generation,
+            effect: Effect::None,
+        }
     }
 }
 
 /// The planner's view of `group`.
 pub(super) fn intent(group: &Group) -> Intent<'_> {
-    Intent { name: &group.metadata.name, spec: &group.spec, allocation: &group.allocation, epoch: group.epoch, members: &group.members }
+    Intent {
+        name: &group.metadata.name,
+        spec: &group.spec,
+        allocation: &group.allocation,
+        epoch: group.epoch,
+        members: &group.members,
+    }
 }
 
 /// A group's state and programs after planning, or after failing to.
@@ -189,9 +228,16 @@ pub(super) fn in_group(group: &str, e: DomainError) -> DomainError {
 }
 
 /// The caller's precondition, if any.
-pub(super) fn check_generation(kind: &'static str, name: &str, expected: Option<Generation>, actual: Generation) -> Result<(), DomainError> {
+pub(super) fn check_generation(
+    kind: &'static str,
+    name: &str,
+    expected: Option<Generation>,
+    actual: Generation,
+) -> Result<(), DomainError> {
     match expected {
-        Some(expected) if expected != actual => Err(DomainError::Conflict { kind, name: name.to_owned(), expected, actual }),
+        Some(expected) if expected != actual => {
+            Err(DomainError::Conflict { kind, name: name.to_owned(), expected, actual })
+        }
         _ => Ok(()),
     }
 }

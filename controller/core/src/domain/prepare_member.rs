@@ -16,8 +16,14 @@ use crate::metadata::{Labels, Metadata};
 use crate::resource::{Group, Member, MemberRecord, member_key, put};
 
 impl Domain {
-    pub(super) fn prepare_put_member(&self, group: &str, spec: MemberSpec, create_only: bool) -> Result<Prepared, DomainError> {
-        let old = self.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
+    pub(super) fn prepare_put_member(
+        &self,
+        group: &str,
+        spec: MemberSpec,
+        create_only: bool,
+    ) -> Result<Prepared, DomainError> {
+        let old =
+            self.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
         spec.validate()?;
         let address = self.check_address(&spec)?;
         let present = old.members.get(&spec.host);
@@ -26,16 +32,27 @@ impl Domain {
                 return Ok(self.noop(present.metadata.generation));
             }
             if create_only {
-                let detail = format!("it joined as {} with QPN {}: leave first, or join with the same content", role(present.spec.role), present.spec.qpn);
-                return Err(DomainError::AlreadyExists { kind: "member", name: format!("{group}/{}", spec.host), detail });
+                let detail = format!(
+                    "it joined as {} with QPN {}: leave first, or join with the same content",
+                    role(present.spec.role),
+                    present.spec.qpn
+                );
+                return Err(DomainError::AlreadyExists {
+                    kind: "member",
+                    name: format!("{group}/{}", spec.host),
+                    detail,
+                });
             }
         } else if old.members.len() >= MAX_MEMBERS {
-            return Err(DomainError::Limit(format!("group {group} has {MAX_MEMBERS} members already, no more are supported")));
+            return Err(DomainError::Limit(format!(
+                "group {group} has {MAX_MEMBERS} members already, no more are supported"
+            )));
         }
         self.check_others(old, &spec, address)?;
 
         let host = spec.host.clone();
-        let metadata = present.map_or_else(|| Metadata::created(&host, Labels::new()), |m| m.metadata.changed(Labels::new()));
+        let metadata =
+            present.map_or_else(|| Metadata::created(&host, Labels::new()), |m| m.metadata.changed(Labels::new()));
         let generation = metadata.generation;
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };
         let member = Member { metadata, spec };
@@ -49,7 +66,8 @@ impl Domain {
     }
 
     pub(super) fn prepare_delete_member(&self, group: &str, host: &str) -> Result<Prepared, DomainError> {
-        let old = self.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
+        let old =
+            self.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
         let Some(member) = old.members.get(host) else {
             return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
         };
@@ -59,23 +77,38 @@ impl Domain {
         // Nobody is held in a group because the rest of it cannot be built.
         let planned = self.plan(&new).map_err(|e| e.to_string());
         let writes = vec![Write::Delete { key: member_key(group, host) }];
-        Ok(self.prepared_group_or(new, planned, Outcome::Deleted, member.metadata.generation, writes, self.pools.cursors()))
+        Ok(self.prepared_group_or(
+            new,
+            planned,
+            Outcome::Deleted,
+            member.metadata.generation,
+            writes,
+            self.pools.cursors(),
+        ))
     }
 
     /// The member's address: inside its host's prefix, and nobody else's.
     fn check_address(&self, spec: &MemberSpec) -> Result<Ipv6Addr, FieldError> {
         let at = self.topology.as_ref().and_then(|t| t.network.host(&spec.host)).ok_or_else(|| {
-            let hint = if self.topology.is_some() { "the topology does not declare it" } else { "there is no topology yet" };
+            let hint =
+                if self.topology.is_some() { "the topology does not declare it" } else { "there is no topology yet" };
             FieldError::new("spec.host", format!("unknown host {:?}: {hint}", spec.host))
         })?;
         let address = spec.address.unwrap_or(at.address);
         let refuse = |why: String| Err(FieldError::new("spec.address", format!("{address} {why}")));
-        if address.is_multicast() || address.is_unspecified() || address.is_loopback() || address.is_unicast_link_local() {
+        if address.is_multicast()
+            || address.is_unspecified()
+            || address.is_loopback()
+            || address.is_unicast_link_local()
+        {
             return refuse("is not a global unicast address: use an address of the host's RDMA interface".to_owned());
         }
         let plan = &self.addresses;
-        let own: [(&Ipv6Net, &str); 3] =
-            [(&plan.block, "is a SID of this domain"), (&plan.node_prefix, "is a node's address"), (&plan.proxy_prefix, "is a Proxy Address")];
+        let own: [(&Ipv6Net, &str); 3] = [
+            (&plan.block, "is a SID of this domain"),
+            (&plan.node_prefix, "is a node's address"),
+            (&plan.proxy_prefix, "is a Proxy Address"),
+        ];
         if let Some((net, what)) = own.iter().find(|(net, _)| net.contains(&address)) {
             return refuse(format!("{what} (in {net}): use an address of the host"));
         }
@@ -90,11 +123,19 @@ impl Domain {
         let name = &group.metadata.name;
         for (host, other) in group.members.iter().filter(|(host, _)| **host != spec.host) {
             if spec.role == Role::Source && other.spec.role == Role::Source {
-                return Err(FieldError::new("spec.role", format!("host {host:?} is the source of group {name} already, and a group has one: let it leave first")));
+                return Err(FieldError::new(
+                    "spec.role",
+                    format!(
+                        "host {host:?} is the source of group {name} already, and a group has one: let it leave first"
+                    ),
+                ));
             }
             let theirs = other.spec.address.or_else(|| Some(self.topology.as_ref()?.network.host(host)?.address));
             if theirs == Some(address) {
-                return Err(FieldError::new("spec.address", format!("{address} belongs to member {host:?} of group {name}")));
+                return Err(FieldError::new(
+                    "spec.address",
+                    format!("{address} belongs to member {host:?} of group {name}"),
+                ));
             }
         }
         Ok(())

@@ -22,7 +22,12 @@ use crate::routes::node_base;
 use crate::topology::Network;
 
 impl Domain {
-    pub(super) fn prepare_put_topology(&self, labels: Labels, spec: TopologySpec, if_match: Option<Generation>) -> Result<Prepared, DomainError> {
+    pub(super) fn prepare_put_topology(
+        &self,
+        labels: Labels,
+        spec: TopologySpec,
+        if_match: Option<Generation>,
+    ) -> Result<Prepared, DomainError> {
         match (&self.topology, if_match) {
             (Some(t), _) => check_generation("topology", TOPOLOGY_NAME, if_match, t.metadata.generation)?,
             (None, Some(_)) => return Err(DomainError::NotFound { kind: "topology", name: TOPOLOGY_NAME.to_owned() }),
@@ -41,10 +46,18 @@ impl Domain {
             GroupState::Infeasible(_) => Ok(e.to_string()),
             _ => Err(in_group(name, e)),
         })?;
-        let metadata = self.topology.as_ref().map_or_else(|| Metadata::created(TOPOLOGY_NAME, labels.clone()), |t| t.metadata.changed(labels.clone()));
+        let metadata = self
+            .topology
+            .as_ref()
+            .map_or_else(|| Metadata::created(TOPOLOGY_NAME, labels.clone()), |t| t.metadata.changed(labels.clone()));
         let outcome = if self.topology.is_some() { Outcome::Updated } else { Outcome::Created };
         let generation = metadata.generation;
-        let record = TopologyRecord { metadata: metadata.clone(), revision: self.revision + 1, spec: network.spec.clone(), moved: self.moved(&replans) };
+        let record = TopologyRecord {
+            metadata: metadata.clone(),
+            revision: self.revision + 1,
+            spec: network.spec.clone(),
+            moved: self.moved(&replans),
+        };
         let writes = vec![put(topology_key(), &record), self.state_write(self.pools.cursors())];
         let bases = (0..network.len()).map(|node| node_base(&network, &self.addresses, node)).collect();
         let topology = Some(Topology { metadata, network: Arc::new(network) });
@@ -53,14 +66,17 @@ impl Domain {
     }
 
     pub(super) fn prepare_delete_topology(&self) -> Result<Prepared, DomainError> {
-        let Some(t) = &self.topology else { return Err(DomainError::NotFound { kind: "topology", name: TOPOLOGY_NAME.to_owned() }) };
+        let Some(t) = &self.topology else {
+            return Err(DomainError::NotFound { kind: "topology", name: TOPOLOGY_NAME.to_owned() });
+        };
         if let Some((name, group)) = self.groups.iter().find(|(_, g)| !g.members.is_empty()) {
             let detail = format!("group {name} has {} members: remove them first", group.members.len());
             return Err(DomainError::InUse { kind: "topology", name: TOPOLOGY_NAME.to_owned(), detail });
         }
         let writes = vec![Write::Delete { key: topology_key() }, self.state_write(self.pools.cursors())];
         let generation = t.metadata.generation;
-        let effect = Effect::Topology(Box::new(TopologyEffect { topology: None, bases: Vec::new(), replans: Vec::new() }));
+        let effect =
+            Effect::Topology(Box::new(TopologyEffect { topology: None, bases: Vec::new(), replans: Vec::new() }));
         Ok(Prepared { writes, base_revision: self.revision, outcome: Outcome::Deleted, generation, effect })
     }
 
@@ -70,9 +86,16 @@ impl Domain {
             for (host, member) in &group.members {
                 let in_use = |detail: String| Err(DomainError::InUse { kind: "host", name: host.clone(), detail });
                 match (network.host(host), member.spec.address) {
-                    (None, _) => return in_use(format!("it is a member of group {name}: let it leave first, or keep it under spec.hosts")),
+                    (None, _) => {
+                        return in_use(format!(
+                            "it is a member of group {name}: let it leave first, or keep it under spec.hosts"
+                        ));
+                    }
                     (Some(at), Some(address)) if !at.prefix.contains(&address) => {
-                        return in_use(format!("it is a member of group {name} with address {address}, which is outside the new prefix {}: let it leave first", at.prefix));
+                        return in_use(format!(
+                            "it is a member of group {name} with address {address}, which is outside the new prefix {}: let it leave first",
+                            at.prefix
+                        ));
                     }
                     _ => {}
                 }
@@ -84,7 +107,9 @@ impl Domain {
     /// Plans every group that has members over `network`. A group whose programs come out as they are keeps its epoch.
     /// `on_error` turns a group's planning error into the reason of its infeasibility, or refuses.
     pub(super) fn replan_all(
-        &self, network: &Network, on_error: impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
+        &self,
+        network: &Network,
+        on_error: impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
     ) -> Result<Vec<Replan>, DomainError> {
         let mut replans = Vec::new();
         for (name, group) in self.groups.iter().filter(|(_, g)| !g.members.is_empty()) {
@@ -93,7 +118,9 @@ impl Domain {
                 Err(e) => Err(on_error(name, group, e)?),
             };
             let moved = match &planned {
-                Ok(Planned::Live(_, programs)) => group.plan().is_some() && !self.are_installed(network, group, &planned, programs),
+                Ok(Planned::Live(_, programs)) => {
+                    group.plan().is_some() && !self.are_installed(network, group, &planned, programs)
+                }
                 _ => group.plan().is_some(),
             };
             let (state, mut programs) = settle(planned);
@@ -105,7 +132,13 @@ impl Domain {
     }
 
     /// True when exactly these programs are in the nodes' specs now.
-    fn are_installed(&self, network: &Network, group: &Group, planned: &Result<Planned, String>, programs: &[GroupProgram]) -> bool {
+    fn are_installed(
+        &self,
+        network: &Network,
+        group: &Group,
+        planned: &Result<Planned, String>,
+        programs: &[GroupProgram],
+    ) -> bool {
         let (Ok(Planned::Live(plan, _)), Some(present)) = (planned, group.plan()) else { return false };
         let installed = |(at, p): (&crate::tree::TreeNode, &GroupProgram)| {
             self.node_entry(network.name(at.node)).and_then(|n| n.spec.groups.get(&p.group_id)) == Some(p)

@@ -19,9 +19,17 @@ impl Domain {
     /// # Errors
     /// `NotFound` for a node that the topology does not have; `Invalid` for more errors than a node may report.
     pub fn report(&mut self, status: NodeStatus) -> Result<Vec<String>, DomainError> {
-        let node = self.index(&status.node).ok_or_else(|| DomainError::NotFound { kind: "node", name: status.node.clone() })?;
+        let node = self
+            .index(&status.node)
+            .ok_or_else(|| DomainError::NotFound { kind: "node", name: status.node.clone() })?;
         if status.errors.len() > MAX_ITEM_ERRORS {
-            return Err(DomainError::field("errors", format!("{} errors, at most {MAX_ITEM_ERRORS} are accepted: report the first ones", status.errors.len())));
+            return Err(DomainError::field(
+                "errors",
+                format!(
+                    "{} errors, at most {MAX_ITEM_ERRORS} are accepted: report the first ones",
+                    status.errors.len()
+                ),
+            ));
         }
         let touched = touched_groups(&self.nodes[node], &status);
         Ok(self.observe(node, &touched, |n| n.status = Some(status)))
@@ -52,7 +60,8 @@ impl Domain {
         let before = look(self);
         change(&mut self.nodes[node]);
         let after = look(self);
-        let mut changed: Vec<String> = before.into_iter().zip(after).filter(|((_, b), (_, a))| a.differs(b)).map(|((name, _), _)| name).collect();
+        let mut changed: Vec<String> =
+            before.into_iter().zip(after).filter(|((_, b), (_, a))| a.differs(b)).map(|((name, _), _)| name).collect();
         changed.sort_unstable();
         changed
     }
@@ -66,12 +75,17 @@ fn touched_groups(node: &Node, status: &NodeStatus) -> BTreeSet<GroupId> {
     let latest = node.spec.generation;
     let foreign = |generation: Option<u64>| generation.filter(|g| *g > latest);
     let (before, now) = (old.map(|s| s.observed_generation), Some(status.observed_generation));
-    let in_one = |a: &[ItemError], b: &[ItemError]| a.iter().filter(|e| !b.contains(e)).map(|e| e.group).collect::<Vec<_>>();
+    let in_one =
+        |a: &[ItemError], b: &[ItemError]| a.iter().filter(|e| !b.contains(e)).map(|e| e.group).collect::<Vec<_>>();
     let mut differing = in_one(old_errors, &status.errors);
     differing.extend(in_one(&status.errors, old_errors));
     if differing.contains(&None) || foreign(before) != foreign(now) {
         return node.spec.groups.keys().copied().collect();
     }
-    let confirmed = node.since.iter().filter(|(_, since)| is_confirmed(before, **since, latest) != is_confirmed(now, **since, latest)).map(|(id, _)| *id);
+    let confirmed = node
+        .since
+        .iter()
+        .filter(|(_, since)| is_confirmed(before, **since, latest) != is_confirmed(now, **since, latest))
+        .map(|(id, _)| *id);
     confirmed.chain(differing.into_iter().flatten()).collect()
 }

@@ -12,7 +12,8 @@ use super::apply::TopologyEffect;
 use crate::alloc::Pools;
 use crate::error::RestoreError;
 use crate::resource::{
-    Group, GroupRecord, GroupState, Member, MemberRecord, STATE_KEY, StateRecord, Topology, TopologyRecord, group_key, member_key, topology_key,
+    Group, GroupRecord, GroupState, Member, MemberRecord, STATE_KEY, StateRecord, Topology, TopologyRecord, group_key,
+    member_key, topology_key,
 };
 use crate::routes::node_base;
 use crate::topology::Network;
@@ -28,7 +29,11 @@ impl Domain {
     ///
     /// # Errors
     /// [`RestoreError`] when the plan is impossible, or a record is unreadable or contradicts another.
-    pub fn restore(plan: AddressPlan, term: u64, records: impl IntoIterator<Item = (String, Vec<u8>)>) -> Result<Domain, RestoreError> {
+    pub fn restore(
+        plan: AddressPlan,
+        term: u64,
+        records: impl IntoIterator<Item = (String, Vec<u8>)>,
+    ) -> Result<Domain, RestoreError> {
         plan.validate().map_err(RestoreError::AddressPlan)?;
         let mut read = Records::default();
         for (key, value) in records {
@@ -36,8 +41,17 @@ impl Domain {
         }
         let pools = Pools::new(&plan);
         let names = HashMap::new();
-        let mut domain =
-            Domain { addresses: plan, term, revision: read.revision, pools, topology: None, nodes: Vec::new(), groups: BTreeMap::new(), names, labels: Default::default() };
+        let mut domain = Domain {
+            addresses: plan,
+            term,
+            revision: read.revision,
+            pools,
+            topology: None,
+            nodes: Vec::new(),
+            groups: BTreeMap::new(),
+            names,
+            labels: Default::default(),
+        };
         for (name, record) in read.groups {
             domain.restore_group(name, record, &read.moved)?;
         }
@@ -45,26 +59,47 @@ impl Domain {
             domain.pools.resume(&state.cursors);
         }
         for (key, record) in read.members {
-            let group = domain.groups.get_mut(&record.group).ok_or_else(|| RestoreError::Inconsistent { key, detail: format!("there is no group {:?}", record.group) })?;
+            let group = domain.groups.get_mut(&record.group).ok_or_else(|| RestoreError::Inconsistent {
+                key,
+                detail: format!("there is no group {:?}", record.group),
+            })?;
             group.members.insert(record.member.spec.host.clone(), record.member);
         }
         domain.restore_topology(read.topology)?;
         Ok(domain)
     }
 
-    fn restore_group(&mut self, name: String, record: GroupRecord, moved: &BTreeMap<u32, u32>) -> Result<(), RestoreError> {
+    fn restore_group(
+        &mut self,
+        name: String,
+        record: GroupRecord,
+        moved: &BTreeMap<u32, u32>,
+    ) -> Result<(), RestoreError> {
         let GroupRecord { metadata, epoch, spec, allocation, .. } = record;
         let inconsistent = |detail: String| RestoreError::Inconsistent { key: group_key(&name), detail };
-        self.pools.claim(&allocation).map_err(|what| inconsistent(format!("its {what} is out of range or belongs to another group")))?;
+        self.pools
+            .claim(&allocation)
+            .map_err(|what| inconsistent(format!("its {what} is out of range or belongs to another group")))?;
         if self.addresses.proxy(allocation.proxy_index).is_none() {
-            return Err(inconsistent(format!("its Proxy Address {} is outside {}", allocation.proxy_index, self.addresses.proxy_prefix)));
+            return Err(inconsistent(format!(
+                "its Proxy Address {} is outside {}",
+                allocation.proxy_index, self.addresses.proxy_prefix
+            )));
         }
         self.pools.resume(&self.pools.cursors_behind(&allocation));
         let ahead = moved.get(&allocation.group_id.get()).copied().unwrap_or(0);
         self.labels.insert(&name, &metadata.labels);
         self.names.insert(allocation.group_id, name.clone());
         let state = GroupState::Waiting("waiting for a source to join");
-        let group = Group { metadata, spec, allocation, epoch: epoch.max(ahead), recorded_epoch: epoch, members: BTreeMap::<String, Member>::new(), state };
+        let group = Group {
+            metadata,
+            spec,
+            allocation,
+            epoch: epoch.max(ahead),
+            recorded_epoch: epoch,
+            members: BTreeMap::<String, Member>::new(),
+            state,
+        };
         self.groups.insert(name, group);
         Ok(())
     }
@@ -73,10 +108,14 @@ impl Domain {
         let Some(record) = record else {
             return match self.groups.values().find(|g| !g.members.is_empty()) {
                 None => Ok(()),
-                Some(g) => Err(RestoreError::Inconsistent { key: group_key(&g.metadata.name), detail: "it has members, but there is no topology".to_owned() }),
+                Some(g) => Err(RestoreError::Inconsistent {
+                    key: group_key(&g.metadata.name),
+                    detail: "it has members, but there is no topology".to_owned(),
+                }),
             };
         };
-        let network = Network::build(record.spec, &self.addresses).map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
+        let network = Network::build(record.spec, &self.addresses)
+            .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
         let replans = self
             .replan_all(&network, |_, _, e| Ok(e.to_string()))
             .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;

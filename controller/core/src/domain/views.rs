@@ -25,7 +25,12 @@ impl Domain {
         let t = self.topology.as_ref()?;
         let count = |of: &dyn Fn(&Node) -> bool| self.nodes.iter().filter(|n| of(n)).count();
         let (all, connected, synced) = (self.nodes.len(), count(&|n| n.connected), count(&is_synced));
-        let ready = Condition::new("Ready", synced == all, if synced == all { "AllSynced" } else { "NotSynced" }, format!("{synced} of {all} nodes run what is desired, {connected} agents are connected"));
+        let ready = Condition::new(
+            "Ready",
+            synced == all,
+            if synced == all { "AllSynced" } else { "NotSynced" },
+            format!("{synced} of {all} nodes run what is desired, {connected} agents are connected"),
+        );
         Some(TopologyView {
             metadata: t.metadata.clone(),
             spec: t.network.spec.clone(),
@@ -66,7 +71,8 @@ impl Domain {
             None => Box::new(self.groups.range::<str, _>(from).map(|(_, g)| g)),
         };
         // One more than asked tells whether there is a next page.
-        let mut found: Vec<&Group> = in_order.filter(|g| selector.matches(&g.metadata.labels)).take(limit + 1).collect();
+        let mut found: Vec<&Group> =
+            in_order.filter(|g| selector.matches(&g.metadata.labels)).take(limit + 1).collect();
         let more = found.len() > limit;
         found.truncate(limit);
         let next = if more { found.last().map(|g| g.metadata.name.clone()) } else { None };
@@ -111,11 +117,19 @@ impl Domain {
 
     fn tree_view(&self, group: &Group) -> Option<Vec<TreeNodeView>> {
         let (network, plan) = (&*self.topology.as_ref()?.network, group.plan()?);
-        let hosts: HashMap<Ipv6Addr, &str> = group.members.values().filter_map(|m| Some((address(network, m)?, m.spec.host.as_str()))).collect();
+        let hosts: HashMap<Ipv6Addr, &str> =
+            group.members.values().filter_map(|m| Some((address(network, m)?, m.spec.host.as_str()))).collect();
         (0..plan.tree.nodes.len()).map(|at| self.tree_node_view(network, group, plan, at, &hosts)).collect()
     }
 
-    fn tree_node_view(&self, network: &Network, group: &Group, plan: &GroupPlan, at: usize, hosts: &HashMap<Ipv6Addr, &str>) -> Option<TreeNodeView> {
+    fn tree_node_view(
+        &self,
+        network: &Network,
+        group: &Group,
+        plan: &GroupPlan,
+        at: usize,
+        hosts: &HashMap<Ipv6Addr, &str>,
+    ) -> Option<TreeNodeView> {
         let t = &plan.tree.nodes[at];
         let program = self.nodes[t.node].spec.groups.get(&group.allocation.group_id)?;
         // Branches are child nodes in the tree's order, then receivers.
@@ -128,11 +142,21 @@ impl Domain {
                     BranchKind::Node { .. } => (children.next()?, BranchRole::Node, None),
                     BranchKind::Receiver { qpn, .. } => (*hosts.get(&b.address)?, BranchRole::Receiver, Some(qpn)),
                 };
-                Some(BranchView { name: name.to_owned(), kind, address: b.address, qpn, port: network.port_name(t.node, b.port).to_owned() })
+                Some(BranchView {
+                    name: name.to_owned(),
+                    kind,
+                    address: b.address,
+                    qpn,
+                    port: network.port_name(t.node, b.port).to_owned(),
+                })
             })
             .collect();
         let has = |kind| branches.iter().any(|b| b.kind == kind);
-        let roles = [(TreeRole::Headend, program.headend.is_some()), (TreeRole::Transit, has(BranchRole::Node)), (TreeRole::Edge, has(BranchRole::Receiver))];
+        let roles = [
+            (TreeRole::Headend, program.headend.is_some()),
+            (TreeRole::Transit, has(BranchRole::Node)),
+            (TreeRole::Edge, has(BranchRole::Receiver)),
+        ];
         Some(TreeNodeView {
             node: network.name(t.node).to_owned(),
             parent: t.parent.map(|p| network.name(plan.tree.nodes[p.position].node).to_owned()),
@@ -155,7 +179,12 @@ impl Domain {
             group: group.metadata.name.clone(),
             metadata: member.metadata.clone(),
             spec: member.spec.clone(),
-            status: MemberStatus { address: address(network, member)?, node: edge.to_owned(), port: network.port_name(at.node, at.port).to_owned(), encoding },
+            status: MemberStatus {
+                address: address(network, member)?,
+                node: edge.to_owned(),
+                port: network.port_name(at.node, at.port).to_owned(),
+                encoding,
+            },
         })
     }
 }
@@ -199,7 +228,13 @@ fn port_views(spec: &NodeSpec) -> Vec<PortView> {
     let peer = |peer: &Peer| match peer {
         Peer::Node { name, .. } | Peer::Host { name, .. } => name.clone(),
     };
-    let view = |p: &canopy_model::node_spec::Port| PortView { index: p.index, name: p.name.clone(), peer: peer(&p.peer), mtu: p.mtu, link_local: p.link_local };
+    let view = |p: &canopy_model::node_spec::Port| PortView {
+        index: p.index,
+        name: p.name.clone(),
+        peer: peer(&p.peer),
+        mtu: p.mtu,
+        link_local: p.link_local,
+    };
     spec.base.ports.iter().map(view).collect()
 }
 
@@ -207,7 +242,12 @@ fn node_conditions(node: &Node) -> Vec<Condition> {
     let connected = if node.connected {
         Condition::new("Connected", true, "AgentConnected", "the agent is connected")
     } else {
-        Condition::new("Connected", false, "AgentNotConnected", "the agent is not connected: start canopy-agent on the node, or check its way to this controller")
+        Condition::new(
+            "Connected",
+            false,
+            "AgentNotConnected",
+            "the agent is not connected: start canopy-agent on the node, or check its way to this controller",
+        )
     };
     let desired = node.spec.generation;
     let Some(status) = &node.status else {
@@ -223,7 +263,11 @@ fn node_conditions(node: &Node) -> Vec<Condition> {
     let healthy = match status.errors.first() {
         None => Condition::new("Healthy", true, "NoErrors", "the kernel's state is as desired"),
         Some(e) => {
-            let more = if status.errors.len() > 1 { format!(" (and {} more)", status.errors.len() - 1) } else { String::new() };
+            let more = if status.errors.len() > 1 {
+                format!(" (and {} more)", status.errors.len() - 1)
+            } else {
+                String::new()
+            };
             Condition::new("Healthy", false, "ItemError", format!("{} {}: {}{more}", e.kind, e.name, e.detail))
         }
     };

@@ -62,7 +62,10 @@ fn a_whole_set_of_lists_goes_in_band() {
     let d = ask(EncodingChoice::Auto, &[1, 2, 3], 4096, 9000).unwrap();
     // 40 + (24 + 20) + (24 + 40) + (24 + 60), padded to 8.
     assert_eq!((d.mode, d.srh_bytes, d.overhead_bytes()), (EncodingMode::InBand, 232, 272));
-    assert_eq!(d.reason, "the lists of all 3 edges fit: the SRH has 232 bytes of at most 2048, the largest SRH there can be (RFC 8754)");
+    assert_eq!(
+        d.reason,
+        "the lists of all 3 edges fit: the SRH has 232 bytes of at most 2048, the largest SRH there can be (RFC 8754)"
+    );
 }
 
 #[test]
@@ -78,7 +81,10 @@ fn a_tight_link_sets_the_budget_and_is_named() {
     // 4180 inner + 40 outer + 40 bare SRH = 4260.
     assert_eq!(inner_bytes(4096), 4180);
     let e = ask(EncodingChoice::Auto, &[1], 4096, 1500).unwrap_err();
-    assert_eq!(e.to_string(), "spec.pathMtu: link n6/eth1--n4/eth1 has MTU 1500, this group needs 4260 bytes (4096 of payload, 164 of headers): raise the link's MTU or use pathMtu 1024");
+    assert_eq!(
+        e.to_string(),
+        "spec.pathMtu: link n6/eth1--n4/eth1 has MTU 1500, this group needs 4260 bytes (4096 of payload, 164 of headers): raise the link's MTU or use pathMtu 1024"
+    );
     assert!(ask(EncodingChoice::Auto, &[1], 4096, 4259).is_err());
     assert_eq!(ask(EncodingChoice::Auto, &[1], 4096, 4260).unwrap().mode, EncodingMode::Provisioned);
     assert_eq!(ask(EncodingChoice::Auto, &[1], 4096, 4260 + 47).unwrap().mode, EncodingMode::Provisioned);
@@ -91,7 +97,10 @@ fn a_tight_link_sets_the_budget_and_is_named() {
 fn what_was_asked_for_is_done_or_refused() {
     assert_eq!(ask(EncodingChoice::InBand, &[3], 1024, 9000).unwrap().mode, EncodingMode::InBand);
     let e = ask(EncodingChoice::InBand, &[200], 1024, 9000).unwrap_err();
-    assert!(e.to_string().starts_with("spec.encoding: inBand would need an SRH of 4496 bytes, but there are at most 2048"), "{e}");
+    assert!(
+        e.to_string().starts_with("spec.encoding: inBand would need an SRH of 4496 bytes, but there are at most 2048"),
+        "{e}"
+    );
     let d = ask(EncodingChoice::Provisioned, &[3], 1024, 9000).unwrap();
     assert_eq!((d.mode, d.srh_bytes, d.in_band), (EncodingMode::Provisioned, 40, vec![false]));
 }
@@ -107,5 +116,9 @@ fn host_links_must_carry_the_inner_packet() {
     let link = |mtu| TightLink { label: "h1/eth0--n1/eth9".into(), mtu };
     check_host_link(4096, &link(4180)).unwrap();
     let e = check_host_link(4096, &link(4179)).unwrap_err().to_string();
-    assert!(e.contains("link h1/eth0--n1/eth9 has MTU 4179, this group needs 4180 bytes") && e.ends_with("or use pathMtu 2048"), "{e}");
+    assert!(
+        e.contains("link h1/eth0--n1/eth9 has MTU 4179, this group needs 4180 bytes")
+            && e.ends_with("or use pathMtu 2048"),
+        "{e}"
+    );
 }

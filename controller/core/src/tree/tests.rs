@@ -50,10 +50,14 @@ fn optimum(n: &Network, root: NodeIx, targets: &[NodeIx]) -> usize {
     let must: HashSet<NodeIx> = targets.iter().copied().chain([root]).collect();
     let may: Vec<NodeIx> = (0..n.len()).filter(|i| !must.contains(i)).collect();
     let works = |set: u32| {
-        let inside = |x: NodeIx| must.contains(&x) || may.iter().position(|&m| m == x).is_some_and(|i| set >> i & 1 == 1);
-        (0..n.len()).filter(|&x| x != root && inside(x)).all(|x| n.adjacent(x).iter().any(|a| distance[a.to] + 1 == distance[x] && inside(a.to)))
+        let inside =
+            |x: NodeIx| must.contains(&x) || may.iter().position(|&m| m == x).is_some_and(|i| set >> i & 1 == 1);
+        (0..n.len())
+            .filter(|&x| x != root && inside(x))
+            .all(|x| n.adjacent(x).iter().any(|a| distance[a.to] + 1 == distance[x] && inside(a.to)))
     };
-    let helpers = (0u32..1 << may.len()).filter(|&s| works(s)).map(u32::count_ones).min().expect("the whole network works");
+    let helpers =
+        (0u32..1 << may.len()).filter(|&s| works(s)).map(u32::count_ones).min().expect("the whole network works");
     must.len() - 1 + helpers as usize
 }
 
@@ -160,6 +164,9 @@ fn a_parent_whose_children_others_took_is_counted_anew() {
     let n = network(spec);
     for id in 1..50 {
         let tree = Tree::build(&n, tree_id(id), 0, 4..=9);
-        assert!(tree.nodes.iter().all(|t| t.node != 2), "n2 covers three by its first count, but only one that n1 leaves");
+        assert!(
+            tree.nodes.iter().all(|t| t.node != 2),
+            "n2 covers three by its first count, but only one that n1 leaves"
+        );
     }
 }

@@ -78,7 +78,10 @@ fn a_repeated_delta_changes_nothing_and_one_on_another_base_is_refused() {
     let (response, _) = delta_response(&from, Digest::of(&from), &to);
     assert_eq!(apply_update(Some(to.clone()), response.clone()).unwrap(), to);
     let older = NodeSpec { generation: from.generation - 1, ..from.clone() };
-    assert_eq!(apply_update(Some(older), response.clone()), Err(UpdateError::OtherBase { current: Some(from.generation - 1), from: from.generation }));
+    assert_eq!(
+        apply_update(Some(older), response.clone()),
+        Err(UpdateError::OtherBase { current: Some(from.generation - 1), from: from.generation })
+    );
     let err = apply_update(None, response).unwrap_err();
     assert!(err.to_string().ends_with("this node holds nothing"), "{err}");
 }
@@ -106,13 +109,24 @@ fn faults_are_named_with_their_whole_path() {
         }
         apply_update(None, response).unwrap_err().to_string()
     };
-    assert_eq!(wrong(|s| s.groups[1].branches[1].address.truncate(5)), "snapshot.groups[1].branches[1].address: 5 bytes, an IPv6 address has 16");
+    assert_eq!(
+        wrong(|s| s.groups[1].branches[1].address.truncate(5)),
+        "snapshot.groups[1].branches[1].address: 5 bytes, an IPv6 address has 16"
+    );
     assert_eq!(wrong(|s| s.base = None), "snapshot.base: is missing");
     assert_eq!(wrong(|s| s.groups[0].upstream = None), "snapshot.groups[0].upstream: is missing");
     assert!(wrong(|s| s.groups[1].group_id = s.groups[0].group_id).starts_with("snapshot.groups[1].group_id: "));
-    assert!(wrong(|s| s.base.as_mut().unwrap().ports[0].peer = None).starts_with("snapshot.base.ports[0].peer: is missing"));
-    assert!(wrong(|s| s.base.as_mut().unwrap().routes[0].prefix.as_mut().unwrap().length = 129).contains("routes[0].prefix.length: 129"));
-    assert!(wrong(|s| s.base.as_mut().unwrap().routes[0].prefix.as_mut().unwrap().length = 3).contains("bits set behind its /3"));
+    assert!(
+        wrong(|s| s.base.as_mut().unwrap().ports[0].peer = None).starts_with("snapshot.base.ports[0].peer: is missing")
+    );
+    assert!(
+        wrong(|s| s.base.as_mut().unwrap().routes[0].prefix.as_mut().unwrap().length = 129)
+            .contains("routes[0].prefix.length: 129")
+    );
+    assert!(
+        wrong(|s| s.base.as_mut().unwrap().routes[0].prefix.as_mut().unwrap().length = 3)
+            .contains("bits set behind its /3")
+    );
     let mut response = snapshot_response(&full_spec());
     response.update = None;
     assert_eq!(apply_update(None, response).unwrap_err().to_string(), "update: is missing");

@@ -23,7 +23,11 @@ fn two_hundred_lives_of_a_group_leave_nothing_and_repeat_no_number() {
         w.run(receiver("g", "h2-1")).unwrap();
         w.run(receiver("g", "h3-2")).unwrap();
         let status = w.domain.group("g").unwrap().status;
-        assert!(qpns.insert(status.connection.designated_qpn) && trees.insert(status.tree_id) && proxies.insert(status.connection.proxy_address));
+        assert!(
+            qpns.insert(status.connection.designated_qpn)
+                && trees.insert(status.tree_id)
+                && proxies.insert(status.connection.proxy_address)
+        );
         assert!(w.domain.node_spec("leaf1").unwrap().groups.contains_key(&status.group_id));
         w.run(Command::DeleteGroup { name: "g".into() }).unwrap();
         assert_eq!(w.domain.group_name(status.group_id), None);
@@ -47,7 +51,9 @@ fn the_programs_are_those_of_the_drafts_figure() {
     for (i, (a, b)) in [("n6", "n4"), ("n6", "n5"), ("n4", "n1"), ("n4", "n2"), ("n5", "n3")].into_iter().enumerate() {
         t.links.push(link(&format!("{a}/d{i}"), &format!("{b}/u{i}")));
     }
-    for (i, (host, at)) in [("s1", "n6"), ("r1", "n1"), ("r2", "n1"), ("r3", "n2"), ("r4", "n3")].into_iter().enumerate() {
+    for (i, (host, at)) in
+        [("s1", "n6"), ("r1", "n1"), ("r2", "n1"), ("r3", "n2"), ("r4", "n3")].into_iter().enumerate()
+    {
         t.hosts.push(crate::testing::host(host, i as u16 + 1));
         t.links.push(link(&format!("{at}/h{i}"), &format!("{host}/eth0")));
     }
@@ -62,9 +68,16 @@ fn the_programs_are_those_of_the_drafts_figure() {
 
     let root = program("n6");
     assert_eq!(root.headend.as_ref().unwrap().segments, [ip("fcfe::1"), ip("5f00:0:6:f002:0:1::")]);
-    let tlvs: Vec<(String, usize)> = root.headend.as_ref().unwrap().tlvs.iter().map(|t| (t.edge.to_string(), t.receivers.len())).collect();
-    assert_eq!(tlvs, [("fcff:0:0:1::1".to_owned(), 2), ("fcff:0:0:2::1".to_owned(), 1), ("fcff:0:0:3::1".to_owned(), 1)]);
-    assert_eq!((root.upstream.source_address, root.upstream.destination, root.upstream.next_hop), (ip("fcfe::1"), ip("2001:db8:1::1"), ip("2001:db8:1::1")));
+    let tlvs: Vec<(String, usize)> =
+        root.headend.as_ref().unwrap().tlvs.iter().map(|t| (t.edge.to_string(), t.receivers.len())).collect();
+    assert_eq!(
+        tlvs,
+        [("fcff:0:0:1::1".to_owned(), 2), ("fcff:0:0:2::1".to_owned(), 1), ("fcff:0:0:3::1".to_owned(), 1)]
+    );
+    assert_eq!(
+        (root.upstream.source_address, root.upstream.destination, root.upstream.next_hop),
+        (ip("fcfe::1"), ip("2001:db8:1::1"), ip("2001:db8:1::1"))
+    );
     assert_eq!(root.upstream.dest_qp.get(), 0x11);
     let sids = |p: &canopy_model::node_spec::GroupProgram| {
         p.branches
@@ -117,9 +130,15 @@ fn joining_again_is_a_success_only_with_the_same_content() {
     assert_eq!((again.outcome, again.nodes.len()), (Outcome::Unchanged, 0));
     assert_eq!((w.domain.revision(), &w.records), (revision, &records));
     let other = member("h1-1", Role::Receiver, 0x99);
-    assert!(w.problem(join_with("g", other.clone())).starts_with("AlreadyExists: member \"g/h1-1\" exists already: it joined as receiver with QPN 34"));
+    assert!(
+        w.problem(join_with("g", other.clone()))
+            .starts_with("AlreadyExists: member \"g/h1-1\" exists already: it joined as receiver with QPN 34")
+    );
     let put = Command::PutMember { group: "g".into(), spec: other, create_only: false };
-    assert_eq!(w.run(put).unwrap(), Applied { outcome: Outcome::Updated, generation: 2, nodes: vec![], groups: vec!["g".into()] });
+    assert_eq!(
+        w.run(put).unwrap(),
+        Applied { outcome: Outcome::Updated, generation: 2, nodes: vec![], groups: vec!["g".into()] }
+    );
 }
 
 #[test]
@@ -137,7 +156,10 @@ fn only_nodes_of_the_tree_hear_of_a_change() {
     let spec = GroupSpec { stall_policy: StallPolicy::Evict, ..GroupSpec::default() };
     let labels = Labels::from([("a".to_owned(), "b".to_owned())]);
     let put = Command::PutGroup { name: "g".into(), labels, spec, if_match: Some(1), create_only: false };
-    assert_eq!(w.run(put).unwrap(), Applied { outcome: Outcome::Updated, generation: 2, nodes: vec![], groups: vec!["g".into()] });
+    assert_eq!(
+        w.run(put).unwrap(),
+        Applied { outcome: Outcome::Updated, generation: 2, nodes: vec![], groups: vec!["g".into()] }
+    );
     assert_eq!(w.run(leave("g", "h3-1")).unwrap().nodes, ["leaf1", "leaf3", "spine1"]);
 }
 
@@ -176,7 +198,11 @@ fn a_new_topology_moves_only_the_groups_that_it_touches() {
     let touched = w.domain.group("b").unwrap().status.tree[1].node == spine;
     assert_eq!(epoch(&w.domain, "b"), b + u32::from(touched));
     let again = w.restarted();
-    assert_eq!((epoch(&again, "a"), epoch(&again, "b")), (epoch(&w.domain, "a"), epoch(&w.domain, "b")), "epochs go back with a restart");
+    assert_eq!(
+        (epoch(&again, "a"), epoch(&again, "b")),
+        (epoch(&w.domain, "a"), epoch(&w.domain, "b")),
+        "epochs go back with a restart"
+    );
     assert_eq!(again.node_spec("leaf1").unwrap().groups, w.domain.node_spec("leaf1").unwrap().groups);
 }
 
@@ -188,7 +214,10 @@ fn numbers_come_back_as_asked_and_lengths_as_the_least() {
     w.run(group("h")).unwrap();
     assert_eq!(w.domain.connection("g").unwrap().start_psn.get(), 77);
     assert_ne!(w.domain.connection("h").unwrap().start_psn.get(), 0);
-    let with = |host: &str, length| MemberSpec { memory: Some(MemoryRegion { va: 0x1000, rkey: 1, length }), ..member(host, Role::Receiver, 5) };
+    let with = |host: &str, length| MemberSpec {
+        memory: Some(MemoryRegion { va: 0x1000, rkey: 1, length }),
+        ..member(host, Role::Receiver, 5)
+    };
     let length = |w: &World| w.domain.connection("g").unwrap().write_length;
     assert_eq!(length(&w), 0);
     w.run(join_with("g", with("h1-1", 900))).unwrap();
@@ -203,8 +232,18 @@ fn numbers_come_back_as_asked_and_lengths_as_the_least() {
 fn groups_come_in_pages_and_by_label() {
     let mut w = World::empty();
     for i in 0..10 {
-        let labels = Labels::from([("parity".to_owned(), if i % 2 == 0 { "even" } else { "odd" }.to_owned()), ("n".to_owned(), i.to_string())]);
-        w.run(Command::PutGroup { name: format!("g{i}"), labels, spec: GroupSpec::default(), if_match: None, create_only: true }).unwrap();
+        let labels = Labels::from([
+            ("parity".to_owned(), if i % 2 == 0 { "even" } else { "odd" }.to_owned()),
+            ("n".to_owned(), i.to_string()),
+        ]);
+        w.run(Command::PutGroup {
+            name: format!("g{i}"),
+            labels,
+            spec: GroupSpec::default(),
+            if_match: None,
+            create_only: true,
+        })
+        .unwrap();
     }
     let names = |d: &Domain, selector: &str, after: Option<&str>, limit| {
         let page = d.groups(&Selector::parse("selector", selector).unwrap(), after, limit);
@@ -230,7 +269,7 @@ fn records_that_make_no_domain_are_named() {
         w.run(group(g)).unwrap();
     }
     w.run(receiver("g", "h1-1")).unwrap();
-    let broken = |change: &dyn Fn(&mut BTreeMap<String, Vec<u8>>)| {
+    let broken = |change: &dyn Fn(&mut Records)| {
         let mut records = w.records.clone();
         change(&mut records);
         Domain::restore(AddressPlan::default(), 2, records).unwrap_err()
@@ -238,12 +277,17 @@ fn records_that_make_no_domain_are_named() {
     let e = broken(&|r| drop(r.insert("group/g".into(), b"{}".to_vec())));
     assert!(matches!(&e, RestoreError::Record { key, .. } if key == "group/g"), "{e}");
     let text = |e: RestoreError| e.to_string();
-    let moved = |r: &mut BTreeMap<String, Vec<u8>>, from: &str, to: &str| {
+    let moved = |r: &mut Records, from: &str, to: &str| {
         let value = r.remove(from).unwrap();
         r.insert(to.to_owned(), value);
     };
-    assert_eq!(text(broken(&|r| moved(r, "group/g", "group/x"))), "record \"group/x\": its content belongs at \"group/g\"");
-    assert!(text(broken(&|r| drop(r.remove("group/g")))).starts_with("record \"member/g/h1-1\": there is no group \"g\""));
+    assert_eq!(
+        text(broken(&|r| moved(r, "group/g", "group/x"))),
+        "record \"group/x\": its content belongs at \"group/g\""
+    );
+    assert!(
+        text(broken(&|r| drop(r.remove("group/g")))).starts_with("record \"member/g/h1-1\": there is no group \"g\"")
+    );
     assert!(text(broken(&|r| drop(r.remove("topology/default")))).contains("it has members, but there is no topology"));
     let twice = broken(&|r| {
         let g = String::from_utf8(r["group/g"].clone()).unwrap();

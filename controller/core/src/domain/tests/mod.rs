@@ -20,11 +20,14 @@ mod random;
 mod refusals;
 mod status;
 
+/// Keys and JSON.
+type Records = BTreeMap<String, Vec<u8>>;
+
 /// A domain, and the records that its commands made durable.
 #[derive(Clone)]
 struct World {
     domain: Domain,
-    records: BTreeMap<String, Vec<u8>>,
+    records: Records,
 }
 
 impl World {
@@ -104,5 +107,11 @@ fn leave(group: &str, host: &str) -> Command {
 }
 
 fn reported(node: &str, observed_generation: u64, errors: Vec<ItemError>) -> NodeStatus {
-    NodeStatus { node: node.to_owned(), observed_generation, errors, agent_version: "0.1.0".to_owned(), kernel: "6.12".to_owned() }
+    NodeStatus {
+        node: node.to_owned(),
+        observed_generation,
+        errors,
+        agent_version: "0.1.0".to_owned(),
+        kernel: "6.12".to_owned(),
+    }
 }

@@ -57,13 +57,24 @@ fn spec((parents, extra): &(Vec<usize>, Vec<(usize, usize)>)) -> TopologySpec {
 
 fn command(step: &Step) -> Command {
     let name = |g: &usize| format!("g{g}");
-    let choice = |x: u8| [EncodingChoice::Auto, EncodingChoice::Auto, EncodingChoice::Provisioned, EncodingChoice::InBand][usize::from(x % 4)];
+    let choice = |x: u8| {
+        [EncodingChoice::Auto, EncodingChoice::Auto, EncodingChoice::Provisioned, EncodingChoice::InBand]
+            [usize::from(x % 4)]
+    };
     match step {
-        Step::Group(g, x) => group_with(&name(g), GroupSpec { encoding: choice(*x), path_mtu: [4096, 1024, 1500][usize::from(x / 86)], ..GroupSpec::default() }),
+        Step::Group(g, x) => group_with(
+            &name(g),
+            GroupSpec {
+                encoding: choice(*x),
+                path_mtu: [4096, 1024, 1500][usize::from(x / 86)],
+                ..GroupSpec::default()
+            },
+        ),
         Step::DeleteGroup(g) => Command::DeleteGroup { name: name(g) },
         Step::Join(g, h, is_source, create_only, x) => {
             let role = if *is_source { Role::Source } else { Role::Receiver };
-            let address = (x % 5 == 0).then(|| Ipv6Addr::new(0x2001, 0xdb8, *h as u16 + u16::from(x % 2), 0, 0, 0, 0, u16::from(*x)));
+            let address = (x % 5 == 0)
+                .then(|| Ipv6Addr::new(0x2001, 0xdb8, *h as u16 + u16::from(x % 2), 0, 0, 0, 0, u16::from(*x)));
             let spec = MemberSpec { address, ..member(&format!("h{h}"), role, 2 + u64::from(x % 3)) };
             Command::PutMember { group: name(g), spec, create_only: *create_only }
         }
@@ -100,9 +111,13 @@ fn check_traffic(d: &Domain, name: &str) {
     let view = d.group(name).unwrap();
     let id = view.status.group_id;
     let members: Vec<_> = d.members(name).unwrap();
-    let expected: BTreeSet<(String, Ipv6Addr, u32)> =
-        members.iter().filter(|m| m.spec.role == Role::Receiver).map(|m| (m.spec.host.clone(), m.status.address, m.spec.qpn.get())).collect();
-    let with_program: BTreeSet<String> = d.nodes().into_iter().map(|n| n.name).filter(|n| program(d, n, id).is_some()).collect();
+    let expected: BTreeSet<(String, Ipv6Addr, u32)> = members
+        .iter()
+        .filter(|m| m.spec.role == Role::Receiver)
+        .map(|m| (m.spec.host.clone(), m.status.address, m.spec.qpn.get()))
+        .collect();
+    let with_program: BTreeSet<String> =
+        d.nodes().into_iter().map(|n| n.name).filter(|n| program(d, n, id).is_some()).collect();
     if view.status.tree.is_empty() {
         assert!(with_program.is_empty(), "programs without a tree");
         return;
@@ -123,7 +138,10 @@ fn check_traffic(d: &Domain, name: &str) {
         assert!(visited.insert(node.clone()), "{node} gets two copies");
         let base = d.node_spec(&node).unwrap().base.clone();
         let p = program(d, &node, id).expect("copies go to nodes with a program");
-        assert_eq!((p.epoch, p.tree_id, p.designated_qpn, p.proxy), (view.status.epoch, view.status.tree_id, root.designated_qpn, root.proxy));
+        assert_eq!(
+            (p.epoch, p.tree_id, p.designated_qpn, p.proxy),
+            (view.status.epoch, view.status.tree_id, root.designated_qpn, root.proxy)
+        );
         let nodes = p.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).count();
         if outer_da == base.end_mt {
             assert_eq!((nodes, p.replication_sid), (0, None), "{node} replicates to nodes but is addressed by End.MT");
@@ -141,7 +159,10 @@ fn check_traffic(d: &Domain, name: &str) {
                 BranchKind::Node { sid } => {
                     let child = program(d, &far, id).unwrap();
                     // Feedback of the child is what this branch expects, on the same link.
-                    assert_eq!((child.upstream.source_address, child.upstream.destination, child.upstream.dest_qp), (b.address, base.node_address, p.designated_qpn));
+                    assert_eq!(
+                        (child.upstream.source_address, child.upstream.destination, child.upstream.dest_qp),
+                        (b.address, base.node_address, p.designated_qpn)
+                    );
                     assert_eq!(across(d, &far, child.upstream.port, child.upstream.next_hop), node);
                     todo.push((far, sid));
                 }
@@ -161,7 +182,10 @@ fn check_traffic(d: &Domain, name: &str) {
     }
     assert_eq!(delivered, expected);
     assert_eq!(visited, with_program, "a node has a program but gets no copy");
-    assert_eq!((root.upstream.source_address, root.upstream.destination, root.upstream.dest_qp), (root.proxy, source.status.address, source.spec.qpn));
+    assert_eq!(
+        (root.upstream.source_address, root.upstream.destination, root.upstream.dest_qp),
+        (root.proxy, source.status.address, source.spec.qpn)
+    );
 }
 
 /// Content of a node's spec, without term and generation.

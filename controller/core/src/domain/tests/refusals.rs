@@ -22,14 +22,26 @@ fn at(host: &str, address: &str) -> Command {
 fn members() {
     let w = world();
     assert_eq!(w.problem(receiver("nobody", "h3-1")), "NotFound: there is no group \"nobody\"");
-    assert_eq!(w.problem(receiver("g", "h9")), "Invalid: spec.host: unknown host \"h9\": the topology does not declare it");
+    assert_eq!(
+        w.problem(receiver("g", "h9")),
+        "Invalid: spec.host: unknown host \"h9\": the topology does not declare it"
+    );
     let mut bare = World::empty();
     bare.run(group("g")).unwrap();
     assert_eq!(bare.problem(receiver("g", "h9")), "Invalid: spec.host: unknown host \"h9\": there is no topology yet");
-    assert!(w.problem(source("g", "h3-1")).starts_with("Invalid: spec.role: host \"h1-1\" is the source of group g already"));
+    assert!(
+        w.problem(source("g", "h3-1"))
+            .starts_with("Invalid: spec.role: host \"h1-1\" is the source of group g already")
+    );
     // A host has one membership: the source cannot receive too.
-    assert!(w.problem(receiver("g", "h1-1")).starts_with("AlreadyExists: member \"g/h1-1\" exists already: it joined as source"));
-    assert_eq!(w.problem(at("h3-1", "2001:db8:999::1")), "Invalid: spec.address: 2001:db8:999::1 is outside 2001:db8:301::/64 of host \"h3-1\"");
+    assert!(
+        w.problem(receiver("g", "h1-1"))
+            .starts_with("AlreadyExists: member \"g/h1-1\" exists already: it joined as source")
+    );
+    assert_eq!(
+        w.problem(at("h3-1", "2001:db8:999::1")),
+        "Invalid: spec.address: 2001:db8:999::1 is outside 2001:db8:301::/64 of host \"h3-1\""
+    );
     for multicast_or_local in ["ff3e::1", "::", "::1", "fe80::1"] {
         assert!(w.problem(at("h3-1", multicast_or_local)).contains("is not a global unicast address"));
     }
@@ -48,9 +60,15 @@ fn a_node_serves_a_bounded_number_of_branches() {
     for h in 1..=128 {
         w.run(receiver("g", &format!("h2-{h}"))).unwrap();
     }
-    assert!(w.problem(receiver("g", "h2-129")).starts_with("Limit: node leaf2 would have 129 branches of group g, a node serves at most 128"));
+    assert!(
+        w.problem(receiver("g", "h2-129"))
+            .starts_with("Limit: node leaf2 would have 129 branches of group g, a node serves at most 128")
+    );
     // A group with that many members cannot go in one transaction.
-    assert!(w.problem(Command::DeleteGroup { name: "g".into() }).starts_with("InUse: group \"g\" is in use: it has 129 members, and at most 126"));
+    assert!(
+        w.problem(Command::DeleteGroup { name: "g".into() })
+            .starts_with("InUse: group \"g\" is in use: it has 129 members, and at most 126")
+    );
     for h in 1..=3 {
         w.run(leave("g", &format!("h2-{h}"))).unwrap();
     }
@@ -62,19 +80,48 @@ fn a_node_serves_a_bounded_number_of_branches() {
 fn groups() {
     let mut w = world();
     assert!(w.problem(group("Not_a_name")).starts_with("Invalid: metadata.name: \"Not_a_name\" is not a name"));
-    assert!(w.problem(group_with("x", GroupSpec { path_mtu: 1500, ..GroupSpec::default() })).contains("spec.pathMtu: 1500 is not an RDMA path MTU"));
-    assert!(w.problem(group_with("x", GroupSpec { cnp_window_us: 1, ..GroupSpec::default() })).contains("spec.cnpWindowUs"));
-    let put = |if_match, create_only, labels| Command::PutGroup { name: "g".into(), labels, spec: GroupSpec::default(), if_match, create_only };
+    assert!(
+        w.problem(group_with("x", GroupSpec { path_mtu: 1500, ..GroupSpec::default() }))
+            .contains("spec.pathMtu: 1500 is not an RDMA path MTU")
+    );
+    assert!(
+        w.problem(group_with("x", GroupSpec { cnp_window_us: 1, ..GroupSpec::default() })).contains("spec.cnpWindowUs")
+    );
+    let put = |if_match, create_only, labels| Command::PutGroup {
+        name: "g".into(),
+        labels,
+        spec: GroupSpec::default(),
+        if_match,
+        create_only,
+    };
     assert!(w.problem(put(None, true, Labels::new())).starts_with("AlreadyExists: group \"g\""));
-    assert_eq!(w.problem(put(Some(7), false, Labels::new())), "Conflict: group \"g\" is at generation 1, not 7: read it again and repeat the change");
-    assert!(w.problem(put(None, false, Labels::from([("a b".into(), "c".into())]))).contains("metadata.labels: \"a b\" is not a label key"));
-    let absent = Command::PutGroup { name: "x".into(), labels: Labels::new(), spec: GroupSpec::default(), if_match: Some(1), create_only: false };
+    assert_eq!(
+        w.problem(put(Some(7), false, Labels::new())),
+        "Conflict: group \"g\" is at generation 1, not 7: read it again and repeat the change"
+    );
+    assert!(
+        w.problem(put(None, false, Labels::from([("a b".into(), "c".into())])))
+            .contains("metadata.labels: \"a b\" is not a label key")
+    );
+    let absent = Command::PutGroup {
+        name: "x".into(),
+        labels: Labels::new(),
+        spec: GroupSpec::default(),
+        if_match: Some(1),
+        create_only: false,
+    };
     assert_eq!(w.problem(absent), "NotFound: there is no group \"x\"");
     assert_eq!(w.problem(Command::DeleteGroup { name: "x".into() }), "NotFound: there is no group \"x\"");
     // Members have set up their QPs: these can only change while there are none.
-    assert!(w.problem(group_with("g", GroupSpec { path_mtu: 1024, ..GroupSpec::default() })).starts_with("Invalid: spec.pathMtu: 1024 is not 4096, and members have"));
+    assert!(
+        w.problem(group_with("g", GroupSpec { path_mtu: 1024, ..GroupSpec::default() }))
+            .starts_with("Invalid: spec.pathMtu: 1024 is not 4096, and members have")
+    );
     let psn = canopy_model::ids::Psn::new("p", 5).ok();
-    assert!(w.problem(group_with("g", GroupSpec { start_psn: psn, ..GroupSpec::default() })).contains("spec.startPsn: 5 is not "));
+    assert!(
+        w.problem(group_with("g", GroupSpec { start_psn: psn, ..GroupSpec::default() }))
+            .contains("spec.startPsn: 5 is not ")
+    );
     for host in ["h1-1", "h2-1"] {
         w.run(leave("g", host)).unwrap();
     }
@@ -92,7 +139,12 @@ fn encodings_and_mtus() {
     w.run(group_with("g", GroupSpec { encoding: EncodingChoice::InBand, ..GroupSpec::default() })).unwrap();
     w.run(source("g", "h1-1")).unwrap();
     let problem = w.problem(receiver("g", "h2-1"));
-    assert!(problem.starts_with("Invalid: groups[g].spec.encoding: inBand would need an SRH of 88 bytes, but there are at most 60"), "{problem}");
+    assert!(
+        problem.starts_with(
+            "Invalid: groups[g].spec.encoding: inBand would need an SRH of 88 bytes, but there are at most 60"
+        ),
+        "{problem}"
+    );
     assert!(problem.contains(&name), "{problem}");
     w.run(group("g")).unwrap();
     w.run(receiver("g", "h2-1")).unwrap();
@@ -102,11 +154,18 @@ fn encodings_and_mtus() {
     // A topology that the group could not live on is refused as a whole.
     spec.links[0].mtu = 1500;
     let problem = w.problem(topology(spec.clone()));
-    assert!(problem.starts_with(&format!("Invalid: groups[g].spec.pathMtu: link {name} has MTU 1500, this group needs 4260 bytes")), "{problem}");
+    assert!(
+        problem.starts_with(&format!(
+            "Invalid: groups[g].spec.pathMtu: link {name} has MTU 1500, this group needs 4260 bytes"
+        )),
+        "{problem}"
+    );
     spec.links[0].mtu = 9000;
     let last = spec.links.iter_mut().find(|l| l.b.device == "h2-1").unwrap();
     last.mtu = 1500;
-    assert!(w.problem(topology(spec)).contains("link leaf2/host1--h2-1/eth0 has MTU 1500, this group needs 4180 bytes"));
+    assert!(
+        w.problem(topology(spec)).contains("link leaf2/host1--h2-1/eth0 has MTU 1500, this group needs 4180 bytes")
+    );
 }
 
 #[test]
@@ -119,7 +178,9 @@ fn topologies() {
         s.links.retain(|l| l.b.device != host);
         s
     };
-    assert!(w.problem(topology(without("h2-1"))).starts_with("InUse: host \"h2-1\" is in use: it is a member of group g"));
+    assert!(
+        w.problem(topology(without("h2-1"))).starts_with("InUse: host \"h2-1\" is in use: it is a member of group g")
+    );
     w.run(topology(without("h3-1"))).unwrap();
     let mut moved = without("h3-1");
     moved.hosts[0].prefix = "2001:db8:aaaa::/64".parse().unwrap();
@@ -128,12 +189,20 @@ fn topologies() {
     assert!(!w.domain.prepare(topology(moved.clone())).unwrap().is_noop());
     let explicit = MemberSpec { address: "2001:db8:101::77".parse().ok(), ..member("h1-1", Role::Source, 0x11) };
     w.run(Command::PutMember { group: "g".into(), spec: explicit, create_only: false }).unwrap();
-    assert!(w.problem(topology(moved)).contains("with address 2001:db8:101::77, which is outside the new prefix 2001:db8:aaaa::/64"));
+    assert!(
+        w.problem(topology(moved))
+            .contains("with address 2001:db8:101::77, which is outside the new prefix 2001:db8:aaaa::/64")
+    );
     let mut bad = spec.clone();
     bad.links.clear();
     assert!(w.problem(topology(bad)).starts_with("Invalid: spec.hosts[0]: host \"h1-1\" has no link"));
-    assert!(w.problem(Command::PutTopology { labels: Labels::new(), spec, if_match: Some(9) }).starts_with("Conflict: topology \"default\" is at generation 2, not 9"));
-    assert!(w.problem(Command::DeleteTopology).starts_with("InUse: topology \"default\" is in use: group g has 2 members"));
+    assert!(
+        w.problem(Command::PutTopology { labels: Labels::new(), spec, if_match: Some(9) })
+            .starts_with("Conflict: topology \"default\" is at generation 2, not 9")
+    );
+    assert!(
+        w.problem(Command::DeleteTopology).starts_with("InUse: topology \"default\" is in use: group g has 2 members")
+    );
     assert_eq!(World::empty().problem(Command::DeleteTopology), "NotFound: there is no topology \"default\"");
 }
 

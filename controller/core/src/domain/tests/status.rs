@@ -38,12 +38,22 @@ fn ready() -> World {
 fn a_group_goes_from_pending_over_programming_to_ready() {
     let mut w = World::with(fabric(2, 1, 1));
     w.run(group("g")).unwrap();
-    assert_eq!((status(&w, "g").phase, status(&w, "g").reason.as_str()), (GroupPhase::Pending, "waiting for a source to join"));
+    assert_eq!(
+        (status(&w, "g").phase, status(&w, "g").reason.as_str()),
+        (GroupPhase::Pending, "waiting for a source to join")
+    );
     w.run(source("g", "h1-1")).unwrap();
-    assert_eq!((status(&w, "g").phase, status(&w, "g").reason.as_str()), (GroupPhase::Pending, "waiting for receivers to join"));
+    assert_eq!(
+        (status(&w, "g").phase, status(&w, "g").reason.as_str()),
+        (GroupPhase::Pending, "waiting for receivers to join")
+    );
     w.run(receiver("g", "h2-1")).unwrap();
     assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
-    assert!(status(&w, "g").reason.starts_with("agents on leaf1, spine1, leaf2 are not connected: start canopy-agent"), "{}", status(&w, "g").reason);
+    assert!(
+        status(&w, "g").reason.starts_with("agents on leaf1, spine1, leaf2 are not connected: start canopy-agent"),
+        "{}",
+        status(&w, "g").reason
+    );
     for node in ["leaf1", "leaf2", "spine1"] {
         assert_eq!(w.domain.agent_connected(node, true), ["g"]);
         assert!(w.domain.agent_connected(node, true).is_empty(), "nothing changed");
@@ -72,7 +82,10 @@ fn anothers_change_at_a_shared_node_does_not_unready_a_group() {
     assert_eq!(status(&w, "g").phase, GroupPhase::Ready);
     assert_eq!(status(&w, "other").phase, GroupPhase::Programming);
     let p = &status(&w, "g").nodes[0];
-    assert!(p.desired_generation <= p.observed_generation.unwrap() && p.observed_generation.unwrap() < w.domain.node_spec("leaf1").unwrap().generation);
+    assert!(
+        p.desired_generation <= p.observed_generation.unwrap()
+            && p.observed_generation.unwrap() < w.domain.node_spec("leaf1").unwrap().generation
+    );
 }
 
 #[test]
@@ -136,7 +149,11 @@ fn a_report_from_another_life_of_the_store_confirms_nothing() {
     let mut w = ready();
     assert_eq!(w.domain.report(reported("leaf2", 1_000_000, vec![])).unwrap(), ["g"]);
     assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
-    assert!(status(&w, "g").reason.contains("node leaf2 reports generation 1000000, newer than"), "{}", status(&w, "g").reason);
+    assert!(
+        status(&w, "g").reason.contains("node leaf2 reports generation 1000000, newer than"),
+        "{}",
+        status(&w, "g").reason
+    );
 }
 
 #[test]
@@ -193,12 +210,20 @@ fn nodes_and_topology_say_how_they_are() {
     assert_eq!(w.domain.topology().unwrap().status.synced_nodes, 3);
     let leaf1 = w.domain.node("leaf1").unwrap();
     assert_eq!((leaf1.spec.groups, leaf1.spec.ports.len(), leaf1.status.observed_generation), (2, 4, Some(1)));
-    let holds = |n: &crate::view::NodeView| n.status.conditions.iter().map(|c| c.status == ConditionStatus::True).collect::<Vec<_>>();
+    let holds = |n: &crate::view::NodeView| {
+        n.status.conditions.iter().map(|c| c.status == ConditionStatus::True).collect::<Vec<_>>()
+    };
     assert_eq!(holds(&leaf1), [true, false, false]);
     assert_eq!(holds(&w.domain.node("leaf3").unwrap()), [false, true, true]);
-    assert_eq!(w.domain.nodes().iter().map(|n| n.name.clone()).collect::<Vec<_>>(), ["leaf1", "leaf2", "leaf3", "spine1"]);
+    assert_eq!(
+        w.domain.nodes().iter().map(|n| n.name.clone()).collect::<Vec<_>>(),
+        ["leaf1", "leaf2", "leaf3", "spine1"]
+    );
     let m = w.domain.member("g", "h2-1").unwrap();
-    assert_eq!((m.status.node.as_str(), m.status.port.as_str(), m.status.address.to_string().as_str()), ("leaf2", "host1", "2001:db8:201::1"));
+    assert_eq!(
+        (m.status.node.as_str(), m.status.port.as_str(), m.status.address.to_string().as_str()),
+        ("leaf2", "host1", "2001:db8:201::1")
+    );
     assert_eq!(w.domain.members("g").unwrap().len(), 2);
     assert!(w.domain.members("x").is_none() && w.domain.member("g", "h3-1").is_none() && w.domain.node("x").is_none());
 }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nobody hears of a change before it is durable, and a store that failed ends the task.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use canopy_controller_actor::{CommandError, Running, start};
+use canopy_controller_core::Command;
+use canopy_controller_core::metadata::Labels;
+use canopy_model::topology::TopologySpec;
+use canopy_store::{MemStore, Op, Revision, Snapshot, Store, StoreError};
+
+/// A store whose commits wait for the gate, or fail.
+#[derive(Default)]
+struct Gated {
+    inner: MemStore,
+    closed: Mutex<bool>,
+    opened: Condvar,
+    waiting: AtomicBool,
+    broken: AtomicBool,
+}
+
+impl Gated {
+    fn set_closed(&self, closed: bool) {
+        *self.closed.lock().unwrap() = closed;
+        self.opened.notify_all();
+    }
+}
+
+impl Store for Gated {
+    fn revision(&self) -> Result<Revision, StoreError> {
+        self.inner.revision()
+    }
+
+    fn commit(&self, expected: Revision, ops: &[Op]) -> Result<Revision, StoreError> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(StoreError::Failed { doing: "committing", detail: "no space left".into() });
+        }
+        let mut closed = self.closed.lock().unwrap();
+        while *closed {
+            self.waiting.store(true, Ordering::SeqCst);
+            closed = self.opened.wait(closed).unwrap();
+        }
+        self.inner.commit(expected, ops)
+    }
+
+    fn scan(&self, prefix: &str) -> Result<Snapshot, StoreError> {
+        self.inner.scan(prefix)
+    }
+
+    fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {
+        self.inner.import(snapshot)
+    }
+}
+
+fn put_topology(nodes: u64) -> Command {
+    let nodes: Vec<_> = (1..=nodes).map(|i| serde_json::json!({"name": format!("n{i}"), "id": i})).collect();
+    let links: Vec<_> = (1..nodes.len()).map(|i| serde_json::json!({"a": format!("n{i}/up"), "b": format!("n{}/down", i + 1)})).collect();
+    let spec: TopologySpec = serde_json::from_value(serde_json::json!({"nodes": nodes, "links": links})).unwrap();
+    Command::PutTopology { labels: Labels::new(), spec, if_match: None }
+}
+
+fn put_group(name: &str) -> Command {
+    Command::PutGroup { name: name.into(), labels: Labels::new(), spec: Default::default(), if_match: None, create_only: false }
+}
+
+async fn until(what: &str, check: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !check() {
+        assert!(tokio::time::Instant::now() < deadline, "{what} did not happen");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_answered_shown_or_published_before_it_is_durable() {
+    let store = Arc::new(Gated::default());
+    let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
+    controller.execute(put_topology(2), None, false).await.unwrap();
+    let mut spec = controller.watch_node("n1").unwrap();
+    let before = spec.borrow_and_update().generation;
+    store.set_closed(true);
+    let answer = tokio::spawn({
+        let controller = controller.clone();
+        async move { controller.execute(put_topology(3), None, false).await }
+    });
+    until("the commit", || store.waiting.load(Ordering::SeqCst)).await;
+    assert!(!answer.is_finished());
+    assert_eq!(controller.read(|d| d.nodes().len()), 2);
+    assert!(!spec.has_changed().unwrap());
+    store.set_closed(false);
+    answer.await.unwrap().unwrap();
+    assert_eq!(controller.read(|d| d.nodes().len()), 3);
+    spec.changed().await.unwrap();
+    assert!(spec.borrow().generation > before);
+}
+
+#[tokio::test]
+async fn a_command_whose_caller_went_away_is_carried_out_whole() {
+    let store = Arc::new(Gated::default());
+    let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
+    store.set_closed(true);
+    let caller = tokio::spawn({
+        let controller = controller.clone();
+        async move { controller.execute(put_group("g1"), None, false).await }
+    });
+    until("the commit", || store.waiting.load(Ordering::SeqCst)).await;
+    caller.abort();
+    _ = caller.await;
+    store.set_closed(false);
+    until("the group", || controller.read(|d| d.group("g1").is_some())).await;
+    controller.execute(put_group("g2"), None, false).await.unwrap();
+    assert_eq!(store.scan("group/").unwrap().entries.len(), 2);
+}
+
+#[tokio::test]
+async fn a_failed_store_ends_the_task_and_nothing_is_shown() {
+    let store = Arc::new(Gated::default());
+    let Running { controller, task } = start(store.clone(), Default::default()).await.unwrap();
+    store.broken.store(true, Ordering::SeqCst);
+    let e = controller.execute(put_group("g1"), None, false).await.unwrap_err();
+    assert!(matches!(e, CommandError::Store(StoreError::Failed { .. })), "{e}");
+    assert!(task.await.unwrap().unwrap_err().to_string().contains("no space left"));
+    assert!(controller.read(|d| d.group("g1").is_none()));
+    assert!(!controller.is_running());
+    assert!(matches!(controller.execute(put_group("g2"), None, false).await, Err(CommandError::Stopping)));
+}
+
+#[tokio::test]
+async fn another_writer_to_the_store_ends_the_task() {
+    let store = Arc::new(MemStore::new());
+    let Running { controller, task } = start(store.clone(), Default::default()).await.unwrap();
+    let at = store.revision().unwrap();
+    store.commit(at, &[Op::Put { key: "controller/term".into(), value: b"9".to_vec() }]).unwrap();
+    let e = controller.execute(put_group("g1"), None, false).await.unwrap_err();
+    assert!(matches!(e, CommandError::Store(StoreError::Conflict { .. })), "{e}");
+    assert!(task.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn terms_grow_with_every_start_and_intents_stay() {
+    let store = Arc::new(MemStore::new());
+    let mut terms = Vec::new();
+    for i in 0..3 {
+        let Running { controller, task } = start(store.clone(), Default::default()).await.unwrap();
+        terms.push(controller.read(|d| d.term()));
+        assert_eq!(controller.read(|d| d.group("g0").is_some()), i > 0);
+        controller.execute(put_group(&format!("g{i}")), None, false).await.unwrap();
+        controller.stop().await;
+        task.await.unwrap().unwrap();
+    }
+    assert!(terms.is_sorted_by(|a, b| a < b), "{terms:?}");
+}
+
+#[tokio::test]
+async fn a_node_is_connected_as_long_as_one_of_its_streams_is() {
+    let Running { controller, .. } = start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
+    assert!(controller.watch_node("n1").is_none());
+    controller.execute(put_topology(2), None, false).await.unwrap();
+    let connected = || controller.read(|d| d.node("n1").unwrap().status.connected);
+    let _spec = controller.watch_node("n1").unwrap();
+    let old = controller.agent_connected("n1");
+    let new = controller.agent_connected("n1");
+    drop(old);
+    assert!(connected());
+    drop(new);
+    assert!(!connected());
+    let codes: Vec<String> = controller.events().newest(10, |e| e.node.as_deref() == Some("n1")).into_iter().map(|e| e.code).collect();
+    assert_eq!(codes, ["AgentConnected", "AgentDisconnected"]);
+}
+
+#[tokio::test]
+async fn a_node_that_leaves_the_topology_closes_its_watch() {
+    let Running { controller, .. } = start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
+    controller.execute(put_topology(3), None, false).await.unwrap();
+    let mut spec = controller.watch_node("n3").unwrap();
+    let _connection = controller.agent_connected("n3");
+    controller.execute(put_topology(2), None, false).await.unwrap();
+    while spec.changed().await.is_ok() {}
+    assert!(controller.watch_node("n3").is_none());
+}

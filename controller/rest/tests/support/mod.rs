@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The real router over a controller with a store in memory.
+#![allow(dead_code)] // Each test program uses its part.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use canopy_controller_actor::Controller;
+use canopy_store::MemStore;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+pub(crate) struct Api {
+    pub(crate) router: Router,
+    pub(crate) controller: Controller,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |v| v.to_str().unwrap())
+    }
+
+    /// Status, code word and `field: detail` of each error of a problem document.
+    #[track_caller]
+    pub(crate) fn problem(&self) -> (u16, String, Vec<String>) {
+        assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text);
+        let p = self.json();
+        assert_eq!(p["status"], self.status.as_u16());
+        assert!(!p["detail"].as_str().unwrap().is_empty());
+        let errors = p["errors"].as_array().cloned().unwrap_or_default();
+        let errors = errors.iter().map(|e| format!("{}: {}", e["field"].as_str().unwrap(), e["detail"].as_str().unwrap()));
+        (self.status.as_u16(), p["code"].as_str().unwrap().into(), errors.collect())
+    }
+}
+
+impl Api {
+    pub(crate) async fn start() -> Self {
+        let running = canopy_controller_actor::start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
+        Self { router: canopy_controller_rest::router(running.controller.clone()), controller: running.controller }
+    }
+
+    /// With the small topology and group `g1`.
+    pub(crate) async fn prepared() -> Self {
+        let api = Self::start().await;
+        assert_eq!(api.put("/api/v1/topology", &topology()).await.status, 201);
+        assert_eq!(api.put("/api/v1/groups/g1", &group("g1")).await.status, 201);
+        api
+    }
+
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = self.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap();
+        let (parts, body) = answer.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.into()).unwrap() }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], "").await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, &[], "").await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send("PUT", path, &[("content-type", "application/json")], body.to_string()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, &[("content-type", "application/json")], body.to_string()).await
+    }
+}
+
+pub(crate) fn topology() -> Value {
+    json!({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": {
+        "nodes": [{"name": "n1", "id": 1}, {"name": "n2", "id": 2}],
+        "hosts": [
+            {"name": "s1", "prefix": "2001:db8:1::/64", "address": "2001:db8:1::1"},
+            {"name": "r1", "prefix": "2001:db8:2::/64", "address": "2001:db8:2::1"},
+            {"name": "r2", "prefix": "2001:db8:3::/64", "address": "2001:db8:3::1"}],
+        "links": [{"a": "n1/eth1", "b": "n2/eth1"}, {"a": "n1/eth2", "b": "s1/eth0"}, {"a": "n2/eth2", "b": "r1/eth0"}, {"a": "n2/eth3", "b": "r2/eth0"}]}})
+}
+
+pub(crate) fn group(name: &str) -> Value {
+    json!({"apiVersion": "canopy/v1", "kind": "Group", "metadata": {"name": name}, "spec": {}})
+}
+
+pub(crate) fn member(host: &str, role: &str, qpn: u64) -> Value {
+    json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {}, "spec": {"host": host, "role": role, "qpn": qpn}})
+}
+
+/// `value` with `change` made to it.
+pub(crate) fn with(mut value: Value, change: impl FnOnce(&mut Value)) -> Value {
+    change(&mut value);
+    value
+}

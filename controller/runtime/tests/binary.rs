@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The binary as an operator and systemd see it: readiness, crash, restart, drain, and refusals at start.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn command(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_canopy-controller"));
+    let unix = |name: &str| format!("unix:{}", dir.join(name).display());
+    command.args(["--store-path", dir.join("store").to_str().unwrap(), "--grpc-listen", &unix("g.sock"), "--rest-listen", &unix("r.sock"), "--log-format", "json"]);
+    command.env_clear();
+    command
+}
+
+/// Started and ready, as sd_notify says.
+fn start(dir: &Path) -> Child {
+    let socket = dir.join("notify");
+    _ = std::fs::remove_file(&socket);
+    let notify = UnixDatagram::bind(&socket).unwrap();
+    notify.set_read_timeout(Some(DEADLINE)).unwrap();
+    let child = command(dir).env("NOTIFY_SOCKET", &socket).stderr(Stdio::null()).spawn().unwrap();
+    let mut buffer = [0; 64];
+    let n = notify.recv(&mut buffer).expect("no READY=1");
+    assert_eq!(&buffer[..n], b"READY=1");
+    child
+}
+
+fn ended(child: &mut Child) -> std::process::ExitStatus {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        assert!(Instant::now() < deadline, "the controller does not end");
+        std::thread::yield_now();
+    }
+}
+
+async fn ctl(dir: &Path, args: &[&str]) -> Result<String, String> {
+    let server = format!("unix:{}", dir.join("r.sock").display());
+    let line = [&["canopyctl", "--server", &server], args].concat();
+    let mut out = Vec::new();
+    canopy_ctl::run(canopy_ctl::cli::Cli::try_parse_from(line).unwrap(), &mut out).await.map_err(|f| f.message)?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+fn fails(mut command: Command) -> String {
+    let out = command.output().unwrap();
+    assert!(!out.status.success());
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+/// kill -9 while groups are being made: every group that was answered is there, and none is half there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_answered_survives_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut answered = 0;
+    for round in 0..3 {
+        let mut controller = start(dir.path());
+        let pid = controller.id();
+        let file = dir.path().join("g.yaml");
+        let (mut made, mut kill) = (answered, None);
+        loop {
+            std::fs::write(&file, format!("apiVersion: canopy/v1\nkind: Group\nmetadata: {{name: g{made}}}\nspec: {{}}\n")).unwrap();
+            if ctl(dir.path(), &["apply", "-f", file.to_str().unwrap()]).await.is_err() {
+                break;
+            }
+            made += 1;
+            if made == answered + 10 + round {
+                // Another process, not waited for: it strikes while the next requests are under way.
+                kill = Some(Command::new("kill").args(["-9", &pid.to_string()]).spawn().unwrap());
+            }
+        }
+        answered = made;
+        assert!(kill.expect("the controller ended by itself").wait().unwrap().success());
+        assert!(!ended(&mut controller).success());
+        let mut controller = start(dir.path());
+        let names = ctl(dir.path(), &["get", "groups", "-o", "name"]).await.unwrap();
+        let there: Vec<&str> = names.lines().collect();
+        for i in 0..answered {
+            assert!(there.contains(&format!("group/g{i}").as_str()), "round {round}: g{i} was answered and is gone: {there:?}");
+        }
+        assert!(there.len() <= answered + 1, "{there:?}");
+        // The one that was under way may be there: making it again must be possible.
+        answered = there.len();
+        controller.kill().unwrap();
+        controller.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn sigterm_ends_it_cleanly_and_a_second_instance_is_told_about_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut controller = start(dir.path());
+    let second = fails(command(dir.path()));
+    assert!(second.contains(&format!("process {}", controller.id())) && second.contains("store.path"), "{second}");
+    ctl(dir.path(), &["get", "groups"]).await.unwrap();
+    Command::new("kill").arg(controller.id().to_string()).status().unwrap();
+    assert!(ended(&mut controller).success());
+    assert!(!dir.path().join("g.sock").exists() && !dir.path().join("r.sock").exists());
+    assert_eq!(std::fs::read_dir(dir.path().join("store/snapshots")).unwrap().count(), 1);
+}
+
+#[test]
+fn settings_that_are_wrong_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut open = command(dir.path());
+    open.args(["--rest-listen", "0.0.0.0:8640"]);
+    let e = fails(open);
+    assert!(e.contains("rest.listen: 0.0.0.0:8640") && e.contains("certificates"), "{e}");
+    let file = dir.path().join("c.toml");
+    std::fs::write(&file, "[store]\npth = \"/x\"\n").unwrap();
+    let mut unknown = command(dir.path());
+    unknown.arg("--config").arg(&file).args(["config", "check"]);
+    let e = fails(unknown);
+    assert!(e.contains("c.toml") && e.contains("pth"), "{e}");
+    let mut variable = command(dir.path());
+    variable.env("CANOPY__LOG__COLOUR", "red").args(["config", "check"]);
+    let e = fails(variable);
+    assert!(e.contains("CANOPY__LOG__COLOUR") && e.contains("colour"), "{e}");
+    let good = command(dir.path()).env("CANOPY__ADDRESSING__PROXY_PREFIX", "fcfd::/64").args(["config", "check"]).output().unwrap();
+    assert!(good.status.success() && String::from_utf8_lossy(&good.stdout).contains("proxyPrefix = \"fcfd::/64\""));
+}
+
+#[tokio::test]
+async fn the_store_can_be_exported_and_imported() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut controller = start(dir.path());
+    let group = dir.path().join("g.yaml");
+    std::fs::write(&group, "apiVersion: canopy/v1\nkind: Group\nmetadata: {name: g1}\nspec: {}\n").unwrap();
+    ctl(dir.path(), &["apply", "-f", group.to_str().unwrap()]).await.unwrap();
+    let proxy = ctl(dir.path(), &["get", "groups", "-o", "wide"]).await.unwrap();
+    Command::new("kill").arg(controller.id().to_string()).status().unwrap();
+    assert!(ended(&mut controller).success());
+    let file = dir.path().join("export");
+    let export = command(dir.path()).args(["store", "export"]).arg(&file).output().unwrap();
+    assert!(export.status.success(), "{}", String::from_utf8_lossy(&export.stderr));
+    let e = fails({
+        let mut again = command(dir.path());
+        again.args(["store", "import"]).arg(&file);
+        again
+    });
+    assert!(e.contains("empty store"), "{e}");
+    let other = tempfile::tempdir().unwrap();
+    assert!(command(other.path()).args(["store", "import"]).arg(&file).output().unwrap().status.success());
+    let mut controller = start(other.path());
+    assert_eq!(ctl(other.path(), &["get", "groups", "-o", "wide"]).await.unwrap(), proxy);
+    controller.kill().unwrap();
+    controller.wait().unwrap();
+}
+
+#[test]
+fn logs_are_json_where_nobody_reads_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = command(dir.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    lines.read_line(&mut first).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&first).unwrap_or_else(|e| panic!("{e}: {first}"));
+    assert_eq!(line["level"], "INFO");
+    Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    child.wait().unwrap();
+}

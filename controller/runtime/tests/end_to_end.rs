@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From `canopyctl apply` to Ready and back, with the real controller, store and sockets; only the agents are simple.
+
+mod support;
+
+use canopy_control::pb::watch_response::Update;
+use canopy_control::pb::{BranchTelemetry, DropCount, Event, GroupTelemetry, StreamTelemetryRequest};
+use support::{Agent, Controller, LAB};
+use tonic::Code;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_becomes_ready_and_is_described() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    let applied = controller.apply(LAB).await.unwrap();
+    assert_eq!(applied, "topology/default created\ngroup/g1 created\nmember/g1/r1 created\nmember/g1/s1 created\n");
+    assert!(controller.apply(LAB).await.unwrap().lines().all(|l| l.ends_with(" unchanged")));
+    let (code, late) = controller.ctl(&["wait", "group", "g1", "--timeout", "1ms"]).await.unwrap_err();
+    assert!(code == 5 && late.contains("Programming") && late.contains("n1"), "{late}");
+
+    let agents = [Agent::connect(&controller, "n1", None).await.unwrap().obey(), Agent::connect(&controller, "n2", None).await.unwrap().obey()];
+    controller.ctl(&["wait", "group", "g1", "--for", "ready", "--timeout", "30s"]).await.unwrap();
+    // A change is a new generation that has to be applied everywhere again.
+    let join = "{apiVersion: canopy/v1, kind: Member, metadata: {group: g1}, spec: {host: r2, role: receiver, qpn: 19}}";
+    controller.apply(&format!("---\n{join}")).await.unwrap();
+    controller.ctl(&["wait", "group", "g1", "--timeout", "30s"]).await.unwrap();
+    assert_eq!(controller.get(&["groups", "g1"]).await["status"]["receivers"], 2);
+
+    send_telemetry(&controller).await;
+    let text = controller.ctl(&["describe", "group", "g1"]).await.unwrap();
+    for line in ["Phase:            Ready", "Proxy Address:", "Segment [1]:", "End.MT TLVs:    edge n2: 2001:db8:2::1 QPN 17, 2001:db8:3::1 QPN 19", "└─ r2 2001:db8:3::1 via eth3, QPN 19", "branch_unknown", "FatalNak"] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+    let row = text.lines().find(|l| l.contains("1.5 s ago")).unwrap_or_else(|| panic!("no branch in\n{text}"));
+    assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["n2", "r1", "100", "-"]);
+    let node = controller.ctl(&["describe", "node", "n2"]).await.unwrap();
+    assert!(node.contains("Connected:        yes") && node.contains("not_ours"), "{node}");
+
+    controller.stop().await;
+    for agent in agents {
+        let (_, status) = agent.await.unwrap();
+        assert_eq!(status.map(|s| s.code()), Some(Code::Unavailable));
+    }
+}
+
+async fn send_telemetry(controller: &Controller) {
+    let group_id = controller.get(&["groups", "g1"]).await["status"]["groupId"].as_u64().unwrap() as u32;
+    let branch = BranchTelemetry { address: "2001:db8:2::1".parse::<std::net::Ipv6Addr>().unwrap().octets().into(), next: Some(101), ack_psn: Some(100), last_heard_ns: Some(1_500_000_000), ..Default::default() };
+    let drop = |reason, name: &str| DropCount { reason, name: name.into(), packets: 3 };
+    let counters = GroupTelemetry { group_id, epoch: 1, branches: vec![branch], drops: vec![drop(7, "branch_unknown")], ..Default::default() };
+    // A group that the node has no program for: left out, whatever a node says.
+    let stranger = GroupTelemetry { group_id: 4_000_000, ..Default::default() };
+    let event = Event { time_unix_ns: 1, code: "FatalNak".into(), group_id, branch: vec![], detail: "remote access error".into() };
+    let sample = StreamTelemetryRequest { node: "n2".into(), time_unix_ns: 1, groups: vec![counters, stranger], events: vec![event], node_drops: vec![drop(1, "not_ours")] };
+    let mut nodes = controller.nodes().await;
+    nodes.stream_telemetry(tokio_stream::iter([sample])).await.unwrap();
+    let unknown = StreamTelemetryRequest { node: "n9".into(), ..Default::default() };
+    let status = nodes.stream_telemetry(tokio_stream::iter([unknown])).await.unwrap_err();
+    assert!(status.code() == Code::NotFound && status.message().contains("n9"), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_changes_nothing_and_resends_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    let mut agent = Agent::connect(&controller, "n2", None).await.unwrap();
+    let first = agent.next().await.unwrap().unwrap();
+    assert!(matches!(first.update, Some(Update::Snapshot(_))));
+    agent.report().await;
+    let connection = controller.get(&["groups", "g1"]).await["status"]["connection"].clone();
+    let held = agent.held.take();
+    drop(agent);
+    controller.stop().await;
+
+    let controller = Controller::start(dir.path()).await;
+    assert_eq!(controller.get(&["groups", "g1"]).await["status"]["connection"], connection);
+    let mut agent = Agent::connect(&controller, "n2", held.clone()).await.unwrap();
+    let again = agent.next().await.unwrap().unwrap();
+    assert!(again.term > first.term, "term {} after {}", again.term, first.term);
+    assert_eq!((again.generation, &again.digest), (first.generation, &first.digest));
+    assert!(matches!(&again.update, Some(Update::Delta(d)) if d.upserted_groups.is_empty() && d.base.is_none()), "what the node holds already is sent again");
+    // A node that holds something else gets everything.
+    let mut wrong = held.unwrap();
+    wrong.groups.clear();
+    let mut other = Agent::connect(&controller, "n2", Some(wrong)).await.unwrap();
+    assert!(matches!(other.next().await.unwrap().unwrap().update, Some(Update::Snapshot(_))));
+    // Later generations are larger, and travel as deltas.
+    controller.ctl(&["delete", "member", "r1", "-g", "g1"]).await.unwrap();
+    let delta = agent.next().await.unwrap().unwrap();
+    assert!(delta.generation > again.generation);
+    assert!(matches!(delta.update, Some(Update::Delta(d)) if d.from_generation == again.generation && d.removed_groups.len() == 1));
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_groups_come_and_go_and_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    controller.ctl(&["delete", "group", "g1"]).await.unwrap();
+    let agent = Agent::connect(&controller, "n2", None).await.unwrap().obey();
+    let file = |i: usize| LAB.split("---").take(3).collect::<Vec<_>>().join("---").replace("g1", &format!("job-{i}"));
+    for i in 0..200 {
+        controller.apply(&file(i)).await.unwrap();
+        controller.ctl(&["delete", "group", &format!("job-{i}")]).await.unwrap();
+    }
+    for prefix in ["group/", "member/"] {
+        assert_eq!(controller.store.scan(prefix).unwrap().entries, vec![], "{prefix}");
+    }
+    let node = controller.get(&["nodes", "n2"]).await;
+    assert_eq!(node["spec"]["groups"], 0);
+    assert_eq!(controller.get(&["groups"]).await["items"].as_array().unwrap().len(), 0);
+    // The node's kernel follows: the last generation holds no group.
+    let deadline = tokio::time::Instant::now() + support::DEADLINE;
+    while controller.get(&["nodes", "n2"]).await["status"]["observedGeneration"] != node["spec"]["generation"] {
+        assert!(tokio::time::Instant::now() < deadline, "the agent does not follow");
+    }
+    controller.stop().await;
+    assert!(agent.await.unwrap().0.unwrap().groups.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_with_one_fault_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    let (code, text) = controller.apply(&LAB.replace("qpn: 18", "qpn: 16777216")).await.unwrap_err();
+    assert_eq!(code, 1);
+    assert!(text.contains("member/g1/s1") && text.contains("document 2") && text.contains("spec.qpn") && text.contains("24 bits"), "{text}");
+    assert_eq!(controller.ctl(&["get", "topology"]).await.unwrap_err().0, 3);
+    assert_eq!(controller.get(&["groups"]).await["items"].as_array().unwrap().len(), 0);
+    // Exit codes that scripts rely on.
+    controller.apply(LAB).await.unwrap();
+    assert_eq!(controller.ctl(&["describe", "group", "g9"]).await.unwrap_err().0, 3);
+    assert_eq!(controller.ctl(&["get", "members"]).await.unwrap_err().0, 2);
+    assert_eq!(controller.ctl(&["delete", "topology"]).await.unwrap_err().0, 4);
+    assert_eq!(controller.ctl(&["delete", "group", "g9", "--ignore-not-found"]).await.unwrap(), "group/g9 not found\n");
+    assert_eq!(controller.ctl(&["get", "groups", "-o", "name"]).await.unwrap(), "group/g1\n");
+    // What get prints, apply takes.
+    let yaml = controller.ctl(&["get", "groups", "-o", "yaml"]).await.unwrap();
+    assert_eq!(controller.apply(&yaml).await.unwrap(), "group/g1 unchanged\n");
+    let file = dir.path().join("apply.yaml");
+    std::fs::write(&file, LAB).unwrap();
+    let deleted = controller.ctl(&["delete", "-f", file.to_str().unwrap()]).await.unwrap();
+    assert_eq!(deleted.lines().last(), Some("topology/default deleted"));
+    controller.stop().await;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the gRPC services say to callers that are wrong, and what RDMA applications see of their group.
+
+mod support;
+
+use std::net::Ipv6Addr;
+
+use canopy_control::pb::{
+    GroupPhase, JoinRequest, LeaveRequest, MemoryRegion, ReportRequest, Role, WatchGroupRequest, WatchRequest,
+};
+use canopy_control::Digest;
+use canopy_model::node_spec::NodeSpec;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Request, Response};
+use support::{Agent, Controller, DEADLINE, LAB};
+use tonic::{Code, Status};
+use tower::ServiceExt;
+
+fn join(host: &str, role: Role, qpn: u32) -> JoinRequest {
+    JoinRequest { group: "g1".into(), host: host.into(), role: role.into(), address: vec![], qpn, memory: None }
+}
+
+fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, text: &str) {
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), code, "{status}");
+    assert!(status.message().contains(text), "{text:?} is not in {status}");
+}
+
+#[tokio::test]
+async fn applications_join_watch_and_leave() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    for host in ["s1", "r1"] {
+        controller.ctl(&["delete", "member", host, "-g", "g1"]).await.unwrap();
+    }
+    let mut membership = controller.membership().await;
+    let mut watch = membership.watch_group(WatchGroupRequest { group: "g1".into() }).await.unwrap().into_inner();
+    let first = watch.message().await.unwrap().unwrap();
+    assert_eq!((first.phase(), first.receivers), (GroupPhase::Pending, 0));
+
+    let memory = Some(MemoryRegion { va: 0x1000, rkey: 5, length: 8192 });
+    let receiver = membership.join(JoinRequest { memory, ..join("r1", Role::Receiver, 17) }).await.unwrap().into_inner();
+    let again = membership.join(JoinRequest { memory, ..join("r1", Role::Receiver, 17) }).await.unwrap().into_inner();
+    assert_eq!(receiver, again);
+    let source = membership.join(join("s1", Role::Source, 18)).await.unwrap().into_inner();
+    assert_eq!((&source.proxy_address, source.designated_qpn, source.start_psn), (&receiver.proxy_address, receiver.designated_qpn, receiver.start_psn));
+    assert_eq!(Ipv6Addr::from(<[u8; 16]>::try_from(source.proxy_address).unwrap()), "fcfe::1".parse::<Ipv6Addr>().unwrap());
+
+    let agents = [Agent::connect(&controller, "n1", None).await.unwrap().obey(), Agent::connect(&controller, "n2", None).await.unwrap().obey()];
+    let ready = loop {
+        let now = tokio::time::timeout(DEADLINE, watch.message()).await.expect("not ready").unwrap().unwrap();
+        if now.phase() == GroupPhase::Ready {
+            break now;
+        }
+    };
+    assert_eq!((ready.receivers, ready.write_length), (1, 8192));
+    membership.leave(LeaveRequest { group: "g1".into(), host: "r1".into() }).await.unwrap();
+    let leave = LeaveRequest { group: "g1".into(), host: "r1".into() };
+    refused(membership.leave(leave).await, Code::NotFound, "g1/r1");
+    controller.ctl(&["delete", "group", "g1"]).await.unwrap();
+    while tokio::time::timeout(DEADLINE, watch.message()).await.expect("the watch does not end").unwrap().is_some() {}
+    controller.stop().await;
+    for agent in agents {
+        agent.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn wrong_requests_are_refused_by_field() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    let mut m = controller.membership().await;
+    refused(m.join(join("r2", Role::Receiver, 0x100_0000)).await, Code::InvalidArgument, "qpn: ");
+    refused(m.join(join("r2", Role::Unspecified, 17)).await, Code::InvalidArgument, "role: ");
+    refused(m.join(JoinRequest { address: vec![1, 2], ..join("r2", Role::Receiver, 17) }).await, Code::InvalidArgument, "address: ");
+    let outside: Ipv6Addr = "2001:db8:9::1".parse().unwrap();
+    refused(m.join(JoinRequest { address: outside.octets().into(), ..join("r2", Role::Receiver, 17) }).await, Code::InvalidArgument, "address: ");
+    refused(m.join(join("r1", Role::Receiver, 99)).await, Code::AlreadyExists, "r1");
+    refused(m.join(JoinRequest { group: "g9".into(), ..join("r2", Role::Receiver, 17) }).await, Code::NotFound, "g9");
+    refused(m.watch_group(WatchGroupRequest { group: "g9".into() }).await, Code::NotFound, "g9");
+    let mut n = controller.nodes().await;
+    let watch = |node: &str, known_digest: Vec<u8>| WatchRequest { node: node.into(), known_generation: 1, known_digest, agent_version: String::new() };
+    refused(n.watch(watch("n9", vec![])).await, Code::NotFound, "n9");
+    refused(n.watch(watch("", vec![])).await, Code::InvalidArgument, "node: ");
+    refused(n.watch(watch("n1", vec![1, 2, 3])).await, Code::InvalidArgument, "known_digest: ");
+    let report = ReportRequest { node: "n9".into(), ..Default::default() };
+    refused(n.report(report).await, Code::NotFound, "n9");
+    controller.stop().await;
+}
+
+#[tokio::test]
+async fn a_removed_node_is_told_so_and_a_changed_one_keeps_its_stream() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    controller.ctl(&["delete", "group", "g1"]).await.unwrap();
+    let (mut kept, mut gone) = (Agent::connect(&controller, "n1", None).await.unwrap(), Agent::connect(&controller, "n2", None).await.unwrap());
+    for agent in [&mut kept, &mut gone] {
+        agent.next().await.unwrap();
+    }
+    let small = "apiVersion: canopy/v1\nkind: Topology\nmetadata: {name: default}\nspec: {nodes: [{name: n1, id: 1}], links: []}\n";
+    controller.apply(small).await.unwrap();
+    let status = loop {
+        match gone.next().await {
+            Ok(_) => {}
+            Err(status) => break status,
+        }
+    };
+    assert!(status.code() == Code::NotFound && status.message().contains("n2"), "{status}");
+    kept.next().await.unwrap().unwrap();
+    let NodeSpec { base, .. } = kept.held.clone().unwrap();
+    assert!(base.ports.is_empty());
+    assert_eq!(Digest::of(&kept.held.unwrap()).as_bytes().len(), 32);
+    controller.stop().await;
+}
+
+/// Bytes as they are, as the body of a call.
+async fn raw(controller: &Controller, path: &str, bytes: &'static [u8]) -> Status {
+    let request = Request::post(format!("http://controller{path}")).header("content-type", "application/grpc").header("te", "trailers");
+    let request = request.body(tonic::body::Body::new(Full::new(Bytes::from_static(bytes)))).unwrap();
+    let answer: Response<tonic::body::Body> = controller.channel().await.oneshot(request).await.unwrap();
+    if let Some(status) = Status::from_header_map(answer.headers()) {
+        return status;
+    }
+    let body = tokio::time::timeout(DEADLINE, answer.into_body().collect()).await.expect("the call hangs").unwrap();
+    Status::from_header_map(body.trailers().expect("no trailers")).unwrap()
+}
+
+#[tokio::test]
+async fn messages_that_are_cut_or_too_large_get_an_error_that_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    for path in ["/canopy.v1.NodeService/Watch", "/canopy.v1.NodeService/Report", "/canopy.v1.MembershipService/Join"] {
+        // The message says that its string has 9 bytes and ends after 2.
+        let cut_inside = raw(&controller, path, b"\0\0\0\0\x04\x0a\x09n1").await;
+        assert!(cut_inside.code() != Code::Ok && cut_inside.message().contains("decode"), "{path}: {cut_inside}");
+        // The frame says that 64 bytes follow; 2 do.
+        let cut_frame = raw(&controller, path, b"\0\0\0\0\x40\x0a\x09").await;
+        assert!(cut_frame.code() != Code::Ok && !cut_frame.message().is_empty(), "{path}: {cut_frame}");
+        let nothing = raw(&controller, path, b"").await;
+        assert!(nothing.code() != Code::Ok && !nothing.message().is_empty(), "{path}: {nothing}");
+        let too_large = raw(&controller, path, b"\0\x7f\xff\xff\xff\x0a").await;
+        assert!(too_large.code() == Code::OutOfRange && too_large.message().contains("limit"), "{path}: {too_large}");
+    }
+    // The connection's other calls go on.
+    Agent::connect(&controller, "n1", None).await.unwrap().next().await.unwrap().unwrap();
+    controller.stop().await;
+}

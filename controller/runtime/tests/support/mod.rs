@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The real controller in this process, on sockets and a store in a temporary directory; an agent that obeys.
+#![allow(dead_code)] // Each test program uses its part.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_control::apply_update;
+use canopy_control::pb::membership_service_client::MembershipServiceClient;
+use canopy_control::pb::node_service_client::NodeServiceClient;
+use canopy_control::pb::{ReportRequest, WatchRequest, WatchResponse};
+use canopy_control::Digest;
+use canopy_controller_runtime::{Listen, Parts, run};
+use canopy_model::node_spec::NodeSpec;
+use canopy_store::{SledStore, Store};
+use clap::Parser;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Status, Streaming};
+
+/// Longest that anything here may take.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(crate) const LAB: &str = r#"
+apiVersion: canopy/v1
+kind: Member
+metadata: {group: g1}
+spec: {host: r1, role: receiver, qpn: 17}
+---
+apiVersion: canopy/v1
+kind: Member
+metadata: {group: g1}
+spec: {host: s1, role: source, qpn: 18}
+---
+apiVersion: canopy/v1
+kind: Group
+metadata: {name: g1}
+spec: {}
+---
+apiVersion: canopy/v1
+kind: Topology
+metadata: {name: default}
+spec:
+  nodes: [{name: n1, id: 1}, {name: n2, id: 2}]
+  hosts:
+    - {name: s1, prefix: "2001:db8:1::/64", address: "2001:db8:1::1"}
+    - {name: r1, prefix: "2001:db8:2::/64", address: "2001:db8:2::1"}
+    - {name: r2, prefix: "2001:db8:3::/64", address: "2001:db8:3::1"}
+  links:
+    - {a: n1/eth1, b: n2/eth1}
+    - {a: n1/eth2, b: s1/eth0}
+    - {a: n2/eth2, b: r1/eth0}
+    - {a: n2/eth3, b: r2/eth0}
+"#;
+
+/// A controller that runs.
+pub(crate) struct Controller {
+    dir: PathBuf,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<anyhow::Result<()>>,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Controller {
+    /// On the store and sockets in `dir`.
+    pub(crate) async fn start(dir: &Path) -> Self {
+        let path = dir.join("store");
+        let store: Arc<dyn Store> = Arc::new(tokio::task::spawn_blocking(move || SledStore::open(&path)).await.unwrap().unwrap());
+        let bind = async |name: &str| Listen::Unix(dir.join(name)).bind().await.unwrap();
+        let (stop, shutdown) = watch::channel(false);
+        let (ready, is_ready) = oneshot::channel();
+        let parts = Parts {
+            store: store.clone(),
+            addressing: Default::default(),
+            grpc: vec![bind("grpc.sock").await],
+            rest: vec![bind("rest.sock").await],
+            shutdown,
+            on_ready: Box::new(move || ready.send(()).unwrap()),
+        };
+        let task = tokio::spawn(run(parts));
+        is_ready.await.unwrap();
+        Self { dir: dir.into(), stop, task, store }
+    }
+
+    /// Ends it as SIGTERM would.
+    pub(crate) async fn stop(self) {
+        self.stop.send_replace(true);
+        tokio::time::timeout(DEADLINE, self.task).await.expect("the controller does not end").unwrap().unwrap();
+    }
+
+    pub(crate) async fn channel(&self) -> Channel {
+        channel(self.dir.join("grpc.sock")).await
+    }
+
+    pub(crate) async fn nodes(&self) -> NodeServiceClient<Channel> {
+        NodeServiceClient::new(self.channel().await)
+    }
+
+    pub(crate) async fn membership(&self) -> MembershipServiceClient<Channel> {
+        MembershipServiceClient::new(self.channel().await)
+    }
+
+    /// What `canopyctl` prints, or its exit code and error.
+    pub(crate) async fn ctl(&self, args: &[&str]) -> Result<String, (u8, String)> {
+        let server = format!("unix:{}", self.dir.join("rest.sock").display());
+        let line = [&["canopyctl", "--server", &server], args].concat();
+        let cli = canopy_ctl::cli::Cli::try_parse_from(line).map_err(|e| (2, e.to_string()))?;
+        let mut out = Vec::new();
+        match canopy_ctl::run(cli, &mut out).await {
+            Ok(()) => Ok(String::from_utf8(out).unwrap()),
+            Err(f) => Err((f.exit.code(), f.message)),
+        }
+    }
+
+    /// `canopyctl apply -f` of `text`.
+    pub(crate) async fn apply(&self, text: &str) -> Result<String, (u8, String)> {
+        let file = self.dir.join("apply.yaml");
+        std::fs::write(&file, text).unwrap();
+        self.ctl(&["apply", "-f", file.to_str().unwrap()]).await
+    }
+
+    pub(crate) async fn get(&self, resource: &[&str]) -> serde_json::Value {
+        let text = self.ctl(&[&["get"], resource, &["-o", "json"]].concat()).await.unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+pub(crate) async fn channel(socket: PathBuf) -> Channel {
+    let connect = tower::service_fn(move |_| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+    });
+    Endpoint::from_static("http://controller").connect_with_connector(connect).await.unwrap()
+}
+
+/// What an agent holds.
+pub(crate) struct Agent {
+    pub(crate) node: String,
+    pub(crate) held: Option<NodeSpec>,
+    client: NodeServiceClient<Channel>,
+    stream: Streaming<WatchResponse>,
+}
+
+impl Agent {
+    pub(crate) async fn connect(controller: &Controller, node: &str, held: Option<NodeSpec>) -> Result<Self, Status> {
+        let mut client = controller.nodes().await;
+        let request = WatchRequest {
+            node: node.into(),
+            known_generation: held.as_ref().map_or(0, |h| h.generation),
+            known_digest: held.as_ref().map(|h| Digest::of(h).into()).unwrap_or_default(),
+            agent_version: "test".into(),
+        };
+        let stream = client.watch(request).await?.into_inner();
+        Ok(Self { node: node.into(), held, client, stream })
+    }
+
+    /// The next message; what it says is held afterwards.
+    pub(crate) async fn next(&mut self) -> Result<Option<WatchResponse>, Status> {
+        let message = tokio::time::timeout(DEADLINE, self.stream.message()).await.expect("nothing came")?;
+        if let Some(m) = &message {
+            self.held = Some(apply_update(self.held.take(), m.clone()).unwrap());
+        }
+        Ok(message)
+    }
+
+    /// Says that what is held is in the kernel.
+    pub(crate) async fn report(&mut self) {
+        let observed_generation = self.held.as_ref().unwrap().generation;
+        let report = ReportRequest { node: self.node.clone(), observed_generation, agent_version: "test".into(), kernel: "test".into(), errors: vec![] };
+        self.client.report(report).await.unwrap();
+    }
+
+    /// Obeys and reports until the stream ends; gives what was held then.
+    pub(crate) fn obey(mut self) -> JoinHandle<(Option<NodeSpec>, Option<Status>)> {
+        tokio::spawn(async move {
+            loop {
+                match self.stream.message().await {
+                    Ok(Some(message)) => self.held = Some(apply_update(self.held.take(), message).unwrap()),
+                    Ok(None) => return (self.held, None),
+                    Err(status) => return (self.held, Some(status)),
+                }
+                self.report().await;
+            }
+        })
+    }
+}
