@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Nobody hears of a change before it is durable, and a store that failed ends the task.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

@@ -18,7 +18,6 @@ pub struct Extensions {
     pub code: String,
     /// The fields that are wrong; absent when the problem is not about fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<Object>)]
     pub errors: Vec<FieldError>,
 }
 

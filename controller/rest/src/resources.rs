@@ -39,15 +39,6 @@ pub struct Input<S> {
     pub status: Option<IgnoredAny>,
 }
 
-/// The shapes above as the API description names them.
-pub(crate) mod doc {
-    use serde_json::Value;
-
-    pub(crate) type Input = super::Input<Value>;
-    pub(crate) type Resource = super::Resource<Value, Value, Value>;
-    pub(crate) type ResourceList = super::List<Resource>;
-}
-
 /// Identity of a resource as a client sends it.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -63,7 +54,6 @@ pub struct MetadataInput {
     pub tenant: Option<String>,
     /// For selecting and for people; members carry none.
     #[serde(default)]
-    #[schema(value_type = BTreeMap<String, String>)]
     pub labels: Labels,
     /// Taken and not read: use If-Match to change what you saw.
     #[serde(default)]
@@ -146,7 +136,7 @@ pub type GroupResource = Resource<Metadata, GroupSpec, GroupStatus>;
 pub type MemberResource = Resource<MemberMetadata, MemberSpec, MemberStatus>;
 
 /// Identity of a membership.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberMetadata {
     /// The group.
@@ -253,7 +243,6 @@ pub struct GroupSample {
     pub time_unix_ns: u64,
     /// The counters.
     #[serde(flatten)]
-    #[schema(value_type = Object)]
     pub counters: GroupTelemetry,
 }
 
@@ -270,7 +259,6 @@ pub struct NodeSample {
     /// The node's clock at its last sample; `null` = it never sent one.
     pub time_unix_ns: Option<u64>,
     /// Drops that belong to no group.
-    #[schema(value_type = Vec<Object>)]
     pub drops: Vec<DropCount>,
     /// Per group.
     pub groups: Vec<GroupSample>,

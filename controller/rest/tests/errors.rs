@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every way to be refused, with its status, code and field. Catches a wrong mapping and an error that does not say where.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

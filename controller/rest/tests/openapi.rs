@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The checked-in description is the one that the code makes. `UPDATE_OPENAPI=1 cargo test -p canopy-controller-rest --test openapi` writes it anew.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the API does when it is asked properly.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The binary as an operator and systemd see it: readiness, crash, restart, drain, and refusals at start.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixDatagram;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From `canopyctl apply` to Ready and back, with the real controller, store and sockets; only the agents are simple.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

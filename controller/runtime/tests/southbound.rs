@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the gRPC services say to callers that are wrong, and what RDMA applications see of their group.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -3,6 +3,7 @@
 //!
 //! The test starts itself as a child that commits and prints each acknowledged revision, kills it, opens the
 //! store and compares. It has its own `main` because the child must be this same program.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the embedded store does when its files are not what it left behind.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;

@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 use super::{WriteQuery, tagged};
 use crate::error::{ApiError, Problem};
 use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
-use crate::resources::{GroupResource, Input, List, doc};
+use crate::resources::{GroupResource, Input, List};
 
 /// Groups on one page, at most.
 const MAX_PAGE: usize = 500;
@@ -39,7 +39,7 @@ pub(crate) struct ListQuery {
 
 /// Groups in name order.
 #[utoipa::path(get, path = "/api/v1/groups", tag = "groups", operation_id = "listGroups", params(ListQuery),
-    responses((status = 200, body = doc::ResourceList, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+    responses((status = 200, body = List<GroupResource>, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
 pub(crate) async fn list(State(controller): State<Controller>, ApiQuery(query): ApiQuery<ListQuery>) -> Result<Json<List<GroupResource>>, ApiError> {
     let limit = query.limit.unwrap_or(DEFAULT_PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
@@ -59,8 +59,8 @@ fn decode(token: &str) -> Result<String, ApiError> {
 }
 
 /// Creates a group; 409 when there is one of this name.
-#[utoipa::path(post, path = "/api/v1/groups", tag = "groups", operation_id = "createGroup", params(WriteQuery), request_body = doc::Input,
-    responses((status = 201, body = doc::Resource, description = "created; Location says where"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
+#[utoipa::path(post, path = "/api/v1/groups", tag = "groups", operation_id = "createGroup", params(WriteQuery), request_body = Input<GroupSpec>,
+    responses((status = 201, body = GroupResource, description = "created; Location says where"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn create(State(controller): State<Controller>, ApiQuery(query): ApiQuery<WriteQuery>, ApiJson(input): ApiJson<Input<GroupSpec>>) -> Result<Response, ApiError> {
     let name = input.metadata.name.clone().unwrap_or_default();
     let command = command(&name, input, true)?;
@@ -69,7 +69,7 @@ pub(crate) async fn create(State(controller): State<Controller>, ApiQuery(query)
 
 /// One group.
 #[utoipa::path(get, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "getGroup", params(("group" = String, Path)),
-    responses((status = 200, body = doc::Resource, description = "the group"), (status = 404, body = Problem, description = "no such group")))]
+    responses((status = 200, body = GroupResource, description = "the group"), (status = 404, body = Problem, description = "no such group")))]
 pub(crate) async fn get(State(controller): State<Controller>, ApiPath(group): ApiPath<String>) -> Result<Response, ApiError> {
     let (tag, resource) = read(&controller, &group)?;
     Ok(tagged(StatusCode::OK, &tag, resource))
@@ -77,8 +77,8 @@ pub(crate) async fn get(State(controller): State<Controller>, ApiPath(group): Ap
 
 /// Creates a group or makes it as given.
 #[utoipa::path(put, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "putGroup", params(("group" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
-    request_body = doc::Input,
-    responses((status = 200, body = doc::Resource, description = "changed or unchanged"), (status = 201, body = doc::Resource, description = "created"),
+    request_body = Input<GroupSpec>,
+    responses((status = 200, body = GroupResource, description = "changed or unchanged"), (status = 201, body = GroupResource, description = "created"),
         (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn put(
     State(controller): State<Controller>,

@@ -12,11 +12,11 @@ use canopy_model::member::MemberSpec;
 use super::{WriteQuery, tagged};
 use crate::error::{ApiError, Problem};
 use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
-use crate::resources::{Input, List, MemberResource, doc};
+use crate::resources::{Input, List, MemberResource};
 
 /// All members of a group, in host order.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "listMembers", params(("group" = String, Path)),
-    responses((status = 200, body = doc::ResourceList, description = "all members"), (status = 404, body = Problem, description = "no such group")))]
+    responses((status = 200, body = List<MemberResource>, description = "all members"), (status = 404, body = Problem, description = "no such group")))]
 pub(crate) async fn list(State(controller): State<Controller>, ApiPath(group): ApiPath<String>) -> Result<Json<List<MemberResource>>, ApiError> {
     let members = controller.read(|d| d.members(&group)).ok_or_else(|| ApiError::not_found("group", group))?;
     Ok(Json(List::new("MemberList", members.into_iter().map(Into::into).collect())))
@@ -24,8 +24,8 @@ pub(crate) async fn list(State(controller): State<Controller>, ApiPath(group): A
 
 /// Joins; joining again with the same content is a success (200), with other content 409.
 #[utoipa::path(post, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "createMember", params(("group" = String, Path), WriteQuery),
-    request_body = doc::Input,
-    responses((status = 201, body = doc::Resource, description = "joined; Location says where"), (status = 200, body = doc::Resource, description = "was a member already"),
+    request_body = Input<MemberSpec>,
+    responses((status = 201, body = MemberResource, description = "joined; Location says where"), (status = 200, body = MemberResource, description = "was a member already"),
         (status = 404, body = Problem, description = "no such group"), (status = 409, body = Problem, description = "is a member with other content"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
@@ -40,7 +40,7 @@ pub(crate) async fn create(
 
 /// One membership.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "getMember", params(("group" = String, Path), ("host" = String, Path)),
-    responses((status = 200, body = doc::Resource, description = "the membership"), (status = 404, body = Problem, description = "no such membership")))]
+    responses((status = 200, body = MemberResource, description = "the membership"), (status = 404, body = Problem, description = "no such membership")))]
 pub(crate) async fn get(State(controller): State<Controller>, ApiPath((group, host)): ApiPath<(String, String)>) -> Result<Response, ApiError> {
     let (tag, resource) = read(&controller, &group, &host)?;
     Ok(tagged(StatusCode::OK, &tag, resource))
@@ -48,8 +48,8 @@ pub(crate) async fn get(State(controller): State<Controller>, ApiPath((group, ho
 
 /// Joins, or makes the membership as given.
 #[utoipa::path(put, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "putMember",
-    params(("group" = String, Path), ("host" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)), request_body = doc::Input,
-    responses((status = 200, body = doc::Resource, description = "changed or unchanged"), (status = 201, body = doc::Resource, description = "joined"),
+    params(("group" = String, Path), ("host" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)), request_body = Input<MemberSpec>,
+    responses((status = 200, body = MemberResource, description = "changed or unchanged"), (status = 201, body = MemberResource, description = "joined"),
         (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn put(
     State(controller): State<Controller>,

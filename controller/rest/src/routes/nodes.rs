@@ -7,10 +7,10 @@ use canopy_controller_actor::Controller;
 
 use crate::error::{ApiError, Problem};
 use crate::extract::ApiPath;
-use crate::resources::{List, NodeResource, doc};
+use crate::resources::{List, NodeResource};
 
 /// All nodes, in name order.
-#[utoipa::path(get, path = "/api/v1/nodes", tag = "nodes", operation_id = "listNodes", responses((status = 200, body = doc::ResourceList, description = "all nodes")))]
+#[utoipa::path(get, path = "/api/v1/nodes", tag = "nodes", operation_id = "listNodes", responses((status = 200, body = List<NodeResource>, description = "all nodes")))]
 pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<NodeResource>> {
     let nodes = controller.read(|d| d.nodes());
     Json(List::new("NodeList", nodes.into_iter().map(Into::into).collect()))
@@ -18,7 +18,7 @@ pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<Node
 
 /// One node.
 #[utoipa::path(get, path = "/api/v1/nodes/{node}", tag = "nodes", operation_id = "getNode", params(("node" = String, Path)),
-    responses((status = 200, body = doc::Resource, description = "the node"), (status = 404, body = Problem, description = "no such node")))]
+    responses((status = 200, body = NodeResource, description = "the node"), (status = 404, body = Problem, description = "no such node")))]
 pub(crate) async fn get(State(controller): State<Controller>, ApiPath(node): ApiPath<String>) -> Result<Json<NodeResource>, ApiError> {
     let view = controller.read(|d| d.node(&node)).ok_or_else(|| ApiError::not_found("node", node))?;
     Ok(Json(view.into()))

@@ -11,13 +11,13 @@ use canopy_model::topology::TopologySpec;
 use super::{WriteQuery, tagged};
 use crate::error::{ApiError, Problem};
 use crate::extract::{ApiJson, ApiQuery, IfMatch};
-use crate::resources::{Input, TopologyResource, doc};
+use crate::resources::{Input, TopologyResource};
 
 const NAME: &str = "default";
 
 /// The network as declared and how it is doing.
 #[utoipa::path(get, path = "/api/v1/topology", tag = "topology", operation_id = "getTopology",
-    responses((status = 200, body = doc::Resource, description = "the topology"), (status = 404, body = Problem, description = "none was declared")))]
+    responses((status = 200, body = TopologyResource, description = "the topology"), (status = 404, body = Problem, description = "none was declared")))]
 pub(crate) async fn get(State(controller): State<Controller>) -> Result<Response, ApiError> {
     let (tag, resource) = read(&controller)?;
     Ok(tagged(StatusCode::OK, &tag, resource))
@@ -25,8 +25,8 @@ pub(crate) async fn get(State(controller): State<Controller>) -> Result<Response
 
 /// Declares or replaces the whole network.
 #[utoipa::path(put, path = "/api/v1/topology", tag = "topology", operation_id = "putTopology", params(WriteQuery, ("If-Match" = Option<String>, Header)),
-    request_body = doc::Input,
-    responses((status = 200, body = doc::Resource, description = "replaced or unchanged"), (status = 201, body = doc::Resource, description = "declared"),
+    request_body = Input<TopologySpec>,
+    responses((status = 200, body = TopologyResource, description = "replaced or unchanged"), (status = 201, body = TopologyResource, description = "declared"),
         (status = 409, body = Problem, description = "in use"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn put(
     State(controller): State<Controller>,
