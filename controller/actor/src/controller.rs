@@ -2,6 +2,7 @@
 //! The handle.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use canopy_controller_core::metadata::Selector;
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     commands: mpsc::Sender<Message>,
     nodes: Mutex<HashMap<String, Node>>,
+    incarnations: AtomicU64,
     changes: watch::Sender<u64>,
     phases: Mutex<HashMap<String, GroupPhase>>,
     validations: Semaphore,
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
 struct Node {
     spec: watch::Sender<Arc<NodeSpec>>,
     connections: usize,
+    /// A node that left the topology and came back is another one: what still hangs on to the first does not count.
+    incarnation: u64,
 }
 
 const POISONED: &str = "domain lock: a panic inside the domain ends the process";
@@ -57,6 +61,7 @@ impl Controller {
             store,
             commands,
             nodes: Mutex::default(),
+            incarnations: AtomicU64::new(0),
             changes: watch::Sender::new(0),
             phases: Mutex::new(phases),
             validations: Semaphore::new(1),
@@ -108,37 +113,38 @@ impl Controller {
         let mut nodes = self.nodes();
         // Under the lock that publishing takes, so that no change falls between this read and the subscription.
         let spec = self.read(|d| d.node_spec(node))?;
-        let entry = nodes.entry(node.to_owned()).or_insert_with(|| Node { spec: watch::Sender::new(spec), connections: 0 });
-        Some(entry.spec.subscribe())
+        let new = || Node { spec: watch::Sender::new(spec), connections: 0, incarnation: self.0.incarnations.fetch_add(1, Ordering::Relaxed) };
+        Some(nodes.entry(node.to_owned()).or_insert_with(new).spec.subscribe())
     }
 
     /// Notes that the node's agent is connected until the returned value is dropped.
     pub fn agent_connected(&self, node: &str) -> AgentConnection {
-        let first = match self.nodes().get_mut(node) {
-            Some(n) => {
-                n.connections += 1;
-                n.connections == 1
-            }
-            None => false,
-        };
-        if first {
-            let groups = self.write(|d| d.agent_connected(node, true));
+        let mut nodes = self.nodes();
+        let mut incarnation = None;
+        let mut groups = None;
+        if let Some(n) = nodes.get_mut(node) {
+            n.connections += 1;
+            incarnation = Some(n.incarnation);
+            // Under the lock: one that ends and one that begins at the same time must not be noted in the wrong order.
+            groups = (n.connections == 1).then(|| self.write(|d| d.agent_connected(node, true)));
+        }
+        drop(nodes);
+        if let Some(groups) = groups {
             self.0.events.note("AgentConnected", Some(node), None, "the node's agent connected");
             self.groups_changed(&groups);
         }
-        AgentConnection { controller: self.clone(), node: node.to_owned() }
+        AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
     }
 
-    fn agent_gone(&self, node: &str) {
-        let last = match self.nodes().get_mut(node) {
-            Some(n) => {
-                n.connections = n.connections.saturating_sub(1);
-                n.connections == 0
-            }
-            None => false,
-        };
-        if last {
-            let groups = self.write(|d| d.agent_connected(node, false));
+    fn agent_gone(&self, node: &str, incarnation: Option<u64>) {
+        let mut nodes = self.nodes();
+        let mut groups = None;
+        if let Some(n) = nodes.get_mut(node).filter(|n| Some(n.incarnation) == incarnation) {
+            n.connections = n.connections.saturating_sub(1);
+            groups = (n.connections == 0).then(|| self.write(|d| d.agent_connected(node, false)));
+        }
+        drop(nodes);
+        if let Some(groups) = groups {
             self.0.events.note("AgentDisconnected", Some(node), None, "the node's agent disconnected; it goes on forwarding");
             self.groups_changed(&groups);
         }
@@ -225,8 +231,9 @@ impl Controller {
 
     fn groups_changed(&self, groups: &[String]) {
         for name in groups {
-            let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason));
+            // Locked before looking, so that an older look never overwrites a newer one.
             let mut phases = self.0.phases.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason));
             match now {
                 None => _ = phases.remove(name),
                 Some((phase, reason)) => {
@@ -261,10 +268,11 @@ fn phases_of(domain: &Domain) -> HashMap<String, GroupPhase> {
 pub struct AgentConnection {
     controller: Controller,
     node: String,
+    incarnation: Option<u64>,
 }
 
 impl Drop for AgentConnection {
     fn drop(&mut self) {
-        self.controller.agent_gone(&self.node);
+        self.controller.agent_gone(&self.node, self.incarnation);
     }
 }

@@ -23,9 +23,6 @@ pub enum CommandError {
     /// The store did not take it. After a failure of the engine the outcome is unknown and the controller stops.
     #[error("the change could not be stored")]
     Store(#[source] StoreError),
-    /// Too much is being asked at once.
-    #[error("the controller is busy with {0}: try again")]
-    Busy(&'static str),
     /// The controller is ending.
     #[error("the controller is stopping: ask again when it is back")]
     Stopping,

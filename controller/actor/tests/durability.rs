@@ -176,8 +176,14 @@ async fn a_node_that_leaves_the_topology_closes_its_watch() {
     let Running { controller, .. } = start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
     controller.execute(put_topology(3), None, false).await.unwrap();
     let mut spec = controller.watch_node("n3").unwrap();
-    let _connection = controller.agent_connected("n3");
+    let connection = controller.agent_connected("n3");
     controller.execute(put_topology(2), None, false).await.unwrap();
     while spec.changed().await.is_ok() {}
     assert!(controller.watch_node("n3").is_none());
+    // It comes back, and its agent connects before the old stream is gone: the old one's end must not count.
+    controller.execute(put_topology(3), None, false).await.unwrap();
+    let _spec = controller.watch_node("n3").unwrap();
+    let _new = controller.agent_connected("n3");
+    drop(connection);
+    assert!(controller.read(|d| d.node("n3").unwrap().status.connected));
 }

@@ -187,3 +187,22 @@ pub struct WaitArgs {
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound_and_says_its_exit_codes() {
+        Cli::command().debug_assert();
+        let help = Cli::command().render_help().to_string();
+        assert!(help.contains("Exit codes") && help.contains("CANOPY_SERVER"), "{help}");
+        for good in ["get groups", "get group g1 -o yaml", "get members -g g1", "wait group g --for deleted --timeout 2m", "delete -f x", "apply -f a -f b --dry-run"] {
+            Cli::try_parse_from(["canopyctl"].into_iter().chain(good.split(' '))).unwrap_or_else(|e| panic!("{good}: {e}"));
+        }
+        for bad in ["get pods", "apply", "delete", "delete group g -f x", "wait group g --timeout soon", "describe"] {
+            assert!(Cli::try_parse_from(["canopyctl"].into_iter().chain(bad.split(' '))).is_err(), "{bad}");
+        }
+    }
+}

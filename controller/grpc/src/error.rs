@@ -35,7 +35,7 @@ pub fn command(e: CommandError) -> Status {
             tracing::error!(%cause, "a command could not be stored");
             Status::internal(format!("the change could not be stored: {cause}"))
         }
-        CommandError::Busy(_) | CommandError::Stopping => Status::unavailable(e.to_string()),
+        CommandError::Stopping => Status::unavailable(e.to_string()),
     }
 }
 

@@ -134,6 +134,11 @@ impl Nodes {
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
         let known = |id| spec.groups.contains_key(&id);
         self.controller.telemetry().record(&node, NodeTelemetry { time_unix_ns: sample.time_unix_ns, groups, drops }, known);
+        if self.controller.read(|d| d.node_spec(&node)).is_none() {
+            // It left the topology meanwhile; nobody else would forget it now.
+            self.controller.telemetry().forget_node(&node);
+            return Err(error::unknown_node(&node));
+        }
         let told = sample.events.len();
         for (i, wire) in sample.events.into_iter().take(MAX_EVENTS).enumerate() {
             let event = canopy_model::telemetry::Event::try_from(wire).map_err(|e| error::field(FieldError::new(format!("events[{i}].{}", e.field), e.detail)))?;

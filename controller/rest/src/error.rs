@@ -100,7 +100,6 @@ impl From<CommandError> for ApiError {
             CommandError::Precondition { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "PreconditionFailed", detail),
             CommandError::Store(StoreError::Limit(why)) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Limit", why),
             CommandError::Store(e) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "StoreFailed", format!("{detail}: {e}")),
-            CommandError::Busy(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", detail),
             CommandError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "Stopping", detail),
         }
     }

@@ -10,6 +10,7 @@
 pub mod error;
 mod extract;
 mod health;
+mod host;
 mod index;
 mod metrics;
 mod openapi;
@@ -17,5 +18,6 @@ pub mod resources;
 mod router;
 mod routes;
 
+pub use host::only_local_names;
 pub use openapi::openapi;
 pub use router::{MAX_BODY_BYTES, REQUEST_TIMEOUT, router};

@@ -54,9 +54,11 @@ pub struct MetadataInput {
     pub tenant: Option<String>,
     /// For selecting and for people; members carry none.
     #[serde(default)]
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     pub labels: Labels,
     /// Taken and not read: use If-Match to change what you saw.
     #[serde(default)]
+    #[schema(value_type = Option<u64>)]
     pub generation: Option<Generation>,
 }
 
@@ -110,30 +112,43 @@ impl Input<MemberSpec> {
     }
 }
 
-/// A resource as it is sent to clients.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Resource<M, S, T> {
-    /// `canopy/v1`.
-    pub api_version: &'static str,
-    /// Kind of resource.
-    pub kind: &'static str,
-    /// Identity.
-    pub metadata: M,
-    /// As declared.
-    pub spec: S,
-    /// What became of it.
-    pub status: T,
+/// A resource as it is sent to clients. Not one generic type: the API description needs a name for each.
+macro_rules! resource {
+    ($(#[$doc:meta])* $name:ident, $metadata:ty, $spec:ty, $status:ty) => {
+        $(#[$doc])*
+        #[derive(Debug, Serialize, ToSchema)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $name {
+            /// `canopy/v1`.
+            pub api_version: &'static str,
+            /// Kind of resource.
+            pub kind: &'static str,
+            /// Identity.
+            pub metadata: $metadata,
+            /// As declared, or as it follows from what was declared.
+            pub spec: $spec,
+            /// What became of it.
+            pub status: $status,
+        }
+    };
 }
 
-/// The network.
-pub type TopologyResource = Resource<Metadata, TopologySpec, TopologyStatus>;
-/// A forwarding node.
-pub type NodeResource = Resource<Metadata, NodeDesired, NodeObserved>;
-/// A multicast group.
-pub type GroupResource = Resource<Metadata, GroupSpec, GroupStatus>;
-/// A host's membership of a group.
-pub type MemberResource = Resource<MemberMetadata, MemberSpec, MemberStatus>;
+resource!(
+    /// The network.
+    TopologyResource, Metadata, TopologySpec, TopologyStatus
+);
+resource!(
+    /// A forwarding node.
+    NodeResource, Metadata, NodeDesired, NodeObserved
+);
+resource!(
+    /// A multicast group.
+    GroupResource, Metadata, GroupSpec, GroupStatus
+);
+resource!(
+    /// A host's membership of a group.
+    MemberResource, MemberMetadata, MemberSpec, MemberStatus
+);
 
 /// Identity of a membership.
 #[derive(Debug, Serialize, ToSchema)]

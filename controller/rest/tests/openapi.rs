@@ -34,3 +34,31 @@ async fn every_described_path_is_served_with_that_method() {
         }
     }
 }
+
+/// Catches two types under one name and a type that was never registered.
+#[test]
+fn every_reference_leads_somewhere_and_every_kind_has_its_own_schema() {
+    let description = serde_json::to_value(canopy_controller_rest::openapi()).unwrap();
+    let mut references = Vec::new();
+    collect(&description, &mut references);
+    assert!(references.len() > 50);
+    for reference in references {
+        assert!(description.pointer(&reference[1..]).is_some(), "{reference} leads nowhere");
+    }
+    for (kind, field) in [("Topology", "syncedNodes"), ("Node", "observedGeneration"), ("Group", "phase"), ("Member", "port")] {
+        let status = &description["components"]["schemas"][format!("{kind}Resource")]["properties"]["status"]["$ref"];
+        let schema = description.pointer(&status.as_str().unwrap_or_else(|| panic!("{kind} has no status"))[1..]).unwrap();
+        assert!(schema["properties"][field].is_object(), "{kind} has the status of something else");
+    }
+}
+
+fn collect(value: &serde_json::Value, references: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(o) => {
+            references.extend(o.get("$ref").and_then(|r| r.as_str()).map(str::to_owned));
+            o.values().for_each(|v| collect(v, references));
+        }
+        serde_json::Value::Array(a) => a.iter().for_each(|v| collect(v, references)),
+        _ => {}
+    }
+}

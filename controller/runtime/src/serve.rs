@@ -29,6 +29,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves HTTP until `closing` is true and open requests are answered.
 pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch::Receiver<bool>) {
+    let router = match &listener {
+        Listener::Tcp(_) => canopy_controller_rest::only_local_names(router),
+        Listener::Unix(..) => router,
+    };
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
