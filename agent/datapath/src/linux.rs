@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use canopy_agent_core::net::{self, Interface, NetCommand};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
@@ -23,6 +24,9 @@ use crate::tables::{self, Entries, Slots, Tables};
 /// Room for an upstream ACK, the longest frame that the control program writes.
 const ACK_FRAME: usize = 82;
 const KEY_EMPTY: u64 = u64::MAX;
+/// How long a neighbour that was just asked for may take to answer: some round trips of a local link.
+const NEIGHBOUR_PATIENCE: Duration = Duration::from_millis(300);
+const NEIGHBOUR_POLL: Duration = Duration::from_millis(10);
 
 /// How to open the datapath.
 #[derive(Clone, Debug)]
@@ -235,19 +239,21 @@ impl LinuxDatapath {
         let ports: BTreeSet<u32> = desired.attached.clone();
         let mut observed = self.netlink.observe(interfaces, &ports, &desired).await?;
         observed.state.attached = interfaces.values().map(|i| i.index).filter(|i| self.bpf.attached(*i)).collect();
-        for command in net::plan(&desired, &observed.state) {
-            let result = match command {
+        let commands = net::plan(&desired, &observed.state);
+        for command in &commands {
+            let result = match *command {
                 NetCommand::Attach(i) => self.bpf.attach(i),
                 NetCommand::Detach(i) => self.bpf.detach(i),
-                ref other => self.netlink.execute(other).await,
+                _ => self.netlink.execute(command).await,
             };
             if let Err(e) = result {
                 tracing::warn!(error = chain(&e), "command failed");
-                errors.push(ItemError { kind: kind(&command).into(), name: name(&command, interfaces), group: None, detail: chain(&e) });
+                errors.push(ItemError { kind: kind(command).into(), name: name(command, interfaces), group: None, detail: chain(&e) });
             }
         }
         let interfaces = self.netlink.interfaces().await?;
-        let mut after = self.netlink.observe(&interfaces, &ports, &desired).await?;
+        let fresh: BTreeSet<_> = commands.iter().filter_map(|c| if let NetCommand::AddNeighbour(i, a) = c { Some((*i, *a)) } else { None }).collect();
+        let mut after = self.resolved(&interfaces, &ports, &desired, &fresh).await?;
         after.state.attached = ports.iter().copied().filter(|i| self.bpf.attached(*i)).collect();
         for command in net::plan(&desired, &after.state) {
             // What an address or a link cannot be is told above or by the next run; what is missing is an error now.
@@ -266,6 +272,24 @@ impl LinuxDatapath {
             }
         }
         Ok(errors)
+    }
+
+    /// Observes; neighbours that were only just asked for get a moment to answer before anybody calls them silent.
+    async fn resolved(
+        &self,
+        interfaces: &BTreeMap<String, Interface>,
+        ports: &BTreeSet<u32>,
+        desired: &net::NetState,
+        fresh: &BTreeSet<(u32, Ipv6Addr)>,
+    ) -> Result<netlink::Observed, DatapathError> {
+        let deadline = tokio::time::Instant::now() + NEIGHBOUR_PATIENCE;
+        loop {
+            let observed = self.netlink.observe(interfaces, ports, desired).await?;
+            if observed.unresolved.is_disjoint(fresh) || tokio::time::Instant::now() >= deadline {
+                return Ok(observed);
+            }
+            tokio::time::sleep(NEIGHBOUR_POLL).await;
+        }
     }
 
     async fn try_reconcile(&mut self, spec: &NodeSpec) -> Result<Vec<ItemError>, DatapathError> {

@@ -23,7 +23,7 @@ const MAX_CONNECTIONS: usize = 1024;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_HEADER_BYTES: usize = 32 << 10;
 /// How long open connections may take to finish at the end.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// After accepting failed, for want of descriptors most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program against itself over the loopback interface: the kernel's part of the data path. Both ends are at `::1`
-//! and told apart by their QPNs. Raw sockets need CAP_NET_RAW, so these tests are run by name: `--ignored`, as root.
+//! and told apart by their QPNs. Raw sockets need CAP_NET_RAW, so these tests need root.
 #![allow(clippy::unwrap_used)] // A test that cannot go on panics.
 
 use std::io::{BufRead, BufReader, Read};
@@ -47,7 +47,6 @@ fn one(child: Child) -> Value {
 }
 
 #[test]
-#[ignore = "needs CAP_NET_RAW"]
 fn a_file_arrives_by_send_with_delays_by_rnr() {
     let folder = tempfile::tempdir().unwrap();
     let (source, copy) = (folder.path().join("source"), folder.path().join("copy"));
@@ -79,7 +78,6 @@ fn a_file_arrives_by_send_with_delays_by_rnr() {
 }
 
 #[test]
-#[ignore = "needs CAP_NET_RAW"]
 fn writes_fill_the_memory_and_a_lingering_receiver_stops_on_sigterm() {
     let folder = tempfile::tempdir().unwrap();
     let mut far = receiver(
@@ -105,7 +103,6 @@ fn writes_fill_the_memory_and_a_lingering_receiver_stops_on_sigterm() {
 }
 
 #[test]
-#[ignore = "needs CAP_NET_RAW"]
 fn a_wrong_key_fails_both_ends() {
     let folder = tempfile::tempdir().unwrap();
     let far = receiver(
@@ -122,7 +119,6 @@ fn a_wrong_key_fails_both_ends() {
 }
 
 #[test]
-#[ignore = "needs CAP_NET_RAW"]
 fn a_receiver_that_died_is_given_up_on() {
     let folder = tempfile::tempdir().unwrap();
     let far = receiver(
@@ -141,7 +137,6 @@ fn a_receiver_that_died_is_given_up_on() {
 }
 
 #[test]
-#[ignore = "needs CAP_NET_RAW"]
 fn ce_is_read_from_the_traffic_class_and_comes_back_as_cnp() {
     let folder = tempfile::tempdir().unwrap();
     let far = receiver(folder.path(), "--unicast ::1,0x5001,0 --qpn 0x5002 --bytes 1MB");
