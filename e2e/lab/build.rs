@@ -15,7 +15,11 @@ fn main() -> Result<()> {
     // Debian keeps asm/types.h under the multiarch triple, where clang does not look when it targets BPF.
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
     args.push(format!("-I/usr/include/{arch}-linux-gnu"));
-    SkeletonBuilder::new().source(SOURCE).clang_args(args).build_and_generate(&out).with_context(|| format!("building {SOURCE} (needs clang and linux-libc-dev)"))?;
+    SkeletonBuilder::new()
+        .source(SOURCE)
+        .clang_args(args)
+        .build_and_generate(&out)
+        .with_context(|| format!("building {SOURCE} (needs clang and linux-libc-dev)"))?;
     println!("cargo:rerun-if-changed={SOURCE}");
     Ok(())
 }

@@ -21,6 +21,17 @@ pub struct Interface {
     pub carrier: bool,
 }
 
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Via {
+    /// The destination is a neighbour.
+    OnLink,
+    /// A neighbour's link-local address.
+    Gateway(Ipv6Addr),
+    /// Nowhere: the kernel itself is the SRv6 endpoint uN (End with NEXT-CSID, RFC 8986 and RFC 9800).
+    End,
+}
+
 /// The part of the kernel's network state that the agent owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetState {
@@ -28,8 +39,8 @@ pub struct NetState {
     pub up: BTreeSet<u32>,
     /// (interface, address/length).
     pub addresses: BTreeSet<(u32, Ipv6Net)>,
-    /// Routes of our own protocol number: (prefix, interface, gateway).
-    pub routes: BTreeSet<(Ipv6Net, u32, Option<Ipv6Addr>)>,
+    /// Routes of our own protocol number: (prefix, interface, via).
+    pub routes: BTreeSet<(Ipv6Net, u32, Via)>,
     /// Neighbours that the kernel keeps resolved: (interface, address).
     pub neighbours: BTreeSet<(u32, Ipv6Addr)>,
     /// Interfaces whose TC ingress runs our program.
@@ -46,9 +57,9 @@ pub enum NetCommand {
     /// Remove an address.
     RemoveAddress(u32, Ipv6Net),
     /// Add or replace a route.
-    AddRoute(Ipv6Net, u32, Option<Ipv6Addr>),
+    AddRoute(Ipv6Net, u32, Via),
     /// Remove a route.
-    RemoveRoute(Ipv6Net, u32, Option<Ipv6Addr>),
+    RemoveRoute(Ipv6Net, u32, Via),
     /// Let the kernel keep a neighbour resolved.
     AddNeighbour(u32, Ipv6Addr),
     /// Forget a neighbour.
@@ -63,24 +74,37 @@ pub enum NetCommand {
 pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (NetState, Vec<ItemError>) {
     let (mut state, mut errors) = (NetState::default(), Vec::new());
     let base = &spec.base;
-    let index_of: BTreeMap<_, _> = base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
+    let index_of: BTreeMap<_, _> =
+        base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
     if let Some(lo) = interfaces.get("lo") {
         state.up.insert(lo.index);
         state.addresses.insert((lo.index, Ipv6Net::from(base.node_address)));
     }
     ports(base, interfaces, &mut state, &mut errors);
+    // The kernel wants some device on a local SID's route; packets for the SID may come in by any.
+    if let Some(any) = index_of.values().next() {
+        state.routes.insert((base.un, *any, Via::End));
+    }
     for r in &base.routes {
         if let Some(ifindex) = index_of.get(&r.port) {
-            state.routes.insert((r.prefix, *ifindex, Some(r.next_hop)));
+            state.routes.insert((r.prefix, *ifindex, Via::Gateway(r.next_hop)));
         }
     }
     for g in spec.groups.values() {
         // What the programs look up per packet: the route to a child or the parent on the port that the tree uses.
-        let nodes = g.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).map(|b| (b.address, b.port, b.next_hop));
-        let parent = (g.upstream.next_hop != g.upstream.destination).then_some((g.upstream.destination, g.upstream.port, g.upstream.next_hop));
+        let nodes = g
+            .branches
+            .iter()
+            .filter(|b| matches!(b.kind, BranchKind::Node { .. }))
+            .map(|b| (b.address, b.port, b.next_hop));
+        let parent = (g.upstream.next_hop != g.upstream.destination).then_some((
+            g.upstream.destination,
+            g.upstream.port,
+            g.upstream.next_hop,
+        ));
         for (address, port, next_hop) in nodes.chain(parent) {
             if let Some(ifindex) = index_of.get(&port) {
-                state.routes.insert((Ipv6Net::from(address), *ifindex, Some(next_hop)));
+                state.routes.insert((Ipv6Net::from(address), *ifindex, Via::Gateway(next_hop)));
             }
         }
         let hops = g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)]);
@@ -99,11 +123,17 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
             errors.push(ItemError { kind: "port".into(), name: p.name.clone(), group: None, detail });
         };
         let Some(i) = interfaces.get(&p.name) else {
-            problem(format!("interface {} does not exist on {}: create it, or correct the topology's link", p.name, base.name));
+            problem(format!(
+                "interface {} does not exist on {}: create it, or correct the topology's link",
+                p.name, base.name
+            ));
             continue;
         };
         if i.mtu < p.mtu {
-            problem(format!("interface {} has MTU {}, the topology's link says {}: raise the interface's or lower the link's", p.name, i.mtu, p.mtu));
+            problem(format!(
+                "interface {} has MTU {}, the topology's link says {}: raise the interface's or lower the link's",
+                p.name, i.mtu, p.mtu
+            ));
         }
         if i.up && !i.carrier {
             problem(format!("interface {} has no carrier: check the cable or the far end", p.name));
@@ -117,7 +147,7 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
             }
             Peer::Host { prefix, gateway, .. } => {
                 state.addresses.insert((i.index, Ipv6Net::new_assert(*gateway, 64)));
-                state.routes.insert((prefix.trunc(), i.index, None));
+                state.routes.insert((prefix.trunc(), i.index, Via::OnLink));
             }
         }
     }
@@ -163,7 +193,7 @@ mod tests {
     #[test]
     fn a_plan_from_equal_states_is_empty_and_removals_come_first() {
         let net: Ipv6Net = "5f00:0:2::/48".parse().unwrap();
-        let gw = Some("fe80::2:1".parse().unwrap());
+        let gw = Via::Gateway("fe80::2:1".parse().unwrap());
         let want = NetState { routes: BTreeSet::from([(net, 3, gw)]), ..NetState::default() };
         assert!(plan(&want, &want).is_empty());
         let have = NetState { routes: BTreeSet::from([(net, 2, gw)]), ..NetState::default() };

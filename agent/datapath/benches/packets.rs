@@ -33,7 +33,8 @@ fn row(entry: &str, payload: usize, fan_out: u32, bed: &Testbed, port: &str, pac
         let at = |q: usize| ns[ns.len() * q / 4];
         println!("{entry:<34} {payload:>7} {fan_out:>8} {:>8} {:>8} {:>8}  test-run", at(1), at(2), at(3));
     } else {
-        let mut ns: Vec<u64> = packets.chunks(200).map(|c| bed.traffic(port, c)).map(|(ns, runs)| ns / runs.max(1)).collect();
+        let mut ns: Vec<u64> =
+            packets.chunks(200).map(|c| bed.traffic(port, c)).map(|(ns, runs)| ns / runs.max(1)).collect();
         ns.sort_unstable();
         let at = |q: usize| ns[ns.len() * q / 4];
         println!("{entry:<34} {payload:>7} {fan_out:>8} {:>8} {:>8} {:>8}  traffic", at(1), at(2), at(3));
@@ -64,5 +65,7 @@ fn feedback(branches: u32) {
     for psn in 100..100 + RUNS {
         bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), end_mt(), list(0..branches), 0));
     }
-    row("ACK aggregation, by branches", 0, branches, &bed, "d0", |i| answer(i % branches, Syndrome::ack(31), 99 + (i - 99) / branches.max(1), i));
+    row("ACK aggregation, by branches", 0, branches, &bed, "d0", |i| {
+        answer(i % branches, Syndrome::ack(31), 99 + (i - 99) / branches.max(1), i)
+    });
 }

@@ -69,13 +69,17 @@ unsafe impl Sync for Bpf {}
 impl Bpf {
     /// Loads the programs, taking over maps that an earlier agent pinned.
     pub(crate) fn load(pin_dir: &Path) -> Result<Self, DatapathError> {
-        fs::create_dir_all(pin_dir).doing(format!("creating {} (is a BPF file system mounted there? mount -t bpf bpf /sys/fs/bpf)", pin_dir.display()))?;
+        fs::create_dir_all(pin_dir).doing(format!(
+            "creating {} (is a BPF file system mounted there? mount -t bpf bpf /sys/fs/bpf)",
+            pin_dir.display()
+        ))?;
         // One object lives as long as the agent does.
         let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut builder = IngressSkelBuilder::default();
         builder.obj_builder.pin_root_path(pin_dir).doing("setting the pin directory")?;
         let mut open = builder.open(storage).doing("opening the BPF object")?;
-        let rodata = open.maps.rodata_data.as_mut().ok_or("the object has no .rodata").doing("opening the BPF object")?;
+        let rodata =
+            open.maps.rodata_data.as_mut().ok_or("the object has no .rodata").doing("opening the BPF object")?;
         for (b, entry) in rodata.crc_table.iter_mut().enumerate() {
             *entry = icrc::TABLE[b];
         }
@@ -96,7 +100,10 @@ impl Bpf {
 
     /// Replaces the pins: the running filters keep their own references, so nothing stops forwarding.
     fn pin_programs(&mut self) -> Result<(), DatapathError> {
-        for (name, prog) in [("canopy_ingress", &mut self.skel.progs.canopy_ingress), ("canopy_control", &mut self.skel.progs.canopy_control)] {
+        for (name, prog) in [
+            ("canopy_ingress", &mut self.skel.progs.canopy_ingress),
+            ("canopy_control", &mut self.skel.progs.canopy_control),
+        ] {
             let path = self.pin_dir.join(name);
             if path.exists() {
                 fs::remove_file(&path).doing(format!("replacing {}", path.display()))?;
@@ -142,7 +149,8 @@ impl Bpf {
 
     /// Sum over the processors of a counter.
     pub(crate) fn get_sum(&self, table: Table, key: &[u8]) -> Result<u64, DatapathError> {
-        let values = self.map(table).lookup_percpu(key, MapFlags::ANY).doing(format!("reading map {}", table.name()))?;
+        let values =
+            self.map(table).lookup_percpu(key, MapFlags::ANY).doing(format!("reading map {}", table.name()))?;
         Ok(values.into_iter().flatten().filter_map(|v| read::<u64>(&v)).sum())
     }
 
@@ -170,8 +178,17 @@ impl Bpf {
             skb[SKB_CB + 4 * i..SKB_CB + 4 * i + 4].copy_from_slice(&word.to_ne_bytes());
         }
         let input = ProgramInput { context_in: Some(&mut skb), data_in: Some(frame), ..ProgramInput::default() };
-        let out = self.skel.progs.canopy_control.test_run(input).doing(format!("running the control program for group {group}"))?;
-        if out.return_value == 0 { Ok(()) } else { Err(format!("refused with {}", out.return_value as i32)).doing(format!("control of group {group}")) }
+        let out = self
+            .skel
+            .progs
+            .canopy_control
+            .test_run(input)
+            .doing(format!("running the control program for group {group}"))?;
+        if out.return_value == 0 {
+            Ok(())
+        } else {
+            Err(format!("refused with {}", out.return_value as i32)).doing(format!("control of group {group}"))
+        }
     }
 
     /// One packet through the ingress program as if it came in on `ifindex`: action, frame, duration.
@@ -184,7 +201,13 @@ impl Bpf {
         frame.extend([0x86, 0xDD]);
         frame.extend_from_slice(packet);
         let mut out = vec![0u8; 16384];
-        let input = ProgramInput { context_in: Some(&mut skb), data_in: Some(&frame), data_out: Some(&mut out), repeat: 1, ..ProgramInput::default() };
+        let input = ProgramInput {
+            context_in: Some(&mut skb),
+            data_in: Some(&frame),
+            data_out: Some(&mut out),
+            repeat: 1,
+            ..ProgramInput::default()
+        };
         let result = self.skel.progs.canopy_ingress.test_run(input).unwrap_or_else(|e| panic!("test run: {e}"));
         (result.return_value, result.data.map(|d| d.to_vec()).unwrap_or_default(), result.duration)
     }
@@ -196,7 +219,12 @@ impl Bpf {
     }
 
     fn hook(&self, ifindex: u32) -> TcHook {
-        TcHookBuilder::new(self.skel.progs.canopy_ingress.as_fd()).ifindex(ifindex as i32).replace(true).handle(HANDLE).priority(PRIORITY).hook(TC_INGRESS)
+        TcHookBuilder::new(self.skel.progs.canopy_ingress.as_fd())
+            .ifindex(ifindex as i32)
+            .replace(true)
+            .handle(HANDLE)
+            .priority(PRIORITY)
+            .hook(TC_INGRESS)
     }
 
     /// Attaches, or atomically replaces what an earlier agent attached.

@@ -49,7 +49,10 @@ impl Events {
         let (tx, receiver) = mpsc::channel(DEPTH);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        thread::Builder::new().name("bpf-events".into()).spawn(move || pump(&map, &tx, &stopped)).doing("starting the event reader")?;
+        thread::Builder::new()
+            .name("bpf-events".into())
+            .spawn(move || pump(&map, &tx, &stopped))
+            .doing("starting the event reader")?;
         Ok(Self { receiver, stop })
     }
 
@@ -98,8 +101,17 @@ pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
     }
     let branch = branch_address(bpf, e.group_id, e.slot);
     let who = branch.map_or_else(|| "a branch that has left".to_string(), |a| a.to_string());
-    let detail = format!("{who} answered with a fatal NAK (AETH syndrome {:#04x}): its QP is in error and will not recover by retransmission", e.value);
-    Some(Event { time_unix_ns: unix_ns(), code: "FatalNak".into(), group: GroupId::new("group", e.group_id.into()).ok(), branch, detail })
+    let detail = format!(
+        "{who} answered with a fatal NAK (AETH syndrome {:#04x}): its QP is in error and will not recover by retransmission",
+        e.value
+    );
+    Some(Event {
+        time_unix_ns: unix_ns(),
+        code: "FatalNak".into(),
+        group: GroupId::new("group", e.group_id.into()).ok(),
+        branch,
+        detail,
+    })
 }
 
 /// One CNP upstream for the window (draft-li, CNP Aggregation).

@@ -70,13 +70,18 @@ impl LinuxDatapath {
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn count_entries(&self) -> usize {
         use Table::*;
-        [Groups, Proxies, Qpns, Trees, Outers, Branches, Peers, Stats, States, Cnps, Drops].into_iter().map(|t| self.bpf.keys(t).len()).sum()
+        [Groups, Proxies, Qpns, Trees, Outers, Branches, Peers, Stats, States, Cnps, Drops]
+            .into_iter()
+            .map(|t| self.bpf.keys(t).len())
+            .sum()
     }
 
     fn held_slots(&self) -> Result<Slots, DatapathError> {
         let mut slots = Slots::new();
         for key in self.bpf.keys(Table::Peers) {
-            let (Some(k), Some(v)) = (read::<types::canopy_peer_key>(&key), self.bpf.get(Table::Peers, &key)?) else { continue };
+            let (Some(k), Some(v)) = (read::<types::canopy_peer_key>(&key), self.bpf.get(Table::Peers, &key)?) else {
+                continue;
+            };
             if let Some(peer) = read::<types::canopy_peer>(&v) {
                 slots.entry(k.group_id).or_default().insert(tables::address(&k.address), peer.slot);
             }
@@ -133,7 +138,8 @@ impl LinuxDatapath {
 
     /// Stops groups that are gone, entry points first, and those that start over with another first PSN.
     fn retire(&self, t: &Tables, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
-        let lives = |value: &[u8]| read::<u32>(value).is_some_and(|id| t.groups.contains_key(&id) || kept.contains(&id));
+        let lives =
+            |value: &[u8]| read::<u32>(value).is_some_and(|id| t.groups.contains_key(&id) || kept.contains(&id));
         for table in [Table::Proxies, Table::Qpns, Table::Trees] {
             for (key, value) in self.entries(table)? {
                 if !lives(&value) {
@@ -144,7 +150,8 @@ impl LinuxDatapath {
         for key in self.bpf.keys(Table::Groups) {
             let Some(id) = read::<u32>(&key) else { continue };
             let old: Option<types::canopy_group> = self.bpf.get_as(Table::Groups, &id)?;
-            let restarts = matches!((old, t.groups.get(&id)), (Some(o), Some(n)) if o.start != n.start || o.dqpn != n.dqpn);
+            let restarts =
+                matches!((old, t.groups.get(&id)), (Some(o), Some(n)) if o.start != n.start || o.dqpn != n.dqpn);
             if !lives(&key) || restarts {
                 self.bpf.delete(Table::Groups, &key)?;
                 self.bpf.delete(Table::Cnps, &key)?;
@@ -155,7 +162,13 @@ impl LinuxDatapath {
     }
 
     /// One group: its state exists, its decisions are in force, its branches join and leave under the lock.
-    fn group(&self, id: u32, conf: &types::canopy_group, slots: &BTreeMap<Ipv6Addr, u32>, held: Option<&BTreeMap<Ipv6Addr, u32>>) -> Result<(), DatapathError> {
+    fn group(
+        &self,
+        id: u32,
+        conf: &types::canopy_group,
+        slots: &BTreeMap<Ipv6Addr, u32>,
+        held: Option<&BTreeMap<Ipv6Addr, u32>>,
+    ) -> Result<(), DatapathError> {
         if self.bpf.get(Table::States, bytes(&id))?.is_none() {
             self.bpf.put(Table::States, bytes(&id), bytes(&fresh_state(conf.start)))?;
         }
@@ -188,7 +201,9 @@ impl LinuxDatapath {
     /// Removes what nothing points at any more.
     fn sweep(&self, t: &Tables, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
         let of_kept = |key: &[u8]| key.first_chunk::<4>().is_some_and(|id| kept.contains(&u32::from_ne_bytes(*id)));
-        let of_group = |key: &[u8]| key.first_chunk::<4>().is_some_and(|id| t.groups.contains_key(&u32::from_ne_bytes(*id)) || *id == [0; 4]);
+        let of_group = |key: &[u8]| {
+            key.first_chunk::<4>().is_some_and(|id| t.groups.contains_key(&u32::from_ne_bytes(*id)) || *id == [0; 4])
+        };
         self.delete_extra(Table::Peers, |k| t.peers.contains_key(k) || of_kept(k))?;
         self.delete_extra(Table::Branches, |k| t.branches.contains_key(k) || of_kept(k))?;
         self.delete_extra(Table::Stats, |k| t.branches.contains_key(k) || of_kept(k))?;
@@ -215,7 +230,8 @@ impl LinuxDatapath {
                     }
                 }
             }
-            for (table, want) in [(Table::Branches, &t.branches), (Table::Peers, &t.peers), (Table::Outers, &t.outers)] {
+            for (table, want) in [(Table::Branches, &t.branches), (Table::Peers, &t.peers), (Table::Outers, &t.outers)]
+            {
                 for (key, value) in want.iter().filter(|(k, _)| k[..4] == id.to_ne_bytes()) {
                     if self.bpf.get(table, key)?.as_deref() != Some(value) {
                         wrong.push(table);
@@ -223,7 +239,8 @@ impl LinuxDatapath {
                 }
             }
             let state: Option<types::canopy_state> = self.bpf.get_as(Table::States, &id)?;
-            if !t.slots[&id].values().all(|slot| state.is_some_and(|s| has(&s.active, *slot) || has(&s.pending, *slot))) {
+            if !t.slots[&id].values().all(|slot| state.is_some_and(|s| has(&s.active, *slot) || has(&s.pending, *slot)))
+            {
                 wrong.push(Table::States);
             }
             if let Some(table) = wrong.first() {
@@ -234,7 +251,11 @@ impl LinuxDatapath {
         Ok(errors)
     }
 
-    async fn network(&self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<Vec<ItemError>, DatapathError> {
+    async fn network(
+        &self,
+        spec: &NodeSpec,
+        interfaces: &BTreeMap<String, Interface>,
+    ) -> Result<Vec<ItemError>, DatapathError> {
         let (desired, mut errors) = net::desired(spec, interfaces);
         let ports: BTreeSet<u32> = desired.attached.clone();
         let mut observed = self.netlink.observe(interfaces, &ports, &desired).await?;
@@ -248,26 +269,49 @@ impl LinuxDatapath {
             };
             if let Err(e) = result {
                 tracing::warn!(error = chain(&e), "command failed");
-                errors.push(ItemError { kind: kind(command).into(), name: name(command, interfaces), group: None, detail: chain(&e) });
+                errors.push(ItemError {
+                    kind: kind(command).into(),
+                    name: name(command, interfaces),
+                    group: None,
+                    detail: chain(&e),
+                });
             }
         }
         let interfaces = self.netlink.interfaces().await?;
-        let fresh: BTreeSet<_> = commands.iter().filter_map(|c| if let NetCommand::AddNeighbour(i, a) = c { Some((*i, *a)) } else { None }).collect();
+        let fresh: BTreeSet<_> = commands
+            .iter()
+            .filter_map(|c| if let NetCommand::AddNeighbour(i, a) = c { Some((*i, *a)) } else { None })
+            .collect();
         let mut after = self.resolved(&interfaces, &ports, &desired, &fresh).await?;
         after.state.attached = ports.iter().copied().filter(|i| self.bpf.attached(*i)).collect();
         for command in net::plan(&desired, &after.state) {
             // What an address or a link cannot be is told above or by the next run; what is missing is an error now.
             if !errors.iter().any(|e| e.kind == kind(&command) && e.name == name(&command, &interfaces)) {
                 let detail = format!("kernel state still needs {command:?} after applying it");
-                errors.push(ItemError { kind: kind(&command).into(), name: name(&command, &interfaces), group: None, detail });
+                errors.push(ItemError {
+                    kind: kind(&command).into(),
+                    name: name(&command, &interfaces),
+                    group: None,
+                    detail,
+                });
             }
         }
         for g in spec.groups.values() {
-            for (port, hop) in g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)]) {
+            for (port, hop) in
+                g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)])
+            {
                 let Some(p) = spec.base.ports.iter().find(|p| p.index == port) else { continue };
                 if interfaces.get(&p.name).is_some_and(|i| after.unresolved.contains(&(i.index, hop))) {
-                    let detail = format!("{hop} does not answer neighbour discovery on {}: check that the device behind it is up", p.name);
-                    errors.push(ItemError { kind: "neighbour".into(), name: format!("{}/{hop}", p.name), group: Some(g.group_id), detail });
+                    let detail = format!(
+                        "{hop} does not answer neighbour discovery on {}: check that the device behind it is up",
+                        p.name
+                    );
+                    errors.push(ItemError {
+                        kind: "neighbour".into(),
+                        name: format!("{}/{hop}", p.name),
+                        group: Some(g.group_id),
+                        detail,
+                    });
                 }
             }
         }
@@ -367,7 +411,13 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
 /// State of a group that nothing was sent in: the initial AckPSN is the start PSN minus one (decisions 3.3).
 fn fresh_state(start: u64) -> types::canopy_state {
     let empty = types::canopy_min { key: KEY_EMPTY, msn: u64::MAX, credits: u64::MAX };
-    types::canopy_state { high: start, sent_next: start, position: start, tree: [empty; 256], ..types::canopy_state::default() }
+    types::canopy_state {
+        high: start,
+        sent_next: start,
+        position: start,
+        tree: [empty; 256],
+        ..types::canopy_state::default()
+    }
 }
 
 fn has(slots: &types::canopy_slots, slot: u32) -> bool {
@@ -384,9 +434,15 @@ fn kind(command: &NetCommand) -> &'static str {
 }
 
 fn name(command: &NetCommand, interfaces: &BTreeMap<String, Interface>) -> String {
-    let port = |i: u32| interfaces.iter().find(|(_, x)| x.index == i).map_or_else(|| format!("interface {i}"), |(n, _)| n.clone());
+    let port = |i: u32| {
+        interfaces.iter().find(|(_, x)| x.index == i).map_or_else(|| format!("interface {i}"), |(n, _)| n.clone())
+    };
     match command {
-        NetCommand::Up(i) | NetCommand::AddAddress(i, _) | NetCommand::RemoveAddress(i, _) | NetCommand::Attach(i) | NetCommand::Detach(i) => port(*i),
+        NetCommand::Up(i)
+        | NetCommand::AddAddress(i, _)
+        | NetCommand::RemoveAddress(i, _)
+        | NetCommand::Attach(i)
+        | NetCommand::Detach(i) => port(*i),
         NetCommand::AddRoute(p, ..) | NetCommand::RemoveRoute(p, ..) => p.to_string(),
         NetCommand::AddNeighbour(i, a) | NetCommand::RemoveNeighbour(i, a) => format!("{}/{a}", port(*i)),
     }

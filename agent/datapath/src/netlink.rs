@@ -7,14 +7,19 @@ use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 
 use canopy_agent_core::DatapathError;
-use canopy_agent_core::net::{Interface, NetCommand, NetState};
+use canopy_agent_core::net::{Interface, NetCommand, NetState, Via};
 use futures::TryStreamExt;
 use ipnet::Ipv6Net;
+use netlink_packet_core::DefaultNla;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags};
-use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourMessage, NeighbourState};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteLwEnCapType, RouteMessage, RouteProtocol, RouteSeg6LocalTunnel, Seg6LocalAction,
+};
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -23,6 +28,9 @@ use crate::error::Doing;
 
 /// Our routes' protocol number (rtnetlink(7), 4 < proto < 256 is free for daemons).
 const PROTOCOL: u8 = 201;
+/// Attribute numbers that the netlink crate has no name for (include/uapi/linux/seg6_local.h, netlink.h).
+const SEG6_LOCAL_FLAVORS: u16 = 11;
+const NLA_F_NESTED: u16 = 1 << 15;
 const SYSCTL: &str = "/proc/sys/net/ipv6/conf";
 
 /// A netlink socket for requests and one for notifications.
@@ -49,8 +57,10 @@ pub(crate) struct Observed {
 impl Netlink {
     pub(crate) fn open() -> Result<Self, DatapathError> {
         let (connection, handle, _) = rtnetlink::new_connection().doing("opening a netlink socket")?;
-        let groups = [MulticastGroup::Link, MulticastGroup::Neigh, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Ipv6Route];
-        let (listener, _, mut messages) = rtnetlink::new_multicast_connection(&groups).doing("subscribing to netlink notifications")?;
+        let groups =
+            [MulticastGroup::Link, MulticastGroup::Neigh, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Ipv6Route];
+        let (listener, _, mut messages) =
+            rtnetlink::new_multicast_connection(&groups).doing("subscribing to netlink notifications")?;
         // Depth 1: a notification only says "look again", so one that waits stands for all.
         let (tx, changes) = mpsc::channel(1);
         let forward = async move {
@@ -89,14 +99,27 @@ impl Netlink {
             }
             let flags = l.header.flags;
             if let Some(name) = name {
-                out.insert(name, Interface { index: l.header.index, mtu, up: flags.contains(LinkFlags::Up), carrier: flags.contains(LinkFlags::LowerUp) });
+                out.insert(
+                    name,
+                    Interface {
+                        index: l.header.index,
+                        mtu,
+                        up: flags.contains(LinkFlags::Up),
+                        carrier: flags.contains(LinkFlags::LowerUp),
+                    },
+                );
             }
         }
         Ok(out)
     }
 
     /// Our part of the kernel's state on `ports`; `lo` may carry addresses of others.
-    pub(crate) async fn observe(&self, interfaces: &BTreeMap<String, Interface>, ports: &BTreeSet<u32>, desired: &NetState) -> Result<Observed, DatapathError> {
+    pub(crate) async fn observe(
+        &self,
+        interfaces: &BTreeMap<String, Interface>,
+        ports: &BTreeSet<u32>,
+        desired: &NetState,
+    ) -> Result<Observed, DatapathError> {
         let mut o = Observed::default();
         o.state.up = interfaces.values().filter(|i| i.up).map(|i| i.index).collect();
         let addresses: Vec<_> = self.handle.address().get().execute().try_collect().await.doing("listing addresses")?;
@@ -114,13 +137,23 @@ impl Netlink {
         }
         let query = RouteMessageBuilder::<Ipv6Addr>::new().build();
         let routes: Vec<_> = self.handle.route().get(query).execute().try_collect().await.doing("listing routes")?;
-        o.state.routes = routes.iter().filter(|r| r.header.protocol == RouteProtocol::from(PROTOCOL)).filter_map(route_of).collect();
-        let neighbours: Vec<_> = self.handle.neighbours().get().set_address_family(AddressFamily::Inet6).execute().try_collect().await.doing("listing neighbours")?;
+        o.state.routes =
+            routes.iter().filter(|r| r.header.protocol == RouteProtocol::from(PROTOCOL)).filter_map(route_of).collect();
+        let neighbours: Vec<_> = self
+            .handle
+            .neighbours()
+            .get()
+            .set_address_family(AddressFamily::Inet6)
+            .execute()
+            .try_collect()
+            .await
+            .doing("listing neighbours")?;
         for n in neighbours.iter().filter(|n| managed(n)) {
             if let Some(ip) = destination(n) {
                 let entry = (n.header.ifindex, ip);
                 o.state.neighbours.insert(entry);
-                if matches!(n.header.state, NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed) {
+                if matches!(n.header.state, NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed)
+                {
                     o.unresolved.insert(entry);
                 }
             }
@@ -131,7 +164,13 @@ impl Netlink {
     /// Carries out one command that is netlink's.
     pub(crate) async fn execute(&self, command: &NetCommand) -> Result<(), DatapathError> {
         match *command {
-            NetCommand::Up(i) => self.handle.link().set(LinkUnspec::new_with_index(i).up().build()).execute().await.doing(format!("setting interface {i} up")),
+            NetCommand::Up(i) => self
+                .handle
+                .link()
+                .set(LinkUnspec::new_with_index(i).up().build())
+                .execute()
+                .await
+                .doing(format!("setting interface {i} up")),
             NetCommand::AddAddress(i, a) => {
                 let mut request = self.handle.address().add(i, IpAddr::V6(a.addr()), a.prefix_len()).replace();
                 // Addresses of the plan are unique by construction; detection would leave them tentative for a second.
@@ -144,10 +183,28 @@ impl Netlink {
                 message.header.index = i;
                 message.header.prefix_len = a.prefix_len();
                 message.attributes.push(AddressAttribute::Address(IpAddr::V6(a.addr())));
-                self.handle.address().del(message).execute().await.doing(format!("removing address {a} from interface {i}"))
+                self.handle
+                    .address()
+                    .del(message)
+                    .execute()
+                    .await
+                    .doing(format!("removing address {a} from interface {i}"))
             }
-            NetCommand::AddRoute(p, i, g) => self.handle.route().add(route(p, i, g)).replace().execute().await.doing(format!("adding route {p} by interface {i}")),
-            NetCommand::RemoveRoute(p, i, g) => self.handle.route().del(route(p, i, g)).execute().await.doing(format!("removing route {p} by interface {i}")),
+            NetCommand::AddRoute(p, i, g) => self
+                .handle
+                .route()
+                .add(route(p, i, g))
+                .replace()
+                .execute()
+                .await
+                .doing(format!("adding route {p} by interface {i}")),
+            NetCommand::RemoveRoute(p, i, g) => self
+                .handle
+                .route()
+                .del(route(p, i, g))
+                .execute()
+                .await
+                .doing(format!("removing route {p} by interface {i}")),
             NetCommand::AddNeighbour(i, a) => {
                 let mut request = self.handle.neighbours().add(i, IpAddr::V6(a)).state(NeighbourState::None).replace();
                 request.message_mut().attributes.push(NeighbourAttribute::ExtFlags(NeighbourExtFlags::Managed));
@@ -158,7 +215,12 @@ impl Netlink {
                 message.header.family = AddressFamily::Inet6;
                 message.header.ifindex = i;
                 message.attributes.push(NeighbourAttribute::Destination(NeighbourAddress::Inet6(a)));
-                self.handle.neighbours().del(message).execute().await.doing(format!("forgetting neighbour {a} on interface {i}"))
+                self.handle
+                    .neighbours()
+                    .del(message)
+                    .execute()
+                    .await
+                    .doing(format!("forgetting neighbour {a} on interface {i}"))
             }
             NetCommand::Attach(_) | NetCommand::Detach(_) => Ok(()),
         }
@@ -174,28 +236,53 @@ pub(crate) fn enable_forwarding() -> Result<(), DatapathError> {
     Ok(())
 }
 
-fn route(prefix: Ipv6Net, ifindex: u32, gateway: Option<Ipv6Addr>) -> RouteMessage {
-    let mut b = RouteMessageBuilder::<Ipv6Addr>::new()
+fn route(prefix: Ipv6Net, ifindex: u32, via: Via) -> RouteMessage {
+    let b = RouteMessageBuilder::<Ipv6Addr>::new()
         .destination_prefix(prefix.addr(), prefix.prefix_len())
         .output_interface(ifindex)
         .protocol(RouteProtocol::from(PROTOCOL));
-    if let Some(g) = gateway {
-        b = b.gateway(g);
+    match via {
+        Via::OnLink => b,
+        Via::Gateway(g) => b.gateway(g),
+        Via::End => b.encap_seg6local(vec![
+            RouteSeg6LocalTunnel::Action(Seg6LocalAction::End),
+            RouteSeg6LocalTunnel::Other(DefaultNla::new(SEG6_LOCAL_FLAVORS | NLA_F_NESTED, next_csid())),
+        ]),
     }
-    b.build()
+    .build()
 }
 
-fn route_of(r: &RouteMessage) -> Option<(Ipv6Net, u32, Option<Ipv6Addr>)> {
-    let (mut to, mut oif, mut gateway) = (None, None, None);
+/// `flavors next-csid lblen 32 nflen 16`: a 32-bit block and 16-bit uSIDs.
+fn next_csid() -> Vec<u8> {
+    const OPERATION: u16 = 1;
+    const LCBLOCK_BITS: u16 = 2;
+    const LCNODE_FN_BITS: u16 = 3;
+    const NEXT_CSID: u32 = 1 << 4;
+    let mut out = Vec::new();
+    let mut attribute = |kind: u16, value: &[u8]| {
+        out.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
+        out.extend_from_slice(&kind.to_ne_bytes());
+        out.extend_from_slice(value);
+        out.resize(out.len().next_multiple_of(4), 0);
+    };
+    attribute(OPERATION, &NEXT_CSID.to_ne_bytes());
+    attribute(LCBLOCK_BITS, &[32]);
+    attribute(LCNODE_FN_BITS, &[16]);
+    out
+}
+
+fn route_of(r: &RouteMessage) -> Option<(Ipv6Net, u32, Via)> {
+    let (mut to, mut oif, mut via) = (None, None, Via::OnLink);
     for a in &r.attributes {
         match a {
             RouteAttribute::Destination(RouteAddress::Inet6(a)) => to = Some(*a),
             RouteAttribute::Oif(i) => oif = Some(*i),
-            RouteAttribute::Gateway(RouteAddress::Inet6(a)) => gateway = Some(*a),
+            RouteAttribute::Gateway(RouteAddress::Inet6(a)) => via = Via::Gateway(*a),
+            RouteAttribute::EncapType(RouteLwEnCapType::Seg6Local) => via = Via::End,
             _ => {}
         }
     }
-    Some((Ipv6Net::new(to?, r.header.destination_prefix_length).ok()?, oif?, gateway))
+    Some((Ipv6Net::new(to?, r.header.destination_prefix_length).ok()?, oif?, via))
 }
 
 fn managed(n: &NeighbourMessage) -> bool {

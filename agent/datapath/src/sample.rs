@@ -40,7 +40,9 @@ pub(crate) fn sample(bpf: &Bpf) -> Result<Sample, DatapathError> {
         let Some(k) = read::<types::canopy_peer_key>(&key) else { continue };
         let Some(peer) = bpf.get(Table::Peers, &key)?.as_deref().and_then(read::<types::canopy_peer>) else { continue };
         let Some((state, cnp)) = states.get(&k.group_id) else { continue };
-        let stats = bpf.get_as::<_, types::canopy_branch_stats>(Table::Stats, &tables::slot_key(k.group_id, peer.slot))?.unwrap_or_default();
+        let stats = bpf
+            .get_as::<_, types::canopy_branch_stats>(Table::Stats, &tables::slot_key(k.group_id, peer.slot))?
+            .unwrap_or_default();
         branches.entry(k.group_id).or_default().push(branch(&k, peer.slot as usize % LEAVES, state, cnp, &stats, now));
     }
     for (id, (s, cnp)) in &states {
@@ -66,7 +68,14 @@ pub(crate) fn sample(bpf: &Bpf) -> Result<Sample, DatapathError> {
     Ok(Sample { groups, node_drops: drops.remove(&0).unwrap_or_default() })
 }
 
-fn branch(k: &types::canopy_peer_key, slot: usize, s: &types::canopy_state, cnp: &types::canopy_cnp, stats: &types::canopy_branch_stats, now: u64) -> BranchTelemetry {
+fn branch(
+    k: &types::canopy_peer_key,
+    slot: usize,
+    s: &types::canopy_state,
+    cnp: &types::canopy_cnp,
+    stats: &types::canopy_branch_stats,
+    now: u64,
+) -> BranchTelemetry {
     let key = s.tree[LEAVES + slot].key;
     let next = (key != KEY_EMPTY).then_some(key >> 6);
     let psn = |v: u64| (v & 0xFF_FFFF) as u32;

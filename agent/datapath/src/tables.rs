@@ -51,7 +51,9 @@ pub(crate) struct Tables {
 /// The address as it lies on the wire.
 pub(crate) fn addr(a: Ipv6Addr) -> types::canopy_addr {
     let o = a.octets();
-    let half = |at: usize| u64::from_ne_bytes([o[at], o[at + 1], o[at + 2], o[at + 3], o[at + 4], o[at + 5], o[at + 6], o[at + 7]]);
+    let half = |at: usize| {
+        u64::from_ne_bytes([o[at], o[at + 1], o[at + 2], o[at + 3], o[at + 4], o[at + 5], o[at + 6], o[at + 7]])
+    };
     types::canopy_addr { hi: half(0), lo: half(8) }
 }
 
@@ -71,7 +73,11 @@ pub(crate) fn slot_key(group_id: u32, slot: u32) -> types::canopy_slot_key {
 
 impl Tables {
     /// Everything that `spec` asks for; `held` are the slots that branches have now.
-    pub(crate) fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>, held: &Slots) -> (Self, Vec<ItemError>) {
+    pub(crate) fn desired(
+        spec: &NodeSpec,
+        interfaces: &BTreeMap<String, Interface>,
+        held: &Slots,
+    ) -> (Self, Vec<ItemError>) {
         let (mut t, mut errors) = (Self::default(), Vec::new());
         let ports: BTreeMap<PortIndex, u32> =
             spec.base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
@@ -86,8 +92,19 @@ impl Tables {
             };
             let missing: Vec<_> = used_ports(g).filter(|p| !ports.contains_key(p)).map(|p| p.to_string()).collect();
             if !missing.is_empty() {
-                let names: Vec<_> = spec.base.ports.iter().filter(|p| missing.contains(&p.index.to_string())).map(|p| p.name.clone()).collect();
-                fail(format!("group {} needs interface {} on {}, which does not exist", g.name, names.join(", "), spec.base.name));
+                let names: Vec<_> = spec
+                    .base
+                    .ports
+                    .iter()
+                    .filter(|p| missing.contains(&p.index.to_string()))
+                    .map(|p| p.name.clone())
+                    .collect();
+                fail(format!(
+                    "group {} needs interface {} on {}, which does not exist",
+                    g.name,
+                    names.join(", "),
+                    spec.base.name
+                ));
                 // The group stays as it last was: the branches that still can go on forwarding.
                 continue;
             }
@@ -98,7 +115,13 @@ impl Tables {
         (t, errors)
     }
 
-    fn add(&mut self, node_address: Ipv6Addr, g: &GroupProgram, ports: &BTreeMap<PortIndex, u32>, held: Option<&BTreeMap<Ipv6Addr, u32>>) -> Result<(), String> {
+    fn add(
+        &mut self,
+        node_address: Ipv6Addr,
+        g: &GroupProgram,
+        ports: &BTreeMap<PortIndex, u32>,
+        held: Option<&BTreeMap<Ipv6Addr, u32>>,
+    ) -> Result<(), String> {
         let id = g.group_id.get();
         let none = BTreeMap::new();
         let (slots, without) = slots::assign(g.branches.iter().map(|b| b.address), held.unwrap_or(&none));
@@ -113,7 +136,8 @@ impl Tables {
             let value = branch(g, b, ports[&b.port]);
             self.branches.insert(bytes(&slot_key(id, slot)).to_vec(), bytes(&value).to_vec());
             let key = types::canopy_peer_key { group_id: id, pad: 0, address: addr(b.address) };
-            self.peers.insert(bytes(&key).to_vec(), bytes(&types::canopy_peer { slot, ifindex: ports[&b.port] }).to_vec());
+            self.peers
+                .insert(bytes(&key).to_vec(), bytes(&types::canopy_peer { slot, ifindex: ports[&b.port] }).to_vec());
         }
         if let Some(outer) = outer(node_address, g)? {
             self.outers.insert(bytes(&id).to_vec(), bytes(&outer).to_vec());
@@ -188,7 +212,8 @@ fn branch(g: &GroupProgram, b: &Branch, ifindex: u32) -> types::canopy_branch {
             c.kind = BRANCH_RECEIVER;
             c.dst = addr(b.address);
             c.qpn = qpn.get();
-            c.icrc_delta = header_delta(g.source.address, g.proxy, g.designated_qpn.get(), g.proxy, b.address, qpn.get());
+            c.icrc_delta =
+                header_delta(g.source.address, g.proxy, g.designated_qpn.get(), g.proxy, b.address, qpn.get());
             if let Some(m) = memory {
                 (c.va, c.length, c.rkey) = (m.va, m.length, m.rkey);
             }
@@ -208,7 +233,12 @@ fn ack_seed(g: &GroupProgram) -> u32 {
         src: g.upstream.source_address,
         dst: g.upstream.destination,
     };
-    let udp = Udp { src_port: ack_source_port(g.designated_qpn.get()), dst_port: ROCE_PORT, length: ACK_PAYLOAD, checksum: 0 };
+    let udp = Udp {
+        src_port: ack_source_port(g.designated_qpn.get()),
+        dst_port: ROCE_PORT,
+        length: ACK_PAYLOAD,
+        checksum: 0,
+    };
     let (mut ip_bytes, mut udp_bytes) = ([0; 40], [0; 8]);
     // Both buffers have the header's own length, which is all that emitting can refuse.
     let _ = ip.emit(&mut ip_bytes).and(udp.emit(&mut udp_bytes));
@@ -228,9 +258,19 @@ fn outer(node_address: Ipv6Addr, g: &GroupProgram) -> Result<Option<types::canop
     let tlvs = h
         .tlvs
         .iter()
-        .map(|t| Tlv::EndMt(EndMt { edge: t.edge, receivers: t.receivers.iter().map(|(a, q)| (*a, q.get())).collect() }))
+        .map(|t| {
+            Tlv::EndMt(EndMt { edge: t.edge, receivers: t.receivers.iter().map(|(a, q)| (*a, q.get())).collect() })
+        })
         .collect();
-    let srh = Srh { next_header: NEXT_HEADER_IPV6, segments_left: 1, flags: 0, tag: 0, segments: h.segments.clone(), tlvs, hmac: None };
+    let srh = Srh {
+        next_header: NEXT_HEADER_IPV6,
+        segments_left: 1,
+        flags: 0,
+        tag: 0,
+        segments: h.segments.clone(),
+        tlvs,
+        hmac: None,
+    };
     let srh = srh.to_vec().map_err(|e| format!("SRH of group {}: {e}", g.name))?;
     let ip = Ipv6 {
         traffic_class: 0,

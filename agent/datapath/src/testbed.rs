@@ -113,17 +113,26 @@ impl Testbed {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // SAFETY: moves only this thread into a new network namespace; no memory is involved.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "unshare(CLONE_NEWNET) needs root");
-        assert!(std::fs::read_to_string("/proc/mounts").is_ok_and(|m| m.contains("/sys/fs/bpf bpf")), "no BPF file system: mount -t bpf bpf /sys/fs/bpf");
+        assert!(
+            std::fs::read_to_string("/proc/mounts").is_ok_and(|m| m.contains("/sys/fs/bpf bpf")),
+            "no BPF file system: mount -t bpf bpf /sys/fs/bpf"
+        );
         ip("link set lo up");
         for name in std::iter::once("u0".to_string()).chain((0..=shape.children).map(|i| format!("d{i}"))) {
             ip(&format!("link add {name} mtu 9000 type veth peer name {name}p mtu 9000"));
             ip(&format!("link set dev {name}p up"));
             ip(&format!("link set dev {name} up"));
         }
-        let pin_dir = PathBuf::from(format!("/sys/fs/bpf/canopy-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let pin_dir = PathBuf::from(format!(
+            "/sys/fs/bpf/canopy-test-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        ));
         let runtime = ok(tokio::runtime::Builder::new_current_thread().enable_all().build());
         let spec = spec(shape);
-        let mut datapath = runtime.block_on(async { LinuxDatapath::open(Options { pin_dir: pin_dir.clone() }).await }).unwrap_or_else(|e| panic!("{}", crate::error::chain(&e)));
+        let mut datapath = runtime
+            .block_on(async { LinuxDatapath::open(Options { pin_dir: pin_dir.clone() }).await })
+            .unwrap_or_else(|e| panic!("{}", crate::error::chain(&e)));
         let errors = runtime.block_on(datapath.reconcile(&spec));
         // Nobody answers behind the veths: the neighbours are the only thing that may be missing.
         assert!(errors.iter().all(|e| e.kind == "neighbour"), "{errors:#?}");
@@ -141,7 +150,14 @@ impl Testbed {
     }
 
     fn answer_for_neighbours(&mut self) {
-        let mut hops: Vec<(PortIndex, Ipv6Addr)> = self.spec.groups.values().flat_map(|g| g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)])).collect();
+        let mut hops: Vec<(PortIndex, Ipv6Addr)> = self
+            .spec
+            .groups
+            .values()
+            .flat_map(|g| {
+                g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)])
+            })
+            .collect();
         hops.sort();
         hops.dedup();
         for (p, hop) in hops {
@@ -149,7 +165,10 @@ impl Testbed {
             if self.ifindex(&name) == 0 {
                 continue;
             }
-            ip(&format!("-6 neigh replace {hop} dev {name} lladdr 02:00:00:00:00:{:02x} nud permanent", hop.octets()[15]));
+            ip(&format!(
+                "-6 neigh replace {hop} dev {name} lladdr 02:00:00:00:00:{:02x} nud permanent",
+                hop.octets()[15]
+            ));
         }
     }
 
@@ -180,7 +199,13 @@ impl Testbed {
     /// Drops by reason name, of the group and of the node.
     pub fn drops(&mut self) -> BTreeMap<String, u64> {
         let sample = ok(self.runtime.block_on(self.datapath.sample()));
-        sample.groups.iter().flat_map(|g| g.drops.clone()).chain(sample.node_drops).map(|d| (d.name, d.packets)).collect()
+        sample
+            .groups
+            .iter()
+            .flat_map(|g| g.drops.clone())
+            .chain(sample.node_drops)
+            .map(|d| (d.name, d.packets))
+            .collect()
     }
 
     /// Entries left in any map but the node's.
@@ -209,23 +234,55 @@ fn spec(s: &Shape) -> NodeSpec {
         mtu: 9000,
         link_local: ll(me, 1),
         peer: if s.headend {
-            Peer::Host { name: "s1".into(), prefix: ok("2001:db8:ff::/64".parse()), address: source(), gateway: plan.host_gateway() }
+            Peer::Host {
+                name: "s1".into(),
+                prefix: ok("2001:db8:ff::/64".parse()),
+                address: source(),
+                gateway: plan.host_gateway(),
+            }
         } else {
             Peer::Node { name: "n2".into(), link_local: ll(parent, 1) }
         },
     }];
-    ports.push(Port { index: port(2), name: "d0".into(), mtu: 9000, link_local: ll(me, 2), peer: Peer::Host { name: "r".into(), prefix: ok("2001:db8:1::/64".parse()), address: receiver(0), gateway: plan.host_gateway() } });
+    ports.push(Port {
+        index: port(2),
+        name: "d0".into(),
+        mtu: 9000,
+        link_local: ll(me, 2),
+        peer: Peer::Host {
+            name: "r".into(),
+            prefix: ok("2001:db8:1::/64".parse()),
+            address: receiver(0),
+            gateway: plan.host_gateway(),
+        },
+    });
     for i in 1..=u64::from(s.children) {
-        ports.push(Port { index: port(2 + i), name: format!("d{i}"), mtu: 9000, link_local: ll(me, 2 + i), peer: Peer::Node { name: format!("n{}", 9 + i), link_local: ll(node(9 + i), 1) } });
+        ports.push(Port {
+            index: port(2 + i),
+            name: format!("d{i}"),
+            mtu: 9000,
+            link_local: ll(me, 2 + i),
+            peer: Peer::Node { name: format!("n{}", 9 + i), link_local: ll(node(9 + i), 1) },
+        });
     }
     let tree = ok(TreeId::new("tree", 7));
     let memory = s.memory.map(|(va, rkey, length)| canopy_model::member::MemoryRegion { va, rkey, length });
     let mut branches: Vec<Branch> = (0..s.receivers)
-        .map(|i| Branch { address: receiver(i), port: port(2), next_hop: receiver(i), kind: BranchKind::Receiver { qpn: ok(Qpn::new("qpn", receiver_qpn(i).into())), memory } })
+        .map(|i| Branch {
+            address: receiver(i),
+            port: port(2),
+            next_hop: receiver(i),
+            kind: BranchKind::Receiver { qpn: ok(Qpn::new("qpn", receiver_qpn(i).into())), memory },
+        })
         .collect();
     for i in 1..=u64::from(s.children) {
         let child = node(9 + i);
-        branches.push(Branch { address: plan.node_address(child), port: port(2 + i), next_hop: ll(child, 1), kind: BranchKind::Node { sid: plan.end_mt(child) } });
+        branches.push(Branch {
+            address: plan.node_address(child),
+            port: port(2 + i),
+            next_hop: ll(child, 1),
+            kind: BranchKind::Node { sid: plan.end_mt(child) },
+        });
     }
     let dqpn = ok(Qpn::new("dqpn", DQPN.into()));
     let list: Vec<_> = (0..s.receivers).map(|i| (receiver(i), ok(Qpn::new("qpn", receiver_qpn(i).into())))).collect();
@@ -245,9 +302,21 @@ fn spec(s: &Shape) -> NodeSpec {
             tlvs: list.chunks(11).map(|c| EndMtList { edge: plan.node_address(me), receivers: c.to_vec() }).collect(),
         }),
         upstream: if s.headend {
-            Upstream { source_address: proxy(), destination: source(), dest_qp: ok(Qpn::new("qpn", SOURCE_QPN.into())), port: port(1), next_hop: source() }
+            Upstream {
+                source_address: proxy(),
+                destination: source(),
+                dest_qp: ok(Qpn::new("qpn", SOURCE_QPN.into())),
+                port: port(1),
+                next_hop: source(),
+            }
         } else {
-            Upstream { source_address: plan.node_address(me), destination: plan.node_address(parent), dest_qp: dqpn, port: port(1), next_hop: ll(parent, 1) }
+            Upstream {
+                source_address: plan.node_address(me),
+                destination: plan.node_address(parent),
+                dest_qp: dqpn,
+                port: port(1),
+                next_hop: ll(parent, 1),
+            }
         },
         branches,
         receivers_provisioned: s.provisioned,
@@ -258,7 +327,15 @@ fn spec(s: &Shape) -> NodeSpec {
     NodeSpec {
         term: 1,
         generation: 1,
-        base: NodeBase { name: "n1".into(), node_id: me, node_address: plan.node_address(me), un: plan.un(me), end_mt: plan.end_mt(me), ports, routes: vec![] },
+        base: NodeBase {
+            name: "n1".into(),
+            node_id: me,
+            node_address: plan.node_address(me),
+            un: plan.un(me),
+            end_mt: plan.end_mt(me),
+            ports,
+            routes: vec![],
+        },
         groups: BTreeMap::from([(ok(GroupId::new("group", 5)), group)]),
     }
 }
@@ -280,7 +357,8 @@ pub fn answer(i: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
 /// `inner` as a parent would send it here: outer IPv6 and an SRH with `tlvs`.
 pub fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {
     let first = plan().replication(node(9), ok(TreeId::new("tree", 7)));
-    let srh = Srh { next_header: 41, segments_left: 1, flags: 0, tag: 0, segments: vec![proxy(), first], tlvs, hmac: None };
+    let srh =
+        Srh { next_header: 41, segments_left: 1, flags: 0, tag: 0, segments: vec![proxy(), first], tlvs, hmac: None };
     let srh = ok(srh.to_vec());
     let ip = Ipv6 {
         traffic_class: tc,
@@ -364,7 +442,14 @@ impl PacketSocket {
         use std::os::fd::AsRawFd;
         // SAFETY: pointers and lengths are of live objects.
         let sent = unsafe {
-            libc::sendto(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, std::ptr::from_ref(&self.to).cast(), size_of::<libc::sockaddr_ll>() as u32)
+            libc::sendto(
+                self.fd.as_raw_fd(),
+                frame.as_ptr().cast(),
+                frame.len(),
+                0,
+                std::ptr::from_ref(&self.to).cast(),
+                size_of::<libc::sockaddr_ll>() as u32,
+            )
         };
         assert_eq!(sent, frame.len() as isize, "sendto: {}", std::io::Error::last_os_error());
     }

@@ -175,8 +175,14 @@ fn what_cannot_be_processed_whole_is_dropped_whole_and_counted() {
         ("truncated", patched(4, 0x7F)),
         ("inner_malformed", patched(inner_at + 6, 6)),
         ("opcode_refused", encapsulated(&read.build().unwrap(), end_mt(), list(0..2), 0)),
-        ("source_unregistered", encapsulated(&other(Opcode::SEND_ONLY, 0x77, source()).unwrap(), end_mt(), list(0..2), 0)),
-        ("source_unregistered", encapsulated(&other(Opcode::SEND_ONLY, DQPN, receiver(3)).unwrap(), end_mt(), list(0..2), 0)),
+        (
+            "source_unregistered",
+            encapsulated(&other(Opcode::SEND_ONLY, 0x77, source()).unwrap(), end_mt(), list(0..2), 0),
+        ),
+        (
+            "source_unregistered",
+            encapsulated(&other(Opcode::SEND_ONLY, DQPN, receiver(3)).unwrap(), end_mt(), list(0..2), 0),
+        ),
         ("psn_window", encapsulated(&data(Opcode::SEND_ONLY, 99, b""), end_mt(), list(0..2), 0)),
         ("psn_window", encapsulated(&data(Opcode::SEND_ONLY, 100 + (1 << 22) + 1, b""), end_mt(), list(0..2), 0)),
     ];
@@ -204,7 +210,8 @@ fn every_truncation_of_a_packet_is_refused() {
 
 /// An upstream packet as the node must send it to its parent.
 fn upstream(syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
-    let mut b = RoceBuilder::new(plan().node_address(node(1)), plan().node_address(node(2)), Opcode::ACKNOWLEDGE, DQPN, psn);
+    let mut b =
+        RoceBuilder::new(plan().node_address(node(1)), plan().node_address(node(2)), Opcode::ACKNOWLEDGE, DQPN, psn);
     b.src_port = 0xC000 | (DQPN & 0x3FFF) as u16;
     b.bth.migration = true;
     b.extensions.aeth = Some(Aeth { syndrome, msn });
@@ -295,7 +302,8 @@ fn feedback_from_anyone_else_changes_nothing() {
     corrupt[59] ^= 1;
     let mut long = RoceBuilder::new(receiver(0), proxy(), Opcode::SEND_ONLY, DQPN, 105);
     long.payload = &[0; 8];
-    let mut child = RoceBuilder::new(plan().node_address(node(33)), plan().node_address(node(1)), Opcode::ACKNOWLEDGE, DQPN, 105);
+    let mut child =
+        RoceBuilder::new(plan().node_address(node(33)), plan().node_address(node(1)), Opcode::ACKNOWLEDGE, DQPN, 105);
     child.extensions.aeth = Some(Aeth { syndrome: Syndrome::ack(31), msn: 1 });
     let cases = [
         ("branch_unknown", "d0", answer(7, Syndrome::ack(31), 105, 1)),
@@ -338,7 +346,13 @@ fn a_branch_that_leaves_unblocks_the_minimum_and_one_that_joins_waits_for_a_mess
     }
     let stalled = bed.spec.groups.values().next().unwrap().branches[2].clone();
     assert_eq!(bed.telemetry().acks_out, 0);
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| { g.branches.remove(2); g.epoch += 1; })), []);
+    assert_eq!(
+        bed.reconcile(|s| s.groups.values_mut().for_each(|g| {
+            g.branches.remove(2);
+            g.epoch += 1;
+        })),
+        []
+    );
     let t = bed.telemetry();
     assert_eq!((t.acks_out, t.min_next), (1, Some((1 << 24) + 102)), "the minimum is recomputed and told at once");
     // It comes back in the middle of a message: nothing is sent to it and nothing counts until the next message.
@@ -384,7 +398,10 @@ fn a_missing_interface_is_named_and_the_others_go_on() {
     let mut bed = Testbed::new(&Shape { children: 1, ..Shape::default() });
     std::process::Command::new("ip").args(["link", "del", "d1"]).status().unwrap();
     let errors = bed.reconcile(|_| ());
-    assert!(errors.iter().any(|e| e.kind == "port" && e.name == "d1" && e.detail.contains("does not exist")), "{errors:#?}");
+    assert!(
+        errors.iter().any(|e| e.kind == "port" && e.name == "d1" && e.detail.contains("does not exist")),
+        "{errors:#?}"
+    );
     assert!(errors.iter().any(|e| e.kind == "group" && e.group.is_some()), "{errors:#?}");
     let sent = data(Opcode::SEND_ONLY, 100, b"abc");
     let (action, out, _) = bed.run("u0", &encapsulated(&sent, end_mt(), list(0..1), 0));

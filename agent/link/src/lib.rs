@@ -141,7 +141,8 @@ impl Worker {
         let reports = report::run(channels.control.clone(), status, session.subscribe(), Arc::clone(&random));
         let samples =
             telemetry::run(channels.telemetry, node.clone(), telemetry, session.subscribe(), Arc::clone(&random));
-        let specs = watch::Watcher::new(node, agent_version.to_owned(), specs, refusal, session).run(channels.control, random);
+        let specs =
+            watch::Watcher::new(node, agent_version.to_owned(), specs, refusal, session).run(channels.control, random);
         // The watcher alone notices that the Link is gone; the other two serve it until then.
         tokio::select! {
             () = specs => {}

@@ -107,9 +107,12 @@ impl Config {
     fn resolve(layers: &[(String, Layer)]) -> Result<Self, ConfigError> {
         Ok(Self {
             node: pick(layers, "node", |layer| layer.node.clone(), name)?,
-            controller: pick(layers, "controller", |layer| layer.controller.clone(), |text| {
-                text.parse().map_err(|error: TargetError| error.to_string())
-            })?,
+            controller: pick(
+                layers,
+                "controller",
+                |layer| layer.controller.clone(),
+                |text| text.parse().map_err(|error: TargetError| error.to_string()),
+            )?,
             state_dir: pick(layers, "state_dir", |layer| layer.state_dir.clone(), absolute)?,
             pin_dir: pick(layers, "pin_dir", |layer| layer.pin_dir.clone(), absolute)?,
             telemetry_interval: pick(layers, "telemetry_interval", |layer| layer.telemetry_interval.clone(), interval)?,

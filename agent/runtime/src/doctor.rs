@@ -70,7 +70,8 @@ impl Host<'_> {
         let path = "sys/kernel/btf/vmlinux";
         let present = fs::metadata(self.root.join(path)).is_ok_and(|meta| meta.len() > 0);
         check("kernel BTF", presence(path, present), present, || {
-            "boot a kernel that was built with CONFIG_DEBUG_INFO_BTF=y (`grep BTF /boot/config-$(uname -r)` tells)".to_owned()
+            "boot a kernel that was built with CONFIG_DEBUG_INFO_BTF=y (`grep BTF /boot/config-$(uname -r)` tells)"
+                .to_owned()
         })
     }
 
@@ -159,7 +160,10 @@ mod tests {
     const GOOD: [(&str, &str); 5] = [
         ("proc/sys/kernel/osrelease", "6.8.0-45-generic\n"),
         ("sys/kernel/btf/vmlinux", "\x7fBTF"),
-        ("proc/self/mountinfo", "1 0 0:1 / / rw - ext4 d rw\n30 1 0:27 / /sys/fs/bpf rw,nosuid shared:9 - bpf bpf rw\n"),
+        (
+            "proc/self/mountinfo",
+            "1 0 0:1 / / rw - ext4 d rw\n30 1 0:27 / /sys/fs/bpf rw,nosuid shared:9 - bpf bpf rw\n",
+        ),
         ("proc/self/status", "Name:\tx\nCapEff:\t0000008000001000\n"),
         ("proc/sys/net/ipv6/conf/all/disable_ipv6", "0\n"),
     ];

@@ -194,7 +194,13 @@ impl<D: Datapath> Agent<D> {
             Err(error) => {
                 if !std::mem::replace(&mut self.sampling_failed, true) {
                     let (time_unix_ns, detail) = ((self.parts.clock)(), with_causes(&error));
-                    self.tell(Event { time_unix_ns, code: "SampleFailed".to_owned(), group: None, branch: None, detail });
+                    self.tell(Event {
+                        time_unix_ns,
+                        code: "SampleFailed".to_owned(),
+                        group: None,
+                        branch: None,
+                        detail,
+                    });
                 }
             }
         }

@@ -51,7 +51,9 @@ impl Ledger {
         let path = state_dir.join("agent.lock");
         let lock = File::options().create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(fail("cannot open", &path))?;
-        lock.try_lock().map_err(io::Error::from).map_err(fail("is another canopy-agent running? Cannot lock", &path))?;
+        lock.try_lock()
+            .map_err(io::Error::from)
+            .map_err(fail("is another canopy-agent running? Cannot lock", &path))?;
         Ok(Self { dir: state_dir.to_owned(), _lock: lock })
     }
 

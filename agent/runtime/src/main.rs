@@ -125,7 +125,11 @@ fn init_log(log: &Log) -> anyhow::Result<()> {
     };
     let filter = tracing_subscriber::EnvFilter::try_new(&log.level).context("log.level")?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if pretty { builder.init() } else { builder.json().init() }
+    if pretty {
+        builder.init()
+    } else {
+        builder.json().init()
+    }
     Ok(())
 }
 

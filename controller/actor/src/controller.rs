@@ -75,7 +75,12 @@ impl Controller {
     ///
     /// # Errors
     /// See [`CommandError`].
-    pub async fn execute(&self, command: Command, if_match: Option<String>, dry_run: bool) -> Result<Done, CommandError> {
+    pub async fn execute(
+        &self,
+        command: Command,
+        if_match: Option<String>,
+        dry_run: bool,
+    ) -> Result<Done, CommandError> {
         let (answer, done) = oneshot::channel();
         let request = Request { command, if_match, dry_run, answer };
         self.0.commands.send(Message::Execute(Box::new(request))).await.map_err(|_| CommandError::Stopping)?;
@@ -113,7 +118,11 @@ impl Controller {
         let mut nodes = self.nodes();
         // Under the lock that publishing takes, so that no change falls between this read and the subscription.
         let spec = self.read(|d| d.node_spec(node))?;
-        let new = || Node { spec: watch::Sender::new(spec), connections: 0, incarnation: self.0.incarnations.fetch_add(1, Ordering::Relaxed) };
+        let new = || Node {
+            spec: watch::Sender::new(spec),
+            connections: 0,
+            incarnation: self.0.incarnations.fetch_add(1, Ordering::Relaxed),
+        };
         Some(nodes.entry(node.to_owned()).or_insert_with(new).spec.subscribe())
     }
 
@@ -145,7 +154,12 @@ impl Controller {
         }
         drop(nodes);
         if let Some(groups) = groups {
-            self.0.events.note("AgentDisconnected", Some(node), None, "the node's agent disconnected; it goes on forwarding");
+            self.0.events.note(
+                "AgentDisconnected",
+                Some(node),
+                None,
+                "the node's agent disconnected; it goes on forwarding",
+            );
             self.groups_changed(&groups);
         }
     }
@@ -238,7 +252,8 @@ impl Controller {
                 None => _ = phases.remove(name),
                 Some((phase, reason)) => {
                     if phases.insert(name.clone(), phase) != Some(phase) {
-                        let detail = if reason.is_empty() { format!("{phase:?}") } else { format!("{phase:?}: {reason}") };
+                        let detail =
+                            if reason.is_empty() { format!("{phase:?}") } else { format!("{phase:?}: {reason}") };
                         self.0.events.note("GroupPhase", None, Some(name), detail);
                     }
                 }

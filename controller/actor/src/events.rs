@@ -46,7 +46,9 @@ impl Events {
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         event.sequence = ring.next;
         if event.time_unix_ns == 0 {
-            event.time_unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+            event.time_unix_ns = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         }
         truncate(&mut event.detail);
         ring.next += 1;

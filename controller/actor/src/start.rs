@@ -32,7 +32,8 @@ pub struct Running {
 /// The store cannot be read or written, or what is in it makes no domain.
 pub async fn start(store: Arc<dyn Store>, plan: AddressPlan) -> Result<Running, StartError> {
     let opened = store.clone();
-    let (domain, revision) = tokio::task::spawn_blocking(move || open(&*opened, plan)).await.map_err(|_| StartError::Runtime)??;
+    let (domain, revision) =
+        tokio::task::spawn_blocking(move || open(&*opened, plan)).await.map_err(|_| StartError::Runtime)??;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let controller = Controller::new(domain, store.clone(), commands);
     let task = tokio::spawn(task::run(controller.clone(), store, revision, queue));

@@ -24,8 +24,12 @@ pub fn member(view: &MemberView) -> String {
 /// Kind, name and present tag of what `command` changes.
 pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<String>) {
     match command {
-        Command::PutTopology { .. } | Command::DeleteTopology => ("topology".into(), domain.topology().as_ref().map(topology)),
-        Command::PutGroup { name, .. } | Command::DeleteGroup { name } => (format!("group {name:?}"), domain.group(name).as_ref().map(group)),
+        Command::PutTopology { .. } | Command::DeleteTopology => {
+            ("topology".into(), domain.topology().as_ref().map(topology))
+        }
+        Command::PutGroup { name, .. } | Command::DeleteGroup { name } => {
+            (format!("group {name:?}"), domain.group(name).as_ref().map(group))
+        }
         Command::PutMember { group, spec, .. } => member_of(domain, group, &spec.host),
         Command::DeleteMember { group, host } => member_of(domain, group, host),
     }

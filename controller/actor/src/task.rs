@@ -25,13 +25,19 @@ pub(crate) struct Request {
 }
 
 /// Runs until [`Message::Stop`], or until the store fails: then its state is unknown, and only a restart, which reads it, helps.
-pub(crate) async fn run(controller: Controller, store: Arc<dyn Store>, mut revision: Revision, mut queue: mpsc::Receiver<Message>) -> Result<(), StoreError> {
+pub(crate) async fn run(
+    controller: Controller,
+    store: Arc<dyn Store>,
+    mut revision: Revision,
+    mut queue: mpsc::Receiver<Message>,
+) -> Result<(), StoreError> {
     while let Some(message) = queue.recv().await {
         let request = match message {
             Message::Execute(request) => *request,
             Message::Stop => break,
         };
-        let answer = execute(&controller, &store, &mut revision, request.command, request.if_match, request.dry_run).await;
+        let answer =
+            execute(&controller, &store, &mut revision, request.command, request.if_match, request.dry_run).await;
         match answer {
             Err(CommandError::Store(e)) if !matches!(e, StoreError::Limit(_)) => {
                 let detail = e.to_string();
@@ -66,7 +72,8 @@ async fn execute(
         let (store, expected) = (store.clone(), *revision);
         let committed = tokio::task::spawn_blocking(move || store.commit(expected, &ops)).await;
         // A panic inside the store is a failure like any other: the outcome is unknown.
-        let committed = committed.unwrap_or_else(|e| Err(StoreError::Failed { doing: "committing", detail: e.to_string() }));
+        let committed =
+            committed.unwrap_or_else(|e| Err(StoreError::Failed { doing: "committing", detail: e.to_string() }));
         *revision = committed.map_err(CommandError::Store)?;
     }
     let applied = controller.write(|d| d.apply(prepared))?;

@@ -66,7 +66,10 @@ impl Telemetry {
     /// One group's counters at every node that reported them, in node order.
     pub fn group(&self, id: GroupId) -> BTreeMap<String, (u64, GroupTelemetry)> {
         let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        nodes.iter().filter_map(|(name, n)| Some((name.clone(), (n.time_unix_ns, n.groups.get(&id)?.clone())))).collect()
+        nodes
+            .iter()
+            .filter_map(|(name, n)| Some((name.clone(), (n.time_unix_ns, n.groups.get(&id)?.clone()))))
+            .collect()
     }
 
     /// Calls `visit` for every node, in no order.
@@ -102,7 +105,11 @@ mod tests {
             branches: vec![],
             drops: vec![],
         };
-        NodeTelemetry { time_unix_ns: 1, groups: groups.iter().map(|(g, p)| (id(*g), group(*g, *p))).collect(), drops: vec![] }
+        NodeTelemetry {
+            time_unix_ns: 1,
+            groups: groups.iter().map(|(g, p)| (id(*g), group(*g, *p))).collect(),
+            drops: vec![],
+        }
     }
 
     #[test]

@@ -57,13 +57,21 @@ impl Store for Gated {
 
 fn put_topology(nodes: u64) -> Command {
     let nodes: Vec<_> = (1..=nodes).map(|i| serde_json::json!({"name": format!("n{i}"), "id": i})).collect();
-    let links: Vec<_> = (1..nodes.len()).map(|i| serde_json::json!({"a": format!("n{i}/up"), "b": format!("n{}/down", i + 1)})).collect();
+    let links: Vec<_> = (1..nodes.len())
+        .map(|i| serde_json::json!({"a": format!("n{i}/up"), "b": format!("n{}/down", i + 1)}))
+        .collect();
     let spec: TopologySpec = serde_json::from_value(serde_json::json!({"nodes": nodes, "links": links})).unwrap();
     Command::PutTopology { labels: Labels::new(), spec, if_match: None }
 }
 
 fn put_group(name: &str) -> Command {
-    Command::PutGroup { name: name.into(), labels: Labels::new(), spec: Default::default(), if_match: None, create_only: false }
+    Command::PutGroup {
+        name: name.into(),
+        labels: Labels::new(),
+        spec: Default::default(),
+        if_match: None,
+        create_only: false,
+    }
 }
 
 async fn until(what: &str, check: impl Fn() -> bool) {
@@ -167,7 +175,8 @@ async fn a_node_is_connected_as_long_as_one_of_its_streams_is() {
     assert!(connected());
     drop(new);
     assert!(!connected());
-    let codes: Vec<String> = controller.events().newest(10, |e| e.node.as_deref() == Some("n1")).into_iter().map(|e| e.code).collect();
+    let codes: Vec<String> =
+        controller.events().newest(10, |e| e.node.as_deref() == Some("n1")).into_iter().map(|e| e.code).collect();
     assert_eq!(codes, ["AgentConnected", "AgentDisconnected"]);
 }
 

@@ -7,8 +7,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Canopy's command line: RDMA multicast groups over SRv6.
 #[derive(Parser)]
-#[command(name = "canopyctl", version, after_help = "Exit codes: 0 done; 1 the controller refused or cannot be reached; 2 wrong usage or unreadable file; \
-3 not found; 4 conflict (exists already, or changed meanwhile); 5 timed out.")]
+#[command(
+    name = "canopyctl",
+    version,
+    after_help = "Exit codes: 0 done; 1 the controller refused or cannot be reached; 2 wrong usage or unreadable file; \
+3 not found; 4 conflict (exists already, or changed meanwhile); 5 timed out."
+)]
 pub struct Cli {
     /// Where the controller listens: http://host:port or unix:/path.
     #[arg(long, global = true, env = "CANOPY_SERVER", default_value = "http://127.0.0.1:8640")]
@@ -198,8 +202,16 @@ mod tests {
         Cli::command().debug_assert();
         let help = Cli::command().render_help().to_string();
         assert!(help.contains("Exit codes") && help.contains("CANOPY_SERVER"), "{help}");
-        for good in ["get groups", "get group g1 -o yaml", "get members -g g1", "wait group g --for deleted --timeout 2m", "delete -f x", "apply -f a -f b --dry-run"] {
-            Cli::try_parse_from(["canopyctl"].into_iter().chain(good.split(' '))).unwrap_or_else(|e| panic!("{good}: {e}"));
+        for good in [
+            "get groups",
+            "get group g1 -o yaml",
+            "get members -g g1",
+            "wait group g --for deleted --timeout 2m",
+            "delete -f x",
+            "apply -f a -f b --dry-run",
+        ] {
+            Cli::try_parse_from(["canopyctl"].into_iter().chain(good.split(' ')))
+                .unwrap_or_else(|e| panic!("{good}: {e}"));
         }
         for bad in ["get pods", "apply", "delete", "delete group g -f x", "wait group g --timeout soon", "describe"] {
             assert!(Cli::try_parse_from(["canopyctl"].into_iter().chain(bad.split(' '))).is_err(), "{bad}");

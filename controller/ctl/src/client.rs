@@ -45,7 +45,9 @@ impl Client {
     /// # Errors
     /// A usage failure when it is neither.
     pub fn new(server: &str) -> Result<Self, Failure> {
-        let usage = |why: &str| Failure::new(Exit::Usage, format!("--server {server:?} {why}: use http://host:port or unix:/path"));
+        let usage = |why: &str| {
+            Failure::new(Exit::Usage, format!("--server {server:?} {why}: use http://host:port or unix:/path"))
+        };
         let target = if let Some(path) = server.strip_prefix("unix:") {
             if !path.starts_with('/') {
                 return Err(usage("needs an absolute path"));
@@ -78,7 +80,13 @@ impl Client {
     ///
     /// # Errors
     /// The controller cannot be reached or refused.
-    pub async fn expect(&self, doing: &str, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    pub async fn expect(
+        &self,
+        doing: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
         let answer = self.send(method, path, body).await.map_err(|e| Failure::new(e.exit, format!("{doing}: {e}")))?;
         if !(200..300).contains(&answer.status) {
             return Err(Failure::refused(doing, answer.status, &answer.body));
@@ -86,7 +94,8 @@ impl Client {
         if answer.body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&answer.body).map_err(|e| Failure::new(Exit::Error, format!("{doing}: the answer is not JSON: {e}")))
+        serde_json::from_slice(&answer.body)
+            .map_err(|e| Failure::new(Exit::Error, format!("{doing}: the answer is not JSON: {e}")))
     }
 
     /// Any request, any answer.
@@ -96,12 +105,18 @@ impl Client {
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
         match tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(method, path, body)).await {
             Ok(done) => done,
-            Err(_) => Err(Failure::new(Exit::Timeout, format!("{} did not answer within {REQUEST_TIMEOUT:?}", self.name()))),
+            Err(_) => {
+                Err(Failure::new(Exit::Timeout, format!("{} did not answer within {REQUEST_TIMEOUT:?}", self.name())))
+            }
         }
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
-        let mut request = Request::builder().method(method).uri(path).header(HOST, self.host()).header(ACCEPT, "application/json, application/problem+json");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.host())
+            .header(ACCEPT, "application/json, application/problem+json");
         let bytes = match body {
             None => Bytes::new(),
             Some(value) => {
@@ -109,19 +124,34 @@ impl Client {
                 Bytes::from(value.to_string())
             }
         };
-        let request = request.body(Full::new(bytes)).map_err(|e| Failure::new(Exit::Usage, format!("{path:?} is not a request path: {e}")))?;
+        let request = request
+            .body(Full::new(bytes))
+            .map_err(|e| Failure::new(Exit::Usage, format!("{path:?} is not a request path: {e}")))?;
         let unreachable = |e: std::io::Error| {
-            Failure::new(Exit::Error, format!("cannot reach the controller at {}: {e}; is canopy-controller running? (--server or CANOPY_SERVER names another)", self.name()))
+            Failure::new(
+                Exit::Error,
+                format!(
+                    "cannot reach the controller at {}: {e}; is canopy-controller running? (--server or CANOPY_SERVER names another)",
+                    self.name()
+                ),
+            )
         };
         match &self.target {
-            Target::Tcp { authority } => self.over(TcpStream::connect(authority).await.map_err(unreachable)?, request).await,
+            Target::Tcp { authority } => {
+                self.over(TcpStream::connect(authority).await.map_err(unreachable)?, request).await
+            }
             Target::Unix { path } => self.over(UnixStream::connect(path).await.map_err(unreachable)?, request).await,
         }
     }
 
-    async fn over(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+    async fn over(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Answer, Failure> {
         let broken = |e: &dyn std::fmt::Display| Failure::new(Exit::Error, format!("talking to {}: {e}", self.name()));
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
         // Ends by itself when `sender` and the body are gone.
         tokio::spawn(connection);
         let answer = sender.send_request(request).await.map_err(|e| broken(&e))?;
@@ -163,7 +193,10 @@ mod tests {
     #[tokio::test]
     async fn an_absent_controller_is_named_with_what_to_do() {
         let f = Client::new("unix:/nonexistent/canopy.sock").unwrap().get("listing groups", "/").await.unwrap_err();
-        assert!(f.message.starts_with("listing groups: cannot reach the controller at unix:/nonexistent/canopy.sock"), "{f}");
+        assert!(
+            f.message.starts_with("listing groups: cannot reach the controller at unix:/nonexistent/canopy.sock"),
+            "{f}"
+        );
         assert_eq!(f.exit, Exit::Error);
     }
 }

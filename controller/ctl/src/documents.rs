@@ -65,7 +65,10 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Document>, Failure> {
         match value {
             Value::Null => {}
             Value::Object(ref o) if o.get("kind").and_then(Value::as_str).is_some_and(|k| k.ends_with("List")) => {
-                let items = o.get("items").and_then(Value::as_array).ok_or_else(|| usage(&origin, "items", "is missing: a list has its resources there"))?;
+                let items = o
+                    .get("items")
+                    .and_then(Value::as_array)
+                    .ok_or_else(|| usage(&origin, "items", "is missing: a list has its resources there"))?;
                 for (j, item) in items.iter().enumerate() {
                     documents.push(document(format!("{origin} items[{j}]"), item.clone())?);
                 }
@@ -81,13 +84,18 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Document>, Failure> {
 }
 
 fn values(file: &str, text: &str) -> Result<Vec<Value>, Failure> {
-    let bad = |i: usize, e: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("{file} document {}: {e}", i + 1));
+    let bad =
+        |i: usize, e: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("{file} document {}: {e}", i + 1));
     if text.trim_start().starts_with(['{', '[']) {
         let stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        let values: Vec<Value> = stream.enumerate().map(|(i, v)| v.map_err(|e| bad(i, &e))).collect::<Result<_, _>>()?;
+        let values: Vec<Value> =
+            stream.enumerate().map(|(i, v)| v.map_err(|e| bad(i, &e))).collect::<Result<_, _>>()?;
         return Ok(values.into_iter().flat_map(|v| if let Value::Array(a) = v { a } else { vec![v] }).collect());
     }
-    serde_yaml_ng::Deserializer::from_str(text).enumerate().map(|(i, d)| Value::deserialize(d).map_err(|e| bad(i, &e))).collect()
+    serde_yaml_ng::Deserializer::from_str(text)
+        .enumerate()
+        .map(|(i, d)| Value::deserialize(d).map_err(|e| bad(i, &e)))
+        .collect()
 }
 
 fn document(origin: String, body: Value) -> Result<Document, Failure> {
@@ -118,14 +126,18 @@ fn document(origin: String, body: Value) -> Result<Document, Failure> {
             let host = required("spec.host", "/spec/host", "is missing: name the host as in the topology")?;
             (Kind::Member, format!("member/{group}/{host}"), format!("/api/v1/groups/{group}/members/{host}"))
         }
-        other => return Err(usage(&origin, "kind", &format!("{other:?} cannot be applied: use Topology, Group or Member"))),
+        other => {
+            return Err(usage(&origin, "kind", &format!("{other:?} cannot be applied: use Topology, Group or Member")));
+        }
     };
     Ok(Document { kind, name, path, body, origin })
 }
 
 /// Whether `name` can stand in a URL path as it is.
 pub fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) && name.trim_matches('.') == name
+    !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        && name.trim_matches('.') == name
 }
 
 fn usage(origin: &str, field: &str, why: &str) -> Failure {
@@ -137,7 +149,8 @@ mod tests {
     use super::*;
 
     const GROUP: &str = "apiVersion: canopy/v1\nkind: Group\nmetadata: {name: g1}\nspec: {}\n";
-    const MEMBER: &str = "apiVersion: canopy/v1\nkind: Member\nmetadata: {group: g1}\nspec: {host: r1, role: receiver, qpn: 17}\n";
+    const MEMBER: &str =
+        "apiVersion: canopy/v1\nkind: Member\nmetadata: {group: g1}\nspec: {host: r1, role: receiver, qpn: 17}\n";
 
     fn names(text: &str) -> Vec<String> {
         parse("f", text).unwrap().into_iter().map(|d| d.name).collect()
@@ -146,7 +159,10 @@ mod tests {
     #[test]
     fn documents_come_in_the_order_in_which_they_depend() {
         let topology = "apiVersion: canopy/v1\nkind: Topology\nmetadata: {name: default}\nspec: {}\n";
-        assert_eq!(names(&format!("{MEMBER}---\n---\n{GROUP}---\n{topology}")), ["topology/default", "group/g1", "member/g1/r1"]);
+        assert_eq!(
+            names(&format!("{MEMBER}---\n---\n{GROUP}---\n{topology}")),
+            ["topology/default", "group/g1", "member/g1/r1"]
+        );
     }
 
     #[test]
@@ -154,13 +170,19 @@ mod tests {
         let g = |n: &str| format!(r#"{{"apiVersion":"canopy/v1","kind":"Group","metadata":{{"name":"{n}"}}}}"#);
         assert_eq!(names(&format!("{}\n{}", g("a"), g("b"))), ["group/a", "group/b"]);
         assert_eq!(names(&format!("[{},{}]", g("a"), g("b"))), ["group/a", "group/b"]);
-        assert_eq!(names(&format!(r#"{{"apiVersion":"canopy/v1","kind":"GroupList","items":[{}]}}"#, g("a"))), ["group/a"]);
+        assert_eq!(
+            names(&format!(r#"{{"apiVersion":"canopy/v1","kind":"GroupList","items":[{}]}}"#, g("a"))),
+            ["group/a"]
+        );
     }
 
     #[test]
     fn faults_name_document_and_field() {
         let problem = |text: &str| parse("f.yaml", text).unwrap_err();
-        assert_eq!(problem(&format!("{GROUP}---\n{}", MEMBER.replace("group: g1", ""))).message, "f.yaml document 2: metadata.group is missing: name the group to join");
+        assert_eq!(
+            problem(&format!("{GROUP}---\n{}", MEMBER.replace("group: g1", ""))).message,
+            "f.yaml document 2: metadata.group is missing: name the group to join"
+        );
         assert!(problem(&GROUP.replace("canopy/v1", "v9")).message.contains("apiVersion must be canopy/v1"));
         assert!(problem(&GROUP.replace("Group", "Pod")).message.contains("kind \"Pod\" cannot be applied"));
         assert!(problem(&GROUP.replace("g1", "../x")).message.contains("is not a name"));

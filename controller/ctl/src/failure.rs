@@ -55,7 +55,9 @@ impl Failure {
         };
         let message = match serde_json::from_slice::<Problem>(body) {
             Ok(problem) => format!("{doing}: {}", problem.text(status)),
-            Err(_) => format!("{doing}: the server answered {status} without a problem document; is that a Canopy controller?"),
+            Err(_) => format!(
+                "{doing}: the server answered {status} without a problem document; is that a Canopy controller?"
+            ),
         };
         Self { exit, message }
     }

@@ -74,13 +74,17 @@ mod tests {
     fn values_are_shown_without_control_characters() {
         let v = json!({"a": {"b": "x\u{1b}[2Jy"}, "n": null, "t": true, "i": 7});
         assert_eq!(text(&v, "/a/b"), "x [2Jy");
-        assert_eq!((text(&v, "/n"), text(&v, "/none"), text(&v, "/t"), text(&v, "/i")), ("-".into(), "-".into(), "yes".into(), "7".into()));
+        assert_eq!(
+            (text(&v, "/n"), text(&v, "/none"), text(&v, "/t"), text(&v, "/i")),
+            ("-".into(), "-".into(), "yes".into(), "7".into())
+        );
     }
 
     #[test]
     fn tables_have_a_header_and_no_trailing_blanks() {
         let mut out = Vec::new();
-        table(&mut out, &["NAME", "PHASE"], vec![vec!["a".into(), "Ready".into()], vec!["longer".into(), "-".into()]]).unwrap();
+        table(&mut out, &["NAME", "PHASE"], vec![vec!["a".into(), "Ready".into()], vec!["longer".into(), "-".into()]])
+            .unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "NAME    PHASE\na       Ready\nlonger  -\n");
     }
 }

@@ -41,7 +41,9 @@ pub fn command(e: CommandError) -> Status {
 
 /// A node that the topology does not have.
 pub fn unknown_node(node: &str) -> Status {
-    Status::not_found(format!("node: there is no node {node:?} in the topology: declare it, or start the agent with the name declared"))
+    Status::not_found(format!(
+        "node: there is no node {node:?} in the topology: declare it, or start the agent with the name declared"
+    ))
 }
 
 /// The controller is ending; the caller connects again.

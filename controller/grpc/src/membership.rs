@@ -33,7 +33,9 @@ impl Membership {
     async fn execute(&self, command: Command) -> Result<Done, Status> {
         match tokio::time::timeout(UNARY_TIMEOUT, self.controller.execute(command, None, false)).await {
             Ok(done) => done.map_err(error::command),
-            Err(_) => Err(Status::deadline_exceeded(format!("not answered within {UNARY_TIMEOUT:?}: joining and leaving again is safe"))),
+            Err(_) => Err(Status::deadline_exceeded(format!(
+                "not answered within {UNARY_TIMEOUT:?}: joining and leaving again is safe"
+            ))),
         }
     }
 
@@ -41,7 +43,15 @@ impl Membership {
         self.controller.read(|d| d.group(group)).map(|view| {
             let s = view.status;
             let phase = GroupPhase::from(s.phase).into();
-            (s.group_id, WatchGroupResponse { phase, reason: s.reason, receivers: s.receivers, write_length: s.connection.write_length })
+            (
+                s.group_id,
+                WatchGroupResponse {
+                    phase,
+                    reason: s.reason,
+                    receivers: s.receivers,
+                    write_length: s.connection.write_length,
+                },
+            )
         })
     }
 }
@@ -49,21 +59,33 @@ impl Membership {
 #[tonic::async_trait]
 impl MembershipService for Membership {
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
-        let span = tracing::info_span!("join", group = request.get_ref().group, host = request.get_ref().host, peer = peer(&request));
+        let span = tracing::info_span!(
+            "join",
+            group = request.get_ref().group,
+            host = request.get_ref().host,
+            peer = peer(&request)
+        );
         let (group, spec) = <(String, MemberSpec)>::try_from(request.into_inner()).map_err(error::field)?;
         let command = Command::PutMember { group: group.clone(), spec, create_only: true };
         async {
             let done = self.execute(command).await?;
             tracing::info!(outcome = ?done.outcome, "joined");
             let connection = self.controller.read(|d| d.connection(&group));
-            connection.map(|c| Response::new((&c).into())).ok_or_else(|| Status::aborted(format!("group {group:?} was deleted meanwhile")))
+            connection
+                .map(|c| Response::new((&c).into()))
+                .ok_or_else(|| Status::aborted(format!("group {group:?} was deleted meanwhile")))
         }
         .instrument(span)
         .await
     }
 
     async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveResponse>, Status> {
-        let span = tracing::info_span!("leave", group = request.get_ref().group, host = request.get_ref().host, peer = peer(&request));
+        let span = tracing::info_span!(
+            "leave",
+            group = request.get_ref().group,
+            host = request.get_ref().host,
+            peer = peer(&request)
+        );
         let LeaveRequest { group, host } = request.into_inner();
         check_name("group", &group).map_err(error::field)?;
         check_name("host", &host).map_err(error::field)?;
@@ -78,12 +100,16 @@ impl MembershipService for Membership {
 
     type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;
 
-    async fn watch_group(&self, request: Request<WatchGroupRequest>) -> Result<Response<Self::WatchGroupStream>, Status> {
+    async fn watch_group(
+        &self,
+        request: Request<WatchGroupRequest>,
+    ) -> Result<Response<Self::WatchGroupStream>, Status> {
         let group = request.into_inner().group;
         check_name("group", &group).map_err(error::field)?;
         // Before the first look, so that no change falls in between.
         let mut changes = self.controller.changes();
-        let missing = || error::command(CommandError::Domain(DomainError::NotFound { kind: "group", name: group.clone() }));
+        let missing =
+            || error::command(CommandError::Domain(DomainError::NotFound { kind: "group", name: group.clone() }));
         let (id, mut told) = self.look(&group).ok_or_else(missing)?;
         let this = Self { controller: self.controller.clone(), closing: self.closing.clone() };
         let mut closing = self.closing.clone();

@@ -53,7 +53,10 @@ impl NodeService for Nodes {
         check_name("node", &node).map_err(error::field)?;
         let known = match known_digest.as_slice() {
             [] => None,
-            bytes => Some((known_generation, Digest::try_from(bytes).map_err(|e| error::field(FieldError::new("known_digest", e.detail)))?)),
+            bytes => Some((
+                known_generation,
+                Digest::try_from(bytes).map_err(|e| error::field(FieldError::new("known_digest", e.detail)))?,
+            )),
         };
         let mut specs = self.controller.watch_node(&node).ok_or_else(|| error::unknown_node(&node))?;
         let connection = self.controller.agent_connected(&node);
@@ -93,13 +96,20 @@ impl NodeService for Nodes {
         let mut status = NodeStatus::try_from(request.into_inner()).map_err(error::field)?;
         cap_errors(&mut status.errors);
         span.in_scope(|| {
-            tracing::debug!(observed_generation = status.observed_generation, errors = status.errors.len(), "node reported");
+            tracing::debug!(
+                observed_generation = status.observed_generation,
+                errors = status.errors.len(),
+                "node reported"
+            );
             self.controller.report(status).map_err(|e| error::domain(&e))
         })?;
         Ok(Response::new(ReportResponse {}))
     }
 
-    async fn stream_telemetry(&self, request: Request<Streaming<StreamTelemetryRequest>>) -> Result<Response<StreamTelemetryResponse>, Status> {
+    async fn stream_telemetry(
+        &self,
+        request: Request<Streaming<StreamTelemetryRequest>>,
+    ) -> Result<Response<StreamTelemetryResponse>, Status> {
         let span = tracing::debug_span!("telemetry", peer = peer(&request));
         let mut samples = request.into_inner();
         let mut closing = self.closing.clone();
@@ -112,7 +122,14 @@ impl NodeService for Nodes {
                 };
                 let Some(sample) = sample else { return Ok(Response::new(StreamTelemetryResponse {})) };
                 if named.as_ref().is_some_and(|n| *n != sample.node) {
-                    return Err(error::field(FieldError::new("node", format!("{:?} in a stream of {:?}: use one stream per node", sample.node, named.unwrap_or_default()))));
+                    return Err(error::field(FieldError::new(
+                        "node",
+                        format!(
+                            "{:?} in a stream of {:?}: use one stream per node",
+                            sample.node,
+                            named.unwrap_or_default()
+                        ),
+                    )));
                 }
                 named = Some(sample.node.clone());
                 self.take_in(sample)?;
@@ -128,12 +145,17 @@ impl Nodes {
         let spec = self.controller.read(|d| d.node_spec(&node)).ok_or_else(|| error::unknown_node(&node))?;
         let mut groups = BTreeMap::new();
         for (i, wire) in sample.groups.into_iter().enumerate() {
-            let group = GroupTelemetry::try_from(wire).map_err(|e| error::field(FieldError::new(format!("groups[{i}].{}", e.field), e.detail)))?;
+            let group = GroupTelemetry::try_from(wire)
+                .map_err(|e| error::field(FieldError::new(format!("groups[{i}].{}", e.field), e.detail)))?;
             groups.insert(group.group_id, group);
         }
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
         let known = |id| spec.groups.contains_key(&id);
-        self.controller.telemetry().record(&node, NodeTelemetry { time_unix_ns: sample.time_unix_ns, groups, drops }, known);
+        self.controller.telemetry().record(
+            &node,
+            NodeTelemetry { time_unix_ns: sample.time_unix_ns, groups, drops },
+            known,
+        );
         if self.controller.read(|d| d.node_spec(&node)).is_none() {
             // It left the topology meanwhile; nobody else would forget it now.
             self.controller.telemetry().forget_node(&node);
@@ -141,7 +163,8 @@ impl Nodes {
         }
         let told = sample.events.len();
         for (i, wire) in sample.events.into_iter().take(MAX_EVENTS).enumerate() {
-            let event = canopy_model::telemetry::Event::try_from(wire).map_err(|e| error::field(FieldError::new(format!("events[{i}].{}", e.field), e.detail)))?;
+            let event = canopy_model::telemetry::Event::try_from(wire)
+                .map_err(|e| error::field(FieldError::new(format!("events[{i}].{}", e.field), e.detail)))?;
             let group = event.group.and_then(|id| self.controller.read(|d| d.group_name(id).map(str::to_owned)));
             tracing::info!(node, code = event.code, group, detail = event.detail, "node event");
             self.controller.events().push(Event {
@@ -155,7 +178,12 @@ impl Nodes {
             });
         }
         if told > MAX_EVENTS {
-            self.controller.events().note("EventsLeftOut", Some(&node), None, format!("{} events of one message beyond the first {MAX_EVENTS}", told - MAX_EVENTS));
+            self.controller.events().note(
+                "EventsLeftOut",
+                Some(&node),
+                None,
+                format!("{} events of one message beyond the first {MAX_EVENTS}", told - MAX_EVENTS),
+            );
         }
         Ok(())
     }
@@ -165,7 +193,11 @@ impl Nodes {
 async fn first_response(spec: Arc<NodeSpec>, known: Option<(u64, Digest)>) -> Result<(WatchResponse, Digest), Status> {
     let made = tokio::task::spawn_blocking(move || {
         let digest = Digest::of(&spec);
-        if known == Some((spec.generation, digest)) { delta_response(&spec, digest, &spec) } else { (snapshot_response(&spec), digest) }
+        if known == Some((spec.generation, digest)) {
+            delta_response(&spec, digest, &spec)
+        } else {
+            (snapshot_response(&spec), digest)
+        }
     });
     made.await.map_err(|_| error::stopping())
 }
@@ -174,6 +206,11 @@ fn cap_errors(errors: &mut Vec<ItemError>) {
     let told = errors.len();
     if told > MAX_ERRORS {
         errors.truncate(MAX_ERRORS);
-        errors.push(ItemError { kind: "report".into(), name: "errors".into(), group: None, detail: format!("{} more errors were reported and not kept", told - MAX_ERRORS) });
+        errors.push(ItemError {
+            kind: "report".into(),
+            name: "errors".into(),
+            group: None,
+            detail: format!("{} more errors were reported and not kept", told - MAX_ERRORS),
+        });
     }
 }

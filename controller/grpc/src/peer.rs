@@ -8,7 +8,9 @@ use tonic::transport::server::{TcpConnectInfo, UdsConnectInfo};
 pub(crate) fn peer<T>(request: &Request<T>) -> String {
     if let Some(info) = request.extensions().get::<UdsConnectInfo>() {
         return match info.peer_cred {
-            Some(c) => format!("uid={} gid={} pid={}", c.uid(), c.gid(), c.pid().map_or_else(|| "?".into(), |p| p.to_string())),
+            Some(c) => {
+                format!("uid={} gid={} pid={}", c.uid(), c.gid(), c.pid().map_or_else(|| "?".into(), |p| p.to_string()))
+            }
             None => "unix socket".into(),
         };
     }

@@ -40,7 +40,9 @@ pub async fn server(controller: Controller, closing: watch::Receiver<bool>) -> R
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .add_service(health_service)
         .add_service(nodes.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES))
-        .add_service(membership.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES))
+        .add_service(
+            membership.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES),
+        )
 }
 
 /// Waits until `closing` is true, or for ever if nobody can set it any more.

@@ -54,13 +54,23 @@ impl ApiError {
     /// A body whose content is wrong (422).
     pub fn invalid(errors: impl Into<FieldErrors>) -> Self {
         let errors = errors.into();
-        Self { status: StatusCode::UNPROCESSABLE_ENTITY, code: "Invalid", detail: "the resource is not valid".into(), errors: errors.0 }
+        Self {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            code: "Invalid",
+            detail: "the resource is not valid".into(),
+            errors: errors.0,
+        }
     }
 
     /// A query parameter or header that cannot be understood (400).
     pub fn bad_request(field: &str, detail: impl Into<String>) -> Self {
         let error = FieldError::new(field, detail);
-        Self { status: StatusCode::BAD_REQUEST, code: "BadRequest", detail: "the request cannot be understood".into(), errors: vec![error] }
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            code: "BadRequest",
+            detail: "the request cannot be understood".into(),
+            errors: vec![error],
+        }
     }
 
     /// No such resource (404).
@@ -97,9 +107,13 @@ impl From<CommandError> for ApiError {
         let detail = e.to_string();
         match e {
             CommandError::Domain(e) => e.into(),
-            CommandError::Precondition { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "PreconditionFailed", detail),
+            CommandError::Precondition { .. } => {
+                Self::new(StatusCode::PRECONDITION_FAILED, "PreconditionFailed", detail)
+            }
             CommandError::Store(StoreError::Limit(why)) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Limit", why),
-            CommandError::Store(e) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "StoreFailed", format!("{detail}: {e}")),
+            CommandError::Store(e) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "StoreFailed", format!("{detail}: {e}"))
+            }
             CommandError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, "Stopping", detail),
         }
     }
@@ -113,6 +127,9 @@ impl IntoResponse for ApiError {
             tracing::debug!(status = self.status.as_u16(), code = self.code, detail = self.detail, errors = ?self.errors, "request refused");
         }
         let extensions = Extensions { code: self.code.into(), errors: self.errors };
-        ProblemDetails::from_status_code(self.status).with_detail(self.detail).with_extensions(extensions).into_response()
+        ProblemDetails::from_status_code(self.status)
+            .with_detail(self.detail)
+            .with_extensions(extensions)
+            .into_response()
     }
 }

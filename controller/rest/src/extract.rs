@@ -21,7 +21,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         check_content_type(request.headers())?;
         let bytes = Bytes::from_request(request, state).await.map_err(|e| match e.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BodyTooLarge", format!("the body is larger than {MAX_BODY_BYTES} bytes")),
+            StatusCode::PAYLOAD_TOO_LARGE => ApiError::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "BodyTooLarge",
+                format!("the body is larger than {MAX_BODY_BYTES} bytes"),
+            ),
             _ => ApiError::bad_request("body", e.body_text()),
         })?;
         parse(&bytes).map(Self)
@@ -35,7 +39,11 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", format!("Content-Type is {value:?}: send application/json")))
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        format!("Content-Type is {value:?}: send application/json"),
+    ))
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
@@ -65,7 +73,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ApiQuery<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Query(value) = Query::from_request_parts(parts, state).await.map_err(|e| ApiError::bad_request("query", e.body_text()))?;
+        let Query(value) =
+            Query::from_request_parts(parts, state).await.map_err(|e| ApiError::bad_request("query", e.body_text()))?;
         Ok(Self(value))
     }
 }
@@ -77,7 +86,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for ApiPath
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(value) = Path::from_request_parts(parts, state).await.map_err(|e| ApiError::bad_request("path", e.body_text()))?;
+        let Path(value) =
+            Path::from_request_parts(parts, state).await.map_err(|e| ApiError::bad_request("path", e.body_text()))?;
         Ok(Self(value))
     }
 }
@@ -91,10 +101,17 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let Some(header) = parts.headers.get(IF_MATCH) else { return Ok(Self(None)) };
         let text = header.to_str().unwrap_or("").trim();
-        let tag = if text == "*" { Some("*") } else { text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).filter(|t| !t.is_empty() && !t.contains('"')) };
+        let tag = if text == "*" {
+            Some("*")
+        } else {
+            text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).filter(|t| !t.is_empty() && !t.contains('"'))
+        };
         match tag {
             Some(tag) => Ok(Self(Some(tag.to_owned()))),
-            None => Err(ApiError::bad_request("If-Match", format!("{text:?} is not one ETag as this API sends it, for example \"7\", nor *"))),
+            None => Err(ApiError::bad_request(
+                "If-Match",
+                format!("{text:?} is not one ETag as this API sends it, for example \"7\", nor *"),
+            )),
         }
     }
 }

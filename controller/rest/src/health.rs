@@ -37,10 +37,20 @@ pub(crate) async fn livez() -> &'static str {
 /// Commands are carried out and the store answers. With `verbose`, one line per check.
 #[utoipa::path(get, path = "/readyz", tag = "health", params(("verbose" = Option<String>, Query, description = "One line per check.")),
     responses((status = 200, description = "ready", body = String), (status = 503, description = "not ready", body = String)))]
-pub(crate) async fn readyz(State(controller): State<Controller>, ApiQuery(query): ApiQuery<Verbose>) -> (StatusCode, String) {
+pub(crate) async fn readyz(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<Verbose>,
+) -> (StatusCode, String) {
     let store = controller.store_revision().await;
     let checks = [
-        ("commands", if controller.is_running() { Ok("carried out".to_owned()) } else { Err("the controller is stopping".to_owned()) }),
+        (
+            "commands",
+            if controller.is_running() {
+                Ok("carried out".to_owned())
+            } else {
+                Err("the controller is stopping".to_owned())
+            },
+        ),
         ("store", store.map(|r| format!("revision {r}"))),
     ];
     let ready = checks.iter().all(|(_, c)| c.is_ok());

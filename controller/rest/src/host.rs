@@ -25,7 +25,11 @@ async fn check(request: Request, next: Next) -> Result<Response, ApiError> {
     if is_local(host) {
         return Ok(next.run(request).await);
     }
-    Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, "ForeignHost", format!("Host is {host:?}: use localhost or a loopback address")))
+    Err(ApiError::new(
+        StatusCode::MISDIRECTED_REQUEST,
+        "ForeignHost",
+        format!("Host is {host:?}: use localhost or a loopback address"),
+    ))
 }
 
 fn is_local(host: &str) -> bool {
@@ -46,7 +50,9 @@ mod tests {
         for ok in ["localhost", "LOCALHOST:8640", "127.0.0.1:8640", "127.0.0.1", "[::1]:8640", "[::1]"] {
             assert!(is_local(ok), "{ok}");
         }
-        for bad in ["", "evil.example", "evil.example:8640", "localhost.evil.example", "192.0.2.1:8640", "[2001:db8::1]:80"] {
+        for bad in
+            ["", "evil.example", "evil.example:8640", "localhost.evil.example", "192.0.2.1:8640", "[2001:db8::1]:80"]
+        {
             assert!(!is_local(bad), "{bad}");
         }
     }

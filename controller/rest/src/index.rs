@@ -19,7 +19,8 @@ code,td.n{font-family:ui-monospace,monospace;font-size:13px}.ok{color:#116329}.w
 @media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}th,td{border-color:#30363d}a{color:#58a6ff}.ok{color:#3fb950}.wait{color:#d29922}.bad{color:#ff7b72}p.sub{color:#8d96a0}}";
 
 pub(crate) async fn index(State(controller): State<Controller>) -> Response {
-    let (nodes, page, topology, term) = controller.read(|d| (d.nodes(), d.groups(&Selector::default(), None, MAX_ROWS), d.topology(), d.term()));
+    let (nodes, page, topology, term) =
+        controller.read(|d| (d.nodes(), d.groups(&Selector::default(), None, MAX_ROWS), d.topology(), d.term()));
     let mut html = String::with_capacity(16 << 10);
     // Writing to a String cannot fail.
     _ = write!(
@@ -28,18 +29,34 @@ pub(crate) async fn index(State(controller): State<Controller>) -> Response {
 <title>Canopy</title><style>{STYLE}</style><h1>Canopy</h1><p class=\"sub\">RDMA multicast over SRv6 &middot; controller {} &middot; term {term}</p><nav>",
         env!("CARGO_PKG_VERSION")
     );
-    for path in ["/api/v1/topology", "/api/v1/nodes", "/api/v1/groups", "/api/v1/events", "/api/v1/openapi.json", "/metrics", "/readyz?verbose", "/version"] {
+    for path in [
+        "/api/v1/topology",
+        "/api/v1/nodes",
+        "/api/v1/groups",
+        "/api/v1/events",
+        "/api/v1/openapi.json",
+        "/metrics",
+        "/readyz?verbose",
+        "/version",
+    ] {
         _ = write!(html, "<a href=\"{path}\">{path}</a>");
     }
     html.push_str("</nav>");
     match topology {
-        Some(t) => _ = write!(html, "<p>Topology: {} nodes ({} connected, {} in sync), {} hosts, {} links.</p>", t.status.nodes, t.status.connected_nodes, t.status.synced_nodes, t.status.hosts, t.status.links),
+        Some(t) => {
+            _ = write!(
+                html,
+                "<p>Topology: {} nodes ({} connected, {} in sync), {} hosts, {} links.</p>",
+                t.status.nodes, t.status.connected_nodes, t.status.synced_nodes, t.status.hosts, t.status.links
+            )
+        }
         None => html.push_str("<p>No topology yet: <code>canopyctl apply -f topology.yaml</code></p>"),
     }
     groups(&mut html, &page.items, page.next.is_some());
     node_table(&mut html, &nodes);
     html.push_str("</html>");
-    let headers = [(CACHE_CONTROL, "no-store"), (CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")];
+    let headers =
+        [(CACHE_CONTROL, "no-store"), (CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")];
     (headers, Html(html)).into_response()
 }
 
@@ -53,7 +70,8 @@ fn groups(html: &mut String, groups: &[GroupView], more: bool) {
             "Degraded" => "bad",
             _ => "wait",
         };
-        let encoding = s.encoding.as_ref().map_or_else(|| "-".into(), |e| format!("{:?}, {} bytes SRH", e.mode, e.srh_bytes));
+        let encoding =
+            s.encoding.as_ref().map_or_else(|| "-".into(), |e| format!("{:?}, {} bytes SRH", e.mode, e.srh_bytes));
         _ = write!(
             html,
             "<tr><td><a href=\"/api/v1/groups/{name}\">{name}</a><td class=\"{class}\">{phase}<td>{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>{}<td>{}",
@@ -75,7 +93,9 @@ fn groups(html: &mut String, groups: &[GroupView], more: bool) {
 }
 
 fn node_table(html: &mut String, nodes: &[NodeView]) {
-    html.push_str("<h2>Nodes</h2><table><tr><th>Name<th>Agent<th>Desired<th>Applied<th>Groups<th>Address<th>Locator<th>Errors");
+    html.push_str(
+        "<h2>Nodes</h2><table><tr><th>Name<th>Agent<th>Desired<th>Applied<th>Groups<th>Address<th>Locator<th>Errors",
+    );
     for n in nodes.iter().take(MAX_ROWS) {
         let (name, s) = (Escaped(&n.name), &n.status);
         let (class, agent) = if s.connected { ("ok", "connected") } else { ("bad", "not connected") };
@@ -87,7 +107,13 @@ fn node_table(html: &mut String, nodes: &[NodeView]) {
             n.spec.generation, n.spec.groups, n.spec.node_address, n.spec.un
         );
         for e in s.errors.iter().take(5) {
-            _ = write!(html, "<div class=\"bad\">{} {}: {}</div>", Escaped(&e.kind), Escaped(&e.name), Escaped(&e.detail));
+            _ = write!(
+                html,
+                "<div class=\"bad\">{} {}: {}</div>",
+                Escaped(&e.kind),
+                Escaped(&e.name),
+                Escaped(&e.detail)
+            );
         }
     }
     html.push_str("</table>");
@@ -121,6 +147,9 @@ mod tests {
 
     #[test]
     fn what_nodes_say_cannot_become_markup() {
-        assert_eq!(Escaped("<img src=x onerror='a()'>&\"").to_string(), "&lt;img src=x onerror=&#39;a()&#39;&gt;&amp;&quot;");
+        assert_eq!(
+            Escaped("<img src=x onerror='a()'>&\"").to_string(),
+            "&lt;img src=x onerror=&#39;a()&#39;&gt;&amp;&quot;"
+        );
     }
 }

@@ -29,7 +29,9 @@ pub(crate) async fn serve(State(controller): State<Controller>) -> Result<Respon
         prometheus_client::encoding::text::encode(&mut text, &registry).map(|()| text)
     });
     match text.await {
-        Ok(Ok(text)) => Ok(([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()),
+        Ok(Ok(text)) => {
+            Ok(([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
+        }
         _ => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal", "the metrics could not be written")),
     }
 }
@@ -66,26 +68,58 @@ impl Scrape {
         let mut build = out.encode_descriptor("canopy_build", "What runs here.", None, MetricType::Info)?;
         build.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
         gauge(out, "canopy_controller_term", "Term that this controller took at its start.", [(NO_LABELS, term)])?;
-        gauge(out, "canopy_controller_domain_revision", "Commands that changed the domain since the start.", [(NO_LABELS, revision)])?;
+        gauge(
+            out,
+            "canopy_controller_domain_revision",
+            "Commands that changed the domain since the start.",
+            [(NO_LABELS, revision)],
+        )?;
         let phases = self.0.phases();
-        gauge(out, "canopy_groups", "Groups in each phase.", phases.iter().map(|(phase, n)| ([("phase", phase.as_str())], *n as u64)))
+        gauge(
+            out,
+            "canopy_groups",
+            "Groups in each phase.",
+            phases.iter().map(|(phase, n)| ([("phase", phase.as_str())], *n as u64)),
+        )
     }
 
     fn nodes(&self, out: &mut DescriptorEncoder) -> Result<(), Error> {
         let nodes = self.0.read(|d| d.nodes());
         let label = |name: &str| [("node", name.to_owned())];
-        gauge(out, "canopy_node_connected", "1 while the node's agent is connected.", nodes.iter().map(|n| (label(&n.name), u64::from(n.status.connected))))?;
-        gauge(out, "canopy_node_desired_generation", "Generation of the node's desired state.", nodes.iter().map(|n| (label(&n.name), n.spec.generation)))?;
+        gauge(
+            out,
+            "canopy_node_connected",
+            "1 while the node's agent is connected.",
+            nodes.iter().map(|n| (label(&n.name), u64::from(n.status.connected))),
+        )?;
+        gauge(
+            out,
+            "canopy_node_desired_generation",
+            "Generation of the node's desired state.",
+            nodes.iter().map(|n| (label(&n.name), n.spec.generation)),
+        )?;
         let observed = nodes.iter().filter_map(|n| Some((label(&n.name), n.status.observed_generation?)));
-        gauge(out, "canopy_node_observed_generation", "Generation that the node's agent last read back from its kernel.", observed)?;
-        gauge(out, "canopy_node_errors", "Desired items that are not in the node's kernel as asked.", nodes.iter().map(|n| (label(&n.name), n.status.errors.len() as u64)))
+        gauge(
+            out,
+            "canopy_node_observed_generation",
+            "Generation that the node's agent last read back from its kernel.",
+            observed,
+        )?;
+        gauge(
+            out,
+            "canopy_node_errors",
+            "Desired items that are not in the node's kernel as asked.",
+            nodes.iter().map(|n| (label(&n.name), n.status.errors.len() as u64)),
+        )
     }
 
     fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         self.0.read(|d| {
             self.0.telemetry().for_each(|node, known| {
-                rows.extend(known.groups.iter().filter_map(|(id, counters)| Some(Row { node: node.into(), group: d.group_name(*id)?.into(), counters: counters.clone() })));
+                rows.extend(known.groups.iter().filter_map(|(id, counters)| {
+                    Some(Row { node: node.into(), group: d.group_name(*id)?.into(), counters: counters.clone() })
+                }));
             });
         });
         rows.sort_by(|a, b| (&a.node, &a.group).cmp(&(&b.node, &b.group)));
@@ -95,10 +129,14 @@ impl Scrape {
     fn drops(&self, out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
         let mut all = Vec::new();
         self.0.telemetry().for_each(|node, known| {
-            all.extend(known.drops.iter().map(|d| ([("node", node.to_owned()), ("group", String::new()), ("reason", d.name.clone())], d.packets)));
+            all.extend(known.drops.iter().map(|d| {
+                ([("node", node.to_owned()), ("group", String::new()), ("reason", d.name.clone())], d.packets)
+            }));
         });
         for row in rows {
-            all.extend(row.counters.drops.iter().map(|d| ([("node", row.node.clone()), ("group", row.group.clone()), ("reason", d.name.clone())], d.packets)));
+            all.extend(row.counters.drops.iter().map(|d| {
+                ([("node", row.node.clone()), ("group", row.group.clone()), ("reason", d.name.clone())], d.packets)
+            }));
         }
         all.sort();
         counter(out, "canopy_drops", "Packets dropped, by reason; an empty group = not of any group.", all)
@@ -125,26 +163,67 @@ fn groups(out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
     for (name, help, read) in COUNTERS {
         counter(out, name, help, rows.iter().map(|r| (labels(r), read(&r.counters))))?;
     }
-    gauge(out, "canopy_group_epoch", "Epoch of the program in force.", rows.iter().map(|r| (labels(r), u64::from(r.counters.epoch))))?;
-    gauge(out, "canopy_group_high_psn", "Highest data PSN sent down + 1, unwrapped.", rows.iter().map(|r| (labels(r), r.counters.high)))?;
+    gauge(
+        out,
+        "canopy_group_epoch",
+        "Epoch of the program in force.",
+        rows.iter().map(|r| (labels(r), u64::from(r.counters.epoch))),
+    )?;
+    gauge(
+        out,
+        "canopy_group_high_psn",
+        "Highest data PSN sent down + 1, unwrapped.",
+        rows.iter().map(|r| (labels(r), r.counters.high)),
+    )?;
     let minima = rows.iter().filter_map(|r| Some((labels(r), r.counters.min_next?)));
     gauge(out, "canopy_group_min_next_psn", "Smallest next PSN of the branches, unwrapped.", minima)
 }
 
 fn branches(out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
     let every = || rows.iter().flat_map(|r| r.counters.branches.iter().map(move |b| (r, b)));
-    let shown: Vec<(&Row, &BranchTelemetry, String)> = every().take(MAX_BRANCHES).map(|(r, b)| (r, b, b.address.to_string())).collect();
+    let shown: Vec<(&Row, &BranchTelemetry, String)> =
+        every().take(MAX_BRANCHES).map(|(r, b)| (r, b, b.address.to_string())).collect();
     let left_out = every().count() - shown.len();
-    gauge(out, "canopy_scrape_branches_left_out", "Branches beyond what one scrape shows.", [(NO_LABELS, left_out as u64)])?;
+    gauge(
+        out,
+        "canopy_scrape_branches_left_out",
+        "Branches beyond what one scrape shows.",
+        [(NO_LABELS, left_out as u64)],
+    )?;
     fn labels<'a>((r, _, address): &'a (&Row, &BranchTelemetry, String)) -> [(&'static str, &'a str); 3] {
         [("node", &r.node), ("group", &r.group), ("branch", address)]
     }
-    counter(out, "canopy_branch_packets", "Copies sent to the branch.", shown.iter().map(|s| (labels(s), s.1.packets)))?;
-    counter(out, "canopy_branch_bytes", "Bytes of the copies sent to the branch.", shown.iter().map(|s| (labels(s), s.1.bytes)))?;
-    gauge(out, "canopy_branch_next_psn", "AckPSN + 1 of the branch, unwrapped.", shown.iter().filter_map(|s| Some((labels(s), s.1.next?))))?;
-    gauge(out, "canopy_branch_window_cnps", "CNPs of the branch in the present window.", shown.iter().map(|s| (labels(s), u64::from(s.1.ccount))))?;
+    counter(
+        out,
+        "canopy_branch_packets",
+        "Copies sent to the branch.",
+        shown.iter().map(|s| (labels(s), s.1.packets)),
+    )?;
+    counter(
+        out,
+        "canopy_branch_bytes",
+        "Bytes of the copies sent to the branch.",
+        shown.iter().map(|s| (labels(s), s.1.bytes)),
+    )?;
+    gauge(
+        out,
+        "canopy_branch_next_psn",
+        "AckPSN + 1 of the branch, unwrapped.",
+        shown.iter().filter_map(|s| Some((labels(s), s.1.next?))),
+    )?;
+    gauge(
+        out,
+        "canopy_branch_window_cnps",
+        "CNPs of the branch in the present window.",
+        shown.iter().map(|s| (labels(s), u64::from(s.1.ccount))),
+    )?;
     let heard = shown.iter().filter_map(|s| Some((labels(s), s.1.last_heard_ns? as f64 / 1e9)));
-    let mut metric = out.encode_descriptor("canopy_branch_last_heard_seconds", "Time since feedback of the branch was last heard.", None, MetricType::Gauge)?;
+    let mut metric = out.encode_descriptor(
+        "canopy_branch_last_heard_seconds",
+        "Time since feedback of the branch was last heard.",
+        None,
+        MetricType::Gauge,
+    )?;
     for (labels, value) in heard {
         metric.encode_family(&labels)?.encode_gauge(&value)?;
     }
@@ -153,13 +232,23 @@ fn branches(out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
 
 const NO_LABELS: [(&str, &str); 0] = [];
 
-fn gauge<L: EncodeLabelSet>(out: &mut DescriptorEncoder, name: &str, help: &str, values: impl IntoIterator<Item = (L, u64)>) -> Result<(), Error> {
+fn gauge<L: EncodeLabelSet>(
+    out: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = (L, u64)>,
+) -> Result<(), Error> {
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
     // A generation fits: it counts single changes.
     each(&mut metric, values, |mut m, v| m.encode_gauge(&i64::try_from(v).unwrap_or(i64::MAX)))
 }
 
-fn counter<L: EncodeLabelSet>(out: &mut DescriptorEncoder, name: &str, help: &str, values: impl IntoIterator<Item = (L, u64)>) -> Result<(), Error> {
+fn counter<L: EncodeLabelSet>(
+    out: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    values: impl IntoIterator<Item = (L, u64)>,
+) -> Result<(), Error> {
     let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
     each(&mut metric, values, |mut m, v| m.encode_counter::<NoLabelSet, _, u64>(&v, None))
 }

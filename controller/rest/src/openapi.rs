@@ -8,14 +8,34 @@ use crate::{health, metrics, routes};
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Canopy", description = "RDMA multicast over SRv6: topology, groups and members. Errors are problem documents (RFC 9457) with a stable `code`."),
+    info(
+        title = "Canopy",
+        description = "RDMA multicast over SRv6: topology, groups and members. Errors are problem documents (RFC 9457) with a stable `code`."
+    ),
     paths(
-        routes::topology::get, routes::topology::put, routes::topology::delete,
-        routes::nodes::list, routes::nodes::get, routes::telemetry::node,
-        routes::groups::list, routes::groups::create, routes::groups::get, routes::groups::put, routes::groups::delete,
-        routes::members::list, routes::members::create, routes::members::get, routes::members::put, routes::members::delete,
-        routes::telemetry::group, routes::events::list, routes::validate::validate,
-        health::livez, health::readyz, health::version, metrics::serve,
+        routes::topology::get,
+        routes::topology::put,
+        routes::topology::delete,
+        routes::nodes::list,
+        routes::nodes::get,
+        routes::telemetry::node,
+        routes::groups::list,
+        routes::groups::create,
+        routes::groups::get,
+        routes::groups::put,
+        routes::groups::delete,
+        routes::members::list,
+        routes::members::create,
+        routes::members::get,
+        routes::members::put,
+        routes::members::delete,
+        routes::telemetry::group,
+        routes::events::list,
+        routes::validate::validate,
+        health::livez,
+        health::readyz,
+        health::version,
+        metrics::serve,
     )
 )]
 struct Description;

@@ -5,7 +5,9 @@ use std::net::Ipv6Addr;
 
 use canopy_controller_core::Outcome;
 use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels, Metadata};
-use canopy_controller_core::view::{GroupStatus, GroupView, MemberStatus, MemberView, NodeDesired, NodeObserved, NodeView, TopologyStatus, TopologyView};
+use canopy_controller_core::view::{
+    GroupStatus, GroupView, MemberStatus, MemberView, NodeDesired, NodeObserved, NodeView, TopologyStatus, TopologyView,
+};
 use canopy_model::FieldErrors;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Generation;
@@ -76,10 +78,13 @@ impl<S> Input<S> {
             errors.push("kind", format!("{:?} does not belong here: use {kind:?}", self.kind));
         }
         if let Some(tenant) = self.metadata.tenant.as_deref().filter(|t| *t != DEFAULT_TENANT) {
-            errors.push("metadata.tenant", format!("{tenant:?} does not exist: leave it out or use {DEFAULT_TENANT:?}"));
+            errors
+                .push("metadata.tenant", format!("{tenant:?} does not exist: leave it out or use {DEFAULT_TENANT:?}"));
         }
         match (self.metadata.name.as_deref(), name) {
-            (Some(have), Some(want)) if have != want => errors.push("metadata.name", format!("{have:?} is not the name in the path, {want:?}")),
+            (Some(have), Some(want)) if have != want => {
+                errors.push("metadata.name", format!("{have:?} is not the name in the path, {want:?}"))
+            }
             (None, _) if kind != "Member" => errors.push("metadata.name", "is missing"),
             _ => {}
         }
@@ -169,7 +174,12 @@ impl From<TopologyView> for TopologyResource {
 
 impl From<NodeView> for NodeResource {
     fn from(v: NodeView) -> Self {
-        let metadata = Metadata { name: v.name, tenant: DEFAULT_TENANT.into(), labels: Labels::new(), generation: v.spec.generation };
+        let metadata = Metadata {
+            name: v.name,
+            tenant: DEFAULT_TENANT.into(),
+            labels: Labels::new(),
+            generation: v.spec.generation,
+        };
         Self { api_version: API_VERSION, kind: "Node", metadata, spec: v.spec, status: v.status }
     }
 }

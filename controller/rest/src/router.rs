@@ -29,7 +29,10 @@ pub fn router(controller: Controller) -> Router {
         .route("/groups", get(routes::groups::list).post(routes::groups::create))
         .route("/groups/{group}", get(routes::groups::get).put(routes::groups::put).delete(routes::groups::delete))
         .route("/groups/{group}/members", get(routes::members::list).post(routes::members::create))
-        .route("/groups/{group}/members/{host}", get(routes::members::get).put(routes::members::put).delete(routes::members::delete))
+        .route(
+            "/groups/{group}/members/{host}",
+            get(routes::members::get).put(routes::members::put).delete(routes::members::delete),
+        )
         .route("/groups/{group}/telemetry", get(routes::telemetry::group))
         .route("/events", get(routes::events::list))
         .route("/validate", post(routes::validate::validate))
@@ -50,14 +53,28 @@ pub fn router(controller: Controller) -> Router {
 }
 
 async fn no_route(uri: Uri) -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, "NotFound", format!("nothing is served at {}: see /api/v1/openapi.json", uri.path()))
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "NotFound",
+        format!("nothing is served at {}: see /api/v1/openapi.json", uri.path()),
+    )
 }
 
 async fn no_method(request: Request) -> ApiError {
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", format!("{} is not possible at {}", request.method(), request.uri().path()))
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "MethodNotAllowed",
+        format!("{} is not possible at {}", request.method(), request.uri().path()),
+    )
 }
 
 async fn timeout(request: Request, next: axum::middleware::Next) -> Result<Response, ApiError> {
-    let late = |_| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "Timeout", format!("no answer within {REQUEST_TIMEOUT:?}: read the resource to see whether the change was made"));
+    let late = |_| {
+        ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Timeout",
+            format!("no answer within {REQUEST_TIMEOUT:?}: read the resource to see whether the change was made"),
+        )
+    };
     tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await.map_err(late)
 }

@@ -10,7 +10,16 @@ use support::{Api, group, member, topology, with};
 #[tokio::test]
 async fn what_is_not_there_is_404() {
     let api = Api::prepared().await;
-    for path in ["/api/v1/nodes/n9", "/api/v1/nodes/n9/telemetry", "/api/v1/groups/g9", "/api/v1/groups/g9/members", "/api/v1/groups/g9/telemetry", "/api/v1/groups/g1/members/r1", "/api/v1/nowhere", "/x"] {
+    for path in [
+        "/api/v1/nodes/n9",
+        "/api/v1/nodes/n9/telemetry",
+        "/api/v1/groups/g9",
+        "/api/v1/groups/g9/members",
+        "/api/v1/groups/g9/telemetry",
+        "/api/v1/groups/g1/members/r1",
+        "/api/v1/nowhere",
+        "/x",
+    ] {
         let (status, code, _) = api.get(path).await.problem();
         assert_eq!((status, code.as_str()), (404, "NotFound"), "{path}");
     }
@@ -90,7 +99,10 @@ async fn unknown_keys_are_errors_wherever_they_are() {
     assert!(e.starts_with("metadata.nmae: unknown field"), "{e}");
     let e = refused(|g| g["extra"] = json!(1)).await;
     assert!(e.starts_with("extra: unknown field"), "{e}");
-    assert_eq!(refused(|g| g["spec"]["pathMtu"] = json!(1000)).await, "spec.pathMtu: 1000 is not an RDMA path MTU: use 256, 512, 1024, 2048 or 4096");
+    assert_eq!(
+        refused(|g| g["spec"]["pathMtu"] = json!(1000)).await,
+        "spec.pathMtu: 1000 is not an RDMA path MTU: use 256, 512, 1024, 2048 or 4096"
+    );
     let e = refused(|g| g["kind"] = json!("Pod")).await;
     assert!(e.starts_with("kind: \"Pod\" does not belong here"), "{e}");
     let e = refused(|g| g["apiVersion"] = json!("v2")).await;
@@ -120,7 +132,10 @@ async fn bodies_that_cannot_be_read_are_told_why() {
     assert_eq!((status, code.as_str()), (413, "BodyTooLarge"));
     // What a form on a web page could send without asking.
     for content_type in ["text/plain", "application/x-www-form-urlencoded", ""] {
-        let (status, code, _) = api.send("PUT", "/api/v1/groups/g2", &[("content-type", content_type)], group("g2").to_string()).await.problem();
+        let (status, code, _) = api
+            .send("PUT", "/api/v1/groups/g2", &[("content-type", content_type)], group("g2").to_string())
+            .await
+            .problem();
         assert_eq!((status, code.as_str()), (415, "UnsupportedMediaType"));
     }
     let (status, code, _) = api.send("PATCH", "/api/v1/groups/g1", &json_type, "{}").await.problem();
@@ -133,7 +148,15 @@ async fn a_change_to_something_that_changed_meanwhile_is_412() {
     let api = Api::prepared().await;
     let tag = api.get("/api/v1/groups/g1").await.header("etag").to_owned();
     let change = with(group("g1"), |g| g["spec"]["pathMtu"] = json!(1024));
-    let put = async |tag: &str, body: &serde_json::Value| api.send("PUT", "/api/v1/groups/g1", &[("content-type", "application/json"), ("if-match", tag)], body.to_string()).await;
+    let put = async |tag: &str, body: &serde_json::Value| {
+        api.send(
+            "PUT",
+            "/api/v1/groups/g1",
+            &[("content-type", "application/json"), ("if-match", tag)],
+            body.to_string(),
+        )
+        .await
+    };
     let changed = put(&tag, &change).await;
     assert_eq!(changed.status, 200);
     assert_ne!(changed.header("etag"), tag);

@@ -14,7 +14,10 @@ fn the_checked_in_description_is_current() {
         std::fs::write(file, &now).unwrap();
     }
     let checked_in = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(checked_in == now, "openapi.json is not what the code describes: run this test with UPDATE_OPENAPI=1 and commit the result");
+    assert!(
+        checked_in == now,
+        "openapi.json is not what the code describes: run this test with UPDATE_OPENAPI=1 and commit the result"
+    );
 }
 
 /// Catches a route that is served and not described, or described at another path.
@@ -45,9 +48,12 @@ fn every_reference_leads_somewhere_and_every_kind_has_its_own_schema() {
     for reference in references {
         assert!(description.pointer(&reference[1..]).is_some(), "{reference} leads nowhere");
     }
-    for (kind, field) in [("Topology", "syncedNodes"), ("Node", "observedGeneration"), ("Group", "phase"), ("Member", "port")] {
+    for (kind, field) in
+        [("Topology", "syncedNodes"), ("Node", "observedGeneration"), ("Group", "phase"), ("Member", "port")]
+    {
         let status = &description["components"]["schemas"][format!("{kind}Resource")]["properties"]["status"]["$ref"];
-        let schema = description.pointer(&status.as_str().unwrap_or_else(|| panic!("{kind} has no status"))[1..]).unwrap();
+        let schema =
+            description.pointer(&status.as_str().unwrap_or_else(|| panic!("{kind} has no status"))[1..]).unwrap();
         assert!(schema["properties"][field].is_object(), "{kind} has the status of something else");
     }
 }

@@ -13,7 +13,8 @@ use support::{Api, group, member, topology, with};
 async fn resources_have_the_shape_that_kubernetes_users_know() {
     let api = Api::start().await;
     api.put("/api/v1/topology", &topology()).await;
-    let created = api.post("/api/v1/groups", &with(group("g1"), |g| g["metadata"]["labels"] = json!({"job": "llm"}))).await;
+    let created =
+        api.post("/api/v1/groups", &with(group("g1"), |g| g["metadata"]["labels"] = json!({"job": "llm"}))).await;
     assert_eq!((created.status.as_u16(), created.header("location")), (201, "/api/v1/groups/g1"));
     let g = created.json();
     assert_eq!((&g["apiVersion"], &g["kind"]), (&json!("canopy/v1"), &json!("Group")));
@@ -23,15 +24,30 @@ async fn resources_have_the_shape_that_kubernetes_users_know() {
     let joined = api.post("/api/v1/groups/g1/members", &member("r1", "receiver", 17)).await;
     assert_eq!((joined.status.as_u16(), joined.header("location")), (201, "/api/v1/groups/g1/members/r1"));
     let m = joined.json();
-    assert_eq!((&m["kind"], &m["metadata"]["name"], &m["metadata"]["group"]), (&json!("Member"), &json!("r1"), &json!("g1")));
+    assert_eq!(
+        (&m["kind"], &m["metadata"]["name"], &m["metadata"]["group"]),
+        (&json!("Member"), &json!("r1"), &json!("g1"))
+    );
     assert_eq!(m["status"]["address"], "2001:db8:2::1");
     let n = api.get("/api/v1/nodes/n2").await.json();
-    assert_eq!((&n["kind"], &n["metadata"]["name"], &n["spec"]["un"]), (&json!("Node"), &json!("n2"), &json!("5f00:0:2::/48")));
+    assert_eq!(
+        (&n["kind"], &n["metadata"]["name"], &n["spec"]["un"]),
+        (&json!("Node"), &json!("n2"), &json!("5f00:0:2::/48"))
+    );
     assert_eq!(api.get("/api/v1/nodes").await.json()["items"].as_array().unwrap().len(), 2);
     // What was read can be sent back as it is.
-    for (path, value) in [("/api/v1/groups/g1", api.get("/api/v1/groups/g1").await), ("/api/v1/groups/g1/members/r1", joined), ("/api/v1/topology", api.get("/api/v1/topology").await)] {
+    for (path, value) in [
+        ("/api/v1/groups/g1", api.get("/api/v1/groups/g1").await),
+        ("/api/v1/groups/g1/members/r1", joined),
+        ("/api/v1/topology", api.get("/api/v1/topology").await),
+    ] {
         let again = api.put(path, &value.json()).await;
-        assert_eq!((again.status.as_u16(), again.json()["metadata"].clone()), (200, value.json()["metadata"].clone()), "{path}: {}", again.text);
+        assert_eq!(
+            (again.status.as_u16(), again.json()["metadata"].clone()),
+            (200, value.json()["metadata"].clone()),
+            "{path}: {}",
+            again.text
+        );
     }
     assert_eq!(api.delete("/api/v1/groups/g1/members/r1").await.status, 204);
     assert_eq!(api.delete("/api/v1/groups/g1").await.status, 204);
@@ -44,12 +60,28 @@ async fn dry_runs_say_what_would_happen_and_change_nothing() {
     api.put("/api/v1/topology", &topology()).await;
     api.put("/api/v1/groups/g1", &group("g1")).await;
     let outcome = |a: &support::Answer| (a.status.as_u16(), a.json()["kind"].clone(), a.json()["outcome"].clone());
-    assert_eq!(outcome(&api.put("/api/v1/groups/g2?dryRun=true", &group("g2")).await), (200, json!("DryRun"), json!("created")));
+    assert_eq!(
+        outcome(&api.put("/api/v1/groups/g2?dryRun=true", &group("g2")).await),
+        (200, json!("DryRun"), json!("created"))
+    );
     assert_eq!(outcome(&api.post("/api/v1/groups?dryRun=true", &group("g2")).await).2, "created");
     assert_eq!(outcome(&api.put("/api/v1/groups/g1?dryRun=true", &group("g1")).await).2, "unchanged");
-    assert_eq!(outcome(&api.post("/api/v1/groups/g1/members?dryRun=true", &member("r1", "receiver", 17)).await).2, "created");
+    assert_eq!(
+        outcome(&api.post("/api/v1/groups/g1/members?dryRun=true", &member("r1", "receiver", 17)).await).2,
+        "created"
+    );
     assert_eq!(outcome(&api.delete("/api/v1/groups/g1?dryRun=true").await).2, "deleted");
-    assert_eq!(outcome(&api.put("/api/v1/topology?dryRun=true", &with(topology(), |t| t["metadata"]["labels"] = json!({"a": "b"}))).await).2, "updated");
+    assert_eq!(
+        outcome(
+            &api.put(
+                "/api/v1/topology?dryRun=true",
+                &with(topology(), |t| t["metadata"]["labels"] = json!({"a": "b"}))
+            )
+            .await
+        )
+        .2,
+        "updated"
+    );
     assert_eq!(api.post("/api/v1/groups?dryRun=true", &group("g1")).await.problem().0, 409);
     assert_eq!(api.put("/api/v1/groups/g2?dryRun=maybe", &group("g2")).await.problem().0, 400);
     assert_eq!(api.get("/api/v1/groups").await.json()["items"].as_array().unwrap().len(), 1);
@@ -61,10 +93,19 @@ async fn dry_runs_say_what_would_happen_and_change_nothing() {
 async fn lists_go_on_where_they_ended_and_select_by_label() {
     let api = Api::start().await;
     for i in 0..7 {
-        let g = with(group(&format!("g{i}")), |g| g["metadata"]["labels"] = json!({"parity": if i % 2 == 0 { "even" } else { "odd" }}));
+        let g = with(group(&format!("g{i}")), |g| {
+            g["metadata"]["labels"] = json!({"parity": if i % 2 == 0 { "even" } else { "odd" }})
+        });
         api.put(&format!("/api/v1/groups/g{i}"), &g).await;
     }
-    let names = |v: &Value| v["items"].as_array().unwrap().iter().map(|g| g["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let names = |v: &Value| {
+        v["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|g| g["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
     let (mut all, mut path, mut pages) = (Vec::new(), "/api/v1/groups?limit=3".to_owned(), 0);
     loop {
         let page = api.get(&path).await.json();
@@ -78,7 +119,12 @@ async fn lists_go_on_where_they_ended_and_select_by_label() {
     assert_eq!((all.join(" "), pages), ("g0 g1 g2 g3 g4 g5 g6".to_owned(), 3));
     let odd = api.get("/api/v1/groups?labelSelector=parity%3Dodd").await.json();
     assert_eq!(names(&odd), ["g1", "g3", "g5"]);
-    for (bad, field) in [("limit=0", "limit"), ("limit=501", "limit"), ("continue=zz", "continue"), ("labelSelector=%3D", "labelSelector")] {
+    for (bad, field) in [
+        ("limit=0", "limit"),
+        ("limit=501", "limit"),
+        ("continue=zz", "continue"),
+        ("labelSelector=%3D", "labelSelector"),
+    ] {
         let (status, _, errors) = api.get(&format!("/api/v1/groups?{bad}")).await.problem();
         assert!(status == 400 && errors[0].starts_with(field), "{bad}: {errors:?}");
     }
@@ -88,15 +134,22 @@ async fn lists_go_on_where_they_ended_and_select_by_label() {
 async fn a_file_of_resources_is_judged_as_a_whole() {
     let api = Api::start().await;
     let in_group = |m: Value| with(m, |m| m["metadata"]["group"] = json!("g1"));
-    let items = |last: Value| json!({"items": [topology(), group("g1"), in_group(member("s1", "source", 18)), in_group(last)]});
+    let items =
+        |last: Value| json!({"items": [topology(), group("g1"), in_group(member("s1", "source", 18)), in_group(last)]});
     let good = api.post("/api/v1/validate", &items(member("r1", "receiver", 17))).await;
     assert_eq!(good.json()["outcomes"], json!(["created", "created", "created", "created"]), "{}", good.text);
-    let (status, _, errors) = api.post("/api/v1/validate", &items(with(member("r1", "receiver", 17), |m| m["spec"]["address"] = json!("::1")))).await.problem();
+    let (status, _, errors) = api
+        .post("/api/v1/validate", &items(with(member("r1", "receiver", 17), |m| m["spec"]["address"] = json!("::1"))))
+        .await
+        .problem();
     assert!(status == 422 && errors[0].starts_with("items[3].spec.address: "), "{errors:?}");
     let two_sources = api.post("/api/v1/validate", &items(member("r1", "source", 17))).await;
     assert!(two_sources.status == 409 || two_sources.status == 422, "{}", two_sources.text);
     assert!(two_sources.json()["detail"].as_str().unwrap().starts_with("items[3]: "), "{}", two_sources.text);
-    let (_, _, errors) = api.post("/api/v1/validate", &json!({"items": [with(group("g"), |g| g["spec"]["x"] = json!(1))]})).await.problem();
+    let (_, _, errors) = api
+        .post("/api/v1/validate", &json!({"items": [with(group("g"), |g| g["spec"]["x"] = json!(1))]}))
+        .await
+        .problem();
     assert!(errors[0].starts_with("items[0].spec.x: unknown field"), "{errors:?}");
     assert_eq!(api.get("/api/v1/topology").await.status, 404);
     assert_eq!(api.get("/api/v1/groups").await.json()["items"], json!([]));
@@ -107,7 +160,16 @@ async fn with_telemetry() -> Api {
     api.post("/api/v1/groups/g1/members", &member("s1", "source", 18)).await;
     api.post("/api/v1/groups/g1/members", &member("r1", "receiver", 17)).await;
     let group_id = api.controller.read(|d| d.group("g1").unwrap().status.group_id);
-    let branch = BranchTelemetry { address: "2001:db8:2::1".parse().unwrap(), next: Some(101), ack_psn: Some(100), epsn: None, ccount: 2, last_heard_ns: Some(1_500_000_000), packets: 7, bytes: 7000 };
+    let branch = BranchTelemetry {
+        address: "2001:db8:2::1".parse().unwrap(),
+        next: Some(101),
+        ack_psn: Some(100),
+        epsn: None,
+        ccount: 2,
+        last_heard_ns: Some(1_500_000_000),
+        packets: 7,
+        bytes: 7000,
+    };
     let drop = |reason, name: &str, packets| DropCount { reason, name: name.into(), packets };
     let counters = GroupTelemetry {
         group_id,
@@ -125,7 +187,8 @@ async fn with_telemetry() -> Api {
         branches: vec![branch],
         drops: vec![drop(7, "branch_unknown", 3)],
     };
-    let sample = NodeTelemetry { time_unix_ns: 5, groups: [(group_id, counters)].into(), drops: vec![drop(1, "not_ours", 9)] };
+    let sample =
+        NodeTelemetry { time_unix_ns: 5, groups: [(group_id, counters)].into(), drops: vec![drop(1, "not_ours", 9)] };
     api.controller.telemetry().record("n2", sample, |_| true);
     api
 }
@@ -136,7 +199,10 @@ async fn telemetry_is_shown_by_group_and_by_node() {
     let of_group = api.get("/api/v1/groups/g1/telemetry").await.json();
     assert_eq!(of_group["items"].as_array().unwrap().len(), 1);
     let sample = &of_group["items"][0];
-    assert_eq!((&sample["node"], &sample["dataPackets"], &sample["branches"][0]["ackPsn"]), (&json!("n2"), &json!(42), &json!(100)));
+    assert_eq!(
+        (&sample["node"], &sample["dataPackets"], &sample["branches"][0]["ackPsn"]),
+        (&json!("n2"), &json!(42), &json!(100))
+    );
     let of_node = api.get("/api/v1/nodes/n2/telemetry").await.json();
     assert_eq!((&of_node["groups"][0]["group"], &of_node["drops"][0]["name"]), (&json!("g1"), &json!("not_ours")));
     assert_eq!(api.get("/api/v1/nodes/n1/telemetry").await.json()["timeUnixNs"], json!(null));
@@ -174,12 +240,16 @@ async fn operators_see_health_version_events_and_a_page() {
     assert!(api.get("/readyz?verbose").await.text.contains("[+] store: revision"));
     assert_eq!(api.get("/version").await.json()["apiVersion"], "canopy/v1");
     let events = api.get("/api/v1/events?group=g1").await.json();
-    let details: Vec<&str> = events["items"].as_array().unwrap().iter().map(|e| e["detail"].as_str().unwrap()).collect();
+    let details: Vec<&str> =
+        events["items"].as_array().unwrap().iter().map(|e| e["detail"].as_str().unwrap()).collect();
     assert!(details.iter().any(|d| d.starts_with("Programming")), "{details:?}");
     assert_eq!(api.get("/api/v1/events?limit=1").await.json()["items"].as_array().unwrap().len(), 1);
     assert_eq!(api.get("/api/v1/events?node=n9").await.json()["items"], json!([]));
     let page = api.get("/").await;
-    assert!(page.header("content-type").starts_with("text/html") && page.header("content-security-policy").contains("default-src 'none'"));
+    assert!(
+        page.header("content-type").starts_with("text/html")
+            && page.header("content-security-policy").contains("default-src 'none'")
+    );
     for text in ["g1", "Programming", "fcfe::1", "n1", "not connected", "2 nodes (0 connected"] {
         assert!(page.text.contains(text), "{text} is not on the page");
     }

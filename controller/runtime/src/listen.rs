@@ -30,7 +30,10 @@ impl FromStr for Listen {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
             Some(path) => Ok(Self::Unix(path.into())),
-            None => text.parse().map(Self::Tcp).map_err(|_| format!("{text:?} is not a listen address: use unix:/path, 127.0.0.1:port or [::1]:port")),
+            None => text
+                .parse()
+                .map(Self::Tcp)
+                .map_err(|_| format!("{text:?} is not a listen address: use unix:/path, 127.0.0.1:port or [::1]:port")),
         }
     }
 }
@@ -61,7 +64,9 @@ impl Listen {
                 "{address} can be reached from other machines, and there are no certificates yet to tell who calls: use a loopback address or unix:/path"
             )),
             Self::Unix(path) if !path.is_absolute() => Err(format!("{self} needs an absolute path")),
-            Self::Unix(path) if path.as_os_str().len() > MAX_PATH => Err(format!("{self} is longer than {MAX_PATH} bytes: the system cannot bind it")),
+            Self::Unix(path) if path.as_os_str().len() > MAX_PATH => {
+                Err(format!("{self} is longer than {MAX_PATH} bytes: the system cannot bind it"))
+            }
             _ => Ok(()),
         }
     }
@@ -74,7 +79,9 @@ impl Listen {
     pub async fn bind(&self) -> anyhow::Result<Listener> {
         self.check().map_err(anyhow::Error::msg)?;
         match self {
-            Self::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?)),
+            Self::Tcp(address) => {
+                Ok(Listener::Tcp(TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))?))
+            }
             Self::Unix(path) => bind_unix(path).await.with_context(|| format!("listening on {self}")),
         }
     }
@@ -124,7 +131,9 @@ async fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
     // Made under another name and renamed: the path never shows a socket with other permissions, and a stale one is replaced at once.
     let hidden = path.with_file_name(format!(".{}", std::process::id() % 100_000));
     match fs::remove_file(&hidden) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).with_context(|| format!("removing {}", hidden.display())),
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            return Err(e).with_context(|| format!("removing {}", hidden.display()));
+        }
         _ => {}
     }
     let listener = UnixListener::bind(&hidden)?;

@@ -155,7 +155,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         stop.send_replace(true);
     });
     let path = config.store.path.clone();
-    let store = tokio::task::spawn_blocking(move || SledStore::open(&path)).await?.context("opening the store (store.path)")?;
+    let store =
+        tokio::task::spawn_blocking(move || SledStore::open(&path)).await?.context("opening the store (store.path)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());
     for listen in &config.grpc.listen {
         grpc.push(listen.bind().await.context("grpc.listen")?);
@@ -175,11 +176,17 @@ fn maintain(path: &Path, command: StoreCommand) -> anyhow::Result<()> {
             let snapshot = store.scan("")?;
             snapshot.write(&mut out)?;
             out.sync_all()?;
-            println!("{} entries at revision {} written to {}", snapshot.entries.len(), snapshot.revision, file.display());
+            println!(
+                "{} entries at revision {} written to {}",
+                snapshot.entries.len(),
+                snapshot.revision,
+                file.display()
+            );
         }
         StoreCommand::Import { file } => {
             let input = std::fs::File::open(&file).with_context(|| format!("reading {}", file.display()))?;
-            let snapshot = Snapshot::read(&mut BufReader::new(input)).with_context(|| format!("reading {}", file.display()))?;
+            let snapshot =
+                Snapshot::read(&mut BufReader::new(input)).with_context(|| format!("reading {}", file.display()))?;
             let revision = store.import(&snapshot)?;
             println!("{} entries imported, the store is at revision {revision}", snapshot.entries.len());
         }

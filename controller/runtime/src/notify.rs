@@ -15,7 +15,9 @@ pub fn notify(state: &str) {
 fn send(socket: &[u8], state: &str) -> std::io::Result<()> {
     let address = match socket {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        path => SocketAddr::from_pathname(std::path::Path::new(std::str::from_utf8(path).map_err(std::io::Error::other)?))?,
+        path => {
+            SocketAddr::from_pathname(std::path::Path::new(std::str::from_utf8(path).map_err(std::io::Error::other)?))?
+        }
     };
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(|_| ())
 }
@@ -29,7 +31,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let name = format!("canopy-notify-test-{}", std::process::id());
-        let sockets = [UnixDatagram::bind(&path).unwrap(), UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap()];
+        let sockets = [
+            UnixDatagram::bind(&path).unwrap(),
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap(),
+        ];
         for (socket, at) in sockets.iter().zip([path.to_str().unwrap().to_owned(), format!("@{name}")]) {
             send(at.as_bytes(), "READY=1").unwrap();
             let mut buffer = [0; 32];

@@ -83,7 +83,11 @@ async fn accept(listener: &Listener) -> std::io::Result<Box<dyn Stream>> {
 }
 
 /// Serves gRPC until `closing` is true and open calls have ended.
-pub(crate) async fn grpc(listener: Listener, controller: Controller, closing: watch::Receiver<bool>) -> anyhow::Result<()> {
+pub(crate) async fn grpc(
+    listener: Listener,
+    controller: Controller,
+    closing: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
     let router = canopy_controller_grpc::server(controller, closing.clone()).await;
     let mut until = closing.clone();
     let signal = async move { closed(&mut until).await };

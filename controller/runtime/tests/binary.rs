@@ -15,7 +15,16 @@ const DEADLINE: Duration = Duration::from_secs(30);
 fn command(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_canopy-controller"));
     let unix = |name: &str| format!("unix:{}", dir.join(name).display());
-    command.args(["--store-path", dir.join("store").to_str().unwrap(), "--grpc-listen", &unix("g.sock"), "--rest-listen", &unix("r.sock"), "--log-format", "json"]);
+    command.args([
+        "--store-path",
+        dir.join("store").to_str().unwrap(),
+        "--grpc-listen",
+        &unix("g.sock"),
+        "--rest-listen",
+        &unix("r.sock"),
+        "--log-format",
+        "json",
+    ]);
     command.env_clear();
     command
 }
@@ -69,7 +78,11 @@ async fn what_was_answered_survives_kill() {
         let file = dir.path().join("g.yaml");
         let (mut made, mut kill) = (answered, None);
         loop {
-            std::fs::write(&file, format!("apiVersion: canopy/v1\nkind: Group\nmetadata: {{name: g{made}}}\nspec: {{}}\n")).unwrap();
+            std::fs::write(
+                &file,
+                format!("apiVersion: canopy/v1\nkind: Group\nmetadata: {{name: g{made}}}\nspec: {{}}\n"),
+            )
+            .unwrap();
             if ctl(dir.path(), &["apply", "-f", file.to_str().unwrap()]).await.is_err() {
                 break;
             }
@@ -86,7 +99,10 @@ async fn what_was_answered_survives_kill() {
         let names = ctl(dir.path(), &["get", "groups", "-o", "name"]).await.unwrap();
         let there: Vec<&str> = names.lines().collect();
         for i in 0..answered {
-            assert!(there.contains(&format!("group/g{i}").as_str()), "round {round}: g{i} was answered and is gone: {there:?}");
+            assert!(
+                there.contains(&format!("group/g{i}").as_str()),
+                "round {round}: g{i} was answered and is gone: {there:?}"
+            );
         }
         assert!(there.len() <= answered + 1, "{there:?}");
         // The one that was under way may be there: making it again must be possible.
@@ -126,7 +142,11 @@ fn settings_that_are_wrong_are_named() {
     variable.env("CANOPY__LOG__COLOUR", "red").args(["config", "check"]);
     let e = fails(variable);
     assert!(e.contains("CANOPY__LOG__COLOUR") && e.contains("colour"), "{e}");
-    let good = command(dir.path()).env("CANOPY__ADDRESSING__PROXY_PREFIX", "fcfd::/64").args(["config", "check"]).output().unwrap();
+    let good = command(dir.path())
+        .env("CANOPY__ADDRESSING__PROXY_PREFIX", "fcfd::/64")
+        .args(["config", "check"])
+        .output()
+        .unwrap();
     assert!(good.status.success() && String::from_utf8_lossy(&good.stdout).contains("proxyPrefix = \"fcfd::/64\""));
 }
 

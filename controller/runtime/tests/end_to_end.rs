@@ -19,17 +19,29 @@ async fn a_group_becomes_ready_and_is_described() {
     let (code, late) = controller.ctl(&["wait", "group", "g1", "--timeout", "1ms"]).await.unwrap_err();
     assert!(code == 5 && late.contains("Programming") && late.contains("n1"), "{late}");
 
-    let agents = [Agent::connect(&controller, "n1", None).await.unwrap().obey(), Agent::connect(&controller, "n2", None).await.unwrap().obey()];
+    let agents = [
+        Agent::connect(&controller, "n1", None).await.unwrap().obey(),
+        Agent::connect(&controller, "n2", None).await.unwrap().obey(),
+    ];
     controller.ctl(&["wait", "group", "g1", "--for", "ready", "--timeout", "30s"]).await.unwrap();
     // A change is a new generation that has to be applied everywhere again.
-    let join = "{apiVersion: canopy/v1, kind: Member, metadata: {group: g1}, spec: {host: r2, role: receiver, qpn: 19}}";
+    let join =
+        "{apiVersion: canopy/v1, kind: Member, metadata: {group: g1}, spec: {host: r2, role: receiver, qpn: 19}}";
     controller.apply(&format!("---\n{join}")).await.unwrap();
     controller.ctl(&["wait", "group", "g1", "--timeout", "30s"]).await.unwrap();
     assert_eq!(controller.get(&["groups", "g1"]).await["status"]["receivers"], 2);
 
     send_telemetry(&controller).await;
     let text = controller.ctl(&["describe", "group", "g1"]).await.unwrap();
-    for line in ["Phase:            Ready", "Proxy Address:", "Segment [1]:", "End.MT TLVs:    edge n2: 2001:db8:2::1 QPN 17, 2001:db8:3::1 QPN 19", "└─ r2 2001:db8:3::1 via eth3, QPN 19", "branch_unknown", "FatalNak"] {
+    for line in [
+        "Phase:            Ready",
+        "Proxy Address:",
+        "Segment [1]:",
+        "End.MT TLVs:    edge n2: 2001:db8:2::1 QPN 17, 2001:db8:3::1 QPN 19",
+        "└─ r2 2001:db8:3::1 via eth3, QPN 19",
+        "branch_unknown",
+        "FatalNak",
+    ] {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
     }
     let row = text.lines().find(|l| l.contains("1.5 s ago")).unwrap_or_else(|| panic!("no branch in\n{text}"));
@@ -46,13 +58,37 @@ async fn a_group_becomes_ready_and_is_described() {
 
 async fn send_telemetry(controller: &Controller) {
     let group_id = controller.get(&["groups", "g1"]).await["status"]["groupId"].as_u64().unwrap() as u32;
-    let branch = BranchTelemetry { address: "2001:db8:2::1".parse::<std::net::Ipv6Addr>().unwrap().octets().into(), next: Some(101), ack_psn: Some(100), last_heard_ns: Some(1_500_000_000), ..Default::default() };
+    let branch = BranchTelemetry {
+        address: "2001:db8:2::1".parse::<std::net::Ipv6Addr>().unwrap().octets().into(),
+        next: Some(101),
+        ack_psn: Some(100),
+        last_heard_ns: Some(1_500_000_000),
+        ..Default::default()
+    };
     let drop = |reason, name: &str| DropCount { reason, name: name.into(), packets: 3 };
-    let counters = GroupTelemetry { group_id, epoch: 1, branches: vec![branch], drops: vec![drop(7, "branch_unknown")], ..Default::default() };
+    let counters = GroupTelemetry {
+        group_id,
+        epoch: 1,
+        branches: vec![branch],
+        drops: vec![drop(7, "branch_unknown")],
+        ..Default::default()
+    };
     // A group that the node has no program for: left out, whatever a node says.
     let stranger = GroupTelemetry { group_id: 4_000_000, ..Default::default() };
-    let event = Event { time_unix_ns: 1, code: "FatalNak".into(), group_id, branch: vec![], detail: "remote access error".into() };
-    let sample = StreamTelemetryRequest { node: "n2".into(), time_unix_ns: 1, groups: vec![counters, stranger], events: vec![event], node_drops: vec![drop(1, "not_ours")] };
+    let event = Event {
+        time_unix_ns: 1,
+        code: "FatalNak".into(),
+        group_id,
+        branch: vec![],
+        detail: "remote access error".into(),
+    };
+    let sample = StreamTelemetryRequest {
+        node: "n2".into(),
+        time_unix_ns: 1,
+        groups: vec![counters, stranger],
+        events: vec![event],
+        node_drops: vec![drop(1, "not_ours")],
+    };
     let mut nodes = controller.nodes().await;
     nodes.stream_telemetry(tokio_stream::iter([sample])).await.unwrap();
     let unknown = StreamTelemetryRequest { node: "n9".into(), ..Default::default() };
@@ -80,7 +116,10 @@ async fn a_restart_changes_nothing_and_resends_nothing() {
     let again = agent.next().await.unwrap().unwrap();
     assert!(again.term > first.term, "term {} after {}", again.term, first.term);
     assert_eq!((again.generation, &again.digest), (first.generation, &first.digest));
-    assert!(matches!(&again.update, Some(Update::Delta(d)) if d.upserted_groups.is_empty() && d.base.is_none()), "what the node holds already is sent again");
+    assert!(
+        matches!(&again.update, Some(Update::Delta(d)) if d.upserted_groups.is_empty() && d.base.is_none()),
+        "what the node holds already is sent again"
+    );
     // A node that holds something else gets everything.
     let mut wrong = held.unwrap();
     wrong.groups.clear();
@@ -90,7 +129,9 @@ async fn a_restart_changes_nothing_and_resends_nothing() {
     controller.ctl(&["delete", "member", "r1", "-g", "g1"]).await.unwrap();
     let delta = agent.next().await.unwrap().unwrap();
     assert!(delta.generation > again.generation);
-    assert!(matches!(delta.update, Some(Update::Delta(d)) if d.from_generation == again.generation && d.removed_groups.len() == 1));
+    assert!(
+        matches!(delta.update, Some(Update::Delta(d)) if d.from_generation == again.generation && d.removed_groups.len() == 1)
+    );
     controller.stop().await;
 }
 
@@ -127,7 +168,13 @@ async fn a_file_with_one_fault_changes_nothing() {
     let controller = Controller::start(dir.path()).await;
     let (code, text) = controller.apply(&LAB.replace("qpn: 18", "qpn: 16777216")).await.unwrap_err();
     assert_eq!(code, 1);
-    assert!(text.contains("member/g1/s1") && text.contains("document 2") && text.contains("spec.qpn") && text.contains("24 bits"), "{text}");
+    assert!(
+        text.contains("member/g1/s1")
+            && text.contains("document 2")
+            && text.contains("spec.qpn")
+            && text.contains("24 bits"),
+        "{text}"
+    );
     assert_eq!(controller.ctl(&["get", "topology"]).await.unwrap_err().0, 3);
     assert_eq!(controller.get(&["groups"]).await["items"].as_array().unwrap().len(), 0);
     // Exit codes that scripts rely on.

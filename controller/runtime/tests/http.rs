@@ -19,7 +19,14 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
     let listener = Listen::Tcp(([127, 0, 0, 1], 0).into()).bind().await.unwrap();
     let Listen::Tcp(address) = listener.address().unwrap() else { panic!("not TCP") };
     let (stop, shutdown) = watch::channel(false);
-    let parts = Parts { store: Arc::new(MemStore::new()), addressing: Default::default(), grpc: vec![], rest: vec![listener], shutdown, on_ready: Box::new(|| ()) };
+    let parts = Parts {
+        store: Arc::new(MemStore::new()),
+        addressing: Default::default(),
+        grpc: vec![],
+        rest: vec![listener],
+        shutdown,
+        on_ready: Box::new(|| ()),
+    };
     (address, stop, tokio::spawn(run(parts)))
 }
 

@@ -6,10 +6,10 @@ mod support;
 
 use std::net::Ipv6Addr;
 
+use canopy_control::Digest;
 use canopy_control::pb::{
     GroupPhase, JoinRequest, LeaveRequest, MemoryRegion, ReportRequest, Role, WatchGroupRequest, WatchRequest,
 };
-use canopy_control::Digest;
 use canopy_model::node_spec::NodeSpec;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -42,14 +42,24 @@ async fn applications_join_watch_and_leave() {
     assert_eq!((first.phase(), first.receivers), (GroupPhase::Pending, 0));
 
     let memory = Some(MemoryRegion { va: 0x1000, rkey: 5, length: 8192 });
-    let receiver = membership.join(JoinRequest { memory, ..join("r1", Role::Receiver, 17) }).await.unwrap().into_inner();
+    let receiver =
+        membership.join(JoinRequest { memory, ..join("r1", Role::Receiver, 17) }).await.unwrap().into_inner();
     let again = membership.join(JoinRequest { memory, ..join("r1", Role::Receiver, 17) }).await.unwrap().into_inner();
     assert_eq!(receiver, again);
     let source = membership.join(join("s1", Role::Source, 18)).await.unwrap().into_inner();
-    assert_eq!((&source.proxy_address, source.designated_qpn, source.start_psn), (&receiver.proxy_address, receiver.designated_qpn, receiver.start_psn));
-    assert_eq!(Ipv6Addr::from(<[u8; 16]>::try_from(source.proxy_address).unwrap()), "fcfe::1".parse::<Ipv6Addr>().unwrap());
+    assert_eq!(
+        (&source.proxy_address, source.designated_qpn, source.start_psn),
+        (&receiver.proxy_address, receiver.designated_qpn, receiver.start_psn)
+    );
+    assert_eq!(
+        Ipv6Addr::from(<[u8; 16]>::try_from(source.proxy_address).unwrap()),
+        "fcfe::1".parse::<Ipv6Addr>().unwrap()
+    );
 
-    let agents = [Agent::connect(&controller, "n1", None).await.unwrap().obey(), Agent::connect(&controller, "n2", None).await.unwrap().obey()];
+    let agents = [
+        Agent::connect(&controller, "n1", None).await.unwrap().obey(),
+        Agent::connect(&controller, "n2", None).await.unwrap().obey(),
+    ];
     let ready = loop {
         let now = tokio::time::timeout(DEADLINE, watch.message()).await.expect("not ready").unwrap().unwrap();
         if now.phase() == GroupPhase::Ready {
@@ -76,14 +86,27 @@ async fn wrong_requests_are_refused_by_field() {
     let mut m = controller.membership().await;
     refused(m.join(join("r2", Role::Receiver, 0x100_0000)).await, Code::InvalidArgument, "qpn: ");
     refused(m.join(join("r2", Role::Unspecified, 17)).await, Code::InvalidArgument, "role: ");
-    refused(m.join(JoinRequest { address: vec![1, 2], ..join("r2", Role::Receiver, 17) }).await, Code::InvalidArgument, "address: ");
+    refused(
+        m.join(JoinRequest { address: vec![1, 2], ..join("r2", Role::Receiver, 17) }).await,
+        Code::InvalidArgument,
+        "address: ",
+    );
     let outside: Ipv6Addr = "2001:db8:9::1".parse().unwrap();
-    refused(m.join(JoinRequest { address: outside.octets().into(), ..join("r2", Role::Receiver, 17) }).await, Code::InvalidArgument, "address: ");
+    refused(
+        m.join(JoinRequest { address: outside.octets().into(), ..join("r2", Role::Receiver, 17) }).await,
+        Code::InvalidArgument,
+        "address: ",
+    );
     refused(m.join(join("r1", Role::Receiver, 99)).await, Code::AlreadyExists, "r1");
     refused(m.join(JoinRequest { group: "g9".into(), ..join("r2", Role::Receiver, 17) }).await, Code::NotFound, "g9");
     refused(m.watch_group(WatchGroupRequest { group: "g9".into() }).await, Code::NotFound, "g9");
     let mut n = controller.nodes().await;
-    let watch = |node: &str, known_digest: Vec<u8>| WatchRequest { node: node.into(), known_generation: 1, known_digest, agent_version: String::new() };
+    let watch = |node: &str, known_digest: Vec<u8>| WatchRequest {
+        node: node.into(),
+        known_generation: 1,
+        known_digest,
+        agent_version: String::new(),
+    };
     refused(n.watch(watch("n9", vec![])).await, Code::NotFound, "n9");
     refused(n.watch(watch("", vec![])).await, Code::InvalidArgument, "node: ");
     refused(n.watch(watch("n1", vec![1, 2, 3])).await, Code::InvalidArgument, "known_digest: ");
@@ -98,7 +121,10 @@ async fn a_removed_node_is_told_so_and_a_changed_one_keeps_its_stream() {
     let controller = Controller::start(dir.path()).await;
     controller.apply(LAB).await.unwrap();
     controller.ctl(&["delete", "group", "g1"]).await.unwrap();
-    let (mut kept, mut gone) = (Agent::connect(&controller, "n1", None).await.unwrap(), Agent::connect(&controller, "n2", None).await.unwrap());
+    let (mut kept, mut gone) = (
+        Agent::connect(&controller, "n1", None).await.unwrap(),
+        Agent::connect(&controller, "n2", None).await.unwrap(),
+    );
     for agent in [&mut kept, &mut gone] {
         agent.next().await.unwrap();
     }
@@ -120,7 +146,9 @@ async fn a_removed_node_is_told_so_and_a_changed_one_keeps_its_stream() {
 
 /// Bytes as they are, as the body of a call.
 async fn raw(controller: &Controller, path: &str, bytes: &'static [u8]) -> Status {
-    let request = Request::post(format!("http://controller{path}")).header("content-type", "application/grpc").header("te", "trailers");
+    let request = Request::post(format!("http://controller{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
     let request = request.body(tonic::body::Body::new(Full::new(Bytes::from_static(bytes)))).unwrap();
     let answer: Response<tonic::body::Body> = controller.channel().await.oneshot(request).await.unwrap();
     if let Some(status) = Status::from_header_map(answer.headers()) {

@@ -71,7 +71,14 @@ impl SledStore {
             Ok((db, revision)) => (db, revision, None),
             Err(detail) => {
                 let Some((file, snapshot)) = newest else {
-                    return Err(StoreError::failed("opening", format!("{}: {detail}, and there is no valid backup in {}", dir.display(), path.join("snapshots").display())));
+                    return Err(StoreError::failed(
+                        "opening",
+                        format!(
+                            "{}: {detail}, and there is no valid backup in {}",
+                            dir.display(),
+                            path.join("snapshots").display()
+                        ),
+                    ));
                 };
                 let quarantined = quarantine(path, &dir)?;
                 let (db, revision) = restore(&dir, &snapshot)?;
@@ -82,7 +89,8 @@ impl SledStore {
             }
         };
         let saved = if recovery.is_some() { 0 } else { floor };
-        let store = Self { db, state: Mutex::new(State { revision, saved, failed: false }), snapshots, recovery, _lock: lock };
+        let store =
+            Self { db, state: Mutex::new(State { revision, saved, failed: false }), snapshots, recovery, _lock: lock };
         store.checkpoint()?;
         Ok(store)
     }
@@ -168,7 +176,10 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, String
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(done) => done.map_err(|e| e.to_string()),
         Err(panic) => {
-            let said = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+            let said = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
             Err(format!("it panicked: {}", said.unwrap_or_else(|| "no message".into())))
         }
     }
@@ -185,10 +196,14 @@ fn open_checked(dir: &Path, floor: Revision) -> Result<(sled::Db, Revision), Str
     guarded(|| entries(&db, ""))?;
     let revision = match guarded(|| db.get(REVISION_KEY))? {
         None => 0,
-        Some(v) => Revision::from_be_bytes(v.as_ref().try_into().map_err(|_| "its revision is not 8 bytes".to_owned())?),
+        Some(v) => {
+            Revision::from_be_bytes(v.as_ref().try_into().map_err(|_| "its revision is not 8 bytes".to_owned())?)
+        }
     };
     if revision < floor {
-        return Err(format!("it is at revision {revision}, older than its newest backup at {floor}: its log was cut or the directory replaced"));
+        return Err(format!(
+            "it is at revision {revision}, older than its newest backup at {floor}: its log was cut or the directory replaced"
+        ));
     }
     Ok((db, revision))
 }
@@ -197,7 +212,8 @@ fn entries(db: &sled::Db, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, sled::
     db.scan_prefix(format!("{DATA}{prefix}"))
         .map(|entry| {
             let (k, v) = entry?;
-            let key = std::str::from_utf8(&k[DATA.len()..]).map_err(|e| sled::Error::Unsupported(format!("key {k:?}: {e}")))?;
+            let key = std::str::from_utf8(&k[DATA.len()..])
+                .map_err(|e| sled::Error::Unsupported(format!("key {k:?}: {e}")))?;
             Ok((key.to_owned(), v.to_vec()))
         })
         .collect()
@@ -223,14 +239,21 @@ fn quarantine(path: &Path, dir: &Path) -> Result<Option<PathBuf>, StoreError> {
     if !dir.exists() {
         return Ok(None);
     }
-    let free = (1u32..).map(|n| path.join(format!("damaged-{n}"))).find(|p| !p.exists()).expect("u32 names cannot all be taken");
+    let free = (1u32..)
+        .map(|n| path.join(format!("damaged-{n}")))
+        .find(|p| !p.exists())
+        .expect("u32 names cannot all be taken");
     std::fs::rename(dir, &free).map_err(StoreError::io("moving the damaged database to", &free))?;
     Ok(Some(free))
 }
 
 fn make_dir(path: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o750).create(path).map_err(StoreError::io("creating store directory", path))
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o750)
+        .create(path)
+        .map_err(StoreError::io("creating store directory", path))
 }
 
 /// One process per store. sled has a lock too, but its error does not say who holds it.

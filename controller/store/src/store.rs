@@ -87,17 +87,26 @@ pub trait Store: Send + Sync {
 /// [`StoreError::Limit`] naming the operation.
 pub fn check_ops(ops: &[Op]) -> Result<(), StoreError> {
     if ops.len() > MAX_OPS {
-        return Err(StoreError::Limit(format!("{} operations in one transaction, at most {MAX_OPS} are possible", ops.len())));
+        return Err(StoreError::Limit(format!(
+            "{} operations in one transaction, at most {MAX_OPS} are possible",
+            ops.len()
+        )));
     }
     for op in ops {
         let key = op.key();
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
-            return Err(StoreError::Limit(format!("key {key:?} has {} bytes, 1..={MAX_KEY_BYTES} are possible", key.len())));
+            return Err(StoreError::Limit(format!(
+                "key {key:?} has {} bytes, 1..={MAX_KEY_BYTES} are possible",
+                key.len()
+            )));
         }
         if let Op::Put { value, .. } = op
             && value.len() > MAX_VALUE_BYTES
         {
-            return Err(StoreError::Limit(format!("value of {key:?} has {} bytes, at most {MAX_VALUE_BYTES} are possible", value.len())));
+            return Err(StoreError::Limit(format!(
+                "value of {key:?} has {} bytes, at most {MAX_VALUE_BYTES} are possible",
+                value.len()
+            )));
         }
     }
     Ok(())

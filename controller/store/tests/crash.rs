@@ -45,7 +45,12 @@ fn acknowledged_commits_survive_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut before = 0;
     for round in 1..=ROUNDS {
-        let mut child = Command::new(std::env::current_exe().unwrap()).arg(CHILD).arg(dir.path()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .arg(CHILD)
+            .arg(dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut acknowledged = 0;
         for _ in 0..round * 7 {

@@ -45,7 +45,13 @@ fn limits_are_refused_and_change_nothing(store: &dyn Store) {
     let over: Vec<Op> = (0..=MAX_OPS).map(|i| del(&format!("k{i:03}"))).collect();
     assert!(store.commit(1, &over).unwrap_err().to_string().contains("129 operations"));
     let value = |len: usize| Op::Put { key: "big".into(), value: vec![7; len] };
-    assert!(store.commit(1, &[del("k000"), value(MAX_VALUE_BYTES + 1)]).unwrap_err().to_string().contains("\"big\" has 1048577 bytes"));
+    assert!(
+        store
+            .commit(1, &[del("k000"), value(MAX_VALUE_BYTES + 1)])
+            .unwrap_err()
+            .to_string()
+            .contains("\"big\" has 1048577 bytes")
+    );
     assert!(store.commit(1, &[put("", "x")]).unwrap_err().to_string().contains("key \"\" has 0 bytes"));
     assert_eq!(store.revision().unwrap(), 1);
     assert_eq!(keys(store, "").len(), MAX_OPS);

@@ -105,7 +105,14 @@ pub(crate) struct UpArgs {
 impl UpArgs {
     /// The same for the library.
     pub(crate) fn options(&self, instance: Instance, dir: Option<PathBuf>, network_only: bool) -> Options {
-        Options { instance, dir, bin_dir: self.bin_dir.clone(), rest_port: self.rest_port, network_only, timeout: Duration::from_secs(self.timeout) }
+        Options {
+            instance,
+            dir,
+            bin_dir: self.bin_dir.clone(),
+            rest_port: self.rest_port,
+            network_only,
+            timeout: Duration::from_secs(self.timeout),
+        }
     }
 
     /// The file with this loss.

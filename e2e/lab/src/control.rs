@@ -40,12 +40,16 @@ impl Lab {
     pub fn start_controller(&mut self) -> Result<()> {
         let port = self.rest_port()?;
         let dir = self.state.dir.display();
-        let config = format!("[store]\npath = \"{dir}/store\"\n\n[grpc]\nlisten = [\"unix:{dir}/controller.sock\"]\n\n[rest]\nlisten = [\"127.0.0.1:{port}\"]\n");
+        let config = format!(
+            "[store]\npath = \"{dir}/store\"\n\n[grpc]\nlisten = [\"unix:{dir}/controller.sock\"]\n\n[rest]\nlisten = [\"127.0.0.1:{port}\"]\n"
+        );
         let path = self.write_config("controller.toml", &config)?;
         let mut command = Command::new(self.binary("canopy-controller")?);
         command.arg("--config").arg(path);
         self.start(CONTROLLER, command)?;
-        self.wait("the controller to be ready", |_| Ok(matches!(http::request(port, "GET", "/readyz", None), Ok((200, _)))))
+        self.wait("the controller to be ready", |_| {
+            Ok(matches!(http::request(port, "GET", "/readyz", None), Ok((200, _))))
+        })
     }
 
     /// Starts a node's agent; [`Lab::wait_synced`] says when it has done its work.
@@ -56,7 +60,10 @@ impl Lab {
         ensure!(self.state.file.spec.nodes.iter().any(|n| n.name == node), "{node:?} is not a node of this lab");
         let dir = self.state.dir.display();
         let pins = self.state.instance.agent_pins().join(node);
-        let config = format!("node = \"{node}\"\ncontroller = \"unix:{dir}/controller.sock\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n", pins.display());
+        let config = format!(
+            "node = \"{node}\"\ncontroller = \"unix:{dir}/controller.sock\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n",
+            pins.display()
+        );
         let path = self.write_config(&format!("agent-{node}.toml"), &config)?;
         let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
         command.arg("--config").arg(path);
@@ -88,7 +95,10 @@ impl Lab {
         let body = body.map(Value::to_string);
         let (status, answer) = http::request(self.rest_port()?, method, path, body.as_deref().map(str::as_bytes))?;
         let text = || Value::String(String::from_utf8_lossy(&answer).into_owned());
-        Ok((status, if answer.is_empty() { Value::Null } else { serde_json::from_slice(&answer).unwrap_or_else(|_| text()) }))
+        Ok((
+            status,
+            if answer.is_empty() { Value::Null } else { serde_json::from_slice(&answer).unwrap_or_else(|_| text()) },
+        ))
     }
 
     /// Declares a group, or replaces its spec. Returns the resource as the controller has it.
@@ -106,7 +116,11 @@ impl Lab {
     /// The controller refuses it: its words are in the message.
     pub fn apply_topology(&self) -> Result<()> {
         let spec = serde_json::to_value(self.state.file.topology())?;
-        self.put("/api/v1/topology", &json!({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": spec})).map(drop)
+        self.put(
+            "/api/v1/topology",
+            &json!({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": spec}),
+        )
+        .map(drop)
     }
 
     /// Waits until every node runs exactly what the controller desires of it.
@@ -139,7 +153,11 @@ impl Lab {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                bail!("waited {} s for {what}; logs are in {}", self.timeout.as_secs(), self.state.dir.join("log").display());
+                bail!(
+                    "waited {} s for {what}; logs are in {}",
+                    self.timeout.as_secs(),
+                    self.state.dir.join("log").display()
+                );
             }
             std::thread::sleep(POLL);
         }

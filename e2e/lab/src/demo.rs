@@ -63,17 +63,31 @@ impl Lab {
     /// differs is not an error here: see [`TransferReport::mismatches`].
     pub fn demonstrate(&self, demo: &Demo) -> Result<Demonstration> {
         let hosts: Vec<&str> = self.state.file.spec.hosts.iter().map(|h| h.name.as_str()).collect();
-        ensure!(hosts.len() >= 2, "a demonstration needs a source and a receiver: lab {} has {} hosts", self.state.file.metadata.name, hosts.len());
+        ensure!(
+            hosts.len() >= 2,
+            "a demonstration needs a source and a receiver: lab {} has {} hosts",
+            self.state.file.metadata.name,
+            hosts.len()
+        );
         let source = if hosts.contains(&"s1") { "s1" } else { hosts[0] };
         let receivers: Vec<&str> = hosts.iter().copied().filter(|&h| h != source).collect();
 
         // A run that was interrupted may have left members: their QPs are gone.
         let (status, answer) = self.rest("DELETE", &format!("/api/v1/groups/{GROUP}"), None)?;
-        ensure!((200..300).contains(&status) || status == 404, "the controller refuses to delete group {GROUP} ({status}): {answer}");
+        ensure!(
+            (200..300).contains(&status) || status == 404,
+            "the controller refuses to delete group {GROUP} ({status}): {answer}"
+        );
         self.create_group(GROUP, json!({"pathMtu": demo.path_mtu}))?;
 
         // Nobody leaves, so that the group and its tree can be looked at afterwards.
-        let spec = TransferSpec { op: demo.op, timeout: demo.timeout, progress: demo.progress, leave: false, ..TransferSpec::new(GROUP, source, &receivers, demo.bytes) };
+        let spec = TransferSpec {
+            op: demo.op,
+            timeout: demo.timeout,
+            progress: demo.progress,
+            leave: false,
+            ..TransferSpec::new(GROUP, source, &receivers, demo.bytes)
+        };
         let transfer = self.transfer(spec).context("the transfer")?;
         let names: Vec<String> = receivers.iter().map(|&r| r.into()).collect();
         let links = paths::compare(&transfer.links, source, &names)?;

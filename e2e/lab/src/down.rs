@@ -52,7 +52,9 @@ pub fn down(dir: &Path) -> Result<bool> {
 
 fn remove(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e).with_context(|| format!("removing {}", dir.display())),
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("removing {}", dir.display()))
+        }
         _ => Ok(()),
     }
 }

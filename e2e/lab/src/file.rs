@@ -131,7 +131,10 @@ impl LabFile {
     pub fn read(path: &Path) -> Result<Self> {
         let mut text = String::new();
         let file = std::fs::File::open(path).with_context(|| format!("opening lab file {}", path.display()))?;
-        let read = file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).with_context(|| format!("reading lab file {}", path.display()))?;
+        let read = file
+            .take(MAX_FILE_BYTES + 1)
+            .read_to_string(&mut text)
+            .with_context(|| format!("reading lab file {}", path.display()))?;
         if read as u64 > MAX_FILE_BYTES {
             bail!("lab file {} is larger than {MAX_FILE_BYTES} bytes", path.display());
         }
@@ -185,7 +188,8 @@ impl LabFile {
 
     /// The same network as the API's Topology document has it.
     pub fn topology(&self) -> TopologySpec {
-        let links = self.links().map(|l| LinkDecl { a: l.a, b: l.b, mtu: l.mtu, rate_bps: l.rate.map_or(0, Rate::bps) });
+        let links =
+            self.links().map(|l| LinkDecl { a: l.a, b: l.b, mtu: l.mtu, rate_bps: l.rate.map_or(0, Rate::bps) });
         TopologySpec { nodes: self.spec.nodes.clone(), hosts: self.spec.hosts.clone(), links: links.collect() }
     }
 
@@ -265,8 +269,13 @@ spec:
 
     #[test]
     fn every_mistake_is_told_with_its_field() {
-        assert!(problem("mtu: 1500, rate: 10Mbit", "mtu: 1500, colour: red").contains("spec.links[1]: unknown field `colour`"));
-        assert!(problem("metadata: {name: small}", "metadata: {name: small, x: 1}").contains("metadata: unknown field `x`"));
+        assert!(
+            problem("mtu: 1500, rate: 10Mbit", "mtu: 1500, colour: red")
+                .contains("spec.links[1]: unknown field `colour`")
+        );
+        assert!(
+            problem("metadata: {name: small}", "metadata: {name: small, x: 1}").contains("metadata: unknown field `x`")
+        );
         assert!(problem("loss: 1%", "loss: 1").contains("spec.defaults: loss: \"1\" is not a loss"));
         assert!(problem("10Mbit", "quick").contains("spec.links[1]: rate: \"quick\" is not a rate"));
         assert!(problem("b: n1/eth2", "b: n9/eth2").contains("spec.links[1].b: unknown node or host \"n9\""));

@@ -35,7 +35,8 @@ pub(crate) fn lock() -> Result<File> {
 pub(crate) fn check() -> Result<()> {
     ensure!(geteuid().is_root(), "canopy-lab makes network namespaces and loads BPF programs: run it as root");
     for tool in ["ip", "tc", "nsenter"] {
-        sh::run(Command::new(tool).arg("-V")).with_context(|| format!("`{tool}` is needed: install iproute2 and util-linux"))?;
+        sh::run(Command::new(tool).arg("-V"))
+            .with_context(|| format!("`{tool}` is needed: install iproute2 and util-linux"))?;
     }
     Ok(())
 }
@@ -46,7 +47,8 @@ pub(crate) fn check() -> Result<()> {
 /// The kernel refuses.
 pub(crate) fn prepare() -> Result<()> {
     if statfs(BPFFS).with_context(|| format!("looking at {BPFFS}"))?.filesystem_type() != BPF_FS_MAGIC {
-        mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), None::<&str>).with_context(|| format!("mounting bpffs at {BPFFS}"))?;
+        mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), None::<&str>)
+            .with_context(|| format!("mounting bpffs at {BPFFS}"))?;
     }
     let now = fs::read_to_string(BACKLOG).with_context(|| format!("reading {BACKLOG}"))?;
     let now: u64 = now.trim().parse().with_context(|| format!("{BACKLOG} holds {now:?}"))?;
@@ -62,7 +64,8 @@ pub(crate) fn prepare() -> Result<()> {
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn restore() -> Result<()> {
-    let others = Path::new(PINS).exists() && fs::read_dir(PINS).with_context(|| format!("listing {PINS}"))?.next().is_some();
+    let others =
+        Path::new(PINS).exists() && fs::read_dir(PINS).with_context(|| format!("listing {PINS}"))?.next().is_some();
     if others {
         return Ok(());
     }

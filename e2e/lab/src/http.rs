@@ -18,7 +18,10 @@ const MAX_ANSWER: u64 = 64 << 20;
 /// Nobody listens, no answer within 30 s, or it is not HTTP.
 pub(crate) fn request(port: u16, method: &str, path: &str, body: Option<&[u8]>) -> Result<(u16, Vec<u8>)> {
     let words = [method, path];
-    ensure!(words.iter().all(|w| !w.is_empty() && w.bytes().all(|b| b.is_ascii_graphic())), "{words:?} is not a request: spaces and controls must be %-encoded");
+    ensure!(
+        words.iter().all(|w| !w.is_empty() && w.bytes().all(|b| b.is_ascii_graphic())),
+        "{words:?} is not a request: spaces and controls must be %-encoded"
+    );
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let exchange = || -> Result<Vec<u8>> {
         let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
@@ -42,7 +45,10 @@ fn parse(answer: &[u8]) -> Result<(u16, Vec<u8>)> {
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n").context("the answer ends before its header does")?;
     let head = std::str::from_utf8(&answer[..end]).context("the answer's header is not text")?;
     let mut lines = head.split("\r\n");
-    let status = lines.next().and_then(|l| l.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()).context("the answer is not HTTP")?;
+    let status = lines
+        .next()
+        .and_then(|l| l.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok())
+        .context("the answer is not HTTP")?;
     let body = &answer[end + 4..];
     for (name, value) in lines.filter_map(|l| l.split_once(':')) {
         if name.eq_ignore_ascii_case("transfer-encoding") {
@@ -63,7 +69,9 @@ mod tests {
     fn answers_are_read_and_half_ones_refused() {
         assert_eq!(parse(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}").unwrap(), (201, b"{}".to_vec()));
         assert_eq!(parse(b"HTTP/1.0 204 No Content\r\n\r\n").unwrap(), (204, vec![]));
-        assert!(parse(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{}").unwrap_err().to_string().contains("2 bytes of 3"));
+        assert!(
+            parse(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{}").unwrap_err().to_string().contains("2 bytes of 3")
+        );
         assert!(parse(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").is_err());
         assert!(parse(b"SSH-2.0-x\r\n\r\n").is_err());
         assert!(parse(b"HTTP/1.1 200 OK\r\n").is_err());

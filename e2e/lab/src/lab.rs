@@ -38,7 +38,14 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let instance = Instance::default();
-        Self { instance, dir: None, bin_dir: None, rest_port: None, network_only: false, timeout: Duration::from_secs(60) }
+        Self {
+            instance,
+            dir: None,
+            bin_dir: None,
+            rest_port: None,
+            network_only: false,
+            timeout: Duration::from_secs(60),
+        }
     }
 }
 
@@ -62,8 +69,18 @@ impl Lab {
         host::check()?;
         let dir = claim_dir(&options)?;
         let bin_dir = options.bin_dir.map_or_else(beside_this_program, Ok)?;
-        let rest_port = if options.network_only { None } else { Some(rest_port(&options.instance, options.rest_port)?) };
-        let state = State { instance: options.instance, file, dir, bin_dir, rest_port, claimed: false, namespaces: Vec::new(), processes: Default::default() };
+        let rest_port =
+            if options.network_only { None } else { Some(rest_port(&options.instance, options.rest_port)?) };
+        let state = State {
+            instance: options.instance,
+            file,
+            dir,
+            bin_dir,
+            rest_port,
+            claimed: false,
+            namespaces: Vec::new(),
+            processes: Default::default(),
+        };
         let mut lab = Self { state, timeout: options.timeout, owned: false };
         if rest_port.is_some() {
             for program in ["canopy-controller", "canopy-agent"] {
@@ -97,7 +114,8 @@ impl Lab {
     /// There is none in the directory.
     pub fn open(instance: &Instance, dir: Option<PathBuf>) -> Result<Self> {
         let dir = dir.unwrap_or_else(|| instance.default_dir());
-        let state = State::load(&dir)?.ok_or_else(|| anyhow!("no lab in {}: bring one up with `canopy-lab up FILE`", dir.display()))?;
+        let state = State::load(&dir)?
+            .ok_or_else(|| anyhow!("no lab in {}: bring one up with `canopy-lab up FILE`", dir.display()))?;
         Ok(Self { state, timeout: Options::default().timeout, owned: false })
     }
 
@@ -132,7 +150,11 @@ impl Lab {
     /// It is not there.
     pub fn binary(&self, name: &str) -> Result<PathBuf> {
         let path = self.state.bin_dir.join(name);
-        ensure!(path.is_file(), "{} does not exist: build it (cargo build) or say where it is with --bin-dir", path.display());
+        ensure!(
+            path.is_file(),
+            "{} does not exist: build it (cargo build) or say where it is with --bin-dir",
+            path.display()
+        );
         Ok(path)
     }
 
@@ -154,7 +176,9 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        if self.owned && let Err(e) = down::down(&self.state.dir) {
+        if self.owned
+            && let Err(e) = down::down(&self.state.dir)
+        {
             eprintln!("canopy-lab: taking down {}: {e:#}", self.state.dir.display());
         }
     }
@@ -171,8 +195,16 @@ fn claim_dir(options: &Options) -> Result<PathBuf> {
         bail!("--dir {} is not empty: `down` would remove what is in it, choose a new directory", dir.display());
     }
     // sun_path holds 108 bytes and a NUL, and the controller's socket is in here.
-    ensure!(dir.as_os_str().len() <= 90, "--dir {} is too long for a Unix socket in it: use at most 90 bytes", dir.display());
-    ensure!(dir.to_str().is_some_and(|d| !d.contains(['"', '\\', '\n'])), "--dir {} cannot be written into a configuration file", dir.display());
+    ensure!(
+        dir.as_os_str().len() <= 90,
+        "--dir {} is too long for a Unix socket in it: use at most 90 bytes",
+        dir.display()
+    );
+    ensure!(
+        dir.to_str().is_some_and(|d| !d.contains(['"', '\\', '\n'])),
+        "--dir {} cannot be written into a configuration file",
+        dir.display()
+    );
     Ok(dir)
 }
 
@@ -185,6 +217,7 @@ fn beside_this_program() -> Result<PathBuf> {
 
 fn rest_port(instance: &Instance, asked: Option<u16>) -> Result<u16> {
     let wanted = asked.unwrap_or(if instance.is_default() { DEFAULT_REST_PORT } else { 0 });
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted)).with_context(|| format!("port {wanted} on 127.0.0.1 is not free: choose another with --rest-port"))?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted))
+        .with_context(|| format!("port {wanted} on 127.0.0.1 is not free: choose another with --rest-port"))?;
     Ok(listener.local_addr()?.port())
 }

@@ -77,7 +77,11 @@ pub(crate) fn attach(pins: &Path, interface: &str, loss: Loss) -> Result<()> {
     skel.maps.counters.pin(pins.join("counters")).with_context(|| format!("pinning in {}", pins.display()))?;
 
     let index = if_nametoindex(interface).with_context(|| format!("looking for interface {interface}"))?;
-    let mut hook = TcHookBuilder::new(skel.progs.lose.as_fd()).ifindex(i32::try_from(index)?).handle(1).priority(1).hook(TC_EGRESS);
+    let mut hook = TcHookBuilder::new(skel.progs.lose.as_fd())
+        .ifindex(i32::try_from(index)?)
+        .handle(1)
+        .priority(1)
+        .hook(TC_EGRESS);
     hook.create().with_context(|| format!("creating clsact on {interface}"))?;
     hook.attach().with_context(|| format!("attaching the loss program to {interface}"))?;
     Ok(())
@@ -88,7 +92,9 @@ pub(crate) fn attach(pins: &Path, interface: &str, loss: Loss) -> Result<()> {
 /// # Errors
 /// The end is not up.
 pub(crate) fn set(pins: &Path, loss: Loss) -> Result<()> {
-    open(pins, "threshold")?.update(&KEY, &loss.threshold().to_ne_bytes(), MapFlags::ANY).with_context(|| format!("setting the loss in {}", pins.display()))
+    open(pins, "threshold")?
+        .update(&KEY, &loss.threshold().to_ne_bytes(), MapFlags::ANY)
+        .with_context(|| format!("setting the loss in {}", pins.display()))
 }
 
 /// The probability in force.
@@ -97,7 +103,9 @@ pub(crate) fn set(pins: &Path, loss: Loss) -> Result<()> {
 /// The end is not up.
 pub(crate) fn get(pins: &Path) -> Result<Loss> {
     let value = open(pins, "threshold")?.lookup(&KEY, MapFlags::ANY)?;
-    let bytes = value.and_then(|v| <[u8; 8]>::try_from(v).ok()).with_context(|| format!("{}/threshold is not the loss program's", pins.display()))?;
+    let bytes = value
+        .and_then(|v| <[u8; 8]>::try_from(v).ok())
+        .with_context(|| format!("{}/threshold is not the loss program's", pins.display()))?;
     Ok(Loss::from_threshold(u64::from_ne_bytes(bytes)))
 }
 
@@ -117,9 +125,25 @@ fn open(pins: &Path, map: &str) -> Result<MapHandle> {
 
 /// `struct counters` of loss.bpf.c: four u64 in this order.
 fn decode(value: &[u8]) -> Result<EndCounters> {
-    ensure!(value.len() == size_of::<skel::types::counters>(), "struct counters has {} bytes in the kernel", value.len());
-    let field = |i: usize| value.chunks_exact(8).nth(i).and_then(|c| c.try_into().ok()).map(u64::from_ne_bytes).context("struct counters is too short");
-    Ok(EndCounters { passed_packets: field(0)?, passed_bytes: field(1)?, dropped_packets: field(2)?, dropped_bytes: field(3)? })
+    ensure!(
+        value.len() == size_of::<skel::types::counters>(),
+        "struct counters has {} bytes in the kernel",
+        value.len()
+    );
+    let field = |i: usize| {
+        value
+            .chunks_exact(8)
+            .nth(i)
+            .and_then(|c| c.try_into().ok())
+            .map(u64::from_ne_bytes)
+            .context("struct counters is too short")
+    };
+    Ok(EndCounters {
+        passed_packets: field(0)?,
+        passed_bytes: field(1)?,
+        dropped_packets: field(2)?,
+        dropped_bytes: field(3)?,
+    })
 }
 
 #[cfg(test)]
@@ -128,11 +152,22 @@ mod tests {
 
     #[test]
     fn the_fields_are_where_the_c_header_has_them() {
-        use std::mem::offset_of;
         use skel::types::counters as C;
-        assert_eq!([offset_of!(C, passed_packets), offset_of!(C, passed_bytes), offset_of!(C, dropped_packets), offset_of!(C, dropped_bytes)], [0, 8, 16, 24]);
+        use std::mem::offset_of;
+        assert_eq!(
+            [
+                offset_of!(C, passed_packets),
+                offset_of!(C, passed_bytes),
+                offset_of!(C, dropped_packets),
+                offset_of!(C, dropped_bytes)
+            ],
+            [0, 8, 16, 24]
+        );
         let value: Vec<u8> = [1u64, 2, 3, 4].iter().flat_map(|v| v.to_ne_bytes()).collect();
-        assert_eq!(decode(&value).unwrap(), EndCounters { passed_packets: 1, passed_bytes: 2, dropped_packets: 3, dropped_bytes: 4 });
+        assert_eq!(
+            decode(&value).unwrap(),
+            EndCounters { passed_packets: 1, passed_bytes: 2, dropped_packets: 3, dropped_bytes: 4 }
+        );
         assert!(decode(&value[..24]).is_err());
     }
 }

@@ -58,9 +58,21 @@ fn run(cli: Cli) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn bring_up(mut file: LabFile, up: &UpArgs, instance: &Instance, dir: Option<PathBuf>, network_only: bool) -> Result<Lab> {
+fn bring_up(
+    mut file: LabFile,
+    up: &UpArgs,
+    instance: &Instance,
+    dir: Option<PathBuf>,
+    network_only: bool,
+) -> Result<Lab> {
     up.adjust(&mut file);
-    eprintln!("bringing up {}: {} nodes, {} hosts, {} links", file.metadata.name, file.spec.nodes.len(), file.spec.hosts.len(), file.spec.links.len());
+    eprintln!(
+        "bringing up {}: {} nodes, {} hosts, {} links",
+        file.metadata.name,
+        file.spec.nodes.len(),
+        file.spec.hosts.len(),
+        file.spec.links.len()
+    );
     let mut lab = Lab::up(file, up.options(instance.clone(), dir, network_only))?;
     lab.keep();
     eprintln!("up; state, configuration and logs are in {}", lab.dir().display());
@@ -74,7 +86,11 @@ fn lab_for(file: Option<PathBuf>, up: &UpArgs, instance: &Instance, dir: Option<
         return bring_up(asked.map_or_else(demo::figure1, Ok)?, up, instance, dir, false);
     };
     if let Some(asked) = asked {
-        ensure!(asked.topology() == lab.state().file.topology(), "lab {} is up and differs from the file: take it down with `canopy-lab down` first", lab.state().file.metadata.name);
+        ensure!(
+            asked.topology() == lab.state().file.topology(),
+            "lab {} is up and differs from the file: take it down with `canopy-lab down` first",
+            lab.state().file.metadata.name
+        );
     }
     if let Some(loss) = up.loss {
         lab.set_loss("all", loss)?;
@@ -103,7 +119,8 @@ fn demonstrate(lab: &Lab, bytes: u64, path_mtu: u32, op: Op, timeout: u64, json:
 fn where_to_look(lab: &Lab) -> String {
     let state = lab.state();
     let url = format!("http://127.0.0.1:{}", state.rest_port.unwrap_or_default());
-    let instance = if state.instance.is_default() { String::new() } else { format!(" --instance {}", state.instance.label()) };
+    let instance =
+        if state.instance.is_default() { String::new() } else { format!(" --instance {}", state.instance.label()) };
     format!(
         "\nThe lab stays up. Look at\n  {url}/\n  {url}/api/v1/groups/{}\n  {url}/metrics\nNext\n  \
          canopyctl --server {url} get groups\n  canopy-lab{instance} status\n  canopy-lab{instance} loss all 1%\n  canopy-lab{instance} run\n  canopy-lab{instance} down\n",

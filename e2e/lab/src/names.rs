@@ -33,7 +33,9 @@ impl Instance {
                 bail!("--instance: {name:?} is longer than 32 bytes");
             }
             if ["default", "lab"].contains(&name.as_str()) {
-                bail!("--instance: {name:?} belongs to the instance without a name: leave --instance away or choose another name");
+                bail!(
+                    "--instance: {name:?} belongs to the instance without a name: leave --instance away or choose another name"
+                );
             }
         }
         Ok(Self(name))

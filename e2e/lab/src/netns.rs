@@ -55,15 +55,18 @@ pub(crate) fn command(ns: &str, program: impl AsRef<std::ffi::OsStr>) -> Command
 pub(crate) fn within<T: Send>(ns: &str, f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let enter = || {
         let file = File::open(path(ns)).with_context(|| format!("opening network namespace {ns}"))?;
-        setns(&file, CloneFlags::CLONE_NEWNET).with_context(|| format!("entering network namespace {ns}: are you root?"))?;
+        setns(&file, CloneFlags::CLONE_NEWNET)
+            .with_context(|| format!("entering network namespace {ns}: are you root?"))?;
         f()
     };
-    std::thread::scope(|scope| scope.spawn(enter).join()).map_err(|_| anyhow!("a thread in network namespace {ns} panicked"))?
+    std::thread::scope(|scope| scope.spawn(enter).join())
+        .map_err(|_| anyhow!("a thread in network namespace {ns} panicked"))?
 }
 
 /// Processes that live in any of these namespaces, without the caller's own.
 pub(crate) fn processes<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<i32>> {
-    let inside: BTreeSet<(u64, u64)> = names.into_iter().filter_map(|n| fs::metadata(path(n)).ok()).map(|m| (m.dev(), m.ino())).collect();
+    let inside: BTreeSet<(u64, u64)> =
+        names.into_iter().filter_map(|n| fs::metadata(path(n)).ok()).map(|m| (m.dev(), m.ino())).collect();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("listing /proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };

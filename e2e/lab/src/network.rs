@@ -27,7 +27,9 @@ pub(crate) fn create(state: &mut State) -> Result<()> {
     {
         let _lock = host::lock()?;
         if let Some(taken) = nodes.iter().chain(&hosts).find(|n| netns::exists(n)) {
-            bail!("network namespace {taken} exists already: is another lab up? use `canopy-lab down` or another --instance");
+            bail!(
+                "network namespace {taken} exists already: is another lab up? use `canopy-lab down` or another --instance"
+            );
         }
         host::prepare()?;
         claim(state)?;
@@ -65,7 +67,10 @@ pub(crate) fn create(state: &mut State) -> Result<()> {
 fn claim(state: &mut State) -> Result<()> {
     for pins in [state.instance.pins(), state.instance.agent_pins()] {
         if pins.exists() {
-            bail!("{} exists already: is this instance up with another --dir? take it down there, or remove the pins", pins.display());
+            bail!(
+                "{} exists already: is this instance up with another --dir? take it down there, or remove the pins",
+                pins.display()
+            );
         }
     }
     state.claimed = true;
@@ -99,7 +104,15 @@ fn ipv6_settings(node: bool) -> Result<()> {
 fn wire(state: &State, links: &[Link]) -> Result<()> {
     let ns = |e: &Endpoint| state.instance.namespace(&e.device);
     let line = |l: &Link| {
-        format!("link add name {} netns {} mtu {} type veth peer name {} netns {} mtu {}", l.a.port, ns(&l.a), l.mtu, l.b.port, ns(&l.b), l.mtu)
+        format!(
+            "link add name {} netns {} mtu {} type veth peer name {} netns {} mtu {}",
+            l.a.port,
+            ns(&l.a),
+            l.mtu,
+            l.b.port,
+            ns(&l.b),
+            l.mtu
+        )
     };
     let lines: Vec<String> = links.iter().map(line).collect();
     sh::batch(Command::new("ip").args(["-batch", "-"]), &lines)
@@ -112,7 +125,10 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
     for (end, link) in ends {
         let port = &end.port;
         if ethtool {
-            sh::run(Command::new("ethtool").args(["-K", port, "tx", "off", "rx", "off", "gro", "off", "gso", "off", "tso", "off"]))?;
+            sh::run(
+                Command::new("ethtool")
+                    .args(["-K", port, "tx", "off", "rx", "off", "gro", "off", "gso", "off", "tso", "off"]),
+            )?;
         }
         ip.push(format!("link set dev {port} up"));
         if let Some(h) = host {
@@ -139,7 +155,12 @@ fn token_bucket(bps: u64, mtu: u32) -> (u64, u64) {
 }
 
 fn has_ethtool() -> bool {
-    Command::new("ethtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+    Command::new("ethtool")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
 }
 
 #[cfg(test)]

@@ -38,7 +38,8 @@ pub struct LinkUse {
 pub fn compare(links: &[LinkCounters], source: &str, receivers: &[String]) -> Result<Vec<LinkUse>> {
     let mut uses: Vec<LinkUse> = links.iter().map(untouched).collect();
     let ways = ways_from(source, links);
-    let sent = |host: &str| links.iter().find_map(|l| sent_by(l, host)).with_context(|| format!("host {host:?} has no link"));
+    let sent =
+        |host: &str| links.iter().find_map(|l| sent_by(l, host)).with_context(|| format!("host {host:?} has no link"));
     let data = sent(source)?;
     for receiver in receivers {
         let acks = sent(receiver)?;
@@ -47,7 +48,13 @@ pub fn compare(links: &[LinkCounters], source: &str, receivers: &[String]) -> Re
             let &(index, previous) = ways.get(at).with_context(|| format!("no path from {source} to {receiver}"))?;
             let (link, used) = (&links[index], &mut uses[index]);
             if link.a.device == at && used.unicasts == 0 {
-                *used = LinkUse { near: link.b.clone(), far: link.a.clone(), down_bytes: used.up_bytes, up_bytes: used.down_bytes, ..used.clone() };
+                *used = LinkUse {
+                    near: link.b.clone(),
+                    far: link.a.clone(),
+                    down_bytes: used.up_bytes,
+                    up_bytes: used.down_bytes,
+                    ..used.clone()
+                };
             }
             ensure!(used.far.device == at, "shortest paths use {} in both directions", link.a);
             used.unicasts += 1;
@@ -61,7 +68,15 @@ pub fn compare(links: &[LinkCounters], source: &str, receivers: &[String]) -> Re
 
 fn untouched(l: &LinkCounters) -> LinkUse {
     let (down_bytes, up_bytes) = (l.a_to_b.passed_bytes, l.b_to_a.passed_bytes);
-    LinkUse { near: l.a.clone(), far: l.b.clone(), down_bytes, up_bytes, unicasts: 0, unicast_down_bytes: 0, unicast_up_bytes: 0 }
+    LinkUse {
+        near: l.a.clone(),
+        far: l.b.clone(),
+        down_bytes,
+        up_bytes,
+        unicasts: 0,
+        unicast_down_bytes: 0,
+        unicast_up_bytes: 0,
+    }
 }
 
 fn sent_by(l: &LinkCounters, device: &str) -> Option<u64> {
@@ -126,8 +141,22 @@ mod tests {
     #[test]
     fn five_unicasts_of_figure_1_put_five_copies_on_the_first_link_and_one_on_the_last() {
         let uses = compare(&figure1("n4/eth3--n2/eth1"), "s1", &receivers()).unwrap();
-        let copies: Vec<(String, u64)> = uses.iter().map(|u| (format!("{}-{}", u.near.device, u.far.device), u.unicasts)).collect();
-        let expected = [("s1-n6", 5), ("n6-n4", 3), ("n6-n5", 2), ("n4-n1", 2), ("n4-n2", 1), ("n5-n2", 0), ("n5-n3", 2), ("n1-r1", 1), ("n1-r2", 1), ("n2-r3", 1), ("n3-r4", 1), ("n3-r5", 1)];
+        let copies: Vec<(String, u64)> =
+            uses.iter().map(|u| (format!("{}-{}", u.near.device, u.far.device), u.unicasts)).collect();
+        let expected = [
+            ("s1-n6", 5),
+            ("n6-n4", 3),
+            ("n6-n5", 2),
+            ("n4-n1", 2),
+            ("n4-n2", 1),
+            ("n5-n2", 0),
+            ("n5-n3", 2),
+            ("n1-r1", 1),
+            ("n1-r2", 1),
+            ("n2-r3", 1),
+            ("n3-r4", 1),
+            ("n3-r5", 1),
+        ];
         assert_eq!(copies, expected.map(|(l, n)| (l.to_owned(), n)));
         assert_eq!((uses[0].unicast_down_bytes, uses[0].unicast_up_bytes), (5000, 50));
         assert_eq!((uses[0].down_bytes, uses[0].up_bytes), (1000, 0));

@@ -32,9 +32,19 @@ impl Process {
     /// It cannot be started.
     pub(crate) fn spawn(command: &mut Command, log: &Path) -> Result<Self> {
         let shown = command.get_program().to_string_lossy().into_owned();
-        let out = OpenOptions::new().create(true).append(true).open(log).with_context(|| format!("opening {}", log.display()))?;
+        let out = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log)
+            .with_context(|| format!("opening {}", log.display()))?;
         let err = out.try_clone()?;
-        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).spawn().with_context(|| format!("starting {shown}"))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("starting {shown}"))?;
         let pid = i32::try_from(child.id())?;
         let start_time = stat(pid).with_context(|| format!("reading the start time of {shown}"))?.0;
         Ok(Self { pid, start_time, log: log.to_owned() })
@@ -147,7 +157,11 @@ mod tests {
     fn one_that_ignores_sigterm_is_killed() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
-        let p = Process::spawn(Command::new("sh").args(["-c", "trap '' TERM; echo ready; while :; do sleep 1000; done"]), &log).unwrap();
+        let p = Process::spawn(
+            Command::new("sh").args(["-c", "trap '' TERM; echo ready; while :; do sleep 1000; done"]),
+            &log,
+        )
+        .unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
         while p.log_tail() != "ready" {
             assert!(Instant::now() < deadline && p.is_alive());

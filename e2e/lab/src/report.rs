@@ -62,7 +62,9 @@ impl ReceiverReport {
 
     /// True when this receiver holds exactly what the source sent.
     pub fn matches(&self, source: &SourceReport) -> bool {
-        self.bytes == source.bytes && self.sha256 == source.sha256 && self.memory_sha256.as_ref().is_none_or(|m| *m == source.sha256)
+        self.bytes == source.bytes
+            && self.sha256 == source.sha256
+            && self.memory_sha256.as_ref().is_none_or(|m| *m == source.sha256)
     }
 }
 
@@ -96,8 +98,10 @@ mod tests {
 
     #[test]
     fn a_receiver_with_other_content_or_less_of_it_is_a_mismatch() {
-        let source = json!({"bytes": 9, "sha256": "ab", "seconds": 1.0, "goodput_bps": 72.0, "acks_received": 1, "naks": 0});
-        let receiver = |host: &str, complete: Value| ReceiverReport::from_events(host, complete, json!({"acks_sent": 2})).unwrap();
+        let source =
+            json!({"bytes": 9, "sha256": "ab", "seconds": 1.0, "goodput_bps": 72.0, "acks_received": 1, "naks": 0});
+        let receiver =
+            |host: &str, complete: Value| ReceiverReport::from_events(host, complete, json!({"acks_sent": 2})).unwrap();
         let receivers = vec![
             receiver("r1", json!({"bytes": 9, "sha256": "ab"})),
             receiver("r2", json!({"bytes": 9, "sha256": "ac"})),
@@ -113,7 +117,8 @@ mod tests {
 
     #[test]
     fn a_receiver_that_hides_its_hash_is_an_error() {
-        let e = ReceiverReport::from_events("r1", json!({"bytes": 9}), json!({"acks_sent": 2})).unwrap_err().to_string();
+        let e =
+            ReceiverReport::from_events("r1", json!({"bytes": 9}), json!({"acks_sent": 2})).unwrap_err().to_string();
         assert!(e.contains("r1") && e.contains("\"sha256\""), "{e}");
     }
 }

@@ -26,7 +26,8 @@ pub(crate) fn listen(stdout: impl Read, mut tell: impl FnMut(Said) -> bool) {
         let mut line = Vec::new();
         let event = match reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => Said::End,
-            Ok(_) => serde_json::from_slice(&line).map_or_else(|_| Said::Garbage(String::from_utf8_lossy(&line).into_owned()), Said::Line),
+            Ok(_) => serde_json::from_slice(&line)
+                .map_or_else(|_| Said::Garbage(String::from_utf8_lossy(&line).into_owned()), Said::Line),
         };
         let end = matches!(event, Said::End);
         if !tell(event) || end {

@@ -45,7 +45,9 @@ impl State {
     pub(crate) fn load(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(FILE);
         match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).map(Some).with_context(|| format!("{} is not this program's", path.display())),
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .with_context(|| format!("{} is not this program's", path.display())),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| format!("reading {}", path.display())),
         }

@@ -38,7 +38,11 @@ pub fn demonstration(d: &Demonstration) -> String {
     links.add_row(link_row("all".into(), &total(&d.links)));
 
     let sent = d.transfer.acks_sent();
-    let ratio = if source.acks_received == 0 { "-".into() } else { format!("{:.2}", sent as f64 / source.acks_received as f64) };
+    let ratio = if source.acks_received == 0 {
+        "-".into()
+    } else {
+        format!("{:.2}", sent as f64 / source.acks_received as f64)
+    };
     format!(
         "{hashes}\n\n{links}\nBytes include Ethernet headers; the {n} unicasts are computed: {} put what its link carried on every link of each shortest path.\n\n\
          ACKs: {n} receivers sent {sent}, {} received {} (ratio {ratio})\n\
@@ -53,8 +57,19 @@ pub fn demonstration(d: &Demonstration) -> String {
 }
 
 fn link_row(name: String, u: &LinkUse) -> [String; 6] {
-    let less = if u.down_bytes == 0 || u.unicasts == 0 { "-".into() } else { format!("{:.2}x", u.unicast_down_bytes as f64 / u.down_bytes as f64) };
-    [name, u.down_bytes.to_string(), u.unicast_down_bytes.to_string(), less, u.up_bytes.to_string(), u.unicast_up_bytes.to_string()]
+    let less = if u.down_bytes == 0 || u.unicasts == 0 {
+        "-".into()
+    } else {
+        format!("{:.2}x", u.unicast_down_bytes as f64 / u.down_bytes as f64)
+    };
+    [
+        name,
+        u.down_bytes.to_string(),
+        u.unicast_down_bytes.to_string(),
+        less,
+        u.up_bytes.to_string(),
+        u.unicast_up_bytes.to_string(),
+    ]
 }
 
 fn total(links: &[LinkUse]) -> LinkUse {
@@ -80,16 +95,26 @@ pub fn status(lab: &Lab, counters: &[LinkCounters]) -> anyhow::Result<String> {
         let alive = if p.is_alive() { "running" } else { "ENDED" };
         programs.add_row([name.clone(), p.pid.to_string(), alive.into(), p.log.display().to_string()]);
     }
-    let mut links = table(["link", "MTU", "rate", "loss >", "loss <", "packets >", "bytes >", "lost >", "packets <", "bytes <", "lost <"], 1);
+    let mut links = table(
+        ["link", "MTU", "rate", "loss >", "loss <", "packets >", "bytes >", "lost >", "packets <", "bytes <", "lost <"],
+        1,
+    );
     for (link, c) in lab.links().iter().zip(counters) {
         let (to, from) = lab.loss(link)?;
-        let mut row = vec![format!("{} <> {}", link.a, link.b), link.mtu.to_string(), link.rate.map_or("-".into(), |r| r.to_string()), to.to_string(), from.to_string()];
+        let mut row = vec![
+            format!("{} <> {}", link.a, link.b),
+            link.mtu.to_string(),
+            link.rate.map_or("-".into(), |r| r.to_string()),
+            to.to_string(),
+            from.to_string(),
+        ];
         for end in [c.a_to_b, c.b_to_a] {
             row.extend([end.passed_packets, end.passed_bytes, end.dropped_packets].map(|n| n.to_string()));
         }
         links.add_row(row);
     }
-    let mut text = format!("lab {} (instance {}) in {}\n", state.file.metadata.name, state.instance.label(), state.dir.display());
+    let mut text =
+        format!("lab {} (instance {}) in {}\n", state.file.metadata.name, state.instance.label(), state.dir.display());
     if !state.processes.is_empty() {
         text += &format!("{programs}\n");
     }
@@ -105,11 +130,33 @@ mod tests {
     #[test]
     fn a_wrong_hash_and_the_ratio_of_acks_are_seen() {
         let end = |e: &str| canopy_model::topology::Endpoint::try_from(e.to_owned()).unwrap();
-        let source = serde_json::from_value(json!({"bytes": 9, "sha256": "ab", "seconds": 1.0, "goodput_bps": 72e6, "acks_received": 3})).unwrap();
-        let receiver = |host: &str, hash: &str| ReceiverReport::from_events(host, json!({"bytes": 9, "sha256": hash}), json!({"acks_sent": 3})).unwrap();
-        let transfer = TransferReport { source, receivers: vec![receiver("r1", "ab"), receiver("r2", "cd")], links: vec![] };
-        let link = LinkUse { near: end("s1/eth0"), far: end("n1/eth1"), down_bytes: 100, up_bytes: 10, unicasts: 2, unicast_down_bytes: 200, unicast_up_bytes: 20 };
-        let idle = LinkUse { near: end("n1/eth5"), far: end("n2/eth1"), down_bytes: 0, up_bytes: 0, unicasts: 0, unicast_down_bytes: 0, unicast_up_bytes: 0 };
+        let source = serde_json::from_value(
+            json!({"bytes": 9, "sha256": "ab", "seconds": 1.0, "goodput_bps": 72e6, "acks_received": 3}),
+        )
+        .unwrap();
+        let receiver = |host: &str, hash: &str| {
+            ReceiverReport::from_events(host, json!({"bytes": 9, "sha256": hash}), json!({"acks_sent": 3})).unwrap()
+        };
+        let transfer =
+            TransferReport { source, receivers: vec![receiver("r1", "ab"), receiver("r2", "cd")], links: vec![] };
+        let link = LinkUse {
+            near: end("s1/eth0"),
+            far: end("n1/eth1"),
+            down_bytes: 100,
+            up_bytes: 10,
+            unicasts: 2,
+            unicast_down_bytes: 200,
+            unicast_up_bytes: 20,
+        };
+        let idle = LinkUse {
+            near: end("n1/eth5"),
+            far: end("n2/eth1"),
+            down_bytes: 0,
+            up_bytes: 0,
+            unicasts: 0,
+            unicast_down_bytes: 0,
+            unicast_up_bytes: 0,
+        };
         let text = demonstration(&Demonstration { source: "s1".into(), transfer, links: vec![link, idle] });
         let line = |word: &str| text.lines().find(|l| l.contains(word)).unwrap().to_owned();
         assert!(line(" r1 ").contains("yes") && line(" r2 ").contains("NO"), "{text}");

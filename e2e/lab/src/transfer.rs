@@ -106,7 +106,15 @@ impl Lab {
     pub fn start_transfer(&self, spec: TransferSpec) -> Result<Transfer> {
         let (out, said) = sync_channel(QUEUE);
         let (before, deadline) = (self.link_counters()?, Instant::now() + spec.timeout);
-        let mut transfer = Transfer { spec, children: BTreeMap::new(), said, before, deadline, complete: BTreeMap::new(), exit: BTreeMap::new() };
+        let mut transfer = Transfer {
+            spec,
+            children: BTreeMap::new(),
+            said,
+            before,
+            deadline,
+            complete: BTreeMap::new(),
+            exit: BTreeMap::new(),
+        };
         let spec = transfer.spec.clone();
         let patience = format!("{}ms", spec.timeout.as_millis());
         for host in &spec.receivers {
@@ -143,7 +151,13 @@ impl Transfer {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         if !(self.spec.progress && host == self.spec.source) {
             let log = lab.dir().join("log").join(format!("rc-{host}.log"));
-            command.stderr(OpenOptions::new().create(true).append(true).open(&log).with_context(|| format!("opening {}", log.display()))?);
+            command.stderr(
+                OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(&log)
+                    .with_context(|| format!("opening {}", log.display()))?,
+            );
         }
         let mut child = command.spawn().with_context(|| format!("starting canopy-rc at {host}"))?;
         let stdout = child.stdout.take().context("standard output of canopy-rc")?;
@@ -160,7 +174,8 @@ impl Transfer {
     /// Somebody ended early or said something else than JSON, or the time is over; says who is not done.
     pub fn finish(mut self, lab: &Lab) -> Result<TransferReport> {
         let source = self.spec.source.clone();
-        let receivers: Vec<String> = self.spec.receivers.iter().filter(|r| !self.spec.lost.contains(r)).cloned().collect();
+        let receivers: Vec<String> =
+            self.spec.receivers.iter().filter(|r| !self.spec.lost.contains(r)).cloned().collect();
         let everybody: Vec<String> = receivers.iter().chain([&source]).cloned().collect();
         self.gather(lab, &everybody, |t| &t.complete)?;
         let links = lab.link_counters_since(&self.before)?;
@@ -173,10 +188,12 @@ impl Transfer {
         self.gather(lab, &receivers, |t| &t.exit)?;
 
         let report = self.complete.remove(&source).unwrap_or_default();
-        let source = serde_json::from_value(report).with_context(|| format!("reading the report of canopy-rc send at {source}"))?;
+        let source = serde_json::from_value(report)
+            .with_context(|| format!("reading the report of canopy-rc send at {source}"))?;
         let mut reports = Vec::new();
         for host in receivers {
-            let (complete, exit) = (self.complete.remove(&host).unwrap_or_default(), self.exit.remove(&host).unwrap_or_default());
+            let (complete, exit) =
+                (self.complete.remove(&host).unwrap_or_default(), self.exit.remove(&host).unwrap_or_default());
             let mut report = ReceiverReport::from_events(&host, complete, exit)?;
             if self.spec.args.get(&host).is_some_and(|a| a.iter().any(|a| a == "--memory")) {
                 // Memory that is written more than once does not hold the whole stream.
@@ -188,9 +205,15 @@ impl Transfer {
     }
 
     /// Listens until `events` has one of each host.
-    fn gather(&mut self, lab: &Lab, hosts: &[String], events: impl Fn(&Self) -> &BTreeMap<String, Value>) -> Result<()> {
+    fn gather(
+        &mut self,
+        lab: &Lab,
+        hosts: &[String],
+        events: impl Fn(&Self) -> &BTreeMap<String, Value>,
+    ) -> Result<()> {
         loop {
-            let missing: Vec<&str> = hosts.iter().map(String::as_str).filter(|&h| !events(self).contains_key(h)).collect();
+            let missing: Vec<&str> =
+                hosts.iter().map(String::as_str).filter(|&h| !events(self).contains_key(h)).collect();
             if missing.is_empty() {
                 return Ok(());
             }
@@ -205,7 +228,9 @@ impl Transfer {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let (host, said) = match self.said.recv_timeout(left) {
             Ok(heard) => heard,
-            Err(RecvTimeoutError::Timeout) => bail!("not done within {} s; logs are in {}", self.spec.timeout.as_secs(), logs.display()),
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("not done within {} s; logs are in {}", self.spec.timeout.as_secs(), logs.display())
+            }
             Err(RecvTimeoutError::Disconnected) => bail!("every canopy-rc has ended; logs are in {}", logs.display()),
         };
         let lost = self.spec.lost.contains(&host);
@@ -218,7 +243,11 @@ impl Transfer {
             Said::End => {
                 let child = self.children.get_mut(&host).context("an unknown process ended")?;
                 let status = child.wait().context("waiting for canopy-rc")?;
-                ensure!(lost || status.success(), "canopy-rc at {host} ended with {status}; see {}", logs.join(format!("rc-{host}.log")).display());
+                ensure!(
+                    lost || status.success(),
+                    "canopy-rc at {host} ended with {status}; see {}",
+                    logs.join(format!("rc-{host}.log")).display()
+                );
                 ensure!(lost || self.complete.contains_key(&host), "canopy-rc at {host} ended before it was done");
             }
         }

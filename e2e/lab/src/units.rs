@@ -87,10 +87,21 @@ pub struct Bytes(pub u64);
 impl FromStr for Bytes {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
-        let units = [("KiB", 1024.0), ("MiB", 1048576.0), ("GiB", 1073741824.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("B", 1.0), ("", 1.0)];
+        let units = [
+            ("KiB", 1024.0),
+            ("MiB", 1048576.0),
+            ("GiB", 1073741824.0),
+            ("kB", 1e3),
+            ("MB", 1e6),
+            ("GB", 1e9),
+            ("B", 1.0),
+            ("", 1.0),
+        ];
         match scaled(s, &units) {
             // 1 PiB, well below 2^53: there a float stops counting single bytes.
-            Some(bytes) if (1.0..=1_125_899_906_842_624.0).contains(&bytes) && bytes.fract() == 0.0 => Ok(Self(bytes as u64)),
+            Some(bytes) if (1.0..=1_125_899_906_842_624.0).contains(&bytes) && bytes.fract() == 0.0 => {
+                Ok(Self(bytes as u64))
+            }
             _ => Err(format!("{s:?} is not a size: use a whole number of bytes, for example 1048576, 256MiB or 1GB")),
         }
     }

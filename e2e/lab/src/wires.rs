@@ -38,7 +38,10 @@ impl Lab {
     /// The lab's counters are gone.
     pub fn link_counters(&self) -> Result<Vec<LinkCounters>> {
         let end = |e: &Endpoint| loss::read(&self.state.instance.end_pins(e));
-        self.links().into_iter().map(|l| Ok(LinkCounters { a_to_b: end(&l.a)?, b_to_a: end(&l.b)?, a: l.a, b: l.b })).collect()
+        self.links()
+            .into_iter()
+            .map(|l| Ok(LinkCounters { a_to_b: end(&l.a)?, b_to_a: end(&l.b)?, a: l.a, b: l.b }))
+            .collect()
     }
 
     /// What every link carried since `before`, which [`Lab::link_counters`] returned.
@@ -94,7 +97,10 @@ impl Lab {
         };
         let found: Vec<Link> = self.links().into_iter().filter(matches).collect();
         if found.is_empty() {
-            bail!("no link {name:?}: use all, or one end such as {}", self.links().first().map_or("n1/eth1".into(), |l| l.a.to_string()));
+            bail!(
+                "no link {name:?}: use all, or one end such as {}",
+                self.links().first().map_or("n1/eth1".into(), |l| l.a.to_string())
+            );
         }
         Ok(found)
     }

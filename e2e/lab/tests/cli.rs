@@ -33,7 +33,16 @@ fn bad(args: &str) -> String {
 
 #[test]
 fn the_files_are_the_networks_that_they_claim_to_be() {
-    let behind = |file: &LabFile, node: &str| file.spec.links.iter().filter(|l| (l.a.device == node && l.b.device.starts_with('r')) || (l.b.device == node && l.a.device.starts_with('r'))).count();
+    let behind = |file: &LabFile, node: &str| {
+        file.spec
+            .links
+            .iter()
+            .filter(|l| {
+                (l.a.device == node && l.b.device.starts_with('r'))
+                    || (l.b.device == node && l.a.device.starts_with('r'))
+            })
+            .count()
+    };
     let figure1 = LabFile::read(&topology("figure1.yaml")).unwrap();
     assert_eq!((figure1.spec.nodes.len(), figure1.spec.hosts.len(), figure1.spec.links.len()), (6, 6, 12));
     assert_eq!(["n1", "n2", "n3"].map(|n| behind(&figure1, n)), [2, 1, 2]);
@@ -67,12 +76,21 @@ fn a_lab_goes_up_is_changed_and_goes_down_from_the_command_line() {
 #[test]
 fn an_up_that_was_killed_half_way_can_be_taken_down() {
     let file = topology("clos-2x4.yaml").display().to_string();
-    let mut up = Command::new(env!("CARGO_BIN_EXE_canopy-lab")).args(["up", &file, "--network-only", "--instance", "t-killed"]).spawn().unwrap();
+    let mut up = Command::new(env!("CARGO_BIN_EXE_canopy-lab"))
+        .args(["up", &file, "--network-only", "--instance", "t-killed"])
+        .spawn()
+        .unwrap();
     common::eventually("some namespaces", || leftovers("t-killed").len() > 10);
     up.kill().unwrap();
     assert!(!up.wait().unwrap().success(), "it was too quick to be killed half way");
     // The `ip` that it was running goes on for a moment.
-    let running = || std::fs::read_dir("/proc").unwrap().flatten().filter_map(|p| std::fs::read_to_string(p.path().join("cmdline")).ok()).any(|c| c.starts_with("ip\0") && c.contains("cnp-t-killed-"));
+    let running = || {
+        std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|p| std::fs::read_to_string(p.path().join("cmdline")).ok())
+            .any(|c| c.starts_with("ip\0") && c.contains("cnp-t-killed-"))
+    };
     common::eventually("ip to end", || !running());
     good("down --instance t-killed");
     assert_eq!(leftovers("t-killed"), Vec::<String>::new());

@@ -82,7 +82,11 @@ fn a_directory_with_other_things_in_it_is_refused() {
 #[test]
 fn when_the_controller_ends_up_says_its_last_words_and_cleans_up() {
     let bin = programs("echo 'store: disk on fire' >&2; exit 3");
-    let e = format!("{:#}", Lab::up(small(), Options { network_only: false, bin_dir: Some(bin.path().into()), ..options("t-dies") }).unwrap_err());
+    let e = format!(
+        "{:#}",
+        Lab::up(small(), Options { network_only: false, bin_dir: Some(bin.path().into()), ..options("t-dies") })
+            .unwrap_err()
+    );
     assert!(e.contains("controller ended") && e.contains("disk on fire"), "{e}");
     assert_eq!(leftovers("t-dies"), NOTHING);
 }
@@ -90,7 +94,12 @@ fn when_the_controller_ends_up_says_its_last_words_and_cleans_up() {
 #[test]
 fn when_the_controller_is_never_ready_up_gives_up_and_kills_it() {
     let bin = programs("echo $$ > \"$0.pid\"; exec sleep 1000");
-    let options = Options { network_only: false, bin_dir: Some(bin.path().into()), timeout: Duration::from_millis(300), ..options("t-slow") };
+    let options = Options {
+        network_only: false,
+        bin_dir: Some(bin.path().into()),
+        timeout: Duration::from_millis(300),
+        ..options("t-slow")
+    };
     let e = format!("{:#}", Lab::up(small(), options).unwrap_err());
     assert!(e.contains("for the controller to be ready"), "{e}");
     assert_eq!(leftovers("t-slow"), NOTHING);
@@ -101,7 +110,9 @@ fn when_the_controller_is_never_ready_up_gives_up_and_kills_it() {
 #[test]
 fn a_missing_program_is_told_before_anything_is_made() {
     let bin = tempfile::tempdir().unwrap();
-    let e = Lab::up(small(), Options { network_only: false, bin_dir: Some(bin.path().into()), ..options("t-nobin") }).unwrap_err().to_string();
+    let e = Lab::up(small(), Options { network_only: false, bin_dir: Some(bin.path().into()), ..options("t-nobin") })
+        .unwrap_err()
+        .to_string();
     assert!(e.contains("canopy-controller does not exist") && e.contains("--bin-dir"), "{e}");
     assert_eq!(leftovers("t-nobin"), NOTHING);
 }

@@ -79,7 +79,8 @@ fn interfaces_are_as_the_file_says_and_a_node_owns_its_addresses() {
     assert_eq!(json("r1", "-j -6 route show default")[0]["gateway"], "fe80::1");
 
     // The rate is on both ends of its link and nowhere else.
-    let qdiscs = |device: &str, port: &str| run(lab.command(device, "tc").unwrap().args(["qdisc", "show", "dev", port]));
+    let qdiscs =
+        |device: &str, port: &str| run(lab.command(device, "tc").unwrap().args(["qdisc", "show", "dev", port]));
     assert!(qdiscs("s1", "eth0").contains("rate 1Gbit") && qdiscs("n1", "eth1").contains("rate 1Gbit"));
     assert!(!qdiscs("n1", "eth2.5").contains("tbf"));
 }

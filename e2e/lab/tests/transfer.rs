@@ -48,14 +48,23 @@ fn receivers_are_ended_after_all_are_done_and_their_last_words_count() {
 
 #[test]
 fn what_a_program_says_went_wrong_is_the_error() {
-    let (lab, _bin) = lab("t-tbad", &GOOD.replace(r#"{"event":"complete","bytes":5,"sha256":"ab","seconds""#, r#"{"event":"failed","error":"no path to the moon","seconds""#));
+    let (lab, _bin) = lab(
+        "t-tbad",
+        &GOOD.replace(
+            r#"{"event":"complete","bytes":5,"sha256":"ab","seconds""#,
+            r#"{"event":"failed","error":"no path to the moon","seconds""#,
+        ),
+    );
     let e = format!("{:#}", lab.transfer(spec()).unwrap_err());
     assert!(e.contains("canopy-rc at s1") && e.contains("no path to the moon"), "{e}");
 }
 
 #[test]
 fn one_that_ends_early_is_named_with_its_log() {
-    let (lab, _bin) = lab("t-tend", &GOOD.replace("echo '{\"event\":\"complete\",\"bytes\":5,\"sha256\":\"ab\"}'", "echo 'no memory' >&2; exit 4"));
+    let (lab, _bin) = lab(
+        "t-tend",
+        &GOOD.replace("echo '{\"event\":\"complete\",\"bytes\":5,\"sha256\":\"ab\"}'", "echo 'no memory' >&2; exit 4"),
+    );
     let e = format!("{:#}", lab.transfer(spec()).unwrap_err());
     assert!(e.contains("canopy-rc at r1 ended with exit status: 4") && e.contains("rc-r1.log"), "{e}");
     assert_eq!(fs::read_to_string(lab.dir().join("log/rc-r1.log")).unwrap(), "no memory\n");
@@ -63,7 +72,8 @@ fn one_that_ends_early_is_named_with_its_log() {
 
 #[test]
 fn one_that_is_lost_on_purpose_is_not_waited_for() {
-    let (lab, _bin) = lab("t-tlost", &GOOD.replace("echo '{\"event\":\"complete\",\"bytes\":5,\"sha256\":\"ab\"}'", "exit 4"));
+    let (lab, _bin) =
+        lab("t-tlost", &GOOD.replace("echo '{\"event\":\"complete\",\"bytes\":5,\"sha256\":\"ab\"}'", "exit 4"));
     let report = lab.transfer(TransferSpec { lost: vec!["r1".into()], ..spec() }).unwrap();
     assert!(report.receivers.is_empty());
 }

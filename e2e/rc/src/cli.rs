@@ -67,11 +67,7 @@ fn print(report: &impl Serialize, json: bool) -> Result<()> {
 }
 
 /// Runs `work` to its end, unless a signal comes first.
-fn block_on<T>(
-    runtime: &Runtime,
-    stop: &AtomicBool,
-    work: impl Future<Output = Result<T>>,
-) -> Result<T> {
+fn block_on<T>(runtime: &Runtime, stop: &AtomicBool, work: impl Future<Output = Result<T>>) -> Result<T> {
     let stopped = async {
         while !stop.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(20)).await;

@@ -60,12 +60,7 @@ pub struct Ingress {
 
 impl Ingress {
     /// The packet in a datagram from `src`, if it is sound and of this connection. Else it is counted.
-    pub fn accept<'a>(
-        &mut self,
-        connection: &Connection,
-        src: Ipv6Addr,
-        datagram: &'a [u8],
-    ) -> Option<Packet<'a>> {
+    pub fn accept<'a>(&mut self, connection: &Connection, src: Ipv6Addr, datagram: &'a [u8]) -> Option<Packet<'a>> {
         let packet = match wire::parse(src, connection.local, datagram) {
             Ok(packet) => packet,
             Err(Discard::Port(port)) => {

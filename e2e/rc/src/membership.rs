@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
-use canopy_control::pb::{
-    GroupPhase, JoinRequest, JoinResponse, LeaveRequest, WatchGroupRequest, WatchGroupResponse,
-};
+use canopy_control::pb::{GroupPhase, JoinRequest, JoinResponse, LeaveRequest, WatchGroupRequest, WatchGroupResponse};
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -31,11 +29,7 @@ pub struct Member {
 impl Member {
     /// Joins, and tries again for `patience` while the controller cannot be reached. `controller` is `unix:/path` or
     /// `http://host:port`.
-    pub async fn join(
-        controller: &str,
-        request: JoinRequest,
-        patience: Duration,
-    ) -> Result<(Self, JoinResponse)> {
+    pub async fn join(controller: &str, request: JoinRequest, patience: Duration) -> Result<(Self, JoinResponse)> {
         let endpoint = Endpoint::from_shared(controller.to_owned())
             .with_context(|| format!("controller: {controller:?} is no unix:/path or http://host:port"))?
             .connect_timeout(CALL_TIMEOUT);
@@ -52,21 +46,15 @@ impl Member {
             let transient = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded);
             if !transient || Instant::now() >= deadline {
                 let (group, host) = (&request.group, &request.host);
-                return Err(status).with_context(|| {
-                    format!("joining group {group:?} as host {host:?} at controller {controller}")
-                });
+                return Err(status)
+                    .with_context(|| format!("joining group {group:?} as host {host:?} at controller {controller}"));
             }
             sleep(RETRY_INTERVAL).await;
         }
     }
 
     /// Waits for `patience` until the group is ready with at least `receivers`, and with memory registered when `write`.
-    pub async fn ready(
-        &mut self,
-        receivers: u32,
-        write: bool,
-        patience: Duration,
-    ) -> Result<WatchGroupResponse> {
+    pub async fn ready(&mut self, receivers: u32, write: bool, patience: Duration) -> Result<WatchGroupResponse> {
         let deadline = Instant::now() + patience;
         let request = WatchGroupRequest { group: self.group.clone() };
         let mut seen = None;
@@ -84,9 +72,7 @@ impl Member {
         match timeout_at(deadline, watch).await {
             Ok(Ok(Some(state))) => Ok(state),
             Ok(Ok(None)) => bail!("group {:?} was deleted while waiting for it", self.group),
-            Ok(Err(status)) => {
-                Err(status).with_context(|| format!("watching group {:?}", self.group))
-            }
+            Ok(Err(status)) => Err(status).with_context(|| format!("watching group {:?}", self.group)),
             Err(_) => bail!("group {:?} {}", self.group, why_not_ready(seen, receivers, write)),
         }
     }
@@ -112,9 +98,7 @@ pub fn connection(local: Ipv6Addr, local_qpn: u32, joined: &JoinResponse) -> Res
     Ok(Connection { local, local_qpn, peer: octets.into(), peer_qpn, start_psn, mtu })
 }
 
-async fn call<T>(
-    answer: impl Future<Output = Result<tonic::Response<T>, Status>>,
-) -> Result<T, Status> {
+async fn call<T>(answer: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, Status> {
     match tokio::time::timeout(CALL_TIMEOUT, answer).await {
         Ok(answer) => answer.map(tonic::Response::into_inner),
         Err(_) => Err(Status::deadline_exceeded("no answer from the controller")),

@@ -27,12 +27,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// An end that has received nothing.
-    pub fn new(
-        connection: Connection,
-        socket: RoceSocket,
-        settings: Settings,
-        sink: Sink,
-    ) -> Self {
+    pub fn new(connection: Connection, socket: RoceSocket, settings: Settings, sink: Sink) -> Self {
         Self {
             responder: Responder::new(settings, connection.start_psn),
             outbox: Outbox::new(connection.peer),

@@ -90,12 +90,7 @@ impl Responder {
     /// Acts on a request and gives the payload to deliver, if there is any. `congested` is whether the packet came with
     /// ECN's CE. The caller has checked where it came from and to which QP it goes, and fetches
     /// [`Responder::next_packet`] until it is `None` before it hands in more.
-    pub fn handle<'a>(
-        &mut self,
-        packet: &Packet<'a>,
-        congested: bool,
-        now: Instant,
-    ) -> Option<Delivery<'a>> {
+    pub fn handle<'a>(&mut self, packet: &Packet<'a>, congested: bool, now: Instant) -> Option<Delivery<'a>> {
         self.counters.packets += 1;
         if self.failure.is_some() || self.is_stopped() {
             self.counters.ignored += 1;

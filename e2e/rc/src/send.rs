@@ -53,12 +53,7 @@ impl Sender {
 
     /// Sends until every byte is acknowledged. Fails when the requester does, at `deadline`, on `stop`, or when the
     /// content or the socket fails. `progress` hears how many bytes are acknowledged.
-    pub fn run(
-        &mut self,
-        deadline: Instant,
-        stop: &AtomicBool,
-        mut progress: impl FnMut(u64),
-    ) -> Result<()> {
+    pub fn run(&mut self, deadline: Instant, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<()> {
         loop {
             let received = self.receive().context("receiving")?;
             let now = Instant::now();

@@ -207,10 +207,8 @@ mod tests {
         let region = Region { va: 0x1000, rkey: 7, length: 5000 };
         let t = Transfer::new(5000, 2049, 1024, Operation::Write(region), true).unwrap();
         let reth = |va, dma_len| Some(Reth { va, rkey: 7, dma_len });
-        let got: Vec<_> = (0..t.packets())
-            .map(|i| t.segment(i))
-            .map(|s| (s.opcode, s.reth, s.immediate, s.len))
-            .collect();
+        let got: Vec<_> =
+            (0..t.packets()).map(|i| t.segment(i)).map(|s| (s.opcode, s.reth, s.immediate, s.len)).collect();
         let expected = [
             (Opcode::WRITE_FIRST, reth(0x1000, 2049), None, 1024),
             (Opcode::WRITE_MIDDLE, None, None, 1024),

@@ -15,10 +15,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         ("B", 1),
     ];
     let (digits, unit) = split_unit(text, &units).unwrap_or((text, 1));
-    let count: u64 = digits
-        .trim()
-        .parse()
-        .map_err(|_| format!("{text:?} is no size; use e.g. 4096, 64KiB, 1MiB or 1GiB"))?;
+    let count: u64 =
+        digits.trim().parse().map_err(|_| format!("{text:?} is no size; use e.g. 4096, 64KiB, 1MiB or 1GiB"))?;
     count.checked_mul(unit).ok_or_else(|| format!("{text:?} is more bytes than 64 bits can count"))
 }
 

@@ -84,9 +84,8 @@ fn writes_fill_the_memory_and_a_lingering_receiver_stops_on_sigterm() {
         folder.path(),
         "--unicast ::1,0x2001,0x7fffff --qpn 0x2002 --bytes 5MB --op write --va 0x123 --rkey 77 --linger 5m",
     );
-    let sent = one(spawn(
-        "send --unicast ::1,0x2002,0x7fffff --qpn 0x2001 --bytes 5MB --op write --va 0x123 --rkey 77",
-    ));
+    let sent =
+        one(spawn("send --unicast ::1,0x2002,0x7fffff --qpn 0x2001 --bytes 5MB --op write --va 0x123 --rkey 77"));
     let mut stdout = BufReader::new(far.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
@@ -105,10 +104,7 @@ fn writes_fill_the_memory_and_a_lingering_receiver_stops_on_sigterm() {
 #[test]
 fn a_wrong_key_fails_both_ends() {
     let folder = tempfile::tempdir().unwrap();
-    let far = receiver(
-        folder.path(),
-        "--unicast ::1,0x3001,0 --qpn 0x3002 --bytes 1MB --op write --va 0 --rkey 77",
-    );
+    let far = receiver(folder.path(), "--unicast ::1,0x3001,0 --qpn 0x3002 --bytes 1MB --op write --va 0 --rkey 77");
     let near = spawn("send --unicast ::1,0x3002,0 --qpn 0x3001 --bytes 1MB --op write --va 0 --rkey 78");
     let (near, near_success) = finish(near);
     let (far, far_success) = finish(far);
@@ -121,10 +117,7 @@ fn a_wrong_key_fails_both_ends() {
 #[test]
 fn a_receiver_that_died_is_given_up_on() {
     let folder = tempfile::tempdir().unwrap();
-    let far = receiver(
-        folder.path(),
-        "--unicast ::1,0x4001,0 --qpn 0x4002 --bytes 1MB --stop-after 100kB",
-    );
+    let far = receiver(folder.path(), "--unicast ::1,0x4001,0 --qpn 0x4002 --bytes 1MB --stop-after 100kB");
     let near = spawn("send --unicast ::1,0x4002,0 --qpn 0x4001 --bytes 1MB --timeout 1ms --retries 3");
     let (near, success) = finish(near);
     assert!(!success);

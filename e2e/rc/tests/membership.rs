@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use canopy_control::pb::membership_service_server::{MembershipService, MembershipServiceServer};
 use canopy_control::pb::{
-    GroupPhase, JoinRequest, JoinResponse, LeaveRequest, LeaveResponse, MemoryRegion, Role,
-    WatchGroupRequest, WatchGroupResponse,
+    GroupPhase, JoinRequest, JoinResponse, LeaveRequest, LeaveResponse, MemoryRegion, Role, WatchGroupRequest,
+    WatchGroupResponse,
 };
 use canopy_rc::membership::{self, Member};
 use tokio::net::UnixListener;
@@ -46,13 +46,9 @@ impl MembershipService for Controller {
         Ok(Response::new(LeaveResponse {}))
     }
 
-    type WatchGroupStream =
-        std::pin::Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;
+    type WatchGroupStream = std::pin::Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;
 
-    async fn watch_group(
-        &self,
-        _: Request<WatchGroupRequest>,
-    ) -> Result<Response<Self::WatchGroupStream>, Status> {
+    async fn watch_group(&self, _: Request<WatchGroupRequest>) -> Result<Response<Self::WatchGroupStream>, Status> {
         let states = tokio_stream::iter(self.states.clone().into_iter().map(Ok));
         if self.deleted {
             return Ok(Response::new(Box::pin(states)));

@@ -151,12 +151,9 @@ impl<'a> Replay<'a> {
 
 #[test]
 fn without_loss_every_answer_is_the_kernels() {
-    for (name, mtu) in [
-        ("send-1024.pcap", 1024),
-        ("send-4096.pcap", 4096),
-        ("write-4096.pcap", 4096),
-        ("write-odd-1024.pcap", 1024),
-    ] {
+    for (name, mtu) in
+        [("send-1024.pcap", 1024), ("send-4096.pcap", 4096), ("write-4096.pcap", 4096), ("write-odd-1024.pcap", 1024)]
+    {
         let frames = frames(name);
         let replay = Replay::new(&frames, mtu);
         let mut responder = replay.responder.clone();
@@ -227,8 +224,7 @@ fn the_kernels_packets_pass_every_check_of_a_connection() {
         let frames = frames(name);
         let (src, dst) = endpoints(&frames[0]);
         let local_qpn = packet(&frames[0]).headers.bth.dest_qp;
-        let connection =
-            Connection { local: dst, local_qpn, peer: src, peer_qpn: 1, start_psn: 0, mtu: 1024 };
+        let connection = Connection { local: dst, local_qpn, peer: src, peer_qpn: 1, start_psn: 0, mtu: 1024 };
         let mut ingress = Ingress::default();
         for frame in frames.iter().filter(|frame| endpoints(frame) == (src, dst)) {
             assert!(ingress.accept(&connection, src, &frame[ETHERNET + Ipv6::LEN..]).is_some());

@@ -135,16 +135,12 @@ fn run(case: Case) -> Outcome {
     let mut expected = vec![0; case.bytes as usize];
     content.fill(0, &mut expected).unwrap();
     let operation = if case.write { Operation::Write(REGION) } else { Operation::Send };
-    let transfer =
-        Transfer::new(case.bytes, case.message_size, case.mtu, operation, case.immediate).unwrap();
+    let transfer = Transfer::new(case.bytes, case.message_size, case.mtu, operation, case.immediate).unwrap();
     let (packets, messages) = (transfer.packets(), transfer.messages());
     let settings = requester::Settings::new(128, 16, Duration::from_millis(5), 0).unwrap();
     let mut requester = Requester::new(transfer, settings, case.start_psn);
-    let settings = responder::Settings {
-        region: Some(REGION),
-        rnr_every: case.rnr_every,
-        ..responder::Settings::new(case.mtu)
-    };
+    let settings =
+        responder::Settings { region: Some(REGION), rnr_every: case.rnr_every, ..responder::Settings::new(case.mtu) };
     let mut responder = Responder::new(settings, case.start_psn);
     let near = Connection {
         local: SOURCE,
@@ -154,20 +150,9 @@ fn run(case: Case) -> Outcome {
         start_psn: case.start_psn,
         mtu: case.mtu,
     };
-    let far = Connection {
-        local: RECEIVER,
-        local_qpn: 0x22,
-        peer: SOURCE,
-        peer_qpn: 0x11,
-        ..near.clone()
-    };
+    let far = Connection { local: RECEIVER, local_qpn: 0x22, peer: SOURCE, peer_qpn: 0x11, ..near.clone() };
     let mut ingress = [Ingress::default(), Ingress::default()];
-    let mut network = Network {
-        random: Random(case.seed),
-        faults: case.faults,
-        under_way: BTreeMap::new(),
-        sent: 0,
-    };
+    let mut network = Network { random: Random(case.seed), faults: case.faults, under_way: BTreeMap::new(), sent: 0 };
     let epoch = Instant::now();
     let mut now = Duration::ZERO;
     let mut stream = Vec::new();
@@ -204,8 +189,7 @@ fn run(case: Case) -> Outcome {
             if let Some(delivery) = responder.handle(&packet, flight.marked, epoch + now) {
                 immediates.extend(delivery.immediate);
                 if let Place::Memory(offset) = delivery.place {
-                    memory[offset as usize..][..delivery.payload.len()]
-                        .copy_from_slice(delivery.payload);
+                    memory[offset as usize..][..delivery.payload.len()].copy_from_slice(delivery.payload);
                 }
                 stream.extend_from_slice(delivery.payload);
             }

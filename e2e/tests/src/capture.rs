@@ -39,8 +39,24 @@ impl Capture {
     pub fn start(lab: &Lab, device: &str, interface: &str, filter: &str) -> Result<Self> {
         let path = lab.dir().join(format!("{device}-{interface}.pcap"));
         let mut c = lab.command(device, "tcpdump")?;
-        c.args(["-i", interface, "-w"]).arg(&path).args(["--time-stamp-precision=nano", "--immediate-mode", "-U", "-B", "65536", "-s", "2400", "-Z", "root", filter]);
-        let mut child = c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("starting tcpdump (apt-get install tcpdump)")?;
+        c.args(["-i", interface, "-w"]).arg(&path).args([
+            "--time-stamp-precision=nano",
+            "--immediate-mode",
+            "-U",
+            "-B",
+            "65536",
+            "-s",
+            "2400",
+            "-Z",
+            "root",
+            filter,
+        ]);
+        let mut child = c
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("starting tcpdump (apt-get install tcpdump)")?;
         let mut said = BufReader::new(child.stderr.take().context("tcpdump's standard error")?);
         let mut line = String::new();
         while !line.contains("listening on") {
@@ -60,7 +76,11 @@ impl Capture {
         kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGINT).context("stopping tcpdump")?;
         self.child.wait()?;
         let said = self.said.join().unwrap_or_default();
-        ensure!(said.contains("\n0 packets dropped by kernel") || said.starts_with("0 packets dropped"), "{}: {said}", self.path.display());
+        ensure!(
+            said.contains("\n0 packets dropped by kernel") || said.starts_with("0 packets dropped"),
+            "{}: {said}",
+            self.path.display()
+        );
         read(&fs::read(&self.path)?)
     }
 
@@ -86,11 +106,17 @@ impl Capture {
 /// Little-endian pcap with nanosecond stamps and Ethernet frames.
 fn read(file: &[u8]) -> Result<Vec<Packet>> {
     let word = |at: usize| file.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
-    ensure!(word(0) == Some(0xA1B2_3C4D) && word(20) == Some(1), "not a nanosecond Ethernet pcap of this machine's byte order");
+    ensure!(
+        word(0) == Some(0xA1B2_3C4D) && word(20) == Some(1),
+        "not a nanosecond Ethernet pcap of this machine's byte order"
+    );
     let (mut at, mut out) = (24, Vec::new());
     while let (Some(s), Some(ns), Some(len)) = (word(at), word(at + 4), word(at + 8)) {
         let Some(frame) = file.get(at + 16..at + 16 + len as usize) else { break };
-        out.push(Packet { time_ns: u64::from(s) * 1_000_000_000 + u64::from(ns), bytes: frame.get(14..).unwrap_or_default().to_vec() });
+        out.push(Packet {
+            time_ns: u64::from(s) * 1_000_000_000 + u64::from(ns),
+            bytes: frame.get(14..).unwrap_or_default().to_vec(),
+        });
         at += 16 + len as usize;
     }
     // Two processors write into one capture: the file's order is not the order of the stamps.

@@ -67,7 +67,9 @@ impl Bed {
     /// # Errors
     /// Not in time; says what it is instead.
     pub fn wait_phase(&self, name: &str, phase: &str) -> Result<()> {
-        self.lab.wait(&format!("group {name} to be {phase}"), |_| Ok(self.group(name)?["phase"] == phase)).with_context(|| format!("{:#}", self.group(name).unwrap_or_default()))
+        self.lab
+            .wait(&format!("group {name} to be {phase}"), |_| Ok(self.group(name)?["phase"] == phase))
+            .with_context(|| format!("{:#}", self.group(name).unwrap_or_default()))
     }
 
     /// Entries in all configuration and state maps of a node, by `bpftool`.
@@ -77,8 +79,14 @@ impl Bed {
     pub fn map_entries(&self, node: &str) -> Result<usize> {
         let pins = self.lab.state().instance.agent_pins().join(node);
         let mut total = 0;
-        for map in ["groups", "proxies", "qpns", "trees", "outers", "branches", "peers", "stats", "states", "cnps", "drops"] {
-            let out = Command::new("bpftool").args(["-j", "map", "dump", "pinned"]).arg(pins.join(map)).output().context("bpftool")?;
+        for map in
+            ["groups", "proxies", "qpns", "trees", "outers", "branches", "peers", "stats", "states", "cnps", "drops"]
+        {
+            let out = Command::new("bpftool")
+                .args(["-j", "map", "dump", "pinned"])
+                .arg(pins.join(map))
+                .output()
+                .context("bpftool")?;
             ensure!(out.status.success(), "bpftool map dump {map} at {node}: {}", String::from_utf8_lossy(&out.stderr));
             let entries: serde_json::Value = serde_json::from_slice(&out.stdout)?;
             total += entries.as_array().map_or(0, Vec::len);

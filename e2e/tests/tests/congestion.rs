@@ -13,7 +13,10 @@ fn receivers_complain_often_and_the_source_hears_it_once_a_window() {
     let bed = up("figure1").unwrap();
     let window = Duration::from_millis(5);
     bed.lab.create_group("g", json!({"pathMtu": 1024, "cnpWindowUs": window.as_micros() as u64})).unwrap();
-    let mut spec = TransferSpec { timeout: Duration::from_secs(120), ..TransferSpec::new("g", "s1", &["r1", "r2", "r3", "r4", "r5"], 8 << 20) };
+    let mut spec = TransferSpec {
+        timeout: Duration::from_secs(120),
+        ..TransferSpec::new("g", "s1", &["r1", "r2", "r3", "r4", "r5"], 8 << 20)
+    };
     // Every packet leaves the source marked CE: every receiver answers with CNPs as fast as it may.
     spec.args.insert("s1".into(), vec!["--traffic-class".into(), "3".into(), "--timeout".into(), "1s".into()]);
     let report = bed.lab.transfer(spec).unwrap();

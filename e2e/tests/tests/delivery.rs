@@ -25,7 +25,10 @@ fn without_loss_every_link_carries_one_copy_and_acks_are_few_and_true() {
         bed.lab.create_group("g", json!({"pathMtu": path_mtu})).unwrap();
         let start = bed.group("g").unwrap()["connection"]["startPsn"].as_u64().unwrap();
         let bytes = if deep() { 256 * MIB } else { 48 * MIB };
-        let captures: Vec<_> = RECEIVERS.iter().map(|r| Capture::start(&bed.lab, r, "eth0", &format!("{ACKS} and src host {}", address(r))).unwrap()).collect();
+        let captures: Vec<_> = RECEIVERS
+            .iter()
+            .map(|r| Capture::start(&bed.lab, r, "eth0", &format!("{ACKS} and src host {}", address(r))).unwrap())
+            .collect();
         let source = Capture::start(&bed.lab, "s1", "eth0", &format!("{ACKS} and dst host 2001:db8:0:100::1")).unwrap();
         // Nothing is lost, so nothing should be sent twice: not even because this machine was busy for a moment.
         let mut patient = spec(bytes);
@@ -36,7 +39,10 @@ fn without_loss_every_link_carries_one_copy_and_acks_are_few_and_true() {
         let packets = bytes.div_ceil(path_mtu);
         let uplink = report.links.iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes;
         let ratio = (uplink as f64 - (packets * HEADERS) as f64) / bytes as f64;
-        println!("MTU {path_mtu}: source link {ratio:.4} x payload + {HEADERS} B x {packets} packets of headers; goodput {:.0} Mb/s", report.source.goodput_bps / 1e6);
+        println!(
+            "MTU {path_mtu}: source link {ratio:.4} x payload + {HEADERS} B x {packets} packets of headers; goodput {:.0} Mb/s",
+            report.source.goodput_bps / 1e6
+        );
         assert!(ratio <= 1.02, "source link carried {ratio} copies");
 
         let (got, sent) = (report.source.acks_received, report.acks_sent());
@@ -72,7 +78,11 @@ fn no_false_ack(start: u64, source: &[canopy_e2e::capture::Packet], receivers: V
         for (r, said) in said.iter().enumerate() {
             let held = said.iter().take_while(|(t, _)| *t <= p.time_ns).last().map_or(start, |(_, n)| *n);
             let later = said.iter().find(|(_, n)| *n >= next).map(|(t, _)| t.saturating_sub(p.time_ns));
-            assert!(held >= next, "s1 was told {next}, r{} had said {held} by then, and said so {later:?} ns later", r + 1);
+            assert!(
+                held >= next,
+                "s1 was told {next}, r{} had said {held} by then, and said so {later:?} ns later",
+                r + 1
+            );
         }
     }
 }
@@ -84,12 +94,20 @@ fn address(host: &str) -> String {
 #[test]
 fn with_loss_on_every_link_the_bytes_are_the_same() {
     let bed = up("figure1").unwrap();
-    for (path_mtu, loss, ci, full) in [(1024, "1%", 8, 256), (4096, "1%", 32, 256), (1024, "5%", 2, 32), (4096, "5%", 4, 32)] {
+    for (path_mtu, loss, ci, full) in
+        [(1024, "1%", 8, 256), (4096, "1%", 32, 256), (1024, "5%", 2, 32), (4096, "5%", 4, 32)]
+    {
         bed.lab.create_group("g", json!({"pathMtu": path_mtu})).unwrap();
         bed.lab.set_loss("all", loss.parse().unwrap()).unwrap();
         let bytes = MIB * if deep() { full } else { ci };
         let report = bed.lab.transfer(spec(bytes)).unwrap();
-        println!("MTU {path_mtu}, {loss} loss, {} MiB: {:.1} s, {:.1} Mb/s, {:?} retransmitted", bytes / MIB, report.source.seconds, report.source.goodput_bps / 1e6, report.source.more.get("retransmitted"));
+        println!(
+            "MTU {path_mtu}, {loss} loss, {} MiB: {:.1} s, {:.1} Mb/s, {:?} retransmitted",
+            bytes / MIB,
+            report.source.seconds,
+            report.source.goodput_bps / 1e6,
+            report.source.more.get("retransmitted")
+        );
         assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
         assert_eq!(report.source.more.get("false_acks"), Some(&json!(0)));
         let lost: u64 = report.links.iter().map(|l| l.a_to_b.dropped_packets + l.b_to_a.dropped_packets).sum();

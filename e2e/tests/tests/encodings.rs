@@ -20,7 +20,8 @@ fn transfer(bed: &Bed, receivers: &[String], bytes: u64) {
 
 /// Runs a group of all receivers with `encoding`, captures behind the headend, and compares.
 fn check(bed: &Bed, encoding: &str, mode: &str, taps: &[(&str, &str)]) {
-    let receivers: Vec<String> = bed.lab.state().file.spec.hosts.iter().map(|h| h.name.clone()).filter(|h| h != "s1").collect();
+    let receivers: Vec<String> =
+        bed.lab.state().file.spec.hosts.iter().map(|h| h.name.clone()).filter(|h| h != "s1").collect();
     bed.lab.create_group("g", json!({"encoding": encoding, "pathMtu": 1024})).unwrap();
     let captures: Vec<_> = taps.iter().map(|t| Capture::start(&bed.lab, t.0, t.1, "ip6 proto 43").unwrap()).collect();
     let status = std::thread::scope(|s| {
@@ -38,11 +39,20 @@ fn check(bed: &Bed, encoding: &str, mode: &str, taps: &[(&str, &str)]) {
         last
     });
     // The tree takes one of the headend's uplinks: the others carry nothing.
-    let taken: Vec<_> = captures.into_iter().map(|c| (c.path().to_path_buf(), c.stop().unwrap())).filter(|(_, p)| !p.is_empty()).collect();
+    let taken: Vec<_> = captures
+        .into_iter()
+        .map(|c| (c.path().to_path_buf(), c.stop().unwrap()))
+        .filter(|(_, p)| !p.is_empty())
+        .collect();
     assert_eq!(taken.len(), 1, "encapsulated packets on {:?}", taken.iter().map(|t| &t.0).collect::<Vec<_>>());
     let (file, packets) = &taken[0];
     assert_eq!(status["encoding"]["mode"], mode, "{}", status["encoding"]);
-    println!("{} receivers, {encoding}: {} — {}", receivers.len(), status["encoding"]["mode"], status["encoding"]["reason"]);
+    println!(
+        "{} receivers, {encoding}: {} — {}",
+        receivers.len(),
+        status["encoding"]["mode"],
+        status["encoding"]["reason"]
+    );
     compare(&status, packets);
     tshark_reads(file);
     bed.lab.rest("DELETE", "/api/v1/groups/g", None).unwrap();
@@ -58,16 +68,42 @@ fn compare(status: &Value, packets: &[Packet]) {
         assert_eq!(json!(segments), e["segments"]);
         assert_eq!(json!(srh.to_vec().unwrap().len()), e["srhBytes"]);
         let in_band = e["inBandEdges"].as_array().unwrap();
-        let edges: std::collections::BTreeSet<_> = srh.tlvs.iter().map(|t| if let Tlv::EndMt(m) = t { m.edge } else { panic!("{t:?}") }).collect();
+        let edges: std::collections::BTreeSet<_> =
+            srh.tlvs.iter().map(|t| if let Tlv::EndMt(m) = t { m.edge } else { panic!("{t:?}") }).collect();
         assert_eq!(edges.len(), in_band.len(), "{edges:?} against {in_band:?}");
     }
 }
 
 /// An independent dissector finds no fault and the same routing header. RoCEv2 sends UDP checksum 0 over IPv6.
 fn tshark_reads(file: &std::path::Path) {
-    let out = Command::new("tshark").arg("-r").arg(file).args(["-o", "udp.ignore_ipv6_zero_checksum:TRUE", "-c", "200", "-T", "fields", "-e", "ipv6.routing.type", "-e", "ipv6.routing.segleft", "-e", "_ws.malformed", "-e", "_ws.expert.message"]).output().expect("tshark");
+    let out = Command::new("tshark")
+        .arg("-r")
+        .arg(file)
+        .args([
+            "-o",
+            "udp.ignore_ipv6_zero_checksum:TRUE",
+            "-c",
+            "200",
+            "-T",
+            "fields",
+            "-e",
+            "ipv6.routing.type",
+            "-e",
+            "ipv6.routing.segleft",
+            "-e",
+            "_ws.malformed",
+            "-e",
+            "_ws.expert.message",
+        ])
+        .output()
+        .expect("tshark");
     let text = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && text.lines().count() > 100, "{} lines; {}", text.lines().count(), String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success() && text.lines().count() > 100,
+        "{} lines; {}",
+        text.lines().count(),
+        String::from_utf8_lossy(&out.stderr)
+    );
     for line in text.lines() {
         assert_eq!(line.trim_end(), "4\t1", "tshark complains");
     }
@@ -84,7 +120,11 @@ fn sixty_four_receivers_behind_one_edge() {
 fn a_hundred_receivers_over_a_clos() {
     let bed = up("clos-2x4").unwrap();
     let links = bed.lab.links();
-    let leaf = links.iter().find(|l| l.a.device == "s1" || l.b.device == "s1").map(|l| if l.a.device == "s1" { &l.b.device } else { &l.a.device }).unwrap();
+    let leaf = links
+        .iter()
+        .find(|l| l.a.device == "s1" || l.b.device == "s1")
+        .map(|l| if l.a.device == "s1" { &l.b.device } else { &l.a.device })
+        .unwrap();
     let uplinks: Vec<_> = links
         .iter()
         .filter(|l| l.a.device.starts_with("spine") || l.b.device.starts_with("spine"))

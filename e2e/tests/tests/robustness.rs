@@ -17,12 +17,18 @@ fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
     let mut bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
     let bytes = 96 << 20;
-    let mut spec = TransferSpec { timeout: Duration::from_secs(300), leave: false, ..TransferSpec::new("g", "s1", &RECEIVERS, bytes) };
+    let mut spec = TransferSpec {
+        timeout: Duration::from_secs(300),
+        leave: false,
+        ..TransferSpec::new("g", "s1", &RECEIVERS, bytes)
+    };
     // A second of patience: a busy machine is no loss, so every retransmission means that a packet or an ACK was lost.
     spec.args.insert("s1".into(), vec!["--timeout".into(), "1s".into()]);
     let transfer = bed.lab.start_transfer(spec).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
-    let moved = |bed: &canopy_e2e::Bed| bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes;
+    let moved = |bed: &canopy_e2e::Bed| {
+        bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes
+    };
     let step = bytes / 10;
     for (i, victim) in NODES.iter().map(Some).chain([None]).enumerate() {
         // Each at another point of the transfer, which is under way: the source link says so.
@@ -42,7 +48,13 @@ fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
     let report = transfer.finish(&bed.lab).unwrap();
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
     assert_eq!(report.source.more.get("retransmitted"), Some(&json!(0)), "a packet was lost");
-    bed.lab.wait("telemetry of every node", |_| Ok(bed.lab.rest("GET", "/api/v1/groups/g/telemetry", None)?.1["items"].as_array().is_some_and(|a| a.len() >= 5))).unwrap();
+    bed.lab
+        .wait("telemetry of every node", |_| {
+            Ok(bed.lab.rest("GET", "/api/v1/groups/g/telemetry", None)?.1["items"]
+                .as_array()
+                .is_some_and(|a| a.len() >= 5))
+        })
+        .unwrap();
     let drops = bed.drops("g").unwrap();
     assert!(drops.is_empty(), "drops were counted for the group: {drops:?}");
 }
@@ -86,7 +98,9 @@ fn two_hundred_lives_leave_nothing_behind() {
     }
     assert_eq!(qpns.len(), lives, "a Designated QPN came back while late feedback could still name it");
     for node in NODES {
-        bed.lab.wait("the maps to be empty", |_| Ok(bed.map_entries(node)? == 0)).unwrap_or_else(|e| panic!("{node}: {e:#}, {} entries", bed.map_entries(node).unwrap()));
+        bed.lab
+            .wait("the maps to be empty", |_| Ok(bed.map_entries(node)? == 0))
+            .unwrap_or_else(|e| panic!("{node}: {e:#}, {} entries", bed.map_entries(node).unwrap()));
     }
     let (_, list) = bed.lab.rest("GET", "/api/v1/groups", None).unwrap();
     assert_eq!(list["items"], json!([]));

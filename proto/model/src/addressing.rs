@@ -60,7 +60,10 @@ impl AddressPlan {
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         if self.block.prefix_len() != 32 {
-            errors.push("addressing.block", format!("{} must be a /32: uSIDs are 16 bits behind a 32-bit block", self.block));
+            errors.push(
+                "addressing.block",
+                format!("{} must be a /32: uSIDs are 16 bits behind a 32-bit block", self.block),
+            );
         }
         if self.node_prefix.prefix_len() != 48 {
             errors.push("addressing.nodePrefix", format!("{} must be a /48", self.node_prefix));
@@ -70,7 +73,10 @@ impl AddressPlan {
         }
         let overlap = |a: &Ipv6Net, b: &Ipv6Net| a.contains(b) || b.contains(a);
         if overlap(&self.block, &self.node_prefix) {
-            errors.push("addressing.nodePrefix", "overlaps the SRv6 block: a non-zero argument there would be read as a next uSID");
+            errors.push(
+                "addressing.nodePrefix",
+                "overlaps the SRv6 block: a non-zero argument there would be read as a next uSID",
+            );
         }
         if overlap(&self.block, &self.proxy_prefix) || overlap(&self.node_prefix, &self.proxy_prefix) {
             errors.push("addressing.proxyPrefix", "overlaps the SRv6 block or the node prefix");

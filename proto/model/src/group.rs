@@ -25,7 +25,13 @@ pub struct GroupSpec {
 
 impl Default for GroupSpec {
     fn default() -> Self {
-        Self { encoding: EncodingChoice::Auto, path_mtu: 4096, start_psn: None, stall_policy: StallPolicy::Wait, cnp_window_us: 1000 }
+        Self {
+            encoding: EncodingChoice::Auto,
+            path_mtu: 4096,
+            start_psn: None,
+            stall_policy: StallPolicy::Wait,
+            cnp_window_us: 1000,
+        }
     }
 }
 
@@ -37,10 +43,19 @@ impl GroupSpec {
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         if ![256, 512, 1024, 2048, 4096].contains(&self.path_mtu) {
-            errors.push("spec.pathMtu", format!("{} is not an RDMA path MTU: use 256, 512, 1024, 2048 or 4096", self.path_mtu));
+            errors.push(
+                "spec.pathMtu",
+                format!("{} is not an RDMA path MTU: use 256, 512, 1024, 2048 or 4096", self.path_mtu),
+            );
         }
         if !(50..=1_000_000).contains(&self.cnp_window_us) {
             errors.push("spec.cnpWindowUs", format!("{} is outside 50..=1000000 microseconds", self.cnp_window_us));
+        }
+        if self.stall_policy != StallPolicy::Wait {
+            errors.push(
+                "spec.stallPolicy",
+                "only wait is carried out by this version: remove a stalled receiver with `canopyctl delete member`",
+            );
         }
         errors.into_result()
     }
@@ -85,4 +100,19 @@ pub enum EncodingMode {
     Provisioned,
     /// Some edges by TLV, the others provisioned.
     Hybrid,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_carried_out_is_refused_by_field() {
+        let problem = |spec: GroupSpec| spec.validate().unwrap_err().to_string();
+        assert!(GroupSpec::default().validate().is_ok());
+        assert!(problem(GroupSpec { path_mtu: 1500, ..GroupSpec::default() }).contains("spec.pathMtu"));
+        assert!(problem(GroupSpec { cnp_window_us: 1, ..GroupSpec::default() }).contains("spec.cnpWindowUs"));
+        let evict = GroupSpec { stall_policy: StallPolicy::Evict, ..GroupSpec::default() };
+        assert!(problem(evict).contains("spec.stallPolicy"));
+    }
 }

@@ -64,7 +64,10 @@ impl MemberSpec {
                 errors.push("spec.memory", "only receivers register memory");
             }
             if m.length == 0 || m.va.checked_add(m.length).is_none() {
-                errors.push("spec.memory.length", format!("{} bytes at {:#x} is empty or wraps the address space", m.length, m.va));
+                errors.push(
+                    "spec.memory.length",
+                    format!("{} bytes at {:#x} is empty or wraps the address space", m.length, m.va),
+                );
             }
         }
         errors.into_result()

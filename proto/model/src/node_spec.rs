@@ -225,6 +225,12 @@ pub struct AggregationParams {
 
 impl Default for AggregationParams {
     fn default() -> Self {
-        Self { window: (1 << 22) - 1, reack_interval_ns: 200_000, nak_merge_ns: 500_000, cnp_window_ns: 1_000_000, cnp_min_interval_ns: 4_000 }
+        Self {
+            window: (1 << 22) - 1,
+            reack_interval_ns: 200_000,
+            nak_merge_ns: 500_000,
+            cnp_window_ns: 1_000_000,
+            cnp_min_interval_ns: 4_000,
+        }
     }
 }

@@ -105,10 +105,15 @@ impl TryFrom<String> for Endpoint {
     type Error = FieldError;
     fn try_from(s: String) -> Result<Self, FieldError> {
         match s.split_once('/') {
-            Some((device, port)) if !device.is_empty() && !port.is_empty() && !port.contains('/') && port.len() <= 15 => {
+            Some((device, port))
+                if !device.is_empty() && !port.is_empty() && !port.contains('/') && port.len() <= 15 =>
+            {
                 Ok(Self { device: device.into(), port: port.into() })
             }
-            _ => Err(FieldError::new("endpoint", format!("{s:?} is not device/port (interface names have at most 15 bytes), for example n6/eth1"))),
+            _ => Err(FieldError::new(
+                "endpoint",
+                format!("{s:?} is not device/port (interface names have at most 15 bytes), for example n6/eth1"),
+            )),
         }
     }
 }
@@ -167,14 +172,18 @@ impl TopologySpec {
                 errors.push(format!("{at}.name"), format!("{:?} is declared twice", h.name));
             }
             if !h.prefix.contains(&h.address) {
-                errors.push(format!("{at}.address"), format!("{} is outside the host's prefix {}", h.address, h.prefix));
+                errors
+                    .push(format!("{at}.address"), format!("{} is outside the host's prefix {}", h.address, h.prefix));
             }
             if h.address.is_multicast() || h.address.is_unspecified() || h.address.is_loopback() {
                 errors.push(format!("{at}.address"), format!("{} is not a unicast address", h.address));
             }
             for other in &self.hosts[..i] {
                 if other.prefix.contains(&h.prefix) || h.prefix.contains(&other.prefix) {
-                    errors.push(format!("{at}.prefix"), format!("{} overlaps {} of host {:?}", h.prefix, other.prefix, other.name));
+                    errors.push(
+                        format!("{at}.prefix"),
+                        format!("{} overlaps {} of host {:?}", h.prefix, other.prefix, other.name),
+                    );
                 }
             }
         }
@@ -189,7 +198,10 @@ impl TopologySpec {
             for (side, end, far) in [("a", &l.a, &l.b), ("b", &l.b, &l.a)] {
                 let at = format!("spec.links[{i}].{side}");
                 if !nodes.contains(end.device.as_str()) && !hosts.contains(end.device.as_str()) {
-                    errors.push(&at, format!("unknown node or host {:?}: declare it under spec.nodes or spec.hosts", end.device));
+                    errors.push(
+                        &at,
+                        format!("unknown node or host {:?}: declare it under spec.nodes or spec.hosts", end.device),
+                    );
                 }
                 if !used.insert(end) {
                     errors.push(&at, format!("port {end} is used by two links"));
@@ -205,14 +217,20 @@ impl TopologySpec {
                 errors.push(format!("spec.links[{i}].b"), format!("{:?} is linked to itself", l.a.device));
             }
             if !(MIN_LINK_MTU..=65535).contains(&l.mtu) {
-                errors.push(format!("spec.links[{i}].mtu"), format!("{} is not an IPv6 MTU: use {MIN_LINK_MTU}..=65535", l.mtu));
+                errors.push(
+                    format!("spec.links[{i}].mtu"),
+                    format!("{} is not an IPv6 MTU: use {MIN_LINK_MTU}..=65535", l.mtu),
+                );
             }
         }
         for (i, h) in self.hosts.iter().enumerate() {
             match host_links.get(h.name.as_str()) {
                 Some(1) => {}
                 None => errors.push(format!("spec.hosts[{i}]"), format!("host {:?} has no link", h.name)),
-                Some(n) => errors.push(format!("spec.hosts[{i}]"), format!("host {:?} has {n} links: exactly one is supported", h.name)),
+                Some(n) => errors.push(
+                    format!("spec.hosts[{i}]"),
+                    format!("host {:?} has {n} links: exactly one is supported", h.name),
+                ),
             }
         }
     }
@@ -230,9 +248,18 @@ impl TopologySpec {
                 todo.extend(adjacent.get(d).into_iter().flatten());
             }
         }
-        let lost: Vec<&str> = self.nodes.iter().map(|n| n.name.as_str()).chain(self.hosts.iter().map(|h| h.name.as_str())).filter(|d| !seen.contains(d)).collect();
+        let lost: Vec<&str> = self
+            .nodes
+            .iter()
+            .map(|n| n.name.as_str())
+            .chain(self.hosts.iter().map(|h| h.name.as_str()))
+            .filter(|d| !seen.contains(d))
+            .collect();
         if !lost.is_empty() {
-            errors.push("spec.links", format!("the topology does not connect: no path from {:?} to {}", self.nodes[0].name, lost.join(", ")));
+            errors.push(
+                "spec.links",
+                format!("the topology does not connect: no path from {:?} to {}", self.nodes[0].name, lost.join(", ")),
+            );
         }
     }
 }
@@ -259,11 +286,20 @@ mod tests {
     #[test]
     fn a_good_topology_passes_and_each_fault_names_its_field() {
         small().validate().unwrap();
-        assert!(problem(|t| t.links[0].b.device = "n9".into()).contains("spec.links[0].b: unknown node or host \"n9\""));
+        assert!(
+            problem(|t| t.links[0].b.device = "n9".into()).contains("spec.links[0].b: unknown node or host \"n9\"")
+        );
         assert!(problem(|t| t.nodes[1].id = t.nodes[0].id).contains("spec.nodes[1].id"));
-        assert!(problem(|t| t.hosts[0].address = "2001:db8:2::1".parse().unwrap()).contains("outside the host's prefix"));
+        assert!(
+            problem(|t| t.hosts[0].address = "2001:db8:2::1".parse().unwrap()).contains("outside the host's prefix")
+        );
         assert!(problem(|t| t.links[1].mtu = 1000).contains("spec.links[1].mtu"));
-        assert!(problem(|t| { t.links.remove(0); }).contains("does not connect: no path from \"n1\" to n2"));
+        assert!(
+            problem(|t| {
+                t.links.remove(0);
+            })
+            .contains("does not connect: no path from \"n1\" to n2")
+        );
         assert!(problem(|t| t.links[1].a.port = "eth1".into()).contains("used by two links"));
     }
 }

@@ -86,12 +86,7 @@ impl AtomicEth {
     /// Reads a header from the front of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let view = AtomicEthView::parse(bytes)?;
-        Ok(Self {
-            va: view.va(),
-            rkey: view.rkey(),
-            swap_or_add: view.swap_or_add(),
-            compare: view.compare(),
-        })
+        Ok(Self { va: view.va(), rkey: view.rkey(), swap_or_add: view.swap_or_add(), compare: view.compare() })
     }
 
     /// Writes the header to the front of `out`; fails when `out` is short.
@@ -159,12 +154,7 @@ mod tests {
     fn the_fields_follow_each_other_without_a_gap() {
         let mut bytes = [0; 28];
         (bytes[7], bytes[11], bytes[19], bytes[27]) = (1, 2, 3, 4);
-        let expected = AtomicEth {
-            va: 1,
-            rkey: 2,
-            swap_or_add: 3,
-            compare: 4,
-        };
+        let expected = AtomicEth { va: 1, rkey: 2, swap_or_add: 3, compare: 4 };
         assert_eq!(AtomicEth::parse(&bytes), Ok(expected));
     }
 

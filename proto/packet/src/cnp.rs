@@ -56,9 +56,7 @@ impl Cnp {
 
     /// Reads a body from the front of `bytes`; what the reserved octets hold is not judged.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        Ok(Self {
-            reserved: *CnpView::parse(bytes)?.reserved(),
-        })
+        Ok(Self { reserved: *CnpView::parse(bytes)?.reserved() })
     }
 
     /// Writes the body to the front of `out`; fails when `out` is short.
@@ -77,9 +75,7 @@ mod tests {
         let mut out = [1; 17];
         Cnp::default().emit(&mut out).unwrap();
         assert_eq!(out, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        let body = Cnp {
-            reserved: *b"0123456789abcdef",
-        };
+        let body = Cnp { reserved: *b"0123456789abcdef" };
         body.emit(&mut out).unwrap();
         assert_eq!(Cnp::parse(&out), Ok(body));
         assert_eq!(Cnp::parse(&out[2..]).unwrap_err().header, "CNP");

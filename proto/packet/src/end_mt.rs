@@ -66,15 +66,9 @@ impl<'a> EndMtView<'a> {
             return Err(wrong("Length", Problem::Expected { expected, found }));
         }
         let (receivers, _) = rest.as_chunks::<RECEIVER_LEN>();
-        let receivers = receivers.get(..count).ok_or_else(|| {
-            wrong(
-                "Receiver Address",
-                Problem::Truncated {
-                    needed,
-                    available: bytes.len(),
-                },
-            )
-        })?;
+        let receivers = receivers
+            .get(..count)
+            .ok_or_else(|| wrong("Receiver Address", Problem::Truncated { needed, available: bytes.len() }))?;
         Ok(Self { fixed, receivers })
     }
 
@@ -90,16 +84,10 @@ impl<'a> EndMtView<'a> {
 
     /// Address and QPN (24 bits) of every receiver, in order.
     pub fn receivers(&self) -> impl ExactSizeIterator<Item = (Ipv6Addr, u32)> + use<'a> {
-        self.receivers
-            .iter()
-            .map(|receiver| (addr(receiver, 0), be24(receiver, 16)))
+        self.receivers.iter().map(|receiver| (addr(receiver, 0), be24(receiver, 16)))
     }
 }
 
 fn wrong(field: &'static str, problem: Problem) -> ParseError {
-    ParseError {
-        header: HEADER,
-        field,
-        problem,
-    }
+    ParseError { header: HEADER, field, problem }
 }

@@ -81,21 +81,13 @@ impl fmt::Display for Problem {
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cannot parse {}: {}: {}",
-            self.header, self.field, self.problem
-        )
+        write!(f, "cannot parse {}: {}: {}", self.header, self.field, self.problem)
     }
 }
 
 impl fmt::Display for EmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cannot emit {}: {}: {}",
-            self.header, self.field, self.problem
-        )
+        write!(f, "cannot emit {}: {}: {}", self.header, self.field, self.problem)
     }
 }
 
@@ -123,17 +115,8 @@ mod tests {
 
     #[test]
     fn a_message_names_header_field_and_remedy() {
-        let error = ParseError {
-            header: "BTH",
-            field: "PSN",
-            problem: Problem::Truncated {
-                needed: 12,
-                available: 3,
-            },
-        };
-        assert_eq!(
-            error.to_string(),
-            "cannot parse BTH: PSN: needs 12 octets, only 3 are there"
-        );
+        let error =
+            ParseError { header: "BTH", field: "PSN", problem: Problem::Truncated { needed: 12, available: 3 } };
+        assert_eq!(error.to_string(), "cannot parse BTH: PSN: needs 12 octets, only 3 are there");
     }
 }

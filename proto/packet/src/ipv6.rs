@@ -43,15 +43,8 @@ impl<'a> Ipv6View<'a> {
         let (header, payload) = split::<{ Ipv6::LEN }>(bytes, HEADER)?;
         let version = header[0] >> 4;
         if version != 6 {
-            let problem = Problem::Expected {
-                expected: 6,
-                found: u64::from(version),
-            };
-            return Err(ParseError {
-                header: HEADER,
-                field: "Version",
-                problem,
-            });
+            let problem = Problem::Expected { expected: 6, found: u64::from(version) };
+            return Err(ParseError { header: HEADER, field: "Version", problem });
         }
         Ok(Self { header, payload })
     }

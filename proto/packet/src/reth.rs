@@ -72,11 +72,7 @@ impl Reth {
     /// Reads a header from the front of `bytes`.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let view = RethView::parse(bytes)?;
-        Ok(Self {
-            va: view.va(),
-            rkey: view.rkey(),
-            dma_len: view.dma_len(),
-        })
+        Ok(Self { va: view.va(), rkey: view.rkey(), dma_len: view.dma_len() })
     }
 
     /// Writes the header to the front of `out`; fails when `out` is short.
@@ -97,11 +93,7 @@ mod tests {
     #[test]
     fn fields_lie_where_the_figure_puts_them() {
         let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
-        let expected = Reth {
-            va: 0x0102_0304_0506_0708,
-            rkey: 0x090a_0b0c,
-            dma_len: 0x0d0e_0f10,
-        };
+        let expected = Reth { va: 0x0102_0304_0506_0708, rkey: 0x090a_0b0c, dma_len: 0x0d0e_0f10 };
         assert_eq!(Reth::parse(&bytes), Ok(expected));
     }
 

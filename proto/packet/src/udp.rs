@@ -106,12 +106,7 @@ mod tests {
     #[test]
     fn fields_lie_where_rfc_768_puts_them() {
         let udp = Udp::parse(&[0xc1, 0xe4, 0x12, 0xb7, 0x00, 0x34, 0x00, 0x01]).unwrap();
-        let expected = Udp {
-            src_port: 0xc1e4,
-            dst_port: ROCE_PORT,
-            length: 52,
-            checksum: 1,
-        };
+        let expected = Udp { src_port: 0xc1e4, dst_port: ROCE_PORT, length: 52, checksum: 1 };
         assert_eq!(udp, expected);
     }
 

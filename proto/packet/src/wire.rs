@@ -12,50 +12,28 @@ pub(crate) fn split<'a, const N: usize>(
     bytes.split_first_chunk::<N>().ok_or(ParseError {
         header,
         field: "length",
-        problem: Problem::Truncated {
-            needed: N,
-            available: bytes.len(),
-        },
+        problem: Problem::Truncated { needed: N, available: bytes.len() },
     })
 }
 
 /// The first `N` octets of a buffer to write a header into.
-pub(crate) fn room<'a, const N: usize>(
-    out: &'a mut [u8],
-    header: &'static str,
-) -> Result<&'a mut [u8; N], EmitError> {
+pub(crate) fn room<'a, const N: usize>(out: &'a mut [u8], header: &'static str) -> Result<&'a mut [u8; N], EmitError> {
     let available = out.len();
     out.first_chunk_mut::<N>().ok_or(EmitError {
         header,
         field: "buffer",
-        problem: Problem::Truncated {
-            needed: N,
-            available,
-        },
+        problem: Problem::Truncated { needed: N, available },
     })
 }
 
 /// Checks that a value fits a field of `bits` bits (1..=32).
-pub(crate) fn fits(
-    header: &'static str,
-    field: &'static str,
-    value: u32,
-    bits: u32,
-) -> Result<u32, EmitError> {
+pub(crate) fn fits(header: &'static str, field: &'static str, value: u32, bits: u32) -> Result<u32, EmitError> {
     let max = u32::MAX >> (32 - bits);
     if value <= max {
         return Ok(value);
     }
-    let problem = Problem::OutOfRange {
-        min: 0,
-        max: u64::from(max),
-        found: u64::from(value),
-    };
-    Err(EmitError {
-        header,
-        field,
-        problem,
-    })
+    let problem = Problem::OutOfRange { min: 0, max: u64::from(max), found: u64::from(value) };
+    Err(EmitError { header, field, problem })
 }
 
 pub(crate) fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {

@@ -23,21 +23,9 @@ static PACKETS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(support::all_packets);
 fn every_capture_of_the_folder_is_tested() {
     let folder = support::path("atomic");
     let files = std::fs::read_dir(folder.parent().unwrap()).unwrap();
-    let names: BTreeSet<_> = files
-        .map(|file| {
-            file.unwrap()
-                .path()
-                .file_stem()
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .to_owned()
-        })
-        .collect();
-    assert_eq!(
-        names,
-        CAPTURES.iter().map(|&name| name.to_owned()).collect()
-    );
+    let names: BTreeSet<_> =
+        files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(names, CAPTURES.iter().map(|&name| name.to_owned()).collect());
 }
 
 #[test]
@@ -52,20 +40,10 @@ fn every_packet_parses_whole_verifies_and_re_encodes() {
             frame.ipv6.emit(&mut headers).unwrap();
             frame.udp.emit(&mut headers[40..]).unwrap();
             frame.bth.emit(&mut headers[48..]).unwrap();
-            let at = frame
-                .extensions
-                .emit(frame.bth.opcode, &mut headers[60..])
-                .unwrap();
+            let at = frame.extensions.emit(frame.bth.opcode, &mut headers[60..]).unwrap();
             assert_eq!(headers[..60 + at], packet[..60 + at], "{name} {i}");
-            assert_eq!(
-                60 + at + frame.payload.len() + frame.pad.len() + 4,
-                packet.len()
-            );
-            assert_eq!(
-                RoceBuilder::from(&frame).build().unwrap(),
-                *packet,
-                "{name} {i}"
-            );
+            assert_eq!(60 + at + frame.payload.len() + frame.pad.len() + 4, packet.len());
+            assert_eq!(RoceBuilder::from(&frame).build().unwrap(), *packet, "{name} {i}");
         }
     }
 }
@@ -75,56 +53,24 @@ fn every_packet_parses_whole_verifies_and_re_encodes() {
 fn each_capture_holds_what_its_table_says() {
     let seen = |name: &str| {
         let packets = packets(name);
-        let frames = packets
-            .iter()
-            .map(|packet| RoceFrame::parse(packet).unwrap());
-        frames
-            .map(|f| {
-                (
-                    f.bth.opcode,
-                    f.extensions.aeth.map(|a| a.syndrome),
-                    f.bth.pad_count,
-                )
-            })
-            .collect::<Vec<_>>()
+        let frames = packets.iter().map(|packet| RoceFrame::parse(packet).unwrap());
+        frames.map(|f| (f.bth.opcode, f.extensions.aeth.map(|a| a.syndrome), f.bth.pad_count)).collect::<Vec<_>>()
     };
-    let opcodes = |name| {
-        seen(name)
-            .into_iter()
-            .map(|(op, ..)| op)
-            .collect::<BTreeSet<_>>()
-    };
+    let opcodes = |name| seen(name).into_iter().map(|(op, ..)| op).collect::<BTreeSet<_>>();
     use Opcode as O;
-    assert_eq!(
-        opcodes("atomic"),
-        [O::FETCH_ADD, O::ATOMIC_ACKNOWLEDGE].into()
-    );
-    let read = [
-        O::READ_RESPONSE_FIRST,
-        O::READ_RESPONSE_MIDDLE,
-        O::READ_RESPONSE_LAST,
-    ];
+    assert_eq!(opcodes("atomic"), [O::FETCH_ADD, O::ATOMIC_ACKNOWLEDGE].into());
+    let read = [O::READ_RESPONSE_FIRST, O::READ_RESPONSE_MIDDLE, O::READ_RESPONSE_LAST];
     assert!(opcodes("read-1024").is_superset(&read.into()));
     let send = [O::SEND_FIRST, O::SEND_MIDDLE, O::SEND_LAST, O::ACKNOWLEDGE];
     for name in ["send-1024", "send-4096", "send-loss-1024"] {
         assert_eq!(opcodes(name), send.into(), "{name}");
     }
     assert!(opcodes("write-4096").is_superset(&[O::WRITE_FIRST, O::WRITE_LAST].into()));
-    for (name, lossy) in [
-        ("send-1024", false),
-        ("send-loss-1024", true),
-        ("write-loss-1024", true),
-    ] {
-        let naks = seen(name)
-            .iter()
-            .any(|&(_, aeth, _)| aeth == Some(Syndrome::NAK_PSN_SEQUENCE));
+    for (name, lossy) in [("send-1024", false), ("send-loss-1024", true), ("write-loss-1024", true)] {
+        let naks = seen(name).iter().any(|&(_, aeth, _)| aeth == Some(Syndrome::NAK_PSN_SEQUENCE));
         assert_eq!(naks, lossy, "{name}");
     }
-    assert!(
-        seen("write-odd-1024")
-            .iter()
-            .any(|&(.., pad_count)| pad_count == 3)
-    );
+    assert!(seen("write-odd-1024").iter().any(|&(.., pad_count)| pad_count == 3));
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -139,27 +85,9 @@ struct Rewrite {
 
 fn rewrite() -> impl Strategy<Value = Rewrite> {
     let reth = any::<(u64, u32, u32)>().prop_map(|(va, rkey, dma_len)| Reth { va, rkey, dma_len });
-    let masked = (
-        any::<u8>(),
-        0_u32..1 << 20,
-        any::<u8>(),
-        any::<u16>(),
-        any::<u8>(),
-    );
-    (
-        any::<Ipv6Addr>(),
-        any::<Ipv6Addr>(),
-        0_u32..1 << 24,
-        reth,
-        masked,
-    )
-        .prop_map(|(src, dst, qpn, reth, masked)| Rewrite {
-            src,
-            dst,
-            qpn,
-            reth,
-            masked,
-        })
+    let masked = (any::<u8>(), 0_u32..1 << 20, any::<u8>(), any::<u16>(), any::<u8>());
+    (any::<Ipv6Addr>(), any::<Ipv6Addr>(), 0_u32..1 << 24, reth, masked)
+        .prop_map(|(src, dst, qpn, reth, masked)| Rewrite { src, dst, qpn, reth, masked })
 }
 
 impl Rewrite {
@@ -185,11 +113,7 @@ impl Rewrite {
             *reth = self.reth;
             let mut octets = [0; Reth::LEN];
             reth.emit(&mut octets).unwrap();
-            let change = Change {
-                offset: 60,
-                old: &packet[60..76],
-                new: &octets,
-            };
+            let change = Change { offset: 60, old: &packet[60..76], new: &octets };
             difference ^= icrc::delta(packet.len() - 4, &[change]).unwrap();
         }
         new.ipv6.emit(&mut out).unwrap();
@@ -212,11 +136,7 @@ fn every_packet_rewritten_by_difference_verifies() {
         src: "fcfe::9".parse().unwrap(),
         dst: "2001:db8:ffff::1".parse().unwrap(),
         qpn: 0xab_cdef,
-        reth: Reth {
-            va: 0x7fff_1234_5678_9abc,
-            rkey: 0xdead_beef,
-            dma_len: 77,
-        },
+        reth: Reth { va: 0x7fff_1234_5678_9abc, rkey: 0xdead_beef, dma_len: 77 },
         masked: (3, 0xf_0f0f, 1, 0, 0x80),
     };
     for (i, packet) in PACKETS.iter().enumerate() {

@@ -168,7 +168,12 @@ impl NodeService for Service {
 /// A spec for `leaf-1` with the given groups.
 pub fn spec(term: u64, generation: u64, groups: &[u64]) -> NodeSpec {
     let programs = groups.iter().map(|id| program(*id));
-    NodeSpec { term, generation, base: base("leaf-1"), groups: programs.map(|p| (p.group_id, p)).collect::<BTreeMap<_, _>>() }
+    NodeSpec {
+        term,
+        generation,
+        base: base("leaf-1"),
+        groups: programs.map(|p| (p.group_id, p)).collect::<BTreeMap<_, _>>(),
+    }
 }
 
 fn base(name: &str) -> NodeBase {

@@ -30,7 +30,14 @@ pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Resu
             continue;
         }
         if outcome != "unchanged" {
-            let put = client.expect(&format!("applying {} from {}", document.name, document.origin), Method::PUT, &document.path, Some(&document.body)).await;
+            let put = client
+                .expect(
+                    &format!("applying {} from {}", document.name, document.origin),
+                    Method::PUT,
+                    &document.path,
+                    Some(&document.body),
+                )
+                .await;
             if let Err(mut failure) = put {
                 failure.message += &format!("\n  {i} of {} resources were applied before", documents.len());
                 return Err(failure);

@@ -39,7 +39,9 @@ fn targets(args: &DeleteArgs) -> Result<Vec<(String, String)>, Failure> {
     };
     let name = args.name.as_deref();
     Ok(vec![match kind {
-        Deletable::Topology if name.is_none_or(|n| n == "default") => ("topology/default".into(), "/api/v1/topology".into()),
+        Deletable::Topology if name.is_none_or(|n| n == "default") => {
+            ("topology/default".into(), "/api/v1/topology".into())
+        }
         Deletable::Topology => return Err(usage("the topology's name is default")),
         Deletable::Group => {
             let name = segment("group", name.ok_or_else(|| usage("name the group: delete group NAME"))?)?;
@@ -47,7 +49,10 @@ fn targets(args: &DeleteArgs) -> Result<Vec<(String, String)>, Failure> {
         }
         Deletable::Member => {
             let host = segment("host", name.ok_or_else(|| usage("name the host: delete member HOST -g GROUP"))?)?;
-            let group = segment("group", args.group.as_deref().ok_or_else(|| usage("name the group: delete member HOST -g GROUP"))?)?;
+            let group = segment(
+                "group",
+                args.group.as_deref().ok_or_else(|| usage("name the group: delete member HOST -g GROUP"))?,
+            )?;
             (format!("member/{group}/{host}"), format!("/api/v1/groups/{group}/members/{host}"))
         }
     }])

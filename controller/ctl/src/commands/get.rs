@@ -59,10 +59,13 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<(Vec<Value>, Value), F
             }
         }
         (Resource::Events, Some(_)) => Err(usage("events have no names")),
-        (Resource::Events, None) => all(client, "/api/v1/events", &group.map(|g| format!("group={g}")).unwrap_or_default()).await,
+        (Resource::Events, None) => {
+            all(client, "/api/v1/events", &group.map(|g| format!("group={g}")).unwrap_or_default()).await
+        }
         (Resource::Nodes, None) => all(client, "/api/v1/nodes", "").await,
         (Resource::Groups, None) => {
-            let selector = args.selector.as_deref().map(|s| format!("&labelSelector={}", escape(s))).unwrap_or_default();
+            let selector =
+                args.selector.as_deref().map(|s| format!("&labelSelector={}", escape(s))).unwrap_or_default();
             all(client, "/api/v1/groups", &format!("limit=500{selector}")).await
         }
     }
@@ -86,7 +89,15 @@ async fn all(client: &Client, path: &str, query: &str) -> Result<(Vec<Value>, Va
 
 /// Percent-encodes what cannot stand in a query.
 fn escape(text: &str) -> String {
-    text.bytes().map(|b| if b.is_ascii_alphanumeric() || b"-_./".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    text.bytes()
+        .map(|b| {
+            if b.is_ascii_alphanumeric() || b"-_./".contains(&b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
 }
 
 fn name(resource: Resource, item: &Value) -> String {
@@ -147,7 +158,13 @@ const MEMBERS: &[Column] = &[
     ("ENCODING", "/status/encoding", true),
     ("MEMORY BYTES", "/spec/memory/length", true),
 ];
-const EVENTS: &[Column] = &[("CODE", "/code", false), ("NODE", "/node", false), ("GROUP", "/group", false), ("BRANCH", "/branch", true), ("DETAIL", "/detail", false)];
+const EVENTS: &[Column] = &[
+    ("CODE", "/code", false),
+    ("NODE", "/node", false),
+    ("GROUP", "/group", false),
+    ("BRANCH", "/branch", true),
+    ("DETAIL", "/detail", false),
+];
 
 fn columns(resource: Resource, wide: bool, items: &[Value], out: &mut dyn Write) -> Result<(), Failure> {
     let columns = match resource {
@@ -169,7 +186,14 @@ fn columns(resource: Resource, wide: bool, items: &[Value], out: &mut dyn Write)
     table(out, &header, rows)?;
     if resource == Resource::Nodes {
         for (item, error) in items.iter().flat_map(|i| list(i, "/status/errors").iter().map(move |e| (i, e))) {
-            writeln!(out, "! {}: {} {}: {}", text(item, "/metadata/name"), text(error, "/kind"), text(error, "/name"), text(error, "/detail"))?;
+            writeln!(
+                out,
+                "! {}: {} {}: {}",
+                text(item, "/metadata/name"),
+                text(error, "/kind"),
+                text(error, "/name"),
+                text(error, "/detail")
+            )?;
         }
     }
     Ok(())

@@ -27,13 +27,23 @@ pub(crate) fn completion(shell: clap_complete::Shell, out: &mut dyn Write) -> Re
 pub(crate) async fn version(client: &Client, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "client: {}", env!("CARGO_PKG_VERSION"))?;
     let server = client.get("asking for the controller's version", "/version").await?;
-    writeln!(out, "server: {} (API {}, term {})", text(&server, "/version"), text(&server, "/apiVersion"), text(&server, "/term"))?;
+    writeln!(
+        out,
+        "server: {} (API {}, term {})",
+        text(&server, "/version"),
+        text(&server, "/apiVersion"),
+        text(&server, "/term")
+    )?;
     Ok(())
 }
 
 /// A name that is to stand in a path.
 fn segment<'a>(what: &str, name: &'a str) -> Result<&'a str, Failure> {
-    if is_plain(name) { Ok(name) } else { Err(Failure::new(Exit::Usage, format!("{name:?} is not a {what} name: use a-z, 0-9 and '-'"))) }
+    if is_plain(name) {
+        Ok(name)
+    } else {
+        Err(Failure::new(Exit::Usage, format!("{name:?} is not a {what} name: use a-z, 0-9 and '-'")))
+    }
 }
 
 /// clap_complete wants a sized writer.

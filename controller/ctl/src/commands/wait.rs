@@ -43,6 +43,12 @@ pub async fn run(client: &Client, args: &WaitArgs, out: &mut dyn Write) -> Resul
 
 fn late(name: &str, args: &WaitArgs, found: Option<&Value>) -> String {
     let until = format!("{:?}", args.until).to_lowercase();
-    let state = found.map_or_else(|| "it does not exist".into(), |g| format!("it is {}: {}", text(g, "/status/phase"), text(g, "/status/reason")));
-    format!("group {name} was not {until} within {}; {state} (canopyctl describe group {name})", humantime::format_duration(args.timeout))
+    let state = found.map_or_else(
+        || "it does not exist".into(),
+        |g| format!("it is {}: {}", text(g, "/status/phase"), text(g, "/status/reason")),
+    );
+    format!(
+        "group {name} was not {until} within {}; {state} (canopyctl describe group {name})",
+        humantime::format_duration(args.timeout)
+    )
 }

@@ -40,12 +40,16 @@ pub(crate) struct ListQuery {
 /// Groups in name order.
 #[utoipa::path(get, path = "/api/v1/groups", tag = "groups", operation_id = "listGroups", params(ListQuery),
     responses((status = 200, body = List<GroupResource>, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
-pub(crate) async fn list(State(controller): State<Controller>, ApiQuery(query): ApiQuery<ListQuery>) -> Result<Json<List<GroupResource>>, ApiError> {
+pub(crate) async fn list(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<ListQuery>,
+) -> Result<Json<List<GroupResource>>, ApiError> {
     let limit = query.limit.unwrap_or(DEFAULT_PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
         return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_PAGE}")));
     }
-    let selector = Selector::parse("labelSelector", &query.label_selector).map_err(|e| ApiError::bad_request(&e.field, e.detail))?;
+    let selector = Selector::parse("labelSelector", &query.label_selector)
+        .map_err(|e| ApiError::bad_request(&e.field, e.detail))?;
     let after = query.after.as_deref().map(decode).transpose()?;
     let page = controller.read(|d| d.groups(&selector, after.as_deref(), limit));
     let mut list = List::new("GroupList", page.items.into_iter().map(Into::into).collect());
@@ -55,13 +59,22 @@ pub(crate) async fn list(State(controller): State<Controller>, ApiQuery(query): 
 
 fn decode(token: &str) -> Result<String, ApiError> {
     let bytes = hex::decode(token).ok().and_then(|b| String::from_utf8(b).ok());
-    bytes.ok_or_else(|| ApiError::bad_request("continue", format!("{token:?} is not from this API: take it from the page before, or leave it out")))
+    bytes.ok_or_else(|| {
+        ApiError::bad_request(
+            "continue",
+            format!("{token:?} is not from this API: take it from the page before, or leave it out"),
+        )
+    })
 }
 
 /// Creates a group; 409 when there is one of this name.
 #[utoipa::path(post, path = "/api/v1/groups", tag = "groups", operation_id = "createGroup", params(WriteQuery), request_body = Input<GroupSpec>,
     responses((status = 201, body = GroupResource, description = "created; Location says where"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
-pub(crate) async fn create(State(controller): State<Controller>, ApiQuery(query): ApiQuery<WriteQuery>, ApiJson(input): ApiJson<Input<GroupSpec>>) -> Result<Response, ApiError> {
+pub(crate) async fn create(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<WriteQuery>,
+    ApiJson(input): ApiJson<Input<GroupSpec>>,
+) -> Result<Response, ApiError> {
     let name = input.metadata.name.clone().unwrap_or_default();
     let command = command(&name, input, true)?;
     super::write(&controller, command, None, query, format!("/api/v1/groups/{name}"), |c| read(c, &name)).await
@@ -70,7 +83,10 @@ pub(crate) async fn create(State(controller): State<Controller>, ApiQuery(query)
 /// One group.
 #[utoipa::path(get, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "getGroup", params(("group" = String, Path)),
     responses((status = 200, body = GroupResource, description = "the group"), (status = 404, body = Problem, description = "no such group")))]
-pub(crate) async fn get(State(controller): State<Controller>, ApiPath(group): ApiPath<String>) -> Result<Response, ApiError> {
+pub(crate) async fn get(
+    State(controller): State<Controller>,
+    ApiPath(group): ApiPath<String>,
+) -> Result<Response, ApiError> {
     let (tag, resource) = read(&controller, &group)?;
     Ok(tagged(StatusCode::OK, &tag, resource))
 }
@@ -105,7 +121,13 @@ pub(crate) async fn delete(
 
 pub(crate) fn command(name: &str, input: Input<GroupSpec>, create_only: bool) -> Result<Command, ApiError> {
     input.check("Group", Some(name))?;
-    Ok(Command::PutGroup { name: name.to_owned(), labels: input.metadata.labels, spec: input.spec, if_match: None, create_only })
+    Ok(Command::PutGroup {
+        name: name.to_owned(),
+        labels: input.metadata.labels,
+        spec: input.spec,
+        if_match: None,
+        create_only,
+    })
 }
 
 fn read(controller: &Controller, group: &str) -> Result<(String, GroupResource), ApiError> {

@@ -17,7 +17,10 @@ use crate::resources::{Input, List, MemberResource};
 /// All members of a group, in host order.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "listMembers", params(("group" = String, Path)),
     responses((status = 200, body = List<MemberResource>, description = "all members"), (status = 404, body = Problem, description = "no such group")))]
-pub(crate) async fn list(State(controller): State<Controller>, ApiPath(group): ApiPath<String>) -> Result<Json<List<MemberResource>>, ApiError> {
+pub(crate) async fn list(
+    State(controller): State<Controller>,
+    ApiPath(group): ApiPath<String>,
+) -> Result<Json<List<MemberResource>>, ApiError> {
     let members = controller.read(|d| d.members(&group)).ok_or_else(|| ApiError::not_found("group", group))?;
     Ok(Json(List::new("MemberList", members.into_iter().map(Into::into).collect())))
 }
@@ -41,7 +44,10 @@ pub(crate) async fn create(
 /// One membership.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "getMember", params(("group" = String, Path), ("host" = String, Path)),
     responses((status = 200, body = MemberResource, description = "the membership"), (status = 404, body = Problem, description = "no such membership")))]
-pub(crate) async fn get(State(controller): State<Controller>, ApiPath((group, host)): ApiPath<(String, String)>) -> Result<Response, ApiError> {
+pub(crate) async fn get(
+    State(controller): State<Controller>,
+    ApiPath((group, host)): ApiPath<(String, String)>,
+) -> Result<Response, ApiError> {
     let (tag, resource) = read(&controller, &group, &host)?;
     Ok(tagged(StatusCode::OK, &tag, resource))
 }
@@ -75,7 +81,12 @@ pub(crate) async fn delete(
     super::delete(&controller, Command::DeleteMember { group, host }, if_match, query).await
 }
 
-pub(crate) fn command(group: &str, host: Option<&str>, input: Input<MemberSpec>, create_only: bool) -> Result<Command, ApiError> {
+pub(crate) fn command(
+    group: &str,
+    host: Option<&str>,
+    input: Input<MemberSpec>,
+    create_only: bool,
+) -> Result<Command, ApiError> {
     input.check_member(group, host)?;
     Ok(Command::PutMember { group: group.to_owned(), spec: input.spec, create_only })
 }
@@ -85,7 +96,9 @@ fn path(group: &str, host: &str) -> String {
 }
 
 fn read(controller: &Controller, group: &str, host: &str) -> Result<(String, MemberResource), ApiError> {
-    let view = controller.read(|d| if d.group(group).is_some() { Ok(d.member(group, host)) } else { Err(ApiError::not_found("group", group)) })?;
+    let view = controller.read(|d| {
+        if d.group(group).is_some() { Ok(d.member(group, host)) } else { Err(ApiError::not_found("group", group)) }
+    })?;
     let view = view.ok_or_else(|| ApiError::not_found("member", format!("{group}/{host}")))?;
     Ok((tag::member(&view), view.into()))
 }

@@ -65,7 +65,12 @@ async fn write<T: Serialize>(
 }
 
 /// Carries out a deletion.
-async fn delete(controller: &Controller, command: Command, if_match: Option<String>, query: WriteQuery) -> Result<Response, ApiError> {
+async fn delete(
+    controller: &Controller,
+    command: Command,
+    if_match: Option<String>,
+    query: WriteQuery,
+) -> Result<Response, ApiError> {
     match controller.execute(command, if_match, query.dry_run).await? {
         Done { outcome, applied: None } => Ok(Json(DryRun::new(outcome)).into_response()),
         _ => Ok(StatusCode::NO_CONTENT.into_response()),

@@ -19,7 +19,10 @@ pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<Node
 /// One node.
 #[utoipa::path(get, path = "/api/v1/nodes/{node}", tag = "nodes", operation_id = "getNode", params(("node" = String, Path)),
     responses((status = 200, body = NodeResource, description = "the node"), (status = 404, body = Problem, description = "no such node")))]
-pub(crate) async fn get(State(controller): State<Controller>, ApiPath(node): ApiPath<String>) -> Result<Json<NodeResource>, ApiError> {
+pub(crate) async fn get(
+    State(controller): State<Controller>,
+    ApiPath(node): ApiPath<String>,
+) -> Result<Json<NodeResource>, ApiError> {
     let view = controller.read(|d| d.node(&node)).ok_or_else(|| ApiError::not_found("node", node))?;
     Ok(Json(view.into()))
 }

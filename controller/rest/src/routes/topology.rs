@@ -40,7 +40,11 @@ pub(crate) async fn put(
 /// Removes the topology.
 #[utoipa::path(delete, path = "/api/v1/topology", tag = "topology", operation_id = "deleteTopology", params(WriteQuery, ("If-Match" = Option<String>, Header)),
     responses((status = 204, description = "removed"), (status = 404, body = Problem, description = "none was declared"), (status = 409, body = Problem, description = "groups have members")))]
-pub(crate) async fn delete(State(controller): State<Controller>, IfMatch(if_match): IfMatch, ApiQuery(query): ApiQuery<WriteQuery>) -> Result<Response, ApiError> {
+pub(crate) async fn delete(
+    State(controller): State<Controller>,
+    IfMatch(if_match): IfMatch,
+    ApiQuery(query): ApiQuery<WriteQuery>,
+) -> Result<Response, ApiError> {
     super::delete(&controller, Command::DeleteTopology, if_match, query).await
 }
 

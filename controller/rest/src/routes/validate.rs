@@ -46,15 +46,25 @@ pub(crate) struct Validated {
 #[utoipa::path(post, path = "/api/v1/validate", tag = "validate", operation_id = "validate", request_body = Validate,
     responses((status = 200, body = Validated, description = "all would be accepted"), (status = 404, body = Problem, description = "an item refers to something that is not there"),
         (status = 422, body = Problem, description = "an item is not valid")))]
-pub(crate) async fn validate(State(controller): State<Controller>, ApiJson(request): ApiJson<Validate>) -> Result<Json<Validated>, ApiError> {
+pub(crate) async fn validate(
+    State(controller): State<Controller>,
+    ApiJson(request): ApiJson<Validate>,
+) -> Result<Json<Validated>, ApiError> {
     if request.items.len() > MAX_ITEMS {
-        return Err(ApiError::bad_request("items", format!("{} items, at most {MAX_ITEMS} are possible", request.items.len())));
+        return Err(ApiError::bad_request(
+            "items",
+            format!("{} items, at most {MAX_ITEMS} are possible", request.items.len()),
+        ));
     }
     let at = |i: usize| format!("items[{i}]");
     let commands = request.items.into_iter().enumerate().map(|(i, item)| command(item).map_err(|e| e.inside(&at(i))));
     let commands = commands.collect::<Result<Vec<_>, _>>()?;
     let outcomes = controller.validate(commands).await.map_err(|(i, e)| ApiError::from(e).inside(&at(i)))?;
-    Ok(Json(Validated { api_version: API_VERSION, kind: "Validated", outcomes: outcomes.into_iter().map(outcome_word).collect() }))
+    Ok(Json(Validated {
+        api_version: API_VERSION,
+        kind: "Validated",
+        outcomes: outcomes.into_iter().map(outcome_word).collect(),
+    }))
 }
 
 fn command(item: Value) -> Result<Command, ApiError> {
@@ -68,7 +78,10 @@ fn command(item: Value) -> Result<Command, ApiError> {
         Some("Member") => {
             let input: Input<_> = input(item)?;
             let Some(group) = input.metadata.group.clone() else {
-                return Err(ApiError::invalid(canopy_model::FieldError::new("metadata.group", "is missing: name the group to join")));
+                return Err(ApiError::invalid(canopy_model::FieldError::new(
+                    "metadata.group",
+                    "is missing: name the group to join",
+                )));
             };
             members::command(&group, None, input, false)
         }

@@ -41,7 +41,8 @@ impl Answer {
         assert_eq!(p["status"], self.status.as_u16());
         assert!(!p["detail"].as_str().unwrap().is_empty());
         let errors = p["errors"].as_array().cloned().unwrap_or_default();
-        let errors = errors.iter().map(|e| format!("{}: {}", e["field"].as_str().unwrap(), e["detail"].as_str().unwrap()));
+        let errors =
+            errors.iter().map(|e| format!("{}: {}", e["field"].as_str().unwrap(), e["detail"].as_str().unwrap()));
         (self.status.as_u16(), p["code"].as_str().unwrap().into(), errors.collect())
     }
 }
@@ -60,7 +61,13 @@ impl Api {
         api
     }
 
-    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -42,7 +42,9 @@ impl Layer {
     }
 
     fn variable(name: &str, value: &str) -> anyhow::Result<Self> {
-        let Some((section, key)) = name[ENV_PREFIX.len()..].split_once("__").filter(|(s, k)| !s.is_empty() && !k.is_empty()) else {
+        let Some((section, key)) =
+            name[ENV_PREFIX.len()..].split_once("__").filter(|(s, k)| !s.is_empty() && !k.is_empty())
+        else {
             bail!("{name}: a setting is written {ENV_PREFIX}SECTION__KEY");
         };
         let value = if value.starts_with('[') {
@@ -68,10 +70,15 @@ pub fn load(layers: Vec<Layer>) -> anyhow::Result<Config> {
     let mut all = Table::new();
     for Layer { source, table } in layers {
         // Alone first: afterwards nobody could say where a wrong key came from.
-        table.clone().try_into::<Config>().map_err(|e| anyhow::anyhow!("{source}: {}", e.message())).with_context(|| "reading the configuration")?;
+        table
+            .clone()
+            .try_into::<Config>()
+            .map_err(|e| anyhow::anyhow!("{source}: {}", e.message()))
+            .with_context(|| "reading the configuration")?;
         merge(&mut all, table);
     }
-    let config: Config = all.try_into().map_err(|e: toml::de::Error| anyhow::anyhow!("reading the configuration: {}", e.message()))?;
+    let config: Config =
+        all.try_into().map_err(|e: toml::de::Error| anyhow::anyhow!("reading the configuration: {}", e.message()))?;
     config.validate().context("the configuration is not valid")?;
     Ok(config)
 }
@@ -119,7 +126,14 @@ mod tests {
             layer("system", "store.path = \"/a\"\nlog.filter = \"warn\"\ngrpc.listen = \"unix:/a\""),
             layer("file", "store.path = \"/b\""),
         ];
-        layers.extend(env(&[("CANOPY__ADDRESSING__NODE_PREFIX", "fcfd::/48"), ("CANOPY__GRPC__LISTEN", "[\"unix:/x\", \"127.0.0.1:1\"]"), ("HOME", "/")]).unwrap());
+        layers.extend(
+            env(&[
+                ("CANOPY__ADDRESSING__NODE_PREFIX", "fcfd::/48"),
+                ("CANOPY__GRPC__LISTEN", "[\"unix:/x\", \"127.0.0.1:1\"]"),
+                ("HOME", "/"),
+            ])
+            .unwrap(),
+        );
         let mut flags = Layer { source: "flags".into(), table: Table::new() };
         flags.set("store", "path", "/c".into());
         layers.push(flags);

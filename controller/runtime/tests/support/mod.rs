@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_control::Digest;
 use canopy_control::apply_update;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::pb::{ReportRequest, WatchRequest, WatchResponse};
-use canopy_control::Digest;
 use canopy_controller_runtime::{Listen, Parts, run};
 use canopy_model::node_spec::NodeSpec;
 use canopy_store::{SledStore, Store};
@@ -69,7 +69,8 @@ impl Controller {
     /// On the store and sockets in `dir`.
     pub(crate) async fn start(dir: &Path) -> Self {
         let path = dir.join("store");
-        let store: Arc<dyn Store> = Arc::new(tokio::task::spawn_blocking(move || SledStore::open(&path)).await.unwrap().unwrap());
+        let store: Arc<dyn Store> =
+            Arc::new(tokio::task::spawn_blocking(move || SledStore::open(&path)).await.unwrap().unwrap());
         let bind = async |name: &str| Listen::Unix(dir.join(name)).bind().await.unwrap();
         let (stop, shutdown) = watch::channel(false);
         let (ready, is_ready) = oneshot::channel();
@@ -170,7 +171,13 @@ impl Agent {
     /// Says that what is held is in the kernel.
     pub(crate) async fn report(&mut self) {
         let observed_generation = self.held.as_ref().unwrap().generation;
-        let report = ReportRequest { node: self.node.clone(), observed_generation, agent_version: "test".into(), kernel: "test".into(), errors: vec![] };
+        let report = ReportRequest {
+            node: self.node.clone(),
+            observed_generation,
+            agent_version: "test".into(),
+            kernel: "test".into(),
+            errors: vec![],
+        };
         self.client.report(report).await.unwrap();
     }
 

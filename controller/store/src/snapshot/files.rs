@@ -50,7 +50,8 @@ impl SnapshotDir {
 
     fn files(&self) -> Vec<PathBuf> {
         let Ok(dir) = fs::read_dir(&self.0) else { return Vec::new() };
-        let mut files: Vec<PathBuf> = dir.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.to_string_lossy().ends_with(SUFFIX)).collect();
+        let mut files: Vec<PathBuf> =
+            dir.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.to_string_lossy().ends_with(SUFFIX)).collect();
         files.sort();
         files
     }

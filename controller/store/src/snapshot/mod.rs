@@ -120,7 +120,10 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_and_any_flipped_byte_is_found() {
-        let s = Snapshot { revision: 7, entries: vec![("a".into(), b"{\"x\":1}\n".to_vec()), ("b".into(), vec![0xFF, 0x00])] };
+        let s = Snapshot {
+            revision: 7,
+            entries: vec![("a".into(), b"{\"x\":1}\n".to_vec()), ("b".into(), vec![0xFF, 0x00])],
+        };
         let bytes = written(&s);
         assert_eq!(Snapshot::read(&mut bytes.as_slice()).unwrap(), s);
         for i in 0..bytes.len() {

@@ -55,7 +55,14 @@ pub fn forward_by_hand(lab: &Lab) {
 
 /// Pings r1 from s1; how many answers came.
 pub fn ping(lab: &Lab, count: u32, more: &[&str]) -> u32 {
-    let out = lab.command("s1", "ping").unwrap().args(["-6", "-q", "-i", "0.002", "-W", "0.5", "-c", &count.to_string()]).args(more).arg("2001:db8:2::1").output().unwrap();
+    let out = lab
+        .command("s1", "ping")
+        .unwrap()
+        .args(["-6", "-q", "-i", "0.002", "-W", "0.5", "-c", &count.to_string()])
+        .args(more)
+        .arg("2001:db8:2::1")
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&out.stdout);
     let received = text.lines().find_map(|l| l.split(", ").find_map(|p| p.strip_suffix(" received")));
     received.unwrap_or_else(|| panic!("ping said {text}{}", String::from_utf8_lossy(&out.stderr))).parse().unwrap()
@@ -63,9 +70,15 @@ pub fn ping(lab: &Lab, count: u32, more: &[&str]) -> u32 {
 
 /// Everything of an instance that the machine still has.
 pub fn leftovers(instance: &str) -> Vec<String> {
-    let mut found: Vec<String> = ["/sys/fs/bpf/canopy-lab", "/sys/fs/bpf/canopy", "/run/canopy-lab"].iter().map(|d| format!("{d}/{instance}")).filter(|p| Path::new(p).exists()).collect();
+    let mut found: Vec<String> = ["/sys/fs/bpf/canopy-lab", "/sys/fs/bpf/canopy", "/run/canopy-lab"]
+        .iter()
+        .map(|d| format!("{d}/{instance}"))
+        .filter(|p| Path::new(p).exists())
+        .collect();
     let prefix = format!("cnp-{instance}-");
-    found.extend(run(Command::new("ip").args(["netns", "list"])).lines().filter(|l| l.starts_with(&prefix)).map(str::to_owned));
+    found.extend(
+        run(Command::new("ip").args(["netns", "list"])).lines().filter(|l| l.starts_with(&prefix)).map(str::to_owned),
+    );
     found
 }
 

@@ -50,9 +50,7 @@ pub(super) fn run(runtime: &Runtime, stop: &AtomicBool, args: &ReceiveArgs) -> R
     let qpn = local::qpn(&args.end)?;
     let region = region(args)?;
     let memory = region.map_or(0, |region| region.length) as usize;
-    let out = args.out.as_ref().map(|path| {
-        File::create(path).with_context(|| format!("creating {}", path.display()))
-    });
+    let out = args.out.as_ref().map(|path| File::create(path).with_context(|| format!("creating {}", path.display())));
     let sink = Sink::new(memory, out.transpose()?);
     // Bound before joining: the first packet may come as soon as the controller knows of this end.
     let socket = local::socket(&args.end, local)?;
@@ -133,12 +131,7 @@ fn region(args: &ReceiveArgs) -> Result<Option<Region>> {
     Ok(Some(Region { va, rkey, length }))
 }
 
-async fn join(
-    args: &ReceiveArgs,
-    local: Ipv6Addr,
-    qpn: u32,
-    region: Option<Region>,
-) -> Result<(Member, Connection)> {
+async fn join(args: &ReceiveArgs, local: Ipv6Addr, qpn: u32, region: Option<Region>) -> Result<(Member, Connection)> {
     let end = &args.end;
     let request = JoinRequest {
         group: end.group.clone().unwrap_or_default(),
@@ -168,12 +161,7 @@ fn tell_ready(args: &ReceiveArgs, connection: &Connection, region: Option<Region
     write_whole(path, &format!("{text}\n"))
 }
 
-fn report(
-    receiver: &mut Receiver,
-    event: &'static str,
-    result: &Result<()>,
-    args: &ReceiveArgs,
-) -> Result<()> {
+fn report(receiver: &mut Receiver, event: &'static str, result: &Result<()>, args: &ReceiveArgs) -> Result<()> {
     let sha256 = receiver.sink().sha256();
     let memory_sha256 = receiver.sink().memory_sha256();
     let immediates = receiver.sink().immediates();

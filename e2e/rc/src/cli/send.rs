@@ -63,11 +63,7 @@ pub(super) fn run(runtime: &Runtime, stop: &AtomicBool, args: &SendArgs) -> Resu
 }
 
 /// The connection that the command line alone describes.
-pub(super) fn unicast(
-    args: &EndArgs,
-    local: std::net::Ipv6Addr,
-    local_qpn: u32,
-) -> Result<Connection> {
+pub(super) fn unicast(args: &EndArgs, local: std::net::Ipv6Addr, local_qpn: u32) -> Result<Connection> {
     let peer = args.unicast.context("unicast: missing")?;
     let mtu = u32::try_from(args.mtu).unwrap_or(u32::MAX);
     let (address, peer_qpn, start_psn) = (peer.address, peer.qpn, peer.psn);
@@ -76,9 +72,7 @@ pub(super) fn unicast(
 
 fn content(args: &SendArgs) -> Result<(Content, u64)> {
     match (&args.file, args.bytes) {
-        (Some(path), _) => {
-            Content::open(path).with_context(|| format!("opening {}", path.display()))
-        }
+        (Some(path), _) => Content::open(path).with_context(|| format!("opening {}", path.display())),
         (None, bytes) => Ok((Content::Random(args.seed), bytes.unwrap_or(0))),
     }
 }
@@ -94,11 +88,7 @@ fn unicast_operation(args: &EndArgs, bytes: u64) -> Result<Operation> {
     }
 }
 
-async fn join(
-    args: &SendArgs,
-    local: std::net::Ipv6Addr,
-    qpn: u32,
-) -> Result<(Member, Connection, Operation)> {
+async fn join(args: &SendArgs, local: std::net::Ipv6Addr, qpn: u32) -> Result<(Member, Connection, Operation)> {
     let end = &args.end;
     let request = JoinRequest {
         group: end.group.clone().unwrap_or_default(),
@@ -115,11 +105,9 @@ async fn join(
     let state = member.ready(args.wait_receivers, write, args.ready_timeout).await?;
     let operation = match end.op {
         Op::Send => Operation::Send,
-        Op::Write => Operation::Write(Region {
-            va: joined.write_base_va,
-            rkey: joined.write_rkey,
-            length: state.write_length,
-        }),
+        Op::Write => {
+            Operation::Write(Region { va: joined.write_base_va, rkey: joined.write_rkey, length: state.write_length })
+        }
     };
     Ok((member, connection, operation))
 }

@@ -20,12 +20,7 @@ pub struct Sink {
 impl Sink {
     /// A sink with `memory` bytes of zero for WRITEs, and a file for what is received.
     pub fn new(memory: usize, out: Option<File>) -> Self {
-        Self {
-            memory: vec![0; memory],
-            out: out.map(BufWriter::new),
-            sha256: Sha256::new(),
-            immediates: 0,
-        }
+        Self { memory: vec![0; memory], out: out.map(BufWriter::new), sha256: Sha256::new(), immediates: 0 }
     }
 
     /// Takes a delivery. Fails when the file does, or when a WRITE is outside the memory.

@@ -37,12 +37,7 @@ pub enum SettingsError {
 impl Settings {
     /// `window` packets may be in flight; AckReq is set at least every `ack_every` of them; `timeout` without progress
     /// is a retransmission, of which `retries` (0: any number) may follow each other without progress.
-    pub fn new(
-        window: u32,
-        ack_every: u32,
-        timeout: Duration,
-        retries: u32,
-    ) -> Result<Self, SettingsError> {
+    pub fn new(window: u32, ack_every: u32, timeout: Duration, retries: u32) -> Result<Self, SettingsError> {
         if window == 0 || window > WINDOW_MAX {
             return Err(SettingsError::Window(window));
         }

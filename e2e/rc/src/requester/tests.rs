@@ -66,8 +66,7 @@ impl Bench {
 #[test]
 fn ack_req_is_set_every_n_packets_at_the_end_of_messages_and_of_the_window() {
     let mut bench = bench(15, 4, 0);
-    let asking: Vec<u64> =
-        bench.send().into_iter().filter_map(|(number, ask)| ask.then_some(number)).collect();
+    let asking: Vec<u64> = bench.send().into_iter().filter_map(|(number, ask)| ask.then_some(number)).collect();
     assert_eq!(asking, [3, 7, 9, 13, 14]);
 }
 

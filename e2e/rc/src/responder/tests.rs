@@ -30,9 +30,7 @@ fn asking(mut packet: Packet<'static>) -> Packet<'static> {
 fn give(responder: &mut Responder, packet: Packet<'_>) -> (bool, Option<(i32, u8, u32)>) {
     let delivered = responder.handle(&packet, false, Instant::now()).is_some();
     let answer = responder.next_packet().map(|answer| match answer {
-        Answer::Acknowledge { psn, aeth } => {
-            (psn::distance(START, psn), aeth.syndrome.0, aeth.msn)
-        }
+        Answer::Acknowledge { psn, aeth } => (psn::distance(START, psn), aeth.syndrome.0, aeth.msn),
         Answer::Cnp => panic!("no CE, no CNP"),
     });
     assert_eq!(responder.next_packet(), None);
@@ -165,14 +163,9 @@ fn writes_land_at_their_address_packet_after_packet() {
 
 #[test]
 fn writes_outside_the_region_or_without_its_key_are_remote_access_errors() {
-    for reth in [
-        (0x1000, 8, 4),
-        (0xfff, 7, 4),
-        (0x1000 + 997, 7, 4),
-        (0x1000 + 1000, 7, 4),
-        (u64::MAX - 1, 7, 4),
-        (0, 7, 4),
-    ] {
+    for reth in
+        [(0x1000, 8, 4), (0xfff, 7, 4), (0x1000 + 997, 7, 4), (0x1000 + 1000, 7, 4), (u64::MAX - 1, 7, 4), (0, 7, 4)]
+    {
         expect_fatal(&[write(Opcode::WRITE_ONLY, 0, 4, reth)], 0x62);
     }
     // The whole message is checked before its first byte is written.

@@ -60,22 +60,16 @@ impl Inbox {
         Ok(count)
     }
 
-    fn fetch(
-        &mut self,
-        socket: &RoceSocket,
-        arrived: &mut [(Ipv6Addr, u8, usize); BATCH],
-    ) -> io::Result<usize> {
+    fn fetch(&mut self, socket: &RoceSocket, arrived: &mut [(Ipv6Addr, u8, usize); BATCH]) -> io::Result<usize> {
         let mut slots = self.slots.iter_mut();
-        let mut vectors: [[IoSliceMut<'_>; 1]; BATCH] = std::array::from_fn(|_| {
-            [IoSliceMut::new(slots.next().map_or(&mut [], |slot| slot.as_mut_slice()))]
-        });
+        let mut vectors: [[IoSliceMut<'_>; 1]; BATCH] =
+            std::array::from_fn(|_| [IoSliceMut::new(slots.next().map_or(&mut [], |slot| slot.as_mut_slice()))]);
         let flags = MsgFlags::MSG_DONTWAIT;
-        let messages =
-            match recvmmsg(socket.fd(), &mut self.headers, vectors.iter_mut(), flags, None) {
-                Ok(messages) => messages,
-                Err(Errno::EAGAIN | Errno::EINTR) => return Ok(0),
-                Err(error) => return Err(error.into()),
-            };
+        let messages = match recvmmsg(socket.fd(), &mut self.headers, vectors.iter_mut(), flags, None) {
+            Ok(messages) => messages,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
         let mut count = 0;
         for (message, arrived) in messages.zip(arrived.iter_mut()) {
             let src = message.address.map_or(Ipv6Addr::UNSPECIFIED, |address| address.ip());

@@ -88,8 +88,7 @@ impl Outbox {
 
     fn send_some(&mut self, socket: &RoceSocket) -> nix::Result<usize> {
         let (slots, lengths) = (&self.slots, &self.lengths);
-        let vectors: [[IoSlice<'_>; 1]; SLOTS] =
-            std::array::from_fn(|i| [IoSlice::new(&slots[i][..lengths[i]])]);
+        let vectors: [[IoSlice<'_>; 1]; SLOTS] = std::array::from_fn(|i| [IoSlice::new(&slots[i][..lengths[i]])]);
         let batch = &vectors[self.first..self.last];
         let no_control: [ControlMessage<'_>; 0] = [];
         let flags = MsgFlags::MSG_DONTWAIT;

@@ -84,7 +84,21 @@ fn unicast(bed: &Bed, path_mtu: u32) -> Result<f64> {
     let (s, r) = ("2001:db8:0:100::1", "2001:db8:0:1::1");
     let ready = bed.lab.dir().join("unicast-ready");
     let common = |own: &str, qpn: u32, peer: String| {
-        ["--address", own, "--qpn", &qpn.to_string(), "--unicast", &peer, "--mtu", &path_mtu.to_string(), "--bytes", &BYTES.to_string(), "--json"].map(str::to_owned).to_vec()
+        [
+            "--address",
+            own,
+            "--qpn",
+            &qpn.to_string(),
+            "--unicast",
+            &peer,
+            "--mtu",
+            &path_mtu.to_string(),
+            "--bytes",
+            &BYTES.to_string(),
+            "--json",
+        ]
+        .map(str::to_owned)
+        .to_vec()
     };
     let mut args = vec!["receive".into()];
     args.extend(common(r, 0x71, format!("{s},{},100", 0x70)));
@@ -100,7 +114,9 @@ fn unicast(bed: &Bed, path_mtu: u32) -> Result<f64> {
     let sender = rc(bed, "s1", &args)?.wait_with_output()?;
     let received = receiver.wait_with_output()?;
     std::fs::remove_file(&ready)?;
-    let line = |out: &[u8]| -> Result<Value> { Ok(serde_json::from_slice(out.split(|b| *b == b'\n').next().unwrap_or_default())?) };
+    let line = |out: &[u8]| -> Result<Value> {
+        Ok(serde_json::from_slice(out.split(|b| *b == b'\n').next().unwrap_or_default())?)
+    };
     let (sent, got) = (line(&sender.stdout)?, line(&received.stdout)?);
     ensure!(sent["sha256"] == got["sha256"], "unicast: other bytes arrived");
     sent["goodput_bps"].as_f64().context("goodput_bps")

@@ -71,10 +71,7 @@ impl Aeth {
     /// Reads a header from the front of `bytes`; any syndrome is accepted.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let view = AethView::parse(bytes)?;
-        Ok(Self {
-            syndrome: view.syndrome(),
-            msn: view.msn(),
-        })
+        Ok(Self { syndrome: view.syndrome(), msn: view.msn() })
     }
 
     /// Writes the header to the front of `out`; fails when `out` is short or the MSN exceeds 24 bits.
@@ -94,10 +91,7 @@ mod tests {
 
     #[test]
     fn an_msn_of_25_bits_is_refused() {
-        let aeth = Aeth {
-            syndrome: Syndrome::ack(0),
-            msn: MSN_MAX + 1,
-        };
+        let aeth = Aeth { syndrome: Syndrome::ack(0), msn: MSN_MAX + 1 };
         assert_eq!(aeth.emit(&mut [0; 4]).unwrap_err().field, "MSN");
     }
 

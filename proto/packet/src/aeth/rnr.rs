@@ -11,8 +11,8 @@ pub const RNR_TIMER_MAX: u8 = 31;
 
 /// Units of 10 microseconds, by code.
 const TENS_OF_MICROS: [u32; 32] = [
-    65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024,
-    1_536, 2_048, 3_072, 4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
+    65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024, 1_536, 2_048, 3_072,
+    4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
 ];
 
 /// How long a requester waits before it repeats, at least. `None` where `code` is not in 0..=31.
@@ -20,20 +20,14 @@ pub const fn rnr_timer(code: u8) -> Option<Duration> {
     if code > RNR_TIMER_MAX {
         return None;
     }
-    Some(Duration::from_micros(
-        TENS_OF_MICROS[code as usize] as u64 * 10,
-    ))
+    Some(Duration::from_micros(TENS_OF_MICROS[code as usize] as u64 * 10))
 }
 
 /// Position of a timer code in the order of durations: code 1 is 0, code 31 is 30, code 0 is 31.
 ///
 /// An octet that is no code ranks with code 0, the longest: its lower bits say nothing about a wait.
 pub const fn rnr_rank(code: u8) -> u8 {
-    if code == 0 || code > RNR_TIMER_MAX {
-        RNR_TIMER_MAX
-    } else {
-        code - 1
-    }
+    if code == 0 || code > RNR_TIMER_MAX { RNR_TIMER_MAX } else { code - 1 }
 }
 
 #[cfg(test)]

@@ -72,22 +72,12 @@ impl Syndrome {
 
     /// ACK with a credit code (0..=31). A larger argument has no code and becomes [`CREDITS_UNLIMITED`].
     pub const fn ack(credits: u8) -> Self {
-        Self(if credits > CREDITS_UNLIMITED {
-            CREDITS_UNLIMITED
-        } else {
-            credits
-        })
+        Self(if credits > CREDITS_UNLIMITED { CREDITS_UNLIMITED } else { credits })
     }
 
     /// RNR NAK with a timer code (0..=31). A larger argument has no code and becomes 0, the longest wait.
     pub const fn rnr_nak(timer: u8) -> Self {
-        Self(
-            RNR | if timer > super::RNR_TIMER_MAX {
-                0
-            } else {
-                timer
-            },
-        )
+        Self(RNR | if timer > super::RNR_TIMER_MAX { 0 } else { timer })
     }
 
     /// NAK.

@@ -187,9 +187,7 @@ mod tests {
 
     #[test]
     fn fields_lie_where_the_figure_puts_them() {
-        let bytes = [
-            0x0a, 0xb0, 0xff, 0xfe, 0x60, 0x01, 0x02, 0x03, 0x80, 0x0a, 0x0b, 0x0c,
-        ];
+        let bytes = [0x0a, 0xb0, 0xff, 0xfe, 0x60, 0x01, 0x02, 0x03, 0x80, 0x0a, 0x0b, 0x0c];
         let expected = Bth {
             opcode: Opcode::WRITE_ONLY,
             solicited: true,
@@ -210,35 +208,11 @@ mod tests {
     fn fields_wider_than_their_bits_are_refused() {
         let good = Bth::parse(&[0; 12]).unwrap();
         let bad = [
-            (
-                Bth {
-                    pad_count: 4,
-                    ..good
-                },
-                "Pad Count",
-            ),
-            (
-                Bth {
-                    version: 16,
-                    ..good
-                },
-                "TVer",
-            ),
+            (Bth { pad_count: 4, ..good }, "Pad Count"),
+            (Bth { version: 16, ..good }, "TVer"),
             (Bth { resv7: 128, ..good }, "resv7"),
-            (
-                Bth {
-                    dest_qp: QPN_MAX + 1,
-                    ..good
-                },
-                "Destination QP",
-            ),
-            (
-                Bth {
-                    psn: PSN_MAX + 1,
-                    ..good
-                },
-                "PSN",
-            ),
+            (Bth { dest_qp: QPN_MAX + 1, ..good }, "Destination QP"),
+            (Bth { psn: PSN_MAX + 1, ..good }, "PSN"),
         ];
         for (bth, field) in bad {
             assert_eq!(bth.emit(&mut [0; 12]).unwrap_err().field, field);

@@ -77,18 +77,12 @@ impl Opcode {
 
     /// A RETH follows the BTH.
     pub const fn has_reth(self) -> bool {
-        matches!(
-            self,
-            Self::WRITE_FIRST | Self::WRITE_ONLY | Self::WRITE_ONLY_IMM | Self::READ_REQUEST
-        )
+        matches!(self, Self::WRITE_FIRST | Self::WRITE_ONLY | Self::WRITE_ONLY_IMM | Self::READ_REQUEST)
     }
 
     /// An ImmDt follows (behind the RETH where there is one).
     pub const fn has_immdt(self) -> bool {
-        matches!(
-            self,
-            Self::SEND_LAST_IMM | Self::SEND_ONLY_IMM | Self::WRITE_LAST_IMM | Self::WRITE_ONLY_IMM
-        )
+        matches!(self, Self::SEND_LAST_IMM | Self::SEND_ONLY_IMM | Self::WRITE_LAST_IMM | Self::WRITE_ONLY_IMM)
     }
 
     /// An AETH follows the BTH.
@@ -120,17 +114,13 @@ impl Opcode {
 
     /// Payload may stand between the extension headers and the ICRC.
     pub const fn has_payload(self) -> bool {
-        let read_response =
-            Self::READ_RESPONSE_FIRST.0 <= self.0 && self.0 <= Self::READ_RESPONSE_ONLY.0;
+        let read_response = Self::READ_RESPONSE_FIRST.0 <= self.0 && self.0 <= Self::READ_RESPONSE_ONLY.0;
         self.is_send() || self.is_write() || read_response
     }
 
     /// Begins a message: First, Only, or a request that is always one packet (READ request, atomics).
     pub const fn is_first_or_only(self) -> bool {
-        let first = matches!(
-            self,
-            Self::SEND_FIRST | Self::WRITE_FIRST | Self::READ_RESPONSE_FIRST
-        );
+        let first = matches!(self, Self::SEND_FIRST | Self::WRITE_FIRST | Self::READ_RESPONSE_FIRST);
         first || self.is_only()
     }
 
@@ -150,10 +140,7 @@ impl Opcode {
 
     /// Neither begins nor ends its message.
     pub const fn is_middle(self) -> bool {
-        matches!(
-            self,
-            Self::SEND_MIDDLE | Self::WRITE_MIDDLE | Self::READ_RESPONSE_MIDDLE
-        )
+        matches!(self, Self::SEND_MIDDLE | Self::WRITE_MIDDLE | Self::READ_RESPONSE_MIDDLE)
     }
 
     const fn is_only(self) -> bool {
@@ -234,10 +221,7 @@ mod tests {
 
     #[test]
     fn operations_divide_the_rc_codes() {
-        for op in (0..=u8::MAX)
-            .map(Opcode)
-            .filter(|&op| op != Opcode::ACKNOWLEDGE)
-        {
+        for op in (0..=u8::MAX).map(Opcode).filter(|&op| op != Opcode::ACKNOWLEDGE) {
             let kinds = [op.is_send(), op.is_write(), op.is_read_or_atomic()];
             let count = kinds.iter().filter(|&&kind| kind).count();
             assert_eq!(count, usize::from(op.is_rc()), "{op:?}");

@@ -21,12 +21,7 @@ impl EndMt {
     /// in the order of the list.
     pub fn split(edge: Ipv6Addr, receivers: &[(Ipv6Addr, u32)]) -> Vec<Self> {
         let chunks = receivers.chunks(MAX_RECEIVERS);
-        chunks
-            .map(|receivers| Self {
-                edge,
-                receivers: receivers.to_vec(),
-            })
-            .collect()
+        chunks.map(|receivers| Self { edge, receivers: receivers.to_vec() }).collect()
     }
 
     /// Octets of the TLV, Type and Length with them.
@@ -45,15 +40,10 @@ impl EndMt {
         let count = self.receivers.len();
         if count > MAX_RECEIVERS {
             let (max, found) = (MAX_RECEIVERS as u64, count as u64);
-            return Err(wrong(
-                "Num Receivers",
-                Problem::OutOfRange { min: 0, max, found },
-            ));
+            return Err(wrong("Num Receivers", Problem::OutOfRange { min: 0, max, found }));
         }
         let (needed, available) = (self.wire_len(), out.len());
-        let out = out
-            .get_mut(..needed)
-            .ok_or_else(|| wrong("buffer", Problem::Truncated { needed, available }))?;
+        let out = out.get_mut(..needed).ok_or_else(|| wrong("buffer", Problem::Truncated { needed, available }))?;
         out.fill(0);
         out[0] = TLV_TYPE;
         out[1] = (needed - 2) as u8;
@@ -70,19 +60,12 @@ impl EndMt {
 
 impl From<EndMtView<'_>> for EndMt {
     fn from(view: EndMtView<'_>) -> Self {
-        Self {
-            edge: view.edge(),
-            receivers: view.receivers().collect(),
-        }
+        Self { edge: view.edge(), receivers: view.receivers().collect() }
     }
 }
 
 fn wrong(field: &'static str, problem: Problem) -> EmitError {
-    EmitError {
-        header: HEADER,
-        field,
-        problem,
-    }
+    EmitError { header: HEADER, field, problem }
 }
 
 #[cfg(test)]
@@ -91,9 +74,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec;
 
-    fn receivers(
-        count: impl Into<proptest::collection::SizeRange>,
-    ) -> impl Strategy<Value = Vec<(Ipv6Addr, u32)>> {
+    fn receivers(count: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Vec<(Ipv6Addr, u32)>> {
         let receiver = (any::<Ipv6Addr>(), 0_u32..1 << 24);
         proptest::collection::vec(receiver, count)
     }
@@ -108,10 +89,7 @@ mod tests {
     fn the_figure_of_the_draft_for_two_receivers() {
         let edge = "fcff:0:0:7::1".parse().unwrap();
         let (r1, r2) = ("fd00:1::1".parse().unwrap(), "fd00:2::2".parse().unwrap());
-        let tlv = EndMt {
-            edge,
-            receivers: vec![(r1, 0x01_0203), (r2, 0xff_fffe)],
-        };
+        let tlv = EndMt { edge, receivers: vec![(r1, 0x01_0203), (r2, 0xff_fffe)] };
         let expected = [
             124, 62, 0, 0, // Type, Length, Reserved
             0xfc, 0xff, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, // Edge Node Address
@@ -126,48 +104,28 @@ mod tests {
 
     #[test]
     fn eleven_receivers_fit_and_twelve_are_refused() {
-        let mut tlv = EndMt {
-            edge: Ipv6Addr::LOCALHOST,
-            receivers: vec![(Ipv6Addr::LOCALHOST, 2); 11],
-        };
+        let mut tlv = EndMt { edge: Ipv6Addr::LOCALHOST, receivers: vec![(Ipv6Addr::LOCALHOST, 2); 11] };
         assert_eq!(emitted(&tlv)[1], 242);
         tlv.receivers.push((Ipv6Addr::LOCALHOST, 2));
         let error = tlv.emit(&mut [0; 300]).unwrap_err();
         assert_eq!(error.field, "Num Receivers");
-        assert!(matches!(
-            error.problem,
-            Problem::OutOfRange {
-                max: 11,
-                found: 12,
-                ..
-            }
-        ));
+        assert!(matches!(error.problem, Problem::OutOfRange { max: 11, found: 12, .. }));
     }
 
     #[test]
     fn a_qpn_of_25_bits_is_refused() {
-        let tlv = EndMt {
-            edge: Ipv6Addr::LOCALHOST,
-            receivers: vec![(Ipv6Addr::LOCALHOST, 1 << 24)],
-        };
+        let tlv = EndMt { edge: Ipv6Addr::LOCALHOST, receivers: vec![(Ipv6Addr::LOCALHOST, 1 << 24)] };
         assert_eq!(tlv.emit(&mut [0; 44]).unwrap_err().field, "Receiver QPN");
     }
 
     #[test]
     fn a_count_that_length_does_not_bear_out_is_malformed() {
-        let tlv = EndMt {
-            edge: Ipv6Addr::LOCALHOST,
-            receivers: vec![(Ipv6Addr::LOCALHOST, 2); 2],
-        };
+        let tlv = EndMt { edge: Ipv6Addr::LOCALHOST, receivers: vec![(Ipv6Addr::LOCALHOST, 2); 2] };
         for (offset, octet) in [(1, 61), (1, 63), (1, 42), (20, 1), (20, 3), (20, 255)] {
             let mut bytes = emitted(&tlv);
             bytes[offset] = octet;
             bytes.resize(6000, 0);
-            assert_eq!(
-                EndMt::parse(&bytes).unwrap_err().field,
-                "Length",
-                "{offset} {octet}"
-            );
+            assert_eq!(EndMt::parse(&bytes).unwrap_err().field, "Length", "{offset} {octet}");
         }
     }
 

@@ -71,11 +71,7 @@ impl<'a> RoceBuilder<'a> {
         let opcode = self.bth.opcode;
         if !opcode.has_payload() && !self.payload.is_empty() {
             let problem = Problem::Unwanted;
-            return Err(EmitError {
-                header: opcode.name(),
-                field: "payload",
-                problem,
-            });
+            return Err(EmitError { header: opcode.name(), field: "payload", problem });
         }
         let pad_count = self.payload.len().next_multiple_of(4) - self.payload.len();
         let behind_bth = self.extensions.wire_len() + self.payload.len() + pad_count;
@@ -83,11 +79,7 @@ impl<'a> RoceBuilder<'a> {
         let length = u16::try_from(udp_len).map_err(|_| {
             let (max, found) = (u64::from(u16::MAX), udp_len as u64);
             let problem = Problem::OutOfRange { min: 0, max, found };
-            EmitError {
-                header: "IPv6",
-                field: "Payload Length",
-                problem,
-            }
+            EmitError { header: "IPv6", field: "Payload Length", problem }
         })?;
         let ipv6 = Ipv6 {
             traffic_class: self.traffic_class,
@@ -98,16 +90,8 @@ impl<'a> RoceBuilder<'a> {
             src: self.src,
             dst: self.dst,
         };
-        let udp = Udp {
-            src_port: self.src_port,
-            dst_port: ROCE_PORT,
-            length,
-            checksum: 0,
-        };
-        let bth = Bth {
-            pad_count: pad_count as u8,
-            ..self.bth
-        };
+        let udp = Udp { src_port: self.src_port, dst_port: ROCE_PORT, length, checksum: 0 };
+        let bth = Bth { pad_count: pad_count as u8, ..self.bth };
 
         let mut packet = alloc::vec![0; Ipv6::LEN + udp_len];
         ipv6.emit(&mut packet)?;

@@ -38,32 +38,16 @@ impl Extensions {
     /// is cut short or the OpCode is neither RC nor CNP.
     pub fn parse(opcode: Opcode, bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         if !known(opcode) {
-            let problem = Problem::Unsupported {
-                found: u64::from(opcode.0),
-            };
-            return Err(ParseError {
-                header: "BTH",
-                field: "OpCode",
-                problem,
-            });
+            let problem = Problem::Unsupported { found: u64::from(opcode.0) };
+            return Err(ParseError { header: "BTH", field: "OpCode", problem });
         }
         let mut rest = bytes;
         let wanted = Wanted::by(opcode);
         let extensions = Self {
             reth: next(wanted.reth, &mut rest, Reth::LEN, Reth::parse)?,
-            atomic_eth: next(
-                wanted.atomic_eth,
-                &mut rest,
-                AtomicEth::LEN,
-                AtomicEth::parse,
-            )?,
+            atomic_eth: next(wanted.atomic_eth, &mut rest, AtomicEth::LEN, AtomicEth::parse)?,
             aeth: next(wanted.aeth, &mut rest, Aeth::LEN, Aeth::parse)?,
-            atomic_ack_eth: next(
-                wanted.atomic_ack_eth,
-                &mut rest,
-                AtomicAckEth::LEN,
-                AtomicAckEth::parse,
-            )?,
+            atomic_ack_eth: next(wanted.atomic_ack_eth, &mut rest, AtomicAckEth::LEN, AtomicAckEth::parse)?,
             immdt: next(wanted.immdt, &mut rest, ImmDt::LEN, ImmDt::parse)?,
             ieth: next(wanted.ieth, &mut rest, Ieth::LEN, Ieth::parse)?,
             cnp: next(wanted.cnp, &mut rest, Cnp::LEN, Cnp::parse)?,
@@ -93,66 +77,36 @@ impl Extensions {
             at += len;
             Ok(())
         };
-        self.reth
-            .map_or(Ok(()), |header| put(Reth::LEN, &|out| header.emit(out)))?;
-        self.atomic_eth.map_or(Ok(()), |header| {
-            put(AtomicEth::LEN, &|out| header.emit(out))
-        })?;
-        self.aeth
-            .map_or(Ok(()), |header| put(Aeth::LEN, &|out| header.emit(out)))?;
-        self.atomic_ack_eth.map_or(Ok(()), |header| {
-            put(AtomicAckEth::LEN, &|out| header.emit(out))
-        })?;
-        self.immdt
-            .map_or(Ok(()), |header| put(ImmDt::LEN, &|out| header.emit(out)))?;
-        self.ieth
-            .map_or(Ok(()), |header| put(Ieth::LEN, &|out| header.emit(out)))?;
-        self.cnp
-            .map_or(Ok(()), |header| put(Cnp::LEN, &|out| header.emit(out)))?;
+        self.reth.map_or(Ok(()), |header| put(Reth::LEN, &|out| header.emit(out)))?;
+        self.atomic_eth.map_or(Ok(()), |header| put(AtomicEth::LEN, &|out| header.emit(out)))?;
+        self.aeth.map_or(Ok(()), |header| put(Aeth::LEN, &|out| header.emit(out)))?;
+        self.atomic_ack_eth.map_or(Ok(()), |header| put(AtomicAckEth::LEN, &|out| header.emit(out)))?;
+        self.immdt.map_or(Ok(()), |header| put(ImmDt::LEN, &|out| header.emit(out)))?;
+        self.ieth.map_or(Ok(()), |header| put(Ieth::LEN, &|out| header.emit(out)))?;
+        self.cnp.map_or(Ok(()), |header| put(Cnp::LEN, &|out| header.emit(out)))?;
         Ok(at)
     }
 
     fn check(&self, opcode: Opcode) -> Result<(), EmitError> {
         if !known(opcode) {
-            let problem = Problem::Unsupported {
-                found: u64::from(opcode.0),
-            };
-            return Err(EmitError {
-                header: "BTH",
-                field: "OpCode",
-                problem,
-            });
+            let problem = Problem::Unsupported { found: u64::from(opcode.0) };
+            return Err(EmitError { header: "BTH", field: "OpCode", problem });
         }
         let wanted = Wanted::by(opcode);
         let pairs = [
             ("RETH", wanted.reth, self.reth.is_some()),
             ("AtomicETH", wanted.atomic_eth, self.atomic_eth.is_some()),
             ("AETH", wanted.aeth, self.aeth.is_some()),
-            (
-                "AtomicAckETH",
-                wanted.atomic_ack_eth,
-                self.atomic_ack_eth.is_some(),
-            ),
+            ("AtomicAckETH", wanted.atomic_ack_eth, self.atomic_ack_eth.is_some()),
             ("ImmDt", wanted.immdt, self.immdt.is_some()),
             ("IETH", wanted.ieth, self.ieth.is_some()),
             ("CNP", wanted.cnp, self.cnp.is_some()),
         ];
-        match pairs
-            .into_iter()
-            .find(|(_, wanted, present)| wanted != present)
-        {
+        match pairs.into_iter().find(|(_, wanted, present)| wanted != present) {
             None => Ok(()),
             Some((field, wanted, _)) => {
-                let problem = if wanted {
-                    Problem::Missing
-                } else {
-                    Problem::Unwanted
-                };
-                Err(EmitError {
-                    header: opcode.name(),
-                    field,
-                    problem,
-                })
+                let problem = if wanted { Problem::Missing } else { Problem::Unwanted };
+                Err(EmitError { header: opcode.name(), field, problem })
             }
         }
     }

@@ -53,24 +53,12 @@ impl<'a> RoceFrame<'a> {
     /// and pad at a multiple of 4 octets (none, where the OpCode has no payload). The ICRC is not judged.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let ipv6_view = Ipv6View::parse(bytes)?;
-        expect(
-            "IPv6",
-            "Next Header",
-            NEXT_HEADER_UDP,
-            ipv6_view.next_header(),
-        )?;
+        expect("IPv6", "Next Header", NEXT_HEADER_UDP, ipv6_view.next_header())?;
         let ipv6 = Ipv6::parse(bytes)?;
         let len = Ipv6::LEN + usize::from(ipv6.payload_len);
         let packet = bytes.get(..len).ok_or_else(|| {
-            let problem = Problem::Truncated {
-                needed: len,
-                available: bytes.len(),
-            };
-            ParseError {
-                header: "IPv6",
-                field: "Payload Length",
-                problem,
-            }
+            let problem = Problem::Truncated { needed: len, available: bytes.len() };
+            ParseError { header: "IPv6", field: "Payload Length", problem }
         })?;
         let udp_view = UdpView::parse(&packet[Ipv6::LEN..])?;
         let udp = Udp::parse(&packet[Ipv6::LEN..])?;
@@ -80,28 +68,12 @@ impl<'a> RoceFrame<'a> {
         expect("BTH", "TVer", 0, bth.version)?;
         let (extensions, rest) = Extensions::parse(bth.opcode, &udp_view.payload()[Bth::LEN..])?;
         let (body, icrc) = rest.split_last_chunk::<{ icrc::LEN }>().ok_or_else(|| {
-            let problem = Problem::Truncated {
-                needed: icrc::LEN,
-                available: rest.len(),
-            };
-            ParseError {
-                header: "ICRC",
-                field: "length",
-                problem,
-            }
+            let problem = Problem::Truncated { needed: icrc::LEN, available: rest.len() };
+            ParseError { header: "ICRC", field: "length", problem }
         })?;
         let (payload, pad) = split_pad(&bth, body)?;
         let icrc = u32::from_le_bytes(*icrc);
-        Ok(Self {
-            ipv6,
-            udp,
-            bth,
-            extensions,
-            payload,
-            pad,
-            icrc,
-            packet,
-        })
+        Ok(Self { ipv6, udp, bth, extensions, payload, pad, icrc, packet })
     }
 
     /// Whether the ICRC is that of the packet.
@@ -123,38 +95,17 @@ impl<'a> RoceFrame<'a> {
 fn split_pad<'a>(bth: &Bth, body: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), ParseError> {
     let pad_count = usize::from(bth.pad_count);
     let payload_len = body.len().checked_sub(pad_count).ok_or_else(|| {
-        let problem = Problem::Truncated {
-            needed: pad_count,
-            available: body.len(),
-        };
-        ParseError {
-            header: "BTH",
-            field: "Pad Count",
-            problem,
-        }
+        let problem = Problem::Truncated { needed: pad_count, available: body.len() };
+        ParseError { header: "BTH", field: "Pad Count", problem }
     })?;
     if !bth.opcode.has_payload() && !body.is_empty() {
-        let problem = Problem::Expected {
-            expected: 0,
-            found: body.len() as u64,
-        };
-        return Err(ParseError {
-            header: bth.opcode.name(),
-            field: "payload length",
-            problem,
-        });
+        let problem = Problem::Expected { expected: 0, found: body.len() as u64 };
+        return Err(ParseError { header: bth.opcode.name(), field: "payload length", problem });
     }
     if !body.len().is_multiple_of(4) {
         let expected = (payload_len.next_multiple_of(4) - payload_len) as u64;
-        let problem = Problem::Expected {
-            expected,
-            found: pad_count as u64,
-        };
-        return Err(ParseError {
-            header: "BTH",
-            field: "Pad Count",
-            problem,
-        });
+        let problem = Problem::Expected { expected, found: pad_count as u64 };
+        return Err(ParseError { header: "BTH", field: "Pad Count", problem });
     }
     Ok(body.split_at(payload_len))
 }
@@ -168,15 +119,8 @@ fn expect<T: Into<u64> + PartialEq>(
     if expected == found {
         return Ok(());
     }
-    let problem = Problem::Expected {
-        expected: expected.into(),
-        found: found.into(),
-    };
-    Err(ParseError {
-        header,
-        field,
-        problem,
-    })
+    let problem = Problem::Expected { expected: expected.into(), found: found.into() };
+    Err(ParseError { header, field, problem })
 }
 
 /// The OpCodes whose extension headers are known.

@@ -13,33 +13,16 @@ use std::vec;
 use std::vec::Vec;
 
 fn opcodes() -> Vec<Opcode> {
-    (0..=u8::MAX)
-        .map(Opcode)
-        .filter(|&opcode| known(opcode))
-        .collect()
+    (0..=u8::MAX).map(Opcode).filter(|&opcode| known(opcode)).collect()
 }
 
 fn extensions(opcode: Opcode, seed: u64) -> Extensions {
     let (low, high) = (seed as u32, (seed >> 32) as u32);
-    let aeth = Aeth {
-        syndrome: Syndrome(low as u8),
-        msn: high >> 8,
-    };
-    let atomic = AtomicEth {
-        va: seed,
-        rkey: low,
-        swap_or_add: !seed,
-        compare: seed << 1,
-    };
-    let cnp = Cnp {
-        reserved: [low as u8; 16],
-    };
+    let aeth = Aeth { syndrome: Syndrome(low as u8), msn: high >> 8 };
+    let atomic = AtomicEth { va: seed, rkey: low, swap_or_add: !seed, compare: seed << 1 };
+    let cnp = Cnp { reserved: [low as u8; 16] };
     Extensions {
-        reth: opcode.has_reth().then_some(Reth {
-            va: seed,
-            rkey: low,
-            dma_len: high,
-        }),
+        reth: opcode.has_reth().then_some(Reth { va: seed, rkey: low, dma_len: high }),
         atomic_eth: opcode.has_atomic_eth().then_some(atomic),
         aeth: opcode.has_aeth().then_some(aeth),
         atomic_ack_eth: opcode.has_atomic_ack_eth().then_some(AtomicAckEth(seed)),
@@ -83,11 +66,7 @@ fn what_is_not_one_whole_roce_packet_is_refused_by_header_and_field() {
         let mut bytes = good.clone();
         bytes[offset] = octet;
         let error = RoceFrame::parse(&bytes).unwrap_err();
-        assert_eq!(
-            (error.header, error.field),
-            (header, field),
-            "octet {offset}"
-        );
+        assert_eq!((error.header, error.field), (header, field), "octet {offset}");
     }
 }
 
@@ -114,10 +93,7 @@ fn a_pad_that_is_not_there_or_not_to_four_octets_is_refused() {
 fn an_acknowledgement_with_payload_is_neither_parsed_nor_built() {
     let mut bytes = packet(Opcode::SEND_ONLY, &[0; 8]);
     bytes[48] = Opcode::ACKNOWLEDGE.0;
-    assert_eq!(
-        RoceFrame::parse(&bytes).unwrap_err().field,
-        "payload length"
-    );
+    assert_eq!(RoceFrame::parse(&bytes).unwrap_err().field, "payload length");
     let (src, dst) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
     let mut builder = RoceBuilder::new(src, dst, Opcode::ACKNOWLEDGE, 5, 6);
     builder.extensions = extensions(Opcode::ACKNOWLEDGE, 0);
@@ -130,11 +106,7 @@ fn a_packet_beyond_payload_length_is_not_built() {
     let payload = vec![0; 65_535 - 24];
     let builder = |payload| {
         let (src, dst) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
-        RoceBuilder {
-            payload,
-            ..RoceBuilder::new(src, dst, Opcode::SEND_ONLY, 5, 6)
-        }
-        .build()
+        RoceBuilder { payload, ..RoceBuilder::new(src, dst, Opcode::SEND_ONLY, 5, 6) }.build()
     };
     assert_eq!(builder(&payload).unwrap_err().field, "Payload Length");
     let largest = builder(&payload[3..]).unwrap();

@@ -25,9 +25,7 @@ pub struct Change<'a> {
 /// masks contribute nothing, whatever they change to. Fails when a change alters its length or reaches behind
 /// `covered`. Changes must not overlap: each is a difference from the packet as it was.
 pub fn delta(covered: usize, changes: &[Change<'_>]) -> Result<u32, ParseError> {
-    changes
-        .iter()
-        .try_fold(0, |sum, change| Ok(sum ^ change.delta(covered)?))
+    changes.iter().try_fold(0, |sum, change| Ok(sum ^ change.delta(covered)?))
 }
 
 /// Difference of the registers right behind the 12th octet of the BTH, when nothing but source, destination and
@@ -44,9 +42,7 @@ pub fn header_delta(
 ) -> u32 {
     let addr = |old: Ipv6Addr, new: Ipv6Addr| (old.to_bits() ^ new.to_bits()).to_be_bytes();
     let qpn = ((old_qpn ^ new_qpn) & QPN_MAX).to_be_bytes();
-    let crc = Crc::ZERO
-        .update(&addr(old_src, new_src))
-        .update(&addr(old_dst, new_dst));
+    let crc = Crc::ZERO.update(&addr(old_src, new_src)).update(&addr(old_dst, new_dst));
     // Equal, so zero in the difference: UDP and the first word of the BTH; then, behind the QPN, the PSN's word.
     crc.shift_zeros(Udp::LEN + 4).update(&qpn).shift_zeros(4).0
 }
@@ -57,36 +53,22 @@ impl Change<'_> {
     fn delta(&self, covered: usize) -> Result<u32, ParseError> {
         if self.old.len() != self.new.len() {
             let (expected, found) = (self.old.len() as u64, self.new.len() as u64);
-            return Err(wrong(
-                "length of a change",
-                Problem::Expected { expected, found },
-            ));
+            return Err(wrong("length of a change", Problem::Expected { expected, found }));
         }
-        let behind = self
-            .offset
-            .checked_add(self.old.len())
-            .and_then(|end| covered.checked_sub(end));
+        let behind = self.offset.checked_add(self.old.len()).and_then(|end| covered.checked_sub(end));
         let Some(behind) = behind else {
             let (max, found) = (covered.saturating_sub(self.old.len()), self.offset as u64);
-            let problem = Problem::OutOfRange {
-                min: 0,
-                max: max as u64,
-                found,
-            };
+            let problem = Problem::OutOfRange { min: 0, max: max as u64, found };
             return Err(wrong("offset of a change", problem));
         };
         let pairs = self.old.iter().zip(self.new);
-        let crc = pairs.enumerate().fold(Crc::ZERO, |crc, (i, (old, new))| {
-            crc.update(&[(old ^ new) & !mask(self.offset + i)])
-        });
+        let crc = pairs
+            .enumerate()
+            .fold(Crc::ZERO, |crc, (i, (old, new))| crc.update(&[(old ^ new) & !mask(self.offset + i)]));
         Ok(crc.shift_zeros(behind).0)
     }
 }
 
 fn wrong(field: &'static str, problem: Problem) -> ParseError {
-    ParseError {
-        header: "ICRC",
-        field,
-        problem,
-    }
+    ParseError { header: "ICRC", field, problem }
 }

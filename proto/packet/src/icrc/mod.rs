@@ -95,15 +95,10 @@ pub fn compute(packet: &[u8]) -> Result<u32, ParseError> {
     if view.next_header() != NEXT_HEADER_UDP {
         let (expected, found) = (u64::from(NEXT_HEADER_UDP), u64::from(view.next_header()));
         let problem = Problem::Expected { expected, found };
-        return Err(ParseError {
-            header: "IPv6",
-            field: "Next Header",
-            problem,
-        });
+        return Err(ParseError { header: "IPv6", field: "Next Header", problem });
     }
-    let (headers, rest) = packet
-        .split_first_chunk::<HEADERS_LEN>()
-        .ok_or_else(|| truncated("BTH", HEADERS_LEN, packet.len()))?;
+    let (headers, rest) =
+        packet.split_first_chunk::<HEADERS_LEN>().ok_or_else(|| truncated("BTH", HEADERS_LEN, packet.len()))?;
     Ok(Crc::START.update_masked(headers, 0).update(rest).icrc())
 }
 
@@ -124,10 +119,7 @@ pub fn write(packet: &mut [u8], icrc: u32) -> Result<(), EmitError> {
     let octets = packet.last_chunk_mut::<LEN>().ok_or(EmitError {
         header: HEADER,
         field: "buffer",
-        problem: Problem::Truncated {
-            needed: LEN,
-            available,
-        },
+        problem: Problem::Truncated { needed: LEN, available },
     })?;
     *octets = icrc.to_le_bytes();
     Ok(())
@@ -145,9 +137,7 @@ pub fn append(packet: &mut alloc::vec::Vec<u8>) -> Result<(), ParseError> {
 /// to and with the Destination QP), all masked: what a datapath continues over the remaining octets with [`TABLE`], and
 /// inverts at the end.
 pub const fn seed(ipv6: &[u8; Ipv6::LEN], udp: &[u8; Udp::LEN], bth_first_8: &[u8; 8]) -> u32 {
-    let crc = Crc::START
-        .update_masked(ipv6, 0)
-        .update_masked(udp, Ipv6::LEN);
+    let crc = Crc::START.update_masked(ipv6, 0).update_masked(udp, Ipv6::LEN);
     crc.update_masked(bth_first_8, Ipv6::LEN + Udp::LEN).0
 }
 
@@ -168,26 +158,16 @@ impl Crc {
 
 /// Bits that the ICRC takes as ones in the octet at `offset`.
 const fn mask(offset: usize) -> u8 {
-    if offset < HEADERS_LEN {
-        MASK[offset]
-    } else {
-        0
-    }
+    if offset < HEADERS_LEN { MASK[offset] } else { 0 }
 }
 
 fn split(packet: &[u8]) -> Result<(&[u8], u32), ParseError> {
-    let (covered, octets) = packet
-        .split_last_chunk::<LEN>()
-        .ok_or_else(|| truncated(HEADER, LEN, packet.len()))?;
+    let (covered, octets) = packet.split_last_chunk::<LEN>().ok_or_else(|| truncated(HEADER, LEN, packet.len()))?;
     Ok((covered, u32::from_le_bytes(*octets)))
 }
 
 fn truncated(header: &'static str, needed: usize, available: usize) -> ParseError {
-    ParseError {
-        header,
-        field: "length",
-        problem: Problem::Truncated { needed, available },
-    }
+    ParseError { header, field: "length", problem: Problem::Truncated { needed, available } }
 }
 
 #[cfg(all(test, feature = "alloc"))]

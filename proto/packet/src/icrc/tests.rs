@@ -12,11 +12,7 @@ fn packet(payload: &[u8]) -> Vec<u8> {
     let src = "fd00:1::1".parse().unwrap();
     let dst = "fd00:2::1".parse().unwrap();
     let mut builder = RoceBuilder::new(src, dst, Opcode::WRITE_ONLY, 0x11, 0xff_ffff);
-    builder.extensions.reth = Some(Reth {
-        va: 0x1000,
-        rkey: 7,
-        dma_len: payload.len() as u32,
-    });
+    builder.extensions.reth = Some(Reth { va: 0x1000, rkey: 7, dma_len: payload.len() as u32 });
     builder.payload = payload;
     builder.build().unwrap()
 }
@@ -67,18 +63,9 @@ fn append_and_write_put_the_least_significant_octet_first() {
 fn a_change_that_does_not_fit_is_refused() {
     let change = |offset, old, new| delta(100, &[Change { offset, old, new }]);
     assert_eq!(change(98, &[1, 2], &[1, 2]), Ok(0));
-    assert_eq!(
-        change(0, &[1, 2], &[1]).unwrap_err().field,
-        "length of a change"
-    );
-    assert_eq!(
-        change(99, &[1, 2], &[1, 3]).unwrap_err().field,
-        "offset of a change"
-    );
-    assert_eq!(
-        change(usize::MAX, &[1], &[2]).unwrap_err().field,
-        "offset of a change"
-    );
+    assert_eq!(change(0, &[1, 2], &[1]).unwrap_err().field, "length of a change");
+    assert_eq!(change(99, &[1, 2], &[1, 3]).unwrap_err().field, "offset of a change");
+    assert_eq!(change(usize::MAX, &[1], &[2]).unwrap_err().field, "offset of a change");
 }
 
 proptest! {

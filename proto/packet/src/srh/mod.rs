@@ -81,17 +81,9 @@ impl<'a> SrhView<'a> {
         let (segments, _) = list.as_chunks::<SEGMENT_LEN>();
         let (max, found) = (count as u64, u64::from(fixed[3]));
         if found > max {
-            return Err(wrong(
-                "Segments Left",
-                Problem::OutOfRange { min: 0, max, found },
-            ));
+            return Err(wrong("Segments Left", Problem::OutOfRange { min: 0, max, found }));
         }
-        Ok(Self {
-            fixed,
-            segments,
-            tlvs,
-            payload,
-        })
+        Ok(Self { fixed, segments, tlvs, payload })
     }
 
     /// Next Header: what follows the SRH.
@@ -152,11 +144,7 @@ impl<'a> SrhView<'a> {
 }
 
 fn wrong(field: &'static str, problem: Problem) -> ParseError {
-    ParseError {
-        header: HEADER,
-        field,
-        problem,
-    }
+    ParseError { header: HEADER, field, problem }
 }
 
 #[cfg(all(test, feature = "alloc"))]

@@ -20,27 +20,18 @@ fn srh(segments: usize) -> Srh {
 }
 
 fn other(len: usize) -> Tlv {
-    Tlv::Other {
-        tlv_type: 200,
-        value: vec![7; len],
-    }
+    Tlv::Other { tlv_type: 200, value: vec![7; len] }
 }
 
 fn tlv() -> impl Strategy<Value = Tlv> {
-    let receivers = vec(
-        (any::<Ipv6Addr>(), 0_u32..1 << 24),
-        0..=crate::end_mt::MAX_RECEIVERS,
-    );
-    let end_mt = (any::<Ipv6Addr>(), receivers)
-        .prop_map(|(edge, receivers)| Tlv::EndMt(EndMt { edge, receivers }));
-    let other = (125_u8.., vec(any::<u8>(), 0..40))
-        .prop_map(|(tlv_type, value)| Tlv::Other { tlv_type, value });
+    let receivers = vec((any::<Ipv6Addr>(), 0_u32..1 << 24), 0..=crate::end_mt::MAX_RECEIVERS);
+    let end_mt = (any::<Ipv6Addr>(), receivers).prop_map(|(edge, receivers)| Tlv::EndMt(EndMt { edge, receivers }));
+    let other = (125_u8.., vec(any::<u8>(), 0..40)).prop_map(|(tlv_type, value)| Tlv::Other { tlv_type, value });
     prop_oneof![end_mt, other]
 }
 
 fn hmac() -> impl Strategy<Value = Hmac> {
-    let octets =
-        prop::sample::select(&[8_usize, 16, 24, 32][..]).prop_flat_map(|len| vec(any::<u8>(), len));
+    let octets = prop::sample::select(&[8_usize, 16, 24, 32][..]).prop_flat_map(|len| vec(any::<u8>(), len));
     (any::<bool>(), any::<u32>(), octets).prop_map(|(d, key_id, hmac)| Hmac { d, key_id, hmac })
 }
 
@@ -83,16 +74,9 @@ fn the_fixed_part_is_that_of_the_figure() {
 
 #[test]
 fn missing_octets_are_filled_with_pad_n_of_at_least_two_octets() {
-    for (value, padding) in [
-        (6, &[][..]),
-        (5, &[4, 5]),
-        (4, &[2]),
-        (3, &[3]),
-        (2, &[4]),
-        (1, &[5]),
-        (0, &[6]),
-        (7, &[7]),
-    ] {
+    for (value, padding) in
+        [(6, &[][..]), (5, &[4, 5]), (4, &[2]), (3, &[3]), (2, &[4]), (1, &[5]), (0, &[6]), (7, &[7])]
+    {
         let mut srh = srh(1);
         srh.tlvs.push(other(value));
         let layout = layout(&srh.to_vec().unwrap());
@@ -104,106 +88,37 @@ fn missing_octets_are_filled_with_pad_n_of_at_least_two_octets() {
 
 #[test]
 fn what_hdr_ext_len_cannot_express_is_refused_and_what_it_can_is_not() {
-    let hmac = Hmac {
-        d: false,
-        key_id: 1,
-        hmac: vec![0; 32],
-    };
+    let hmac = Hmac { d: false, key_id: 1, hmac: vec![0; 32] };
     assert_eq!(srh(127).to_vec().unwrap().len(), 2040);
     assert_eq!(srh(128).to_vec().unwrap_err().field, "Segment List");
     assert_eq!(srh(0).to_vec().unwrap_err().field, "Segment List");
-    let full = Srh {
-        tlvs: vec![other(6)],
-        ..srh(127)
-    };
+    let full = Srh { tlvs: vec![other(6)], ..srh(127) };
     assert_eq!(full.to_vec().unwrap()[1], 255);
     for over in [
-        Srh {
-            tlvs: vec![other(7)],
-            ..srh(127)
-        },
-        Srh {
-            tlvs: vec![other(5)],
-            ..srh(127)
-        },
-        Srh {
-            hmac: Some(hmac),
-            ..srh(126)
-        },
+        Srh { tlvs: vec![other(7)], ..srh(127) },
+        Srh { tlvs: vec![other(5)], ..srh(127) },
+        Srh { hmac: Some(hmac), ..srh(126) },
     ] {
         assert_eq!(over.to_vec().unwrap_err().field, "Hdr Ext Len");
     }
-    let many = Srh {
-        tlvs: vec![other(255); 500],
-        ..srh(1)
-    };
-    assert_eq!(
-        many.emit(&mut vec![0; 1 << 20]).unwrap_err().field,
-        "Hdr Ext Len"
-    );
+    let many = Srh { tlvs: vec![other(255); 500], ..srh(1) };
+    assert_eq!(many.emit(&mut vec![0; 1 << 20]).unwrap_err().field, "Hdr Ext Len");
 }
 
 #[test]
 fn values_without_an_encoding_are_refused_by_field() {
     let one = srh(1);
     let tlvs = |tlv| vec![tlv];
-    let typed = |tlv_type| Tlv::Other {
-        tlv_type,
-        value: vec![],
-    };
-    let hmac = |len| {
-        Some(Hmac {
-            d: false,
-            key_id: 1,
-            hmac: vec![0; len],
-        })
-    };
+    let typed = |tlv_type| Tlv::Other { tlv_type, value: vec![] };
+    let hmac = |len| Some(Hmac { d: false, key_id: 1, hmac: vec![0; len] });
     let mut bad = vec![
-        (
-            Srh {
-                segments_left: 2,
-                ..one.clone()
-            },
-            "Segments Left",
-        ),
-        (
-            Srh {
-                tlvs: tlvs(other(256)),
-                ..one.clone()
-            },
-            "TLV Length",
-        ),
-        (
-            Srh {
-                hmac: hmac(12),
-                ..one.clone()
-            },
-            "HMAC",
-        ),
-        (
-            Srh {
-                hmac: hmac(40),
-                ..one.clone()
-            },
-            "HMAC",
-        ),
-        (
-            Srh {
-                hmac: hmac(0),
-                ..one.clone()
-            },
-            "HMAC",
-        ),
+        (Srh { segments_left: 2, ..one.clone() }, "Segments Left"),
+        (Srh { tlvs: tlvs(other(256)), ..one.clone() }, "TLV Length"),
+        (Srh { hmac: hmac(12), ..one.clone() }, "HMAC"),
+        (Srh { hmac: hmac(40), ..one.clone() }, "HMAC"),
+        (Srh { hmac: hmac(0), ..one.clone() }, "HMAC"),
     ];
-    bad.extend([0, 4, 5, 124].map(|t| {
-        (
-            Srh {
-                tlvs: tlvs(typed(t)),
-                ..one.clone()
-            },
-            "TLV Type",
-        )
-    }));
+    bad.extend([0, 4, 5, 124].map(|t| (Srh { tlvs: tlvs(typed(t)), ..one.clone() }, "TLV Type")));
     for (srh, field) in bad {
         assert_eq!(srh.to_vec().unwrap_err().field, field, "{srh:?}");
     }
@@ -251,15 +166,8 @@ fn malformed_tlvs_end_the_walk_with_an_error() {
 
 #[test]
 fn pad1_is_understood_and_a_second_hmac_is_not() {
-    let hmac = Hmac {
-        d: true,
-        key_id: 0x0102_0304,
-        hmac: vec![9; 8],
-    };
-    let one = Srh {
-        hmac: Some(hmac),
-        ..srh(1)
-    };
+    let hmac = Hmac { d: true, key_id: 0x0102_0304, hmac: vec![9; 8] };
+    let one = Srh { hmac: Some(hmac), ..srh(1) };
     let mut bytes = one.to_vec().unwrap();
     assert_eq!(bytes[24..32], [5, 14, 0x80, 0, 1, 2, 3, 4]);
     let tlv = bytes[24..].to_vec();

@@ -81,10 +81,7 @@ impl<'a> Tlvs<'a> {
         let (value, rest) = behind.split_at_checked(length).ok_or(ParseError {
             header: HEADER,
             field: "Length",
-            problem: Problem::Truncated {
-                needed: 2 + length,
-                available: bytes.len(),
-            },
+            problem: Problem::Truncated { needed: 2 + length, available: bytes.len() },
         })?;
         let whole = &bytes[..2 + length];
         let tlv = match tlv_type {
@@ -119,11 +116,7 @@ impl<'a> HmacView<'a> {
     /// Reads a TLV from the front of `bytes`, Type first. Fails when the type is another, the value is cut short, or
     /// the HMAC is not 8, 16, 24 or 32 octets long.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
-        let wrong = |field, problem| ParseError {
-            header: HMAC,
-            field,
-            problem,
-        };
+        let wrong = |field, problem| ParseError { header: HMAC, field, problem };
         let (fixed, rest) = split::<HMAC_FIXED_LEN>(bytes, HMAC)?;
         if fixed[0] != TLV_HMAC {
             let (expected, found) = (u64::from(TLV_HMAC), u64::from(fixed[0]));
@@ -132,12 +125,7 @@ impl<'a> HmacView<'a> {
         let length = usize::from(fixed[1]);
         let hmac_len = length.checked_sub(HMAC_FIXED_LEN - 2);
         let Some(hmac_len @ (8 | 16 | 24 | HMAC_MAX_LEN)) = hmac_len else {
-            return Err(wrong(
-                "Length",
-                Problem::Unsupported {
-                    found: length as u64,
-                },
-            ));
+            return Err(wrong("Length", Problem::Unsupported { found: length as u64 }));
         };
         let hmac = rest.get(..hmac_len).ok_or_else(|| {
             let (needed, available) = (HMAC_FIXED_LEN + hmac_len, bytes.len());

@@ -3,8 +3,7 @@
 
 use super::tlv::HMAC_FIXED_LEN;
 use super::{
-    FIXED_LEN, HEADER, HmacView, MAX_LEN, ROUTING_TYPE, SEGMENT_LEN, SrhView, TLV_HMAC, TLV_PAD1,
-    TLV_PADN, TlvView,
+    FIXED_LEN, HEADER, HmacView, MAX_LEN, ROUTING_TYPE, SEGMENT_LEN, SrhView, TLV_HMAC, TLV_PAD1, TLV_PADN, TlvView,
 };
 use crate::end_mt::{self, EndMt};
 use crate::error::{EmitError, ParseError, Problem};
@@ -66,19 +65,12 @@ impl Srh {
                 TlvView::Pad1 | TlvView::PadN { .. } => {}
                 TlvView::EndMt(end_mt) => tlvs.push(Tlv::EndMt(end_mt.into())),
                 TlvView::Other { tlv_type, value } => {
-                    tlvs.push(Tlv::Other {
-                        tlv_type,
-                        value: value.to_vec(),
-                    });
+                    tlvs.push(Tlv::Other { tlv_type, value: value.to_vec() });
                 }
                 TlvView::Hmac(view) => {
                     if hmac.replace(Hmac::from(view)).is_some() {
                         let (field, problem) = ("HMAC TLV", Problem::Unwanted);
-                        return Err(ParseError {
-                            header: HEADER,
-                            field,
-                            problem,
-                        });
+                        return Err(ParseError { header: HEADER, field, problem });
                     }
                 }
             }
@@ -115,15 +107,7 @@ impl Srh {
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, EmitError> {
         let len = self.checked_len()?;
         let available = out.len();
-        let out = out.get_mut(..len).ok_or_else(|| {
-            wrong(
-                "buffer",
-                Problem::Truncated {
-                    needed: len,
-                    available,
-                },
-            )
-        })?;
+        let out = out.get_mut(..len).ok_or_else(|| wrong("buffer", Problem::Truncated { needed: len, available }))?;
         out[0] = self.next_header;
         out[1] = (len / 8 - 1) as u8;
         out[2] = ROUTING_TYPE;
@@ -140,10 +124,7 @@ impl Srh {
             tlv.emit(octets)?;
             rest = behind;
         }
-        for len in padding(self.unpadded_tlvs_len())
-            .into_iter()
-            .filter(|&len| len > 0)
-        {
+        for len in padding(self.unpadded_tlvs_len()).into_iter().filter(|&len| len > 0) {
             let (octets, behind) = rest.split_at_mut(len);
             octets.fill(0);
             octets[0] = TLV_PADN;
@@ -160,25 +141,11 @@ impl Srh {
         let count = self.segments.len() as u64;
         let max = ((MAX_LEN - FIXED_LEN) / SEGMENT_LEN) as u64;
         if !(1..=max).contains(&count) {
-            return Err(wrong(
-                "Segment List",
-                Problem::OutOfRange {
-                    min: 1,
-                    max,
-                    found: count,
-                },
-            ));
+            return Err(wrong("Segment List", Problem::OutOfRange { min: 1, max, found: count }));
         }
         let found = u64::from(self.segments_left);
         if found > count {
-            return Err(wrong(
-                "Segments Left",
-                Problem::OutOfRange {
-                    min: 0,
-                    max: count,
-                    found,
-                },
-            ));
+            return Err(wrong("Segments Left", Problem::OutOfRange { min: 0, max: count, found }));
         }
         if let Some(hmac) = &self.hmac {
             hmac.check()?;
@@ -186,14 +153,7 @@ impl Srh {
         let len = self.wire_len();
         if len > MAX_LEN {
             let (max, found) = (MAX_LEN as u64, len as u64);
-            return Err(wrong(
-                "Hdr Ext Len",
-                Problem::OutOfRange {
-                    min: 24,
-                    max,
-                    found,
-                },
-            ));
+            return Err(wrong("Hdr Ext Len", Problem::OutOfRange { min: 24, max, found }));
         }
         Ok(len)
     }
@@ -242,12 +202,7 @@ impl Hmac {
     fn check(&self) -> Result<(), EmitError> {
         match self.hmac.len() {
             8 | 16 | 24 | 32 => Ok(()),
-            found => Err(wrong(
-                "HMAC",
-                Problem::Unsupported {
-                    found: found as u64,
-                },
-            )),
+            found => Err(wrong("HMAC", Problem::Unsupported { found: found as u64 })),
         }
     }
 
@@ -265,11 +220,7 @@ impl Hmac {
 
 impl From<HmacView<'_>> for Hmac {
     fn from(view: HmacView<'_>) -> Self {
-        Self {
-            d: view.d(),
-            key_id: view.key_id(),
-            hmac: view.hmac().to_vec(),
-        }
+        Self { d: view.d(), key_id: view.key_id(), hmac: view.hmac().to_vec() }
     }
 }
 
@@ -283,9 +234,5 @@ fn padding(len: usize) -> [usize; 2] {
 }
 
 fn wrong(field: &'static str, problem: Problem) -> EmitError {
-    EmitError {
-        header: HEADER,
-        field,
-        problem,
-    }
+    EmitError { header: HEADER, field, problem }
 }

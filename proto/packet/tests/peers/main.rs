@@ -30,10 +30,7 @@ fn run(program: &str, args: &[&str], package: &str, input: Vec<u8>) -> String {
     let output = child.wait_with_output().unwrap();
     let written = writer.join().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} failed (is {package} installed?): {stderr}"
-    );
+    assert!(output.status.success(), "{program} failed (is {package} installed?): {stderr}");
     written.unwrap_or_else(|e| panic!("{program} did not read its input: {e}: {stderr}"));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -44,11 +41,7 @@ fn scapy(mode: &str, input: &[String]) -> Vec<String> {
     let package = "python3 and the Python package scapy >= 2.6";
     let answer = run("python3", &["-c", script, mode], package, lines(input));
     let answer: Vec<_> = answer.lines().map(str::to_owned).collect();
-    assert_eq!(
-        answer.len(),
-        input.len(),
-        "scapy answered with another number of lines"
-    );
+    assert_eq!(answer.len(), input.len(), "scapy answered with another number of lines");
     answer
 }
 
@@ -58,29 +51,14 @@ fn tshark(packets: &[Vec<u8>], fields: &[&str]) -> Vec<Vec<String>> {
     let zero_checksum = "udp.ignore_ipv6_zero_checksum:TRUE"; // RoCEv2 uses it, RFC 6936
     let mut args = vec!["-r", "-", "-o", zero_checksum, "-T", "fields"];
     fields.iter().for_each(|field| args.extend(["-e", field]));
-    let answer = run(
-        "tshark",
-        &args,
-        "the Debian package tshark",
-        support::write(packets),
-    );
-    let rows: Vec<Vec<_>> = answer
-        .lines()
-        .map(|line| line.split('\t').map(str::to_owned).collect())
-        .collect();
-    assert_eq!(
-        rows.len(),
-        packets.len(),
-        "tshark answered with another number of packets"
-    );
+    let answer = run("tshark", &args, "the Debian package tshark", support::write(packets));
+    let rows: Vec<Vec<_>> = answer.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect();
+    assert_eq!(rows.len(), packets.len(), "tshark answered with another number of packets");
     rows
 }
 
 fn lines(input: &[String]) -> Vec<u8> {
-    input
-        .iter()
-        .flat_map(|line| [line.as_bytes(), b"\n"].concat())
-        .collect()
+    input.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect()
 }
 
 fn hex(octets: &[u8]) -> String {

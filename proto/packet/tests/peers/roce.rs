@@ -11,10 +11,7 @@ use canopy_packet::icrc;
 #[test]
 fn scapy_computes_the_same_icrc_for_every_captured_packet() {
     let packets = support::all_packets();
-    let answers = scapy(
-        "icrc",
-        &packets.iter().map(|packet| hex(packet)).collect::<Vec<_>>(),
-    );
+    let answers = scapy("icrc", &packets.iter().map(|packet| hex(packet)).collect::<Vec<_>>());
     for (packet, answer) in packets.iter().zip(answers) {
         let icrc = icrc::compute(&packet[..packet.len() - 4]).unwrap();
         assert_eq!(hex(&icrc.to_le_bytes()), answer);
@@ -25,17 +22,8 @@ fn scapy_computes_the_same_icrc_for_every_captured_packet() {
 #[test]
 fn scapy_builds_the_same_packets_from_the_same_fields() {
     let samples = sample(300, roce());
-    let built: Vec<_> = samples
-        .iter()
-        .map(|(builder, payload)| {
-            RoceBuilder {
-                payload,
-                ..builder.clone()
-            }
-            .build()
-            .unwrap()
-        })
-        .collect();
+    let built: Vec<_> =
+        samples.iter().map(|(builder, payload)| RoceBuilder { payload, ..builder.clone() }.build().unwrap()).collect();
     let specs: Vec<_> = built.iter().map(|packet| spec(packet)).collect();
     for (packet, answer) in built.iter().zip(scapy("build", &specs)) {
         assert_eq!(hex(packet), answer);
@@ -57,17 +45,8 @@ fn scapy_builds_the_same_cnp() {
 #[test]
 fn tshark_reads_the_fields_that_were_written() {
     let samples = sample(300, roce());
-    let packets: Vec<_> = samples
-        .iter()
-        .map(|(builder, payload)| {
-            RoceBuilder {
-                payload,
-                ..builder.clone()
-            }
-            .build()
-            .unwrap()
-        })
-        .collect();
+    let packets: Vec<_> =
+        samples.iter().map(|(builder, payload)| RoceBuilder { payload, ..builder.clone() }.build().unwrap()).collect();
     let fields = [
         "_ws.malformed",
         "infiniband.bth.opcode",
@@ -86,10 +65,7 @@ fn tshark_reads_the_fields_that_were_written() {
         let frame = RoceFrame::parse(packet).unwrap();
         let (bth, reth) = (frame.bth, frame.extensions.reth);
         let aeth = frame.extensions.aeth;
-        let immdt = frame
-            .extensions
-            .immdt
-            .map(|immdt| hex(&immdt.0.to_be_bytes()));
+        let immdt = frame.extensions.immdt.map(|immdt| hex(&immdt.0.to_be_bytes()));
         let expected = [
             String::new(),
             bth.opcode.0.to_string(),
@@ -105,9 +81,7 @@ fn tshark_reads_the_fields_that_were_written() {
             format!("0x{:08x}", frame.icrc.swap_bytes()),
         ];
         // tshark lists immediate data twice.
-        let first = row
-            .iter()
-            .map(|column| column.split(',').next().unwrap_or_default());
+        let first = row.iter().map(|column| column.split(',').next().unwrap_or_default());
         assert!(first.eq(expected.iter()), "{row:?} is not {expected:?}");
     }
 }
@@ -128,12 +102,8 @@ fn spec(packet: &[u8]) -> String {
         bth.version,
         bth.pkey
     );
-    let resv8a = format!(
-        r#""fecn": {}, "becn": {}, "resv6": {}"#,
-        bth.resv8a >> 7,
-        bth.resv8a >> 6 & 1,
-        bth.resv8a & 0x3f
-    );
+    let resv8a =
+        format!(r#""fecn": {}, "becn": {}, "resv6": {}"#, bth.resv8a >> 7, bth.resv8a >> 6 & 1, bth.resv8a & 0x3f);
     let bth = format!(
         r#"{{"opcode": {}, {bits}, {resv8a}, "dqpn": {}, "ackreq": {}, "resv7": {}, "psn": {}}}"#,
         bth.opcode.0,
@@ -144,10 +114,7 @@ fn spec(packet: &[u8]) -> String {
     );
     let rest = match frame.extensions.aeth {
         Some(aeth) => {
-            format!(
-                r#""aeth": {{"syndrome": {}, "msn": {}}}"#,
-                aeth.syndrome.0, aeth.msn
-            )
+            format!(r#""aeth": {{"syndrome": {}, "msn": {}}}"#, aeth.syndrome.0, aeth.msn)
         }
         None => format!(r#""payload": "{}""#, hex(&packet[60..packet.len() - 4])),
     };

@@ -14,9 +14,7 @@ use std::net::Ipv6Addr;
 /// `count` values of a strategy.
 pub(crate) fn sample<S: Strategy>(count: usize, strategy: S) -> Vec<S::Value> {
     let mut runner = TestRunner::deterministic();
-    (0..count)
-        .map(|_| strategy.new_tree(&mut runner).unwrap().current())
-        .collect()
+    (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
 /// Addresses that every notation writes alike: all groups non-zero, so there is nothing to abbreviate.

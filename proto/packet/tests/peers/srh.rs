@@ -12,10 +12,8 @@ use proptest::prelude::*;
 
 fn tlv() -> impl Strategy<Value = Tlv> {
     let receivers = vec((address(), 0_u32..1 << 24), 1..=MAX_RECEIVERS);
-    let end_mt =
-        (address(), receivers).prop_map(|(edge, receivers)| Tlv::EndMt(EndMt { edge, receivers }));
-    let other = (200_u8..210, vec(any::<u8>(), 0..20))
-        .prop_map(|(tlv_type, value)| Tlv::Other { tlv_type, value });
+    let end_mt = (address(), receivers).prop_map(|(edge, receivers)| Tlv::EndMt(EndMt { edge, receivers }));
+    let other = (200_u8..210, vec(any::<u8>(), 0..20)).prop_map(|(tlv_type, value)| Tlv::Other { tlv_type, value });
     prop_oneof![3 => end_mt, 1 => other]
 }
 
@@ -50,19 +48,11 @@ fn tlvs(srh: &Srh, bytes: &[u8]) -> Vec<String> {
 fn scapy_walks_the_same_tlvs() {
     let samples = sample(200, srh());
     let encoded: Vec<_> = samples.iter().map(|srh| srh.to_vec().unwrap()).collect();
-    let answers = scapy(
-        "srh",
-        &encoded.iter().map(|srh| hex(srh)).collect::<Vec<_>>(),
-    );
+    let answers = scapy("srh", &encoded.iter().map(|srh| hex(srh)).collect::<Vec<_>>());
     for ((srh, bytes), answer) in samples.iter().zip(&encoded).zip(answers) {
         let segments: Vec<_> = srh.segments.iter().map(ToString::to_string).collect();
         let last_entry = srh.segments.len() - 1;
-        let fixed = format!(
-            "41 {} {last_entry} {} {}",
-            srh.segments_left,
-            srh.tag,
-            segments.join(",")
-        );
+        let fixed = format!("41 {} {last_entry} {} {}", srh.segments_left, srh.tag, segments.join(","));
         assert_eq!(answer, [vec![fixed], tlvs(srh, bytes)].concat().join(" "));
     }
 }
@@ -76,10 +66,7 @@ fn kernel(srhs: &[Vec<u8>]) -> Vec<String> {
 
 #[test]
 fn linux_accepts_every_srh() {
-    let encoded: Vec<_> = sample(300, srh())
-        .iter()
-        .map(|srh| srh.to_vec().unwrap())
-        .collect();
+    let encoded: Vec<_> = sample(300, srh()).iter().map(|srh| srh.to_vec().unwrap()).collect();
     for (srh, verdict) in encoded.iter().zip(kernel(&encoded)) {
         assert_eq!(verdict, "accepted", "{}", hex(srh));
     }
@@ -88,15 +75,8 @@ fn linux_accepts_every_srh() {
 /// The kernel's check is one that can fail, on what this crate refuses too, and on Pad1, which it must never emit.
 #[test]
 fn linux_refuses_what_is_malformed_and_pad1() {
-    let tlv = Tlv::Other {
-        tlv_type: 200,
-        value: vec![0; 5],
-    };
-    let one = Srh {
-        tlvs: vec![tlv],
-        hmac: None,
-        ..sample(1, srh()).remove(0)
-    };
+    let tlv = Tlv::Other { tlv_type: 200, value: vec![0; 5] };
+    let one = Srh { tlvs: vec![tlv], hmac: None, ..sample(1, srh()).remove(0) };
     let good = one.to_vec().unwrap();
     let list = 8 + 16 * one.segments.len();
     let mut length = good.clone();
@@ -109,10 +89,7 @@ fn linux_refuses_what_is_malformed_and_pad1() {
     pad1[1] -= 1;
     pad1[list + 7] = 0;
     assert_eq!(Srh::parse(&pad1).as_ref(), Ok(&one));
-    assert_eq!(
-        kernel(&[good, length, left, pad1]),
-        ["accepted", "EINVAL", "EINVAL", "EINVAL"]
-    );
+    assert_eq!(kernel(&[good, length, left, pad1]), ["accepted", "EINVAL", "EINVAL", "EINVAL"]);
 }
 
 /// Whole packets as a headend sends them: outer IPv6, SRH, inner RoCEv2.
@@ -134,10 +111,7 @@ fn tshark_reads_encapsulated_packets_without_complaint() {
     ];
     let mut rows = tshark(&packets, &fields);
     let complaint = rows.pop().unwrap();
-    assert!(
-        complaint[1].contains("segments left"),
-        "damage goes unnoticed: {complaint:?}"
-    );
+    assert!(complaint[1].contains("segments left"), "damage goes unnoticed: {complaint:?}");
     for ((srh, packet), row) in srhs.iter().zip(&packets).zip(rows) {
         let segments: Vec<_> = srh.segments.iter().map(ToString::to_string).collect();
         let inner = &packet[40 + srh.wire_len()..];
@@ -145,21 +119,13 @@ fn tshark_reads_encapsulated_packets_without_complaint() {
         assert_eq!(row[2], srh.segments_left.to_string());
         assert_eq!(row[3], format!("{:04x}", srh.tag));
         assert_eq!(row[4], segments.join(","));
-        assert!(
-            row[5].ends_with(&Ipv6::parse(inner).unwrap().dst.to_string()),
-            "{row:?}"
-        );
+        assert!(row[5].ends_with(&Ipv6::parse(inner).unwrap().dst.to_string()), "{row:?}");
         assert_eq!(row[6], inner[48].to_string());
     }
 }
 
 fn packet((srh, (builder, payload)): (&Srh, (RoceBuilder<'static>, Vec<u8>))) -> Vec<u8> {
-    let inner = RoceBuilder {
-        payload: &payload,
-        ..builder
-    }
-    .build()
-    .unwrap();
+    let inner = RoceBuilder { payload: &payload, ..builder }.build().unwrap();
     let srh_octets = srh.to_vec().unwrap();
     let outer = Ipv6 {
         traffic_class: 0,

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads and writes captures: classic pcap, microseconds or nanoseconds, either byte order, link type Ethernet.
 
-#![allow(
-    dead_code,
-    reason = "each integration test uses the part that it needs"
-)]
+#![allow(dead_code, reason = "each integration test uses the part that it needs")]
 
 use std::path::{Path, PathBuf};
 
@@ -26,10 +23,7 @@ pub(crate) const CAPTURES: [&str; 8] = [
 
 /// Path of a capture.
 pub(crate) fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata/rxe")
-        .join(name)
-        .with_extension("pcap")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/rxe").join(name).with_extension("pcap")
 }
 
 /// The IPv6 packets of a capture, from the IPv6 header on.
@@ -54,11 +48,7 @@ fn read(file: &[u8]) -> Vec<Vec<u8>> {
     };
     let u32_at = |at: usize| {
         let octets: [u8; 4] = file[at..at + 4].try_into().unwrap();
-        if big_endian {
-            u32::from_be_bytes(octets)
-        } else {
-            u32::from_le_bytes(octets)
-        }
+        if big_endian { u32::from_be_bytes(octets) } else { u32::from_le_bytes(octets) }
     };
     assert_eq!(u32_at(20) & 0xffff, LINKTYPE_ETHERNET, "link type");
     let mut packets = Vec::new();
@@ -67,12 +57,7 @@ fn read(file: &[u8]) -> Vec<Vec<u8>> {
         let (captured, original) = (u32_at(at + 8) as usize, u32_at(at + 12) as usize);
         assert_eq!(captured, original, "packet {} was cut short", packets.len());
         let frame = &file[at + 16..at + 16 + captured];
-        assert_eq!(
-            frame[12..14],
-            ETHERTYPE_IPV6,
-            "packet {} is not IPv6",
-            packets.len()
-        );
+        assert_eq!(frame[12..14], ETHERTYPE_IPV6, "packet {} is not IPv6", packets.len());
         packets.push(frame[ETHERNET_LEN..].to_vec());
         at += 16 + captured;
     }
@@ -83,14 +68,9 @@ fn read(file: &[u8]) -> Vec<Vec<u8>> {
 pub(crate) fn write(packets: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     let u32s = |file: &mut Vec<u8>, values: &[u32]| {
-        values
-            .iter()
-            .for_each(|value| file.extend(value.to_be_bytes()));
+        values.iter().for_each(|value| file.extend(value.to_be_bytes()));
     };
-    u32s(
-        &mut file,
-        &[0xa1b2_c3d4, 0x0002_0004, 0, 0, 262_144, LINKTYPE_ETHERNET],
-    );
+    u32s(&mut file, &[0xa1b2_c3d4, 0x0002_0004, 0, 0, 262_144, LINKTYPE_ETHERNET]);
     for packet in packets {
         let len = (ETHERNET_LEN + packet.len()) as u32;
         u32s(&mut file, &[0, 0, len, len]);

@@ -61,14 +61,24 @@ fn encoding(out: &mut dyn Write, group: &Value, members: &[Value]) -> Result<(),
     writeln!(out, "\nEncoding:")?;
     field(out, "  Mode", format!("{} (asked for: {})", text(e, "/mode"), text(group, "/spec/encoding")))?;
     field(out, "  Reason", text(e, "/reason"))?;
-    field(out, "  SRH", format!("{} bytes, {} with the outer IPv6 header", text(e, "/srhBytes"), text(e, "/overheadBytes")))?;
+    field(
+        out,
+        "  SRH",
+        format!("{} bytes, {} with the outer IPv6 header", text(e, "/srhBytes"), text(e, "/overheadBytes")),
+    )?;
     for (i, segment) in list(e, "/segments").iter().enumerate() {
         field(out, &format!("  Segment [{i}]"), segment.as_str().unwrap_or("-"))?;
     }
     for (title, pointer) in [("  End.MT TLVs", "/inBandEdges"), ("  Provisioned", "/provisionedEdges")] {
         for edge in list(e, pointer).iter().filter_map(Value::as_str) {
-            let here = |m: &&Value| m.pointer("/status/node").and_then(Value::as_str) == Some(edge) && text(m, "/spec/role") == "receiver";
-            let receivers: Vec<String> = members.iter().filter(here).map(|m| format!("{} QPN {}", text(m, "/status/address"), text(m, "/spec/qpn"))).collect();
+            let here = |m: &&Value| {
+                m.pointer("/status/node").and_then(Value::as_str) == Some(edge) && text(m, "/spec/role") == "receiver"
+            };
+            let receivers: Vec<String> = members
+                .iter()
+                .filter(here)
+                .map(|m| format!("{} QPN {}", text(m, "/status/address"), text(m, "/spec/qpn")))
+                .collect();
             field(out, title, format!("edge {edge}: {}", receivers.join(", ")))?;
         }
     }
@@ -86,7 +96,14 @@ fn tree(out: &mut dyn Write, group: &Value) -> Result<(), Failure> {
     tree_node(out, &by_name, root, &text(root, "/upstreamPort"), 1, nodes.len())
 }
 
-fn tree_node(out: &mut dyn Write, by_name: &BTreeMap<String, &Value>, node: &Value, port: &str, depth: usize, most: usize) -> Result<(), Failure> {
+fn tree_node(
+    out: &mut dyn Write,
+    by_name: &BTreeMap<String, &Value>,
+    node: &Value,
+    port: &str,
+    depth: usize,
+    most: usize,
+) -> Result<(), Failure> {
     let indent = "   ".repeat(depth);
     let roles: Vec<&str> = list(node, "/roles").iter().filter_map(Value::as_str).collect();
     let via = if depth == 1 { format!("source at {port}") } else { format!("via {port}") };
@@ -94,8 +111,15 @@ fn tree_node(out: &mut dyn Write, by_name: &BTreeMap<String, &Value>, node: &Val
     for branch in list(node, "/branches") {
         let (name, port) = (text(branch, "/name"), text(branch, "/port"));
         match by_name.get(&name) {
-            Some(child) if text(branch, "/kind") == "node" && depth <= most => tree_node(out, by_name, child, &port, depth + 1, most)?,
-            _ => writeln!(out, "  {indent}   └─ {name} {} via {port}, QPN {}", text(branch, "/address"), text(branch, "/qpn"))?,
+            Some(child) if text(branch, "/kind") == "node" && depth <= most => {
+                tree_node(out, by_name, child, &port, depth + 1, most)?
+            }
+            _ => writeln!(
+                out,
+                "  {indent}   └─ {name} {} via {port}, QPN {}",
+                text(branch, "/address"),
+                text(branch, "/qpn")
+            )?,
         }
     }
     Ok(())
@@ -107,10 +131,24 @@ fn progress(out: &mut dyn Write, group: &Value) -> Result<(), Failure> {
         return Ok(());
     }
     writeln!(out, "\nNodes (generation desired and applied):")?;
-    let row = |n: &Value| vec![format!("  {}", text(n, "/node")), text(n, "/desiredGeneration"), text(n, "/observedGeneration"), text(n, "/connected")];
+    let row = |n: &Value| {
+        vec![
+            format!("  {}", text(n, "/node")),
+            text(n, "/desiredGeneration"),
+            text(n, "/observedGeneration"),
+            text(n, "/connected"),
+        ]
+    };
     table(out, &["  NODE", "DESIRED", "APPLIED", "CONNECTED"], nodes.iter().map(row).collect())?;
     for (node, error) in nodes.iter().flat_map(|n| list(n, "/errors").iter().map(move |e| (n, e))) {
-        writeln!(out, "  ! {}: {} {}: {}", text(node, "/node"), text(error, "/kind"), text(error, "/name"), text(error, "/detail"))?;
+        writeln!(
+            out,
+            "  ! {}: {} {}: {}",
+            text(node, "/node"),
+            text(error, "/kind"),
+            text(error, "/name"),
+            text(error, "/detail")
+        )?;
     }
     Ok(())
 }
@@ -141,7 +179,14 @@ fn branches(out: &mut dyn Write, group: &Value, samples: &[Value]) -> Result<(),
     let mut rows = Vec::new();
     for s in samples {
         let sent_and_received = |a: &str| format!("{}/{}", text(s, &format!("/{a}In")), text(s, &format!("/{a}Out")));
-        let row = vec![format!("  {}", text(s, "/node")), text(s, "/epoch"), text(s, "/dataPackets"), sent_and_received("acks"), sent_and_received("naks"), sent_and_received("cnps")];
+        let row = vec![
+            format!("  {}", text(s, "/node")),
+            text(s, "/epoch"),
+            text(s, "/dataPackets"),
+            sent_and_received("acks"),
+            sent_and_received("naks"),
+            sent_and_received("cnps"),
+        ];
         rows.push(row);
     }
     writeln!(out, "\nAggregation (received from branches / sent upstream):")?;
@@ -157,7 +202,11 @@ fn branch_name(group: &Value, node: &str, address: &str) -> Option<String> {
 fn drops(out: &mut dyn Write, samples: &[Value]) -> Result<(), Failure> {
     let rows: Vec<Vec<String>> = samples
         .iter()
-        .flat_map(|s| list(s, "/drops").iter().map(move |d| vec![format!("  {}", text(s, "/node")), text(d, "/reason"), text(d, "/name"), text(d, "/packets")]))
+        .flat_map(|s| {
+            list(s, "/drops").iter().map(move |d| {
+                vec![format!("  {}", text(s, "/node")), text(d, "/reason"), text(d, "/name"), text(d, "/packets")]
+            })
+        })
         .collect();
     if rows.is_empty() {
         return Ok(writeln!(out, "\nDrops: none reported")?);
@@ -171,6 +220,7 @@ fn recent(out: &mut dyn Write, events: &[Value]) -> Result<(), Failure> {
         return Ok(());
     }
     writeln!(out, "\nEvents:")?;
-    let row = |e: &Value| vec![format!("  {}", text(e, "/code")), text(e, "/node"), text(e, "/branch"), text(e, "/detail")];
+    let row =
+        |e: &Value| vec![format!("  {}", text(e, "/code")), text(e, "/node"), text(e, "/branch"), text(e, "/detail")];
     table(out, &["  CODE", "NODE", "BRANCH", "DETAIL"], events.iter().map(row).collect())
 }

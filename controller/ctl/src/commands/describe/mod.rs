@@ -33,7 +33,9 @@ fn conditions(out: &mut dyn Write, resource: &Value) -> Result<(), Failure> {
     let conditions = list(resource, "/status/conditions");
     if !conditions.is_empty() {
         writeln!(out, "\nConditions:")?;
-        let row = |c: &Value| vec![format!("  {}", text(c, "/type")), text(c, "/status"), text(c, "/reason"), text(c, "/message")];
+        let row = |c: &Value| {
+            vec![format!("  {}", text(c, "/type")), text(c, "/status"), text(c, "/reason"), text(c, "/message")]
+        };
         crate::output::table(out, &["  TYPE", "STATUS", "REASON", "MESSAGE"], conditions.iter().map(row).collect())?;
     }
     Ok(())
@@ -42,7 +44,8 @@ fn conditions(out: &mut dyn Write, resource: &Value) -> Result<(), Failure> {
 /// `labels` of a resource as `a=b, c=d`.
 fn labels(resource: &Value) -> String {
     let pairs = resource.pointer("/metadata/labels").and_then(Value::as_object);
-    let pairs: Vec<String> = pairs.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
+    let pairs: Vec<String> =
+        pairs.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
     if pairs.is_empty() { "-".into() } else { pairs.join(", ") }
 }
 

@@ -31,8 +31,20 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
         field(out, label, text(&node, pointer))?;
     }
     writeln!(out, "\nPorts:")?;
-    let row = |p: &Value| vec![format!("  {}", text(p, "/index")), text(p, "/name"), text(p, "/peer"), text(p, "/mtu"), text(p, "/linkLocal")];
-    table(out, &["  INDEX", "NAME", "PEER", "MTU", "LINK-LOCAL"], list(&node, "/spec/ports").iter().map(row).collect())?;
+    let row = |p: &Value| {
+        vec![
+            format!("  {}", text(p, "/index")),
+            text(p, "/name"),
+            text(p, "/peer"),
+            text(p, "/mtu"),
+            text(p, "/linkLocal"),
+        ]
+    };
+    table(
+        out,
+        &["  INDEX", "NAME", "PEER", "MTU", "LINK-LOCAL"],
+        list(&node, "/spec/ports").iter().map(row).collect(),
+    )?;
     let errors = list(&node, "/status/errors");
     if !errors.is_empty() {
         writeln!(out, "\nNot as desired:")?;
@@ -43,12 +55,24 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
     let groups = list(&telemetry, "/groups");
     if !groups.is_empty() {
         writeln!(out, "\nGroups:")?;
-        let row = |g: &Value| vec![format!("  {}", text(g, "/group")), text(g, "/epoch"), text(g, "/dataPackets"), text(g, "/acksIn"), text(g, "/acksOut"), list(g, "/branches").len().to_string()];
+        let row = |g: &Value| {
+            vec![
+                format!("  {}", text(g, "/group")),
+                text(g, "/epoch"),
+                text(g, "/dataPackets"),
+                text(g, "/acksIn"),
+                text(g, "/acksOut"),
+                list(g, "/branches").len().to_string(),
+            ]
+        };
         table(out, &["  GROUP", "EPOCH", "DATA", "ACKS IN", "ACKS OUT", "BRANCHES"], groups.iter().map(row).collect())?;
     }
     let of_node = list(&telemetry, "/drops").iter().map(|d| ("-".to_owned(), d));
     let of_groups = groups.iter().flat_map(|g| list(g, "/drops").iter().map(move |d| (text(g, "/group"), d)));
-    let rows: Vec<Vec<String>> = of_node.chain(of_groups).map(|(group, d)| vec![format!("  {group}"), text(d, "/reason"), text(d, "/name"), text(d, "/packets")]).collect();
+    let rows: Vec<Vec<String>> = of_node
+        .chain(of_groups)
+        .map(|(group, d)| vec![format!("  {group}"), text(d, "/reason"), text(d, "/name"), text(d, "/packets")])
+        .collect();
     if rows.is_empty() {
         writeln!(out, "\nDrops: none reported")?;
     } else {
