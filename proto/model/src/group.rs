@@ -54,7 +54,7 @@ impl GroupSpec {
         if self.stall_policy != StallPolicy::Wait {
             errors.push(
                 "spec.stallPolicy",
-                "only wait is carried out by this version: remove a stalled receiver with `canopyctl delete member`",
+                "only wait is carried out by this version: remove a stalled receiver with `canopyctl delete member HOST -g GROUP`",
             );
         }
         errors.into_result()

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use canopy_model::group::StallPolicy;
 use canopy_model::ids::Psn;
 use canopy_model::member::MemoryRegion;
 
@@ -152,8 +151,8 @@ fn only_nodes_of_the_tree_hear_of_a_change() {
     assert_eq!(w.run(leave("g", "h2-1")).unwrap().nodes, ["leaf1", "leaf2", "leaf3", "spine1"]);
     assert!(w.domain.node_spec("leaf2").unwrap().groups.is_empty());
     assert_eq!(w.domain.node_spec("leaf4").unwrap().generation, leaf4);
-    // Labels and the stall policy are no node's business.
-    let spec = GroupSpec { stall_policy: StallPolicy::Evict, ..GroupSpec::default() };
+    // Labels are no node's business.
+    let spec = GroupSpec::default();
     let labels = Labels::from([("a".to_owned(), "b".to_owned())]);
     let put = Command::PutGroup { name: "g".into(), labels, spec, if_match: Some(1), create_only: false };
     assert_eq!(
