@@ -88,6 +88,8 @@ struct canopy_group {
 	struct canopy_addr up_sa;
 	struct canopy_addr up_da;
 	__u32 up_qpn;
+	__u32 source_qpn;		/* with the source's address: another QP starts the group over */
+	__u32 pad;
 	__u32 ack_seed;			/* CRC register after an upstream ACK's bytes before AckReq|PSN */
 	__u64 start;			/* unwrapped start PSN */
 	struct canopy_slots children;

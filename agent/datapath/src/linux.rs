@@ -150,8 +150,7 @@ impl LinuxDatapath {
         for key in self.bpf.keys(Table::Groups) {
             let Some(id) = read::<u32>(&key) else { continue };
             let old: Option<types::canopy_group> = self.bpf.get_as(Table::Groups, &id)?;
-            let restarts =
-                matches!((old, t.groups.get(&id)), (Some(o), Some(n)) if o.start != n.start || o.dqpn != n.dqpn);
+            let restarts = matches!((old, t.groups.get(&id)), (Some(o), Some(n)) if session(&o) != session(n));
             if !lives(&key) || restarts {
                 self.bpf.delete(Table::Groups, &key)?;
                 self.bpf.delete(Table::Cnps, &key)?;
@@ -418,6 +417,12 @@ fn fresh_state(start: u64) -> types::canopy_state {
         tree: [empty; 256],
         ..types::canopy_state::default()
     }
+}
+
+/// What a run of PSNs belongs to: another start or another source QP counts from the start again. A source that left and
+/// came back as another QP may look like one change from here.
+fn session(g: &types::canopy_group) -> (u64, u32, u32, u64, u64) {
+    (g.start, g.dqpn, g.source_qpn, g.source.hi, g.source.lo)
 }
 
 fn has(slots: &types::canopy_slots, slot: u32) -> bool {

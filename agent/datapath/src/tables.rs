@@ -179,6 +179,7 @@ fn group(g: &GroupProgram, ports: &BTreeMap<PortIndex, u32>) -> types::canopy_gr
         up_sa: addr(g.upstream.source_address),
         up_da: addr(g.upstream.destination),
         up_qpn: g.upstream.dest_qp.get(),
+        source_qpn: g.source.qpn.get(),
         ack_seed: ack_seed(g),
         start: TURN + u64::from(g.start_psn.get()),
         write_base: g.write_base_va,

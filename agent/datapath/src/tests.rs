@@ -394,6 +394,16 @@ fn a_group_that_starts_over_forgets_the_old_numbers() {
 }
 
 #[test]
+fn another_source_qp_starts_over() {
+    let mut bed = Testbed::new(&Shape::default());
+    send(&bed, 100..110, 1);
+    let qpn = canopy_model::ids::Qpn::new("qpn", 0x99).unwrap();
+    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.source.qpn = qpn)), []);
+    let t = bed.telemetry();
+    assert_eq!((t.high, t.min_next), ((1 << 24) + 100, Some((1 << 24) + 100)));
+}
+
+#[test]
 fn a_missing_interface_is_named_and_the_others_go_on() {
     let mut bed = Testbed::new(&Shape { children: 1, ..Shape::default() });
     std::process::Command::new("ip").args(["link", "del", "d1"]).status().unwrap();

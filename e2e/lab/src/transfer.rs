@@ -88,6 +88,8 @@ pub struct Transfer {
     /// By host: the `complete` event, which at the source is the report.
     complete: BTreeMap<String, Value>,
     exit: BTreeMap<String, Value>,
+    /// Processes that have ended, and ended well.
+    ended: BTreeMap<String, Value>,
 }
 
 impl Lab {
@@ -114,6 +116,7 @@ impl Lab {
             deadline,
             complete: BTreeMap::new(),
             exit: BTreeMap::new(),
+            ended: BTreeMap::new(),
         };
         let spec = transfer.spec.clone();
         let patience = format!("{}ms", spec.timeout.as_millis());
@@ -186,6 +189,8 @@ impl Transfer {
             }
         }
         self.gather(lab, &receivers, |t| &t.exit)?;
+        // Leaving the group is the last thing they do: who would use it again must not come before that.
+        self.gather(lab, &everybody, |t| &t.ended)?;
 
         let report = self.complete.remove(&source).unwrap_or_default();
         let source = serde_json::from_value(report)
@@ -249,6 +254,7 @@ impl Transfer {
                     logs.join(format!("rc-{host}.log")).display()
                 );
                 ensure!(lost || self.complete.contains_key(&host), "canopy-rc at {host} ended before it was done");
+                self.ended.insert(host, Value::Null);
             }
         }
         Ok(())

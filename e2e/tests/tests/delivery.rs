@@ -54,6 +54,20 @@ fn without_loss_every_link_carries_one_copy_and_acks_are_few_and_true() {
     }
 }
 
+#[test]
+fn a_group_is_used_again_by_other_queue_pairs() {
+    let bed = up("figure1").unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+    for seed in 0..10 {
+        // All leave at the end and come back at once: an agent may see both as one change.
+        let report = bed.lab.transfer(TransferSpec { seed, ..spec(1 << 16) }).unwrap_or_else(|e| {
+            let log = std::fs::read_to_string(bed.lab.dir().join("log/rc-r1.log"));
+            panic!("transfer {seed}: {e:#}; r1 said {log:?}")
+        });
+        assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+    }
+}
+
 /// From the captures alone: whenever s1 saw "everything before n is held", every receiver had already said so.
 fn no_false_ack(start: u64, source: &[canopy_e2e::capture::Packet], receivers: Vec<Vec<canopy_e2e::capture::Packet>>) {
     assert!(!source.is_empty(), "nothing was captured at the source");

@@ -71,7 +71,15 @@ fn an_interface_that_is_gone_degrades_the_group_and_is_named() {
     }
     bed.wait_phase("g", "Ready").unwrap();
     let ns = bed.lab.state().instance.namespace("n3");
-    assert!(Command::new("ip").args(["-n", &ns, "link", "del", "eth2"]).status().unwrap().success());
+    let ip = |args: &[&str]| assert!(Command::new("ip").args(["-n", &ns]).args(args).status().unwrap().success());
+    ip(&["link", "set", "eth1", "mtu", "1400"]);
+    bed.wait_phase("g", "Degraded").unwrap();
+    let reason = bed.group("g").unwrap()["reason"].to_string();
+    println!("{reason}");
+    assert!(reason.contains("n3") && reason.contains("eth1") && reason.contains("MTU 1400"), "{reason}");
+    ip(&["link", "set", "eth1", "mtu", "9000"]);
+    bed.wait_phase("g", "Ready").unwrap();
+    ip(&["link", "del", "eth2"]);
     bed.wait_phase("g", "Degraded").unwrap();
     let reason = bed.group("g").unwrap()["reason"].as_str().unwrap().to_owned();
     println!("{reason}");
@@ -82,6 +90,11 @@ fn an_interface_that_is_gone_degrades_the_group_and_is_named() {
 fn two_hundred_lives_leave_nothing_behind() {
     let bed = up("figure1").unwrap();
     let lives = if deep() { 200 } else { 40 };
+    let routes = |node: &str| {
+        let ns = bed.lab.state().instance.namespace(node);
+        Command::new("ip").args(["-n", &ns, "-6", "route", "show", "proto", "201"]).output().unwrap().stdout
+    };
+    let before: Vec<_> = NODES.iter().map(|n| routes(n)).collect();
     let (mut groups, mut qpns) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     for life in 0..lives {
         bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
@@ -102,6 +115,8 @@ fn two_hundred_lives_leave_nothing_behind() {
             .wait("the maps to be empty", |_| Ok(bed.map_entries(node)? == 0))
             .unwrap_or_else(|e| panic!("{node}: {e:#}, {} entries", bed.map_entries(node).unwrap()));
     }
+    let after: Vec<_> = NODES.iter().map(|n| routes(n)).collect();
+    assert_eq!(before, after, "routes were left behind");
     let (_, list) = bed.lab.rest("GET", "/api/v1/groups", None).unwrap();
     assert_eq!(list["items"], json!([]));
 }
