@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent's pure half: what the kernel should hold for a `NodeSpec`, and the seam to the half that touches it.
 
+pub mod aggregate;
 pub mod net;
 pub mod slots;
 

@@ -8,6 +8,8 @@
 //! therefore stops nothing and forgets nothing.
 
 mod bpf;
+#[cfg(test)]
+mod differential;
 mod error;
 mod events;
 mod linux;

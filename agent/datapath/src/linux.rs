@@ -60,6 +60,13 @@ impl LinuxDatapath {
         self.bpf.run_ingress(ifindex, packet)
     }
 
+    /// A branch joins or leaves the state only, as the control program does it.
+    #[cfg(test)]
+    pub(crate) fn membership(&self, group: u32, slot: u32, joins: bool) -> Result<(), DatapathError> {
+        let op = if joins { Control::Join { slot } } else { Control::Remove { slot } };
+        self.bpf.control(group, op, &[0; ACK_FRAME])
+    }
+
     /// Nanoseconds and runs of the ingress program, as the kernel counts them with `kernel.bpf_stats_enabled`.
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn program_stats(&self) -> (u64, u64) {
