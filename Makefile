@@ -16,7 +16,7 @@ lab: tools build ## Figure 1 with real parts: multicast 256 MiB from s1 to r1..r
 down: ## take the lab down
 	$(BIN)/canopy-lab down
 
-test: tools lint deps build test-unit test-e2e ## everything that proves it; what CI runs
+test: tools lint deps fuzz-build build test-unit test-e2e ## everything that proves it; what CI runs
 
 test-unit: build ## unit, property, packet and kernel tests of every crate
 	cargo test --workspace --exclude canopy-e2e

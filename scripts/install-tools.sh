@@ -33,6 +33,11 @@ fi
 
 command -v cargo >/dev/null || { echo "missing: a Rust toolchain, 1.95 or later (rustup.rs, or your distribution's cargo)" >&2; exit 1; }
 
+# Programs and maps are pinned on a BPF file system; a fresh machine without systemd may have none.
+if ((EUID == 0)) && ! mountpoint -q /sys/fs/bpf; then
+  mount -t bpf bpf /sys/fs/bpf
+fi
+
 # Peers that the packet tests compare with, and the protocol buffer linter.
 need_pip=()
 python3 -c 'import scapy, sys; sys.exit(tuple(map(int, scapy.__version__.split(".")[:2])) < (2, 6))' 2>/dev/null || need_pip+=("scapy==2.8.0")

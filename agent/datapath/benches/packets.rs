@@ -5,7 +5,7 @@
 //! frames through a veth pair, as the kernel's own program statistics count them: those rows say `traffic`.
 
 use canopy_datapath::testbed::*;
-use canopy_packet::aeth::Syndrome;
+use canopy_packet::aeth::{NakCode, Syndrome};
 use canopy_packet::bth::Opcode;
 
 const RUNS: u32 = 4000;
@@ -23,6 +23,7 @@ fn main() {
     for branches in [2, 8, 64] {
         feedback(branches);
     }
+    naks_and_cnps();
 }
 
 fn row(entry: &str, payload: usize, fan_out: u32, bed: &Testbed, port: &str, packet: impl Fn(u32) -> Vec<u8>) {
@@ -68,4 +69,15 @@ fn feedback(branches: u32) {
     row("ACK aggregation, by branches", 0, branches, &bed, "d0", |i| {
         answer(i % branches, Syndrome::ack(31), 99 + (i - 99) / branches.max(1), i)
     });
+}
+
+fn naks_and_cnps() {
+    let bed = Testbed::new(&Shape { receivers: 8, ..Shape::default() });
+    for psn in 100..100 + RUNS {
+        bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), end_mt(), list(0..8), 0));
+    }
+    row("NAK aggregation, by branches", 0, 8, &bed, "d0", |i| {
+        answer(i % 8, Syndrome::nak(NakCode::PsnSequence), 100 + (i - 99) / 8, i)
+    });
+    row("CNP aggregation, by branches", 0, 8, &bed, "d0", |i| congestion(i % 8));
 }

@@ -354,6 +354,14 @@ pub fn answer(i: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
     ok(b.build())
 }
 
+/// A CNP of receiver `i`.
+pub fn congestion(i: u32) -> Vec<u8> {
+    let mut b = RoceBuilder::new(receiver(i), proxy(), Opcode::CNP, DQPN, 0);
+    b.bth.resv8a = 0x40;
+    b.extensions.cnp = Some(canopy_packet::cnp::Cnp::default());
+    ok(b.build())
+}
+
 /// `inner` as a parent would send it here: outer IPv6 and an SRH with `tlvs`.
 pub fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {
     let first = plan().replication(node(9), ok(TreeId::new("tree", 7)));
