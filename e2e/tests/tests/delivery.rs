@@ -7,6 +7,7 @@ use std::time::Duration;
 use canopy_e2e::capture::{ACKS, Capture, acknowledged};
 use canopy_e2e::{deep, up};
 use canopy_lab::TransferSpec;
+use canopy_lab::transfer::Op;
 use serde_json::json;
 
 const RECEIVERS: [&str; 5] = ["r1", "r2", "r3", "r4", "r5"];
@@ -50,6 +51,21 @@ fn without_loss_every_link_carries_one_copy_and_acks_are_few_and_true() {
         assert!(got * 4 <= sent, "{got} of {sent} ACKs reached the source");
 
         no_false_ack(start, &source.stop().unwrap(), captures.into_iter().map(|c| c.stop().unwrap()).collect());
+        bed.lab.rest("DELETE", "/api/v1/groups/g", None).unwrap();
+    }
+}
+
+#[test]
+fn rdma_write_lands_in_every_receivers_own_memory() {
+    let bed = up("figure1").unwrap();
+    for (path_mtu, loss) in [(1024, "0%"), (4096, "1%")] {
+        bed.lab.create_group("g", json!({"pathMtu": path_mtu})).unwrap();
+        bed.lab.set_loss("all", loss.parse().unwrap()).unwrap();
+        // Every receiver registers memory at an address and with a key of its own; its hash is compared too.
+        let report = bed.lab.transfer(TransferSpec { op: Op::Write, ..spec(4 * MIB) }).unwrap();
+        assert!(report.receivers.iter().all(|r| r.memory_sha256.is_some()));
+        assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+        bed.lab.set_loss("all", "0%".parse().unwrap()).unwrap();
         bed.lab.rest("DELETE", "/api/v1/groups/g", None).unwrap();
     }
 }
