@@ -3,6 +3,7 @@
 
 use std::io::{BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -84,8 +85,17 @@ enum StoreCommand {
     },
 }
 
-fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+fn main() -> ExitCode {
+    match start(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("canopy-controller: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(cli: Cli) -> anyhow::Result<()> {
     let config = settings(cli.settings)?;
     match cli.command {
         Some(Command::Config { command: ConfigCommand::Check }) => {
