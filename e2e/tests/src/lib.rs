@@ -100,12 +100,15 @@ impl Bed {
     /// The controller does not answer.
     pub fn drops(&self, group: &str) -> Result<Vec<(String, String, u64)>> {
         let (_, body) = self.lab.rest("GET", &format!("/api/v1/groups/{group}/telemetry"), None)?;
-        let nodes = body["items"].as_array().cloned().unwrap_or_default();
+        let text = |v: &serde_json::Value| v.as_str().unwrap_or("?").to_owned();
         let mut out = Vec::new();
-        for n in &nodes {
-            for d in n["telemetry"]["drops"].as_array().into_iter().flatten() {
-                let text = |v: &serde_json::Value| v.as_str().unwrap_or("?").to_owned();
-                out.push((text(&n["node"]), text(&d["name"]), d["packets"].as_u64().unwrap_or(0)));
+        for n in body["items"].as_array().context("telemetry without items")? {
+            for d in n["drops"].as_array().with_context(|| format!("telemetry without drops: {n}"))? {
+                out.push((
+                    text(&n["node"]),
+                    text(&d["name"]),
+                    d["packets"].as_u64().context("a drop without packets")?,
+                ));
             }
         }
         Ok(out)

@@ -50,15 +50,27 @@ fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
     let report = transfer.finish(&bed.lab).unwrap();
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
     assert_eq!(report.source.more.get("retransmitted"), Some(&json!(0)), "a packet was lost");
-    bed.lab
-        .wait("telemetry of every node", |_| {
-            Ok(bed.lab.rest("GET", "/api/v1/groups/g/telemetry", None)?.1["items"]
-                .as_array()
-                .is_some_and(|a| a.len() >= 5))
-        })
-        .unwrap();
+    // A sample from after the end: at every node all branches hold everything that was sent.
+    let over = |n: &serde_json::Value| n["dataPackets"].as_u64() > Some(0) && n["minNext"] == n["high"];
+    let sampled = |bed: &canopy_e2e::Bed| {
+        let (_, body) = bed.lab.rest("GET", "/api/v1/groups/g/telemetry", None)?;
+        Ok(body["items"].as_array().is_some_and(|a| a.len() == NODES.len() && a.iter().all(over)))
+    };
+    bed.lab.wait("telemetry of every node", |_| sampled(&bed)).unwrap();
     let drops = bed.drops("g").unwrap();
     assert!(drops.is_empty(), "drops were counted for the group: {drops:?}");
+    // And a drop would have been seen: data from a receiver is nobody's feedback.
+    let status = bed.group("g").unwrap();
+    let peer = format!(
+        "{},{},100",
+        status["connection"]["proxyAddress"].as_str().unwrap(),
+        status["connection"]["designatedQpn"]
+    );
+    let mut forger = bed.lab.command("r1", bed.lab.binary("canopy-rc").unwrap()).unwrap();
+    forger.args(["send", "--unicast", &peer, "--address", "2001:db8:0:1::1", "--bytes", "64", "--deadline", "200ms"]);
+    assert!(!forger.output().unwrap().status.success(), "nobody answers a forger");
+    let counted = |d: &(String, String, u64)| d.0 == "n1" && d.1 == "feedback_malformed" && d.2 > 0;
+    bed.lab.wait("the forged packets to be counted", |_| Ok(bed.drops("g")?.iter().any(counted))).unwrap();
 }
 
 #[test]
