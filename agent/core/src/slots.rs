@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-/// Branches of one group at one node that the datapath has room for.
-pub const MAX_BRANCHES: u32 = 128;
+use canopy_model::node_spec::MAX_BRANCHES;
 
 /// Gives every wanted branch a slot: the one it has, else the lowest that nobody has or had.
 ///
@@ -20,7 +19,7 @@ pub fn assign(
     for branch in wanted.into_iter().collect::<BTreeSet<_>>() {
         if let Some(slot) = held.get(&branch) {
             assigned.insert(branch, *slot);
-        } else if let Some(slot) = (0..MAX_BRANCHES).find(|s| !taken.contains(s)) {
+        } else if let Some(slot) = (0..MAX_BRANCHES as u32).find(|s| !taken.contains(s)) {
             taken.insert(slot);
             assigned.insert(branch, slot);
         } else {

@@ -23,7 +23,6 @@ use crate::tables::{self, Entries, Slots, Tables};
 
 /// Room for an upstream ACK, the longest frame that the control program writes.
 const ACK_FRAME: usize = 82;
-const KEY_EMPTY: u64 = u64::MAX;
 /// How long a neighbour that was just asked for may take to answer: some round trips of a local link.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_millis(300);
 const NEIGHBOUR_POLL: Duration = Duration::from_millis(10);
@@ -416,7 +415,7 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
 
 /// State of a group that nothing was sent in: the initial AckPSN is the start PSN minus one (decisions 3.3).
 fn fresh_state(start: u64) -> types::canopy_state {
-    let empty = types::canopy_min { key: KEY_EMPTY, msn: u64::MAX, credits: u64::MAX };
+    let empty = types::canopy_min { key: tables::KEY_EMPTY, msn: u64::MAX, credits: u64::MAX };
     types::canopy_state {
         high: start,
         sent_next: start,

@@ -11,9 +11,8 @@ use crate::bpf::{Bpf, Table};
 use crate::events::monotonic_ns;
 use crate::plain::read;
 use crate::skel::types::{self, canopy_drop as D};
-use crate::tables;
+use crate::tables::{self, KEY_EMPTY};
 
-const KEY_EMPTY: u64 = u64::MAX;
 const KIND_NONE: u64 = 63;
 const LEAVES: usize = 128;
 

@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 use canopy_agent_core::net::Interface;
 use canopy_agent_core::slots;
 use canopy_model::ids::PortIndex;
-use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, NodeSpec};
+use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, MAX_BRANCHES, NodeSpec};
 use canopy_model::status::ItemError;
 use canopy_packet::icrc;
 use canopy_packet::ipv6::Ipv6;
@@ -27,6 +27,8 @@ const GROUP_HEADEND: u32 = 1;
 const GROUP_PROVISIONED: u32 = 2;
 const BRANCH_NODE: u32 = 1;
 const BRANCH_RECEIVER: u32 = 2;
+/// Key of a leaf that counts for nothing (shared.h KEY_EMPTY).
+pub(crate) const KEY_EMPTY: u64 = u64::MAX;
 const TURN: u64 = 1 << 24;
 const NEXT_HEADER_ROUTING: u8 = 43;
 const NEXT_HEADER_IPV6: u8 = 41;
@@ -126,7 +128,7 @@ impl Tables {
         let none = BTreeMap::new();
         let (slots, without) = slots::assign(g.branches.iter().map(|b| b.address), held.unwrap_or(&none));
         if let Some(b) = without.first() {
-            return Err(format!("no room for branch {b}: a node serves {} branches of one group", slots::MAX_BRANCHES));
+            return Err(format!("no room for branch {b}: a node serves {} branches of one group", MAX_BRANCHES));
         }
         let mut conf = group(g, ports);
         for b in &g.branches {
