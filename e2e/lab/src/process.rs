@@ -46,13 +46,14 @@ impl Process {
             .spawn()
             .with_context(|| format!("starting {shown}"))?;
         let pid = i32::try_from(child.id())?;
-        let start_time = stat(pid).with_context(|| format!("reading the start time of {shown}"))?.0;
+        let start_time = stat(pid).with_context(|| format!("reading the start time of {shown}"))?.start_time;
         Ok(Self { pid, start_time, log: log.to_owned() })
     }
 
-    /// True while it runs; a zombie does not.
+    /// True while any of its threads runs: the first one may be a zombie while others still hold the process's files
+    /// and locks.
     pub fn is_alive(&self) -> bool {
-        stat(self.pid).is_some_and(|(start, state)| start == self.start_time && state != 'Z')
+        stat(self.pid).is_some_and(|s| s.start_time == self.start_time && (s.state != 'Z' || s.threads > 1))
     }
 
     /// Signals it, unless it has ended.
@@ -114,7 +115,7 @@ pub(crate) fn stop_all(processes: &[Process], grace: Duration) -> Result<()> {
 
 /// The process that has this pid now, if any; for processes that somebody else started.
 pub(crate) fn adopt(pid: i32) -> Option<Process> {
-    stat(pid).map(|(start_time, _)| Process { pid, start_time, log: PathBuf::new() })
+    stat(pid).map(|s| Process { pid, start_time: s.start_time, log: PathBuf::new() })
 }
 
 fn wait_gone(processes: &[Process], limit: Duration) -> Vec<&Process> {
@@ -128,13 +129,22 @@ fn wait_gone(processes: &[Process], limit: Duration) -> Vec<&Process> {
     }
 }
 
-/// Start time and state letter from /proc/PID/stat, fields 22 and 3 of proc(5). The command name, field 2, is in
-/// parentheses and may itself contain any of them.
-fn stat(pid: i32) -> Option<(u64, char)> {
+/// Fields 3, 20 and 22 of /proc/PID/stat, see proc(5).
+struct Stat {
+    state: char,
+    threads: u32,
+    start_time: u64,
+}
+
+/// The command name, field 2, is in parentheses and may itself contain any of them.
+fn stat(pid: i32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = text[text.rfind(')')? + 1..].split_whitespace();
-    let state = fields.next()?.chars().next()?;
-    Some((fields.nth(18)?.parse().ok()?, state))
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        threads: fields.get(17)?.parse().ok()?,
+        start_time: fields.get(19)?.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -168,6 +178,24 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         stop_all(std::slice::from_ref(&p), Duration::from_millis(50)).unwrap();
+        assert!(!p.is_alive());
+    }
+
+    #[test]
+    fn one_whose_first_thread_has_ended_is_alive_until_the_last_has() {
+        let dir = tempfile::tempdir().unwrap();
+        // The main thread leaves by itself; another holds what the process holds.
+        let program = "import ctypes, threading, time\n\
+            threading.Thread(target=time.sleep, args=(1000,)).start()\n\
+            ctypes.CDLL(None).pthread_exit(None)";
+        let p = Process::spawn(Command::new("python3").args(["-c", program]), &dir.path().join("log")).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while stat(p.pid).is_none_or(|s| s.state != 'Z') {
+            assert!(Instant::now() < deadline, "the first thread did not end: {}", p.log_tail());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(p.is_alive(), "a process with a running thread was called dead");
+        p.kill().unwrap();
         assert!(!p.is_alive());
     }
 }
