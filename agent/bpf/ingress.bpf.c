@@ -80,5 +80,5 @@ int canopy_control(struct __sk_buff *skb)
 {
 	__u32 op = skb->cb[0], group_id = skb->cb[1], slot = skb->cb[2];
 
-	return control(skb, group_id, op, slot);
+	return control(skb, group_id, op, slot, skb->cb[3], skb->cb[4]);
 }

@@ -10,6 +10,9 @@
 #define TREE_MASK (2 * CANOPY_MAX_BRANCHES - 1)
 #define SLOT_MASK (CANOPY_MAX_BRANCHES - 1)
 
+/* Epochs are compared in the 14 bits that feedback between nodes carries. */
+#define EPOCH_HALF 0x2000
+
 #define SPEAK_NOTHING 0
 #define SPEAK_ACK 1
 #define SPEAK_NAK 2
@@ -119,13 +122,19 @@ static __always_inline bool min_was_resent(const struct canopy_state *s)
 	return s->retx_ns > s->nak_heard_ns[min_slot(s)] && s->retx_from <= next && s->position > next;
 }
 
+/* Nothing was sent, or a branch that may lack something was not heard: decisions 3.3 and 3.9. */
+static __always_inline bool must_be_silent(const struct canopy_state *s)
+{
+	return !s->high || s->unheard.word[0] || s->unheard.word[1];
+}
+
 /* The minimum rose: decisions 3.5, and 3.6 for a NAK that was held until it became the minimum. */
 static __always_inline bool speak_advance(struct canopy_state *s, __u64 now, struct canopy_speech *out)
 {
 	__u64 key = s->tree[1].key;
 	__u32 kind = key & 63;
 
-	if (key == KEY_EMPTY || key >> 6 <= s->sent_next)
+	if (must_be_silent(s) || key == KEY_EMPTY || key >> 6 <= s->sent_next)
 		return false;
 	s->sent_next = key >> 6;
 	if (kind == KIND_NONE || (kind == KIND_NAK && min_was_resent(s)))
@@ -151,85 +160,139 @@ static __always_inline void speak_nak(struct canopy_state *s, const struct canop
 	say_nak(s, out, kind, now);
 }
 
-/* ACK of everything up to `psn`; 0, or a drop reason. */
-static __always_inline __u32 heard_ack(struct canopy_state *s, const struct canopy_group *g, __u32 slot, __u32 psn,
-				       __u32 msn, __u32 credits, __u64 now, struct canopy_speech *out)
-{
-	__u32 leaf = CANOPY_MAX_BRANCHES + (slot & SLOT_MASK);
-	__u64 old = s->tree[leaf & TREE_MASK].key;
-	__u64 base = s->tree[1].key >> 6;
-	__u64 next = unwrap_psn(base, psn) + 1;
+/* What a branch says, as it came. */
+struct canopy_heard {
+	__u32 slot;
+	__u32 epoch;		/* a child node's */
+	__u32 psn;
+	__u32 msn;
+};
 
-	if (old == KEY_EMPTY)
+/*
+ * Decisions 3.3: unwrapped near the newest, within [minimum - W, high], or [high - W, high] while there is no minimum; 3.9: of
+ * this epoch. 0, or a drop reason.
+ */
+static __always_inline __u32 accept(const struct canopy_state *s, const struct canopy_group *g,
+				    const struct canopy_heard *h, __u64 *next)
+{
+	__u32 slot = h->slot & SLOT_MASK;
+	__u64 base = must_be_silent(s) ? s->high : s->tree[1].key >> 6;
+	__u32 psn = h->psn;
+
+	if (s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].key == KEY_EMPTY)
 		return DROP_BRANCH_INACTIVE;
-	if (s->high == g->start || next > s->high || next + g->window < base)
+	if (!s->high)
 		return DROP_FEEDBACK_WINDOW;
+	if (slot_in(&s->receivers, slot))
+		psn += s->shift[slot];
+	else if ((h->epoch - s->since[slot]) & EPOCH_HALF)
+		return DROP_EPOCH_OLD;
+	*next += unwrap_psn(s->high, psn);
+	return *next > s->high || *next + g->window < base ? DROP_FEEDBACK_WINDOW : 0;
+}
+
+/* The branch holds everything below `next`; `kind` says what else. */
+static __always_inline void branch_heard(struct canopy_state *s, const struct canopy_heard *h, __u64 next, __u32 kind,
+					 __u64 credits)
+{
+	__u32 slot = h->slot & SLOT_MASK;
+	__u64 msn = s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].msn;
+
+	slot_remove(&s->unheard, slot);
+	min_set(s, slot, make_key(next, kind), unwrap_psn(msn, h->msn + s->msn_base[slot]), credits);
+}
+
+/* ACK of everything up to its PSN; 0, or a drop reason. */
+static __always_inline __u32 heard_ack(struct canopy_state *s, const struct canopy_group *g,
+				       const struct canopy_heard *h, __u32 credits, __u64 now, struct canopy_speech *out)
+{
+	__u32 slot = h->slot & SLOT_MASK;
+	__u64 next = 1, old = s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].key;
+	__u32 drop = accept(s, g, h, &next);
+
+	if (drop)
+		return drop;
 	s->acks_in += 1;
-	if (next > old >> 6) {
-		min_set(s, slot, make_key(next, KIND_NONE), unwrap_psn(s->tree[leaf & TREE_MASK].msn, msn), credits);
+	if (next > old >> 6 || slot_in(&s->unheard, slot)) {
+		branch_heard(s, h, next, KIND_NONE, credits);
 		speak_advance(s, now, out);
-	} else if (base > g->start && now - s->reack_ns >= g->reack_ns) {
+	} else if (s->sent_next && now - s->reack_ns >= g->reack_ns) {
 		s->reack_ns = now;
 		say_ack(s, out);
 	}
 	return 0;
 }
 
-/* PSN sequence NAK (kind 62) or RNR NAK (kind 0..31) expecting `psn`; 0, or a drop reason. */
-static __always_inline __u32 heard_nak(struct canopy_state *s, const struct canopy_group *g, __u32 slot, __u32 psn,
-				       __u32 msn, __u32 kind, __u64 now, struct canopy_speech *out)
+/* PSN sequence NAK (kind 62) or RNR NAK (kind 0..31) expecting its PSN; 0, or a drop reason. */
+static __always_inline __u32 heard_nak(struct canopy_state *s, const struct canopy_group *g,
+				       const struct canopy_heard *h, __u32 kind, __u64 now, struct canopy_speech *out)
 {
-	__u32 leaf = CANOPY_MAX_BRANCHES + (slot & SLOT_MASK);
-	struct canopy_min *m = &s->tree[leaf & TREE_MASK];
-	__u64 old = m->key;
-	__u64 base = s->tree[1].key >> 6;
-	__u64 next = unwrap_psn(base, psn);
+	__u32 slot = h->slot & SLOT_MASK;
+	const struct canopy_min *m = &s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK];
+	__u64 next = 0, credits = m->credits;
+	__u32 drop = accept(s, g, h, &next);
 
-	if (old == KEY_EMPTY)
-		return DROP_BRANCH_INACTIVE;
-	if (s->high == g->start || next > s->high || next + g->window < base)
-		return DROP_FEEDBACK_WINDOW;
-	if (next < old >> 6)
+	if (drop)
+		return drop;
+	if (next < m->key >> 6 && !slot_in(&s->unheard, slot))
 		return DROP_NAK_GHOST;
 	s->naks_in += 1;
-	s->nak_heard_ns[slot & SLOT_MASK] = now;
-	min_set(s, slot, make_key(next, kind), unwrap_psn(m->msn, msn), m->credits);
-	if (!speak_advance(s, now, out))
+	s->nak_heard_ns[slot] = now;
+	branch_heard(s, h, next, kind, credits);
+	if (!speak_advance(s, now, out) && s->sent_next)
 		speak_nak(s, g, kind < 32, now, out);
 	return 0;
 }
 
-/* A branch starts counting at `next` with nothing acknowledged below it. */
-static __always_inline void branch_start(struct canopy_state *s, __u32 slot, __u64 next)
+/*
+ * Late branches count from here: what came before is none of theirs. Receivers go on in the PSNs that their QPs expect.
+ * Leaves first, then the whole tree once.
+ */
+static __always_inline void pending_start(struct canopy_state *s, const struct canopy_group *g, __u64 next)
 {
-	slot_add(&s->active, slot);
-	min_set(s, slot, make_key(next, KIND_NONE), CANOPY_PSN_TURN, 31);
-}
+	__u64 msn = s->tree[1].key == KEY_EMPTY ? CANOPY_PSN_TURN : s->tree[1].msn;
 
-/* Every pending branch starts counting at `next`: leaves first, then the whole tree once. */
-static __always_inline void pending_start(struct canopy_state *s, __u64 next)
-{
 	for (__u32 slot = 0; slot < CANOPY_MAX_BRANCHES; slot++) {
-		if (slot_in(&s->pending, slot))
-			leaf_set(s, slot, make_key(next, KIND_NONE), CANOPY_PSN_TURN, 31);
+		if (slot_in(&s->pending, slot)) {
+			leaf_set(s, slot, make_key(next, KIND_NONE), msn, 31);
+			s->shift[slot] = (next - g->start) & 0xFFFFFF;
+			s->msn_base[slot] = msn & 0xFFFFFF;
+		}
 	}
 	for (__u32 i = CANOPY_MAX_BRANCHES - 1; i > 0; i--)
 		min_pull(s, i);
+	s->late = s->pending;
+	s->late_from = next;
 	for (int i = 0; i < CANOPY_MAX_BRANCHES / 64; i++) {
 		s->active.word[i] |= s->pending.word[i];
 		s->pending.word[i] = 0;
 	}
 }
 
-/* Decisions 3.9: joins at a message boundary; at once while nothing was sent. */
-static __always_inline void branch_join(struct canopy_state *s, const struct canopy_group *g, __u32 slot)
+/* Decisions 3.9: late ones at a message boundary; others at once, and nothing is said until they were heard. */
+static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u32 flags, __u32 since)
 {
-	if (slot_in(&s->active, slot))
+	slot &= SLOT_MASK;
+	if (slot_in(&s->active, slot) && (flags & JOIN_AT_BOUNDARY || s->since[slot] == since))
 		return;
-	if (s->high == g->start)
-		branch_start(s, slot, g->start);
-	else
+	s->since[slot] = since;
+	slot_remove(&s->receivers, slot);
+	if (flags & JOIN_RECEIVER)
+		slot_add(&s->receivers, slot);
+	/* A node that knows of no data may have lost what it knew: a child that says nothing yet may lack anything. */
+	if (flags & JOIN_AT_BOUNDARY && (flags & JOIN_RECEIVER || s->high)) {
 		slot_add(&s->pending, slot);
+		return;
+	}
+	slot_remove(&s->pending, slot);
+	slot_remove(&s->late, slot);
+	slot_add(&s->active, slot);
+	slot_add(&s->unheard, slot);
+	s->sent_next = 0;
+	s->shift[slot] = 0;
+	s->msn_base[slot] = 0;
+	s->nak_heard_ns[slot] = 0;
+	min_set(s, slot, make_key(0, KIND_NONE), CANOPY_PSN_TURN, 31);
 }
 
 /* Decisions 3.9: the minimum is recomputed and told at once; of no branches there is no ACK. */
@@ -237,6 +300,8 @@ static __always_inline void branch_leave(struct canopy_state *s, __u32 slot, __u
 {
 	slot_remove(&s->active, slot);
 	slot_remove(&s->pending, slot);
+	slot_remove(&s->unheard, slot);
+	slot_remove(&s->late, slot);
 	min_set(s, slot, KEY_EMPTY, ~0ULL, ~0ULL);
 	speak_advance(s, now, out);
 }
@@ -245,9 +310,13 @@ static __always_inline void branch_leave(struct canopy_state *s, __u32 slot, __u
 static __always_inline __u32 data_passes(struct canopy_state *s, const struct canopy_group *g, __u32 psn, bool begins,
 					 __u32 bytes, __u64 now, struct canopy_slots *to)
 {
-	__u64 v = unwrap_psn(s->high, psn);
+	__u64 v = unwrap_psn(s->high ?: g->start, psn);
 
-	if (v < g->start || v > s->high + g->window || v + g->window < s->high)
+	if (!s->high) {
+		s->high = v;
+		s->position = v;
+	}
+	if (v > s->high + g->window || v + g->window < s->high)
 		return DROP_PSN_WINDOW;
 	if (v < s->position) {
 		s->retx_from = v;
@@ -256,14 +325,22 @@ static __always_inline __u32 data_passes(struct canopy_state *s, const struct ca
 			s->nak_ns = 0;
 	}
 	s->position = v + 1;
-	if (v >= s->high) {
-		if (begins && (s->pending.word[0] | s->pending.word[1]))
-			pending_start(s, v);
+	/*
+	 * One boundary at a time: those of the last one must have gone past it, so that one number says what is theirs. A node
+	 * with nobody starts with a message sent again too: its first copy was lost, and nothing follows it.
+	 */
+	if (begins && (s->pending.word[0] | s->pending.word[1]) &&
+	    ((v >= s->high && s->sent_next >= s->late_from) || !(s->active.word[0] | s->active.word[1])))
+		pending_start(s, g, v);
+	if (v >= s->high)
 		s->high = v + 1;
-	}
 	s->data_packets += 1;
 	s->data_bytes += bytes;
 	*to = s->active;
+	if (v < s->late_from) {
+		to->word[0] &= ~s->late.word[0];
+		to->word[1] &= ~s->late.word[1];
+	}
 	return 0;
 }
 

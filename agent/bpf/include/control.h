@@ -3,7 +3,8 @@
 #ifndef CANOPY_CONTROL_H
 #define CANOPY_CONTROL_H
 
-static __always_inline int control(canopy_ctx *ctx, __u32 group_id, __u32 op, __u32 slot)
+static __always_inline int control(canopy_ctx *ctx, __u32 group_id, __u32 op, __u32 slot,
+				   __u32 flags, __u32 since)
 {
 	const struct canopy_group *g = bpf_map_lookup_elem(&groups, &group_id);
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &group_id);
@@ -16,7 +17,7 @@ static __always_inline int control(canopy_ctx *ctx, __u32 group_id, __u32 op, __
 		return TC_ACT_UNSPEC;
 	if (op == CONTROL_JOIN) {
 		bpf_spin_lock(&s->lock);
-		branch_join(s, g, slot);
+		branch_join(s, slot, flags, since);
 		bpf_spin_unlock(&s->lock);
 		return TC_ACT_OK;
 	}

@@ -3,20 +3,32 @@
 #ifndef CANOPY_DOWNSTREAM_H
 #define CANOPY_DOWNSTREAM_H
 
-/* Runs the packet past the group's state; `to` becomes the branches that get it. */
-static __always_inline __u32 pass(const struct down *d, struct canopy_slots *to)
+/*
+ * Runs a packet past the group's state; `to` becomes the branches that get it. 0, or a drop reason. Not static: the verifier looks
+ * at it once, not once for every way that leads here.
+ */
+__noinline __u32 canopy_pass(__u32 group_id, __u32 psn, __u32 begins, __u32 bytes, struct canopy_slots *to)
 {
-	struct canopy_state *s = bpf_map_lookup_elem(&states, &d->g->group_id);
+	const struct canopy_group *g = bpf_map_lookup_elem(&groups, &group_id);
+	struct canopy_state *s = bpf_map_lookup_elem(&states, &group_id);
 	__u64 now = bpf_ktime_get_ns();
-	__u32 drop, psn = bth_psn(&d->head.bth), bytes = d->l3_len;
-	bool begins = op_begins(d->head.bth.opcode);
+	__u32 drop;
+	bool first;
 
-	if (!s)
+	if (!g || !s || !to)
 		return DROP_STATE_MISSING;
 	bpf_spin_lock(&s->lock);
-	drop = data_passes(s, d->g, psn, begins, bytes, now, to);
+	first = !s->high;
+	drop = data_passes(s, g, psn, begins, bytes, now, to);
 	bpf_spin_unlock(&s->lock);
+	if (first && g->flags & GROUP_HEADEND)
+		tell(EVENT_FIRST_DATA, group_id, 0, psn, now);
 	return drop;
+}
+
+static __always_inline __u32 pass(const struct down *d, struct canopy_slots *to)
+{
+	return canopy_pass(d->g->group_id, bth_psn(&d->head.bth), op_begins(d->head.bth.opcode), d->l3_len, to);
 }
 
 /* Puts the prepared outer header in front: traffic class from the inner one (RFC 6040 normal mode). */
@@ -46,7 +58,7 @@ static __noinline __u32 encapsulate(canopy_ctx *ctx, const struct canopy_group *
 static __noinline int headend(canopy_ctx *ctx, const struct canopy_group *g)
 {
 	struct down d = { .ctx = ctx, .g = g };
-	struct canopy_slots to;
+	struct canopy_slots to = {};
 	__u32 drop;
 	__u8 hop_limit;
 
@@ -130,7 +142,7 @@ static __always_inline int encapsulated(struct down *d, const struct canopy_node
 					const struct srh *srh)
 {
 	const struct canopy_group *g = d->g;
-	struct canopy_slots to, here = {};
+	struct canopy_slots to = {}, here = {};
 	__u32 drop;
 	__u8 hop_limit = outer->hop_limit - 1;
 

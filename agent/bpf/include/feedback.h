@@ -70,7 +70,7 @@ static __noinline __u32 write_upstream(canopy_ctx *ctx, const struct canopy_grou
 	f.ip6.hop_limit = 64;
 	f.ip6.src = g->up_sa;
 	f.ip6.dst = g->up_da;
-	f.udp.sport = bpf_htons(0xC000 | (g->dqpn & 0x3FFF));
+	f.udp.sport = bpf_htons(g->up_sport);
 	f.udp.dport = bpf_htons(ROCE_PORT);
 	f.udp.len = bpf_htons(ACK_PAYLOAD);
 	f.bth.opcode = OP_ACK;
@@ -116,8 +116,8 @@ static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &g->group_id);
 	struct canopy_speech out = {};
 	__u64 now = bpf_ktime_get_ns();
-	__u32 psn = bth_psn(&h->bth);
-	__u32 drop, syndrome, msn;
+	struct canopy_heard heard = { .slot = slot, .epoch = bpf_ntohs(h->udp.sport), .psn = bth_psn(&h->bth) };
+	__u32 drop, syndrome;
 	__be32 aeth;
 
 	if (!s)
@@ -127,21 +127,21 @@ static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g
 	if (!feedback_icrc_ok(ctx, h, AETH_LEN))
 		return count_drop(g->group_id, DROP_FEEDBACK_ICRC);
 	syndrome = bpf_ntohl(aeth) >> 24;
-	msn = bpf_ntohl(aeth) & 0xFFFFFF;
+	heard.msn = bpf_ntohl(aeth) & 0xFFFFFF;
 	if (syndrome >= 0x61 && syndrome <= 0x64) {
 		tell(EVENT_FATAL_NAK, g->group_id, slot, syndrome, now);
 		return count_drop(g->group_id, DROP_NAK_FATAL);
 	}
 	if (syndrome >> 5 == 0) {
 		bpf_spin_lock(&s->lock);
-		drop = heard_ack(s, g, slot, psn, msn, syndrome & 0x1F, now, &out);
+		drop = heard_ack(s, g, &heard, syndrome & 0x1F, now, &out);
 		bpf_spin_unlock(&s->lock);
 	} else if (syndrome == 0x60 || syndrome >> 5 == 1) {
 		__u32 timer = syndrome & 0x1F;
 		__u32 kind = syndrome == 0x60 ? KIND_NAK : (timer ? 32 - timer : 0);
 
 		bpf_spin_lock(&s->lock);
-		drop = heard_nak(s, g, slot, psn, msn, kind, now, &out);
+		drop = heard_nak(s, g, &heard, kind, now, &out);
 		bpf_spin_unlock(&s->lock);
 	} else {
 		drop = DROP_FEEDBACK_MALFORMED;

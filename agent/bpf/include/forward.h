@@ -17,6 +17,7 @@ struct down {
 	__u32 outer_len;		/* outer IPv6 + SRH; 0 = plain */
 	__u32 tail;			/* bytes between BTH and ICRC */
 	__u32 icrc;			/* as the source wrote it */
+	__be32 psn;			/* likewise, with AckReq */
 	__u16 udp_check;		/* likewise */
 	__u64 va;			/* RETH, where the opcode has one */
 	__u32 rkey;
@@ -128,6 +129,24 @@ static long copy_to_child(__u32 i, struct down *d)
 	return 0;
 }
 
+/* On top of `delta` behind the BTH, the register difference that another last word of the BTH makes. */
+static __always_inline __u32 word_delta(__u32 delta, __u32 word_xor)
+{
+	__u32 own = 0;
+
+	for (int i = 24; i >= 0; i -= 8)
+		own = crc_byte(own, word_xor >> i & 0xFF);
+	return delta ^ own;
+}
+
+/* How far behind the group's PSNs a late receiver counts. */
+static __always_inline __u32 shift_of(const struct down *d, __u32 slot)
+{
+	const struct canopy_state *s = bpf_map_lookup_elem(&states, &d->g->group_id);
+
+	return s ? s->shift[slot & SLOT_MASK] : 0;
+}
+
 /* The register difference that another VA and R_Key make, on top of `delta` behind the BTH. */
 static __noinline __u32 reth_delta(__u32 delta, __u64 va_xor, __u32 rkey_xor)
 {
@@ -138,15 +157,16 @@ static __noinline __u32 reth_delta(__u32 delta, __u64 va_xor, __u32 rkey_xor)
 	return delta;
 }
 
-/* 32-bit words that a copy changes besides the addresses: DestQP, VA, R_Key, ICRC. */
+/* 32-bit words that a copy changes besides the addresses and the PSN: DestQP, VA, R_Key, ICRC. */
 #define CHANGED_WORDS 5
 
 /* RFC 1624 over everything that a copy changes; a result of 0 is sent as ones (RFC 768). */
-static __noinline __u16 udp_check_of(__u16 check, const struct canopy_group *g, const struct canopy_branch *b,
-				     __be32 *old, __be32 *new)
+static __noinline __u16 udp_check_of(struct down *d, const struct canopy_branch *b, __be32 *old, __be32 *new)
 {
-	__u64 sum = bpf_csum_diff((__be32 *)&g->source, 16, (__be32 *)&g->proxy, 16, (__u16)~check);
+	const struct canopy_group *g = d->g;
+	__u64 sum = bpf_csum_diff((__be32 *)&g->source, 16, (__be32 *)&g->proxy, 16, (__u16)~d->udp_check);
 
+	sum = bpf_csum_diff(&d->psn, 4, &d->head.bth.psn, 4, sum);
 	sum = bpf_csum_diff((__be32 *)&g->proxy, 16, (__be32 *)&b->dst, 16, sum);
 	sum = bpf_csum_diff(old, 4 * CHANGED_WORDS, new, 4 * CHANGED_WORDS, sum);
 	sum = (sum & 0xFFFF) + (sum >> 16);
@@ -155,13 +175,21 @@ static __noinline __u16 udp_check_of(__u16 check, const struct canopy_group *g, 
 }
 
 /* Decisions 2.4: SA := Proxy, DA := receiver, DestQP := receiver's; ICRC by difference. */
-static __noinline int write_receiver(struct down *d, const struct canopy_branch *b, const __u8 *macs)
+static __noinline int write_receiver(struct down *d, const struct canopy_branch *b, const __u8 *macs, __u32 shift)
 {
 	const struct canopy_group *g = d->g;
 	struct roce *h = &d->head;
 	__be32 old[CHANGED_WORDS] = { bpf_htonl(g->dqpn), 0, 0, 0, d->icrc };
 	__be32 new[CHANGED_WORDS] = { bpf_htonl(b->qpn) };
 	__u32 diff = b->icrc_delta, tail = d->tail;
+
+	h->bth.psn = d->psn;
+	if (shift) {
+		__u32 was = bpf_ntohl(d->psn), is = (was & 0xFF000000) | ((was - shift) & 0xFFFFFF);
+
+		h->bth.psn = bpf_htonl(is);
+		diff = word_delta(diff, was ^ is);
+	}
 
 	__builtin_memcpy(h->eth, macs, 12);
 	h->eth[12] = 0x86;
@@ -187,7 +215,7 @@ static __noinline int write_receiver(struct down *d, const struct canopy_branch 
 	/* The ICRC lies little endian on the wire; the register is its numeric value. */
 	new[4] = d->icrc ^ __builtin_bswap32(bpf_htonl(icrc_shift(diff, tail)));
 	if (d->udp_check)
-		h->udp.check = udp_check_of(d->udp_check, g, b, old, new);
+		h->udp.check = udp_check_of(d, b, old, new);
 	if (ctx_store(d->ctx, ROCE_LEN + d->tail, &new[4], ICRC_LEN))
 		return -1;
 	return ctx_store(d->ctx, 0, h->eth, ROCE_LEN);
@@ -203,7 +231,7 @@ static long copy_to_receiver(__u32 i, struct down *d)
 	if (!b)
 		return !more;
 	flush(d);
-	if (write_receiver(d, b, macs)) {
+	if (write_receiver(d, b, macs, shift_of(d, slot))) {
 		count_drop(d->g->group_id, DROP_TRUNCATED);
 		return 0;
 	}
@@ -236,6 +264,7 @@ static __noinline __u32 read_inner(struct down *d, __u32 off)
 	if (h->ip6.hop_limit <= 1)
 		return DROP_HOP_LIMIT;
 	d->udp_check = h->udp.check;
+	d->psn = h->bth.psn;
 	d->tail = len - UDP_LEN - BTH_LEN - ICRC_LEN;
 	if (d->tail >= CANOPY_MAX_TAIL)
 		return DROP_MTU;

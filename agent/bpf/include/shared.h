@@ -51,6 +51,7 @@ enum canopy_drop {
 	DROP_WRITE_REFUSED = 26,	/* R_Key or range of an RDMA WRITE is not the group's */
 	DROP_STATE_MISSING = 27,	/* group is configured but its state is not there yet */
 	DROP_BRANCH_INACTIVE = 28,	/* feedback from a branch that has not started */
+	DROP_EPOCH_OLD = 29,		/* said by a child node before receivers moved behind it */
 	DROP_REASONS
 };
 
@@ -89,7 +90,7 @@ struct canopy_group {
 	struct canopy_addr up_da;
 	__u32 up_qpn;
 	__u32 source_qpn;		/* with the source's address: another QP starts the group over */
-	__u32 pad;
+	__u32 up_sport;			/* UDP source port upstream; between nodes its low 14 bits are the epoch */
 	__u32 ack_seed;			/* CRC register after an upstream ACK's bytes before AckReq|PSN */
 	__u64 start;			/* unwrapped start PSN */
 	struct canopy_slots children;
@@ -172,8 +173,8 @@ struct canopy_min {
 struct canopy_state {
 	struct bpf_spin_lock lock;
 	__u32 pad;
-	__u64 high;			/* highest data PSN sent down + 1 */
-	__u64 sent_next;		/* upstream was told: everything below is held by all */
+	__u64 high;			/* highest data PSN sent down + 1; 0 = nothing yet */
+	__u64 sent_next;		/* upstream was told: everything below is held by all; 0 = tell the minimum */
 	__u64 nak_key;			/* the last NAK told upstream, as root key */
 	__u64 nak_ns;			/* when; 0 = a retransmission has passed since */
 	__u64 reack_ns;			/* when the last repeated ACK was sent */
@@ -184,6 +185,13 @@ struct canopy_state {
 	__u64 data_packets, data_bytes;
 	struct canopy_slots active;	/* branches that count and are sent to */
 	struct canopy_slots pending;	/* start with the next message */
+	struct canopy_slots unheard;	/* active, but what they hold is not known: nothing is said upstream */
+	struct canopy_slots late;	/* started last: what is sent again from below late_from is none of theirs */
+	__u64 late_from;
+	struct canopy_slots receivers;	/* receivers rather than child nodes */
+	__u32 since[CANOPY_MAX_BRANCHES];	/* epoch that brought the branch in, or moved receivers behind it */
+	__u32 shift[CANOPY_MAX_BRANCHES];	/* a late receiver counts PSNs from the start: this far behind */
+	__u32 msn_base[CANOPY_MAX_BRANCHES];	/* messages completed before a late branch began to count */
 	__u64 nak_heard_ns[CANOPY_MAX_BRANCHES];
 	struct canopy_min tree[2 * CANOPY_MAX_BRANCHES];
 };
@@ -209,6 +217,7 @@ struct canopy_drop_key {
 
 #define EVENT_CNP 1
 #define EVENT_FATAL_NAK 2
+#define EVENT_FIRST_DATA 3	/* at the headend: from now on who joins is late */
 
 /* What must be spoken or told from user space. */
 struct canopy_event {
@@ -221,7 +230,9 @@ struct canopy_event {
 
 /* Operations of the control program; parameters travel in skb->cb. */
 #define CONTROL_REMOVE 1	/* cb: op, group, slot; the frame becomes the ACK if the minimum rises */
-#define CONTROL_JOIN 2		/* cb: op, group, slot */
+#define CONTROL_JOIN 2		/* cb: op, group, slot, JOIN_ flags, since */
+#define JOIN_AT_BOUNDARY 1
+#define JOIN_RECEIVER 2
 #define CONTROL_SPEAK 3		/* cb: op, group; the frame goes upstream as it is */
 
 #endif

@@ -4,6 +4,7 @@
 pub mod aggregate;
 pub mod net;
 pub mod slots;
+pub mod stall;
 
 use std::future::Future;
 

@@ -50,7 +50,7 @@ impl Table {
 #[derive(Clone, Copy)]
 pub(crate) enum Control {
     Remove { slot: u32 },
-    Join { slot: u32 },
+    Join { slot: u32, at_boundary: bool, receiver: bool, since: u32 },
     Speak,
 }
 
@@ -168,13 +168,15 @@ impl Bpf {
 
     /// Runs the control program for `group` on `frame`.
     pub(crate) fn control(&self, group: u32, op: Control, frame: &[u8]) -> Result<(), DatapathError> {
-        let (code, slot) = match op {
-            Control::Remove { slot } => (1u32, slot),
-            Control::Join { slot } => (2, slot),
-            Control::Speak => (3, 0),
+        let (code, slot, flags, since) = match op {
+            Control::Remove { slot } => (1u32, slot, 0, 0),
+            Control::Join { slot, at_boundary, receiver, since } => {
+                (2, slot, u32::from(at_boundary) | u32::from(receiver) << 1, since)
+            }
+            Control::Speak => (3, 0, 0, 0),
         };
         let mut skb = [0u8; SKB_LEN];
-        for (i, word) in [code, group, slot].into_iter().enumerate() {
+        for (i, word) in [code, group, slot, flags, since].into_iter().enumerate() {
             skb[SKB_CB + 4 * i..SKB_CB + 4 * i + 4].copy_from_slice(&word.to_ne_bytes());
         }
         let input = ProgramInput { context_in: Some(&mut skb), data_in: Some(frame), ..ProgramInput::default() };

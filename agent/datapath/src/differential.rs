@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use canopy_agent_core::aggregate::{Aggregation, Input, Nak, Params, Refusal, Speech};
-use canopy_packet::aeth::Syndrome;
+use canopy_agent_core::aggregate::{Aggregation, Counters, Entry, Input, Nak, Params, Refusal, Speech};
+use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
-use canopy_packet::frame::RoceFrame;
+use canopy_packet::frame::RoceBuilder;
 
+use crate::bpf::Control;
 use crate::testbed::*;
 
+const RECEIVERS: u32 = 5;
 const BRANCHES: u32 = 7;
 const TURN: u64 = 1 << 24;
 const NEVER: u64 = u64::MAX / 2;
@@ -32,26 +34,34 @@ struct Pair {
     bed: Testbed,
     reference: Aggregation,
     now: u64,
+    epoch: u32,
     refused: BTreeMap<&'static str, u64>,
     spoken: u64,
 }
 
 impl Pair {
     fn new(start: u32, reack_ns: u64, nak_merge_ns: u64) -> Self {
-        let mut bed =
-            Testbed::new(&Shape { receivers: BRANCHES, provisioned: true, start_psn: start, ..Shape::default() });
+        let mut bed = Testbed::new(&Shape {
+            receivers: RECEIVERS,
+            children: BRANCHES - RECEIVERS,
+            provisioned: true,
+            start_psn: start,
+            ..Shape::default()
+        });
         let errors = bed.reconcile(|s| {
             s.groups.values_mut().for_each(|g| {
                 (g.params.reack_interval_ns, g.params.nak_merge_ns) = (reack_ns, nak_merge_ns);
             });
         });
         assert_eq!(errors, []);
-        let params = Params { start: TURN + u64::from(start), window: (1 << 22) - 1, reack_ns, nak_merge_ns };
+        let params =
+            Params { start: TURN + u64::from(start), window: (1 << 22) - 1, reack_ns, nak_merge_ns, psn_bits: 24 };
         let mut reference = Aggregation::new(params);
         for b in 0..BRANCHES {
-            reference.handle(Input::Join(b), 0).unwrap();
+            let entry = Entry { at_boundary: false, receiver: b < RECEIVERS, since: 1 };
+            reference.handle(Input::Join(b, entry), 0).unwrap();
         }
-        Self { bed, reference, now: 0, refused: BTreeMap::new(), spoken: 0 }
+        Self { bed, reference, now: 0, epoch: 1, refused: BTreeMap::new(), spoken: 0 }
     }
 
     /// One input to both.
@@ -68,35 +78,39 @@ impl Pair {
                 }
                 return;
             }
-            Input::Ack { branch, psn, msn, credits } => answer(branch, Syndrome::ack(credits), psn, msn),
-            Input::Nak { branch, psn, msn, nak } => answer(branch, Syndrome(nak.syndrome()), psn, msn),
-            Input::Join(b) => return self.bed.datapath.membership(5, b, true).unwrap(),
-            Input::Leave(b) => return self.bed.datapath.membership(5, b, false).unwrap(),
+            Input::Ack { branch, epoch, psn, msn, credits } => says(branch, epoch, Syndrome::ack(credits), psn, msn),
+            Input::Nak { branch, epoch, psn, msn, nak } => says(branch, epoch, Syndrome(nak.syndrome()), psn, msn),
+            Input::Join(slot, Entry { at_boundary, receiver, since }) => {
+                return self.control(Control::Join { slot, at_boundary, receiver, since });
+            }
+            Input::Leave(slot) => return self.control(Control::Remove { slot }),
         };
-        let (action, out, _) = self.bed.run("d0", &packet);
-        let said = (action == REDIRECT).then(|| {
-            let f = RoceFrame::parse(&out).unwrap();
-            assert!(f.icrc_is_valid());
-            let aeth = f.extensions.aeth.unwrap();
-            Speech { syndrome: aeth.syndrome.0, psn: f.bth.psn, msn: aeth.msn }
-        });
+        let (Input::Ack { branch, .. } | Input::Nak { branch, .. }) = input else { return };
+        let (action, out, _) = self.bed.run(&port_of(branch), &packet);
+        let said = (action == REDIRECT).then_some(out);
+        let wanted = expected.unwrap_or(None).map(upstream);
         self.spoken += u64::from(said.is_some());
         let reason = match expected {
             Err(Refusal::Inactive) => "branch_inactive",
             Err(Refusal::Window) => "feedback_window",
             Err(Refusal::Ghost) => "nak_ghost",
+            Err(Refusal::Epoch) => "epoch_old",
             Ok(_) => "",
         };
         if !reason.is_empty() {
             *self.refused.entry(reason).or_default() += 1;
         }
-        if said != expected.unwrap_or(None) {
+        if said != wanted {
             let (t, drops) = (self.bed.telemetry(), self.bed.drops());
             panic!(
-                "after {input:?}: said {said:?}, expected {expected:?}; kernel {t:#?} {drops:?}, reference {:#?}",
+                "after {input:?}: said {said:02x?}, expected {expected:?} {wanted:02x?}; kernel {t:#?} {drops:?}, reference {:#?}",
                 self.reference
             );
         }
+    }
+
+    fn control(&self, op: Control) {
+        self.bed.datapath.membership(5, op).unwrap();
     }
 
     /// Mostly plausible, sometimes not: near the minimum, near the newest, far off.
@@ -113,6 +127,7 @@ impl Pair {
         };
         let branch = dice.below(u64::from(BRANCHES)) as u32;
         let msn = dice.below(1 << 24) as u32;
+        let epoch = if dice.below(20) == 0 { dice.below(1 << 14) as u32 } else { self.epoch };
         match dice.below(100) {
             0..30 => {
                 let v = if dice.below(8) == 0 { low + dice.below(*high - low + 1) } else { *high + dice.below(8) / 7 };
@@ -120,29 +135,75 @@ impl Pair {
                 Input::Data { psn: v as u32 & 0xFF_FFFF, begins: dice.below(3) == 0 }
             }
             30..32 => Input::Data { psn: dice.below(1 << 24) as u32, begins: true },
-            32..75 => Input::Ack { branch, psn: near(dice, *high), msn, credits: dice.below(32) as u8 },
-            75..88 => Input::Nak { branch, psn: near(dice, *high), msn, nak: Nak::Sequence },
-            88..96 => Input::Nak { branch, psn: near(dice, *high), msn, nak: Nak::Rnr(dice.below(32) as u8) },
+            32..75 => Input::Ack { branch, epoch, psn: near(dice, *high), msn, credits: dice.below(32) as u8 },
+            75..88 => Input::Nak { branch, epoch, psn: near(dice, *high), msn, nak: Nak::Sequence },
+            88..96 => Input::Nak { branch, epoch, psn: near(dice, *high), msn, nak: Nak::Rnr(dice.below(32) as u8) },
             96..98 => Input::Leave(branch),
-            _ => Input::Join(branch),
+            _ => {
+                self.epoch += u32::from(dice.below(3) == 0);
+                let at_boundary = dice.below(2) == 0;
+                Input::Join(branch, Entry { at_boundary, receiver: branch < RECEIVERS, since: self.epoch })
+            }
         }
     }
+}
+
+/// Slots follow the order of addresses: receivers and child nodes as the test bed made them.
+fn address_of(branch: u32) -> std::net::Ipv6Addr {
+    if branch < RECEIVERS { receiver(branch) } else { plan().node_address(node(u64::from(10 + branch - RECEIVERS))) }
+}
+
+fn port_of(branch: u32) -> String {
+    if branch < RECEIVERS { "d0".into() } else { format!("d{}", 1 + branch - RECEIVERS) }
+}
+
+/// Feedback of a branch: a receiver to the Proxy Address, a child node to this node, stamped with its epoch.
+fn says(branch: u32, epoch: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
+    if branch < RECEIVERS {
+        return answer(branch, syndrome, psn, msn);
+    }
+    let mut b = RoceBuilder::new(address_of(branch), plan().node_address(node(1)), Opcode::ACKNOWLEDGE, DQPN, psn);
+    b.src_port = 0xC000 | (epoch & 0x3FFF) as u16;
+    b.extensions.aeth = Some(Aeth { syndrome, msn });
+    b.build().unwrap()
+}
+
+/// The whole packet that must go to the parent.
+fn upstream(s: Speech) -> Vec<u8> {
+    let (me, parent) = (plan().node_address(node(1)), plan().node_address(node(2)));
+    let mut b = RoceBuilder::new(me, parent, Opcode::ACKNOWLEDGE, DQPN, s.psn);
+    b.src_port = 0xC001;
+    b.bth.migration = true;
+    b.extensions.aeth = Some(Aeth { syndrome: Syndrome(s.syndrome), msn: s.msn });
+    b.build().unwrap()
 }
 
 fn run(start: u32, reack_ns: u64, nak_merge_ns: u64, events: u32, seed: u64) {
     let (mut pair, mut dice) = (Pair::new(start, reack_ns, nak_merge_ns), Dice(seed));
     let mut high = TURN + u64::from(start);
+    // The first packet shows where the group stands: not a wild one.
+    pair.feed(Input::Data { psn: start, begins: true });
     for n in 0..events {
         let input = pair.event(&mut dice, &mut high);
         // A data packet from far away may be within the window and move the newest PSN: follow it.
         pair.feed(input);
-        high = high.max(pair.reference.high());
+        high = high.max(pair.reference.high().unwrap_or(high));
         if n % 512 == 0 || n + 1 == events {
             let t = pair.bed.telemetry();
             assert_eq!(t.min_next, pair.reference.minimum(), "start {start:#x} seed {seed}, event {n}");
-            assert_eq!(t.high, pair.reference.high());
-            let counted = t.branches.iter().filter(|b| b.next.is_some()).count();
-            assert_eq!(counted, pair.reference.active().count());
+            assert_eq!(Some(t.high), pair.reference.high());
+            let counted = Counters {
+                acks_in: t.acks_in,
+                acks_out: t.acks_out,
+                naks_in: t.naks_in,
+                naks_out: t.naks_out,
+                data_packets: t.data_packets,
+            };
+            assert_eq!(counted, pair.reference.counters(), "start {start:#x} seed {seed}, event {n}");
+            for b in &t.branches {
+                let slot = (0..BRANCHES).find(|s| address_of(*s) == b.address).unwrap();
+                assert_eq!(b.next, pair.reference.next(slot), "slot {slot}, start {start:#x} seed {seed}, event {n}");
+            }
         }
     }
     let drops = pair.bed.drops();
@@ -150,7 +211,7 @@ fn run(start: u32, reack_ns: u64, nak_merge_ns: u64, events: u32, seed: u64) {
         assert_eq!(drops.get(*reason), Some(n), "start {start:#x} seed {seed}: {reason}");
     }
     assert!(pair.spoken > u64::from(events) / 50, "{} packets spoken: this proves little", pair.spoken);
-    for reason in ["branch_inactive", "feedback_window", "nak_ghost"] {
+    for reason in ["branch_inactive", "feedback_window", "nak_ghost", "epoch_old"] {
         assert!(pair.refused.contains_key(reason), "{reason} was never provoked");
     }
 }

@@ -24,6 +24,7 @@ use crate::skel::types;
 use crate::tables;
 
 const EVENT_CNP: u32 = 1;
+const EVENT_FIRST_DATA: u32 = 3;
 /// An event that waited longer than this is history: an agent that was away does not speak for it.
 const STALE_NS: u64 = 100_000_000;
 /// UDP + BTH + 16 reserved + ICRC.
@@ -99,19 +100,18 @@ pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
         }
         return None;
     }
+    let group = GroupId::new("group", e.group_id.into()).ok();
+    if e.kind == EVENT_FIRST_DATA {
+        let detail = format!("the source's first packet passed, PSN {:#08x}: who joins from now on is late", e.value);
+        return Some(Event { time_unix_ns: unix_ns(), code: "FirstData".into(), group, branch: None, detail });
+    }
     let branch = branch_address(bpf, e.group_id, e.slot);
     let who = branch.map_or_else(|| "a branch that has left".to_string(), |a| a.to_string());
     let detail = format!(
         "{who} answered with a fatal NAK (AETH syndrome {:#04x}): its QP is in error and will not recover by retransmission",
         e.value
     );
-    Some(Event {
-        time_unix_ns: unix_ns(),
-        code: "FatalNak".into(),
-        group: GroupId::new("group", e.group_id.into()).ok(),
-        branch,
-        detail,
-    })
+    Some(Event { time_unix_ns: unix_ns(), code: "FatalNak".into(), group, branch, detail })
 }
 
 /// One CNP upstream for the window (draft-li, CNP Aggregation).
@@ -132,7 +132,7 @@ fn cnp_frame(g: &types::canopy_group) -> Result<Vec<u8>, String> {
         src: tables::address(&g.up_sa),
         dst: tables::address(&g.up_da),
     };
-    let udp = Udp { src_port: tables::ack_source_port(g.dqpn), dst_port: ROCE_PORT, length: CNP_PAYLOAD, checksum: 0 };
+    let udp = Udp { src_port: g.up_sport as u16, dst_port: ROCE_PORT, length: CNP_PAYLOAD, checksum: 0 };
     let bth = Bth {
         opcode: Opcode::CNP,
         solicited: false,

@@ -39,6 +39,8 @@ pub struct LinuxDatapath {
     bpf: Bpf,
     netlink: Netlink,
     events: Events,
+    /// Nothing was pinned: what earlier branches hold is not known, not even of those that came in at a boundary.
+    cold: bool,
 }
 
 impl LinuxDatapath {
@@ -47,10 +49,11 @@ impl LinuxDatapath {
     /// # Errors
     /// When the kernel refuses: the error says which step and what it needs.
     pub async fn open(options: Options) -> Result<Self, DatapathError> {
+        let cold = !options.pin_dir.join("canopy_ingress").exists();
         let bpf = Bpf::load(&options.pin_dir)?;
         let events = Events::open(&bpf.events_path())?;
         netlink::enable_forwarding()?;
-        Ok(Self { bpf, netlink: Netlink::open()?, events })
+        Ok(Self { bpf, netlink: Netlink::open()?, events, cold })
     }
 
     /// One packet (from its IPv6 header) through the ingress program as if it came in on `ifindex`.
@@ -61,8 +64,7 @@ impl LinuxDatapath {
 
     /// A branch joins or leaves the state only, as the control program does it.
     #[cfg(test)]
-    pub(crate) fn membership(&self, group: u32, slot: u32, joins: bool) -> Result<(), DatapathError> {
-        let op = if joins { Control::Join { slot } } else { Control::Remove { slot } };
+    pub(crate) fn membership(&self, group: u32, op: Control) -> Result<(), DatapathError> {
         self.bpf.control(group, op, &[0; ACK_FRAME])
     }
 
@@ -134,7 +136,7 @@ impl LinuxDatapath {
             self.put_missing(table, want)?;
         }
         for (id, conf) in &t.groups {
-            self.group(*id, conf, &t.slots[id], held.get(id))?;
+            self.group(*id, conf, t, held.get(id))?;
         }
         for (table, want) in [(Table::Proxies, &t.proxies), (Table::Qpns, &t.qpns), (Table::Trees, &t.trees)] {
             self.put_missing(table, want)?;
@@ -166,16 +168,20 @@ impl LinuxDatapath {
         Ok(())
     }
 
-    /// One group: its state exists, its decisions are in force, its branches join and leave under the lock.
+    /// One group: its state exists, its branches join under the lock, its decisions come into force, branches leave.
+    ///
+    /// In this order, because with its decisions the node speaks in the name of the new epoch: by then every branch of that
+    /// epoch must be counted (decisions 3.9), and what a leaving branch held back must not be told before.
     fn group(
         &self,
         id: u32,
         conf: &types::canopy_group,
-        slots: &BTreeMap<Ipv6Addr, u32>,
+        t: &Tables,
         held: Option<&BTreeMap<Ipv6Addr, u32>>,
     ) -> Result<(), DatapathError> {
+        let slots = &t.slots[&id];
         if self.bpf.get(Table::States, bytes(&id))?.is_none() {
-            self.bpf.put(Table::States, bytes(&id), bytes(&fresh_state(conf.start)))?;
+            self.bpf.put(Table::States, bytes(&id), bytes(&fresh_state()))?;
         }
         if self.bpf.get(Table::Cnps, bytes(&id))?.is_none() {
             self.bpf.put(Table::Cnps, bytes(&id), bytes(&types::canopy_cnp::default()))?;
@@ -186,7 +192,13 @@ impl LinuxDatapath {
                 self.bpf.put(Table::Stats, bytes(&key), bytes(&types::canopy_branch_stats::default()))?;
             }
         }
-        if self.bpf.get(Table::Groups, bytes(&id))?.as_deref() != Some(bytes(conf)) {
+        let known = self.bpf.get(Table::Groups, bytes(&id))?;
+        if known.is_none() {
+            // The control program wants one; no entry point leads to it yet.
+            self.bpf.put(Table::Groups, bytes(&id), bytes(conf))?;
+        }
+        self.join(id, slots.values().filter_map(|slot| Some((*slot, t.entries.get(&(id, *slot))?))))?;
+        if known.is_some_and(|k| k != bytes(conf)) {
             self.bpf.put(Table::Groups, bytes(&id), bytes(conf))?;
         }
         for (address, slot) in held.into_iter().flatten() {
@@ -194,11 +206,24 @@ impl LinuxDatapath {
                 self.bpf.control(id, Control::Remove { slot: *slot }, &[0; ACK_FRAME])?;
             }
         }
+        Ok(())
+    }
+
+    /// New branches, those behind which receivers moved, and those that are another branch under an old address.
+    fn join<'a>(&self, id: u32, entries: impl Iterator<Item = (u32, &'a tables::Entry)>) -> Result<(), DatapathError> {
         let state: Option<types::canopy_state> = self.bpf.get_as(Table::States, &id)?;
-        for slot in slots.values() {
-            if !state.is_some_and(|s| has(&s.active, *slot) || has(&s.pending, *slot)) {
-                self.bpf.control(id, Control::Join { slot: *slot }, &[0; ACK_FRAME])?;
+        for (slot, &tables::Entry { at_boundary, receiver, since }) in entries {
+            let there = state.filter(|s| has(&s.active, slot) || has(&s.pending, slot));
+            if there.is_some_and(|s| s.since[slot as usize % s.since.len()] == since) {
+                continue;
             }
+            if there.is_some() && receiver {
+                self.bpf.control(id, Control::Remove { slot }, &[0; ACK_FRAME])?;
+            }
+            // A child that counts already goes on from what it says next, whoever has come behind it.
+            let counts = there.is_some_and(|s| has(&s.active, slot));
+            let at_boundary = at_boundary && !self.cold && (receiver || !counts);
+            self.bpf.control(id, Control::Join { slot, at_boundary, receiver, since }, &[0; ACK_FRAME])?;
         }
         Ok(())
     }
@@ -244,8 +269,11 @@ impl LinuxDatapath {
                 }
             }
             let state: Option<types::canopy_state> = self.bpf.get_as(Table::States, &id)?;
-            if !t.slots[&id].values().all(|slot| state.is_some_and(|s| has(&s.active, *slot) || has(&s.pending, *slot)))
-            {
+            let since = |slot: u32| t.entries.get(&(id, slot)).map(|e| e.since);
+            let counts = |s: &types::canopy_state, slot: u32| {
+                (has(&s.active, slot) || has(&s.pending, slot)) && Some(s.since[slot as usize % 128]) == since(slot)
+            };
+            if !t.slots[&id].values().all(|slot| state.is_some_and(|s| counts(&s, *slot))) {
                 wrong.push(Table::States);
             }
             if let Some(table) = wrong.first() {
@@ -350,6 +378,7 @@ impl LinuxDatapath {
         let kept = refused.iter().filter_map(|e| Some(e.group?.get())).collect();
         errors.extend(refused);
         self.maps(&tables, &held, &kept)?;
+        self.cold = false;
         errors.extend(self.verify_maps(spec, &tables)?);
         Ok(errors)
     }
@@ -413,16 +442,11 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
     }
 }
 
-/// State of a group that nothing was sent in: the initial AckPSN is the start PSN minus one (decisions 3.3).
-fn fresh_state(start: u64) -> types::canopy_state {
+/// State of a group that nothing was seen of: the first packet shows where it stands, and nothing is acknowledged until
+/// every branch was heard (decisions 3.3, 3.9).
+fn fresh_state() -> types::canopy_state {
     let empty = types::canopy_min { key: tables::KEY_EMPTY, msn: u64::MAX, credits: u64::MAX };
-    types::canopy_state {
-        high: start,
-        sent_next: start,
-        position: start,
-        tree: [empty; 256],
-        ..types::canopy_state::default()
-    }
+    types::canopy_state { tree: [empty; 256], ..types::canopy_state::default() }
 }
 
 /// What a run of PSNs belongs to: another start or another source QP counts from the start again. A source that left and

@@ -51,7 +51,8 @@ pub(crate) fn sample(bpf: &Bpf) -> Result<Sample, DatapathError> {
             group_id,
             epoch,
             high: s.high,
-            min_next: (s.tree[1].key != KEY_EMPTY).then_some(s.tree[1].key >> 6),
+            min_next: (s.high != 0 && s.unheard.word == [0; 2] && s.tree[1].key != KEY_EMPTY)
+                .then_some(s.tree[1].key >> 6),
             acks_in: s.acks_in,
             acks_out: s.acks_out,
             naks_in: s.naks_in,
@@ -76,7 +77,8 @@ fn branch(
     now: u64,
 ) -> BranchTelemetry {
     let key = s.tree[LEAVES + slot].key;
-    let next = (key != KEY_EMPTY).then_some(key >> 6);
+    let unheard = s.unheard.word[slot / 64] >> (slot % 64) & 1 == 1;
+    let next = (key != KEY_EMPTY && s.high != 0 && !unheard).then_some(key >> 6);
     let psn = |v: u64| (v & 0xFF_FFFF) as u32;
     BranchTelemetry {
         address: tables::address(&k.address),
@@ -121,6 +123,7 @@ fn reason_name(reason: u32) -> String {
         D::DROP_WRITE_REFUSED => "write_refused",
         D::DROP_STATE_MISSING => "state_missing",
         D::DROP_BRANCH_INACTIVE => "branch_inactive",
+        D::DROP_EPOCH_OLD => "epoch_old",
         D(other) => return format!("reason_{other}"),
     };
     name.into()

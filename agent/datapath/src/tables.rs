@@ -48,6 +48,15 @@ pub(crate) struct Tables {
     pub(crate) branches: Entries,
     pub(crate) peers: Entries,
     pub(crate) slots: Slots,
+    /// How the branch in each (group, slot) comes in.
+    pub(crate) entries: BTreeMap<(u32, u32), Entry>,
+}
+
+/// How a branch comes into its group (decisions 3.9).
+pub(crate) struct Entry {
+    pub(crate) at_boundary: bool,
+    pub(crate) receiver: bool,
+    pub(crate) since: u32,
 }
 
 /// The address as it lies on the wire.
@@ -135,6 +144,8 @@ impl Tables {
             let slot = slots[&b.address];
             let set = if matches!(b.kind, BranchKind::Node { .. }) { &mut conf.children } else { &mut conf.receivers };
             set.word[slot as usize / 64] |= 1 << (slot % 64);
+            let receiver = matches!(b.kind, BranchKind::Receiver { .. });
+            self.entries.insert((id, slot), Entry { at_boundary: b.at_boundary, receiver, since: b.since });
             let value = branch(g, b, ports[&b.port]);
             self.branches.insert(bytes(&slot_key(id, slot)).to_vec(), bytes(&value).to_vec());
             let key = types::canopy_peer_key { group_id: id, pad: 0, address: addr(b.address) };
@@ -182,6 +193,7 @@ fn group(g: &GroupProgram, ports: &BTreeMap<PortIndex, u32>) -> types::canopy_gr
         up_da: addr(g.upstream.destination),
         up_qpn: g.upstream.dest_qp.get(),
         source_qpn: g.source.qpn.get(),
+        up_sport: u32::from(ack_source_port(g)),
         ack_seed: ack_seed(g),
         start: TURN + u64::from(g.start_psn.get()),
         write_base: g.write_base_va,
@@ -236,12 +248,7 @@ fn ack_seed(g: &GroupProgram) -> u32 {
         src: g.upstream.source_address,
         dst: g.upstream.destination,
     };
-    let udp = Udp {
-        src_port: ack_source_port(g.designated_qpn.get()),
-        dst_port: ROCE_PORT,
-        length: ACK_PAYLOAD,
-        checksum: 0,
-    };
+    let udp = Udp { src_port: ack_source_port(g), dst_port: ROCE_PORT, length: ACK_PAYLOAD, checksum: 0 };
     let (mut ip_bytes, mut udp_bytes) = ([0; 40], [0; 8]);
     // Both buffers have the header's own length, which is all that emitting can refuse.
     let _ = ip.emit(&mut ip_bytes).and(udp.emit(&mut udp_bytes));
@@ -249,9 +256,11 @@ fn ack_seed(g: &GroupProgram) -> u32 {
     icrc::seed(&ip_bytes, &udp_bytes, &[0x11, 0x40, 0xFF, 0xFF, 0, qpn[1], qpn[2], qpn[3]])
 }
 
-/// UDP source port of what a node itself speaks upstream.
-pub(crate) fn ack_source_port(designated_qpn: u32) -> u16 {
-    0xC000 | (designated_qpn & 0x3FFF) as u16
+/// UDP source port of what a node itself speaks upstream. Between nodes its low 14 bits are the epoch, which the ICRC
+/// covers: a parent tells by it what was said before receivers moved. Towards the source it never changes.
+fn ack_source_port(g: &GroupProgram) -> u16 {
+    let low = if g.headend.is_some() { g.designated_qpn.get() } else { g.epoch };
+    0xC000 | (low & 0x3FFF) as u16
 }
 
 /// Outer IPv6 and SRH, at the headend of a group with child nodes (decisions 2.2).

@@ -273,6 +273,8 @@ fn spec(s: &Shape) -> NodeSpec {
             port: port(2),
             next_hop: receiver(i),
             kind: BranchKind::Receiver { qpn: ok(Qpn::new("qpn", receiver_qpn(i).into())), memory },
+            at_boundary: false,
+            since: 1,
         })
         .collect();
     for i in 1..=u64::from(s.children) {
@@ -282,6 +284,8 @@ fn spec(s: &Shape) -> NodeSpec {
             port: port(2 + i),
             next_hop: ll(child, 1),
             kind: BranchKind::Node { sid: plan.end_mt(child) },
+            at_boundary: false,
+            since: 1,
         });
     }
     let dqpn = ok(Qpn::new("dqpn", DQPN.into()));

@@ -2,6 +2,7 @@
 //! The real programs, packet by packet: every output is compared whole with what `canopy-packet` builds.
 
 use canopy_model::ids::Psn;
+use canopy_model::node_spec::Branch;
 use canopy_packet::aeth::{Aeth, NakCode, Syndrome};
 use canopy_packet::bth::Opcode;
 use canopy_packet::end_mt::EndMt;
@@ -183,9 +184,18 @@ fn what_cannot_be_processed_whole_is_dropped_whole_and_counted() {
             "source_unregistered",
             encapsulated(&other(Opcode::SEND_ONLY, DQPN, receiver(3)).unwrap(), end_mt(), list(0..2), 0),
         ),
-        ("psn_window", encapsulated(&data(Opcode::SEND_ONLY, 99, b""), end_mt(), list(0..2), 0)),
-        ("psn_window", encapsulated(&data(Opcode::SEND_ONLY, 100 + (1 << 22) + 1, b""), end_mt(), list(0..2), 0)),
+        (
+            "psn_window",
+            encapsulated(
+                &data(Opcode::SEND_ONLY, 101u32.wrapping_sub(1 << 22) & 0xFF_FFFF, b""),
+                end_mt(),
+                list(0..2),
+                0,
+            ),
+        ),
+        ("psn_window", encapsulated(&data(Opcode::SEND_ONLY, 101 + (1 << 22), b""), end_mt(), list(0..2), 0)),
     ];
+    assert_eq!(bed.run("u0", &outer(list(0..2))).0, REDIRECT);
     for (reason, packet) in cases {
         let before = bed.drops().get(reason).copied().unwrap_or(0);
         assert_eq!(bed.run("u0", &packet).0, SHOT, "{reason}");
@@ -194,8 +204,8 @@ fn what_cannot_be_processed_whole_is_dropped_whole_and_counted() {
     assert_eq!(bed.run("d0", &outer(list(0..2))).0, SHOT);
     assert_eq!(bed.drops()["wrong_port"], 1);
     let t = bed.telemetry();
-    assert_eq!(t.branches.iter().map(|b| b.packets).sum::<u64>(), 0, "nothing was half delivered");
-    assert_eq!(t.data_packets, 0);
+    assert_eq!(t.branches.iter().map(|b| b.packets).sum::<u64>(), 2, "nothing was half delivered");
+    assert_eq!(t.data_packets, 1);
 }
 
 #[test]
@@ -265,9 +275,11 @@ fn naks_are_merged_and_never_run_ahead_of_a_slower_branch() {
     send(&bed, 100..120, 3);
     let ack = |i, psn| answer(i, Syndrome::ack(31), psn, 1);
     let nak = |i, psn| answer(i, NAK, psn, 1);
-    // Branch 1 is at 100: branch 0's gap at 110 must not be told as 110.
-    let (action, out, _) = bed.run("d0", &nak(0, 110));
-    assert_eq!((action, out), (REDIRECT, upstream(NAK, 100, 0)));
+    // Branches 1 and 2 are at 100: branch 0's gap at 110 must not be told as 110, nor anything before they were heard.
+    assert_eq!(bed.run("d0", &nak(0, 110)).0, SHOT);
+    assert_eq!(bed.run("d0", &nak(1, 100)).0, SHOT);
+    let (action, out, _) = bed.run("d0", &nak(2, 100));
+    assert_eq!((action, out), (REDIRECT, upstream(NAK, 100, 1)));
     assert_eq!(bed.run("d0", &nak(1, 110)).0, SHOT, "the same NAK again is merged");
     let (action, out, _) = bed.run("d0", &ack(2, 115));
     assert_eq!((action, out), (REDIRECT, upstream(NAK, 110, 1)), "held until it became the minimum");
@@ -344,7 +356,8 @@ fn a_branch_that_leaves_unblocks_the_minimum_and_one_that_joins_waits_for_a_mess
     for i in 0..2 {
         bed.run("d0", &answer(i, Syndrome::ack(31), 101, 1));
     }
-    let stalled = bed.spec.groups.values().next().unwrap().branches[2].clone();
+    let stalled =
+        Branch { at_boundary: true, since: 3, ..bed.spec.groups.values().next().unwrap().branches[2].clone() };
     assert_eq!(bed.telemetry().acks_out, 0);
     assert_eq!(
         bed.reconcile(|s| s.groups.values_mut().for_each(|g| {
@@ -363,6 +376,75 @@ fn a_branch_that_leaves_unblocks_the_minimum_and_one_that_joins_waits_for_a_mess
     assert_eq!((joined(&mut bed).next, joined(&mut bed).packets), (None, 0));
     data_in(&bed, Opcode::SEND_ONLY, 104);
     assert_eq!((joined(&mut bed).next, joined(&mut bed).packets), (Some((1 << 24) + 104), 1));
+}
+
+#[test]
+fn a_late_receiver_gets_the_psns_that_its_qp_expects() {
+    for checksum in [0, 0xABCD] {
+        let mut bed = Testbed::new(&Shape { provisioned: true, memory: Some((0x9000, 7, 64)), ..Shape::default() });
+        let late = |g: &mut canopy_model::node_spec::GroupProgram| {
+            (g.branches[0].at_boundary, g.branches[0].since, g.epoch) = (true, 2, 2);
+        };
+        assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(late)), []);
+        let send = |bed: &Testbed, op, psn| {
+            let mut b = RoceBuilder::new(source(), proxy(), op, DQPN, psn);
+            b.payload = b"late";
+            if op == Opcode::WRITE_ONLY {
+                b.extensions.reth = Some(Reth { va: 0x1008, rkey: 0xABCD, dma_len: 4 });
+            }
+            let mut packet = b.build().unwrap();
+            packet[46..48].copy_from_slice(&u16::to_be_bytes(checksum));
+            if checksum != 0 {
+                packet[46..48].fill(0);
+                let sum = udp_checksum(&packet);
+                packet[46..48].copy_from_slice(&sum.to_be_bytes());
+            }
+            bed.run("u0", &encapsulated(&packet, end_mt(), vec![], 0))
+        };
+        assert_eq!(send(&bed, Opcode::SEND_MIDDLE, 106).0, SHOT, "not in the middle of a message");
+        for (op, psn, expected) in [(Opcode::SEND_ONLY, 107, 100), (Opcode::WRITE_ONLY, 108, 101)] {
+            let (action, out, _) = send(&bed, op, psn);
+            let f = RoceFrame::parse(&out).unwrap();
+            assert_eq!((action, f.bth.psn, f.icrc_is_valid()), (REDIRECT, expected, true));
+            assert!(checksum == 0 || udp_checksum(&out) == 0, "UDP checksum of {op:?}");
+        }
+        let (action, out, _) = bed.run("d0", &answer(0, Syndrome::ack(31), 101, 2));
+        let f = RoceFrame::parse(&out).unwrap();
+        assert_eq!((action, f.bth.psn), (REDIRECT, 108), "the parent hears the group's PSN");
+        assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 108, 2)).0, SHOT, "which means nothing to the receiver");
+    }
+}
+
+#[test]
+fn a_child_speaks_for_receivers_that_moved_behind_it_only_in_their_epoch() {
+    let mut bed = Testbed::new(&Shape { receivers: 0, children: 2, ..Shape::default() });
+    let says = |bed: &Testbed, child: u64, epoch: u16, psn| {
+        let mut b = RoceBuilder::new(
+            plan().node_address(node(9 + child)),
+            plan().node_address(node(1)),
+            Opcode::ACKNOWLEDGE,
+            DQPN,
+            psn,
+        );
+        b.src_port = 0xC000 | epoch;
+        b.extensions.aeth = Some(Aeth { syndrome: Syndrome::ack(31), msn: 1 });
+        let (action, out, _) = bed.run(&format!("d{child}"), &b.build().unwrap());
+        (action == REDIRECT).then(|| RoceFrame::parse(&out).unwrap()).map(|f| (f.bth.psn, f.udp.src_port))
+    };
+    for psn in 100..120 {
+        bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), replication(), vec![], 0));
+    }
+    assert_eq!(says(&bed, 1, 1, 115), None);
+    assert_eq!(says(&bed, 2, 1, 105), Some((105, 0xC001)));
+    // A receiver that holds 105 moves from behind child 2, which goes, to behind child 1, which said 115 without it.
+    let moves = |g: &mut canopy_model::node_spec::GroupProgram| {
+        g.branches.remove(1);
+        (g.branches[0].since, g.epoch) = (2, 2);
+    };
+    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(moves)), []);
+    assert_eq!(says(&bed, 1, 1, 116), None);
+    assert_eq!((bed.drops()["epoch_old"], bed.telemetry().min_next), (1, None));
+    assert_eq!(says(&bed, 1, 2, 105), Some((105, 0xC002)));
 }
 
 #[test]
@@ -389,7 +471,7 @@ fn a_group_that_starts_over_forgets_the_old_numbers() {
     send(&bed, 100..110, 1);
     bed.run("d0", &answer(0, Syndrome::ack(31), 109, 10));
     assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.start_psn = Psn::new("p", 500).unwrap())), []);
-    assert_eq!(bed.telemetry().min_next, Some((1 << 24) + 500));
+    assert_eq!(bed.telemetry().min_next, None);
     assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 500, 1)).0, SHOT, "nothing was sent yet");
 }
 
@@ -400,7 +482,7 @@ fn another_source_qp_starts_over() {
     let qpn = canopy_model::ids::Qpn::new("qpn", 0x99).unwrap();
     assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.source.qpn = qpn)), []);
     let t = bed.telemetry();
-    assert_eq!((t.high, t.min_next), ((1 << 24) + 100, Some((1 << 24) + 100)));
+    assert_eq!((t.high, t.min_next), (0, None));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_agent_core::{Datapath, DatapathEvent};
+use canopy_agent_core::{Datapath, DatapathError, DatapathEvent};
 use canopy_agent_link::{Link, Refusal, TelemetrySample};
 use canopy_model::ids::Generation;
 use canopy_model::node_spec::NodeSpec;
@@ -16,6 +16,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use crate::ledger::Ledger;
 use crate::notify::Notifier;
 use crate::schedule::Schedule;
+use crate::stall_watch::StallWatch;
 
 /// Most errors in one report; beyond them their number is what matters.
 const MAX_ERRORS: usize = 256;
@@ -69,14 +70,16 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
         refusal: None,
         ready: false,
         sampling_failed: false,
+        stalls: StallWatch::new(Instant::now()),
     };
     // Static forwarding: the ledger's spec needs no controller.
     if agent.stored.is_some() {
         agent.schedule.spec_changed(Instant::now());
+        agent.watch_stalls();
     }
     tokio::pin!(shutdown);
     loop {
-        let due = agent.schedule.due();
+        let (due, look) = (agent.schedule.due(), agent.stalls.due());
         // In this order, so that a flood of kernel events starves nothing.
         tokio::select! {
             biased;
@@ -94,10 +97,12 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
             changed = agent.parts.link.session.changed() => {
                 changed.map_err(|_| LinkGone)?;
                 if agent.parts.link.session.borrow_and_update().up {
+                    agent.stalls.tell_again();
                     agent.is_ready();
                 }
             }
             _ = telemetry.tick() => agent.sample().await,
+            () = tokio::time::sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => agent.look_for_stalls().await,
             event = agent.parts.datapath.next_event() => match event {
                 DatapathEvent::KernelChanged => agent.schedule.kernel_changed(Instant::now()),
                 DatapathEvent::Event(event) => agent.tell(event),
@@ -120,6 +125,7 @@ struct Agent<D> {
     refusal: Option<Refusal>,
     ready: bool,
     sampling_failed: bool,
+    stalls: StallWatch,
 }
 
 impl<D: Datapath> Agent<D> {
@@ -164,6 +170,7 @@ impl<D: Datapath> Agent<D> {
             None => {
                 self.stored = Some(newest);
                 self.ledger_error = None;
+                self.watch_stalls();
             }
             Some(reason) => {
                 tracing::error!(generation = newest.generation, %reason, "the spec is not applied");
@@ -191,19 +198,33 @@ impl<D: Datapath> Agent<D> {
                 self.parts.link.telemetry.push_sample(TelemetrySample { time_unix_ns, groups, node_drops });
                 self.sampling_failed = false;
             }
-            Err(error) => {
-                if !std::mem::replace(&mut self.sampling_failed, true) {
-                    let (time_unix_ns, detail) = ((self.parts.clock)(), with_causes(&error));
-                    self.tell(Event {
-                        time_unix_ns,
-                        code: "SampleFailed".to_owned(),
-                        group: None,
-                        branch: None,
-                        detail,
-                    });
-                }
-            }
+            Err(error) => self.sample_failed(&error),
         }
+    }
+
+    fn sample_failed(&mut self, error: &DatapathError) {
+        if !std::mem::replace(&mut self.sampling_failed, true) {
+            let (time_unix_ns, detail) = ((self.parts.clock)(), with_causes(error));
+            self.tell(Event { time_unix_ns, code: "SampleFailed".to_owned(), group: None, branch: None, detail });
+        }
+    }
+
+    fn watch_stalls(&mut self) {
+        if let Some(spec) = &self.stored {
+            self.stalls.watch(spec, Instant::now());
+        }
+    }
+
+    async fn look_for_stalls(&mut self) {
+        let began = Instant::now();
+        match self.parts.datapath.sample().await {
+            Ok(sample) => {
+                let events = self.stalls.observe(&sample.groups, began, (self.parts.clock)());
+                events.into_iter().for_each(|event| self.tell(event));
+            }
+            Err(error) => self.sample_failed(&error),
+        }
+        self.stalls.looked(began, Instant::now());
     }
 
     fn tell(&self, event: Event) {

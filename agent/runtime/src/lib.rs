@@ -15,5 +15,6 @@ mod event_loop;
 pub mod ledger;
 pub mod notify;
 mod schedule;
+mod stall_watch;
 
 pub use event_loop::{Clock, LinkGone, Parts, run};

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use canopy_agent_link::{Target, channels};
 use canopy_agent_runtime::notify::Notifier;
 use canopy_control::{Digest, delta_response, snapshot_response};
+use canopy_model::ids::GroupId;
+use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use memory::Agent;
 use support::{Controller, soon, spec};
 
@@ -111,5 +113,67 @@ async fn samples_arrive() {
     let sample = controller.sample().await;
     assert_eq!((sample.node.as_str(), sample.time_unix_ns), ("leaf-1", 1_700_000_000_000_000_000));
     assert_eq!(sample.node_drops[0].packets, 4);
+    agent.stop().await;
+}
+
+/// Group 1 with the one receiver that `spec` gives it.
+fn group(high: u64, next: u64) -> GroupTelemetry {
+    let branch = BranchTelemetry {
+        address: "2001:db8:1::2".parse().unwrap(),
+        next: Some(next),
+        ack_psn: None,
+        epsn: None,
+        ccount: 0,
+        last_heard_ns: None,
+        packets: 0,
+        bytes: 0,
+    };
+    GroupTelemetry {
+        group_id: GroupId::new("group", 1).unwrap(),
+        epoch: 1,
+        high,
+        min_next: Some(next),
+        acks_in: 0,
+        acks_out: 0,
+        naks_in: 0,
+        naks_out: 0,
+        cnps_in: 0,
+        cnps_out: 0,
+        data_packets: 0,
+        data_bytes: 0,
+        branches: vec![branch],
+        drops: vec![],
+    }
+}
+
+/// Code, group and branch of the next event that speaks of a branch.
+async fn branch_event(controller: &mut Controller) -> (String, u32, Vec<u8>) {
+    loop {
+        let events = controller.sample().await.events;
+        if let Some(e) = events.into_iter().find(|e| e.code.starts_with("Branch")) {
+            return (e.code, e.group_id, e.branch);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stalled_branch_is_told_and_told_again_to_a_new_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("controller.sock");
+    let mut controller = Controller::start(&socket);
+    let mut agent = start(dir.path());
+    let receiver: std::net::Ipv6Addr = "2001:db8:1::2".parse().unwrap();
+    let event = |code: &str| (code.to_owned(), 1, receiver.octets().to_vec());
+    *agent.kernel.groups.lock().unwrap() = vec![group(110, 100)];
+    controller.watch().await.send(snapshot_response(&spec(1, 1, &[1]))).await;
+    assert_eq!(reconciled(&mut agent, 0).await, 1);
+    assert_eq!(branch_event(&mut controller).await, event("BranchStalled"));
+    drop(controller);
+
+    let mut controller = Controller::start(&socket);
+    controller.watch().await.send(snapshot_response(&spec(1, 1, &[1]))).await;
+    assert_eq!(branch_event(&mut controller).await, event("BranchStalled"), "it may not have been heard");
+    *agent.kernel.groups.lock().unwrap() = vec![group(110, 110)];
+    assert_eq!(branch_event(&mut controller).await, event("BranchRecovered"));
     agent.stop().await;
 }

@@ -243,7 +243,7 @@ impl Controller {
         self.groups_changed(&applied.groups);
     }
 
-    fn groups_changed(&self, groups: &[String]) {
+    pub(crate) fn groups_changed(&self, groups: &[String]) {
         for name in groups {
             // Locked before looking, so that an older look never overwrites a newer one.
             let mut phases = self.0.phases.lock().unwrap_or_else(PoisonError::into_inner);

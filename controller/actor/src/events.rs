@@ -18,7 +18,7 @@ pub struct Event {
     pub sequence: u64,
     /// Nanoseconds since the Unix epoch.
     pub time_unix_ns: u64,
-    /// Stable code, for example `FatalNak`, `GroupPhase`, `AgentConnected`.
+    /// Stable code, for example `FatalNak`, `BranchStalled`, `MemberEvicted`, `GroupPhase`, `AgentConnected`.
     pub code: String,
     /// Node that it is about.
     pub node: Option<String>,

@@ -13,6 +13,7 @@
 mod controller;
 pub mod error;
 pub mod events;
+mod policy;
 mod start;
 pub mod tag;
 mod task;

@@ -27,11 +27,13 @@ pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<S
         Command::PutTopology { .. } | Command::DeleteTopology => {
             ("topology".into(), domain.topology().as_ref().map(topology))
         }
-        Command::PutGroup { name, .. } | Command::DeleteGroup { name } => {
+        Command::PutGroup { name, .. } | Command::DeleteGroup { name } | Command::FailGroup { name, .. } => {
             (format!("group {name:?}"), domain.group(name).as_ref().map(group))
         }
         Command::PutMember { group, spec, .. } => member_of(domain, group, &spec.host),
-        Command::DeleteMember { group, host } => member_of(domain, group, host),
+        Command::DeleteMember { group, host } | Command::EvictMember { group, host, .. } => {
+            member_of(domain, group, host)
+        }
     }
 }
 

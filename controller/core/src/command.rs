@@ -63,6 +63,22 @@ pub enum Command {
         /// Member's host name.
         host: String,
     },
+    /// Removes a receiver as the stall policy `evict` asks; the group tells its members.
+    EvictMember {
+        /// Group to remove it from.
+        group: String,
+        /// Receiver's host name.
+        host: String,
+        /// For a person.
+        reason: String,
+    },
+    /// Stops a group as the stall policy `fail` asks: nobody can join, and nothing is forwarded, until every member has left.
+    FailGroup {
+        /// Its name.
+        name: String,
+        /// For a person.
+        reason: String,
+    },
 }
 
 /// One durable write. Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, `domain/state`.

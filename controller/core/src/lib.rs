@@ -21,6 +21,7 @@ pub mod error;
 pub mod limits;
 pub mod metadata;
 pub mod view;
+mod ways;
 
 mod alloc;
 mod hash;
@@ -34,5 +35,5 @@ mod topology;
 mod tree;
 
 pub use command::{Applied, Command, Outcome, Prepared, Write};
-pub use domain::Domain;
+pub use domain::{BranchNews, Domain, Reaction};
 pub use error::{DomainError, RestoreError};

@@ -5,14 +5,14 @@
 //! speaks: who encapsulates (2.1), the outer header (2.2), which SID a child is addressed by (2.3), the addresses of the
 //! reverse path (3.1).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{PortIndex, Qpn};
-use canopy_model::member::{MemberSpec, MemoryRegion, Role};
+use canopy_model::member::{MemoryRegion, Role};
 use canopy_model::node_spec::{
     AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
     SourceQp, Upstream,
@@ -24,6 +24,7 @@ use crate::error::DomainError;
 use crate::resource::Member;
 use crate::topology::{Network, NodeIx};
 use crate::tree::{Tree, TreeNode};
+use crate::ways::{Joined, Ways, entry, has_moved};
 
 /// Virtual address that a source's WRITEs count from: the same for every group, each edge adds its receivers' own.
 pub(crate) const WRITE_BASE_VA: u64 = 0;
@@ -36,6 +37,12 @@ pub(crate) struct Intent<'a> {
     pub(crate) allocation: &'a Allocation,
     pub(crate) epoch: u32,
     pub(crate) members: &'a BTreeMap<String, Member>,
+    /// The tree in force.
+    pub(crate) before: Option<&'a GroupPlan>,
+    /// Epoch in which receivers last moved from behind one node to behind another.
+    pub(crate) moved: u32,
+    /// Why it was stopped, if it was.
+    pub(crate) failed: Option<&'a str>,
 }
 
 /// A tree and how receiver lists travel over it.
@@ -43,6 +50,9 @@ pub(crate) struct Intent<'a> {
 pub(crate) struct GroupPlan {
     pub(crate) tree: Tree,
     pub(crate) encoding: EncodingReport,
+    pub(crate) ways: Ways,
+    /// Epoch in which receivers last moved.
+    pub(crate) moved: u32,
 }
 
 /// What comes of a group's intent.
@@ -50,6 +60,8 @@ pub(crate) struct GroupPlan {
 pub(crate) enum Planned {
     /// No traffic is possible yet; why.
     Waiting(&'static str),
+    /// It was stopped; why.
+    Failed(String),
     /// There is a tree. Programs in the tree's order.
     Live(GroupPlan, Vec<GroupProgram>),
 }
@@ -62,6 +74,7 @@ struct Placed {
     address: Ipv6Addr,
     qpn: Qpn,
     memory: Option<MemoryRegion>,
+    joined: Joined,
 }
 
 /// Plans one group.
@@ -74,7 +87,10 @@ pub(crate) fn plan_group(
     network: Option<&Network>,
     intent: Intent<'_>,
 ) -> Result<Planned, DomainError> {
-    let with_role = |role| intent.members.values().map(|m| &m.spec).filter(move |m| m.role == role);
+    if let Some(reason) = intent.failed {
+        return Ok(Planned::Failed(reason.to_owned()));
+    }
+    let with_role = |role| intent.members.values().filter(move |m| m.spec.role == role);
     let source = with_role(Role::Source).next();
     let (Some(source), true) = (source, with_role(Role::Receiver).next().is_some()) else {
         return Ok(Planned::Waiting(if source.is_none() {
@@ -83,7 +99,7 @@ pub(crate) fn plan_group(
             "waiting for receivers to join"
         }));
     };
-    let network = network.ok_or_else(|| unknown_host(&source.host))?;
+    let network = network.ok_or_else(|| unknown_host(&source.spec.host))?;
     let source = place(network, source)?;
     let mut receivers = Vec::with_capacity(intent.members.len());
     for m in with_role(Role::Receiver) {
@@ -95,25 +111,34 @@ pub(crate) fn plan_group(
         check_host_link(intent.spec.path_mtu, &tight_link(network, m.link))?;
     }
     let tree = Tree::build(network, intent.allocation.tree_id, source.node, receivers.iter().map(|r| r.node));
-    let planner = Planner { addresses, network, intent, source: &source, edges: by_node(&receivers), tree: &tree };
+    let edges = by_node(&receivers);
+    let ways = behind(network, &tree, &edges);
+    let moves = intent.before.is_some_and(|p| has_moved(&p.ways, &ways, intent.epoch));
+    let moved = if moves { intent.epoch } else { intent.moved };
+    let intent = Intent { moved, ..intent };
+    let planner = Planner { addresses, network, intent, source: &source, edges, tree: &tree, ways: &ways };
     planner.check_branches()?;
     let (decision, edges) = planner.encoding()?;
     let programs = (0..tree.nodes.len()).map(|at| planner.program(at, &decision, &edges)).collect::<Result<_, _>>()?;
     let encoding = planner.report(decision, &edges)?;
-    Ok(Planned::Live(GroupPlan { tree, encoding }, programs))
+    Ok(Planned::Live(GroupPlan { tree, encoding, ways, moved }, programs))
 }
 
 fn unknown_host(host: &str) -> DomainError {
     DomainError::field("spec.host", format!("unknown host {host:?}: declare it in the topology first"))
 }
 
-fn place(network: &Network, member: &MemberSpec) -> Result<Placed, DomainError> {
+fn place(network: &Network, member: &Member) -> Result<Placed, DomainError> {
+    let (since, late) = (member.since, member.late);
+    let member = &member.spec;
     let at = network.host(&member.host).ok_or_else(|| unknown_host(&member.host))?;
+    let address = member.address.unwrap_or(at.address);
     Ok(Placed {
         node: at.node,
         port: at.port,
         link: at.link,
-        address: member.address.unwrap_or(at.address),
+        address,
+        joined: Joined { address, since, late },
         qpn: member.qpn,
         memory: member.memory,
     })
@@ -132,6 +157,21 @@ fn by_node(receivers: &[Placed]) -> BTreeMap<NodeIx, Vec<&Placed>> {
     edges
 }
 
+/// The receivers behind every child of the tree.
+fn behind(network: &Network, tree: &Tree, edges: &BTreeMap<NodeIx, Vec<&Placed>>) -> Ways {
+    let own = |t: &TreeNode| edges.get(&t.node).into_iter().flatten().map(|r| r.joined).collect();
+    let mut at: Vec<BTreeSet<Joined>> = tree.nodes.iter().map(own).collect();
+    let mut out = BTreeMap::new();
+    // Parents stand before their children.
+    for (child, t) in tree.nodes.iter().enumerate().rev() {
+        let Some(up) = t.parent else { continue };
+        let receivers = std::mem::take(&mut at[child]);
+        at[up.position].extend(&receivers);
+        out.insert((network.id(tree.nodes[up.position].node), network.id(t.node)), receivers);
+    }
+    out
+}
+
 struct Planner<'a> {
     addresses: &'a AddressPlan,
     network: &'a Network,
@@ -140,6 +180,7 @@ struct Planner<'a> {
     /// Receivers by the node that they hang off.
     edges: BTreeMap<NodeIx, Vec<&'a Placed>>,
     tree: &'a Tree,
+    ways: &'a Ways,
 }
 
 impl Planner<'_> {
@@ -193,6 +234,7 @@ impl Planner<'_> {
             write_rkey: allocation.write_rkey,
             params: AggregationParams {
                 cnp_window_ns: u64::from(spec.cnp_window_us) * 1000,
+                stall_after_ns: u64::from(spec.stall_after_ms) * 1_000_000,
                 ..AggregationParams::default()
             },
         })
@@ -273,11 +315,15 @@ impl Planner<'_> {
         let nodes = t.children.iter().filter_map(|&at| {
             let child = &self.tree.nodes[at];
             let up = child.parent?;
+            let behind = self.ways.get(&(self.network.id(t.node), self.network.id(child.node)))?;
+            let entry = entry(behind, self.intent.moved);
             Some(Branch {
                 address: self.address(child.node),
                 port: up.parent_port,
                 next_hop: self.addresses.link_local(self.network.id(child.node), up.port),
                 kind: BranchKind::Node { sid: self.sid(at) },
+                at_boundary: entry.at_boundary,
+                since: entry.since,
             })
         });
         let receivers = self.receivers(t.node).iter().map(|r| Branch {
@@ -285,6 +331,9 @@ impl Planner<'_> {
             port: r.port,
             next_hop: r.address,
             kind: BranchKind::Receiver { qpn: r.qpn, memory: r.memory },
+            // With another source everything starts over.
+            at_boundary: r.joined.late && r.joined.since > self.source.joined.since,
+            since: r.joined.since,
         });
         nodes.chain(receivers).collect()
     }

@@ -6,6 +6,7 @@
 //! is free.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use canopy_model::group::GroupSpec;
@@ -21,6 +22,7 @@ use crate::command::Write;
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
 use crate::topology::Network;
+use crate::view::Evicted;
 
 /// Name of the one topology of a domain.
 pub(crate) const TOPOLOGY_NAME: &str = "default";
@@ -44,6 +46,14 @@ pub(crate) struct Group {
     /// Epoch in the group's own record; lower than `epoch` when only topology changes moved the tree since.
     pub(crate) recorded_epoch: u32,
     pub(crate) members: BTreeMap<String, Member>,
+    /// Epoch in which receivers last moved from behind one node to behind another.
+    pub(crate) moved: u32,
+    /// A node saw data of the present source: who joins now is late. Not durable, nodes tell it again.
+    pub(crate) started: bool,
+    /// Why the stall policy stopped it; `None` while it did not.
+    pub(crate) failed: Option<String>,
+    /// Receivers that the stall policy removed since the source joined, oldest first.
+    pub(crate) evicted: Vec<Evicted>,
     pub(crate) state: GroupState,
 }
 
@@ -54,6 +64,8 @@ pub(crate) enum GroupState {
     Waiting(&'static str),
     /// There cannot be a tree; why. Only a departure or a restart with another version leads here.
     Infeasible(String),
+    /// The stall policy stopped it; why.
+    Failed(String),
     /// The programs are in the nodes' specs.
     Live(GroupPlan),
 }
@@ -73,6 +85,12 @@ impl Group {
 pub(crate) struct Member {
     pub(crate) metadata: Metadata,
     pub(crate) spec: MemberSpec,
+    /// Epoch that it joined in, or got another QP.
+    #[serde(default)]
+    pub(crate) since: u32,
+    /// It joined after data had flowed.
+    #[serde(default)]
+    pub(crate) late: bool,
 }
 
 /// A node: what it must do, and what its agent says.
@@ -83,6 +101,30 @@ pub(crate) struct Node {
     pub(crate) since: BTreeMap<GroupId, Generation>,
     pub(crate) status: Option<NodeStatus>,
     pub(crate) connected: bool,
+    /// Branches that it says hold their group up.
+    pub(crate) stalls: BTreeMap<(GroupId, Ipv6Addr), Stall>,
+}
+
+impl Node {
+    /// Forgets what was said of branches that are no longer there.
+    pub(crate) fn prune_stalls(&mut self) {
+        let groups = &self.spec.groups;
+        let there = |id: &GroupId, branch: &Ipv6Addr| {
+            groups.get(id).is_some_and(|p| p.branches.iter().any(|b| b.address == *branch))
+        };
+        self.stalls.retain(|(id, branch), _| there(id, branch));
+    }
+}
+
+/// A branch that holds its group up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stall {
+    /// `receiver r1` or `node n2`.
+    pub(crate) who: String,
+    /// Beneath a child node somebody else is to blame.
+    pub(crate) is_receiver: bool,
+    /// Its QP is in error.
+    pub(crate) fatal: bool,
 }
 
 /// Durable form of the topology.
@@ -103,8 +145,14 @@ pub(crate) struct GroupRecord {
     pub(crate) metadata: Metadata,
     pub(crate) revision: u64,
     pub(crate) epoch: u32,
+    #[serde(default)]
+    pub(crate) moved: u32,
     pub(crate) spec: GroupSpec,
     pub(crate) allocation: Allocation,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) evicted: Vec<Evicted>,
 }
 
 /// Durable form of a membership.

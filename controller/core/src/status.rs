@@ -6,17 +6,20 @@
 //! Programming  a tree node has not confirmed the program of this epoch
 //! Ready        every tree node read its kernel back and it matched
 //! Degraded     a tree node cannot do its part, or there can be no tree
+//! Failed       the stall policy stopped it
 //! ```
 //!
-//! Forwarding is static: an agent that went away after it confirmed leaves the group Ready, with the condition
+//! A receiver that holds the group up is no phase but the condition `Stalled`: forwarding goes on. Forwarding is static: an agent that went away after it confirmed leaves the group Ready, with the condition
 //! `AgentsConnected` false.
+
+use std::net::Ipv6Addr;
 
 use canopy_model::ids::{Generation, GroupId};
 use canopy_model::node_spec::{GroupProgram, NodeSpec};
 use canopy_model::status::{GroupPhase, ItemError};
 
 use crate::condition::Condition;
-use crate::resource::{Group, GroupState, Node};
+use crate::resource::{Group, GroupState, Node, Stall};
 use crate::view::NodeProgress;
 
 /// A group's phase with everything that led to it.
@@ -49,6 +52,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     let plan = match &group.state {
         GroupState::Waiting(reason) => return without_tree(GroupPhase::Pending, "Waiting", reason),
         GroupState::Infeasible(reason) => return without_tree(GroupPhase::Degraded, "Infeasible", reason),
+        GroupState::Failed(reason) => return without_tree(GroupPhase::Failed, "Failed", reason),
         GroupState::Live(plan) => plan,
     };
     let id = group.allocation.group_id;
@@ -61,6 +65,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     let programmed = programmed(&waiting, group.epoch);
     let healthy = healthy(&progress);
     let connected = agents_connected(&progress);
+    let stalled = stalled(plan.tree.nodes.iter().map(|t| &nodes[t.node]), id);
     let (phase, reason) = if !healthy.holds() {
         (GroupPhase::Degraded, healthy.message.clone())
     } else if !programmed.holds() {
@@ -68,7 +73,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     } else {
         (GroupPhase::Ready, String::new())
     };
-    Assessment { phase, reason, conditions: vec![planned, programmed, healthy, connected], nodes: progress }
+    Assessment { phase, reason, conditions: vec![planned, programmed, healthy, connected, stalled], nodes: progress }
 }
 
 /// True when a node that reported `observed` has reconciled what first appeared at `since`. A report from beyond the
@@ -154,6 +159,26 @@ fn agents_connected(progress: &[NodeProgress]) -> Condition {
         some_names(away())
     );
     Condition::new("AgentsConnected", false, "AgentNotConnected", message)
+}
+
+/// The condition that one is glad not to have.
+fn stalled<'a>(nodes: impl Iterator<Item = &'a Node>, id: GroupId) -> Condition {
+    let of_group = |n: &'a Node| n.stalls.range((id, Ipv6Addr::UNSPECIFIED)..).take_while(move |((g, _), _)| *g == id);
+    let mut all: Vec<(&str, &Stall)> =
+        nodes.flat_map(|n| of_group(n).map(|(_, s)| (n.spec.base.name.as_str(), s))).collect();
+    // Every node above a stalled receiver sees its child stall too.
+    all.sort_by_key(|(_, stall)| !stall.is_receiver);
+    let Some((_, first)) = all.first() else {
+        return Condition::new("Stalled", false, "NoStall", "no branch holds the group up");
+    };
+    let reason = match (first.is_receiver, first.fatal) {
+        (true, true) => "FatalNak",
+        (true, false) => "ReceiverStalled",
+        (false, _) => "ChildNodeStalled",
+    };
+    let texts: Vec<String> = all.iter().map(|(node, stall)| format!("{} at node {node}", stall.who)).collect();
+    let message = format!("held up by {}", some_names(texts.iter().map(String::as_str)));
+    Condition::new("Stalled", true, reason, message)
 }
 
 /// The first few of `names`, and how many more there are.

@@ -155,7 +155,7 @@ pub struct GroupStatus {
     pub phase: GroupPhase,
     /// Why, for a person: names the node and the cause, and what to do. Empty when `Ready`.
     pub reason: String,
-    /// `Planned`, `Programmed`, `Healthy`, `AgentsConnected`.
+    /// `Planned`, `Programmed`, `Healthy`, `AgentsConnected`, `Stalled`; the last names who holds the group up.
     pub conditions: Vec<Condition>,
     /// Generation of the group that the rest of this status reflects.
     pub observed_generation: Generation,
@@ -171,12 +171,25 @@ pub struct GroupStatus {
     pub source: Option<String>,
     /// Hosts that receive.
     pub receivers: u32,
+    /// Receivers that the stall policy removed since the source joined and that have not joined again, oldest first.
+    pub evicted: Vec<Evicted>,
     /// How receiver lists travel; `None` while there is no tree.
     pub encoding: Option<EncodingReport>,
     /// The tree, root first, every parent before its children; empty while there is none.
     pub tree: Vec<TreeNodeView>,
     /// Progress of each tree node, in the tree's order.
     pub nodes: Vec<NodeProgress>,
+}
+
+/// A receiver that the stall policy removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Evicted {
+    /// Its host.
+    pub host: String,
+    /// Why, for a person.
+    pub reason: String,
 }
 
 /// A node's part in a tree; it may have several.

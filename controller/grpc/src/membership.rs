@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use canopy_control::pb::membership_service_server::MembershipService;
 use canopy_control::pb::{
-    GroupPhase, JoinRequest, JoinResponse, LeaveRequest, LeaveResponse, WatchGroupRequest, WatchGroupResponse,
+    Evicted, GroupPhase, JoinRequest, JoinResponse, LeaveRequest, LeaveResponse, WatchGroupRequest, WatchGroupResponse,
 };
 use canopy_controller_actor::{CommandError, Controller, Done};
 use canopy_controller_core::{Command, DomainError};
@@ -50,6 +50,7 @@ impl Membership {
                     reason: s.reason,
                     receivers: s.receivers,
                     write_length: s.connection.write_length,
+                    evicted: s.evicted.into_iter().map(|e| Evicted { host: e.host, reason: e.reason }).collect(),
                 },
             )
         })

@@ -149,6 +149,8 @@ impl Nodes {
                 .map_err(|e| error::field(FieldError::new(format!("groups[{i}].{}", e.field), e.detail)))?;
             groups.insert(group.group_id, group);
         }
+        // The event that says so may have been lost, or said to a controller before this one.
+        groups.values().filter(|g| g.data_packets > 0).for_each(|g| self.controller.data_flows(g.group_id));
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
         let known = |id| spec.groups.contains_key(&id);
         self.controller.telemetry().record(
@@ -170,12 +172,13 @@ impl Nodes {
             self.controller.events().push(Event {
                 sequence: 0,
                 time_unix_ns: event.time_unix_ns,
-                code: event.code,
+                code: event.code.clone(),
                 node: Some(node.clone()),
                 group,
                 branch: event.branch,
-                detail: event.detail,
+                detail: event.detail.clone(),
             });
+            self.controller.node_event(&node, &event);
         }
         if told > MAX_EVENTS {
             self.controller.events().note(

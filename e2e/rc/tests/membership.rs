@@ -69,7 +69,7 @@ fn joined() -> JoinResponse {
 
 fn state(phase: GroupPhase, receivers: u32, write_length: u64) -> WatchGroupResponse {
     let reason = "because".to_owned();
-    WatchGroupResponse { phase: phase.into(), reason, receivers, write_length }
+    WatchGroupResponse { phase: phase.into(), reason, receivers, write_length, evicted: vec![] }
 }
 
 fn request() -> JoinRequest {

@@ -177,6 +177,8 @@ impl TryFrom<pb::Branch> for Branch {
             port: PortIndex::new("port", wire.port.into())?,
             next_hop: address("next_hop", &wire.next_hop)?,
             kind,
+            at_boundary: wire.at_boundary,
+            since: wire.since,
         })
     }
 }
@@ -194,6 +196,8 @@ impl From<&Branch> for pb::Branch {
             port: u32::from(b.port.get()),
             next_hop: octets(b.next_hop),
             kind: Some(kind),
+            at_boundary: b.at_boundary,
+            since: b.since,
         }
     }
 }
@@ -229,12 +233,18 @@ impl TryFrom<pb::AggregationParams> for AggregationParams {
         if wire.cnp_window_ns == 0 {
             return Err(FieldError::new("cnp_window_ns", "0 ns is not a window"));
         }
+        // A ledger of an older agent does not have it: static forwarding must survive the upgrade.
+        let stall_after_ns = match wire.stall_after_ns {
+            0 => Self::default().stall_after_ns,
+            given => given,
+        };
         Ok(Self {
             window: wire.window,
             reack_interval_ns: wire.reack_interval_ns,
             nak_merge_ns: wire.nak_merge_ns,
             cnp_window_ns: wire.cnp_window_ns,
             cnp_min_interval_ns: wire.cnp_min_interval_ns,
+            stall_after_ns,
         })
     }
 }
@@ -247,6 +257,7 @@ impl From<AggregationParams> for pb::AggregationParams {
             nak_merge_ns: p.nak_merge_ns,
             cnp_window_ns: p.cnp_window_ns,
             cnp_min_interval_ns: p.cnp_min_interval_ns,
+            stall_after_ns: p.stall_after_ns,
         }
     }
 }

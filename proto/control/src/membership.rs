@@ -93,6 +93,7 @@ impl From<GroupPhase> for pb::GroupPhase {
             GroupPhase::Programming => Self::Programming,
             GroupPhase::Ready => Self::Ready,
             GroupPhase::Degraded => Self::Degraded,
+            GroupPhase::Failed => Self::Failed,
         }
     }
 }
@@ -107,6 +108,7 @@ pub fn phase_from_wire(phase: i32) -> Result<GroupPhase, FieldError> {
         Ok(pb::GroupPhase::Programming) => Ok(GroupPhase::Programming),
         Ok(pb::GroupPhase::Ready) => Ok(GroupPhase::Ready),
         Ok(pb::GroupPhase::Degraded) => Ok(GroupPhase::Degraded),
+        Ok(pb::GroupPhase::Failed) => Ok(GroupPhase::Failed),
         _ => Err(FieldError::new("phase", format!("{phase} is not a group phase"))),
     }
 }
@@ -169,7 +171,8 @@ mod tests {
 
     #[test]
     fn phases_survive_the_wire() {
-        for phase in [GroupPhase::Pending, GroupPhase::Programming, GroupPhase::Ready, GroupPhase::Degraded] {
+        use GroupPhase::{Degraded, Failed, Pending, Programming, Ready};
+        for phase in [Pending, Programming, Ready, Degraded, Failed] {
             assert_eq!(phase_from_wire(pb::GroupPhase::from(phase).into()).unwrap(), phase);
         }
         assert!(phase_from_wire(0).is_err() && phase_from_wire(99).is_err());

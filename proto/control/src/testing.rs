@@ -28,7 +28,14 @@ fn qpn(value: u64) -> Qpn {
 
 fn program(id: u64) -> GroupProgram {
     let memory = MemoryRegion { va: 1 << 40, rkey: 0x1234, length: 1 << 20 };
-    let branch = |n, kind| Branch { address: ip(n), port: port(2), next_hop: ip(n + 1), kind };
+    let branch = |n, kind| Branch {
+        address: ip(n),
+        port: port(2),
+        next_hop: ip(n + 1),
+        kind,
+        at_boundary: n % 2 == 0,
+        since: 3,
+    };
     GroupProgram {
         group_id: GroupId::new("id", id).unwrap(),
         name: format!("g{id}"),
@@ -262,12 +269,16 @@ fn arb_branch() -> impl Strategy<Value = Branch> {
         arb_ip().prop_map(|sid| BranchKind::Node { sid }),
         (arb_qpn(), prop::option::of(arb_memory())).prop_map(|(qpn, memory)| BranchKind::Receiver { qpn, memory }),
     ];
-    (arb_ip(), arb_port(), arb_ip(), kind).prop_map(|(address, port, next_hop, kind)| Branch {
-        address,
-        port,
-        next_hop,
-        kind,
-    })
+    (arb_ip(), arb_port(), arb_ip(), kind, any::<bool>(), any::<u32>()).prop_map(
+        |(address, port, next_hop, kind, at_boundary, since)| Branch {
+            address,
+            port,
+            next_hop,
+            kind,
+            at_boundary,
+            since,
+        },
+    )
 }
 
 fn arb_headend() -> impl Strategy<Value = Headend> {
@@ -298,13 +309,16 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
             next_hop,
         },
     );
-    let params = (1u32..1 << 22, any::<u64>(), any::<u64>(), 1u64.., any::<u64>()).prop_map(
-        |(window, reack_interval_ns, nak_merge_ns, cnp_window_ns, cnp_min_interval_ns)| AggregationParams {
-            window,
-            reack_interval_ns,
-            nak_merge_ns,
-            cnp_window_ns,
-            cnp_min_interval_ns,
+    let params = (1u32..1 << 22, any::<u64>(), any::<u64>(), 1u64.., any::<u64>(), 1u64..).prop_map(
+        |(window, reack_interval_ns, nak_merge_ns, cnp_window_ns, cnp_min_interval_ns, stall_after_ns)| {
+            AggregationParams {
+                window,
+                reack_interval_ns,
+                nak_merge_ns,
+                cnp_window_ns,
+                cnp_min_interval_ns,
+                stall_after_ns,
+            }
         },
     );
     let rest = (

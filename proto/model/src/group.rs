@@ -19,6 +19,9 @@ pub struct GroupSpec {
     pub start_psn: Option<Psn>,
     /// What to do about a receiver that stops acknowledging or fails fatally.
     pub stall_policy: StallPolicy,
+    /// Time without progress after which a branch that holds the group up counts as stalled, in milliseconds, 10..=60000: three
+    /// times the source's retransmission timeout.
+    pub stall_after_ms: u32,
     /// CNP aggregation window T in microseconds, 50..=1000000 (draft-li, CNP Aggregation).
     pub cnp_window_us: u32,
 }
@@ -30,6 +33,7 @@ impl Default for GroupSpec {
             path_mtu: 4096,
             start_psn: None,
             stall_policy: StallPolicy::Wait,
+            stall_after_ms: 200,
             cnp_window_us: 1000,
         }
     }
@@ -51,10 +55,13 @@ impl GroupSpec {
         if !(50..=1_000_000).contains(&self.cnp_window_us) {
             errors.push("spec.cnpWindowUs", format!("{} is outside 50..=1000000 microseconds", self.cnp_window_us));
         }
-        if self.stall_policy != StallPolicy::Wait {
+        if !(10..=60_000).contains(&self.stall_after_ms) {
             errors.push(
-                "spec.stallPolicy",
-                "only wait is carried out by this version: remove a stalled receiver with `canopyctl delete member HOST -g GROUP`",
+                "spec.stallAfterMs",
+                format!(
+                    "{} is outside 10..=60000 milliseconds: use three times the source's retransmission timeout",
+                    self.stall_after_ms
+                ),
             );
         }
         errors.into_result()
@@ -83,9 +90,9 @@ pub enum StallPolicy {
     /// Keep waiting and raise an alarm.
     #[default]
     Wait,
-    /// Remove the receiver from the group.
+    /// Remove the receiver from the group; the others go on.
     Evict,
-    /// Fail the whole group.
+    /// Fail the whole group: it forwards nothing until every member has left.
     Fail,
 }
 
@@ -112,7 +119,12 @@ mod tests {
         assert!(GroupSpec::default().validate().is_ok());
         assert!(problem(GroupSpec { path_mtu: 1500, ..GroupSpec::default() }).contains("spec.pathMtu"));
         assert!(problem(GroupSpec { cnp_window_us: 1, ..GroupSpec::default() }).contains("spec.cnpWindowUs"));
-        let evict = GroupSpec { stall_policy: StallPolicy::Evict, ..GroupSpec::default() };
-        assert!(problem(evict).contains("spec.stallPolicy"));
+        for stall_after_ms in [0, 9, 60_001] {
+            assert!(problem(GroupSpec { stall_after_ms, ..GroupSpec::default() }).contains("spec.stallAfterMs"));
+        }
+        for stall_policy in [StallPolicy::Wait, StallPolicy::Evict, StallPolicy::Fail] {
+            let spec = GroupSpec { stall_policy, stall_after_ms: 10, ..GroupSpec::default() };
+            assert!(spec.validate().is_ok(), "{stall_policy:?}");
+        }
     }
 }

@@ -189,6 +189,12 @@ pub struct Branch {
     pub next_hop: Ipv6Addr,
     /// What kind of branch.
     pub kind: BranchKind,
+    /// Nobody behind it was in the group before data flowed: it starts at the next message boundary. Otherwise it may
+    /// hold any part of what was sent, and nothing is acknowledged until it was heard.
+    pub at_boundary: bool,
+    /// Epoch that brought the branch in or, behind a child node, moved receivers there: what the child said in an earlier
+    /// epoch does not count.
+    pub since: u32,
 }
 
 /// A branch is a child node or a receiver.
@@ -221,6 +227,8 @@ pub struct AggregationParams {
     pub cnp_window_ns: u64,
     /// Shortest distance between two counted CNPs of one branch, ns.
     pub cnp_min_interval_ns: u64,
+    /// Time without progress after which a branch that holds the group up counts as stalled, ns; not 0.
+    pub stall_after_ns: u64,
 }
 
 impl Default for AggregationParams {
@@ -231,6 +239,7 @@ impl Default for AggregationParams {
             nak_merge_ns: 500_000,
             cnp_window_ns: 1_000_000,
             cnp_min_interval_ns: 4_000,
+            stall_after_ns: 200_000_000,
         }
     }
 }

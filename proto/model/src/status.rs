@@ -50,4 +50,6 @@ pub enum GroupPhase {
     Ready,
     /// At least one node cannot do its part; the reason names it.
     Degraded,
+    /// The stall policy `fail` stopped it; the reason names the receiver. Nothing is forwarded until every member has left.
+    Failed,
 }

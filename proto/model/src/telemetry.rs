@@ -86,7 +86,7 @@ pub struct DropCount {
 pub struct Event {
     /// Nanoseconds since the Unix epoch.
     pub time_unix_ns: u64,
-    /// Stable code, for example `FatalNak`, `SpecRefused`.
+    /// Stable code, for example `FatalNak`, `BranchStalled`, `BranchRecovered`, `SpecRefused`.
     pub code: String,
     /// Group concerned, if any.
     pub group: Option<GroupId>,

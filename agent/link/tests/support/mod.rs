@@ -229,6 +229,8 @@ fn program(id: u64) -> GroupProgram {
             port: port(2),
             next_hop: receiver,
             kind: BranchKind::Receiver { qpn: qpn(0x21), memory: None },
+            at_boundary: false,
+            since: 1,
         }],
         receivers_provisioned: true,
         write_base_va: 0,

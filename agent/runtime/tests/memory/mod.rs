@@ -15,7 +15,7 @@ use canopy_agent_runtime::notify::Notifier;
 use canopy_agent_runtime::{LinkGone, Parts, run};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
-use canopy_model::telemetry::DropCount;
+use canopy_model::telemetry::{DropCount, GroupTelemetry};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -35,6 +35,8 @@ pub struct Kernel {
     pub events: mpsc::UnboundedSender<DatapathEvent>,
     /// Answers of the next reconciles; none left = as desired.
     pub errors: Arc<Mutex<VecDeque<Vec<ItemError>>>>,
+    /// The groups of every sample from now on; their data counters grow by one with each.
+    pub groups: Arc<Mutex<Vec<GroupTelemetry>>>,
 }
 
 struct Memory {
@@ -42,6 +44,7 @@ struct Memory {
     reconciles: mpsc::UnboundedSender<Reconcile>,
     events: mpsc::UnboundedReceiver<DatapathEvent>,
     errors: Arc<Mutex<VecDeque<Vec<ItemError>>>>,
+    groups: Arc<Mutex<Vec<GroupTelemetry>>>,
 }
 
 impl Datapath for Memory {
@@ -53,7 +56,9 @@ impl Datapath for Memory {
 
     async fn sample(&mut self) -> Result<Sample, DatapathError> {
         let drop = DropCount { reason: 3, name: "branch_unknown".into(), packets: 4 };
-        Ok(Sample { groups: vec![], node_drops: vec![drop] })
+        let mut groups = self.groups.lock().unwrap();
+        groups.iter_mut().for_each(|g| g.data_packets += 1);
+        Ok(Sample { groups: groups.clone(), node_drops: vec![drop] })
     }
 
     async fn next_event(&mut self) -> DatapathEvent {
@@ -78,9 +83,14 @@ impl Agent {
         let known = ledger.load("leaf-1").unwrap().map(Arc::new);
         let (reconciles, reconciles_rx) = mpsc::unbounded_channel();
         let (events, events_rx) = mpsc::unbounded_channel();
-        let errors = Arc::default();
-        let datapath =
-            Memory { ledger: state_dir.join("spec.pb"), reconciles, events: events_rx, errors: Arc::clone(&errors) };
+        let (errors, groups) = (Arc::default(), Arc::default());
+        let datapath = Memory {
+            ledger: state_dir.join("spec.pb"),
+            reconciles,
+            events: events_rx,
+            errors: Arc::clone(&errors),
+            groups: Arc::clone(&groups),
+        };
         let parts = Parts {
             node: "leaf-1".into(),
             kernel: "6.8.0".into(),
@@ -97,7 +107,7 @@ impl Agent {
         let task = tokio::spawn(run(parts, async {
             let _ = stopped.await;
         }));
-        Self { kernel: Kernel { reconciles: reconciles_rx, events, errors }, stop, task }
+        Self { kernel: Kernel { reconciles: reconciles_rx, events, errors, groups }, stop, task }
     }
 
     /// What SIGTERM does; afterwards `state_dir` is free.

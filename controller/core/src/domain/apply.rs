@@ -135,6 +135,7 @@ impl Domain {
         let spec = Arc::make_mut(&mut node.spec);
         spec.generation = revision;
         change(spec, &mut node.since, revision);
+        node.prune_stalls();
     }
 
     pub(super) fn apply_topology(&mut self, effect: TopologyEffect) -> (Vec<String>, Vec<String>) {
@@ -144,6 +145,9 @@ impl Domain {
         for replan in replans {
             let Some(group) = self.groups.get_mut(&replan.name) else { continue };
             group.epoch = replan.epoch;
+            if let GroupState::Live(plan) = &replan.state {
+                group.moved = group.moved.max(plan.moved);
+            }
             group.state = replan.state;
             for (node, program) in tree_nodes(Some(group)).zip(replan.programs) {
                 programs[node].insert(program.group_id, program);
@@ -183,8 +187,10 @@ impl Domain {
         };
         let since = groups.iter().map(|(id, p)| (*id, unchanged(id, p).unwrap_or(self.revision))).collect();
         let spec = Arc::new(NodeSpec { term: self.term, generation: self.revision, base, groups });
-        let (status, connected) = previous.map_or((None, false), |n| (n.status, n.connected));
-        Node { spec, since, status, connected }
+        let (status, connected, stalls) = previous.map_or_else(Default::default, |n| (n.status, n.connected, n.stalls));
+        let mut node = Node { spec, since, status, connected, stalls };
+        node.prune_stalls();
+        node
     }
 }
 

@@ -24,11 +24,13 @@ mod prepare_member;
 mod prepare_topology;
 mod report;
 mod restore;
+mod stall;
 #[cfg(test)]
 mod tests;
 mod views;
 
 pub(crate) use apply::Effect;
+pub use stall::{BranchNews, Reaction};
 
 /// One domain: a topology and the groups that run over it.
 #[derive(Clone, Debug)]

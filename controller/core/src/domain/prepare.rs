@@ -38,7 +38,9 @@ impl Domain {
             },
             Command::DeleteGroup { name } => self.prepare_delete_group(name),
             Command::PutMember { group, spec, create_only } => self.prepare_put_member(&group, spec, create_only),
-            Command::DeleteMember { group, host } => self.prepare_delete_member(&group, &host),
+            Command::DeleteMember { group, host } => self.prepare_delete_member(&group, &host, None),
+            Command::EvictMember { group, host, reason } => self.prepare_delete_member(&group, &host, Some(reason)),
+            Command::FailGroup { name, reason } => self.prepare_fail_group(name, reason),
         }
     }
 
@@ -62,6 +64,10 @@ impl Domain {
             epoch: 1,
             recorded_epoch: 1,
             members: Default::default(),
+            started: false,
+            moved: 0,
+            failed: None,
+            evicted: Vec::new(),
             state: GroupState::Waiting("waiting for a source to join"),
         };
         let cursors = self.pools.cursors_behind(&allocation);
@@ -134,6 +140,20 @@ impl Domain {
         Ok(Prepared { writes, base_revision: self.revision, outcome: Outcome::Deleted, generation, effect })
     }
 
+    fn prepare_fail_group(&self, name: String, reason: String) -> Result<Prepared, DomainError> {
+        let Some(old) = self.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
+        let generation = old.metadata.generation;
+        // Its last member would take the failure along.
+        if old.failed.is_some() || old.members.is_empty() {
+            return Ok(self.noop(generation));
+        }
+        let mut group = old.clone();
+        group.epoch += 1;
+        group.failed = Some(reason);
+        let planned = self.plan(&group)?;
+        Ok(self.prepared_group(group, planned, Outcome::Updated, generation, Vec::new(), self.pools.cursors()))
+    }
+
     /// Plans `group` as it stands.
     pub(super) fn plan(&self, group: &Group) -> Result<Planned, DomainError> {
         plan_group(&self.addresses, self.topology.as_ref().map(|t| &*t.network), intent(group))
@@ -163,6 +183,7 @@ impl Domain {
         cursors: Cursors,
     ) -> Prepared {
         let (state, programs) = settle(planned);
+        group.moved = group.moved.max(moved_in(&state));
         group.state = state;
         group.recorded_epoch = group.epoch;
         let name = group.metadata.name.clone();
@@ -170,8 +191,11 @@ impl Domain {
             metadata: group.metadata.clone(),
             revision: self.revision + 1,
             epoch: group.epoch,
+            moved: group.moved,
             spec: group.spec.clone(),
             allocation: group.allocation,
+            failed: group.failed.clone(),
+            evicted: group.evicted.clone(),
         };
         writes.push(put(group_key(&name), &record));
         writes.push(self.state_write(cursors));
@@ -204,13 +228,22 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         allocation: &group.allocation,
         epoch: group.epoch,
         members: &group.members,
+        before: group.plan(),
+        moved: group.moved,
+        failed: group.failed.as_deref(),
     }
+}
+
+/// Epoch in which the receivers of this plan last moved.
+fn moved_in(state: &GroupState) -> u32 {
+    if let GroupState::Live(plan) = state { plan.moved } else { 0 }
 }
 
 /// A group's state and programs after planning, or after failing to.
 pub(super) fn settle(planned: Result<Planned, String>) -> (GroupState, Vec<canopy_model::node_spec::GroupProgram>) {
     match planned {
         Ok(Planned::Waiting(reason)) => (GroupState::Waiting(reason), Vec::new()),
+        Ok(Planned::Failed(reason)) => (GroupState::Failed(reason), Vec::new()),
         Ok(Planned::Live(plan, programs)) => (GroupState::Live(plan), programs),
         Err(reason) => (GroupState::Infeasible(reason), Vec::new()),
     }

@@ -11,9 +11,10 @@ use super::Domain;
 use super::prepare::in_group;
 use crate::command::{Outcome, Prepared, Write};
 use crate::error::DomainError;
-use crate::limits::MAX_MEMBERS;
+use crate::limits::{MAX_EVICTED, MAX_MEMBERS};
 use crate::metadata::{Labels, Metadata};
 use crate::resource::{Group, Member, MemberRecord, member_key, put};
+use crate::view::Evicted;
 
 impl Domain {
     pub(super) fn prepare_put_member(
@@ -25,6 +26,10 @@ impl Domain {
         let old =
             self.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
         spec.validate()?;
+        if let Some(reason) = &old.failed {
+            let detail = format!("it failed: {reason}; let every member leave, or delete the group, and join again");
+            return Err(DomainError::InUse { kind: "group", name: group.to_owned(), detail });
+        }
         let address = self.check_address(&spec)?;
         let present = old.members.get(&spec.host);
         if let Some(present) = present {
@@ -55,17 +60,27 @@ impl Domain {
             present.map_or_else(|| Metadata::created(&host, Labels::new()), |m| m.metadata.changed(Labels::new()));
         let generation = metadata.generation;
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };
-        let member = Member { metadata, spec };
+        let late = old.started && spec.role == Role::Receiver;
+        let started = old.started && spec.role == Role::Receiver;
+        let member = Member { metadata, spec, since: old.epoch + 1, late };
         let record = MemberRecord { group: group.to_owned(), revision: self.revision + 1, member: member.clone() };
         let mut new = old.clone();
         new.epoch += 1;
+        new.started = started;
         new.members.insert(host.clone(), member);
+        new.evicted.retain(|e| e.host != host);
         let planned = self.plan(&new).map_err(|e| in_group(group, e))?;
         let writes = vec![put(member_key(group, &host), &record)];
         Ok(self.prepared_group(new, planned, outcome, generation, writes, self.pools.cursors()))
     }
 
-    pub(super) fn prepare_delete_member(&self, group: &str, host: &str) -> Result<Prepared, DomainError> {
+    /// `evicted`: why, where the host did not ask for it.
+    pub(super) fn prepare_delete_member(
+        &self,
+        group: &str,
+        host: &str,
+        evicted: Option<String>,
+    ) -> Result<Prepared, DomainError> {
         let old =
             self.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
         let Some(member) = old.members.get(host) else {
@@ -74,6 +89,21 @@ impl Domain {
         let mut new = old.clone();
         new.epoch += 1;
         new.members.remove(host);
+        if let Some(reason) = evicted {
+            new.evicted.retain(|e| e.host != host);
+            let excess = (new.evicted.len() + 1).saturating_sub(MAX_EVICTED);
+            new.evicted.drain(..excess);
+            new.evicted.push(Evicted { host: host.to_owned(), reason });
+        }
+        if member.spec.role == Role::Source {
+            // They were news for this source.
+            new.evicted.clear();
+            new.started = false;
+        }
+        if new.members.is_empty() {
+            // Nobody is left whose QP belongs to what failed.
+            new.failed = None;
+        }
         // Nobody is held in a group because the rest of it cannot be built.
         let planned = self.plan(&new).map_err(|e| e.to_string());
         let writes = vec![Write::Delete { key: member_key(group, host) }];

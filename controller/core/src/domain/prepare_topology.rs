@@ -16,7 +16,7 @@ use super::prepare::{check_generation, in_group, intent, settle};
 use crate::command::{Outcome, Prepared, Write};
 use crate::error::DomainError;
 use crate::metadata::{Labels, Metadata, check_labels};
-use crate::plan::{Planned, plan_group};
+use crate::plan::{Intent, Planned, plan_group};
 use crate::resource::{Group, GroupState, TOPOLOGY_NAME, Topology, TopologyRecord, put, topology_key};
 use crate::routes::node_base;
 use crate::topology::Network;
@@ -113,19 +113,23 @@ impl Domain {
     ) -> Result<Vec<Replan>, DomainError> {
         let mut replans = Vec::new();
         for (name, group) in self.groups.iter().filter(|(_, g)| !g.members.is_empty()) {
-            let planned = match plan_group(&self.addresses, Some(network), intent(group)) {
-                Ok(planned) => Ok(planned),
-                Err(e) => Err(on_error(name, group, e)?),
+            let plan = |intent| match plan_group(&self.addresses, Some(network), intent) {
+                Ok(planned) => Ok(Ok(planned)),
+                Err(e) => Ok::<_, DomainError>(Err(on_error(name, group, e)?)),
             };
+            let mut planned = plan(Intent { before: None, ..intent(group) })?;
             let moved = match &planned {
                 Ok(Planned::Live(_, programs)) => {
                     group.plan().is_some() && !self.are_installed(network, group, &planned, programs)
                 }
                 _ => group.plan().is_some(),
             };
-            let (state, mut programs) = settle(planned);
             let epoch = group.epoch + u32::from(moved);
-            programs.iter_mut().for_each(|p| p.epoch = epoch);
+            if moved {
+                // Every child says anew what it holds: who is behind it may have changed.
+                planned = plan(Intent { before: None, epoch, moved: epoch, ..intent(group) })?;
+            }
+            let (state, programs) = settle(planned);
             replans.push(Replan { name: name.clone(), epoch, state, programs });
         }
         Ok(replans)

@@ -41,18 +41,29 @@ impl Domain {
         match self.index(node) {
             Some(ix) if self.nodes[ix].connected != connected => {
                 let all: BTreeSet<GroupId> = self.nodes[ix].spec.groups.keys().copied().collect();
-                self.observe(ix, &all, |n| n.connected = connected)
+                self.observe(ix, &all, |n| {
+                    n.connected = connected;
+                    if connected {
+                        // It says again which are stalled.
+                        n.stalls.clear();
+                    }
+                })
             }
             _ => Vec::new(),
         }
     }
 
-    fn index(&self, node: &str) -> Option<NodeIx> {
+    pub(super) fn index(&self, node: &str) -> Option<NodeIx> {
         self.topology.as_ref()?.network.node(node)
     }
 
     /// Makes `change` to the node and says which of the `touched` groups look different after it.
-    fn observe(&mut self, node: NodeIx, touched: &BTreeSet<GroupId>, change: impl FnOnce(&mut Node)) -> Vec<String> {
+    pub(super) fn observe(
+        &mut self,
+        node: NodeIx,
+        touched: &BTreeSet<GroupId>,
+        change: impl FnOnce(&mut Node),
+    ) -> Vec<String> {
         let look = |domain: &Self| -> Vec<(String, Assessment)> {
             let groups = touched.iter().filter_map(|id| domain.groups.get(domain.names.get(id)?));
             groups.map(|g| (g.metadata.name.clone(), assess(g, &domain.nodes))).collect()

@@ -75,7 +75,7 @@ impl Domain {
         record: GroupRecord,
         moved: &BTreeMap<u32, u32>,
     ) -> Result<(), RestoreError> {
-        let GroupRecord { metadata, epoch, spec, allocation, .. } = record;
+        let GroupRecord { metadata, epoch, moved: recorded, spec, allocation, failed, evicted, .. } = record;
         let inconsistent = |detail: String| RestoreError::Inconsistent { key: group_key(&name), detail };
         self.pools
             .claim(&allocation)
@@ -98,6 +98,11 @@ impl Domain {
             epoch: epoch.max(ahead),
             recorded_epoch: epoch,
             members: BTreeMap::<String, Member>::new(),
+            started: false,
+            // Whatever a topology change did to the tree counts as a move.
+            moved: recorded.max(ahead),
+            failed,
+            evicted,
             state,
         };
         self.groups.insert(name, group);

@@ -108,6 +108,7 @@ impl Domain {
                 connection: super::connection::connection(&self.addresses, group)?,
                 source: with_role(Role::Source).next().map(|m| m.spec.host.clone()),
                 receivers: with_role(Role::Receiver).count() as u32,
+                evicted: group.evicted.clone(),
                 encoding: group.plan().map(|p| p.encoding.clone()),
                 tree: self.tree_view(group).unwrap_or_default(),
                 nodes: assessment.nodes,
@@ -190,7 +191,7 @@ impl Domain {
 }
 
 /// The address of the member's QP.
-fn address(network: &Network, member: &Member) -> Option<Ipv6Addr> {
+pub(super) fn address(network: &Network, member: &Member) -> Option<Ipv6Addr> {
     member.spec.address.or_else(|| network.host(&member.spec.host).map(|at| at.address))
 }
 

@@ -18,6 +18,7 @@ use crate::metadata::Labels;
 mod lifecycle;
 mod random;
 mod refusals;
+mod stall;
 mod status;
 
 /// Keys and JSON.

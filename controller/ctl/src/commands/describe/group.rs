@@ -37,7 +37,14 @@ fn summary(out: &mut dyn Write, group: &Value) -> Result<(), Failure> {
     field(out, "Reason", text(group, "/status/reason"))?;
     field(out, "Source", text(group, "/status/source"))?;
     field(out, "Receivers", text(group, "/status/receivers"))?;
-    field(out, "Stall policy", text(group, "/spec/stallPolicy"))?;
+    field(
+        out,
+        "Stall policy",
+        format!("{} after {} ms", text(group, "/spec/stallPolicy"), text(group, "/spec/stallAfterMs")),
+    )?;
+    for evicted in list(group, "/status/evicted") {
+        field(out, "Evicted", format!("{}: {}", text(evicted, "/host"), text(evicted, "/reason")))?;
+    }
     field(out, "Epoch", text(group, "/status/epoch"))?;
     writeln!(out, "\nConnection (the remote side of every member's QP):")?;
     for (label, pointer) in [

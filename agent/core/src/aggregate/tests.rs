@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+
+const START: u64 = TURN + 100;
+
+fn ack(branch: u32, psn: u32) -> Input {
+    Input::Ack { branch, epoch: 1, psn, msn: 1, credits: 31 }
+}
+
+fn said(psn: u32) -> Result<Option<Speech>, Refusal> {
+    Ok(Some(Speech { syndrome: 31, psn, msn: 1 }))
+}
+
+fn receiver(at_boundary: bool) -> Entry {
+    Entry { at_boundary, receiver: true, since: 1 }
+}
+
+fn params() -> Params {
+    Params { start: START, window: (1 << 22) - 1, reack_ns: 10, nak_merge_ns: 10, psn_bits: 24 }
+}
+
+fn machine(branches: u32, packets: std::ops::Range<u32>) -> Aggregation {
+    let mut a = Aggregation::new(params());
+    (0..branches).for_each(|b| a.join(b, receiver(false)));
+    for psn in packets {
+        a.handle(Input::Data { psn, begins: true }, 1).unwrap();
+    }
+    a
+}
+
+#[test]
+fn only_what_all_hold_is_acknowledged() {
+    let mut a = machine(2, 100..120);
+    assert_eq!(a.handle(ack(0, 110), 200), Ok(None));
+    assert_eq!(a.handle(ack(1, 105), 201), said(105));
+    assert_eq!(a.handle(ack(2, 105), 202), Err(Refusal::Inactive));
+    assert_eq!(a.handle(ack(1, 120), 203), Err(Refusal::Window));
+}
+
+#[test]
+fn nothing_sent_nothing_accepted() {
+    assert_eq!(machine(1, 0..0).handle(ack(0, 99), 1), Err(Refusal::Window));
+}
+
+#[test]
+fn lost_state_far_from_the_start_is_silent_until_every_branch_was_heard() {
+    let mut a = machine(2, 0x90_0000..0x90_0003);
+    assert_eq!(a.handle(ack(0, 0x90_0001), 200), Ok(None));
+    assert_eq!(a.minimum(), None);
+    // The other one is behind the first packet that was seen.
+    assert_eq!(a.handle(ack(1, 0x8F_FFF0), 201), said(0x8F_FFF0));
+}
+
+#[test]
+fn a_late_receiver_counts_from_the_boundary_and_in_its_own_psns() {
+    let mut a = machine(1, 100..110);
+    a.handle(ack(0, 109), 150).unwrap();
+    a.join(1, receiver(true));
+    a.handle(Input::Data { psn: 110, begins: false }, 160).unwrap();
+    assert_eq!(a.handle(ack(1, 100), 161), Err(Refusal::Inactive));
+    a.handle(Input::Data { psn: 111, begins: true }, 162).unwrap();
+    assert_eq!(a.copies().collect::<Vec<_>>(), [(0, 0), (1, 11)]);
+    assert_eq!(a.handle(ack(0, 111), 163), said(110));
+    // Its QP expects the group's start PSN first; its MSN of 1 is the group's 2.
+    assert_eq!(a.handle(ack(1, 100), 164), Ok(Some(Speech { syndrome: 31, psn: 111, msn: 1 })));
+}
+
+#[test]
+fn a_node_with_nobody_starts_with_a_message_sent_again() {
+    let mut a = machine(0, 0..0);
+    a.join(0, receiver(true));
+    // The first packet of the message was lost; the source has no other message and sends it again.
+    a.handle(Input::Data { psn: 101, begins: false }, 1).unwrap();
+    a.handle(Input::Data { psn: 100, begins: true }, 2).unwrap();
+    a.handle(Input::Data { psn: 101, begins: false }, 3).unwrap();
+    assert_eq!(a.high(), Some(START + 2));
+    assert_eq!(a.handle(ack(0, 101), 4), said(101));
+}
+
+#[test]
+fn what_a_child_said_before_receivers_moved_behind_it_counts_for_nothing() {
+    let mut a = Aggregation::new(params());
+    let node = |since| Entry { at_boundary: false, receiver: false, since };
+    a.join(0, node(1));
+    a.join(1, node(1));
+    for psn in 100..120 {
+        a.handle(Input::Data { psn, begins: true }, 1).unwrap();
+    }
+    a.handle(ack(0, 115), 2).unwrap();
+    assert_eq!(a.handle(ack(1, 105), 3), said(105));
+    // A receiver that holds 105 moves from child 1, which goes away, behind child 0, which said 115 without it.
+    a.join(0, node(2));
+    assert_eq!(a.handle(Input::Leave(1), 4), Ok(None));
+    assert_eq!(a.handle(ack(0, 116), 5), Err(Refusal::Epoch));
+    assert_eq!(a.handle(Input::Ack { branch: 0, epoch: 2, psn: 105, msn: 1, credits: 31 }, 6), said(105));
+}
+
+#[test]
+fn epochs_are_compared_around_their_wrap() {
+    assert!(not_before(5, 5) && not_before(6, 5) && !not_before(4, 5));
+    assert!(not_before(1, (1 << EPOCH_BITS) - 1) && !not_before((1 << EPOCH_BITS) - 1, 1));
+}
+
+#[test]
+fn an_rnr_of_the_longest_timer_outranks_all() {
+    let mut ranks: Vec<u8> = (0..32).map(|t| Nak::Rnr(t).rank()).collect();
+    ranks.push(Nak::Sequence.rank());
+    assert_eq!(ranks.iter().min(), Some(&Nak::Rnr(0).rank()));
+    assert!(Nak::Rnr(31).rank() < Nak::Rnr(1).rank());
+    assert_eq!(ranks.iter().max(), Some(&Nak::Sequence.rank()));
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::net::Ipv6Addr;
+
+use canopy_model::ids::GroupId;
+use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
+use proptest::prelude::*;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+/// Stall time of every group here.
+const AFTER: u64 = 60 * MS;
+/// Sampling interval of the tables.
+const STEP: u64 = 15 * MS;
+/// Far beyond 24 and 32 bits: nothing may fold a PSN.
+const BASE: u64 = (1 << 40) + 0xFF_FFFE;
+
+fn id(v: u64) -> GroupId {
+    GroupId::new("group", v).unwrap()
+}
+
+fn address(n: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n)
+}
+
+/// `branches` by number and `next`; the minimum follows.
+fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) -> GroupTelemetry {
+    let branch = |(n, next): &(u16, Option<u64>)| BranchTelemetry {
+        address: address(*n),
+        next: *next,
+        ack_psn: None,
+        epsn: None,
+        ccount: 0,
+        last_heard_ns: None,
+        packets: 0,
+        bytes: 0,
+    };
+    GroupTelemetry {
+        group_id: id(v),
+        epoch: 1,
+        high,
+        min_next: branches.iter().filter_map(|(_, next)| *next).min(),
+        acks_in: 0,
+        acks_out: 0,
+        naks_in: 0,
+        naks_out: 0,
+        cnps_in: 0,
+        cnps_out: 0,
+        data_packets,
+        data_bytes: 0,
+        branches: branches.iter().map(branch).collect(),
+        drops: vec![],
+    }
+}
+
+/// Codes and branch numbers of what is told at the sample number `step`.
+fn step(stalls: &mut Stalls, step: u64, groups: &[GroupTelemetry]) -> Vec<(String, u64, u16)> {
+    let events = stalls.observe(groups, |_| Some(AFTER), step * STEP, 7);
+    assert!(events.iter().all(|e| e.time_unix_ns == 7));
+    let short = |e: Event| (e.code, u64::from(e.group.unwrap().get()), e.branch.unwrap().segments()[7]);
+    events.into_iter().map(short).collect()
+}
+
+fn stalled(group: u64, branch: u16) -> (String, u64, u16) {
+    (STALLED.to_owned(), group, branch)
+}
+
+fn recovered(group: u64, branch: u16) -> (String, u64, u16) {
+    (RECOVERED.to_owned(), group, branch)
+}
+
+#[test]
+fn a_branch_that_stands_while_data_passes_is_told_once_and_again_when_it_moves() {
+    let mut stalls = Stalls::default();
+    let at = |n: u64, one: u64| group(1, BASE + 9, n, &[(1, Some(BASE + one)), (2, Some(BASE + 9))]);
+    let told: Vec<_> = (0..12).map(|n| step(&mut stalls, n, &[at(n, 0)])).collect();
+    for (n, events) in told.iter().enumerate() {
+        // 60 ms after the first sample.
+        assert_eq!(*events, if n == 4 { vec![stalled(1, 1)] } else { vec![] }, "sample {n}");
+    }
+    assert_eq!(step(&mut stalls, 12, &[at(12, 1)]), [recovered(1, 1)]);
+    for n in 13..16 {
+        assert_eq!(step(&mut stalls, n, &[at(n, 1)]), [], "the time counts from the last progress");
+    }
+    assert_eq!(step(&mut stalls, 16, &[at(16, 1)]), [stalled(1, 1)]);
+    stalls.tell_again();
+    assert_eq!(step(&mut stalls, 17, &[at(17, 1)]), [stalled(1, 1)], "a new listener hears it too");
+    assert_eq!(step(&mut stalls, 18, &[at(18, 9)]), [recovered(1, 1)], "all is acknowledged");
+}
+
+#[test]
+fn who_is_not_at_the_minimum_or_not_counted_is_not_blamed() {
+    let mut stalls = Stalls::default();
+    let branches = [(1, Some(BASE)), (2, Some(BASE + 1)), (3, None), (4, Some(BASE))];
+    let told: Vec<_> = (0..20).flat_map(|n| step(&mut stalls, n, &[group(1, BASE + 9, n, &branches)])).collect();
+    assert_eq!(told, [stalled(1, 1), stalled(1, 4)]);
+    // They leave: the next minimum has a whole stall time of its own.
+    let left = [(2, Some(BASE + 1)), (3, None)];
+    for n in 20..24 {
+        assert_eq!(step(&mut stalls, n, &[group(1, BASE + 9, n, &left)]), [], "sample {n}");
+    }
+    assert_eq!(step(&mut stalls, 24, &[group(1, BASE + 9, 24, &left)]), [stalled(1, 2)]);
+}
+
+#[test]
+fn idle_and_empty_groups_never_stall_and_idle_time_does_not_count() {
+    let mut stalls = Stalls::default();
+    let idle = |n| [group(1, BASE, n, &[(1, Some(BASE))]), group(2, BASE, n, &[]), group(3, BASE, n, &[(1, None)])];
+    for n in 0..1000 {
+        assert_eq!(step(&mut stalls, n, &idle(n)), []);
+    }
+    let busy = |n| group(1, BASE + 1, n, &[(1, Some(BASE))]);
+    let told = (1000..1010).find(|n| !step(&mut stalls, *n, &[busy(*n)]).is_empty());
+    assert_eq!(told, Some(1003), "60 ms after the last idle sample");
+}
+
+#[test]
+fn a_source_that_fell_silent_makes_nobody_guilty() {
+    let mut stalls = Stalls::default();
+    let half = |data| group(1, BASE + 9, data, &[(1, Some(BASE)), (2, Some(BASE))]);
+    for n in 0..1000 {
+        // It died right after it had sent.
+        assert_eq!(step(&mut stalls, n, &[half(9)]), []);
+    }
+    // It comes back: there is a third of the time to answer.
+    assert_eq!(step(&mut stalls, 1000, &[half(10)]), []);
+    assert_eq!(step(&mut stalls, 1001, &[half(11)]), []);
+    assert_eq!(step(&mut stalls, 1002, &[half(12)]), [stalled(1, 1), stalled(1, 2)]);
+}
+
+#[test]
+fn groups_do_not_notice_each_other_and_are_forgotten_when_they_go() {
+    let mut stalls = Stalls::default();
+    let bad = |n| group(1, BASE + 9, n, &[(1, Some(BASE))]);
+    let good = |n: u64| group(2, BASE + n, n, &[(1, Some(BASE + n / 2))]);
+    let told: Vec<_> = (0..10).flat_map(|n| step(&mut stalls, n, &[bad(n), good(n * 2)])).collect();
+    assert_eq!(told, [stalled(1, 1)]);
+    assert_eq!(step(&mut stalls, 10, &[good(20)]), []);
+    let again: Vec<_> = (11..16).map(|n| step(&mut stalls, n, &[bad(n)]).len()).collect();
+    assert_eq!(again, [0, 0, 0, 0, 1], "another group of the same number starts from nothing");
+    assert!(stalls.observe(&[bad(99)], |_| None, 99 * STEP, 0).is_empty() && stalls.0.is_empty());
+}
+
+#[test]
+fn a_branch_that_joins_a_stalled_group_has_its_own_time() {
+    let mut stalls = Stalls::default();
+    for n in 0..10 {
+        step(&mut stalls, n, &[group(1, BASE + 9, n, &[(1, Some(BASE))])]);
+    }
+    let both = [(1, Some(BASE)), (2, Some(BASE))];
+    let told: Vec<_> = (10..15).map(|n| step(&mut stalls, n, &[group(1, BASE + 9, n, &both)])).collect();
+    assert_eq!(told[..4], [[], [], [], []]);
+    assert_eq!(told[4], [stalled(1, 2)]);
+}
+
+proptest! {
+    /// Whatever branches do: nobody is told before a whole stall time at the minimum, and told is only who stands there.
+    #[test]
+    fn the_stall_time_is_always_given(
+        moves in prop::collection::vec((prop::collection::vec(0u64..2, 3), 0u64..3, 1u64..40), 1..80)
+    ) {
+        let (mut stalls, mut next, mut high, mut data, mut now) = (Stalls::default(), [BASE; 3], BASE, 0, 0);
+        let (mut min, mut since, mut standing) = (BASE, 0, std::collections::BTreeSet::new());
+        for (steps, sent, ms) in moves {
+            now += ms * MS;
+            high += sent;
+            data += sent;
+            for (n, step) in next.iter_mut().zip(steps) {
+                *n = (*n + step).min(high);
+            }
+            let branches: Vec<_> = (0..3).map(|i| (i as u16, Some(next[i]))).collect();
+            let sample = group(1, high, data, &branches);
+            let lowest = sample.min_next.unwrap();
+            if lowest != min || lowest == high {
+                (min, since) = (lowest, now);
+            }
+            for event in stalls.observe(&[sample], |_| Some(AFTER), now, 0) {
+                let branch = event.branch.unwrap().segments()[7];
+                if event.code == STALLED {
+                    prop_assert!(now - since >= AFTER && next[usize::from(branch)] == min && min < high);
+                    prop_assert!(standing.insert(branch), "told twice");
+                } else {
+                    prop_assert!(standing.remove(&branch), "recovered before it stalled");
+                    prop_assert!(next[usize::from(branch)] > min || min == high || since == now);
+                }
+            }
+        }
+    }
+}

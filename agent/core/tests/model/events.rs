@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What comes of a packet that arrives, and of a change.
+
+use std::sync::Arc;
+
+use canopy_agent_core::aggregate::{Input, Nak, Refusal, Speech};
+
+use crate::endpoints::Heard;
+use crate::network::{Packet, Place, link};
+use crate::properties;
+use crate::scenario::{Change, Scenario};
+use crate::state::{NOW, State};
+
+impl Scenario {
+    pub(crate) fn arrives(&self, s: &mut State, from: Place, to: Place, packet: Packet) {
+        match (to, packet) {
+            (Place::Source, Packet::Feedback { psn, nak, .. }) => self.told(s, psn, nak),
+            (Place::Receiver(r), Packet::Data { psn, number }) => self.taken(s, r, psn, number),
+            (node, Packet::Data { psn, number }) => self.down(s, node, psn, number),
+            (node, Packet::Feedback { psn, nak, epoch }) => {
+                let branch = match from {
+                    Place::Edge(i) | Place::Receiver(i) => i as u32,
+                    Place::Source | Place::Root => return,
+                };
+                let input = match nak {
+                    true => Input::Nak { branch, epoch, psn, msn: 0, nak: Nak::Sequence },
+                    false => Input::Ack { branch, epoch, psn, msn: 0, credits: 31 },
+                };
+                let stranger = !s.node(node).is_active(branch);
+                let before = Arc::clone(&s.node(node).group);
+                let result = self.handle(s, node, input);
+                let changed = *before != *s.node(node).group;
+                s.history.stranger |= (stranger && result != Err(Refusal::Inactive)) || (result.is_err() && changed);
+            }
+        }
+    }
+
+    /// The node takes an input and says upstream what comes of it.
+    fn handle(&self, s: &mut State, place: Place, input: Input) -> Result<(), Refusal> {
+        let node = s.node(place);
+        let mut group = (*node.group).clone();
+        let said = group.handle(input, NOW)?;
+        node.group = Arc::new(group.canonical());
+        if let Some(Speech { syndrome, psn, .. }) = said {
+            let up = if place == Place::Root { Place::Source } else { Place::Root };
+            let packet = Packet::Feedback { psn, nak: syndrome == Nak::Sequence.syndrome(), epoch: node.epoch };
+            s.links[link(place, up)].push(packet);
+        }
+        Ok(())
+    }
+
+    fn down(&self, s: &mut State, place: Place, psn: u32, number: u8) {
+        let begins = number.is_multiple_of(self.message);
+        if self.handle(s, place, Input::Data { psn, begins }).is_err() {
+            return;
+        }
+        for (branch, shift) in s.node(place).group.clone().copies() {
+            let to = if place == Place::Root { Place::Edge(branch as usize) } else { Place::Receiver(branch as usize) };
+            if let Place::Receiver(r) = to {
+                s.receivers[r].first.get_or_insert(shift as u8);
+            }
+            let psn = self.wire(u64::from(psn).wrapping_sub(shift));
+            s.links[link(place, to)].push(Packet::Data { psn, number });
+        }
+    }
+
+    fn taken(&self, s: &mut State, r: usize, psn: u32, number: u8) {
+        let receiver = &mut s.receivers[r];
+        if !receiver.alive {
+            return;
+        }
+        let (before, expected) = (receiver.taken, receiver.holds_below());
+        let ack_req = (number + 1).is_multiple_of(self.message);
+        let said = receiver.take(psn, ack_req, self.start() as u32, self.psn_bits);
+        s.history.corrupt |= receiver.taken > before && Some(number) != expected;
+        let parent = receiver.parent;
+        if let Some((psn, nak)) = said {
+            let packet = Packet::Feedback { psn: self.wire(psn.into()), nak, epoch: 0 };
+            s.links[link(Place::Receiver(r), Place::Edge(parent))].push(packet);
+        }
+    }
+
+    fn told(&self, s: &mut State, psn: u32, nak: bool) {
+        let first_missing = if nak { psn } else { psn.wrapping_add(1) };
+        let (heard, at) = s.source.hear(first_missing, nak, self.start() as u32, self.psn_bits);
+        s.history.idle = match heard {
+            Heard::Nothing => s.history.idle,
+            Heard::Progress => 0,
+            Heard::Again => s.history.idle + 1,
+        };
+        if let (true, Some(at)) = (nak, at) {
+            s.history.false_nak |= !properties::all_hold_below(s, at);
+            let at_gap = s.receivers.iter().filter(|r| r.nak_said && r.holds_below() == Some(at)).count();
+            if at_gap > 1 && self.seen.contains(&properties::MERGED) {
+                s.history.shared_naks = (s.history.shared_naks + 1).min(2);
+            }
+        }
+    }
+
+    pub(crate) fn change(&self, s: &mut State, change: Change) {
+        match change {
+            Change::Join { node, branch, entry } => {
+                let n = s.node(node);
+                n.program.retain(|(b, _)| *b != branch);
+                n.program.push((branch, entry));
+                n.program.sort_by_key(|(b, _)| *b);
+                if let (Place::Edge(e), true) = (node, entry.receiver) {
+                    let receiver = &mut s.receivers[branch as usize];
+                    (receiver.parent, receiver.member) = (e, true);
+                }
+                assert_eq!(self.handle(s, node, Input::Join(branch, entry)), Ok(()));
+            }
+            Change::Leave { node, branch } => {
+                s.node(node).program.retain(|(b, _)| *b != branch);
+                assert_eq!(self.handle(s, node, Input::Leave(branch)), Ok(()));
+            }
+            Change::Epoch { node, epoch } => s.node(node).epoch = epoch,
+            Change::Dies(r) => s.receivers[r].alive = false,
+            Change::Evicted(r) => s.receivers[r].member = false,
+        }
+    }
+}

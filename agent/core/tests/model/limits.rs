@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the rules do not keep yet, each with the events that it takes. Whoever mends one turns its `breaks` into `holds`.
+
+use canopy_agent_core::aggregate::Entry;
+
+use crate::network::{A, B, Place, access, link};
+use crate::properties::I1;
+use crate::scenario::Change::{Epoch, Join};
+use crate::scenario::Scenario;
+use crate::state::FIRST_EPOCH;
+
+const LATE: Entry = Entry { at_boundary: true, receiver: true, since: FIRST_EPOCH + 1 };
+
+/// The parent starts a late edge at a boundary and must not pass it what is below when the source goes back: if that were
+/// the first that the edge sees, its receivers would start below the boundary and wait for what nobody sends again.
+#[test]
+fn a_late_edge_never_starts_below_the_boundary_of_its_parent() {
+    let edge = Place::Edge(B);
+    let changes = vec![
+        Join { node: edge, branch: 2, entry: LATE },
+        Epoch { node: edge, epoch: LATE.since },
+        Join { node: Place::Root, branch: B as u32, entry: Entry { receiver: false, ..LATE } },
+    ];
+    let (to_root, to_edge) = (link(Place::Source, Place::Root), link(Place::Root, edge));
+    let from_root = link(Place::Root, Place::Source);
+    let scenario = Scenario {
+        members: [true, true, false],
+        changes,
+        packets: 3,
+        outstanding: 2,
+        psn_bits: 4,
+        faults: 3,
+        faulty: 1 << to_edge | 1 << link(edge, Place::Receiver(2)),
+        instant: !(1 << to_root | 1 << to_edge | 1 << from_root),
+        ..Scenario::new("late edge below the boundary")
+    };
+    scenario.holds();
+}
+
+/// With its state an edge loses how far behind its late receivers count, and what was sent before.
+#[test]
+fn an_edge_that_lost_its_state_cannot_serve_late_receivers() {
+    let scenario = Scenario {
+        members: [true, false, true],
+        changes: vec![Join { node: Place::Edge(A), branch: 1, entry: LATE }],
+        packets: 3,
+        crashing: &[Place::Edge(A)],
+        crashes: 1,
+        instant: access(),
+        ..Scenario::new("late, lost state")
+    };
+    scenario.breaks(I1);
+}

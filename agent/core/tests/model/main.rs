@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every behaviour, within small bounds, of a group of one root and two edges, each an [`Aggregation`] as the agents'
+//! kernel programs follow it, between a go-back-N source and RC responders.
+//!
+//! PSNs have three or four bits, so that a few packets wrap. MSNs and credits are left out: they are constant.
+//! `CANOPY_DEEP=1` enlarges the bounds.
+//!
+//! [`Aggregation`]: canopy_agent_core::aggregate::Aggregation
+
+mod endpoints;
+mod events;
+mod limits;
+mod membership;
+mod network;
+mod properties;
+mod recovery;
+mod scenario;
+mod state;
+mod step;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Receivers come late, move and are evicted.
+
+use canopy_agent_core::aggregate::Entry;
+
+use crate::network::{A, B, Place, access};
+use crate::properties::I1;
+use crate::scenario::Change::{self, Dies, Epoch, Evicted, Join, Leave};
+use crate::scenario::{Scenario, deep};
+use crate::state::FIRST_EPOCH;
+
+const CHANGED: &[&str] = &["PSN wraps", "changed, then finished"];
+const LATE: &[&str] = &["PSN wraps", "a late receiver gets its packets"];
+const EDGE_A: Place = Place::Edge(A);
+const EDGE_B: Place = Place::Edge(B);
+/// The epoch of the change.
+const NEXT: u32 = FIRST_EPOCH + 1;
+
+fn wide(name: &'static str, changes: &[Change]) -> Scenario {
+    let faults = u8::from(deep());
+    let changes = changes.to_vec();
+    let s = Scenario::new(name);
+    Scenario { packets: 3, outstanding: 2, psn_bits: 4, instant: access(), faults, changes, seen: CHANGED, ..s }
+}
+
+fn narrow(name: &'static str, changes: &[Change]) -> Scenario {
+    let faults = 1 + u8::from(deep());
+    Scenario { packets: 3, faults, changes: changes.to_vec(), seen: CHANGED, ..Scenario::new(name) }
+}
+
+fn join(node: Place, branch: u32, at_boundary: bool, since: u32) -> Change {
+    Join { node, branch, entry: Entry { at_boundary, receiver: node != Place::Root, since } }
+}
+
+const fn leave(node: Place, branch: u32) -> Change {
+    Leave { node, branch }
+}
+
+#[test]
+fn a_dead_receiver_holds_up_the_others_until_it_is_evicted() {
+    let seen = &["PSN wraps", "eviction unblocks"];
+    let changes = [Dies(1), Evicted(1), leave(EDGE_A, 1)];
+    Scenario { seen, instant: access(), ..narrow("eviction", &changes) }.holds();
+    Scenario { seen, ..wide("eviction, two outstanding", &changes) }.holds();
+    // The last one behind its edge.
+    let changes = [Dies(2), Evicted(2), leave(EDGE_B, 2), leave(Place::Root, 1)];
+    Scenario { seen, ..wide("eviction of an edge", &changes) }.holds();
+}
+
+#[test]
+fn a_late_receiver_starts_with_a_message() {
+    let members = [true, false, true];
+    let changes = [join(EDGE_A, 1, true, NEXT)];
+    Scenario { members, seen: LATE, faults: 1, ..wide("late", &changes) }.holds();
+    Scenario { members, seen: LATE, packets: 4, faults: 1, message: 2, ..wide("late, long messages", &changes) }
+        .holds();
+}
+
+#[test]
+fn a_late_edge_starts_with_a_message() {
+    let members = [true, true, false];
+    let epoch = Epoch { node: EDGE_B, epoch: NEXT };
+    let changes = [join(EDGE_B, 2, true, NEXT), epoch, join(Place::Root, 1, true, NEXT)];
+    Scenario { members, seen: LATE, faults: 1, ..wide("late edge", &changes) }.holds();
+    Scenario { members, seen: LATE, packets: 4, faults: 1, message: 2, ..wide("late edge, long messages", &changes) }
+        .holds();
+}
+
+/// Receiver 2 moves from edge B behind edge A: made before it is broken.
+fn moved() -> [Change; 5] {
+    [
+        join(EDGE_A, 2, false, NEXT),
+        Epoch { node: EDGE_A, epoch: NEXT },
+        join(Place::Root, A as u32, false, NEXT),
+        leave(EDGE_B, 2),
+        leave(Place::Root, B as u32),
+    ]
+}
+
+#[test]
+fn a_receiver_moves_behind_another_edge() {
+    Scenario { instant: access(), ..narrow("move", &moved()) }.holds();
+    wide("move, two outstanding", &moved()).holds();
+    let [join_a, epoch, reset, at_edge, at_root] = moved();
+    wide("move, root first", &[join_a, epoch, reset, at_root, at_edge]).holds();
+}
+
+#[test]
+fn a_receiver_moves_while_nodes_lose_their_state() {
+    let crashing = &[Place::Root, EDGE_A, EDGE_B];
+    Scenario {
+        crashing,
+        crashes: 1,
+        faults: u8::from(deep()),
+        instant: access(),
+        ..narrow("move, lost state", &moved())
+    }
+    .holds();
+}
+
+#[test]
+fn a_move_in_a_wrong_order_acknowledges_what_nobody_holds() {
+    let [join_a, epoch, reset, at_edge, at_root] = moved();
+    wide("B leaves before A is reset", &[join_a, epoch, at_root, reset, at_edge]).breaks(I1);
+    wide("A is of the new epoch too early", &[epoch, reset, at_root, join_a, at_edge]).breaks(I1);
+    let not_reset = join(Place::Root, A as u32, false, FIRST_EPOCH);
+    wide("A is not reset", &[join_a, epoch, not_reset, at_root, at_edge]).breaks(I1);
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What always holds, and what is to be seen at least once.
+
+use stateright::Property;
+
+use crate::scenario::Scenario;
+use crate::state::State;
+
+pub(crate) const I1: &str = "I1: what is acknowledged, every receiver holds";
+pub(crate) const I2: &str = "I2: what is before a NAK, every receiver holds";
+pub(crate) const I3: &str = "I3: feedback of a stranger changes nothing";
+pub(crate) const I4: &str = "I4: without faults the source finishes";
+pub(crate) const PAYLOAD: &str = "receivers take what was meant for them";
+pub(crate) const MERGED: &str = "one NAK for two receivers";
+
+/// Timeouts and NAKs without progress after which there is none to come.
+pub(crate) const HOPELESS: u8 = 6;
+
+/// Of what each is owed: a late one is owed what follows its boundary.
+pub(crate) fn all_hold_below(s: &State, packet: u8) -> bool {
+    s.receivers.iter().filter(|r| r.member).filter_map(|r| r.holds_below()).all(|held| held >= packet)
+}
+
+pub(crate) fn of(scenario: &Scenario) -> Vec<Property<Scenario>> {
+    let always = [
+        Property::always(I1, |_, s| all_hold_below(s, s.source.una)),
+        Property::always(I2, |_, s: &State| !s.history.false_nak),
+        Property::always(I3, |_, s: &State| !s.history.stranger),
+        Property::always(I4, |_, s: &State| s.history.idle < HOPELESS),
+        Property::always(PAYLOAD, |_, s: &State| !s.history.corrupt),
+    ];
+    let sometimes = [
+        Property::sometimes("finished", |m: &Scenario, s: &State| s.finished(m)),
+        Property::sometimes("PSN wraps", |m: &Scenario, s: &State| {
+            m.wire(m.start() + u64::from(s.source.una)) < m.wire(m.start())
+        }),
+        Property::sometimes(MERGED, |m, s: &State| s.finished(m) && s.history.shared_naks == 1 && s.faults == 0),
+        Property::sometimes("lost state, then finished", |m, s: &State| s.finished(m) && s.crashes == 0),
+        Property::sometimes("changed, then finished", |m, s: &State| s.finished(m) && s.changed == m.changes.len()),
+        Property::sometimes("a late receiver gets its packets", |m, s: &State| {
+            s.finished(m) && s.receivers.iter().any(|r| r.first > Some(0) && r.holds_below() == Some(m.packets))
+        }),
+        Property::sometimes("eviction unblocks", |m, s: &State| {
+            s.finished(m) && s.receivers.iter().any(|r| !r.member && r.holds_below() < Some(m.packets))
+        }),
+    ];
+    always.into_iter().chain(sometimes.into_iter().filter(|p| scenario.seen.contains(&p.name))).collect()
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! When to look for branches that hold their group up. Pure: `now` comes in.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use canopy_agent_core::stall::Stalls;
+use canopy_model::ids::GroupId;
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::telemetry::{Event, GroupTelemetry};
+use tokio::time::Instant;
+
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(1);
+/// Looks per stall time.
+const LOOKS: u64 = 4;
+/// A look that takes long waits this many times as long before the next: forwarding changes go first.
+const REST: u32 = 4;
+
+/// The machine and its deadline.
+#[derive(Debug)]
+pub(crate) struct StallWatch {
+    stalls: Stalls,
+    stall_after: BTreeMap<GroupId, u64>,
+    start: Instant,
+    due: Option<Instant>,
+}
+
+impl StallWatch {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { stalls: Stalls::default(), stall_after: BTreeMap::new(), start: now, due: None }
+    }
+
+    /// `None` while there is no group.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Watches the groups of `spec`.
+    pub(crate) fn watch(&mut self, spec: &NodeSpec, now: Instant) {
+        self.stall_after = spec.groups.iter().map(|(id, program)| (*id, program.params.stall_after_ns)).collect();
+        let next = self.interval().map(|interval| now + interval);
+        self.due = next.map(|next| self.due.map_or(next, |due| due.min(next)));
+    }
+
+    /// A look that began at `began` has ended, well or not.
+    pub(crate) fn looked(&mut self, began: Instant, now: Instant) {
+        self.due = self.interval().map(|interval| now + interval.max((now - began) * REST));
+    }
+
+    /// What follows from a sample.
+    pub(crate) fn observe(&mut self, groups: &[GroupTelemetry], now: Instant, time_unix_ns: u64) -> Vec<Event> {
+        let now = u64::try_from((now - self.start).as_nanos()).unwrap_or(u64::MAX);
+        self.stalls.observe(groups, |id| self.stall_after.get(&id).copied(), now, time_unix_ns)
+    }
+
+    /// Somebody listens who may not have heard what was told.
+    pub(crate) fn tell_again(&mut self) {
+        self.stalls.tell_again();
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        let shortest = self.stall_after.values().min()?;
+        Some(Duration::from_nanos(shortest / LOOKS).clamp(SHORTEST, LONGEST))
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Carries out what a group's policy says about a receiver that stalls or fails (decisions 3.7, 3.10).
+
+use canopy_controller_core::{BranchNews, Command, DomainError, Outcome};
+use canopy_model::ids::GroupId;
+use canopy_model::telemetry::Event;
+
+use crate::{CommandError, Controller};
+
+impl Controller {
+    /// Acts on what a node told. Returns at once; what the policy asks for becomes durable behind the commands that wait.
+    /// Call it on the tokio runtime.
+    pub fn node_event(&self, node: &str, event: &Event) {
+        if let ("FirstData", Some(group)) = (event.code.as_str(), event.group) {
+            self.data_flows(group);
+            return;
+        }
+        let news = match event.code.as_str() {
+            "BranchStalled" => BranchNews::Stalled,
+            "FatalNak" => BranchNews::Fatal,
+            "BranchRecovered" => BranchNews::Recovered,
+            _ => return,
+        };
+        let (Some(group), Some(branch)) = (event.group, event.branch) else { return };
+        let reaction = self.write(|d| d.branch_news(node, group, branch, news));
+        if !reaction.groups.is_empty() {
+            self.groups_changed(&reaction.groups);
+        }
+        if let Some(command) = reaction.command {
+            let (this, node) = (self.clone(), node.to_owned());
+            tokio::spawn(async move { this.carry_out(&node, command).await });
+        }
+    }
+
+    /// Data of the group was seen: who joins from now on is late.
+    pub fn data_flows(&self, group: GroupId) {
+        if !self.read(|d| d.has_started(group)) {
+            self.write(|d| d.data_flows(group));
+        }
+    }
+
+    async fn carry_out(&self, node: &str, command: Command) {
+        let (code, group, reason) = match &command {
+            Command::EvictMember { group, reason, .. } => ("MemberEvicted", group.clone(), reason.clone()),
+            Command::FailGroup { name, reason } => ("GroupFailed", name.clone(), reason.clone()),
+            _ => return,
+        };
+        let (code, detail) = match self.execute(command, None, false).await {
+            Ok(done) if done.outcome == Outcome::Unchanged => return,
+            Ok(_) => {
+                tracing::warn!(code, group, node, reason, "the stall policy was carried out");
+                (code, format!("group {group}: {reason}"))
+            }
+            // Somebody else was faster.
+            Err(CommandError::Domain(DomainError::NotFound { .. })) => return,
+            Err(e) => {
+                ("PolicyNotCarriedOut", format!("group {group}: {reason}, and the controller could not act: {e}"))
+            }
+        };
+        self.events().note(code, Some(node), Some(&group), detail);
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Many seeds, on a few threads, and what they did together.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+
+use crate::config::Config;
+use crate::report::Report;
+use crate::run::run;
+
+/// What many runs did together.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Runs.
+    pub seeds: u64,
+    /// Events.
+    pub events: u64,
+    /// ACKs and NAKs at nodes.
+    pub feedback_events: u64,
+    /// Runs that faults outlasted.
+    pub calmed: u64,
+    /// Moves, late joins, leaves, evictions, lost states.
+    pub changes: [u64; 5],
+    /// Violations.
+    pub violations: u64,
+    /// Seeds with violations, and the first of each.
+    pub failed: Vec<(u64, String)>,
+}
+
+impl Totals {
+    fn add(&mut self, report: &Report) {
+        self.seeds += 1;
+        self.events += report.events;
+        self.feedback_events += report.feedback_events;
+        self.calmed += u64::from(report.calm.is_some());
+        let r = report;
+        let more = [r.moves, r.joins, r.leaves, r.evictions, r.states_lost];
+        self.changes.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
+        self.violations += report.violation_count;
+        if let Some(first) = report.violations.first() {
+            self.failed.push((report.seed, first.clone()));
+        }
+    }
+}
+
+impl std::fmt::Display for Totals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [moves, joins, leaves, evictions, lost] = self.changes;
+        write!(
+            f,
+            "{} seeds, {} events, {} feedback events, {} finished after faults stopped; {moves} moves, {joins} late \
+             joins, {leaves} leaves, {evictions} evictions, {lost} states lost; {} violations in {} seeds",
+            self.seeds,
+            self.events,
+            self.feedback_events,
+            self.calmed,
+            self.violations,
+            self.failed.len()
+        )
+    }
+}
+
+/// The command that runs `seed` again.
+pub fn replay_command(seed: u64, config: &Config) -> String {
+    format!("cargo run -p canopy-sim -- replay {seed}{}", config.options())
+}
+
+/// Runs `seeds` seeds from `first` on `threads` threads; `progress` sees every report.
+///
+/// # Errors
+/// When `config` is none that a requester takes.
+pub fn campaign(
+    (first, seeds): (u64, u64),
+    config: &Config,
+    threads: usize,
+    progress: &(dyn Fn(&Report) + Sync),
+) -> Result<Totals> {
+    let (next, totals) = (AtomicU64::new(0), Mutex::new(Totals::default()));
+    std::thread::scope(|scope| {
+        let work = || -> Result<()> {
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= seeds {
+                    return Ok(());
+                }
+                let report = run(first.wrapping_add(n), config)?;
+                progress(&report);
+                totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(&report);
+            }
+        };
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| match worker.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })?;
+    let mut totals = totals.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    totals.failed.sort();
+    Ok(totals)
+}

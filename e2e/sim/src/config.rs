@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a run is told, and what its seed decides of the rest.
+
+use crate::chance::Chance;
+use crate::machine::Mutant;
+use crate::net::Links;
+
+/// What is not given, the seed decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct Config {
+    /// Receivers at the start, 1 to 1024
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub receivers: Option<u32>,
+    /// Packets to transfer
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: Option<u64>,
+    /// Packets in a message
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub message: Option<u32>,
+    /// PSN of the first packet
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=0xff_ffff))]
+    pub start_psn: Option<u32>,
+    /// Loss on every link, both directions, in millionths
+    #[arg(long, value_parser = clap::value_parser!(u64).range(0..=500_000))]
+    pub loss: Option<u64>,
+    /// AckReq is set every so many packets, and the window is 4 times that
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub ack_every: Option<u32>,
+    /// Packets that travel as one event
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub burst: u32,
+    /// No fault of any kind, nobody comes or goes
+    #[arg(long)]
+    pub no_faults: bool,
+    /// Links are the only faults: nobody comes, goes, dies or moves
+    #[arg(long)]
+    pub only_links: bool,
+    /// The controller takes no care of nodes that have late branches only, or that lost their state meanwhile
+    #[arg(long)]
+    pub careless: bool,
+    /// Every receiver loses this packet once
+    #[arg(long)]
+    pub all_lose: Option<u64>,
+    /// Forged answers injected after each answer that a node takes
+    #[arg(long, default_value_t = 0)]
+    pub forged: u32,
+    /// An aggregation that is wrong on purpose
+    #[arg(long, value_enum, default_value_t = Mutant::None)]
+    pub mutant: Mutant,
+}
+
+impl Config {
+    /// The defaults of the command line.
+    pub fn plain() -> Self {
+        Self { burst: 1, ..Self::default() }
+    }
+
+    /// The options that say this configuration, each with a space before it.
+    pub fn options(&self) -> String {
+        let given = |name: &str, value: Option<String>| value.map_or(String::new(), |v| format!(" --{name} {v}"));
+        let flag = |name: &str, on: bool| if on { format!(" --{name}") } else { String::new() };
+        let mutant = (self.mutant != Mutant::None).then(|| {
+            use clap::ValueEnum;
+            self.mutant.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned())
+        });
+        [
+            given("receivers", self.receivers.map(|v| v.to_string())),
+            given("packets", self.packets.map(|v| v.to_string())),
+            given("message", self.message.map(|v| v.to_string())),
+            given("start-psn", self.start_psn.map(|v| v.to_string())),
+            given("loss", self.loss.map(|v| v.to_string())),
+            given("ack-every", self.ack_every.map(|v| v.to_string())),
+            given("burst", (self.burst != 1).then(|| self.burst.to_string())),
+            flag("no-faults", self.no_faults),
+            flag("only-links", self.only_links),
+            flag("careless", self.careless),
+            given("all-lose", self.all_lose.map(|v| v.to_string())),
+            given("forged", (self.forged != 0).then(|| self.forged.to_string())),
+            given("mutant", mutant),
+        ]
+        .concat()
+    }
+}
+
+/// Everything that is decided before time passes, but for the tree and the faults.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Receivers at the start.
+    pub receivers: u32,
+    /// Packets to transfer.
+    pub packets: u64,
+    /// Packets in a message.
+    pub message: u32,
+    /// PSN of the first packet.
+    pub start_psn: u32,
+    /// Packets that may be unacknowledged.
+    pub window: u32,
+    /// AckReq is set every so many packets.
+    pub ack_every: u32,
+    /// Retry timer, ns.
+    pub timeout: u64,
+    /// Time between packets at the source, ns.
+    pub gap: u64,
+    /// Packets that travel as one event.
+    pub burst: u32,
+    /// Links until faults stop.
+    pub links: Links,
+    /// Messages that a receiver is not ready for until faults stop, millionths, and the RNR timer code.
+    pub rnr: (u64, u8),
+    /// When faults stop, ns.
+    pub calm: u64,
+    /// The group's first epoch: epochs wrap too.
+    pub epoch: u32,
+}
+
+/// Where a PSN is near something that may go wrong.
+const STARTS: [u32; 5] = [0, 0x7F_FFFF, 0x80_0000, 0xFF_FFF0, 0xFF_FFFF];
+
+impl Setup {
+    /// What `config` says, and the generator for the rest.
+    pub fn draw(config: &Config, chance: &mut Chance) -> Self {
+        let drawn = match chance.below(100) {
+            0..60 => chance.between(1, 12),
+            60..97 => chance.between(8, 40),
+            _ => chance.between(40, 200),
+        };
+        let receivers = config.receivers.unwrap_or(drawn as u32).clamp(1, 1024);
+        let ack_every = config.ack_every.unwrap_or(1 << chance.below(6));
+        let window = if config.ack_every.is_some() { ack_every * 4 } else { 1 << chance.between(4, 7) };
+        let packets = config.packets.unwrap_or(chance.between(20, 20 + 6 * u64::from(window.min(64))));
+        let any = chance.below(1 << 24) as u32;
+        let start_psn = config.start_psn.unwrap_or(chance.pick(&STARTS).filter(|_| any & 3 > 0).unwrap_or(any));
+        let message = config.message.unwrap_or(chance.between(1, 12) as u32);
+        // Half the seeds have links that are far better than the worst, so that something arrives in between.
+        let worst = if chance.below(2) == 0 { 30_000 } else { 200_000 };
+        let loss = |chance: &mut Chance| if chance.below(4) == 0 { 0 } else { chance.below(worst + 1) };
+        let delay = chance.between(1_000, 20_000);
+        let jitter = chance.pick(&[0, 0, 500, 5_000, 20_000]).unwrap_or(0);
+        let repeat = chance.pick(&[0, 0, 0, 5_000, 50_000]).unwrap_or(0);
+        let (loss_down, loss_up) = (loss(chance), loss(chance));
+        let links = Links { delay, jitter, loss_down, loss_up, repeat };
+        let rnr = (chance.pick(&[0, 0, 20_000, 200_000]).unwrap_or(0), chance.between(1, 14) as u8);
+        let calm = chance.between(3_000_000, 40_000_000);
+        let epoch = chance.pick(&[1, 0x1FFE, 0x3FFD, 0x3FFF, 0x7FFF_FFFE]).unwrap_or(1);
+        let mut setup = Self {
+            receivers,
+            packets,
+            message,
+            start_psn,
+            window: window.min(1 << 20),
+            ack_every,
+            timeout: chance.between(4_000_000, 12_000_000),
+            gap: chance.between(500, 5_000),
+            burst: config.burst.max(1),
+            links,
+            rnr,
+            calm,
+            epoch,
+        };
+        if let Some(loss) = config.loss {
+            (setup.links.loss_down, setup.links.loss_up) = (loss, loss);
+        }
+        if config.no_faults {
+            setup.links = Links { delay, ..Links::default() };
+            (setup.rnr, setup.calm) = ((0, 1), 0);
+        }
+        setup
+    }
+}

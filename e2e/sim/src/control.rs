@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens to the tree: faults, and the controller's changes of membership in the order that keeps I1.
+
+use canopy_agent_core::aggregate::{Entry, Input};
+
+use crate::machine::Machine;
+use crate::net::{Event, Links, Place};
+use crate::receiver::Receiver;
+use crate::run::{TIMEOUTS, World};
+use crate::schedule::Action;
+use crate::tree::{MAX_BRANCHES, ROOT};
+
+impl World<'_> {
+    pub(crate) fn act(&mut self, action: Action, now: u64) {
+        match action {
+            Action::LinkDown(n) => drop(self.net.down.insert((n % self.places) as Place + 1)),
+            Action::LinkUp(n) => drop(self.net.down.remove(&((n % self.places) as Place + 1))),
+            Action::AgentRestarts(n) => self.agent_restarts(n, now),
+            Action::NodeDown(n) => self.node_down(n, now),
+            Action::NodeUp(place) => self.node_up(place, now),
+            Action::Join(n) => self.join_late(n, now),
+            Action::Leave(n) if self.moving.is_none() => {
+                if let Some(index) = self.draw_receiver(n) {
+                    self.report.leaves += 1;
+                    self.receiver_leaves(index, now);
+                }
+            }
+            Action::Dies(n) => {
+                if let Some(index) = self.draw_receiver(n) {
+                    self.tree.receivers[index].dead = true;
+                    self.remark(now, || format!("receiver {index} dies"));
+                }
+            }
+            Action::Evict if self.moving.is_none() => self.evict(now),
+            Action::Move { who, to, pace, leaves_first } if self.moving.is_none() => {
+                self.begin_move(who, to, leaves_first, pace, now);
+            }
+            Action::Move { .. } => {}
+            Action::MoveOn => self.move_on(now),
+            Action::Calm if self.moving.is_none() => self.calm_down(now),
+            // The controller makes one change after the other.
+            Action::Leave(_) | Action::Evict | Action::Calm => self.net.at(now + 10_000, Event::Acts(action)),
+        }
+    }
+
+    fn calm_down(&mut self, now: u64) {
+        self.evict(now);
+        for place in 1..=self.tree.nodes.len() as Place {
+            if self.tree.node(place).is_down {
+                self.node_up(place, now);
+            }
+        }
+        self.net.links = Links { delay: self.net.links.delay, ..Links::default() };
+        self.net.down.clear();
+        self.setup.rnr = (0, 1);
+        self.report.timeouts = self.source.counters().timeouts;
+        self.calm = Some((now, now + TIMEOUTS * self.source.timer.max(self.setup.timeout)));
+    }
+
+    /// A branch joins, or is reset: configuration first, then the node if it is there.
+    pub(crate) fn join(&mut self, node: Place, branch: Place, entry: Entry, now: u64) {
+        let at = self.tree.node_mut(node);
+        at.branches.insert(branch, entry);
+        at.floors.remove(&branch);
+        at.has_pending |= entry.at_boundary;
+        self.remark(now, || format!("{node}: join {branch} {entry:?}"));
+        if !self.tree.node(node).is_down {
+            self.tell(node, Input::Join(branch, entry), now);
+        }
+    }
+
+    /// A branch leaves, and a node without branches with it.
+    pub(crate) fn leave(&mut self, node: Place, branch: Place, now: u64) {
+        let forgets = self.tree.node_mut(node);
+        forgets.branches.remove(&branch);
+        forgets.floors.remove(&branch);
+        self.remark(now, || format!("{node}: leave {branch}"));
+        if !self.tree.node(node).is_down {
+            self.tell(node, Input::Leave(branch), now);
+        }
+        if self.tree.node(node).branches.is_empty() && node != ROOT {
+            let (params, mutant) = (self.tree.params, self.tree.mutant);
+            self.tree.node_mut(node).machine = Machine::new(params, mutant);
+            self.leave(self.tree.parent(node), node, now);
+        } else {
+            self.begin_again(node, now);
+        }
+    }
+
+    /// A node whose branches all wait for a message boundary says nothing, so its parent must not wait for it: without
+    /// this, the boundary would never come. It comes in anew.
+    fn begin_again(&mut self, node: Place, now: u64) {
+        let only_late = self.tree.node(node).branches.values().all(|e| e.at_boundary);
+        if self.careless || node == ROOT || !only_late {
+            return;
+        }
+        let parent = self.tree.parent(node);
+        self.epoch += 1;
+        let since = self.epoch;
+        let (params, mutant) = (self.tree.params, self.tree.mutant);
+        let anew = self.tree.node_mut(node);
+        anew.epoch = since;
+        if !anew.is_down {
+            // What it saw pass may be sent again, as the first that its parent sends it.
+            anew.machine = Machine::new(params, mutant);
+            let branches = anew.branches.clone();
+            branches.into_iter().for_each(|(branch, entry)| self.tell(node, Input::Join(branch, entry), now));
+        }
+        self.tree.node_mut(parent).branches.remove(&node);
+        self.tree.node_mut(parent).floors.remove(&node);
+        if !self.tree.node(parent).is_down {
+            self.tell(parent, Input::Leave(node), now);
+        }
+        self.join(parent, node, Entry { at_boundary: true, receiver: false, since }, now);
+        self.begin_again(parent, now);
+    }
+
+    /// Whether branches may come in late at `node`: one that does not know what was acknowledged would let them begin with
+    /// what is never sent again.
+    fn takes_late(&self, node: Place) -> bool {
+        let node = self.tree.node(node);
+        self.careless || (!node.is_down && (node.machine.inner.minimum().is_some() || node.branches.is_empty()))
+    }
+
+    /// After data at a message boundary: which branches have started.
+    pub(crate) fn note_started(&mut self, place: Place, number: u64, now: u64) {
+        let node = self.tree.node_mut(place);
+        let mut started = Vec::new();
+        for (branch, shift) in node.machine.inner.copies() {
+            if let Some(entry) = node.branches.get_mut(&branch).filter(|e| e.at_boundary) {
+                entry.at_boundary = false;
+                started.push((branch, shift));
+            }
+        }
+        node.has_pending = node.branches.values().any(|e| e.at_boundary);
+        node.floors.extend(started.iter().map(|(branch, _)| (*branch, number)));
+        for (branch, shift) in started {
+            let Some(index) = self.tree.receiver_index(branch) else { continue };
+            self.tree.receivers[index].started = Some(number);
+            self.remark(now, || format!("receiver {index} starts at packet {number}"));
+            if (shift ^ number) & 0xFF_FFFF != 0 {
+                self.oracle.violated(now, &format!("receiver {index} starts at packet {number} shifted by {shift}"));
+            }
+        }
+    }
+
+    fn agent_restarts(&mut self, n: u64, now: u64) {
+        let place = (n % self.tree.nodes.len() as u64) as Place + 1;
+        if self.tree.node(place).is_down {
+            return;
+        }
+        let before = self.tree.node(place).machine.inner.clone();
+        let branches = self.tree.node(place).branches.clone();
+        branches.into_iter().for_each(|(branch, entry)| self.tell(place, Input::Join(branch, entry), now));
+        if self.tree.node(place).machine.inner != before {
+            self.oracle.violated(now, &format!("node {place} changed because its agent restarted"));
+        }
+    }
+
+    /// Not at a node that has late receivers: how far behind they count is not configured anywhere. Nor at one where a
+    /// branch waits for a message boundary, unless careless: see [`World::takes_late`].
+    fn node_down(&mut self, n: u64, now: u64) {
+        let place = (n % self.tree.nodes.len() as u64) as Place + 1;
+        let late = |branch: &Place| {
+            self.tree.receiver_index(*branch).is_some_and(|i| self.tree.receivers[i].started.is_some_and(|s| s > 0))
+        };
+        let waiting = self.tree.node(place).has_pending && !self.careless;
+        if waiting || self.tree.node(place).is_down || self.tree.node(place).branches.keys().any(late) {
+            return;
+        }
+        self.tree.node_mut(place).is_down = true;
+        let lasts = self.chance.between(1, 3_000_000);
+        self.net.at(now + lasts, Event::Acts(Action::NodeUp(place)));
+    }
+
+    fn node_up(&mut self, place: Place, now: u64) {
+        let (params, mutant) = (self.tree.params, self.tree.mutant);
+        let node = self.tree.node_mut(place);
+        if !std::mem::take(&mut node.is_down) {
+            return;
+        }
+        node.machine = Machine::new(params, mutant);
+        self.report.states_lost += 1;
+        let branches = node.branches.clone();
+        branches.into_iter().for_each(|(branch, entry)| self.tell(place, Input::Join(branch, entry), now));
+    }
+
+    fn join_late(&mut self, n: u64, now: u64) {
+        let edge = (n % self.tree.nodes.len() as u64) as Place + 1;
+        let above = self.tree.upwards(edge);
+        let full = above.iter().any(|node| self.tree.node(*node).branches.len() >= MAX_BRANCHES);
+        let unsafe_now = above.iter().any(|node| !self.takes_late(*node));
+        if full || unsafe_now || (self.moving.is_some() && !self.tree.is_attached(edge)) {
+            return;
+        }
+        self.report.joins += 1;
+        self.epoch += 1;
+        let since = self.epoch;
+        self.tree.receivers.push(Receiver::new(self.setup.start_psn, edge));
+        let mut branch = self.tree.receiver_place(self.tree.receivers.len() - 1);
+        for node in above {
+            let first = self.tree.node(node).branches.is_empty();
+            let receiver = self.tree.receiver_index(branch).is_some();
+            if first {
+                self.tree.node_mut(node).epoch = since;
+            }
+            self.join(node, branch, Entry { at_boundary: true, receiver, since }, now);
+            if !first {
+                break;
+            }
+            branch = node;
+        }
+    }
+
+    /// One that may go: the first receiver stays, so that the group is never empty.
+    fn draw_receiver(&self, n: u64) -> Option<usize> {
+        let index = 1 + (n % (self.tree.receivers.len() as u64 - 1).max(1)) as usize;
+        self.tree.receivers.get(index).filter(|r| !r.gone && !r.dead).map(|_| index)
+    }
+
+    fn receiver_leaves(&mut self, index: usize, now: u64) {
+        self.tree.receivers[index].gone = true;
+        self.leave(self.tree.receivers[index].parent, self.tree.receiver_place(index), now);
+    }
+
+    fn evict(&mut self, now: u64) {
+        for index in 0..self.tree.receivers.len() {
+            if self.tree.receivers[index].dead && !self.tree.receivers[index].gone {
+                self.report.evictions += 1;
+                self.receiver_leaves(index, now);
+            }
+        }
+    }
+}

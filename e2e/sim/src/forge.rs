@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Answers that nobody gave: I3 says that they change no state.
+
+use canopy_agent_core::aggregate::{Input, Nak, Refusal};
+
+use crate::chance::Chance;
+use crate::oracle::Oracle;
+use crate::tree::Node;
+
+/// Refusals by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// Of no active branch.
+    pub inactive: u64,
+    /// Outside the window.
+    pub window: u64,
+    /// A NAK of what was acknowledged since.
+    pub ghost: u64,
+    /// Of an old epoch.
+    pub epoch: u64,
+}
+
+impl Refusals {
+    /// Counts one.
+    pub fn count(&mut self, why: Refusal) {
+        *match why {
+            Refusal::Inactive => &mut self.inactive,
+            Refusal::Window => &mut self.window,
+            Refusal::Ghost => &mut self.ghost,
+            Refusal::Epoch => &mut self.epoch,
+        } += 1;
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.inactive + self.window + self.ghost + self.epoch
+    }
+}
+
+/// Forges one answer to `node`, hands it in, and counts why it was refused; `None` when there is nothing to forge.
+pub fn forge(node: &mut Node, chance: &mut Chance, oracle: &mut Oracle, counts: &mut Refusals, now: u64) -> Option<()> {
+    let (input, since, expected) = draw(node, chance)?;
+    let before = node.machine.inner.clone();
+    let said = node.machine.handle(input, since, now);
+    match said {
+        Err(why) if why == expected => counts.count(why),
+        other => oracle.violated(now, &format!("I3: {input:?} should be refused as {expected:?}, was {other:?}")),
+    }
+    if node.machine.inner != before {
+        oracle.violated(now, &format!("I3: {input:?} changed state"));
+    }
+    Some(())
+}
+
+fn draw(node: &Node, chance: &mut Chance) -> Option<(Input, u32, Refusal)> {
+    let active: Vec<(u32, u64)> = node.machine.inner.copies().collect();
+    let (branch, shift) = chance.pick(&active)?;
+    let entry = node.branches.get(&branch)?;
+    let (high, epoch) = (node.machine.inner.high(), entry.since);
+    let ack = chance.below(2) == 0;
+    let says = |branch: u32, epoch: u32, psn: u64| {
+        let psn = psn.wrapping_sub(shift) as u32 & 0xFF_FFFF;
+        match ack {
+            true => Input::Ack { branch, epoch, psn, msn: 1, credits: 31 },
+            false => Input::Nak { branch, epoch, psn, msn: 1, nak: Nak::Sequence },
+        }
+    };
+    let far = chance.below(1 << 21);
+    Some(match chance.below(4) {
+        0 => (says(1 << 20, epoch, high.unwrap_or(0)), 0, Refusal::Inactive),
+        // One more than was sent down, or anything before something was.
+        1 => (says(branch, epoch, high.unwrap_or(0) + 1 + far), epoch, Refusal::Window),
+        2 if !entry.receiver => {
+            let old = epoch.wrapping_sub(1 + far as u32 % 0x1FFF);
+            (says(branch, old, high?.wrapping_sub(1)), epoch, Refusal::Epoch)
+        }
+        2 => (says(branch, epoch, high?.wrapping_sub((1 << 22) + (1 << 21) + far)), epoch, Refusal::Window),
+        _ => {
+            let psn = node.machine.inner.minimum()?.wrapping_sub(1 + far);
+            let psn = psn.wrapping_sub(shift) as u32 & 0xFF_FFFF;
+            (Input::Nak { branch, epoch, psn, msn: 1, nak: Nak::Sequence }, epoch, Refusal::Ghost)
+        }
+    })
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The invariants over many seeds, and what single situations must look like.
+
+#![allow(clippy::unwrap_used)]
+
+use canopy_sim::campaign::{Totals, campaign, replay_command};
+use canopy_sim::machine::Mutant;
+use canopy_sim::{Config, run, run_traced};
+
+fn deep() -> bool {
+    std::env::var_os("CANOPY_DEEP").is_some()
+}
+
+fn many(first: u64, seeds: u64, config: &Config) -> Totals {
+    let totals = campaign((first, seeds), config, 2, &|_| ()).unwrap();
+    println!("{totals}");
+    totals
+}
+
+#[track_caller]
+fn assert_clean(totals: &Totals, config: &Config) {
+    let failed: Vec<String> =
+        totals.failed.iter().map(|(seed, what)| format!("{what}\n    {}", replay_command(*seed, config))).collect();
+    assert!(failed.is_empty(), "{} violations\n{}", totals.violations, failed.join("\n"));
+}
+
+/// Each of these is something that a group with every fault and change met at least once.
+#[test]
+fn a_million_answers_over_a_thousand_seeds_break_no_invariant() {
+    let (seeds, answers) = if deep() { (10_000, 10_000_000) } else { (1_000, 1_000_000) };
+    let totals = many(0, seeds, &Config::plain());
+    assert_clean(&totals, &Config::plain());
+    assert!(totals.feedback_events >= answers, "only {} answers", totals.feedback_events);
+    assert!(totals.changes.iter().all(|n| *n > seeds / 10), "changes that hardly took place: {totals}");
+    assert!(totals.calmed > seeds / 4, "faults hardly mattered: {totals}");
+}
+
+/// The bound of three timeouts is checked in every run: here loss is the whole range, and on every link.
+#[test]
+fn loss_up_to_a_fifth_both_ways_ends_within_three_timeouts_of_the_last_fault() {
+    for loss in [10_000, 50_000, 100_000, 200_000] {
+        let config = Config { loss: Some(loss), packets: Some(400), only_links: true, ..Config::plain() };
+        let totals = many(loss, if deep() { 500 } else { 40 }, &config);
+        assert_clean(&totals, &config);
+        // At the least loss some are done before faults stop.
+        assert!(loss < 100_000 || totals.calmed > totals.seeds / 2, "too few outlasted the faults: {totals}");
+    }
+}
+
+#[test]
+fn of_1024_receivers_that_lose_the_same_packet_the_source_hears_two_naks_a_round_trip_at_most() {
+    for seed in 0..3 {
+        let config = Config {
+            receivers: Some(1024),
+            packets: Some(100),
+            ack_every: Some(16),
+            no_faults: true,
+            all_lose: Some(37),
+            ..Config::plain()
+        };
+        let report = run(seed, &config).unwrap();
+        assert_eq!(report.violations, Vec::<String>::new(), "{}", replay_command(seed, &config));
+        let most = report
+            .naks
+            .iter()
+            .map(|at| report.naks.iter().filter(|t| (*at..at + report.round_trip).contains(t)).count())
+            .max();
+        println!("seed {seed}: {} NAKs in all, round trip {} ns", report.naks.len(), report.round_trip);
+        assert!((1..=2).contains(&most.unwrap_or(0)), "{most:?} NAKs within one round trip");
+        assert!(report.feedback_events > 1024, "the receivers said nothing");
+    }
+}
+
+#[test]
+fn of_1024_receivers_without_loss_the_source_hears_no_more_acks_than_of_one() {
+    for seed in 0..3 {
+        let config = Config { receivers: Some(1024), packets: Some(200), no_faults: true, ..Config::plain() };
+        let report = run(seed, &config).unwrap();
+        assert_eq!(report.violations, Vec::<String>::new(), "{}", replay_command(seed, &config));
+        println!("seed {seed}: {} ACKs at the source, {} of a receiver", report.acks, report.fewest_acks);
+        assert!(report.acks > 0 && report.acks <= report.fewest_acks);
+        assert!(report.naks.is_empty());
+    }
+}
+
+#[test]
+fn a_million_forged_answers_change_nothing_and_are_counted_by_reason() {
+    let config = Config { forged: 40, packets: Some(150), ..Config::plain() };
+    let mut all = [0; 4];
+    let mut seed = 0;
+    while all.iter().sum::<u64>() < 1_000_000 {
+        let report = run(seed, &config).unwrap();
+        assert_eq!(report.violations, Vec::<String>::new(), "{}", replay_command(seed, &config));
+        let f = report.forged;
+        all.iter_mut().zip([f.inactive, f.window, f.ghost, f.epoch]).for_each(|(sum, n)| *sum += n);
+        seed += 1;
+    }
+    println!("{seed} seeds; forged: [inactive, window, ghost, epoch] {all:?}");
+    assert!(all.iter().all(|n| *n > 50_000), "{all:?}");
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    let mut hashes = std::collections::BTreeSet::new();
+    for seed in 0..50 {
+        let first = run(seed, &Config::plain()).unwrap();
+        let mut lines = 0;
+        let again = run_traced(seed, &Config::plain(), &mut |_| lines += 1).unwrap();
+        assert_eq!(first.trace_hash, again.trace_hash, "{}", replay_command(seed, &Config::plain()));
+        assert!(lines >= again.events);
+        hashes.insert(first.trace_hash);
+    }
+    assert_eq!(hashes.len(), 50, "two seeds were the same run");
+}
+
+/// An oracle that never objects proves nothing: every rule that is broken on purpose is caught.
+#[test]
+fn every_wrong_aggregation_is_caught() {
+    let wrong = [
+        (Mutant::Max, "I1"),
+        (Mutant::OwnNak, "I2"),
+        (Mutant::NoEpoch, "I"),
+        (Mutant::NoReset, "I1"),
+        (Mutant::NoReack, "I4"),
+        (Mutant::Unheard, "I1"),
+    ];
+    for (mutant, rule) in wrong {
+        let config = Config { mutant, ..Config::plain() };
+        let found = (0..3_000).find_map(|seed| {
+            let report = run(seed, &config).unwrap();
+            report.violations.into_iter().find(|v| v.contains(&format!(": {rule}"))).map(|v| (seed, v))
+        });
+        println!("{mutant:?}: {found:?}");
+        assert!(found.is_some(), "{mutant:?} broke no {rule}");
+    }
+}
+
+#[test]
+fn the_psn_wraps_three_times() {
+    let config = Config {
+        receivers: Some(2),
+        packets: Some(3 * (1 << 24) + 1000),
+        message: Some(65_536),
+        start_psn: Some(0xFF_FFF0),
+        ack_every: Some(4096),
+        burst: 4096,
+        no_faults: true,
+        ..Config::plain()
+    };
+    let report = run(1, &config).unwrap();
+    assert_eq!(report.violations, Vec::<String>::new(), "{}", replay_command(1, &config));
+    println!("{} wraps, {} ACKs", report.wraps, report.acks);
+    assert!(report.finished.is_some() && report.wraps >= 3);
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A receiver of sixteen dies or sleeps in the middle of a transfer, with another group beside it (decisions 3.10).
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use canopy_e2e::{Bed, up};
+use canopy_lab::{Transfer, TransferSpec};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+const RECEIVERS: [&str; 16] =
+    ["r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "r16"];
+const BESIDE: [&str; 3] = ["r20", "r21", "r22"];
+const VICTIM: &str = "r7";
+const BYTES: u64 = 48 << 20;
+
+/// A group with this policy and another beside it, both under way.
+fn start(bed: &Bed, policy: &str, lost: &[&str]) -> (Transfer, Transfer) {
+    bed.lab.create_group("g", json!({"pathMtu": 1024, "stallPolicy": policy, "stallAfterMs": 300})).unwrap();
+    bed.lab.create_group("beside", json!({"pathMtu": 1024, "stallPolicy": "evict", "stallAfterMs": 2000})).unwrap();
+    let spec = |group: &str, source, receivers: &[&str], lost: &[&str]| TransferSpec {
+        timeout: Duration::from_secs(240),
+        lost: lost.iter().map(|&h| h.into()).collect(),
+        leave: false,
+        ..TransferSpec::new(group, source, receivers, BYTES)
+    };
+    let main = bed.lab.start_transfer(spec("g", "s1", &RECEIVERS, lost)).unwrap();
+    let beside = bed.lab.start_transfer(spec("beside", "r64", &BESIDE, &[])).unwrap();
+    bed.lab.wait("a quarter of the transfer", |_| Ok(at_edge(bed)?["dataBytes"].as_u64() > Some(BYTES / 4))).unwrap();
+    (main, beside)
+}
+
+/// Counters of group `g` at the edge.
+fn at_edge(bed: &Bed) -> anyhow::Result<Value> {
+    let (_, body) = bed.lab.rest("GET", "/api/v1/groups/g/telemetry", None)?;
+    Ok(body["items"].as_array().and_then(|a| a.iter().find(|n| n["node"] == "n2")).cloned().unwrap_or_default())
+}
+
+/// The victim's `canopy-rc`, found by what it was started with.
+fn victim(bed: &Bed) -> Pid {
+    let socket = format!("unix:{}/controller.sock", bed.lab.dir().display());
+    let is_it = |pid: i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let args: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+        let has = |a: &str| args.contains(&a.as_bytes());
+        let is_rc = args.first().is_some_and(|a| a.ends_with(b"canopy-rc"));
+        is_rc && has("receive") && has(VICTIM) && has(&socket)
+    };
+    let pids = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse().ok());
+    let found: Vec<i32> = pids.filter(|pid| is_it(*pid)).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    Pid::from_raw(found[0])
+}
+
+/// Waits for an event of this group and returns its text.
+fn event(bed: &Bed, group: &str, code: &str) -> String {
+    let mut said = None;
+    let look = |said: &mut Option<String>| {
+        *said = events(bed, group).into_iter().find(|e| e["code"] == code).map(|e| e.to_string());
+        Ok(said.is_some())
+    };
+    bed.lab.wait(code, |_| look(&mut said)).unwrap();
+    let said = said.unwrap();
+    println!("{said}");
+    said
+}
+
+fn events(bed: &Bed, group: &str) -> Vec<Value> {
+    let (_, body) = bed.lab.rest("GET", &format!("/api/v1/events?limit=1000&group={group}"), None).unwrap();
+    body["items"].as_array().unwrap().clone()
+}
+
+/// The group beside finished whole, and nobody said anything of its branches.
+fn undisturbed(bed: &Bed, beside: Transfer) {
+    let report = beside.finish(&bed.lab).unwrap();
+    assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+    assert_eq!(report.receivers.len(), BESIDE.len());
+    let said = events(bed, "beside");
+    assert!(said.iter().all(|e| e["code"] == "GroupPhase"), "{said:?}");
+}
+
+#[test]
+fn evict_removes_a_dead_receiver_and_the_others_go_on() {
+    let bed = up("fan64").unwrap();
+    let (main, beside) = start(&bed, "evict", &[VICTIM]);
+    kill(victim(&bed), Signal::SIGKILL).unwrap();
+    let said = event(&bed, "g", "MemberEvicted");
+    assert!(said.contains(VICTIM) && said.contains("n2"), "{said}");
+    event(&bed, "g", "BranchStalled");
+    let report = main.finish(&bed.lab).unwrap();
+    assert_eq!(report.receivers.len(), RECEIVERS.len() - 1);
+    assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+    let status = bed.group("g").unwrap();
+    assert_eq!((&status["receivers"], &status["evicted"][0]["host"]), (&json!(15), &json!(VICTIM)));
+    let evicted = events(&bed, "g").iter().filter(|e| e["code"] == "MemberEvicted").count();
+    assert_eq!(evicted, 1, "only the dead one is evicted");
+    undisturbed(&bed, beside);
+}
+
+#[test]
+fn wait_loses_nothing_when_the_receiver_comes_back() {
+    let bed = up("fan64").unwrap();
+    let (main, beside) = start(&bed, "wait", &[]);
+    let sleeper = victim(&bed);
+    kill(sleeper, Signal::SIGSTOP).unwrap();
+    event(&bed, "g", "BranchStalled");
+    let status = bed.group("g").unwrap();
+    let alarm = status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Stalled").unwrap().to_string();
+    assert!(alarm.contains("True") && alarm.contains(VICTIM) && alarm.contains("n2"), "{alarm}");
+    kill(sleeper, Signal::SIGCONT).unwrap();
+    let report = main.finish(&bed.lab).unwrap();
+    assert_eq!(report.receivers.len(), RECEIVERS.len());
+    assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+    event(&bed, "g", "BranchRecovered");
+    undisturbed(&bed, beside);
+}
+
+#[test]
+fn fail_stops_the_group_and_nobody_else() {
+    let bed = up("fan64").unwrap();
+    let (main, beside) = start(&bed, "fail", &[VICTIM]);
+    kill(victim(&bed), Signal::SIGKILL).unwrap();
+    bed.wait_phase("g", "Failed").unwrap();
+    let reason = bed.group("g").unwrap()["reason"].to_string();
+    assert!(reason.contains(VICTIM) && reason.contains("n2"), "{reason}");
+    undisturbed(&bed, beside);
+    drop(main);
+}

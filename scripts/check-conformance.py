@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""docs/conformance.md against the tree: every file and test that it names exists, and cargo runs every such test.
+
+    scripts/check-conformance.py [--listed FILE] [--draft DRAFT.xml]
+
+Without --listed it asks cargo itself for the tests; FILE is the saved output (both streams) of the commands in LISTS.
+--draft adds: no section of the draft has more requirement sentences than the table has rows for it.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tomllib
+import xml.etree.ElementTree as ET
+from collections import Counter, defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = "docs/conformance.md"
+LISTS = [
+    ["cargo", "test", "--workspace", "--exclude", "canopy-e2e", "--", "--list"],
+    ["cargo", "test", "-p", "canopy-e2e", "--", "--list"],
+]
+ROW_ID = re.compile(r"L-(\d+(?:\.\d+)*)-\d+[a-z]?")
+NAMED = re.compile(r"`([^`:\s]+\.rs):(\w+)`")
+KEYWORD = re.compile(r"\b(MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
+BLOCKS = {"t", "li", "dd", "dt", "ol", "ul", "dl", "name", "section", "artwork", "figure", "table"}
+NONE, NO_TEST, NOT_BUILT = "—", "no test", "not implemented"
+
+
+def read_table(text):
+    """Rows as (id, [requirement, where, test, note]), and what is wrong with their form."""
+    rows, problems = [], []
+    for line in text.splitlines():
+        if not line.startswith("| L-"):
+            continue
+        cells = [c.strip() for c in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+        if len(cells) != 5 or not all(cells) or not ROW_ID.fullmatch(cells[0]):
+            problems.append(f"{cells[0]}: write five filled cells, the first like L-6.2-1")
+        else:
+            rows.append((cells[0], cells[1:]))
+    twice = [i for i, n in Counter(i for i, _ in rows).items() if n > 1]
+    problems += [f"{i}: is there twice: number the rows apart" for i in twice]
+    return rows, problems
+
+
+def attributes_of(text, fn):
+    """The attributes above each definition of `fn` in Rust source, as text; comments are not attributes."""
+    lines, found = text.splitlines(), []
+    for at, line in enumerate(lines):
+        if not re.match(rf"\s*(pub )?(async )?fn {fn}\b", line):
+            continue
+        above = []
+        for before in reversed(lines[:at]):
+            before = before.strip()
+            if not before or before.endswith(("{", "}", ";")) or before.startswith("//!"):
+                break
+            if not before.startswith("//"):
+                above.insert(0, before)
+        found.append("\n".join(above))
+    return found
+
+
+def in_source(root, file, fn):
+    """What is wrong with a test's definition, or None."""
+    path = root / file
+    if not path.is_file():
+        return f"{file} does not exist: correct the path"
+    found = attributes_of(path.read_text(), fn)
+    if not found:
+        return f"{file} has no fn {fn}: name a test that it has"
+    if not any(re.search(r"#\[(tokio::)?test\b", a) for a in found):
+        return f"fn {fn} in {file} is not a test: put #[test] on it or name one that is"
+    if any(re.search(r"\bignore\b", a) for a in found):
+        return f"{fn} in {file} is ignored: remove #[ignore] or name a test that runs"
+    return None
+
+
+def read_lists(text):
+    """Test names by the crate name of the program that runs them, from `cargo test -- --list`."""
+    runs, program = defaultdict(set), None
+    for line in text.splitlines():
+        if m := re.match(r"\s*Running .*\((?:.*[/\\])?(\w[\w-]*)-[0-9a-f]+(?:\.exe)?\)", line):
+            program = m[1].replace("-", "_")
+        elif "Doc-tests" in line:
+            program = None
+        elif program and (m := re.fullmatch(r"([\w:]+): test", line.strip())):
+            runs[program].add(m[1])
+    return runs
+
+
+def programs_of(root, file):
+    """The programs that a source file is compiled into for testing, and its module path in them."""
+    crate = (root / file).parent
+    while not (crate / "Cargo.toml").is_file():
+        if crate == crate.parent:
+            return set(), ""
+        crate = crate.parent
+    kind, *parts = (root / file).relative_to(crate).with_suffix("").parts
+    if kind == "tests" and parts:
+        program, *module = parts
+        module = [] if module == ["main"] else module
+        return {program.replace("-", "_")}, "::".join(module)
+    manifest = tomllib.loads((crate / "Cargo.toml").read_text())
+    targets = [manifest.get("package", {}), manifest.get("lib", {}), *manifest.get("bin", [])]
+    names = {t["name"].replace("-", "_") for t in targets if "name" in t}
+    if parts and parts[-1] in ("mod", "lib", "main"):
+        parts.pop()
+    return names, "::".join(parts)
+
+
+def in_lists(root, runs, file, fn):
+    """What is wrong with a test that is in the source, or None."""
+    programs, module = programs_of(root, file)
+    prefix = f"{module}::" if module else ""
+    for name in set().union(*(runs.get(p, set()) for p in programs)):
+        if name.startswith(prefix) and name.split("::")[-1] == fn:
+            return None
+    return f"cargo does not run {fn} of {file}: declare its module or drop its cfg, or name a test that runs"
+
+
+def check_row(root, runs, row, cells):
+    """Problems of one row."""
+    _, where, test, note = cells
+    for path in re.findall(r"`([^`]*/[^`]*)`", where):
+        if not (root / path).exists():
+            yield f"{row}: {path} does not exist: correct where it is implemented"
+    if where != NOT_BUILT and not re.search(r"`[^`]*/[^`]*`", where):
+        yield f"{row}: name the file that implements it, or write {NOT_BUILT}"
+    if where == NOT_BUILT and test != NONE:
+        yield f"{row}: is {NOT_BUILT}, so no test can show it: write {NONE} as its test"
+    if where == NOT_BUILT or test == NO_TEST:
+        if note == NONE:
+            yield f"{row}: say in the last cell why it is {'without a test' if test == NO_TEST else NOT_BUILT}"
+        return
+    if not NAMED.findall(test) or NAMED.sub("", test).strip(" ,"):
+        yield f"{row}: write the tests as `path/to/file.rs:test_fn`, with commas between, or {NO_TEST}"
+    for file, fn in NAMED.findall(test):
+        if problem := in_source(root, file, fn) or in_lists(root, runs, file, fn):
+            yield f"{row}: {problem}"
+
+
+def requirement_sentences(xml):
+    """Sentences with a requirement keyword, by section number."""
+    counts = Counter()
+
+    def text_of(e):
+        text = e.text or ""
+        for child in e:
+            block = child.tag in BLOCKS
+            text += ("\n\n" if block else "reference") + (text_of(child) if child.tag != "section" else "")
+            text += ("\n\n" if block else "") + (child.tail or "")
+        return text
+
+    def walk(section, number):
+        if section.get("anchor") != "requirements-language":
+            for block in text_of(section).split("\n\n"):
+                sentences = re.split(r"[.:]\s+(?=[A-Z])", " ".join(block.split()))
+                counts[number] += sum(1 for s in sentences if KEYWORD.search(s))
+        for n, child in enumerate(section.findall("section"), 1):
+            walk(child, f"{number}.{n}" if number else str(n))
+
+    walk(ET.fromstring(xml).find("middle"), "")
+    return +counts
+
+
+def check_draft(rows, xml):
+    """Problems between the table and the draft."""
+    sentences = requirement_sentences(xml)
+    have = Counter(ROW_ID.fullmatch(row)[1] for row, _ in rows)
+    if not sentences:
+        yield "draft: no requirement sentence found: give the draft's XML source"
+    for section, n in sentences.items():
+        if have[section] < n:
+            yield f"L-{section}: {n} requirement sentences but {have[section]} rows: add the missing rows"
+
+
+def check(root, text, runs, draft=None):
+    """All problems, and the line that says what the table holds."""
+    rows, problems = read_table(text)
+    if not rows and not problems:
+        problems.append(f"{TABLE}: no row starts with '| L-': restore the table")
+    for row, cells in rows:
+        problems += check_row(root, runs, row, cells)
+    if draft is not None:
+        problems += check_draft(rows, draft)
+    cells = [c for _, c in rows]
+    built = [c for c in cells if c[1] != NOT_BUILT]
+    return problems, (
+        f"conformance: {len(rows)} rows, {sum(c[2] != NO_TEST for c in built)} tested, "
+        f"{sum(c[2] == NO_TEST for c in built)} without a test, "
+        f"{sum(c[3].startswith('Deviation') for c in cells)} deviating, {len(cells) - len(built)} not implemented"
+    )
+
+
+def ask_cargo():
+    """Both lists, as cargo prints them."""
+    text = ""
+    for command in LISTS:
+        said = subprocess.run(
+            [*command[:2], "--color=never", *command[2:]],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        if said.returncode:
+            sys.exit(f"{said.stdout}\nconformance: `{' '.join(command)}` failed: make it pass first")
+        text += said.stdout
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--listed", type=Path, help="output of the list commands instead of running them")
+    parser.add_argument("--draft", type=Path, help="the draft's XML source")
+    args = parser.parse_args()
+    runs = read_lists(args.listed.read_text() if args.listed else ask_cargo())
+    draft = args.draft.read_text() if args.draft else None
+    problems, summary = check(ROOT, (ROOT / TABLE).read_text(), runs, draft)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        sys.exit(1)
+    print(summary)
+
+
+if __name__ == "__main__":
+    main()
