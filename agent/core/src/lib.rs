@@ -2,7 +2,9 @@
 //! The agent's pure half: what the kernel should hold for a `NodeSpec`, and the seam to the half that touches it.
 
 pub mod aggregate;
+pub mod congestion;
 pub mod net;
+pub mod pacing;
 pub mod slots;
 pub mod stall;
 
