@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := target/debug
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs bench conformance build tools lint fmt deps fuzz-build clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels bench conformance build tools lint fmt deps fuzz-build clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,6 +29,9 @@ test-verbs: build ## the shortest proof with the kernel's own RDMA stack, in a V
 
 verbs: tools build ## all of it: SEND, WRITE, loss, refusals, eviction with the kernel's own RDMA stack, in a VM
 	scripts/verbs-vm.sh -- python3 e2e/verbs/run.py
+
+kernels: tools build ## the BPF programs and their packet tests on Debian's 6.1 and 6.12, in a VM
+	scripts/kernel-matrix.sh 6.1 6.12
 
 test-deep: build ## the long campaigns: 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU
 	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-sim -p canopy-datapath -- --nocapture

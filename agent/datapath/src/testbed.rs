@@ -226,6 +226,11 @@ impl Testbed {
         all
     }
 
+    /// Where a program or map is pinned.
+    pub fn pin(&self, name: &str) -> PathBuf {
+        self.pin_dir.join(name)
+    }
+
     /// The branch whose CNP the window would end with, were it to end now, and its CCount.
     pub fn cnp_leader(&self) -> (Ipv6Addr, u32) {
         let map = |name| ok(MapHandle::from_pinned_path(self.pin_dir.join(name)));

@@ -18,6 +18,7 @@ mod edges;
 mod forged;
 mod forger;
 mod moving;
+mod verifier;
 
 /// What receiver `i` must get for `sent`.
 fn copy_for(i: u32, sent: &[u8]) -> Vec<u8> {
