@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use canopy_agent_runtime::config::{Config, Layer, LogFormat, LogLayer, SYSTEM_FILE, VARIABLE_PREFIX};
+use canopy_agent_runtime::config::{Config, HostSocketLayer, Layer, LogFormat, LogLayer, SYSTEM_FILE, VARIABLE_PREFIX};
 use canopy_agent_runtime::doctor;
 use clap::{Args, Parser, Subcommand};
 
@@ -60,6 +60,9 @@ pub(crate) struct Flags {
     /// Time between telemetry samples, 100ms to 1h [default: 1s].
     #[arg(long, global = true, value_name = "TIME")]
     telemetry_interval: Option<String>,
+    /// Unix socket for applications of the attached hosts, "" for none [default: /run/canopy/host.sock].
+    #[arg(long, global = true, value_name = "PATH")]
+    host_socket: Option<PathBuf>,
     /// How log lines look [default: auto].
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -80,6 +83,7 @@ impl Flags {
             state_dir: self.state_dir,
             pin_dir: self.pin_dir,
             telemetry_interval: self.telemetry_interval,
+            host_socket: HostSocketLayer { path: self.host_socket, ..HostSocketLayer::default() },
             log: LogLayer { format: self.log_format, level: self.log_level },
         };
         let mut variables = vec![];

@@ -2,6 +2,7 @@
 //! Settings: defaults, then `/etc/canopy/agent.toml`, the file named by `--config`, `CANOPY__KEY` variables and
 //! flags, each over the one before. Unknown keys are errors everywhere.
 
+mod host_socket;
 mod layer;
 
 use std::path::{Component, Path, PathBuf};
@@ -11,6 +12,7 @@ use canopy_agent_link::{Target, TargetError};
 use canopy_model::ids::check_name;
 use serde::Serialize;
 
+pub use host_socket::{HostSocket, HostSocketLayer, Ids};
 pub use layer::{Layer, LogFormat, LogLayer, VARIABLE_PREFIX};
 
 /// Read if it exists, unlike the file that `--config` names.
@@ -31,6 +33,8 @@ pub struct Config {
     /// Time between telemetry samples, 100 ms ..= 1 h.
     #[serde(serialize_with = "as_duration")]
     pub telemetry_interval: Duration,
+    /// Where applications of the attached hosts call, and which may.
+    pub host_socket: HostSocket,
     /// Logging.
     pub log: Log,
 }
@@ -116,6 +120,7 @@ impl Config {
             state_dir: pick(layers, "state_dir", |layer| layer.state_dir.clone(), absolute)?,
             pin_dir: pick(layers, "pin_dir", |layer| layer.pin_dir.clone(), absolute)?,
             telemetry_interval: pick(layers, "telemetry_interval", |layer| layer.telemetry_interval.clone(), interval)?,
+            host_socket: HostSocket::resolve(layers)?,
             log: Log {
                 format: pick(layers, "log.format", |layer| layer.log.format, Ok)?,
                 level: pick(layers, "log.level", |layer| layer.log.level.clone(), level)?,

@@ -12,6 +12,7 @@
 pub mod config;
 pub mod doctor;
 mod event_loop;
+pub mod host_socket;
 pub mod ledger;
 pub mod notify;
 mod schedule;

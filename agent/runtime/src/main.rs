@@ -8,10 +8,11 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use canopy_agent_runtime::config::{Config, Log, LogFormat};
+use canopy_agent_runtime::host_socket::Hosts;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::notify::Notifier;
 use canopy_agent_runtime::{Parts, doctor, run};
@@ -20,6 +21,9 @@ use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
 use cli::{Cli, Command, ConfigCommand};
+
+/// How long applications' calls may take to finish at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -62,6 +66,16 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     let channels = config.controller.channels().context("controller")?;
     let (link, worker) = canopy_agent_link::channels(&config.node, known.clone());
     tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
+    let hosts = Hosts {
+        config: config.host_socket,
+        node: config.node.clone(),
+        target: config.controller.to_string(),
+        controller: config.controller.channels().context("controller")?.control,
+        specs: link.specs.clone(),
+        state_dir: config.state_dir,
+    };
+    let (close, closing) = tokio::sync::watch::channel(false);
+    let hosts = tokio::spawn(hosts.run(closing));
     let parts = Parts {
         node: config.node,
         kernel,
@@ -80,7 +94,12 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
         }
     };
-    run(parts, shutdown).await?;
+    let ended = run(parts, shutdown).await;
+    close.send_replace(true);
+    if tokio::time::timeout(LAST_ANSWERS, hosts).await.is_err() {
+        tracing::warn!("applications' calls did not end within {LAST_ANSWERS:?} and are cut");
+    }
+    ended?;
     tracing::info!("stopped; what the kernel holds keeps forwarding (`canopy-agent cleanup` removes it)");
     Ok(())
 }

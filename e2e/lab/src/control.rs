@@ -61,13 +61,19 @@ impl Lab {
         let dir = self.state.dir.display();
         let pins = self.state.instance.agent_pins().join(node);
         let config = format!(
-            "node = \"{node}\"\ncontroller = \"unix:{dir}/controller.sock\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n",
-            pins.display()
+            "node = \"{node}\"\ncontroller = \"unix:{dir}/controller.sock\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n\n[host_socket]\npath = \"{}\"\n",
+            pins.display(),
+            self.host_socket(node).display()
         );
         let path = self.write_config(&format!("agent-{node}.toml"), &config)?;
         let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
         command.arg("--config").arg(path);
         self.start(&format!("agent-{node}"), command)
+    }
+
+    /// Where applications of the hosts at a node call its agent.
+    pub fn host_socket(&self, node: &str) -> PathBuf {
+        self.state.dir.join(format!("{node}.sock"))
     }
 
     /// Kills the controller with SIGKILL.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::ConfigError;
+use super::{ConfigError, HostSocketLayer};
 
 /// Variables with this prefix are settings; `__` separates levels, as in `CANOPY__LOG__LEVEL`.
 pub const VARIABLE_PREFIX: &str = "CANOPY__";
@@ -21,6 +21,7 @@ pub struct Layer {
     pub state_dir: Option<PathBuf>,
     pub pin_dir: Option<PathBuf>,
     pub telemetry_interval: Option<String>,
+    pub host_socket: HostSocketLayer,
     pub log: LogLayer,
 }
 
@@ -55,6 +56,7 @@ impl Layer {
             state_dir: Some("/var/lib/canopy/agent".into()),
             pin_dir: Some("/sys/fs/bpf/canopy".into()),
             telemetry_interval: Some("1s".to_owned()),
+            host_socket: HostSocketLayer::defaults(),
             log: LogLayer { format: Some(LogFormat::Auto), level: Some("info".to_owned()) },
         }
     }

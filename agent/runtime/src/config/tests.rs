@@ -64,6 +64,8 @@ fn bad_values_name_the_key_and_the_source() {
         ("pin_dir = '/sys/fs/bpf/../../../etc'", "pin_dir (from "),
         ("telemetry_interval = '10ms'", "telemetry_interval (from "),
         ("telemetry_interval = '1 parsec'", "telemetry_interval (from "),
+        ("host_socket.path = 'relative'", "host_socket.path (from "),
+        ("host_socket.uids = 'alice'", "host_socket.uids (from "),
         ("log.level = 'verbose'", "log.level (from "),
         ("log.level = 'info,canopy_datapath=loud'", "log.level (from "),
     ] {
@@ -82,7 +84,9 @@ fn a_named_file_must_exist() {
 
 #[test]
 fn the_effective_settings_can_be_fed_back() {
-    let config = load(None, None, &[("CANOPY__TELEMETRY_INTERVAL", "1500ms")], Layer::default()).unwrap();
+    let variables = [("CANOPY__TELEMETRY_INTERVAL", "1500ms"), ("CANOPY__HOST_SOCKET__UIDS", "1000,1001")];
+    let config = load(None, None, &variables, Layer::default()).unwrap();
+    assert_eq!(config.host_socket.uids, [1000, 1001]);
     let printed = toml::to_string(&config).unwrap();
     assert_eq!(load(None, Some(&printed), &[], Layer::default()).unwrap(), config);
 }

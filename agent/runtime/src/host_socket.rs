@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The socket that RDMA applications on attached hosts call: `MembershipService`, passed on to the controller.
+//!
+//! The kernel says who calls (`SO_PEERCRED`): [`access`] decides whether they may, [`slots`] how many at once. A
+//! membership belongs to the user that made it; [`owners`] keeps that over restarts. [`service`] checks each call and
+//! passes it on over a connection of its own, so that slow applications hold up nothing of the node's.
+//!
+//! Nothing here can stop the node from forwarding: a socket that cannot be made is said in the log and tried again.
+
+mod access;
+mod listen;
+mod owners;
+mod service;
+mod slots;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_control::pb::membership_service_server::MembershipServiceServer;
+use canopy_model::node_spec::NodeSpec;
+use tokio::sync::watch as state;
+use tonic::transport::{Channel, Server};
+
+use crate::config::HostSocket;
+use access::Access;
+use owners::Owners;
+use service::Membership;
+
+/// Calls at once on one connection, watches among them.
+const MAX_STREAMS: u32 = 128;
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+/// A Join has two names of at most 63 bytes and some numbers.
+const MAX_REQUEST_BYTES: usize = 16 << 10;
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between attempts to make the socket.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What the socket's server is made of.
+pub struct Hosts {
+    /// Path and permissions.
+    pub config: HostSocket,
+    /// Name of this node, for messages.
+    pub node: String,
+    /// The controller's address, for messages.
+    pub target: String,
+    /// Connection to the controller that serves nothing else.
+    pub controller: Channel,
+    /// Newest accepted spec: it says which hosts are attached.
+    pub specs: state::Receiver<Option<Arc<NodeSpec>>>,
+    /// Where the owners of memberships are kept.
+    pub state_dir: PathBuf,
+}
+
+impl Hosts {
+    /// Serves until `closing` is true; does nothing if no path is configured.
+    pub async fn run(self, mut closing: state::Receiver<bool>) {
+        if self.config.path.as_os_str().is_empty() {
+            return;
+        }
+        if self.config.group.is_empty() && !(self.config.uids.is_empty() && self.config.gids.is_empty()) {
+            tracing::warn!(
+                "host_socket.uids and host_socket.gids permit users, but only the agent's own group can open the socket: \
+                 set host_socket.group to a group that they are in"
+            );
+        }
+        let owners = Arc::new(Owners::load(&self.state_dir));
+        let access = Arc::new(Access::new(&self.config));
+        loop {
+            let failed = match listen::bind(&self.config, access.clone()) {
+                Ok((incoming, _file)) => {
+                    tracing::info!(path = %self.config.path.display(), "serving applications");
+                    let membership = Membership::new(&self, owners.clone(), closing.clone());
+                    let service = MembershipServiceServer::new(membership).max_decoding_message_size(MAX_REQUEST_BYTES);
+                    let mut end = closing.clone();
+                    let served = Server::builder()
+                        .max_concurrent_streams(MAX_STREAMS)
+                        .http2_max_header_list_size(MAX_HEADER_BYTES)
+                        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+                        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+                        .add_service(service)
+                        .serve_with_incoming_shutdown(incoming, async move { closed(&mut end).await });
+                    match served.await {
+                        Ok(()) => return,
+                        Err(error) => error.to_string(),
+                    }
+                }
+                Err(reason) => reason,
+            };
+            tracing::error!(path = %self.config.path.display(), reason = failed, retry_in = ?RETRY,
+                "host_socket.path: applications cannot join through this agent");
+            tokio::select! {
+                () = tokio::time::sleep(RETRY) => {}
+                () = closed(&mut closing) => return,
+            }
+        }
+    }
+}
+
+/// Waits until `closing` is true, or nobody can set it any more.
+async fn closed(closing: &mut state::Receiver<bool>) {
+    // An error is the sender's end, and the agent's.
+    _ = closing.wait_for(|closing| *closing).await;
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! MembershipService at the agent: who calls and for which host is checked here, all else by the controller.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_control::pb;
+use canopy_control::pb::membership_service_client::MembershipServiceClient;
+use canopy_control::pb::membership_service_server::MembershipService;
+use canopy_model::ids::check_name;
+use canopy_model::node_spec::{NodeSpec, Peer};
+use tokio::sync::{Semaphore, watch as state};
+use tokio_stream::Stream;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status};
+
+use super::access::{Caller, ROOT};
+use super::owners::Owners;
+use super::{Hosts, watch};
+
+/// How long the controller may take over a call: it gives up by itself before.
+const ANSWER_WITHIN: Duration = Duration::from_secs(35);
+/// Watches at once of all callers; the controller's server permits 1024 streams on a connection.
+const MAX_WATCHES: usize = 512;
+
+pub(super) struct Membership {
+    node: String,
+    target: String,
+    controller: MembershipServiceClient<Channel>,
+    specs: state::Receiver<Option<Arc<NodeSpec>>>,
+    owners: Arc<Owners>,
+    watches: Arc<Semaphore>,
+    closing: state::Receiver<bool>,
+}
+
+impl Membership {
+    pub(super) fn new(hosts: &Hosts, owners: Arc<Owners>, closing: state::Receiver<bool>) -> Self {
+        Self {
+            node: hosts.node.clone(),
+            target: hosts.target.clone(),
+            controller: MembershipServiceClient::new(hosts.controller.clone()),
+            specs: hosts.specs.clone(),
+            owners,
+            watches: Arc::new(Semaphore::new(MAX_WATCHES)),
+            closing,
+        }
+    }
+
+    fn check_attached(&self, host: &str) -> Result<(), Status> {
+        let Some(spec) = self.specs.borrow().clone() else {
+            return Err(Status::unavailable(format!(
+                "the agent of node {} has not heard from its controller at {} yet: call again once `canopyctl get nodes` \
+                 shows the node",
+                self.node, self.target
+            )));
+        };
+        let hosts: Vec<&str> = attached(&spec).collect();
+        if hosts.contains(&host) {
+            return Ok(());
+        }
+        let hosts = if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") };
+        Err(Status::invalid_argument(format!(
+            "host: {host:?} is not attached to node {}; attached are: {hosts}",
+            self.node
+        )))
+    }
+
+    async fn pass<T>(&self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<Response<T>, Status> {
+        let answer = tokio::time::timeout(ANSWER_WITHIN, call).await;
+        answer.unwrap_or_else(|_| Err(Status::unavailable("no answer in time"))).map_err(|s| self.refusal(&s))
+    }
+
+    /// What the caller is told of the controller's status, or of its silence.
+    fn refusal(&self, status: &Status) -> Status {
+        if is_settled(status.code()) {
+            return Status::new(status.code(), status.message());
+        }
+        watch::unreachable(&self.target, status)
+    }
+}
+
+#[tonic::async_trait]
+impl MembershipService for Membership {
+    async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        check_names(&request.group, &request.host)?;
+        self.check_attached(&request.host)?;
+        let (group, host) = (request.group.clone(), request.host.clone());
+        let claim = self.owners.claim(&group, &host, caller.uid)?;
+        claim.own()?;
+        let answer = self.pass(self.controller.clone().join(request)).await;
+        match &answer {
+            Ok(_) => tracing::info!(group, host, %caller, "joined"),
+            Err(refused) => {
+                tracing::info!(group, host, %caller, code = ?refused.code(), reason = refused.message(), "did not join");
+                // After anything else it may have joined all the same.
+                if is_settled(refused.code()) {
+                    claim.undo();
+                }
+                if refused.code() == Code::NotFound {
+                    self.owners.forget_group(&group);
+                }
+            }
+        }
+        answer
+    }
+
+    async fn leave(&self, request: Request<pb::LeaveRequest>) -> Result<Response<pb::LeaveResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        check_names(&request.group, &request.host)?;
+        let (group, host) = (request.group.clone(), request.host.clone());
+        let claim = self.owners.claim(&group, &host, caller.uid)?;
+        if claim.owner().is_none() {
+            // A host that moved away after it joined here may leave here.
+            self.check_attached(&host)?;
+            if caller.uid != ROOT {
+                return Err(Status::permission_denied(format!(
+                    "host: uid {} did not join {host} to group {group} through this agent: only root can end that \
+                     membership here",
+                    caller.uid
+                )));
+            }
+        }
+        let answer = self.pass(self.controller.clone().leave(request)).await;
+        let over = answer.as_ref().map_or_else(|refused| refused.code() == Code::NotFound, |_| true);
+        if over {
+            tracing::info!(group, host, %caller, "left");
+            claim.end();
+        }
+        answer
+    }
+
+    type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<pb::WatchGroupResponse, Status>> + Send>>;
+
+    async fn watch_group(
+        &self,
+        request: Request<pb::WatchGroupRequest>,
+    ) -> Result<Response<Self::WatchGroupStream>, Status> {
+        caller(&request)?;
+        let group = request.get_ref().group.clone();
+        check_name("group", &group).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let place = Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!("{MAX_WATCHES} watches are open at this agent: close some"))
+        })?;
+        let opened = self.pass(self.controller.clone().watch_group(request.into_inner())).await;
+        if opened.as_ref().is_err_and(|refused| refused.code() == Code::NotFound) {
+            self.owners.forget_group(&group);
+        }
+        let states = watch::pass_on(opened?.into_inner(), self.target.clone(), place, self.closing.clone());
+        Ok(Response::new(Box::pin(states)))
+    }
+}
+
+fn attached(spec: &NodeSpec) -> impl Iterator<Item = &str> {
+    spec.base.ports.iter().filter_map(|port| match &port.peer {
+        Peer::Host { name, .. } => Some(name.as_str()),
+        Peer::Node { .. } => None,
+    })
+}
+
+/// True for a controller's answer that asking again would not change, and that says what was done: nothing.
+fn is_settled(code: Code) -> bool {
+    matches!(
+        code,
+        Code::InvalidArgument | Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition | Code::ResourceExhausted
+    )
+}
+
+fn check_names(group: &str, host: &str) -> Result<(), Status> {
+    let checked = check_name("group", group).and_then(|()| check_name("host", host));
+    checked.map_err(|error| Status::invalid_argument(error.to_string()))
+}
+
+fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
+    let caller = request.extensions().get::<Caller>();
+    let caller = caller.ok_or_else(|| Status::internal("the kernel did not say who calls"))?;
+    caller.check()?;
+    Ok(caller.clone())
+}

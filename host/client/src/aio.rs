@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The same for those who have a tokio runtime. Every future may be dropped at any time.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::Duration;
+
+use canopy_control::pb;
+use canopy_control::pb::membership_service_client::MembershipServiceClient;
+use canopy_model::member::Connection;
+use tokio::time::{Instant, sleep_until, timeout};
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+
+use crate::call::{Pause, channel, until_answered};
+use crate::event::Follower;
+use crate::{Error, Event, JoinOptions, Ready};
+
+/// How long leaving tries.
+const LEAVE_WITHIN: Duration = Duration::from_secs(30);
+/// How long a watch may take to open.
+const OPEN_WITHIN: Duration = Duration::from_secs(10);
+
+type Grpc = MembershipServiceClient<Channel>;
+
+/// A connection to the agent; clones share it. Made again by itself when the agent restarts.
+#[derive(Clone, Debug)]
+pub struct Client {
+    grpc: Grpc,
+}
+
+impl Client {
+    /// Connects to the agent's socket at an absolute path; see [`DEFAULT_SOCKET`](crate::DEFAULT_SOCKET).
+    ///
+    /// # Errors
+    /// [`Error::Socket`]: it is not there, or this user may not open it.
+    pub async fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Self { grpc: MembershipServiceClient::new(channel(path.as_ref()).await?) })
+    }
+
+    /// Joins. Joining again with the same content is a success, also after this process died in between.
+    ///
+    /// # Errors
+    /// An argument is wrong, the group does not exist or failed, the host is in it already with other content or is not
+    /// attached to the agent's node, this user may not, or nobody answered within `options.timeout`.
+    pub async fn join(&self, options: JoinOptions) -> Result<Membership, Error> {
+        let request = options.request()?;
+        let answer = until_answered(options.timeout, || {
+            let (mut grpc, request) = (self.grpc.clone(), request.clone());
+            async move { grpc.join(request).await }
+        });
+        let connection = Connection::try_from(answer.await?).map_err(|error| Error::Protocol(error.to_string()))?;
+        Ok(Membership { grpc: self.grpc.clone(), group: options.group, host: options.host, connection })
+    }
+
+    /// Ends a membership, also one that a process made which is gone. A host that is in the group no more, because it left,
+    /// was evicted, or the group was deleted, has left.
+    ///
+    /// # Errors
+    /// The membership is another user's, or nobody answered within 30 s: call again.
+    pub async fn leave(&self, group: &str, host: &str) -> Result<(), Error> {
+        leave(&self.grpc, group, host).await
+    }
+}
+
+async fn leave(grpc: &Grpc, group: &str, host: &str) -> Result<(), Error> {
+    let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned() };
+    let left = until_answered(LEAVE_WITHIN, || {
+        let (mut grpc, request) = (grpc.clone(), request.clone());
+        async move { grpc.leave(request).await }
+    });
+    match left.await {
+        Ok(_) | Err(Error::NoSuchGroup(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A host's membership of a group. Dropping it does not leave the group.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    grpc: Grpc,
+    group: String,
+    host: String,
+    connection: Connection,
+}
+
+impl Membership {
+    /// What to connect the queue pair to; the same for the source and for receivers.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Name of the group.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// Name of the host.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Waits until the group is ready with at least so many receivers.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] with what was missing; [`Error::GroupFailed`] and [`Error::NoSuchGroup`] at once.
+    pub async fn wait_ready(&self, receivers: u32, within: Duration) -> Result<Ready, Error> {
+        let mut events = self.events();
+        let mut seen = "nothing was heard of the group".to_owned();
+        let ready = async {
+            loop {
+                match events.next().await? {
+                    Event::Ready { receivers: now, write_length } if now >= receivers => {
+                        return Ok(Ready { receivers: now, write_length });
+                    }
+                    Event::Ready { receivers: now, .. } => seen = format!("{now} of {receivers} receivers"),
+                    Event::Failed { reason } => return Err(Error::GroupFailed(reason)),
+                    Event::Deleted => return Err(Error::NoSuchGroup(format!("{} was deleted", self.group))),
+                    Event::Waiting { reason } | Event::Degraded { reason } | Event::Disconnected { reason } => {
+                        seen = reason;
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let waited = timeout(within, ready).await;
+        waited.unwrap_or_else(|_| Err(Error::Timeout { after: within, reason: format!("group {}: {seen}", self.group) }))
+    }
+
+    /// What happens to the group from now on, how it stands first. Each call has its own.
+    pub fn events(&self) -> Events {
+        let (grpc, group) = (self.grpc.clone(), self.group.clone());
+        Events {
+            grpc,
+            group,
+            stream: None,
+            follower: Follower::default(),
+            ready: VecDeque::new(),
+            pause: Pause::default(),
+            retry_at: None,
+            deleted: false,
+        }
+    }
+
+    /// As [`Client::leave`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn leave(&self) -> Result<(), Error> {
+        leave(&self.grpc, &self.group, &self.host).await
+    }
+}
+
+/// A group's events; it goes on over restarts of the agent and of its controller.
+#[derive(Debug)]
+pub struct Events {
+    grpc: Grpc,
+    group: String,
+    stream: Option<Streaming<pb::WatchGroupResponse>>,
+    follower: Follower,
+    /// Events that nobody took yet.
+    ready: VecDeque<Event>,
+    pause: Pause,
+    retry_at: Option<Instant>,
+    deleted: bool,
+}
+
+impl Events {
+    /// Waits for the next event. After [`Event::Deleted`] it is that for ever.
+    ///
+    /// # Errors
+    /// The agent refuses: this user may not call it, or too many watches are open. The next call asks again.
+    pub async fn next(&mut self) -> Result<Event, Error> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(event);
+            }
+            if self.deleted {
+                return Ok(Event::Deleted);
+            }
+            if let Some(at) = self.retry_at {
+                sleep_until(at).await;
+                self.retry_at = None;
+            }
+            let heard = match &mut self.stream {
+                Some(stream) => stream.message().await,
+                None => {
+                    let open = self.grpc.watch_group(pb::WatchGroupRequest { group: self.group.clone() });
+                    let opened = timeout(OPEN_WITHIN, open).await;
+                    match opened.unwrap_or_else(|_| Err(Status::unavailable("the agent does not answer"))) {
+                        Ok(stream) => {
+                            self.stream = Some(stream.into_inner());
+                            continue;
+                        }
+                        Err(status) => Err(status),
+                    }
+                }
+            };
+            match heard {
+                Ok(Some(state)) => {
+                    self.pause.reset();
+                    self.follower.state(state, &mut self.ready);
+                }
+                Ok(None) => self.deleted = true,
+                Err(status) => self.broken(status)?,
+            }
+        }
+    }
+
+    fn broken(&mut self, status: Status) -> Result<(), Error> {
+        self.stream = None;
+        self.retry_at = Some(Instant::now() + self.pause.next());
+        if status.code() == Code::NotFound {
+            self.deleted = true;
+            return Ok(());
+        }
+        match Error::from(status) {
+            Error::Unavailable(reason) => {
+                self.follower.lost(&reason, &mut self.ready);
+                Ok(())
+            }
+            refused => Err(refused),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens to a group, from one state to the next. Pure: the states come in.
+
+use std::collections::VecDeque;
+
+use canopy_control::pb::{GroupPhase, WatchGroupResponse};
+
+/// What a member is told. The first events after [`events`](crate::Membership::events) say how the group stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Not usable yet or not usable for a moment: no source or receiver, or nodes are being programmed. Data that is
+    /// under way goes on.
+    Waiting {
+        /// What is missing.
+        reason: String,
+    },
+    /// Every node confirmed: what the source sends reaches every receiver. Also said again when `write_length` changes.
+    Ready {
+        /// Receivers in the group.
+        receivers: u32,
+        /// Bytes that every receiver has registered; 0 = RDMA WRITE is not possible.
+        write_length: u64,
+    },
+    /// A node cannot do its part, or there is no way to a receiver. It heals by itself when the cause is gone.
+    Degraded {
+        /// Which node and why.
+        reason: String,
+    },
+    /// Receivers joined: there are more than before.
+    ReceiverJoined {
+        /// How many there are.
+        receivers: u32,
+    },
+    /// Receivers left or were removed: there are fewer than before.
+    ReceiverLeft {
+        /// How many there are.
+        receivers: u32,
+    },
+    /// The stall policy removed a receiver: what it had not acknowledged it does not hold. It may join again.
+    Evicted {
+        /// Its host.
+        host: String,
+        /// Why.
+        reason: String,
+    },
+    /// The stall policy stopped the group: every member has to leave before it can be used again.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// Nothing is heard of the group: the agent or its controller is away. Data goes on as it was.
+    Disconnected {
+        /// Who does not answer.
+        reason: String,
+    },
+    /// The group is heard of again; what changed meanwhile follows.
+    Reconnected,
+    /// The group was deleted. Nothing follows.
+    Deleted,
+}
+
+/// The last state, to compare the next one with.
+#[derive(Debug, Default)]
+pub(crate) struct Follower {
+    last: Option<WatchGroupResponse>,
+    connected: Option<bool>,
+}
+
+impl Follower {
+    /// Queues what `next` has that the last state had not.
+    pub(crate) fn state(&mut self, next: WatchGroupResponse, out: &mut VecDeque<Event>) {
+        if self.connected == Some(false) {
+            out.push_back(Event::Reconnected);
+        }
+        self.connected = Some(true);
+        if let Some(last) = &self.last {
+            let receivers = next.receivers;
+            // Who goes is told before why, and before what the group is without it.
+            match receivers.cmp(&last.receivers) {
+                std::cmp::Ordering::Greater => out.push_back(Event::ReceiverJoined { receivers }),
+                std::cmp::Ordering::Less => out.push_back(Event::ReceiverLeft { receivers }),
+                std::cmp::Ordering::Equal => {}
+            }
+        }
+        let known = self.last.as_ref().map_or(&[][..], |last| &last.evicted);
+        let news = next.evicted.iter().filter(|e| !known.contains(e));
+        out.extend(news.map(|e| Event::Evicted { host: e.host.clone(), reason: e.reason.clone() }));
+        let phase = phase(&next);
+        if self.last.as_ref().map(self::phase).as_ref() != Some(&phase) {
+            out.push_back(phase);
+        }
+        self.last = Some(next);
+    }
+
+    /// Queues that nobody answers, once.
+    pub(crate) fn lost(&mut self, reason: &str, out: &mut VecDeque<Event>) {
+        if self.connected != Some(false) {
+            self.connected = Some(false);
+            out.push_back(Event::Disconnected { reason: reason.to_owned() });
+        }
+    }
+}
+
+fn phase(state: &WatchGroupResponse) -> Event {
+    let reason = state.reason.clone();
+    match state.phase() {
+        GroupPhase::Ready => Event::Ready { receivers: state.receivers, write_length: state.write_length },
+        GroupPhase::Degraded => Event::Degraded { reason },
+        GroupPhase::Failed => Event::Failed { reason },
+        GroupPhase::Pending | GroupPhase::Programming | GroupPhase::Unspecified => Event::Waiting { reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_control::pb::Evicted;
+
+    use super::*;
+
+    fn state(phase: GroupPhase, receivers: u32, evicted: &[&str]) -> WatchGroupResponse {
+        let evicted = evicted.iter().map(|h| Evicted { host: (*h).into(), reason: "silent".into() }).collect();
+        WatchGroupResponse { phase: phase.into(), reason: "why".into(), receivers, write_length: 9, evicted }
+    }
+
+    fn after(follower: &mut Follower, next: WatchGroupResponse) -> Vec<Event> {
+        let mut out = VecDeque::new();
+        follower.state(next, &mut out);
+        out.into()
+    }
+
+    fn evicted(host: &str) -> Event {
+        Event::Evicted { host: host.into(), reason: "silent".into() }
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let f = &mut Follower::default();
+        let ready = |receivers| Event::Ready { receivers, write_length: 9 };
+        let waiting = Event::Waiting { reason: "why".into() };
+        assert_eq!(after(f, state(GroupPhase::Pending, 0, &[])), [waiting.clone()]);
+        assert_eq!(after(f, state(GroupPhase::Programming, 1, &[])), [Event::ReceiverJoined { receivers: 1 }]);
+        assert_eq!(after(f, state(GroupPhase::Ready, 1, &[])), [ready(1)]);
+        assert_eq!(after(f, state(GroupPhase::Ready, 1, &[])), []);
+        assert_eq!(after(f, state(GroupPhase::Ready, 2, &[])), [Event::ReceiverJoined { receivers: 2 }, ready(2)]);
+        let left = Event::ReceiverLeft { receivers: 1 };
+        assert_eq!(after(f, state(GroupPhase::Ready, 1, &["r1"])), [left, evicted("r1"), ready(1)]);
+        assert_eq!(after(f, state(GroupPhase::Degraded, 1, &["r1"])), [Event::Degraded { reason: "why".into() }]);
+        assert_eq!(after(f, state(GroupPhase::Failed, 1, &["r1"])), [Event::Failed { reason: "why".into() }]);
+    }
+
+    #[test]
+    fn who_comes_late_is_told_how_it_stands_and_who_was_away_what_changed() {
+        let f = &mut Follower::default();
+        let ready = |receivers| Event::Ready { receivers, write_length: 9 };
+        assert_eq!(after(f, state(GroupPhase::Ready, 3, &["r1"])), [evicted("r1"), ready(3)]);
+        let mut out = VecDeque::new();
+        f.lost("nobody there", &mut out);
+        f.lost("nobody there", &mut out);
+        assert_eq!(out, [Event::Disconnected { reason: "nobody there".into() }]);
+        assert_eq!(
+            after(f, state(GroupPhase::Ready, 2, &["r1", "r2"])),
+            [Event::Reconnected, Event::ReceiverLeft { receivers: 2 }, evicted("r2"), ready(2)]
+        );
+        // Evicted again after it had joined again.
+        assert_eq!(after(f, state(GroupPhase::Ready, 3, &["r2"])), [Event::ReceiverJoined { receivers: 3 }, ready(3)]);
+        assert!(after(f, state(GroupPhase::Ready, 2, &["r1", "r2"])).contains(&evicted("r1")));
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an RDMA application calls instead of exchanging QPNs with its peers.
+//!
+//! The application makes an RC queue pair, joins a group with its QPN, and connects the queue pair to what it is
+//! answered: one remote address, one remote QPN, one first PSN, as if there were one peer. The library never touches the
+//! queue pair.
+//!
+//! ```no_run
+//! use canopy_host::{Client, Event, JoinOptions};
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), canopy_host::Error> {
+//! let client = Client::connect("/run/canopy/host.sock")?;
+//! let member = client.join(JoinOptions::source("weights", "s1", 0x12))?;
+//! let c = member.connection();
+//! println!("RTR/RTS: dgid {}, QPN {}, PSN {}, MTU {}", c.proxy_address, c.designated_qpn, c.start_psn, c.path_mtu);
+//! member.wait_ready(2, Duration::from_secs(30))?;
+//! for event in member.events() {
+//!     if let Event::Evicted { host, reason } = event? {
+//!         println!("{host} holds nothing that it did not acknowledge: {reason}");
+//!     }
+//! }
+//! member.leave()
+//! # }
+//! ```
+//!
+//! This is the blocking API; [`aio`] is the same for those who have a tokio runtime. A call to the blocking API from
+//! inside of one panics, as `block_on` does there.
+//!
+//! **Dropping a [`Membership`] does not leave the group.** A process that dies leaves nobody's group changed either: the
+//! group's stall policy decides what becomes of a receiver that acknowledges nothing. Call [`Membership::leave`].
+//!
+//! The agent and its controller may restart at any time: calls that found nobody are made again until their time is over,
+//! and [`Events`] say [`Event::Disconnected`] and [`Event::Reconnected`]. Forwarding goes on meanwhile.
+
+pub mod aio;
+mod blocking;
+mod call;
+mod error;
+mod event;
+mod options;
+
+pub use blocking::{Client, Events, Membership};
+pub use canopy_model::member::{Connection, MemoryRegion, Role};
+pub use error::Error;
+pub use event::Event;
+pub use options::{DEFAULT_SOCKET, JoinOptions, Ready};

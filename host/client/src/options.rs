@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an application says when it joins, and what it is told of a group that is ready.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use canopy_control::pb;
+use canopy_model::ids::{Qpn, check_name};
+use canopy_model::member::{MemberSpec, MemoryRegion, Role};
+
+use crate::Error;
+
+/// Where an agent that is the only one of its machine serves applications.
+pub const DEFAULT_SOCKET: &str = "/run/canopy/host.sock";
+
+/// A membership to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinOptions {
+    /// Name of the group, which an operator has declared.
+    pub group: String,
+    /// Name of this host in the topology.
+    pub host: String,
+    /// Source or receiver; a group has one source.
+    pub role: Role,
+    /// Address of the queue pair, inside the host's prefix; the host's default address when absent.
+    pub address: Option<Ipv6Addr>,
+    /// Local QPN, 2..=0xFFFFFE.
+    pub qpn: u32,
+    /// Memory that RDMA WRITEs land in; receivers only.
+    pub memory: Option<MemoryRegion>,
+    /// How long to try while the agent or the controller is away; 30 s unless set.
+    pub timeout: Duration,
+}
+
+/// A group that is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Receivers in the group.
+    pub receivers: u32,
+    /// Bytes that every receiver has registered; 0 = RDMA WRITE is not possible.
+    pub write_length: u64,
+}
+
+impl JoinOptions {
+    /// A source at the host's default address.
+    pub fn source(group: &str, host: &str, qpn: u32) -> Self {
+        Self::new(Role::Source, group, host, qpn)
+    }
+
+    /// A receiver at the host's default address, without memory for RDMA WRITEs.
+    pub fn receiver(group: &str, host: &str, qpn: u32) -> Self {
+        Self::new(Role::Receiver, group, host, qpn)
+    }
+
+    /// With memory that RDMA WRITEs land in.
+    #[must_use]
+    pub fn with_memory(self, va: u64, rkey: u32, length: u64) -> Self {
+        Self { memory: Some(MemoryRegion { va, rkey, length }), ..self }
+    }
+
+    fn new(role: Role, group: &str, host: &str, qpn: u32) -> Self {
+        let timeout = Duration::from_secs(30);
+        Self { group: group.to_owned(), host: host.to_owned(), role, address: None, qpn, memory: None, timeout }
+    }
+
+    /// Checks everything that can be checked here.
+    pub(crate) fn request(&self) -> Result<pb::JoinRequest, Error> {
+        check_name("group", &self.group)?;
+        check_name("host", &self.host)?;
+        let qpn = Qpn::new("qpn", self.qpn.into())?;
+        let (host, role, address, memory) = (self.host.clone(), self.role, self.address, self.memory);
+        let request = pb::JoinRequest::from((self.group.as_str(), &MemberSpec { host, role, address, qpn, memory }));
+        <(String, MemberSpec)>::try_from(request.clone())?;
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_by_field_before_anybody_is_asked() {
+        let field = |options: JoinOptions| match options.request().unwrap_err() {
+            Error::Invalid { field, .. } => field,
+            other => panic!("{other}"),
+        };
+        let good = JoinOptions::receiver("g", "r1", 17).with_memory(0x1000, 7, 4096);
+        assert!(good.request().is_ok());
+        assert_eq!(field(JoinOptions { group: "No Name".into(), ..good.clone() }), "group");
+        assert_eq!(field(JoinOptions { host: String::new(), ..good.clone() }), "host");
+        assert_eq!(field(JoinOptions { qpn: 1, ..good.clone() }), "qpn");
+        assert_eq!(field(JoinOptions { role: Role::Source, ..good.clone() }), "memory");
+        assert_eq!(field(good.with_memory(u64::MAX, 7, 2)), "memory.length");
+    }
+}
