@@ -2,6 +2,7 @@
 //! The agent's pure half: what the kernel should hold for a `NodeSpec`, and the seam to the half that touches it.
 
 pub mod aggregate;
+pub mod mroute;
 pub mod net;
 pub mod slots;
 pub mod stall;

@@ -19,6 +19,7 @@ use crate::resource::{Group, Node, Topology};
 mod apply;
 mod connection;
 mod labels;
+mod multicast;
 mod prepare;
 mod prepare_member;
 mod prepare_topology;
