@@ -100,7 +100,8 @@ impl Holder {
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         // SAFETY: as above.
         let fd = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) });
-        self.watched = fd.and_then(|fd| AsyncFd::new(fd).ok());
+        // SAFETY: the descriptor is owned by what is registered, and closed only with it.
+        self.watched = fd.and_then(|fd| unsafe { AsyncFd::register(fd) }.ok());
         true
     }
 
@@ -136,29 +137,29 @@ impl Holder {
             }
             Hold::Process(program) => program,
         };
-        let doing = || format!("starting {} hold-multicast", program.display());
+        let doing = format!("starting {} hold-multicast", program.display());
         let mut command = Command::new(program);
         command.arg("hold-multicast").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // Signals from a terminal are the agent's.
         command.process_group(0).current_dir("/");
-        self.child = Some(command.spawn().doing(doing())?);
+        self.child = Some(command.spawn().doing(doing.clone())?);
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let Some(child) = &mut self.child else { return Err("it ended").doing(doing()) };
-            if let Some(status) = child.try_wait().doing(doing())? {
+            let Some(child) = &mut self.child else { return Err("it ended").doing(doing) };
+            if let Some(status) = child.try_wait().doing(doing.clone())? {
                 let mut said = String::new();
                 if let Some(stderr) = &mut child.stderr {
                     let _ = stderr.read_to_string(&mut said);
                 }
                 self.child = None;
-                return Err(format!("{} ({status})", said.trim())).doing(doing());
+                return Err(format!("{} ({status})", said.trim())).doing(doing);
             }
             let pid = child.id();
             if self.find().is_some_and(|found| found as u32 == pid) {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(format!("it does not hold after {} s", PATIENCE.as_secs())).doing(doing());
+                return Err(format!("it does not hold after {} s", PATIENCE.as_secs())).doing(doing);
             }
             tokio::time::sleep(POLL).await;
         }
@@ -170,13 +171,18 @@ impl Holder {
         self.watched = None;
         let deadline = Instant::now() + PATIENCE;
         while let Some(pid) = self.find() {
+            let doing = || format!("ending process {pid}, which holds multicast routing");
+            // 0 stands for all of ours.
+            if pid <= 0 {
+                return Err("it is in another PID namespace: end it there").doing(doing());
+            }
             // SAFETY: kill(2) touches no memory.
-            if unsafe { libc::kill(pid, libc::SIGTERM) } != 0 {
-                return Err(std::io::Error::last_os_error())
-                    .doing(format!("ending process {pid}, which holds multicast routing"));
+            let refused = (unsafe { libc::kill(pid, libc::SIGTERM) } != 0).then(std::io::Error::last_os_error);
+            if let Some(e) = refused.filter(|e| e.raw_os_error() != Some(libc::ESRCH)) {
+                return Err(e).doing(doing());
             }
             if Instant::now() >= deadline {
-                return Err("it is still there").doing(format!("ending process {pid}, which holds multicast routing"));
+                return Err("it is still there").doing(doing());
             }
             tokio::time::sleep(POLL).await;
         }

@@ -62,9 +62,8 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     let capture = Capture::start(&bed.lab, "n5", "eth1", "ip6 proto 43").unwrap();
     let transfer = bed.lab.start_transfer(patient).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
-    let moved = |bed: &Bed| {
-        bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes
-    };
+    let moved =
+        |bed: &Bed| bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes;
     bed.lab.wait("the transfer to begin", |_| Ok(moved(&bed) > MIB)).unwrap();
     let segments = bed.group("g").unwrap()["encoding"]["segments"].clone();
     let address = segments[1].as_str().unwrap().to_owned();
@@ -115,7 +114,8 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     assert!(packets.iter().all(|p| p.bytes[24..40] == destination.octets() && p.bytes[7] == 63));
     assert!(bed.drops("g").unwrap().is_empty(), "{:?}", bed.drops("g"));
 
-    let body = json!({"apiVersion": "canopy/v1", "kind": "Group", "metadata": {"name": "g"}, "spec": {"pathMtu": 1024}});
+    let body =
+        json!({"apiVersion": "canopy/v1", "kind": "Group", "metadata": {"name": "g"}, "spec": {"pathMtu": 1024}});
     let (status, answer) = bed.lab.rest("PUT", "/api/v1/groups/g", Some(&body)).unwrap();
     assert!(status == 422 || status == 400, "{status} {answer}");
     assert!(answer.to_string().contains("spec.replication"), "{answer}");
@@ -129,7 +129,8 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
 #[test]
 fn with_loss_on_every_link_the_bytes_are_the_same() {
     let bed = up("figure1").unwrap();
-    for (path_mtu, loss, op, mib) in [(1024, "1%", Op::Send, 8), (4096, "1%", Op::Write, 8), (4096, "5%", Op::Send, 4)] {
+    for (path_mtu, loss, op, mib) in [(1024, "1%", Op::Send, 8), (4096, "1%", Op::Write, 8), (4096, "5%", Op::Send, 4)]
+    {
         bed.lab.create_group("g", json!({"replication": "multicast", "pathMtu": path_mtu})).unwrap();
         bed.lab.set_loss("all", loss.parse().unwrap()).unwrap();
         let bytes = mib * MIB * if deep() { 16 } else { 1 };
