@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := target/debug
 
-.PHONY: help lab down test test-unit test-e2e test-deep bench build tools lint fmt deps fuzz-build clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels bench conformance build tools lint fmt deps fuzz-build clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,7 +16,7 @@ lab: tools build ## Figure 1 with real parts: multicast 256 MiB from s1 to r1..r
 down: ## take the lab down
 	$(BIN)/canopy-lab down
 
-test: tools lint deps fuzz-build build test-unit test-e2e ## everything that proves it; what CI runs
+test: tools lint deps fuzz-build build conformance test-verbs test-unit test-e2e ## everything that proves it; what CI runs
 
 test-unit: build ## unit, property, packet and kernel tests of every crate
 	cargo test --workspace --exclude canopy-e2e
@@ -24,8 +24,22 @@ test-unit: build ## unit, property, packet and kernel tests of every crate
 test-e2e: build ## the lab: real controller, agents, kernel and traffic
 	cargo test -p canopy-e2e
 
-test-deep: build ## the long campaigns: 256 MiB at every loss and MTU
+test-verbs: build ## the shortest proof with the kernel's own RDMA stack, in a VM
+	scripts/verbs-vm.sh -- python3 e2e/verbs/run.py --only one_send_of_1_mib
+
+verbs: tools build ## all of it: SEND, WRITE, loss, refusals, eviction with the kernel's own RDMA stack, in a VM
+	scripts/verbs-vm.sh -- python3 e2e/verbs/run.py
+
+kernels: tools build ## the BPF programs and their packet tests on Debian's 6.1 and 6.12, in a VM
+	scripts/kernel-matrix.sh 6.1 6.12
+
+test-deep: build ## the long campaigns: 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU
+	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-sim -p canopy-datapath -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
+
+conformance: build ## docs/conformance.md names tests that exist and run
+	python3 scripts/test_check_conformance.py
+	python3 scripts/check-conformance.py
 
 bench: tools build ## ns per packet, time to Ready, goodput beside one unicast flow
 	cargo bench -p canopy-datapath --features testbed --bench packets

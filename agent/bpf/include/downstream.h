@@ -146,7 +146,7 @@ static __always_inline int encapsulated(struct down *d, const struct canopy_node
 	__u32 drop;
 	__u8 hop_limit = outer->hop_limit - 1;
 
-	if (g->up_ifindex != ctx_port(d->ctx))
+	if (g->up_ifindex != ctx_port(d->ctx) && g->also_ifindex != ctx_port(d->ctx))
 		return count_drop(g->group_id, DROP_WRONG_PORT);
 	if (outer->hop_limit <= 1)
 		return count_drop(g->group_id, DROP_HOP_LIMIT);

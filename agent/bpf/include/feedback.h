@@ -110,11 +110,21 @@ static __always_inline void tell(__u32 kind, __u32 group_id, __u32 slot, __u32 v
 	tell_event(&e);
 }
 
+/* The branch lives: it said something that was accepted. */
+static __always_inline void note_heard(__u32 group_id, __u32 slot, __u64 now)
+{
+	struct canopy_slot_key key = { .group_id = group_id, .slot = slot };
+	struct canopy_branch_stats *s = bpf_map_lookup_elem(&stats, &key);
+
+	if (s)
+		s->last_heard_ns = now;
+}
+
 /* ACK, NAK: the AETH says which. */
-static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g, const struct roce *h, __u32 slot)
+static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g, const struct roce *h, __u32 slot,
+				   struct canopy_speech *out)
 {
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &g->group_id);
-	struct canopy_speech out = {};
 	__u64 now = bpf_ktime_get_ns();
 	struct canopy_heard heard = { .slot = slot, .epoch = bpf_ntohs(h->udp.sport), .psn = bth_psn(&h->bth) };
 	__u32 drop, syndrome;
@@ -134,21 +144,22 @@ static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g
 	}
 	if (syndrome >> 5 == 0) {
 		bpf_spin_lock(&s->lock);
-		drop = heard_ack(s, g, &heard, syndrome & 0x1F, now, &out);
+		drop = heard_ack(s, g, &heard, syndrome & 0x1F, now, out);
 		bpf_spin_unlock(&s->lock);
 	} else if (syndrome == 0x60 || syndrome >> 5 == 1) {
 		__u32 timer = syndrome & 0x1F;
 		__u32 kind = syndrome == 0x60 ? KIND_NAK : (timer ? 32 - timer : 0);
 
 		bpf_spin_lock(&s->lock);
-		drop = heard_nak(s, g, &heard, kind, now, &out);
+		drop = heard_nak(s, g, &heard, kind, now, out);
 		bpf_spin_unlock(&s->lock);
 	} else {
 		drop = DROP_FEEDBACK_MALFORMED;
 	}
 	if (drop)
 		return count_drop(g->group_id, drop);
-	return speak(ctx, g, &out);
+	note_heard(g->group_id, slot, now);
+	return -1;
 }
 
 /* The window ended: one CNP for the branch that complained most, spoken from user space. */
@@ -206,6 +217,7 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 	bpf_spin_unlock(&s->lock);
 	if (fast)
 		return count_drop(g->group_id, DROP_CNP_RATE);
+	note_heard(g->group_id, slot, now);
 	if (start) {
 		bpf_timer_init(&c->timer, &cnps, 1 /* CLOCK_MONOTONIC */);
 		bpf_timer_set_callback(&c->timer, cnp_window_ends);
@@ -221,8 +233,6 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 static __noinline int feedback(canopy_ctx *ctx, const struct canopy_group *g)
 {
 	struct canopy_peer_key key = { .group_id = g->group_id };
-	struct canopy_slot_key slot_key = { .group_id = g->group_id };
-	struct canopy_branch_stats *stat;
 	struct canopy_peer *peer;
 	struct roce h;
 
@@ -237,12 +247,13 @@ static __noinline int feedback(canopy_ctx *ctx, const struct canopy_group *g)
 		return count_drop(g->group_id, DROP_WRONG_PORT);
 	if (bth_qpn(&h.bth) != g->dqpn)
 		return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);
-	slot_key.slot = peer->slot;
-	stat = bpf_map_lookup_elem(&stats, &slot_key);
-	if (stat)
-		stat->last_heard_ns = bpf_ktime_get_ns();
-	if (h.bth.opcode == OP_ACK)
-		return feedback_ack(ctx, g, &h, peer->slot);
+	if (h.bth.opcode == OP_ACK) {
+		struct canopy_speech out = {};
+		int verdict = feedback_ack(ctx, g, &h, peer->slot, &out);
+
+		/* Spoken from here: two frames fewer on the stack than from in there. */
+		return verdict >= 0 ? verdict : speak(ctx, g, &out);
+	}
 	if (h.bth.opcode == OP_CNP)
 		return feedback_cnp(ctx, g, &h, peer->slot);
 	return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);

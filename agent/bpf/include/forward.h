@@ -322,8 +322,8 @@ static __always_inline int send_down(struct down *d, const struct canopy_slots *
 {
 	struct canopy_slots receivers;
 
-	d->todo.word[0] = d->g->children.word[0] & to->word[0];
-	d->todo.word[1] = d->g->children.word[1] & to->word[1];
+	d->todo.word[0] = d->g->children.word[0] & (to->word[0] | d->g->warming.word[0]);
+	d->todo.word[1] = d->g->children.word[1] & (to->word[1] | d->g->warming.word[1]);
 	receivers.word[0] = here->word[0] & to->word[0] & d->g->receivers.word[0];
 	receivers.word[1] = here->word[1] & to->word[1] & d->g->receivers.word[1];
 	if (d->todo.word[0] | d->todo.word[1]) {

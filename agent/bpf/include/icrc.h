@@ -15,7 +15,10 @@ const volatile __u32 xpow8[CANOPY_MAX_TAIL] = {};
 
 static __always_inline __u32 crc_byte(__u32 crc, __u8 byte)
 {
-	return (crc >> 8) ^ crc_table[(crc ^ byte) & 0xFF];
+	__u32 i = crc ^ byte;
+
+	barrier_var(i);	/* the mask stays behind the XOR: Linux 6.1 loses the bounds of an XOR of masked halves */
+	return (crc >> 8) ^ crc_table[i & 0xFF];
 }
 
 /* a * b mod P. By multiplication, not by masks: the verifier forks on arithmetic-shift masks. */

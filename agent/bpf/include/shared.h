@@ -93,6 +93,8 @@ struct canopy_group {
 	struct canopy_addr source;
 	__u32 source_ifindex;		/* headend: port of the source host */
 	__u32 up_ifindex;		/* port towards the parent, or the source */
+	__u32 also_ifindex;		/* port of the node that is about to become the parent; 0 = none */
+	__u32 pad;
 	struct canopy_addr up_sa;
 	struct canopy_addr up_da;
 	__u32 up_qpn;
@@ -102,6 +104,7 @@ struct canopy_group {
 	__u64 start;			/* unwrapped start PSN */
 	struct canopy_slots children;
 	struct canopy_slots receivers;
+	struct canopy_slots warming;	/* children that get copies and do not count yet */
 	__u64 write_base;
 	__u64 write_length;		/* smallest region of the receivers here */
 	__u32 write_rkey;

@@ -2,8 +2,10 @@
 //! The agent's pure half: what the kernel should hold for a `NodeSpec`, and the seam to the half that touches it.
 
 pub mod aggregate;
+pub mod congestion;
 pub mod mroute;
 pub mod net;
+pub mod pacing;
 pub mod slots;
 pub mod stall;
 

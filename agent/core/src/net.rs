@@ -119,9 +119,10 @@ pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (Ne
 
 fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut NetState, errors: &mut Vec<ItemError>) {
     for p in &base.ports {
-        let mut problem = |detail: String| {
-            errors.push(ItemError { kind: "port".into(), name: p.name.clone(), group: None, detail });
+        let mut fault = |kind: &str, detail: String| {
+            errors.push(ItemError { kind: kind.into(), name: p.name.clone(), group: None, detail });
         };
+        let mut problem = |detail: String| fault("port", detail);
         let Some(i) = interfaces.get(&p.name) else {
             problem(format!(
                 "interface {} does not exist on {}: create it, or correct the topology's link",
@@ -136,7 +137,8 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
             ));
         }
         if i.up && !i.carrier {
-            problem(format!("interface {} has no carrier: check the cable or the far end", p.name));
+            // The controller leads everything around such a link.
+            fault("link", format!("interface {} has no carrier: check the cable or the far end", p.name));
         }
         state.up.insert(i.index);
         state.attached.insert(i.index);

@@ -3,15 +3,21 @@
 //!
 //! Sizes are of the payload. Where a frame does not fit a test run (a page less its overhead) the figure is of real
 //! frames through a veth pair, as the kernel's own program statistics count them: those rows say `traffic`.
+//! `cargo bench .. -- flat` prints the last table only: feedback by branches.
+
+#[path = "packets/flat.rs"]
+mod flat;
 
 use canopy_datapath::testbed::*;
-use canopy_packet::aeth::{NakCode, Syndrome};
 use canopy_packet::bth::Opcode;
 
 const RUNS: u32 = 4000;
 const TEST_RUN_FRAME: usize = 3500;
 
 fn main() {
+    if std::env::args().any(|a| a == "flat") {
+        return flat::run();
+    }
     println!("{:<34} {:>7} {:>8} {:>8} {:>8} {:>8}  how", "entry", "payload", "fan-out", "q1 ns", "median", "q3 ns");
     for payload in [64, 1024, 4096] {
         headend(payload);
@@ -20,10 +26,7 @@ fn main() {
             end_mt_entry(payload, fan_out);
         }
     }
-    for branches in [2, 8, 64] {
-        feedback(branches);
-    }
-    naks_and_cnps();
+    flat::run();
 }
 
 fn row(entry: &str, payload: usize, fan_out: u32, bed: &Testbed, port: &str, packet: impl Fn(u32) -> Vec<u8>) {
@@ -59,25 +62,4 @@ fn end_mt_entry(payload: usize, fan_out: u32) {
     row("End.MT", payload, fan_out, &bed, "u0", |psn| {
         encapsulated(&data(Opcode::SEND_MIDDLE, psn, &vec![7; payload]), end_mt(), list(0..fan_out), 0)
     });
-}
-
-fn feedback(branches: u32) {
-    let bed = Testbed::new(&Shape { receivers: branches, ..Shape::default() });
-    for psn in 100..100 + RUNS {
-        bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), end_mt(), list(0..branches), 0));
-    }
-    row("ACK aggregation, by branches", 0, branches, &bed, "d0", |i| {
-        answer(i % branches, Syndrome::ack(31), 99 + (i - 99) / branches.max(1), i)
-    });
-}
-
-fn naks_and_cnps() {
-    let bed = Testbed::new(&Shape { receivers: 8, ..Shape::default() });
-    for psn in 100..100 + RUNS {
-        bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), end_mt(), list(0..8), 0));
-    }
-    row("NAK aggregation, by branches", 0, 8, &bed, "d0", |i| {
-        answer(i % 8, Syndrome::nak(NakCode::PsnSequence), 100 + (i - 99) / 8, i)
-    });
-    row("CNP aggregation, by branches", 0, 8, &bed, "d0", |i| congestion(i % 8));
 }

@@ -209,8 +209,10 @@ impl LinuxDatapath {
         if known.is_some_and(|k| k != bytes(conf)) {
             self.bpf.put(Table::Groups, bytes(&id), bytes(conf))?;
         }
+        let state: Option<types::canopy_state> = self.bpf.get_as(Table::States, &id)?;
         for (address, slot) in held.into_iter().flatten() {
-            if !slots.contains_key(address) {
+            let counts = || state.is_some_and(|s| has(&s.active, *slot) || has(&s.pending, *slot));
+            if !slots.contains_key(address) || (has(&conf.warming, *slot) && counts()) {
                 self.bpf.control(id, Control::Remove { slot: *slot }, &[0; ACK_FRAME])?;
             }
         }
@@ -281,7 +283,8 @@ impl LinuxDatapath {
             let counts = |s: &types::canopy_state, slot: u32| {
                 (has(&s.active, slot) || has(&s.pending, slot)) && Some(s.since[slot as usize % 128]) == since(slot)
             };
-            if !t.slots[&id].values().all(|slot| state.is_some_and(|s| counts(&s, *slot))) {
+            let counted = |slot: &&u32| t.entries.contains_key(&(id, **slot));
+            if !t.slots[&id].values().filter(counted).all(|slot| state.is_some_and(|s| counts(&s, *slot))) {
                 wrong.push(Table::States);
             }
             if let Some(table) = wrong.first() {

@@ -21,7 +21,7 @@ macro_rules! plain {
 plain! {
     canopy_addr = 16,
     canopy_node = 40,
-    canopy_group = 200,
+    canopy_group = 224,
     canopy_outer = 2096,
     canopy_slot_key = 8,
     canopy_peer_key = 24,

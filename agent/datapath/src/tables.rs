@@ -147,12 +147,17 @@ impl Tables {
             let set = if matches!(b.kind, BranchKind::Node { .. }) { &mut conf.children } else { &mut conf.receivers };
             set.word[slot as usize / 64] |= 1 << (slot % 64);
             let receiver = matches!(b.kind, BranchKind::Receiver { .. });
-            self.entries.insert((id, slot), Entry { at_boundary: b.at_boundary, receiver, since: b.since });
+            // A branch that is warming up keeps its slot, but what it says comes from no port.
+            let ifindex = if b.warming { 0 } else { ports[&b.port] };
+            if b.warming {
+                conf.warming.word[slot as usize / 64] |= 1 << (slot % 64);
+            } else {
+                self.entries.insert((id, slot), Entry { at_boundary: b.at_boundary, receiver, since: b.since });
+            }
             let value = branch(g, b, ports[&b.port]);
             self.branches.insert(bytes(&slot_key(id, slot)).to_vec(), bytes(&value).to_vec());
             let key = types::canopy_peer_key { group_id: id, pad: 0, address: addr(b.address) };
-            self.peers
-                .insert(bytes(&key).to_vec(), bytes(&types::canopy_peer { slot, ifindex: ports[&b.port] }).to_vec());
+            self.peers.insert(bytes(&key).to_vec(), bytes(&types::canopy_peer { slot, ifindex }).to_vec());
         }
         if let Some(outer) = outer(node_address, g)? {
             self.outers.insert(bytes(&id).to_vec(), bytes(&outer).to_vec());
@@ -172,7 +177,8 @@ impl Tables {
 }
 
 fn used_ports(g: &GroupProgram) -> impl Iterator<Item = PortIndex> {
-    g.branches.iter().map(|b| b.port).chain([g.upstream.port]).chain(g.headend.iter().map(|h| h.source_port))
+    let up = [g.upstream.port].into_iter().chain(g.also_from);
+    g.branches.iter().map(|b| b.port).chain(up).chain(g.headend.iter().map(|h| h.source_port))
 }
 
 /// First half of this node's Replication-SIDs: the End.MT SID's with the other function.
@@ -194,6 +200,7 @@ fn group(g: &GroupProgram, ports: &BTreeMap<PortIndex, u32>) -> types::canopy_gr
         proxy: addr(g.proxy),
         source: addr(g.source.address),
         up_ifindex: ports[&g.upstream.port],
+        also_ifindex: g.also_from.map_or(0, |port| ports[&port]),
         up_sa: addr(g.upstream.source_address),
         up_da: addr(g.upstream.destination),
         up_qpn: g.upstream.dest_qp.get(),

@@ -21,7 +21,11 @@ use canopy_packet::end_mt::EndMt;
 use canopy_packet::frame::RoceBuilder;
 use canopy_packet::ipv6::Ipv6;
 use canopy_packet::srh::{Srh, Tlv};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::plain::read;
+use crate::skel::types;
+use crate::tables;
 use crate::{Hold, LinuxDatapath, Options};
 
 /// `TC_ACT_SHOT`: dropped, merged, or gone as copies.
@@ -213,13 +217,48 @@ impl Testbed {
     /// Drops by reason name, of the group and of the node.
     pub fn drops(&mut self) -> BTreeMap<String, u64> {
         let sample = ok(self.runtime.block_on(self.datapath.sample()));
-        sample
-            .groups
-            .iter()
-            .flat_map(|g| g.drops.clone())
-            .chain(sample.node_drops)
-            .map(|d| (d.name, d.packets))
-            .collect()
+        let mut by_name = BTreeMap::new();
+        for d in sample.groups.iter().flat_map(|g| g.drops.clone()).chain(sample.node_drops) {
+            *by_name.entry(d.name).or_default() += d.packets;
+        }
+        by_name
+    }
+
+    /// The aggregation state as the kernel holds it, octet by octet: maps `states`, `cnps` and `stats`.
+    pub fn state_octets(&self) -> Vec<u8> {
+        let mut all = Vec::new();
+        for name in ["states", "cnps", "stats"] {
+            let map = ok(MapHandle::from_pinned_path(self.pin_dir.join(name)));
+            let mut keys: Vec<_> = map.keys().collect();
+            keys.sort();
+            for key in keys {
+                let value = ok(map.lookup(&key, MapFlags::ANY)).unwrap_or_default();
+                all.extend(key);
+                all.extend(value);
+            }
+        }
+        all
+    }
+
+    /// Where a program or map is pinned.
+    pub fn pin(&self, name: &str) -> PathBuf {
+        self.pin_dir.join(name)
+    }
+
+    /// The branch whose CNP the window would end with, were it to end now, and its CCount.
+    pub fn cnp_leader(&self) -> (Ipv6Addr, u32) {
+        let map = |name| ok(MapHandle::from_pinned_path(self.pin_dir.join(name)));
+        let group = self.spec.groups.keys().next().map_or(0, |g| g.get());
+        let cnp: types::canopy_cnp = ok(map("cnps").lookup(&group.to_ne_bytes(), MapFlags::ANY))
+            .and_then(|v| read(&v))
+            .unwrap_or_else(|| panic!("no CNP state"));
+        let peers = map("peers");
+        let leader = peers.keys().find_map(|key| {
+            let peer: types::canopy_peer = read(&peers.lookup(&key, MapFlags::ANY).ok()??)?;
+            let of: types::canopy_peer_key = read(&key)?;
+            (of.group_id == group && peer.slot == cnp.best_slot).then(|| tables::address(&of.address))
+        });
+        (leader.unwrap_or(Ipv6Addr::UNSPECIFIED), cnp.best_count)
     }
 
     /// Entries left in any map but the node's.
@@ -294,6 +333,7 @@ fn spec(s: &Shape) -> NodeSpec {
             kind: BranchKind::Receiver { qpn: ok(Qpn::new("qpn", receiver_qpn(i).into())), memory },
             at_boundary: false,
             since: 1,
+            warming: false,
         })
         .collect();
     for i in 1..=u64::from(s.children) {
@@ -305,6 +345,7 @@ fn spec(s: &Shape) -> NodeSpec {
             kind: BranchKind::Node { sid: if s.multicast { group_address() } else { plan.end_mt(child) } },
             at_boundary: false,
             since: 1,
+            warming: false,
         });
     }
     let dqpn = ok(Qpn::new("dqpn", DQPN.into()));
@@ -345,6 +386,7 @@ fn spec(s: &Shape) -> NodeSpec {
                 next_hop: ll(parent, 1),
             }
         },
+        also_from: None,
         branches,
         receivers_provisioned: s.provisioned,
         write_base_va: 0x1000,

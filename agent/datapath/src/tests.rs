@@ -13,6 +13,13 @@ use canopy_packet::srh::{SrhView, Tlv};
 
 use crate::testbed::*;
 
+mod congestion;
+mod edges;
+mod forged;
+mod forger;
+mod moving;
+mod verifier;
+
 /// What receiver `i` must get for `sent`.
 pub(crate) fn copy_for(i: u32, sent: &[u8]) -> Vec<u8> {
     let f = RoceFrame::parse(sent).unwrap();

@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::CommandError;
 use crate::events::Events;
+use crate::links::Flap;
 use crate::task::{self, Message, Request};
 use crate::telemetry::Telemetry;
 
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     validations: Semaphore,
     telemetry: Telemetry,
     events: Events,
+    flaps: Mutex<HashMap<String, Flap>>,
 }
 
 struct Node {
@@ -65,6 +67,7 @@ impl Controller {
             changes: watch::Sender::new(0),
             phases: Mutex::new(phases),
             validations: Semaphore::new(1),
+            flaps: Mutex::default(),
             telemetry: Telemetry::default(),
             events: Events::default(),
         }))
@@ -169,8 +172,11 @@ impl Controller {
     /// # Errors
     /// The node is unknown.
     pub fn report(&self, status: NodeStatus) -> Result<(), DomainError> {
+        let node = status.node.clone();
         let groups = self.write(|d| d.report(status))?;
         self.groups_changed(&groups);
+        self.ports_reported(&node);
+        self.finish_moves(&groups);
         Ok(())
     }
 
@@ -241,6 +247,7 @@ impl Controller {
             }
         }
         self.groups_changed(&applied.groups);
+        self.limit_moves(&applied.groups);
     }
 
     pub(crate) fn groups_changed(&self, groups: &[String]) {
@@ -260,6 +267,11 @@ impl Controller {
             }
         }
         self.0.changes.send_modify(|n| *n += 1);
+    }
+
+    /// Nodes whose ports have not been as they are for long.
+    pub(crate) fn flaps(&self) -> std::sync::MutexGuard<'_, HashMap<String, Flap>> {
+        self.0.flaps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn nodes(&self) -> std::sync::MutexGuard<'_, HashMap<String, Node>> {

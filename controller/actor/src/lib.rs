@@ -13,6 +13,8 @@
 mod controller;
 pub mod error;
 pub mod events;
+mod links;
+mod moves;
 mod policy;
 mod start;
 pub mod tag;

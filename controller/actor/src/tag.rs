@@ -24,12 +24,13 @@ pub fn member(view: &MemberView) -> String {
 /// Kind, name and present tag of what `command` changes.
 pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<String>) {
     match command {
-        Command::PutTopology { .. } | Command::DeleteTopology => {
+        Command::PutTopology { .. } | Command::DeleteTopology | Command::PortsDown { .. } => {
             ("topology".into(), domain.topology().as_ref().map(topology))
         }
-        Command::PutGroup { name, .. } | Command::DeleteGroup { name } | Command::FailGroup { name, .. } => {
-            (format!("group {name:?}"), domain.group(name).as_ref().map(group))
-        }
+        Command::PutGroup { name, .. }
+        | Command::DeleteGroup { name }
+        | Command::FailGroup { name, .. }
+        | Command::FinishMove { group: name } => (format!("group {name:?}"), domain.group(name).as_ref().map(group)),
         Command::PutMember { group, spec, .. } => member_of(domain, group, &spec.host),
         Command::DeleteMember { group, host } | Command::EvictMember { group, host, .. } => {
             member_of(domain, group, host)

@@ -4,6 +4,8 @@
 //! `prepare` checks a command and says what has to become durable; the caller commits that; `apply` then makes it
 //! so in memory. A crash between the two loses nothing: `restore` reads the same records.
 
+use std::collections::BTreeSet;
+
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Generation;
 use canopy_model::member::MemberSpec;
@@ -78,6 +80,18 @@ pub enum Command {
         name: String,
         /// For a person.
         reason: String,
+    },
+    /// Takes in which ports of a node have no carrier: trees and routes leave their links while there is another way.
+    PortsDown {
+        /// Node's name.
+        node: String,
+        /// Names of all its ports that have no carrier; names that are no ports of it are left out.
+        ports: BTreeSet<String>,
+    },
+    /// Ends what [`Domain::is_made`](crate::Domain::is_made) asks about: the old tree goes, the new one is all there is.
+    FinishMove {
+        /// Name of a group.
+        group: String,
     },
 }
 

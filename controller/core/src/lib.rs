@@ -10,6 +10,7 @@
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel; `plan`: programs from both.
 //! - `alloc`: numbers that are unique while in use.
 //! - `resource`: what is held and its records; `status`: plan beside reports.
+//! - `threshold`: queue thresholds of a link direction from its bandwidth-delay product.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -20,6 +21,7 @@ pub mod encoding;
 pub mod error;
 pub mod limits;
 pub mod metadata;
+pub mod threshold;
 pub mod view;
 mod ways;
 

@@ -254,6 +254,7 @@ impl Planner<'_> {
             multicast: self.multicast,
             headend: if t.parent.is_none() { Some(self.headend(decision, edges)?) } else { None },
             upstream: self.upstream(t)?,
+            also_from: None,
             branches: self.branches(t),
             receivers_provisioned: provisioned,
             write_base_va: WRITE_BASE_VA,
@@ -353,6 +354,7 @@ impl Planner<'_> {
                 kind: BranchKind::Node { sid: self.sid(at) },
                 at_boundary: entry.at_boundary,
                 since: entry.since,
+                warming: false,
             })
         });
         let receivers = self.receivers(t.node).iter().map(|r| Branch {
@@ -363,6 +365,7 @@ impl Planner<'_> {
             // With another source everything starts over.
             at_boundary: r.joined.late && r.joined.since > self.source.joined.since,
             since: r.joined.since,
+            warming: false,
         });
         nodes.chain(receivers).collect()
     }

@@ -5,7 +5,7 @@
 //! allocators' cursors. A group's record holds what was allocated to it, so that nothing can leak: what no record holds
 //! is free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use canopy_model::ids::{Generation, GroupId};
 use canopy_model::member::MemberSpec;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
-use canopy_model::topology::TopologySpec;
+use canopy_model::topology::{Endpoint, TopologySpec};
 use serde::{Deserialize, Serialize};
 
 use crate::alloc::{Allocation, Cursors};
 use crate::command::Write;
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
-use crate::topology::Network;
+use crate::topology::{Network, NodeIx};
 use crate::view::Evicted;
 
 /// Name of the one topology of a domain.
@@ -34,6 +34,8 @@ pub(crate) const STATE_KEY: &str = "domain/state";
 pub(crate) struct Topology {
     pub(crate) metadata: Metadata,
     pub(crate) network: Arc<Network>,
+    /// Ports that their nodes say have no carrier.
+    pub(crate) down: BTreeSet<Endpoint>,
 }
 
 /// A group with its members.
@@ -55,6 +57,8 @@ pub(crate) struct Group {
     /// Receivers that the stall policy removed since the source joined, oldest first.
     pub(crate) evicted: Vec<Evicted>,
     pub(crate) state: GroupState,
+    /// Nodes of the next tree that the present one does not have, while the next is being made (decisions 3.9).
+    pub(crate) making: Option<Vec<NodeIx>>,
 }
 
 /// Whether a group has a tree.
@@ -71,6 +75,18 @@ pub(crate) enum GroupState {
 }
 
 impl Group {
+    /// Nodes that have a program of the group: those of its tree in the tree's order, then those that are being made.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIx> {
+        let tree = self.plan().into_iter().flat_map(|p| p.tree.nodes.iter().map(|t| t.node));
+        tree.chain(self.making.iter().flatten().copied())
+    }
+
+    /// As it is before a change: a move that was being made ends with it, in an epoch of its own.
+    pub(crate) fn unsettled(&self) -> Self {
+        let epoch = self.epoch + u32::from(self.making.is_some());
+        Self { epoch, making: None, ..self.clone() }
+    }
+
     /// The tree and encoding, if there is a tree.
     pub(crate) fn plan(&self) -> Option<&GroupPlan> {
         match &self.state {
@@ -137,6 +153,9 @@ pub(crate) struct TopologyRecord {
     /// here because one transaction cannot rewrite the records of a million groups.
     #[serde(default)]
     pub(crate) moved: BTreeMap<u32, u32>,
+    /// Ports without a carrier, as their nodes last said.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) down: BTreeSet<Endpoint>,
 }
 
 /// Durable form of a group; its members have records of their own.

@@ -56,16 +56,20 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         GroupState::Live(plan) => plan,
     };
     let id = group.allocation.group_id;
-    let progress: Vec<NodeProgress> = plan.tree.nodes.iter().map(|t| node_progress(&nodes[t.node], id)).collect();
-    let with_latest = plan.tree.nodes.iter().zip(&progress).map(|(t, p)| (p, nodes[t.node].spec.generation));
+    let progress: Vec<NodeProgress> = group.nodes().map(|n| node_progress(&nodes[n], id)).collect();
+    let with_latest = group.nodes().zip(&progress).map(|(n, p)| (p, nodes[n].spec.generation));
     let waiting: Vec<(&NodeProgress, Generation)> =
         with_latest.filter(|(p, latest)| !is_confirmed(p.observed_generation, p.desired_generation, *latest)).collect();
 
-    let planned = Condition::new("Planned", true, "TreeComputed", format!("the tree has {} nodes", progress.len()));
+    let planned = match &group.making {
+        None => format!("the tree has {} nodes", plan.tree.nodes.len()),
+        Some(_) => format!("the tree has {} nodes; the next one is being made", plan.tree.nodes.len()),
+    };
+    let planned = Condition::new("Planned", true, "TreeComputed", planned);
     let programmed = programmed(&waiting, group.epoch);
     let healthy = healthy(&progress);
     let connected = agents_connected(&progress);
-    let stalled = stalled(plan.tree.nodes.iter().map(|t| &nodes[t.node]), id);
+    let stalled = stalled(group.nodes().map(|n| &nodes[n]), id);
     let (phase, reason) = if !healthy.holds() {
         (GroupPhase::Degraded, healthy.message.clone())
     } else if !programmed.holds() {
@@ -74,6 +78,11 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         (GroupPhase::Ready, String::new())
     };
     Assessment { phase, reason, conditions: vec![planned, programmed, healthy, connected, stalled], nodes: progress }
+}
+
+/// True when every node has confirmed, whatever else is wrong.
+pub(crate) fn is_programmed(assessment: &Assessment) -> bool {
+    assessment.conditions.iter().any(|c| c.kind == "Programmed" && c.holds())
 }
 
 /// True when a node that reported `observed` has reconciled what first appeared at `since`. A report from beyond the
@@ -86,13 +95,13 @@ pub(crate) fn is_confirmed(observed: Option<Generation>, since: Generation, late
 pub(crate) fn concerns(error: &ItemError, spec: &NodeSpec, program: &GroupProgram) -> bool {
     match error.group {
         Some(id) => id == program.group_id,
-        None if error.kind == "port" => uses_port(spec, program, &error.name),
+        None if matches!(error.kind.as_str(), "port" | "link") => uses_port(spec, program, &error.name),
         None => true,
     }
 }
 
 fn uses_port(spec: &NodeSpec, program: &GroupProgram, name: &str) -> bool {
-    let used = program.branches.iter().map(|b| b.port).chain([program.upstream.port]);
+    let used = program.branches.iter().map(|b| b.port).chain([program.upstream.port]).chain(program.also_from);
     let mut used = used.chain(program.headend.iter().map(|h| h.source_port));
     used.any(|index| spec.base.ports.iter().any(|p| p.index == index && p.name == name))
 }

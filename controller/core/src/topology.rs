@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The declared network as a compact graph: nodes by index, adjacency in one array, hosts by where they hang.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv6Addr;
 
 use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{NodeId, PortIndex};
-use canopy_model::topology::{HostDecl, TopologySpec};
+use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, TopologySpec};
 use ipnet::Ipv6Net;
 
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
@@ -25,6 +25,8 @@ pub(crate) struct Network {
     rows: Vec<usize>,
     adjacent: Vec<Adjacent>,
     hosts: HashMap<String, Attachment>,
+    /// Links of which an end has no carrier, by index.
+    broken: BTreeSet<usize>,
 }
 
 /// One port of a node; its index is its place in the list plus one.
@@ -71,23 +73,37 @@ pub(crate) struct Attachment {
 }
 
 impl Network {
-    /// Validates `spec` by itself, against the address plan and against the limits.
+    /// With every link in service.
+    #[cfg(test)]
+    pub(crate) fn build(spec: TopologySpec, plan: &AddressPlan) -> Result<Self, FieldErrors> {
+        Self::build_around(spec, plan, &BTreeSet::new())
+    }
+
+    /// Validates `spec` by itself, against the address plan and against the limits. Nothing will lead over drained links and over links with a port in `down`,
+    /// as far as all nodes still reach each other: a node that only a broken link leads to waits for that link.
     ///
     /// # Errors
     /// Every field that is off.
-    pub(crate) fn build(spec: TopologySpec, plan: &AddressPlan) -> Result<Self, FieldErrors> {
+    pub(crate) fn build_around(
+        spec: TopologySpec,
+        plan: &AddressPlan,
+        down: &BTreeSet<Endpoint>,
+    ) -> Result<Self, FieldErrors> {
         check_sizes(&spec)?;
         spec.validate()?;
         check_prefixes(&spec.hosts, plan)?;
         let by_name: HashMap<String, NodeIx> =
             spec.nodes.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
         let (ports, hosts) = connect(&spec, &by_name)?;
+        let is_down = |l: &LinkDecl| down.contains(&l.a) || down.contains(&l.b);
+        let broken = spec.links.iter().enumerate().filter(|(_, l)| is_down(l)).map(|(i, _)| i).collect();
+        let avoided = avoided(&spec, &by_name, &broken);
         let mut rows = Vec::with_capacity(ports.len() + 1);
         let mut adjacent = Vec::new();
         for list in &ports {
             rows.push(adjacent.len());
             let row = adjacent.len();
-            adjacent.extend(list.iter().filter_map(|p| match p.far {
+            adjacent.extend(list.iter().filter(|p| !avoided.contains(&p.link)).filter_map(|p| match p.far {
                 Far::Node { node, port } => Some(Adjacent {
                     to: node,
                     port: p.index,
@@ -100,7 +116,21 @@ impl Network {
             adjacent[row..].sort_unstable_by_key(|a| (a.to, a.port));
         }
         rows.push(adjacent.len());
-        Ok(Self { by_name, ports, rows, adjacent, hosts, spec })
+        Ok(Self { by_name, ports, rows, adjacent, hosts, broken, spec })
+    }
+
+    /// True when nodes, ports and their numbers are those of `other`: what is said of one can be said of the other.
+    pub(crate) fn is_wired_as(&self, other: &Self) -> bool {
+        let same = |(a, b): (&LinkDecl, &LinkDecl)| LinkDecl { drained: b.drained, ..a.clone() } == *b;
+        self.spec.nodes == other.spec.nodes
+            && self.spec.hosts == other.spec.hosts
+            && self.spec.links.len() == other.spec.links.len()
+            && self.spec.links.iter().zip(&other.spec.links).all(same)
+    }
+
+    /// True when an end of the link has no carrier.
+    pub(crate) fn is_broken(&self, link: usize) -> bool {
+        self.broken.contains(&link)
     }
 
     /// Number of nodes.
@@ -212,6 +242,33 @@ fn check_prefixes(hosts: &[HostDecl], plan: &AddressPlan) -> Result<(), FieldErr
     errors.into_result()
 }
 
+/// Drained and broken links, without those that hold the network together: of these, drained ones are kept first.
+fn avoided(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>, broken: &BTreeSet<usize>) -> BTreeSet<usize> {
+    // Kruskal's forest, best links first.
+    let mut component: Vec<NodeIx> = (0..spec.nodes.len()).collect();
+    fn find(component: &mut [NodeIx], mut n: NodeIx) -> NodeIx {
+        while component[n] != n {
+            component[n] = component[component[n]];
+            n = component[n];
+        }
+        n
+    }
+    let rank = |i: usize| if broken.contains(&i) { 2 } else { u8::from(spec.links[i].drained) };
+    let mut order: Vec<usize> = (0..spec.links.len()).collect();
+    order.sort_by_key(|&i| rank(i));
+    let mut avoided = BTreeSet::new();
+    for i in order {
+        let ends = (by_name.get(&spec.links[i].a.device), by_name.get(&spec.links[i].b.device));
+        let (Some(&a), Some(&b)) = ends else { continue };
+        let (a, b) = (find(&mut component, a), find(&mut component, b));
+        if a == b && rank(i) > 0 {
+            avoided.insert(i);
+        }
+        component[a] = b;
+    }
+    avoided
+}
+
 type Wiring = (Vec<Vec<PortInfo>>, HashMap<String, Attachment>);
 
 /// Numbers the ports in the order of the links, and joins the two ends of each link.
@@ -298,6 +355,39 @@ mod tests {
             let e = Network::build(spec, &AddressPlan::default()).unwrap_err().to_string();
             assert!(e.starts_with("spec.hosts[0].prefix: ") && e.contains(what), "{e}");
         }
+    }
+
+    #[test]
+    fn nothing_leads_over_broken_and_drained_links_unless_there_is_no_other_way() {
+        let plan = AddressPlan::default();
+        let spec = fabric(2, 2, 1);
+        let down = |ports: &[&str]| ports.iter().map(|p| crate::testing::endpoint(p)).collect::<BTreeSet<_>>();
+        let around = |spec: &TopologySpec, ports: &[&str]| {
+            let n = Network::build_around(spec.clone(), &plan, &down(ports)).unwrap();
+            let led_over: BTreeSet<usize> = (0..n.len()).flat_map(|i| n.adjacent(i)).map(|a| a.link).collect();
+            let between_nodes = |l: &LinkDecl| n.node(&l.a.device).is_some() && n.node(&l.b.device).is_some();
+            let links = n.spec.links.iter().enumerate().filter(|(i, l)| between_nodes(l) && !led_over.contains(i));
+            links.map(|(_, l)| l.a.to_string()).collect::<Vec<_>>()
+        };
+        assert!(around(&spec, &[]).is_empty());
+        assert_eq!(around(&spec, &["spine1/down1"]), ["leaf1/up1"]);
+        assert_eq!(around(&spec, &["leaf1/host1"]), [""; 0], "a host has one link");
+        // Without both its links leaf1 is cut off: one stays.
+        assert_eq!(around(&spec, &["leaf1/up1", "leaf1/up2"]).len(), 1);
+        let mut drained = spec.clone();
+        drained.links[0].drained = true;
+        assert_eq!(around(&drained, &[]), ["leaf1/up1"]);
+        let other = drained.links.iter().position(|l| l.a.to_string() == "leaf1/up2").unwrap();
+        assert_eq!(
+            around(&drained, &[&drained.links[other].a.to_string()]),
+            ["leaf1/up2"],
+            "drained is better than broken"
+        );
+        let n = Network::build_around(spec, &plan, &down(&["spine1/down1"])).unwrap();
+        let (leaf1, spine1) = (n.node("leaf1").unwrap(), n.node("spine1").unwrap());
+        assert!(n.adjacent(leaf1).iter().all(|a| a.to != spine1));
+        assert!(n.is_wired_as(&Network::build(drained, &plan).unwrap()));
+        assert!(!n.is_wired_as(&Network::build(fabric(2, 2, 2), &plan).unwrap()));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Many seeds, on a few threads, and what they did together.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,6 +22,8 @@ pub struct Totals {
     pub feedback_events: u64,
     /// Runs that faults outlasted.
     pub calmed: u64,
+    /// Runs by the PSN of their first packet.
+    pub starts: BTreeMap<u32, u64>,
     /// Moves, late joins, leaves, evictions, lost states.
     pub changes: [u64; 5],
     /// Violations.
@@ -35,6 +38,7 @@ impl Totals {
         self.events += report.events;
         self.feedback_events += report.feedback_events;
         self.calmed += u64::from(report.calm.is_some());
+        *self.starts.entry(report.start_psn).or_default() += 1;
         let r = report;
         let more = [r.moves, r.joins, r.leaves, r.evictions, r.states_lost];
         self.changes.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);

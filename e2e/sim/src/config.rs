@@ -114,7 +114,7 @@ pub struct Setup {
 }
 
 /// Where a PSN is near something that may go wrong.
-const STARTS: [u32; 5] = [0, 0x7F_FFFF, 0x80_0000, 0xFF_FFF0, 0xFF_FFFF];
+pub const STARTS: [u32; 5] = [0, 0x7F_FFFF, 0x80_0000, 0xFF_FFF0, 0xFF_FFFF];
 
 impl Setup {
     /// What `config` says, and the generator for the rest.

@@ -26,6 +26,8 @@ pub struct Report {
     pub violations: Vec<String>,
     /// All of it.
     pub violation_count: u64,
+    /// PSN of the first packet.
+    pub start_psn: u32,
     /// Times that the PSN went through its 24 bits.
     pub wraps: u64,
     /// The transfer was acknowledged whole, ns.

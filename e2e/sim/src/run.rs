@@ -67,7 +67,8 @@ impl<'a> World<'a> {
         }
         net.at(1, Event::SourceSends);
         let depth = tree.receivers.iter().map(|r| tree.upwards(r.parent).len() as u64 + 1).max().unwrap_or(1);
-        let report = Report { seed, round_trip: 2 * depth * setup.links.delay, ..Report::default() };
+        let round_trip = 2 * depth * setup.links.delay;
+        let report = Report { seed, start_psn: setup.start_psn, round_trip, ..Report::default() };
         Ok(Self {
             source: Source::new(&setup)?,
             oracle: Oracle::default(),

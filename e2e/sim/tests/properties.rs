@@ -4,11 +4,12 @@
 #![allow(clippy::unwrap_used)]
 
 use canopy_sim::campaign::{Totals, campaign, replay_command};
+use canopy_sim::config::STARTS;
 use canopy_sim::machine::Mutant;
 use canopy_sim::{Config, run, run_traced};
 
 fn deep() -> bool {
-    std::env::var_os("CANOPY_DEEP").is_some()
+    std::env::var_os("CANOPY_DEEP").is_some_and(|v| v == "1")
 }
 
 fn many(first: u64, seeds: u64, config: &Config) -> Totals {
@@ -33,6 +34,10 @@ fn a_million_answers_over_a_thousand_seeds_break_no_invariant() {
     assert!(totals.feedback_events >= answers, "only {} answers", totals.feedback_events);
     assert!(totals.changes.iter().all(|n| *n > seeds / 10), "changes that hardly took place: {totals}");
     assert!(totals.calmed > seeds / 4, "faults hardly mattered: {totals}");
+    let starts = |psn: &u32| totals.starts.get(psn).copied().unwrap_or(0);
+    let anywhere = seeds - STARTS.iter().map(starts).sum::<u64>();
+    println!("first PSNs: {:?}, {anywhere} anywhere", STARTS.map(|psn| (psn, starts(&psn))));
+    assert!(STARTS.iter().all(|psn| starts(psn) > seeds / 20) && anywhere > seeds / 20, "{:?}", totals.starts);
 }
 
 /// The bound of three timeouts is checked in every run: here loss is the whole range, and on every link.
@@ -49,7 +54,7 @@ fn loss_up_to_a_fifth_both_ways_ends_within_three_timeouts_of_the_last_fault() {
 
 #[test]
 fn of_1024_receivers_that_lose_the_same_packet_the_source_hears_two_naks_a_round_trip_at_most() {
-    for seed in 0..3 {
+    for seed in 0..if deep() { 30 } else { 3 } {
         let config = Config {
             receivers: Some(1024),
             packets: Some(100),
@@ -73,12 +78,13 @@ fn of_1024_receivers_that_lose_the_same_packet_the_source_hears_two_naks_a_round
 
 #[test]
 fn of_1024_receivers_without_loss_the_source_hears_no_more_acks_than_of_one() {
-    for seed in 0..3 {
+    for seed in 0..if deep() { 30 } else { 3 } {
         let config = Config { receivers: Some(1024), packets: Some(200), no_faults: true, ..Config::plain() };
-        let report = run(seed, &config).unwrap();
+        let one = Config { receivers: Some(1), ..config.clone() };
+        let (report, unicast) = (run(seed, &config).unwrap(), run(seed, &one).unwrap());
         assert_eq!(report.violations, Vec::<String>::new(), "{}", replay_command(seed, &config));
-        println!("seed {seed}: {} ACKs at the source, {} of a receiver", report.acks, report.fewest_acks);
-        assert!(report.acks > 0 && report.acks <= report.fewest_acks);
+        println!("seed {seed}: {} ACKs of 1024, {} of one alone", report.acks, unicast.acks);
+        assert!(report.acks > 0 && report.acks <= report.fewest_acks && report.acks <= unicast.acks);
         assert!(report.naks.is_empty());
     }
 }
@@ -135,9 +141,10 @@ fn every_wrong_aggregation_is_caught() {
     }
 }
 
+/// The first packet is 16 before a wrap: where links lose and fail, that wrap happens while they do.
 #[test]
 fn the_psn_wraps_three_times() {
-    let config = Config {
+    let calm = Config {
         receivers: Some(2),
         packets: Some(3 * (1 << 24) + 1000),
         message: Some(65_536),
@@ -147,8 +154,13 @@ fn the_psn_wraps_three_times() {
         no_faults: true,
         ..Config::plain()
     };
-    let report = run(1, &config).unwrap();
-    assert_eq!(report.violations, Vec::<String>::new(), "{}", replay_command(1, &config));
-    println!("{} wraps, {} ACKs", report.wraps, report.acks);
-    assert!(report.finished.is_some() && report.wraps >= 3);
+    let lossy = Config { no_faults: false, only_links: true, loss: Some(100_000), ..calm.clone() };
+    let configs = if deep() { vec![calm, lossy] } else { vec![calm] };
+    for (seed, config) in (1..).zip(configs) {
+        let report = run(seed, &config).unwrap();
+        assert_eq!(report.violations, Vec::<String>::new(), "{}", replay_command(seed, &config));
+        println!("{} wraps, {} ACKs, {} NAKs", report.wraps, report.acks, report.naks.len());
+        assert!(report.finished.is_some() && report.wraps >= 3);
+        assert_eq!(report.naks.is_empty(), config.no_faults, "NAKs are of losses");
+    }
 }

@@ -137,3 +137,40 @@ pub fn acknowledged(p: &Packet, near: u64) -> Result<Option<(u64, bool)>> {
     // A NAK names the first missing packet, an ACK the last that is held.
     Ok(Some(if aeth.syndrome.is_ack() { (psn + 1, false) } else { (psn, true) }))
 }
+
+/// From captures of ACKs alone: whenever the source was told "everything before n is held", every one of `receivers` had
+/// already said so. `start` is the group's start PSN. Returns how many ACKs the source got.
+///
+/// # Errors
+/// Nothing was captured at the source, or an acknowledgement was false: which, and when it came true.
+pub fn check_no_false_ack(start: u64, source: &[Packet], receivers: &[Vec<Packet>]) -> Result<usize> {
+    let mut said = Vec::with_capacity(receivers.len());
+    for packets in receivers {
+        said.push(progress(start, packets)?);
+    }
+    let told = progress(start, source)?;
+    ensure!(!told.is_empty(), "nothing was captured at the source");
+    for (time, next) in &told {
+        for (i, said) in said.iter().enumerate() {
+            let held = said[..said.partition_point(|(t, _)| t <= time)].last().map_or(start, |(_, n)| *n);
+            let later = said.iter().find(|(_, n)| n >= next).map(|(t, _)| t.saturating_sub(*time));
+            ensure!(
+                held >= *next,
+                "the source was told {next}, receiver {i} had said {held} by then, and said so {later:?} ns later"
+            );
+        }
+    }
+    Ok(told.len())
+}
+
+/// Capture times, and everything before what was acknowledged by then.
+fn progress(start: u64, packets: &[Packet]) -> Result<Vec<(u64, u64)>> {
+    let (mut near, mut out) = (start, Vec::new());
+    for p in packets {
+        if let Some((next, _)) = acknowledged(p, near)? {
+            near = near.max(next);
+            out.push((p.time_ns, near));
+        }
+    }
+    Ok(out)
+}

@@ -89,7 +89,9 @@ impl Bed {
                 .context("bpftool")?;
             ensure!(out.status.success(), "bpftool map dump {map} at {node}: {}", String::from_utf8_lossy(&out.stderr));
             let entries: serde_json::Value = serde_json::from_slice(&out.stdout)?;
-            total += entries.as_array().map_or(0, Vec::len);
+            // What was dropped before a group was known belongs to none.
+            let of_no_group = |e: &serde_json::Value| map == "drops" && e["formatted"]["key"]["group_id"] == 0;
+            total += entries.as_array().map_or(0, |a| a.iter().filter(|e| !of_no_group(e)).count());
         }
         Ok(total)
     }

@@ -15,10 +15,14 @@ const RECEIVERS: [&str; 16] =
 const BESIDE: [&str; 3] = ["r20", "r21", "r22"];
 const VICTIM: &str = "r7";
 const BYTES: u64 = 48 << 20;
+/// The source's retransmission timeout; a stall counts after two and a half of them, so that it is told within three.
+const RTO_MS: u64 = 100;
+/// Octets that the source keeps in flight, at most.
+const WINDOW: u64 = 128 * 1200;
 
 /// A group with this policy and another beside it, both under way.
 fn start(bed: &Bed, policy: &str, lost: &[&str]) -> (Transfer, Transfer) {
-    bed.lab.create_group("g", json!({"pathMtu": 1024, "stallPolicy": policy, "stallAfterMs": 300})).unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024, "stallPolicy": policy, "stallAfterMs": RTO_MS * 5 / 2})).unwrap();
     bed.lab.create_group("beside", json!({"pathMtu": 1024, "stallPolicy": "evict", "stallAfterMs": 2000})).unwrap();
     let spec = |group: &str, source, receivers: &[&str], lost: &[&str]| TransferSpec {
         timeout: Duration::from_secs(240),
@@ -26,7 +30,9 @@ fn start(bed: &Bed, policy: &str, lost: &[&str]) -> (Transfer, Transfer) {
         leave: false,
         ..TransferSpec::new(group, source, receivers, BYTES)
     };
-    let main = bed.lab.start_transfer(spec("g", "s1", &RECEIVERS, lost)).unwrap();
+    let mut of_g = spec("g", "s1", &RECEIVERS, lost);
+    of_g.args.insert("s1".into(), vec!["--timeout".into(), format!("{RTO_MS}ms")]);
+    let main = bed.lab.start_transfer(of_g).unwrap();
     let beside = bed.lab.start_transfer(spec("beside", "r64", &BESIDE, &[])).unwrap();
     bed.lab.wait("a quarter of the transfer", |_| Ok(at_edge(bed)?["dataBytes"].as_u64() > Some(BYTES / 4))).unwrap();
     (main, beside)
@@ -52,6 +58,19 @@ fn victim(bed: &Bed) -> Pid {
     let found: Vec<i32> = pids.filter(|pid| is_it(*pid)).collect();
     assert_eq!(found.len(), 1, "{found:?}");
     Pid::from_raw(found[0])
+}
+
+/// Octets that s1 has sent: asked of one namespace only, because it is asked often.
+fn sent(bed: &Bed) -> u64 {
+    let out = bed.lab.command("s1", "cat").unwrap().arg("/proc/net/dev").output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    let line = text.lines().find_map(|l| l.trim().strip_prefix("eth0:")).unwrap();
+    line.split_whitespace().nth(8).unwrap().parse().unwrap()
+}
+
+/// Wall clock, as events are stamped.
+fn now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
 /// Waits for an event of this group and returns its text.
@@ -86,9 +105,27 @@ fn evict_removes_a_dead_receiver_and_the_others_go_on() {
     let bed = up("fan64").unwrap();
     let (main, beside) = start(&bed, "evict", &[VICTIM]);
     kill(victim(&bed), Signal::SIGKILL).unwrap();
+    let died = now();
     let said = event(&bed, "g", "MemberEvicted");
     assert!(said.contains(VICTIM) && said.contains("n2"), "{said}");
+    // The source's window is closed: what leaves it now follows from the eviction.
+    let (stood, mut went_on) = (sent(&bed), now());
+    while sent(&bed) <= stood + WINDOW {
+        went_on = now();
+        assert!(went_on < died + 60_000_000_000, "the source does not go on");
+    }
     event(&bed, "g", "BranchStalled");
+    let at = |code: &str| {
+        let first =
+            events(&bed, "g").into_iter().filter(|e| e["code"] == code).filter_map(|e| e["timeUnixNs"].as_u64()).min();
+        first.unwrap().saturating_sub(died) / 1_000_000
+    };
+    println!(
+        "RTO {RTO_MS} ms: stall reported {} ms after the death, evicted after {} ms, the source sends again after {} ms",
+        at("BranchStalled"),
+        at("MemberEvicted"),
+        went_on.saturating_sub(died) / 1_000_000
+    );
     let report = main.finish(&bed.lab).unwrap();
     assert_eq!(report.receivers.len(), RECEIVERS.len() - 1);
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());

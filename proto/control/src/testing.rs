@@ -39,6 +39,7 @@ fn program(id: u64) -> GroupProgram {
         kind,
         at_boundary: n % 2 == 0,
         since: 3,
+        warming: n % 2 == 1,
     };
     GroupProgram {
         group_id: GroupId::new("id", id).unwrap(),
@@ -63,6 +64,7 @@ fn program(id: u64) -> GroupProgram {
             port: port(1),
             next_hop: ip(1),
         },
+        also_from: Some(port(3)),
         branches: vec![
             branch(0x400, BranchKind::Node { sid: ip(0x401) }),
             branch(0x20, BranchKind::Receiver { qpn: qpn(0x21), memory: Some(memory) }),
@@ -172,6 +174,8 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ("upstream.dest_qp", |p| p.upstream.dest_qp = qpn(0xFFF)),
         ("upstream.port", |p| p.upstream.port = port(9)),
         ("upstream.next_hop", |p| p.upstream.next_hop = ip(0xFFF)),
+        ("also_from", |p| p.also_from = None),
+        ("warming", |p| p.branches[0].warming = !p.branches[0].warming),
         ("branches", |p| p.branches.swap(0, 1)),
         ("branches.address", |p| p.branches[0].address = ip(0xFFF)),
         ("branches.port", |p| p.branches[0].port = port(9)),
@@ -277,14 +281,15 @@ fn arb_branch() -> impl Strategy<Value = Branch> {
         arb_ip().prop_map(|sid| BranchKind::Node { sid }),
         (arb_qpn(), prop::option::of(arb_memory())).prop_map(|(qpn, memory)| BranchKind::Receiver { qpn, memory }),
     ];
-    (arb_ip(), arb_port(), arb_ip(), kind, any::<bool>(), any::<u32>()).prop_map(
-        |(address, port, next_hop, kind, at_boundary, since)| Branch {
+    (arb_ip(), arb_port(), arb_ip(), kind, any::<(bool, bool)>(), any::<u32>()).prop_map(
+        |(address, port, next_hop, kind, (at_boundary, warming), since)| Branch {
             address,
             port,
             next_hop,
             kind,
             at_boundary,
             since,
+            warming,
         },
     )
 }
@@ -336,12 +341,13 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
         prop::option::of(multicast),
         prop::option::of(arb_headend()),
         upstream,
+        prop::option::of(arb_port()),
         prop::collection::vec(arb_branch(), 0..4),
     );
     (ids, rest, any::<(bool, u64, u32)>(), params).prop_map(
         |(
             (id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn),
-            (replication_sid, multicast, headend, upstream, branches),
+            (replication_sid, multicast, headend, upstream, also_from, branches),
             (receivers_provisioned, write_base_va, write_rkey),
             params,
         )| {
@@ -358,6 +364,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
                 multicast,
                 headend,
                 upstream,
+                also_from,
                 branches,
                 receivers_provisioned,
                 write_base_va,

@@ -126,6 +126,8 @@ pub struct GroupProgram {
     pub headend: Option<Headend>,
     /// Where feedback goes.
     pub upstream: Upstream,
+    /// Port of the node that is about to become the parent: data is taken from there too.
+    pub also_from: Option<PortIndex>,
     /// Where data goes and feedback comes from; one branch per child node or receiver.
     pub branches: Vec<Branch>,
     /// End.MT packets that carry no TLV for this edge use the provisioned receivers.
@@ -233,6 +235,9 @@ pub struct Branch {
     /// Epoch that brought the branch in or, behind a child node, moved receivers there: what the child said in an earlier
     /// epoch does not count.
     pub since: u32,
+    /// A child node that is about to move here: it gets copies, and its feedback still goes to its present parent
+    /// (decisions 3.9, make before break).
+    pub warming: bool,
 }
 
 /// A branch is a child node or a receiver.

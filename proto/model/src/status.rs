@@ -27,7 +27,7 @@ pub struct NodeStatus {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ItemError {
-    /// `port`, `route`, `neighbour`, `program`, `group`.
+    /// `port`, `link` (a port without a carrier), `route`, `neighbour`, `program`, `group`.
     pub kind: String,
     /// Which one, for example `eth2`.
     pub name: String,

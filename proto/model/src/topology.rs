@@ -68,6 +68,9 @@ pub struct LinkDecl {
     /// Rate of each direction, bits per second; 0 = not known.
     #[serde(default)]
     pub rate_bps: u64,
+    /// To be taken out of service: trees and routes leave it as soon as there is another way, without losing a packet.
+    #[serde(default)]
+    pub drained: bool,
 }
 
 fn default_mtu() -> u32 {

@@ -9,7 +9,7 @@
 //! `parse` accepts a slice that is longer than the header and reads only its front; a view hands out what follows as
 //! `payload()`. `emit` writes the front of the buffer and leaves the rest alone. Every bit that a header carries is in
 //! its value, so `emit(parse(x)) == x`, except where a specification says that a reserved field is ignored on reception
-//! ([`end_mt`]) or that padding carries nothing ([`srh`]).
+//! ([`end_mt`], [`long_haul_cnp`], [`stamp`]) or that padding carries nothing ([`srh`]).
 //!
 //! The parts:
 //!
@@ -20,6 +20,9 @@
 //! | [`udp`] | UDP | RFC 768 |
 //! | [`bth`], [`aeth`], [`reth`], [`immdt`], [`ieth`], [`atomic_eth`] | RDMA transport headers | IBTA volume 1, chapter 9 |
 //! | [`cnp`] | body of a Congestion Notification Packet | IBTA annex A17.9.3 |
+//! | [`icmpv6`] | ICMPv6 | RFC 4443 section 2 |
+//! | [`long_haul_cnp`] | Long-haul CNP in ICMPv6 and in RoCEv2 | draft-tian-ccwg-long-haul-cnp section 6 |
+//! | [`stamp`] | STAMP test packets | RFC 8762 section 4 |
 //! | [`icrc`] | Invariant CRC, whole and by difference | IBTA annex A17.3.3 |
 //! | [`frame`] | one whole RoCEv2-over-IPv6 packet | IBTA annex A17 |
 //!
@@ -36,16 +39,20 @@ extern crate std;
 pub mod aeth;
 pub mod atomic_eth;
 pub mod bth;
+mod checksum;
 pub mod cnp;
 pub mod end_mt;
 pub mod error;
 pub mod frame;
+pub mod icmpv6;
 pub mod icrc;
 pub mod ieth;
 pub mod immdt;
 pub mod ipv6;
+pub mod long_haul_cnp;
 pub mod reth;
 pub mod srh;
+pub mod stamp;
 pub mod udp;
 mod wire;
 

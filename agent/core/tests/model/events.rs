@@ -98,6 +98,9 @@ impl Scenario {
     }
 
     pub(crate) fn change(&self, s: &mut State, change: Change) {
+        if s.changed == 1 && self.seen.contains(&properties::MOVED) {
+            s.history.changed_amid = (1..self.packets).contains(&s.source.una);
+        }
         match change {
             Change::Join { node, branch, entry } => {
                 let n = s.node(node);

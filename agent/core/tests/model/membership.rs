@@ -4,12 +4,13 @@
 use canopy_agent_core::aggregate::Entry;
 
 use crate::network::{A, B, Place, access};
-use crate::properties::I1;
+use crate::properties::{I1, MOVED};
 use crate::scenario::Change::{self, Dies, Epoch, Evicted, Join, Leave};
 use crate::scenario::{Scenario, deep};
 use crate::state::FIRST_EPOCH;
 
 const CHANGED: &[&str] = &["PSN wraps", "changed, then finished"];
+const RETREED: &[&str] = &["PSN wraps", "changed, then finished", MOVED];
 const LATE: &[&str] = &["PSN wraps", "a late receiver gets its packets"];
 const EDGE_A: Place = Place::Edge(A);
 const EDGE_B: Place = Place::Edge(B);
@@ -79,16 +80,17 @@ fn moved() -> [Change; 5] {
 
 #[test]
 fn a_receiver_moves_behind_another_edge() {
-    Scenario { instant: access(), ..narrow("move", &moved()) }.holds();
-    wide("move, two outstanding", &moved()).holds();
+    Scenario { seen: RETREED, instant: access(), ..narrow("move", &moved()) }.holds();
+    Scenario { seen: RETREED, ..wide("move, two outstanding", &moved()) }.holds();
     let [join_a, epoch, reset, at_edge, at_root] = moved();
-    wide("move, root first", &[join_a, epoch, reset, at_root, at_edge]).holds();
+    Scenario { seen: RETREED, ..wide("move, root first", &[join_a, epoch, reset, at_root, at_edge]) }.holds();
 }
 
 #[test]
 fn a_receiver_moves_while_nodes_lose_their_state() {
     let crashing = &[Place::Root, EDGE_A, EDGE_B];
     Scenario {
+        seen: RETREED,
         crashing,
         crashes: 1,
         faults: u8::from(deep()),

@@ -13,6 +13,8 @@ pub(crate) const I4: &str = "I4: without faults the source finishes";
 pub(crate) const PAYLOAD: &str = "receivers take what was meant for them";
 pub(crate) const MERGED: &str = "one NAK for two receivers";
 
+pub(crate) const MOVED: &str = "a tree that changes in mid transfer carries the rest";
+
 /// Timeouts and NAKs without progress after which there is none to come.
 pub(crate) const HOPELESS: u8 = 6;
 
@@ -37,6 +39,10 @@ pub(crate) fn of(scenario: &Scenario) -> Vec<Property<Scenario>> {
         Property::sometimes(MERGED, |m, s: &State| s.finished(m) && s.history.shared_naks == 1 && s.faults == 0),
         Property::sometimes("lost state, then finished", |m, s: &State| s.finished(m) && s.crashes == 0),
         Property::sometimes("changed, then finished", |m, s: &State| s.finished(m) && s.changed == m.changes.len()),
+        Property::sometimes(MOVED, |m, s: &State| {
+            let all_hold = s.receivers.iter().all(|r| r.holds_below() == Some(m.packets));
+            s.finished(m) && s.changed == m.changes.len() && s.history.changed_amid && all_hold
+        }),
         Property::sometimes("a late receiver gets its packets", |m, s: &State| {
             s.finished(m) && s.receivers.iter().any(|r| r.first > Some(0) && r.holds_below() == Some(m.packets))
         }),

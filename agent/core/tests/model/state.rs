@@ -32,6 +32,8 @@ pub(crate) struct History {
     pub(crate) corrupt: bool,
     /// NAKs for one gap at two receivers that came to the source, up to 2.
     pub(crate) shared_naks: u8,
+    /// The first change came in the middle of the transfer: some packets were acknowledged before it, others after it.
+    pub(crate) changed_amid: bool,
     /// Timeouts and NAKs since something changed.
     pub(crate) idle: u8,
 }

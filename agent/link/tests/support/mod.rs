@@ -225,6 +225,7 @@ fn program(id: u64) -> GroupProgram {
             port: port(1),
             next_hop: "fe80::2".parse().unwrap(),
         },
+        also_from: None,
         branches: vec![Branch {
             address: receiver,
             port: port(2),
@@ -232,6 +233,7 @@ fn program(id: u64) -> GroupProgram {
             kind: BranchKind::Receiver { qpn: qpn(0x21), memory: None },
             at_boundary: false,
             since: 1,
+            warming: false,
         }],
         receivers_provisioned: true,
         write_base_va: 0,

@@ -26,7 +26,7 @@ pub(crate) struct GroupEffect {
     pub(crate) name: String,
     /// `None`: it goes away.
     pub(crate) group: Option<Group>,
-    /// In the tree's order; empty without a tree.
+    /// In the order of [`Group::nodes`]; empty without a tree.
     pub(crate) programs: Vec<GroupProgram>,
 }
 
@@ -46,6 +46,9 @@ pub(crate) struct Replan {
     pub(crate) name: String,
     pub(crate) epoch: u32,
     pub(crate) state: GroupState,
+    /// See [`Group::making`].
+    pub(crate) making: Option<Vec<NodeIx>>,
+    /// In the order of [`Group::nodes`].
     pub(crate) programs: Vec<GroupProgram>,
 }
 
@@ -95,8 +98,8 @@ impl Domain {
         }
         let mut changed = BTreeSet::new();
         if let Some(old) = old {
-            let stays: BTreeSet<NodeIx> = tree_nodes(group.as_ref()).collect();
-            for node in tree_nodes(Some(&old)).filter(|n| !stays.contains(n)) {
+            let stays: BTreeSet<NodeIx> = nodes_of(group.as_ref()).collect();
+            for node in nodes_of(Some(&old)).filter(|n| !stays.contains(n)) {
                 self.change_node(node, |spec, since, _| {
                     spec.groups.remove(&old.allocation.group_id);
                     since.remove(&old.allocation.group_id);
@@ -104,7 +107,7 @@ impl Domain {
                 changed.insert(node);
             }
         }
-        for (node, program) in tree_nodes(group.as_ref()).zip(programs) {
+        for (node, program) in nodes_of(group.as_ref()).zip(programs) {
             let id = program.group_id;
             if self.nodes[node].spec.groups.get(&id) != Some(&program) {
                 self.change_node(node, |spec, since, generation| {
@@ -149,7 +152,8 @@ impl Domain {
                 group.moved = group.moved.max(plan.moved);
             }
             group.state = replan.state;
-            for (node, program) in tree_nodes(Some(group)).zip(replan.programs) {
+            group.making = replan.making;
+            for (node, program) in nodes_of(Some(group)).zip(replan.programs) {
                 programs[node].insert(program.group_id, program);
             }
             groups.push(replan.name);
@@ -194,7 +198,6 @@ impl Domain {
     }
 }
 
-/// Nodes of the group's tree, in its order.
-fn tree_nodes(group: Option<&Group>) -> impl Iterator<Item = NodeIx> {
-    group.and_then(Group::plan).into_iter().flat_map(|p| p.tree.nodes.iter().map(|t| t.node))
+fn nodes_of(group: Option<&Group>) -> impl Iterator<Item = NodeIx> {
+    group.into_iter().flat_map(Group::nodes)
 }

@@ -41,6 +41,8 @@ impl Domain {
             Command::DeleteMember { group, host } => self.prepare_delete_member(&group, &host, None),
             Command::EvictMember { group, host, reason } => self.prepare_delete_member(&group, &host, Some(reason)),
             Command::FailGroup { name, reason } => self.prepare_fail_group(name, reason),
+            Command::PortsDown { node, ports } => self.prepare_ports_down(&node, ports),
+            Command::FinishMove { group } => self.prepare_finish_move(group),
         }
     }
 
@@ -69,6 +71,7 @@ impl Domain {
             failed: None,
             evicted: Vec::new(),
             state: GroupState::Waiting("waiting for a source to join"),
+            making: None,
         };
         let cursors = self.pools.cursors_behind(&allocation);
         let planned = self.plan(&group)?;
@@ -108,7 +111,7 @@ impl Domain {
         if labels == old.metadata.labels && spec == old.spec {
             return Ok(self.noop(old.metadata.generation));
         }
-        let mut group = old.clone();
+        let mut group = old.unsettled();
         group.metadata = old.metadata.changed(labels);
         group.allocation.start_psn = start_psn;
         if spec.encoding != old.spec.encoding {
@@ -151,7 +154,7 @@ impl Domain {
         if old.failed.is_some() || old.members.is_empty() {
             return Ok(self.noop(generation));
         }
-        let mut group = old.clone();
+        let mut group = old.unsettled();
         group.epoch += 1;
         group.failed = Some(reason);
         let planned = self.plan(&group)?;

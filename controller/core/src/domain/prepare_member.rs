@@ -66,10 +66,10 @@ impl Domain {
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };
         let late = old.started && spec.role == Role::Receiver;
         let started = old.started && spec.role == Role::Receiver;
-        let member = Member { metadata, spec, since: old.epoch + 1, late };
-        let record = MemberRecord { group: group.to_owned(), revision: self.revision + 1, member: member.clone() };
-        let mut new = old.clone();
+        let mut new = old.unsettled();
         new.epoch += 1;
+        let member = Member { metadata, spec, since: new.epoch, late };
+        let record = MemberRecord { group: group.to_owned(), revision: self.revision + 1, member: member.clone() };
         new.started = started;
         new.members.insert(host.clone(), member);
         new.evicted.retain(|e| e.host != host);
@@ -90,7 +90,7 @@ impl Domain {
         let Some(member) = old.members.get(host) else {
             return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
         };
-        let mut new = old.clone();
+        let mut new = old.unsettled();
         new.epoch += 1;
         new.members.remove(host);
         if let Some(reason) = evicted {

@@ -2,13 +2,13 @@
 //! Replacing the topology: every group is replanned before anything changes, so that an update that breaks a group is
 //! refused as a whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopy_model::FieldErrors;
 use canopy_model::ids::Generation;
 use canopy_model::node_spec::GroupProgram;
-use canopy_model::topology::TopologySpec;
+use canopy_model::topology::{Endpoint, TopologySpec};
 
 use super::Domain;
 use super::apply::{Effect, Replan, TopologyEffect};
@@ -39,7 +39,10 @@ impl Domain {
         if let Some(t) = self.topology.as_ref().filter(|t| t.metadata.labels == labels && t.network.spec == spec) {
             return Ok(self.noop(t.metadata.generation));
         }
-        let network = Network::build(spec, &self.addresses)?;
+        // A port that is no longer there has no carrier to lose.
+        let there: BTreeSet<&Endpoint> = spec.links.iter().flat_map(|l| [&l.a, &l.b]).collect();
+        let down: BTreeSet<Endpoint> = self.down().iter().filter(|p| there.contains(p)).cloned().collect();
+        let network = Network::build_around(spec, &self.addresses, &down)?;
         self.check_members(&network)?;
         let replans = self.replan_all(&network, |name, group, e| match group.state {
             // It could not be built before either: no reason to refuse a topology that may repair others.
@@ -52,18 +55,37 @@ impl Domain {
             .as_ref()
             .map_or_else(|| Metadata::created(TOPOLOGY_NAME, labels.clone()), |t| t.metadata.changed(labels.clone()));
         let outcome = if self.topology.is_some() { Outcome::Updated } else { Outcome::Created };
+        Ok(self.prepared_topology(metadata, network, down, replans, outcome))
+    }
+
+    /// Another network, and what it makes of the groups.
+    pub(super) fn prepared_topology(
+        &self,
+        metadata: Metadata,
+        network: Network,
+        down: BTreeSet<Endpoint>,
+        replans: Vec<Replan>,
+        outcome: Outcome,
+    ) -> Prepared {
         let generation = metadata.generation;
         let record = TopologyRecord {
             metadata: metadata.clone(),
             revision: self.revision + 1,
             spec: network.spec.clone(),
             moved: self.moved(&replans),
+            down: down.clone(),
         };
         let writes = vec![put(topology_key(), &record), self.state_write(self.pools.cursors())];
         let bases = (0..network.len()).map(|node| node_base(&network, &self.addresses, node)).collect();
-        let topology = Some(Topology { metadata, network: Arc::new(network) });
+        let topology = Some(Topology { metadata, network: Arc::new(network), down });
         let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans }));
-        Ok(Prepared { writes, base_revision: self.revision, outcome, generation, effect })
+        Prepared { writes, base_revision: self.revision, outcome, generation, effect }
+    }
+
+    /// Ports without a carrier.
+    pub(super) fn down(&self) -> &BTreeSet<Endpoint> {
+        static NONE: BTreeSet<Endpoint> = BTreeSet::new();
+        self.topology.as_ref().map_or(&NONE, |t| &t.down)
     }
 
     pub(super) fn prepare_delete_topology(&self) -> Result<Prepared, DomainError> {
@@ -125,13 +147,17 @@ impl Domain {
                 }
                 _ => group.plan().is_some(),
             };
-            let epoch = group.epoch + u32::from(moved);
-            if moved {
+            if let Some(made) = planned.as_ref().ok().filter(|_| moved).and_then(|p| self.make(network, group, p)) {
+                replans.push(Replan { name: name.clone(), epoch: group.epoch, ..made });
+                continue;
+            }
+            let epoch = group.epoch + u32::from(moved || group.making.is_some());
+            if epoch != group.epoch {
                 // Every child says anew what it holds: who is behind it may have changed.
                 planned = plan(Intent { before: None, epoch, moved: epoch, ..intent(group) })?;
             }
             let (state, programs) = settle(planned);
-            replans.push(Replan { name: name.clone(), epoch, state, programs });
+            replans.push(Replan { name: name.clone(), epoch, state, making: None, programs });
         }
         Ok(replans)
     }
@@ -154,7 +180,8 @@ impl Domain {
     /// Epochs, by group id, that are ahead of the groups' own records.
     fn moved(&self, replans: &[Replan]) -> BTreeMap<u32, u32> {
         let mut epochs: BTreeMap<&str, u32> = self.groups.iter().map(|(name, g)| (name.as_str(), g.epoch)).collect();
-        epochs.extend(replans.iter().map(|r| (r.name.as_str(), r.epoch)));
+        // Who starts again while a move is being made goes over to the new tree at once.
+        epochs.extend(replans.iter().map(|r| (r.name.as_str(), r.epoch + u32::from(r.making.is_some()))));
         let ahead = self.groups.iter().filter_map(|(name, g)| {
             let epoch = epochs[name.as_str()];
             (epoch > g.recorded_epoch).then_some((g.allocation.group_id.get(), epoch))

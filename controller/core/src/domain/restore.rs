@@ -104,6 +104,7 @@ impl Domain {
             failed,
             evicted,
             state,
+            making: None,
         };
         self.groups.insert(name, group);
         Ok(())
@@ -119,13 +120,14 @@ impl Domain {
                 }),
             };
         };
-        let network = Network::build(record.spec, &self.addresses)
+        let network = Network::build_around(record.spec, &self.addresses, &record.down)
             .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
         let replans = self
             .replan_all(&network, |_, _, e| Ok(e.to_string()))
             .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
         let bases = (0..network.len()).map(|node| node_base(&network, &self.addresses, node)).collect();
-        let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network) });
+        let down = record.down;
+        let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network), down });
         self.apply_topology(TopologyEffect { topology, bases, replans });
         Ok(())
     }

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod long_haul;
 mod roce;
 mod sample;
 mod srh;

@@ -17,6 +17,7 @@ use crate::metadata::Labels;
 
 mod lifecycle;
 mod multicast;
+mod moving;
 mod random;
 mod refusals;
 mod stall;

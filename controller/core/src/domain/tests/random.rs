@@ -22,6 +22,11 @@ enum Step {
     Join(usize, usize, bool, bool, u8),
     Leave(usize, usize),
     Topology(Vec<usize>, Vec<(usize, usize)>),
+    /// Which links to drain, by bit.
+    Drain(u16),
+    /// A node, and which of its ports have no carrier, by bit.
+    Down(usize, u16),
+    FinishMove(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -31,8 +36,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             2 => (g.clone(), any::<u8>()).prop_map(|(g, x)| Step::Group(g, x)),
             1 => g.clone().prop_map(Step::DeleteGroup),
             8 => (g.clone(), h.clone(), prop::bool::weighted(0.25), any::<bool>(), any::<u8>()).prop_map(|(g, h, s, c, x)| Step::Join(g, h, s, c, x)),
-            2 => (g, h).prop_map(|(g, h)| Step::Leave(g, h)),
+            2 => (g.clone(), h).prop_map(|(g, h)| Step::Leave(g, h)),
             1 => network().prop_map(|(parents, extra)| Step::Topology(parents, extra)),
+            2 => any::<u16>().prop_map(Step::Drain),
+            2 => (0usize..8, any::<u16>()).prop_map(|(n, ports)| Step::Down(n, ports & ports.rotate_left(3))),
+            2 => g.prop_map(Step::FinishMove),
         ],
         1..40,
     )
@@ -55,7 +63,7 @@ fn spec((parents, extra): &(Vec<usize>, Vec<(usize, usize)>)) -> TopologySpec {
     t
 }
 
-fn command(step: &Step) -> Command {
+fn command(d: &Domain, step: &Step) -> Command {
     let name = |g: &usize| format!("g{g}");
     let choice = |x: u8| {
         [EncodingChoice::Auto, EncodingChoice::Auto, EncodingChoice::Provisioned, EncodingChoice::InBand]
@@ -81,6 +89,20 @@ fn command(step: &Step) -> Command {
         }
         Step::Leave(g, h) => leave(&name(g), &format!("h{h}")),
         Step::Topology(parents, extra) => topology(spec(&(parents.clone(), extra.clone()))),
+        Step::Drain(bits) => {
+            let mut spec = d.topology.as_ref().unwrap().network.spec.clone();
+            for (i, l) in spec.links.iter_mut().enumerate() {
+                l.drained = bits >> (i % 16) & 1 == 1;
+            }
+            topology(spec)
+        }
+        Step::Down(n, bits) => {
+            let node = format!("n{n}");
+            let ports = d.node_entry(&node).map(|n| n.spec.base.ports.clone()).unwrap_or_default();
+            let down = ports.into_iter().filter(|p| bits >> (p.index.get() % 16) & 1 == 1).map(|p| p.name);
+            Command::PortsDown { node, ports: down.collect() }
+        }
+        Step::FinishMove(g) => Command::FinishMove { group: name(g) },
     }
 }
 
@@ -212,7 +234,7 @@ proptest! {
         for step in &steps {
             let before = specs(&w.domain);
             let image = format!("{:?}", w.domain);
-            let command = command(step);
+            let command = command(&w.domain, step);
             let asked = w.domain.prepare(command.clone());
             prop_assert_eq!(&format!("{:?}", w.domain), &image, "preparing changed something");
             if asked.is_err() {
@@ -232,7 +254,8 @@ proptest! {
                     for (id, old) in &b.groups {
                         if let Some(new) = a.groups.get(id) {
                             prop_assert!(new.epoch >= old.epoch);
-                            prop_assert!(new.branches == old.branches || new.epoch > old.epoch, "branches changed within an epoch");
+                            let counted = |p: &GroupProgram| p.branches.iter().filter(|b| !b.warming).cloned().collect::<Vec<_>>();
+                            prop_assert!(counted(new) == counted(old) || new.epoch > old.epoch, "branches changed within an epoch");
                         }
                     }
                 }
@@ -241,13 +264,70 @@ proptest! {
                 if let Some((id, epoch)) = epochs.get(name) {
                     prop_assert!(*id != g.allocation.group_id || g.epoch >= *epoch);
                 }
-                check_traffic(&w.domain, name);
+                if g.making.is_some() {
+                    check_both_trees(&w, name)?;
+                } else {
+                    check_traffic(&w.domain, name);
+                }
             }
             let ids: BTreeSet<_> = w.domain.groups.values().map(|g| g.allocation.designated_qpn).collect();
             prop_assert_eq!(ids.len(), w.domain.groups.len());
         }
+        for name in w.domain.groups.keys().cloned().collect::<Vec<_>>() {
+            w.run(Command::FinishMove { group: name.clone() }).unwrap();
+            check_traffic(&w.domain, &name);
+        }
         check_restart(&w)?;
     }
+}
+
+/// While the next tree is being made every node gets copies, none of them endlessly; feedback goes up the present tree, and
+/// who starts again goes over at once.
+fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
+    let d = &w.domain;
+    let (group, view) = (&d.groups[name], d.group(name).unwrap());
+    let id = view.status.group_id;
+    let root = d.nodes().into_iter().map(|n| n.name).find(|n| program(d, n, id).is_some_and(|p| p.headend.is_some()));
+    let mut todo = vec![(root.unwrap(), None)];
+    let mut copies: BTreeMap<String, u32> = BTreeMap::new();
+    while let Some((node, port)) = todo.pop() {
+        let p = program(d, &node, id).expect("copies go to nodes with a program");
+        if let Some(port) = port {
+            prop_assert!(
+                p.upstream.port == port || p.also_from == Some(port),
+                "{}: data from a port that it does not take it from",
+                node
+            );
+        }
+        let n = copies.entry(node.clone()).or_default();
+        *n += 1;
+        prop_assert!(*n <= 4, "{} gets {} copies", node, n);
+        for b in p.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })) {
+            let base = d.node_spec(&node).unwrap().base.clone();
+            let far = across(d, &node, b.port, b.next_hop);
+            let child = program(d, &far, id).unwrap();
+            let answers_here = child.upstream.destination == base.node_address;
+            let is_new = group.plan().unwrap().tree.nodes.iter().all(|t| d.nodes[t.node].spec.base.name != far);
+            prop_assert!(!b.warming || !answers_here || is_new, "a warming child of {} answers there", node);
+            let at = d.node_spec(&far).unwrap().base.ports.iter().find(|q| {
+                matches!(&q.peer, Peer::Node { name, link_local } if *name == node && base.ports.iter().any(|mine| mine.index == b.port && mine.link_local == *link_local))
+            }).unwrap().index;
+            todo.push((far, Some(at)));
+        }
+    }
+    let with_program = d.nodes().into_iter().map(|n| n.name).filter(|n| program(d, n, id).is_some()).count();
+    prop_assert_eq!(copies.len(), with_program);
+    prop_assert_eq!(group.nodes().count(), with_program);
+
+    let mut finished = w.clone();
+    finished.run(Command::FinishMove { group: name.to_owned() }).unwrap();
+    check_traffic(&finished.domain, name);
+    let again = w.restarted();
+    prop_assert_eq!(again.groups[name].epoch, group.epoch + 1);
+    for n in finished.domain.nodes() {
+        prop_assert_eq!(program(&again, &n.name, id), program(&finished.domain, &n.name, id), "{}", n.name);
+    }
+    Ok(())
 }
 
 fn check_restart(w: &World) -> Result<(), TestCaseError> {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a Long-haul CNP asks of a source, and what it tells: the fields of draft-tian-ccwg-long-haul-cnp-00 section 6.1
+//! without their encoding, which is in `canopy-packet`.
+
+/// A percentage, 0..=100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Percent(u8);
+
+impl Percent {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// Everything.
+    pub const HUNDRED: Self = Self(100);
+
+    /// `None` above 100.
+    pub const fn new(value: u8) -> Option<Self> {
+        if value <= 100 { Some(Self(value)) } else { None }
+    }
+
+    /// The largest percentage that is not above `value`.
+    pub const fn saturating(value: u64) -> Self {
+        if value < 100 { Self(value as u8) } else { Self(100) }
+    }
+
+    /// The number itself.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// This share of `whole`, rounded down.
+    pub const fn of(self, whole: u64) -> u64 {
+        (whole as u128 * self.0 as u128 / 100) as u64
+    }
+}
+
+/// What the source is asked to do with the QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// There is congestion; respond as to any.
+    Notify,
+    /// Send nothing for this long.
+    Pause {
+        /// Duration in microseconds.
+        micros: u16,
+    },
+    /// Lower the rate by a share of it.
+    RateReduce(Percent),
+    /// Congestion has subsided: the rate may rise by this share of the last reduction; zero means to the original rate.
+    Resume(Percent),
+}
+
+/// A measurement of the node that speaks, for information. A kilobyte is 1000 octets. Values have 24 bits: larger ones
+/// are told as the largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// Type and value zero: the node keeps its queues to itself.
+    Undisclosed,
+    /// Queue depth in kilobytes.
+    QueueDepth(u32),
+    /// Queue growth rate in kilobytes per millisecond.
+    QueueGrowthRate(u32),
+    /// ECN marking rate in percent.
+    EcnMarkingRate(Percent),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_is_at_most_100_and_its_share_exact() {
+        assert_eq!((Percent::new(100), Percent::new(101)), (Some(Percent::HUNDRED), None));
+        assert_eq!([0, 99, 100, u64::MAX].map(|v| Percent::saturating(v).get()), [0, 99, 100, 100]);
+        assert_eq!(Percent::HUNDRED.of(u64::MAX), u64::MAX);
+        assert_eq!(Percent(30).of(99), 29);
+    }
+}

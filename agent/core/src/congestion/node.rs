@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The node: inputs in, Long-haul CNPs out.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use canopy_model::ids::PortIndex;
+
+use super::flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};
+use super::instruction::{Action, Metric, Percent};
+use super::meter::Counters;
+use super::port::{FlowState, Port, Verdict};
+use super::trigger::{Assessment, Limits};
+
+/// How a node behaves, on all ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Flows in the table at most: 65536.
+    pub flows: usize,
+    /// A flow that is not provisioned leaves this long after its last packet: 60 s.
+    pub age_ns: u64,
+    /// Interval of a reading: 1 ms.
+    pub interval_ns: u64,
+    /// Flows that one reading may blame: 16.
+    pub blamed: usize,
+    /// Long-haul CNPs per second and port: 1000.
+    pub port_per_second: u32,
+    /// Of these, at once: 64.
+    pub port_burst: u32,
+    /// Parameter of Resume: 50 %.
+    pub resume: Percent,
+    /// Whether the metric is told: yes.
+    pub disclose: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            flows: 65_536,
+            age_ns: 60_000_000_000,
+            interval_ns: 1_000_000,
+            blamed: 16,
+            port_per_second: 1_000,
+            port_burst: 64,
+            resume: Percent::saturating(50),
+            disclose: true,
+        }
+    }
+}
+
+/// What can happen to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// An egress port has these limits.
+    Port(PortIndex, Limits),
+    /// An egress port is gone.
+    PortGone(PortIndex),
+    /// The source QP of a flow is known; from the registry, with whether the source accepts the RoCEv2 format.
+    Flow {
+        /// The flow.
+        flow: FourTuple,
+        /// Who says so.
+        origin: Origin,
+        /// The source's endpoint is registered as accepting the RoCEv2 format. Only the registry can say so.
+        accepts_roce: bool,
+    },
+    /// The registry no longer has a flow.
+    FlowGone(FlowKey),
+    /// Octets of a flow left, or were queued to leave, by a port, since the last time.
+    Arrived(PortIndex, FlowKey, u64),
+    /// The counters of a port.
+    Sample(PortIndex, Counters),
+}
+
+/// Which of the two formats to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// ICMPv6, the default.
+    Icmpv6,
+    /// RoCEv2, to endpoints that are registered as accepting it.
+    RoceV2,
+}
+
+/// A Long-haul CNP to send, to the flow's source address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The egress port that is congested, or no longer is.
+    pub port: PortIndex,
+    /// The flow; its source QP is the Source QP Number.
+    pub flow: FourTuple,
+    /// Congestion Level.
+    pub level: u8,
+    /// Action and Parameter.
+    pub action: Action,
+    /// Metric.
+    pub metric: Metric,
+    /// Format.
+    pub format: Format,
+}
+
+/// Why sources were not told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Long-haul CNPs commanded.
+    pub sent: u64,
+    /// Held back: the flow was told something less than one RTT ago.
+    pub flow_limited: u64,
+    /// Held back: the port's limit was reached.
+    pub port_limited: u64,
+    /// Held back: the flow's arrival rate fell.
+    pub deferred: u64,
+    /// Not possible: the flow's source QP is not known.
+    pub unknown_source_qp: u64,
+    /// Flows that left the table for others.
+    pub evicted: u64,
+}
+
+/// A congestion-aware intermediate node.
+#[derive(Debug)]
+pub struct Node {
+    settings: Settings,
+    flows: FlowTable<FlowState>,
+    ports: BTreeMap<PortIndex, Port>,
+    commands: VecDeque<Command>,
+    counts: Counts,
+}
+
+impl Node {
+    /// A node without ports and flows.
+    pub fn new(settings: Settings) -> Self {
+        let flows = FlowTable::new(settings.flows, settings.age_ns);
+        Self { settings, flows, ports: BTreeMap::new(), commands: VecDeque::new(), counts: Counts::default() }
+    }
+
+    /// Takes in one input. Fails only for a provisioned flow that finds no room. Commands should be taken after each: what
+    /// one input gives is bounded by [`Settings::port_burst`].
+    pub fn handle(&mut self, input: Input, now_ns: u64) -> Result<(), TableFull> {
+        self.handle_timeout(now_ns);
+        match input {
+            Input::Port(index, limits) => {
+                self.ports.entry(index).or_insert_with(|| Port::new(limits)).limits = limits;
+            }
+            Input::PortGone(index) => drop(self.ports.remove(&index)),
+            Input::Flow { flow, origin, accepts_roce } => {
+                let evicted = self.flows.learn(flow, origin, now_ns)?;
+                self.forget(evicted);
+                if origin == Origin::Provisioned
+                    && let Some(state) = self.flows.get_mut(&flow.key)
+                {
+                    state.accepts_roce = accepts_roce;
+                }
+            }
+            Input::FlowGone(key) => {
+                if self.flows.withdraw(key) {
+                    self.forget_flow(&key);
+                }
+            }
+            Input::Arrived(index, key, bytes) => self.arrived(index, key, bytes, now_ns),
+            Input::Sample(index, counters) => self.sample(index, counters, now_ns),
+        }
+        Ok(())
+    }
+
+    /// When [`Node::handle_timeout`] is due next; `None` when no flow can age.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.flows.next_expiry()
+    }
+
+    /// Removes flows that are too old.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        while let Some(key) = self.flows.expire(now_ns) {
+            self.forget_flow(&key);
+        }
+    }
+
+    /// The next Long-haul CNP to send.
+    pub fn next_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// The last assessment of a port; its `first` says whether packets are to be marked. `None` before the first.
+    pub fn assessment(&self, port: PortIndex) -> Option<Assessment> {
+        self.ports.get(&port)?.last
+    }
+
+    /// What was sent and held back.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Flows in the table.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    fn arrived(&mut self, index: PortIndex, key: FlowKey, bytes: u64, now: u64) {
+        let Some(rtt) = self.ports.get(&index).map(|port| port.limits.rtt_ns) else { return };
+        let mut evicted = None;
+        let known = self.flows.observe(key, now, &mut evicted).map(|state| state.arrive(bytes, rtt, now));
+        self.counts.evicted += u64::from(evicted.is_some());
+        self.forget(evicted);
+        if known.is_some()
+            && let Some(port) = self.ports.get_mut(&index)
+        {
+            let share = port.shares.entry(key).or_default();
+            *share = share.saturating_add(bytes);
+        }
+    }
+
+    fn sample(&mut self, index: PortIndex, counters: Counters, now: u64) {
+        let Some(port) = self.ports.get_mut(&index) else { return };
+        let Some(reading) = port.meter.sample(counters, self.settings.interval_ns, now) else { return };
+        let found = port.limits.assess(reading);
+        port.last = Some(found);
+        let guilty = if found.second() { port.guilty(self.settings.blamed) } else { Vec::new() };
+        port.shares.clear();
+        let low = reading.queue_bytes < port.limits.k_min_bytes && !found.second();
+        port.low_since_ns = low.then(|| port.low_since_ns.unwrap_or(now));
+        let rested = port.low_since_ns.is_some_and(|since| now.saturating_sub(since) >= port.limits.rtt_ns);
+        let resuming: Vec<_> = if rested { port.told.iter().copied().collect() } else { Vec::new() };
+        for key in guilty {
+            self.complain(index, key, found, now);
+        }
+        for key in resuming {
+            if self.say(index, key, found, found.level, Action::Resume(self.settings.resume), now)
+                && let Some(port) = self.ports.get_mut(&index)
+            {
+                port.told.remove(&key);
+            }
+        }
+    }
+
+    fn complain(&mut self, index: PortIndex, key: FlowKey, found: Assessment, now: u64) {
+        let (Some(port), Some(state)) = (self.ports.get(&index), self.flows.get_mut(&key)) else { return };
+        let rtt = port.limits.rtt_ns;
+        if state.spoke_ns.is_some_and(|at| now.saturating_sub(at) < rtt) {
+            self.counts.flow_limited += 1;
+            return;
+        }
+        let (level, escalate) = match state.verdict(found.level, rtt, now) {
+            Verdict::Defer => {
+                self.counts.deferred += 1;
+                return;
+            }
+            Verdict::Speak => (found.level, false),
+            Verdict::Escalate(least) => (found.level.max(least), true),
+        };
+        if self.say(index, key, found, level, found.action(level, escalate, rtt), now)
+            && let Some(port) = self.ports.get_mut(&index)
+        {
+            port.told.insert(key);
+        }
+    }
+
+    /// Commands a packet, unless a limit or a missing source QP holds it back.
+    fn say(&mut self, index: PortIndex, key: FlowKey, found: Assessment, level: u8, action: Action, now: u64) -> bool {
+        let Some((src_qp, _)) = self.flows.src_qp(&key) else {
+            self.counts.unknown_source_qp += 1;
+            return false;
+        };
+        let (Some(port), Some(state)) = (self.ports.get_mut(&index), self.flows.get_mut(&key)) else { return false };
+        if state.spoke_ns.is_some_and(|at| now.saturating_sub(at) < port.limits.rtt_ns) {
+            self.counts.flow_limited += 1;
+            return false;
+        }
+        if !port.bucket.take(self.settings.port_per_second, self.settings.port_burst, now) {
+            self.counts.port_limited += 1;
+            return false;
+        }
+        state.spoke_ns = Some(now);
+        let format = if state.accepts_roce { Format::RoceV2 } else { Format::Icmpv6 };
+        let metric = if self.settings.disclose { found.metric() } else { Metric::Undisclosed };
+        let flow = FourTuple { key, src_qp };
+        self.commands.push_back(Command { port: index, flow, level, action, metric, format });
+        self.counts.sent += 1;
+        true
+    }
+
+    fn forget(&mut self, key: Option<FlowKey>) {
+        key.iter().for_each(|key| self.forget_flow(key));
+    }
+
+    fn forget_flow(&mut self, key: &FlowKey) {
+        self.ports.values_mut().for_each(|port| port.forget(key));
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The second-level triggers, the Congestion Level, and the action for it: sections 5.4 and 5.5.1.
+//!
+//! The draft leaves the scale of the level and the growth of the reduction open. Both are straight lines between points
+//! that give exactly the numbers of its example (130 MB of 125 MB: level 180, 30 %; 30 MB: level 20):
+//!
+//! | of K_max | 0 | 1/2 (K_min) | 1 | 2 and more |
+//! |---|---|---|---|---|
+//! | Congestion Level | 0 | 42 | 177 | 255 |
+//! | Rate Reduce | - | - | 28 % | 80 % |
+//!
+//! A marking rate or a growth rate is put on the same scale by its own threshold; the worst of the three counts.
+
+use super::instruction::{Action, Metric, Percent};
+
+/// Level at K_min, at K_max, and at twice K_max.
+const LEVELS: [u64; 3] = [42, 177, 255];
+
+/// One reading of a port, over one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Queue depth (QD) at its end, in octets.
+    pub queue_bytes: u64,
+    /// ECN marking rate (EMR): packets marked CE per thousand (0..=1000).
+    pub emr_permille: u16,
+    /// Queue growth rate (QGR) in octets per millisecond; 0 when the queue shrank.
+    pub qgr_bytes_per_ms: u64,
+}
+
+/// Thresholds of an egress port and the round-trip time behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// K_min in octets, below K_max.
+    pub k_min_bytes: u64,
+    /// K_max in octets.
+    pub k_max_bytes: u64,
+    /// V_ecn in packets per thousand.
+    pub v_ecn_permille: u16,
+    /// V_growth in octets per millisecond.
+    pub v_growth_bytes_per_ms: u64,
+    /// RTT_est in nanoseconds (at least 1).
+    pub rtt_ns: u64,
+}
+
+impl Limits {
+    /// Default of V_ecn: half of the packets.
+    pub const DEFAULT_V_ECN_PERMILLE: u16 = 500;
+
+    /// Limits with default V_ecn, and a V_growth that fills the queue from K_min to K_max in one RTT: faster than that,
+    /// ECN marks come too late.
+    pub fn new(k_min_bytes: u64, k_max_bytes: u64, rtt_ns: u64) -> Self {
+        let room = u128::from(k_max_bytes.saturating_sub(k_min_bytes)) * 1_000_000;
+        let growth = u64::try_from(room / u128::from(rtt_ns.max(1))).unwrap_or(u64::MAX);
+        Self {
+            k_min_bytes,
+            k_max_bytes,
+            v_ecn_permille: Self::DEFAULT_V_ECN_PERMILLE,
+            v_growth_bytes_per_ms: growth,
+            rtt_ns,
+        }
+    }
+
+    /// Judges a reading.
+    pub fn assess(&self, reading: Reading) -> Assessment {
+        let emr = (u64::from(reading.emr_permille), u64::from(self.v_ecn_permille));
+        let qgr = (reading.qgr_bytes_per_ms, self.v_growth_bytes_per_ms);
+        let level = level(reading.queue_bytes, self.k_min_bytes, self.k_max_bytes)
+            .max(level(emr.0, emr.1 / 2, emr.1))
+            .max(level(qgr.0, qgr.1 / 2, qgr.1));
+        Assessment {
+            reading,
+            level,
+            first: reading.queue_bytes > self.k_min_bytes,
+            depth: reading.queue_bytes > self.k_max_bytes,
+            marking: emr.0 > emr.1,
+            growth: qgr.0 > qgr.1,
+            twice: u128::from(reading.queue_bytes) > 2 * u128::from(self.k_max_bytes),
+        }
+    }
+}
+
+/// What a reading means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assessment {
+    /// The reading.
+    pub reading: Reading,
+    /// Congestion Level: 0 is none, 255 the worst.
+    pub level: u8,
+    /// First level: QD > K_min, packets are to be marked.
+    pub first: bool,
+    /// QD > K_max.
+    pub depth: bool,
+    /// EMR > V_ecn.
+    pub marking: bool,
+    /// QGR > V_growth.
+    pub growth: bool,
+    /// QD > 2 K_max.
+    pub twice: bool,
+}
+
+impl Assessment {
+    /// Second level: sources are to be told.
+    pub fn second(&self) -> bool {
+        self.depth || self.marking || self.growth
+    }
+
+    /// The action to ask for at a level. Rate Reduce, more with the level; Notify while the queue is not even at K_min
+    /// (it marks or grows, but there is little yet); Pause past 2 K_max. An escalation asks for the next stricter one.
+    pub fn action(&self, level: u8, escalate: bool, rtt_ns: u64) -> Action {
+        let pause = Action::Pause { micros: u16::try_from(rtt_ns.div_ceil(1_000)).unwrap_or(u16::MAX) };
+        let reduce = Action::RateReduce(Percent::saturating((u64::from(level) * 2).saturating_sub(270) / 3));
+        match (self.twice, self.first, escalate) {
+            (true, ..) | (false, true, true) => pause,
+            (false, true, false) | (false, false, true) => reduce,
+            (false, false, false) => Action::Notify,
+        }
+    }
+
+    /// The metric to tell: of the queue, unless something else alone was the trigger.
+    pub fn metric(&self) -> Metric {
+        let clip = |value: u64| value.min(0xff_ffff) as u32;
+        match (self.depth, self.growth, self.marking) {
+            (false, true, _) => Metric::QueueGrowthRate(clip(self.reading.qgr_bytes_per_ms / 1_000)),
+            (false, false, true) => {
+                Metric::EcnMarkingRate(Percent::saturating(u64::from(self.reading.emr_permille) / 10))
+            }
+            _ => Metric::QueueDepth(clip(self.reading.queue_bytes / 1_000)),
+        }
+    }
+}
+
+/// The scale of the head of this file, for a value with its own lower and upper threshold.
+fn level(value: u64, lower: u64, upper: u64) -> u8 {
+    let [at_lower, at_upper, most] = LEVELS;
+    let line = |from: u64, width: u64, low: u64, high: u64| {
+        let part = u128::from(value - from) * u128::from(high - low) / u128::from(width.max(1));
+        (u128::from(low) + part).min(u128::from(most)) as u8
+    };
+    if value <= lower {
+        line(0, lower, 0, at_lower)
+    } else if value <= upper {
+        line(lower, upper - lower, at_lower, at_upper)
+    } else {
+        line(upper, upper, at_upper, most)
+    }
+}

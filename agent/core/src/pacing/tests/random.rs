@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whatever comes in: the rate stays within its limits, pauses within their budget, and nothing counts twice.
+
+use super::*;
+use proptest::prelude::*;
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        Just(Action::Notify),
+        any::<u16>().prop_map(|micros| Action::Pause { micros }),
+        (0_u8..=100).prop_map(|p| Action::RateReduce(percent(p))),
+        (0_u8..=100).prop_map(|p| Action::Resume(percent(p))),
+    ]
+}
+
+/// From nodes 1 to 3, an unknown one, or the peer.
+fn input() -> impl Strategy<Value = Input> {
+    prop_oneof![
+        6 => (1_u16..5, action()).prop_map(|(n, action)| long_haul(n, action)),
+        1 => prop_oneof![Just(peer()), Just(node(2)), Just(node(9))].prop_map(cnp),
+    ]
+}
+
+fn story() -> impl Strategy<Value = Vec<(u64, Input)>> {
+    prop::collection::vec((prop_oneof![Just(0), 0..RTT, 0..10 * RTT], input()), 1..80)
+}
+
+/// Lets time pass with every timer, and calls `seen` with each state and when it began.
+fn pass(source: &mut Pacing, until: u64, mut seen: impl FnMut(u64, Command)) {
+    while let Some(at) = source.poll_timeout().filter(|at| *at <= until) {
+        source.handle_timeout(at);
+        assert!(source.poll_timeout().is_none_or(|next| next > at), "the timer does not advance");
+        seen(at, now(source));
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_rate_is_within_its_limits_and_comes_back(story in story()) {
+        let mut source = source();
+        let mut at = 0;
+        for (gap, input) in story {
+            at += gap;
+            pass(&mut source, at, |_, state| assert!((MIN..=LINE).contains(&state.rate_bps)));
+            let before = now(&source);
+            let outcome = source.handle(input.clone(), at);
+            let after = now(&source);
+            prop_assert!((MIN..=LINE).contains(&after.rate_bps));
+            prop_assert_eq!(after.blamed.is_none(), after.rate_bps == LINE);
+            let risen = after.rate_bps.saturating_sub(before.rate_bps);
+            prop_assert!(risen <= LINE / 4, "{input:?} raised it by {risen}");
+            let changed = (before.rate_bps, before.paused_until_ns) != (after.rate_bps, after.paused_until_ns);
+            prop_assert!(!changed || outcome == Outcome::Applied, "{outcome:?}");
+        }
+        while let Some(at) = source.poll_timeout() {
+            source.handle_timeout(at);
+        }
+        prop_assert_eq!((now(&source).rate_bps, now(&source).paused_until_ns), (LINE, None));
+        prop_assert!(source.qps[&qp(100)].timer().is_none());
+    }
+
+    /// Time is walked in steps of 1 ms; of any stretch, at most the burst and a quarter of it (and the end of a step) is
+    /// paused.
+    #[test]
+    fn pauses_stay_within_their_budget(story in story()) {
+        let mut source = source();
+        let (mut at, mut paused) = (0, Vec::new());
+        let mut state = now(&source);
+        for (gap, input) in story {
+            for _ in 0..gap / MS {
+                paused.push(state.paused_until_ns.is_some_and(|until| until >= at + MS));
+                at += MS;
+                source.handle_timeout(at);
+                state = now(&source);
+            }
+            source.handle(input, at);
+            state = now(&source);
+        }
+        let mut sums = vec![0];
+        paused.iter().for_each(|p| sums.push(sums[sums.len() - 1] + u64::from(*p)));
+        for from in (0..sums.len()).step_by(7) {
+            for to in (from..sums.len()).step_by(7) {
+                let (time, spent) = ((to - from) as u64, sums[to] - sums[from]);
+                // What was granted before the stretch may still run in it: one budget more.
+                prop_assert!(spent <= 200 + time / 4 + 1, "{spent} of {time} ms");
+            }
+        }
+        prop_assert!(sums[sums.len() - 1] <= 100 + paused.len() as u64 / 4 + 1);
+    }
+
+    #[test]
+    fn a_second_resume_changes_nothing(story in story(), first in 0_u8..=100, second in 0_u8..=100, gap in 0..RTT) {
+        let mut source = source();
+        let mut at = 0;
+        for (gap, input) in story {
+            at += gap;
+            source.handle(input, at);
+        }
+        at += RTT;
+        source.handle(resume(1, first), at);
+        pass(&mut source, at + gap, |_, _| ());
+        let before = now(&source);
+        prop_assert_eq!(source.handle(resume(1, second), at + gap), Outcome::Absorbed);
+        prop_assert_eq!(now(&source), before);
+    }
+
+    /// Reductions within one RTT: the order does not matter.
+    #[test]
+    fn the_order_within_an_rtt_does_not_matter(cuts in prop::collection::vec((1_u16..4, 0_u8..=100), 1..8)) {
+        let run = |cuts: &mut dyn Iterator<Item = &(u16, u8)>| {
+            let mut source = source();
+            for (n, by) in cuts {
+                source.handle(cut(*n, *by), 0);
+            }
+            now(&source).rate_bps
+        };
+        let strictest = cuts.iter().map(|(_, by)| u64::from(*by)).max().unwrap_or(0);
+        prop_assert_eq!(run(&mut cuts.iter()), (LINE - strictest * LINE / 100).max(MIN));
+        prop_assert_eq!(run(&mut cuts.iter()), run(&mut cuts.iter().rev()));
+    }
+
+    /// What the commands say, one after the other, is what is so.
+    #[test]
+    fn commands_follow_the_state(story in story()) {
+        let mut source = source();
+        let (mut at, mut told) = (0, now(&source));
+        for (gap, input) in story {
+            at += gap;
+            source.handle(input, at);
+            while let Some(command) = source.next_command() {
+                prop_assert!(command != told);
+                told = command;
+            }
+            prop_assert_eq!(told, now(&source));
+        }
+    }
+}

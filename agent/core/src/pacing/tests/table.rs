@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The table of `docs/long-haul.md`: what happens, and the one rate that comes of it, in percent of the line rate.
+
+use super::*;
+
+/// Name; (RTTs since the start, input, outcome expected); rate in percent at the end; who is blamed.
+type Row = (&'static str, Vec<(u64, Input, Outcome)>, u64, Option<Issuer>);
+
+const APPLIED: Outcome = Outcome::Applied;
+const ABSORBED: Outcome = Outcome::Absorbed;
+const EARLY: Outcome = Outcome::Refused(Refusal::TooEarly);
+
+fn rows() -> Vec<Row> {
+    let one = Some(Issuer::Node(node(1)));
+    let two = Some(Issuer::Node(node(2)));
+    let first = || (0, cut(1, 30), APPLIED);
+    vec![
+        ("one reduction", vec![first()], 70, one),
+        ("a duplicate of it", vec![first(), (0, cut(1, 30), ABSORBED)], 70, one),
+        ("two by one node, an RTT apart", vec![first(), (1, cut(1, 30), APPLIED)], 49, one),
+        ("two by two nodes in one RTT", vec![first(), (0, cut(2, 30), ABSORBED)], 70, one),
+        ("two by two nodes, an RTT apart", vec![first(), (1, cut(2, 30), APPLIED)], 49, two),
+        ("the stricter in one RTT", vec![first(), (0, cut(2, 50), APPLIED)], 50, two),
+        ("the same the other way round", vec![(0, cut(2, 50), APPLIED), (0, cut(1, 30), ABSORBED)], 50, two),
+        ("Resume 50", vec![first(), (1, resume(1, 50), APPLIED)], 85, one),
+        ("Resume 50 replayed", vec![first(), (1, resume(1, 50), APPLIED), (1, resume(1, 50), ABSORBED)], 85, one),
+        ("Resume 0 is capped at 25", vec![first(), (1, resume(1, 0), APPLIED)], 95, one),
+        (
+            "Resume 0 replayed",
+            vec![first(), (1, resume(1, 0), APPLIED), (1, resume(1, 0), ABSORBED), (2, resume(1, 100), ABSORBED)],
+            95,
+            one,
+        ),
+        (
+            "two by one node and one Resume 50: half of the second",
+            vec![(0, cut(1, 20), APPLIED), (1, cut(1, 50), APPLIED), (2, resume(1, 50), APPLIED)],
+            60,
+            one,
+        ),
+        (
+            "two by one node and one Resume 0",
+            vec![(0, cut(1, 20), APPLIED), (1, cut(1, 50), APPLIED), (2, resume(1, 0), APPLIED)],
+            65,
+            one,
+        ),
+        (
+            "two by two nodes in one RTT, one resumes: the other holds",
+            vec![first(), (0, cut(2, 30), ABSORBED), (1, resume(1, 0), APPLIED)],
+            70,
+            two,
+        ),
+        (
+            "two by two nodes, both resume 100",
+            vec![first(), (0, cut(2, 30), ABSORBED), (1, resume(1, 100), APPLIED), (1, resume(2, 100), APPLIED)],
+            95,
+            one,
+        ),
+        ("Resume within the RTT", vec![first(), (0, resume(1, 0), EARLY)], 70, one),
+        ("Resume by a node that asked for nothing", vec![first(), (1, resume(2, 0), ABSORBED)], 70, one),
+        ("Resume without anything before", vec![(0, resume(1, 0), ABSORBED)], 100, None),
+        ("Notify", vec![(0, long_haul(1, Action::Notify), APPLIED)], 75, one),
+        ("an aggregated CNP", vec![(0, cnp(peer()), APPLIED)], 75, Some(Issuer::Peer)),
+        ("a node's packet that was not understood", vec![(0, cnp(node(1)), APPLIED)], 75, one),
+        ("CNP and Long-haul CNP in one RTT", vec![first(), (0, cnp(peer()), ABSORBED)], 70, one),
+        (
+            "the same, and the node resumes: the receivers hold",
+            vec![first(), (0, cnp(peer()), ABSORBED), (1, resume(1, 0), APPLIED)],
+            75,
+            Some(Issuer::Peer),
+        ),
+        ("reduce by everything", vec![(0, cut(1, 100), APPLIED)], 1, one),
+        ("reduce by nothing", vec![(0, cut(1, 0), ABSORBED)], 100, None),
+        ("Pause and its Resume", vec![(0, pause(1, 50_000), APPLIED), (1, resume(1, 50), APPLIED)], 100, None),
+    ]
+}
+
+#[test]
+fn every_row_has_its_one_result() {
+    for (name, steps, expected, blamed) in rows() {
+        let mut source = source();
+        for (at, input, outcome) in steps {
+            assert_eq!(source.handle(input.clone(), at * RTT), outcome, "{name}: {input:?}");
+        }
+        let state = now(&source);
+        assert_eq!((state.rate_bps, state.paused_until_ns), (expected * LINE / 100, None), "{name}");
+        assert_eq!(state.blamed, blamed, "{name}");
+    }
+}
+
+/// Section 7, steps 4 to 8: 30 %, recovery after 20 ms, Resume 50 gives half of the 30 % on top.
+#[test]
+fn the_drafts_example() {
+    let mut source = source();
+    source.handle(cut(1, 30), 0);
+    source.handle_timeout(2 * RTT);
+    assert_eq!(now(&source).rate_bps, 75_000);
+    source.handle(resume(1, 50), 2 * RTT + 1);
+    assert_eq!(now(&source).rate_bps, 90_000);
+}
+
+#[test]
+fn a_resume_ends_the_own_pause_and_nobody_elses() {
+    let mut source = source();
+    source.handle(pause(1, 50_000), 0);
+    source.handle(pause(2, 30_000), 0);
+    assert_eq!(now(&source).paused_until_ns, Some(50 * MS));
+    assert_eq!(source.handle(resume(1, 0), RTT - 1), EARLY);
+    assert_eq!(source.handle(resume(1, 0), RTT), APPLIED);
+    assert_eq!(now(&source).paused_until_ns, Some(30 * MS));
+    assert_eq!(source.handle(resume(2, 0), RTT), APPLIED);
+    assert_eq!(now(&source).paused_until_ns, None);
+}
+
+/// A Resume that was delayed behind a later reduction, with and without the Timestamp object.
+#[test]
+fn a_replayed_resume_does_not_undo_a_later_reduction() {
+    let stamped =
+        |action, timestamp| Input::LongHaul { from: node(1), qp: qp(100), action, timestamp: Some(timestamp) };
+    let reduce = Action::RateReduce(percent(30));
+    let mut source = source();
+    assert_eq!(source.handle(stamped(reduce, u64::MAX), 0), APPLIED);
+    assert_eq!(source.handle(stamped(Action::Resume(percent(50)), 5), RTT), APPLIED, "NTP time wraps");
+    assert_eq!(source.handle(stamped(reduce, 9), 2 * RTT), APPLIED);
+    let rate = now(&source).rate_bps;
+    assert_eq!(source.handle(resume(1, 50), 2 * RTT + 5), EARLY, "without one, an RTT protects it");
+    assert_eq!(source.handle(stamped(Action::Resume(percent(50)), 5), 3 * RTT), Outcome::Refused(Refusal::Stale));
+    assert_eq!(source.handle(stamped(reduce, 9), 4 * RTT - 1), Outcome::Refused(Refusal::Stale), "a duplicate");
+    assert_eq!(now(&source).rate_bps, rate);
+}

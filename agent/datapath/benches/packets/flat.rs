@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What feedback costs by how many branches the group has: the minimum is a tournament tree of 128 leaves, so one branch's
+//! change is log2(128) = 7 steps whether 2 of them are in use or all.
+//!
+//! All sizes take turns in every round, and a ratio is of two medians of one round: what else the machine does meanwhile
+//! touches both. What goes upstream and what is asked again is said by one branch at a time; absorbed ACKs and CNPs come
+//! from every branch in turn, so those rows also show what it costs to bring as many branches' map entries into the cache.
+
+use std::sync::mpsc;
+use std::thread;
+
+use canopy_datapath::testbed::*;
+use canopy_packet::aeth::{NakCode, Syndrome};
+use canopy_packet::bth::Opcode;
+
+const BRANCHES: [u32; 4] = [2, 8, 64, 128];
+const ROUNDS: usize = 60;
+/// Times in a round that every branch speaks, and another one is the slowest.
+const TURNS: u32 = 8;
+/// Words of the slowest branch in a turn.
+const WORDS: u32 = 32;
+const HOUR: u64 = 3_600_000_000_000;
+/// First PSN, as the test bed has it.
+const START: u32 = 100;
+const ENTRIES: [&str; 5] = ["ACK, absorbed", "ACK, upstream", "NAK, absorbed", "NAK, upstream", "CNP"];
+
+/// Median nanoseconds of each entry, by round.
+type Medians = Vec<[f64; ENTRIES.len()]>;
+
+/// Prints the table.
+pub(crate) fn run() {
+    let all: [Medians; BRANCHES.len()] = thread::scope(|scope| {
+        let groups = BRANCHES.map(|branches| {
+            let (go, turns) = mpsc::channel();
+            let (says, medians) = mpsc::channel();
+            scope.spawn(move || measure(branches, &turns, &says));
+            (go, medians)
+        });
+        let mut all = [const { Medians::new() }; BRANCHES.len()];
+        // The first round warms up.
+        for round in 0..=ROUNDS {
+            for (of, (go, medians)) in all.iter_mut().zip(&groups) {
+                // Where a thread is gone, the scope says why.
+                let Ok(measured) = go.send(()).map(|()| medians.recv()) else { return all };
+                of.extend(measured.ok().filter(|_| round > 0));
+            }
+        }
+        all
+    });
+    println!(
+        "\n{:<16} {:>8} {:>8} {:>8} {:>8}   {:>6} {:>6} {:>6}",
+        "feedback", "branches", "q1 ns", "median", "q3 ns", "q1", "ratio", "q3"
+    );
+    let mut worst: f64 = 0.0;
+    for (e, entry) in ENTRIES.iter().enumerate() {
+        for (b, branches) in BRANCHES.iter().enumerate() {
+            let ns = quartiles(all[b].iter().map(|round| round[e]));
+            let ratio = quartiles(all[b].iter().zip(&all[0]).map(|(round, least)| round[e] / least[e]));
+            worst = worst.max(ratio[1]).max(1.0 / ratio[1]);
+            println!(
+                "{entry:<16} {branches:>8} {:>8.0} {:>8.0} {:>8.0}   {:>6.2} {:>6.2} {:>6.2}",
+                ns[0], ns[1], ns[2], ratio[0], ratio[1], ratio[2]
+            );
+        }
+    }
+    println!("Ratios are to {} branches in the same round; the median furthest from 1 is {worst:.2}x.", BRANCHES[0]);
+}
+
+fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|q| all[all.len() * q / 4])
+}
+
+/// A group of this many receivers in a namespace of this thread's own, measured whenever it is its turn.
+fn measure(branches: u32, turns: &mpsc::Receiver<()>, says: &mpsc::Sender<[f64; ENTRIES.len()]>) {
+    let shape = Shape { receivers: branches, provisioned: true, start_psn: START, ..Shape::default() };
+    let mut bed = Testbed::new(&shape);
+    let errors = bed.reconcile(|s| {
+        for g in s.groups.values_mut() {
+            (g.params.cnp_min_interval_ns, g.params.cnp_window_ns) = (0, HOUR);
+            g.params.nak_merge_ns = HOUR;
+        }
+    });
+    assert!(errors.is_empty(), "{errors:?}");
+    // Two packets are enough for all these PSNs to have been sent.
+    for psn in [START, START + 1_000_000] {
+        bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), end_mt(), vec![], 0));
+    }
+    let mut psn = START;
+    while turns.recv().is_ok() {
+        if says.send(round(&bed, branches, &mut psn)).is_err() {
+            return;
+        }
+    }
+}
+
+/// One branch is behind all others and each word of it raises the minimum, so that as many go upstream in every group.
+fn round(bed: &Testbed, branches: u32, psn: &mut u32) -> [f64; ENTRIES.len()] {
+    let mut ns: [Vec<f64>; ENTRIES.len()] = Default::default();
+    let mut run = |entry: usize, packets: &[Vec<u8>], action: u32| {
+        for packet in packets {
+            let (did, _, took) = bed.run("d0", packet);
+            assert_eq!(did, action, "{} of {branches} branches", ENTRIES[entry]);
+            ns[entry].push(took.as_nanos() as f64);
+        }
+    };
+    let nak = Syndrome::nak(NakCode::PsnSequence);
+    for turn in 0..TURNS {
+        let slow = turn % branches;
+        let ahead: Vec<_> = (0..branches).filter(|b| *b != slow).collect();
+        let (first, last) = (*psn + 1, *psn + 2 * WORDS);
+        let acks = |psn: u32| ahead.iter().map(move |b| answer(*b, Syndrome::ack(31), psn, psn));
+        // As many words of them in every group: 128 of each, and all from whoever is ahead.
+        let absorbed: Vec<_> = (last + 1..).flat_map(acks).take(128.max(ahead.len())).collect();
+        run(0, &absorbed, SHOT);
+        run(1, &(first..first + WORDS).map(|p| answer(slow, Syndrome::ack(31), p, p)).collect::<Vec<_>>(), REDIRECT);
+        let asks: Vec<_> = (first + WORDS + 1..=last).map(|p| answer(slow, nak, p, p)).collect();
+        run(3, &asks, REDIRECT);
+        run(2, &vec![asks[asks.len() - 1].clone(); WORDS as usize], SHOT);
+        run(4, &(0..128).map(|i| congestion(i % branches)).collect::<Vec<_>>(), SHOT);
+        // The slow one catches up: the next turn begins behind everybody's last word.
+        *psn = last + 1 + 128;
+        (0..branches).for_each(|b| drop(bed.run("d0", &answer(b, Syndrome::ack(31), *psn, *psn))));
+    }
+    ns.map(|entry| quartiles(entry.into_iter())[1])
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Corners of End.MT: reserved fields, a packet without an SRH, a FIB that disagrees with the controller.
+
+use canopy_packet::bth::Opcode;
+use canopy_packet::srh::SrhView;
+
+use super::copy_for;
+use crate::testbed::*;
+
+/// Octets of an End.MT TLV, from its type: reserved ones are 2..4 and 21..24, and the last of each receiver's twenty.
+const FIXED: usize = 24;
+const RECEIVER: usize = 20;
+
+#[test]
+fn reserved_fields_of_a_tlv_are_ignored_when_received() {
+    let bed = Testbed::new(&Shape { receivers: 1, ..Shape::default() });
+    let sent = data(Opcode::SEND_ONLY, 100, b"reserved");
+    let mut packet = encapsulated(&sent, end_mt(), list(0..1), 0);
+    let tlv = 40 + 8 + 2 * 16;
+    assert_eq!((packet[tlv], packet[tlv + 20]), (124, 1), "the TLV is where this test thinks");
+    for at in [2, 3, 21, 22, 23, FIXED + RECEIVER - 1] {
+        assert_eq!(packet[tlv + at], 0);
+        packet[tlv + at] = 0xFF;
+    }
+    let (action, out, _) = bed.run("u0", &packet);
+    assert_eq!((action, out), (REDIRECT, copy_for(0, &sent)));
+}
+
+#[test]
+fn a_packet_to_end_mt_without_an_srh_is_dropped() {
+    let mut bed = Testbed::new(&Shape { receivers: 1, provisioned: true, ..Shape::default() });
+    let with = encapsulated(&data(Opcode::SEND_ONLY, 100, b"bare"), end_mt(), vec![], 0);
+    let inner = SrhView::parse(&with[40..]).unwrap().payload().to_vec();
+    let mut without = with[..40].to_vec();
+    without[4..6].copy_from_slice(&(inner.len() as u16).to_be_bytes());
+    without[6] = 41;
+    without.extend(inner);
+    assert_eq!(bed.run("u0", &without).0, SHOT);
+    assert_eq!((bed.drops()["no_srh"], bed.telemetry().data_packets), (1, 0));
+    assert_eq!(bed.run("u0", &with).0, REDIRECT);
+}
+
+#[test]
+fn a_copy_that_the_fib_sends_elsewhere_is_dropped() {
+    let mut bed = Testbed::new(&Shape { receivers: 1, ..Shape::default() });
+    let packet = |psn| encapsulated(&data(Opcode::SEND_ONLY, psn, b"route"), end_mt(), list(0..1), 0);
+    assert_eq!(bed.run("u0", &packet(100)).0, REDIRECT);
+    let ip = |args: &str| {
+        let done = std::process::Command::new("ip").args(args.split(' ')).status().unwrap();
+        assert!(done.success(), "ip {args}");
+    };
+    ip("-6 route flush 2001:db8:1::/64");
+    assert_eq!((bed.run("u0", &packet(101)).0, bed.drops().get("no_route")), (SHOT, Some(&1)), "{:?}", bed.drops());
+    // A neighbour there too: it is the port that is wrong.
+    ip("-6 route add 2001:db8:1::/64 dev u0");
+    ip(&format!("-6 neigh replace {} dev u0 lladdr 02:00:00:00:00:77 nud permanent", receiver(0)));
+    assert_eq!((bed.run("u0", &packet(102)).0, bed.drops().get("no_route")), (SHOT, Some(&2)), "{:?}", bed.drops());
+}

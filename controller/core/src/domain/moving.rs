@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Make before break (decisions 3.9): a tree moves in two steps.
+//!
+//! First the new tree is laid beside the old one, in the old epoch: new parents send copies to children whose feedback
+//! still goes to their old parents, and children take data from both. Once every node has confirmed that, or some time has
+//! passed, the new tree alone comes into force in a new epoch, and every child says anew what it holds. Who starts
+//! again in between goes over to the new tree at once: the new epoch is durable from the first step on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_model::group::Replication;
+use canopy_model::node_spec::{BranchKind, GroupProgram};
+
+use super::Domain;
+use super::apply::Replan;
+use super::prepare::intent;
+use crate::command::{Outcome, Prepared};
+use crate::error::DomainError;
+use crate::plan::{GroupPlan, Intent, Planned, plan_group};
+use crate::resource::{Group, GroupState};
+use crate::status::{assess, is_programmed};
+use crate::topology::{Network, NodeIx};
+use crate::tree::Tree;
+
+/// Most copies of a packet that a node gets while two trees lie side by side; with more, the move costs more than it saves.
+const MAX_COPIES: u32 = 4;
+
+impl Domain {
+    /// The first step for a group that would get another tree over `network`; `None` where it has to move at once: the
+    /// old tree does not work any more, or cannot be told in terms of the new network.
+    pub(super) fn make(&self, network: &Network, group: &Group, planned: &Planned) -> Option<Replan> {
+        let Planned::Live(next, programs) = planned else { return None };
+        let (present, topology) = (group.plan()?, self.topology.as_ref()?);
+        let works =
+            |plan: &GroupPlan| plan.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
+        let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
+            && next.encoding.provisioned_edges == present.encoding.provisioned_edges;
+        let fits = works(present) && same_lists && most_copies(&present.tree, &next.tree)? <= MAX_COPIES;
+        // A kernel's multicast route takes packets from one port only.
+        let by_kernel = group.spec.replication == Replication::Multicast;
+        if by_kernel || group.making.is_some() || !network.is_wired_as(&topology.network) || !fits {
+            return None;
+        }
+        let id = group.allocation.group_id;
+        let mut old = Vec::with_capacity(present.tree.nodes.len());
+        for t in &present.tree.nodes {
+            old.push(self.nodes[t.node].spec.groups.get(&id)?.clone());
+        }
+        let mut extra: Vec<(NodeIx, GroupProgram)> = Vec::new();
+        for (t, program) in next.tree.nodes.iter().zip(programs) {
+            match present.tree.nodes.iter().position(|p| p.node == t.node) {
+                Some(at) => lay_beside(&mut old[at], program),
+                None => extra.push((t.node, warming(program.clone()))),
+            }
+        }
+        let (nodes, new): (Vec<_>, Vec<_>) = extra.into_iter().unzip();
+        old.extend(new);
+        Some(Replan {
+            name: group.metadata.name.clone(),
+            epoch: group.epoch,
+            state: GroupState::Live(present.clone()),
+            making: Some(nodes),
+            programs: old,
+        })
+    }
+
+    pub(super) fn prepare_finish_move(&self, name: String) -> Result<Prepared, DomainError> {
+        let Some(old) = self.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
+        let generation = old.metadata.generation;
+        if old.making.is_none() {
+            return Ok(self.noop(generation));
+        }
+        let group = old.unsettled();
+        let intent = Intent { before: None, moved: group.epoch, ..intent(&group) };
+        let planned = plan_group(&self.addresses, self.topology.as_ref().map(|t| &*t.network), intent);
+        let planned = planned.map_err(|e| e.to_string());
+        Ok(self.prepared_group_or(group, planned, Outcome::Updated, generation, Vec::new(), self.pools.cursors()))
+    }
+
+    /// A move of this group is under way, and whether every node has confirmed its first step.
+    pub fn is_made(&self, group: &str) -> Option<bool> {
+        let group = self.groups.get(group).filter(|g| g.making.is_some())?;
+        Some(is_programmed(&assess(group, &self.nodes)))
+    }
+}
+
+/// How many ways lead from the root to the node that most lead to, over both trees; `None` when there is a way in a circle,
+/// or there are two roots.
+fn most_copies(a: &Tree, b: &Tree) -> Option<u32> {
+    let root = a.nodes.first()?.node;
+    if b.nodes.first()?.node != root {
+        return None;
+    }
+    let way = |t: &Tree, at: usize| Some((t.nodes[t.nodes[at].parent?.position].node, t.nodes[at].node));
+    let mut ways: BTreeSet<(NodeIx, NodeIx)> = (0..a.nodes.len()).filter_map(|at| way(a, at)).collect();
+    ways.extend((0..b.nodes.len()).filter_map(|at| way(b, at)));
+    let (mut copies, mut most) = (BTreeMap::from([(root, 1u32)]), 1);
+    while !ways.is_empty() {
+        // A node counts once all ways to it are counted.
+        let waits: BTreeSet<NodeIx> = ways.iter().map(|(_, child)| *child).collect();
+        let (counted, rest): (BTreeSet<_>, BTreeSet<_>) = ways.iter().copied().partition(|(up, _)| !waits.contains(up));
+        if counted.is_empty() {
+            return None;
+        }
+        for (up, child) in counted {
+            let through = copies.get(&up).copied()?;
+            let sum = copies.entry(child).or_default();
+            *sum = sum.saturating_add(through);
+            most = most.max(*sum);
+        }
+        ways = rest;
+    }
+    Some(most)
+}
+
+/// What `new` has and the present program lacks: children to come, the port of the parent to come.
+fn lay_beside(present: &mut GroupProgram, new: &GroupProgram) {
+    let is_there = |address| present.branches.iter().any(|b| b.address == address);
+    let more: Vec<_> = new.branches.iter().filter(|b| !is_there(b.address)).cloned().collect();
+    present.branches.extend(more.into_iter().map(|mut b| {
+        b.warming = true;
+        b
+    }));
+    present.replication_sid = present.replication_sid.or(new.replication_sid);
+    present.also_from = Some(new.upstream.port).filter(|port| *port != present.upstream.port);
+}
+
+/// A node that has no part in the present tree: all its children still answer to somebody else.
+fn warming(mut program: GroupProgram) -> GroupProgram {
+    for b in program.branches.iter_mut().filter(|b| matches!(b.kind, BranchKind::Node { .. })) {
+        b.warming = true;
+    }
+    program
+}

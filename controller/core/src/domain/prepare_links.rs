@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ports that lose their carrier or get it back: the network as declared, less what is broken.
+
+use std::collections::BTreeSet;
+
+use canopy_model::topology::Endpoint;
+
+use super::Domain;
+use crate::command::{Outcome, Prepared};
+use crate::error::DomainError;
+use crate::topology::Network;
+
+impl Domain {
+    pub(super) fn prepare_ports_down(&self, node: &str, ports: BTreeSet<String>) -> Result<Prepared, DomainError> {
+        let unknown = || DomainError::NotFound { kind: "node", name: node.to_owned() };
+        let topology = self.topology.as_ref().ok_or_else(unknown)?;
+        let index = topology.network.node(node).ok_or_else(unknown)?;
+        let own = |p: &&crate::topology::PortInfo| ports.contains(topology.network.port_name(index, p.index));
+        let endpoint = |p: &crate::topology::PortInfo| Endpoint {
+            device: node.to_owned(),
+            port: topology.network.port_name(index, p.index).to_owned(),
+        };
+        let mut down: BTreeSet<Endpoint> = topology.down.iter().filter(|p| p.device != node).cloned().collect();
+        down.extend(topology.network.ports(index).iter().filter(own).map(endpoint));
+        if down == topology.down {
+            return Ok(self.noop(topology.metadata.generation));
+        }
+        let network = Network::build_around(topology.network.spec.clone(), &self.addresses, &down)?;
+        // What fails must not take down what it does not touch.
+        let replans = self.replan_all(&network, |_, _, e| Ok(e.to_string()))?;
+        Ok(self.prepared_topology(topology.metadata.clone(), network, down, replans, Outcome::Updated))
+    }
+
+    /// Ports of `node` that are held to have no carrier, and those of which its agent last said so; `None` for a node
+    /// that the topology does not have or whose agent said nothing yet.
+    pub fn ports_down(&self, node: &str) -> Option<(BTreeSet<String>, BTreeSet<String>)> {
+        let entry = self.node_entry(node)?;
+        let said = entry.status.as_ref()?.errors.iter().filter(|e| e.kind == "link").map(|e| e.name.clone());
+        let known = self.down().iter().filter(|p| p.device == node).map(|p| p.port.clone()).collect();
+        let ports: BTreeSet<&str> = entry.spec.base.ports.iter().map(|p| p.name.as_str()).collect();
+        Some((known, said.filter(|name| ports.contains(name.as_str())).collect()))
+    }
+}

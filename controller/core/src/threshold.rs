@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Queue thresholds of a link direction from its bandwidth-delay product (decisions 4.2, draft-tian-ccwg-long-haul-cnp-00
+//! section 5.3.2):
+//!
+//! ```text
+//! K_max = max(K_base, alpha * R_port * RTT_est / 8), at most the port's buffer;  K_min = K_max / 2
+//! ```
+//!
+//! - [`compute`]: the formula, exact in integers, rounded down to octets.
+//! - [`RttFilter`]: RTT_est from samples: the smallest of the last 4 s, so that a queue does not raise its own threshold.
+//! - [`LinkThresholds`]: both, for one direction of one link, and when a change is worth pushing to the node.
+//!
+//! A kilobyte is 1000 octets.
+
+mod filter;
+mod link;
+
+pub use filter::{RttFilter, WINDOW_NS};
+pub use link::{HOLD_NS, LinkThresholds, MIN_CHANGE_PERMILLE, STEP_FACTOR, ThresholdView};
+
+use serde::{Deserialize, Serialize};
+
+/// Default of K_base: 64 kB.
+pub const DEFAULT_K_BASE_BYTES: u64 = 64_000;
+/// Default of alpha: 1.0.
+pub const DEFAULT_ALPHA_PERMILLE: u16 = 1_000;
+/// Smallest K_base: one RoCEv2 frame with the largest payload (4096), all headers, ICRC and FCS.
+pub const MIN_K_BASE_BYTES: u64 = 4_198;
+/// Longest round-trip time that is believed: 10 s.
+pub const MAX_RTT_NS: u64 = 10_000_000_000;
+
+/// Bits in an octet, thousandths in one, nanoseconds in a second: what divides alpha * R * RTT.
+const DIVISOR: u128 = 8 * 1_000 * 1_000_000_000;
+
+/// What an operator may set, per link or for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ThresholdSettings {
+    /// alpha in thousandths (1..=65535); 1000 is 1.0.
+    pub alpha_permille: u16,
+    /// K_base in octets (at least [`MIN_K_BASE_BYTES`]).
+    pub k_base_bytes: u64,
+}
+
+impl Default for ThresholdSettings {
+    fn default() -> Self {
+        Self { alpha_permille: DEFAULT_ALPHA_PERMILLE, k_base_bytes: DEFAULT_K_BASE_BYTES }
+    }
+}
+
+/// The egress port of a link direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PortLimits {
+    /// R_port in bits per second (at least 1).
+    pub rate_bps: u64,
+    /// Octets that the port can queue (at least 2, so that K_min is below K_max); `None` where that is not known.
+    pub buffer_bytes: Option<u64>,
+}
+
+/// Why settings, a port or a round-trip time cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found}: give a value in {min}..={max}")]
+pub struct ThresholdError {
+    /// The field, as in the API.
+    pub field: &'static str,
+    /// What it is.
+    pub found: u64,
+    /// Smallest acceptable value.
+    pub min: u64,
+    /// Largest acceptable value.
+    pub max: u64,
+}
+
+/// Thresholds of one link direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Thresholds {
+    /// K_max in octets: above it, second-level response.
+    pub k_max_bytes: u64,
+    /// K_min in octets, below K_max: above it, first-level response (ECN marking).
+    pub k_min_bytes: u64,
+    /// What decided K_max.
+    pub bound: Bound,
+}
+
+/// What decided K_max.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "by")]
+pub enum Bound {
+    /// The bandwidth-delay product, times alpha.
+    BandwidthDelay,
+    /// K_base: the product is smaller.
+    Base,
+    /// The port's buffer: the formula asks for more. With this bound a queue that the formula calls harmless overflows.
+    Buffer {
+        /// What the formula gives, in octets.
+        wanted_bytes: u64,
+    },
+}
+
+/// The formula. `rtt_ns` is in 0..=[`MAX_RTT_NS`]; fails, naming the field, when that or an input is out of its range.
+pub fn compute(settings: ThresholdSettings, port: PortLimits, rtt_ns: u64) -> Result<Thresholds, ThresholdError> {
+    check(settings, port)?;
+    within("rttNs", rtt_ns, 0, MAX_RTT_NS)?;
+    // At most 2^16 * 2^64 * 2^34.
+    let product = u128::from(settings.alpha_permille) * u128::from(port.rate_bps) * u128::from(rtt_ns) / DIVISOR;
+    let product = u64::try_from(product).unwrap_or(u64::MAX);
+    let wanted = product.max(settings.k_base_bytes);
+    let buffer = port.buffer_bytes.unwrap_or(u64::MAX);
+    let bound = match wanted {
+        wanted if wanted > buffer => Bound::Buffer { wanted_bytes: wanted },
+        wanted if wanted > product => Bound::Base,
+        _ => Bound::BandwidthDelay,
+    };
+    let k_max_bytes = wanted.min(buffer);
+    Ok(Thresholds { k_max_bytes, k_min_bytes: k_max_bytes / 2, bound })
+}
+
+fn check(settings: ThresholdSettings, port: PortLimits) -> Result<(), ThresholdError> {
+    within("alphaPermille", u64::from(settings.alpha_permille), 1, u64::from(u16::MAX))?;
+    within("kBaseBytes", settings.k_base_bytes, MIN_K_BASE_BYTES, u64::MAX)?;
+    within("rateBps", port.rate_bps, 1, u64::MAX)?;
+    within("bufferBytes", port.buffer_bytes.unwrap_or(u64::MAX), 2, u64::MAX)
+}
+
+fn within(field: &'static str, found: u64, min: u64, max: u64) -> Result<(), ThresholdError> {
+    if (min..=max).contains(&found) { Ok(()) } else { Err(ThresholdError { field, found, min, max }) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const GBPS_100: PortLimits = PortLimits { rate_bps: 100_000_000_000, buffer_bytes: None };
+
+fn thresholds(rtt_ns: u64, port: PortLimits) -> Thresholds {
+    compute(ThresholdSettings::default(), port, rtt_ns).unwrap()
+}
+
+#[test]
+fn the_drafts_example_is_125_mb_and_62_5_mb() {
+    let found = thresholds(10 * MS, GBPS_100);
+    let expected = Thresholds { k_max_bytes: 125_000_000, k_min_bytes: 62_500_000, bound: Bound::BandwidthDelay };
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_base_is_a_floor_and_the_buffer_a_reported_ceiling() {
+    // 10 Gb/s x 50 us = 62500 octets, just below 64 kB; x 52 us = 65000.
+    let slow = PortLimits { rate_bps: 10_000_000_000, buffer_bytes: None };
+    let base = Thresholds { k_max_bytes: 64_000, k_min_bytes: 32_000, bound: Bound::Base };
+    assert_eq!(thresholds(50_000, slow), base);
+    assert_eq!(thresholds(0, slow), base);
+    assert_eq!(thresholds(51_200, slow).bound, Bound::BandwidthDelay, "equal to the base");
+    assert_eq!(thresholds(52_000, slow).k_max_bytes, 65_000);
+    let small = |bytes| PortLimits { buffer_bytes: Some(bytes), ..GBPS_100 };
+    let clamped = thresholds(10 * MS, small(32_000_001));
+    let bound = Bound::Buffer { wanted_bytes: 125_000_000 };
+    assert_eq!(clamped, Thresholds { k_max_bytes: 32_000_001, k_min_bytes: 16_000_000, bound });
+    assert_eq!(thresholds(10 * MS, small(125_000_000)).bound, Bound::BandwidthDelay, "it just fits");
+    let bound = Bound::Buffer { wanted_bytes: 64_000 };
+    assert_eq!(thresholds(0, small(2)), Thresholds { k_max_bytes: 2, k_min_bytes: 1, bound }, "even below the base");
+}
+
+#[test]
+fn alpha_is_exact_in_thousandths_and_nothing_overflows() {
+    let alpha = |alpha_permille| ThresholdSettings { alpha_permille, ..ThresholdSettings::default() };
+    // 100 Gb/s x 10 ms x 0.333 = 41 625 000 exactly; a float of a third of a byte less would round down.
+    assert_eq!(compute(alpha(333), GBPS_100, 10 * MS).unwrap().k_max_bytes, 41_625_000);
+    // 800 Gb/s x 9.999999999 s: 999_999_999_900 octets, all 40 bits of them right.
+    let fast = PortLimits { rate_bps: 800_000_000_000, buffer_bytes: None };
+    assert_eq!(thresholds(MAX_RTT_NS - 1, fast).k_max_bytes, 999_999_999_900);
+    let most = PortLimits { rate_bps: u64::MAX, buffer_bytes: None };
+    // 65.535 x (2^64 - 1) x 10 / 8 does not fit 64 bits: saturated, not wrapped.
+    assert_eq!(compute(alpha(u16::MAX), most, MAX_RTT_NS).unwrap().k_max_bytes, u64::MAX);
+}
+
+#[test]
+fn inputs_out_of_range_are_refused_by_field() {
+    let field = |settings, port, rtt| compute(settings, port, rtt).unwrap_err().field;
+    let settings = ThresholdSettings::default();
+    let at = |buffer| PortLimits { buffer_bytes: Some(buffer), ..GBPS_100 };
+    assert_eq!(field(ThresholdSettings { alpha_permille: 0, ..settings }, GBPS_100, 1), "alphaPermille");
+    assert_eq!(field(ThresholdSettings { k_base_bytes: 4_197, ..settings }, GBPS_100, 1), "kBaseBytes");
+    assert_eq!(field(settings, PortLimits { rate_bps: 0, ..GBPS_100 }, 1), "rateBps");
+    assert_eq!(field(settings, at(1), 1), "bufferBytes");
+    assert_eq!(field(settings, GBPS_100, MAX_RTT_NS + 1), "rttNs");
+    let mut link = LinkThresholds::new(settings, GBPS_100).unwrap();
+    assert_eq!(link.observe(0, 0).unwrap_err().field, "rttNs");
+    assert_eq!(link.pushed(), None);
+    let before = link.clone();
+    assert!(link.configure(settings, at(0), 0).is_err());
+    assert_eq!(link, before);
+}
+
+/// Times and K_max of everything that is pushed.
+fn run(link: &mut LinkThresholds, samples: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let push = |(now, rtt)| link.observe(rtt, now).unwrap().map(|new| (now, new.k_max_bytes));
+    samples.into_iter().filter_map(push).collect()
+}
+
+fn link() -> LinkThresholds {
+    LinkThresholds::new(ThresholdSettings::default(), GBPS_100).unwrap()
+}
+
+/// A sample a second is the slowest that the bound of 5 s holds for.
+#[test]
+fn a_step_from_1_to_40_ms_is_followed_within_5_s_wherever_it_falls() {
+    for interval in [10 * MS, 100 * MS, 300 * MS, S] {
+        for phase in (0..S).step_by(70 * MS as usize) {
+            let step = 30 * S + phase;
+            let samples = (0..60 * S).step_by(interval as usize);
+            let pushed = run(&mut link(), samples.map(|now| (now, if now < step { MS } else { 40 * MS })));
+            assert_eq!(pushed.len(), 2, "{pushed:?}");
+            assert_eq!((pushed[0], pushed[1].1), ((0, 12_500_000), 500_000_000));
+            assert!(pushed[1].0 > step + 2 * S && pushed[1].0 <= step + 5 * S, "{interval} {phase}: {pushed:?}");
+        }
+    }
+}
+
+#[test]
+fn a_step_down_is_followed_at_once_even_inside_the_hold() {
+    let samples = [(0, 40 * MS), (S, MS), (2 * S, MS), (5 * S, 40 * MS), (5 * S + 500 * MS, 40 * MS)];
+    assert_eq!(run(&mut link(), samples), [(0, 500_000_000), (S, 12_500_000)]);
+}
+
+/// A queue of 3.5 s adds to the samples; the threshold must not rise with it.
+#[test]
+fn a_queue_does_not_raise_its_own_threshold() {
+    let rtt = |now: u64| if (20 * S..20 * S + 3_499 * MS).contains(&now) { 90 * MS } else { 10 * MS };
+    let samples = (0..60 * S).step_by(10 * MS as usize).map(|now| (now, rtt(now)));
+    assert_eq!(run(&mut link(), samples).len(), 1);
+}
+
+#[test]
+fn changes_under_5_percent_are_not_pushed_and_those_from_5_percent_on_are() {
+    let after = |rtt: u64| run(&mut link(), [(0, 10 * MS), (30 * S, rtt)]).len();
+    assert_eq!([9_500_001, 10_499_999, 10 * MS].map(after), [1, 1, 1]);
+    assert_eq!([9_500_000, 10_500_000].map(after), [2, 2]);
+}
+
+#[test]
+fn the_clamp_holds_still_while_the_path_does_not_and_configuration_is_pushed_at_once() {
+    let settings = ThresholdSettings::default();
+    let port = PortLimits { buffer_bytes: Some(10_000_000), ..GBPS_100 };
+    let mut link = LinkThresholds::new(settings, port).unwrap();
+    assert_eq!(link.configure(settings, port, 0), Ok(None), "nothing to push without a sample");
+    assert_eq!(run(&mut link, (0..100).map(|n| (n * S, (5 + n) * MS))), [(0, 10_000_000)]);
+    let larger = PortLimits { buffer_bytes: Some(20_000_000), ..GBPS_100 };
+    let pushed = link.configure(settings, larger, 99 * S).unwrap().unwrap();
+    assert_eq!((pushed.k_max_bytes, link.pushed()), (20_000_000, Some(pushed)));
+    assert_eq!(link.configure(settings, larger, 99 * S), Ok(None), "it is the same");
+    let view = link.view("n1:p0".into(), "n2:p3".into());
+    assert_eq!((view.thresholds, view.port, view.from.as_str()), (Some(pushed), larger, "n1:p0"));
+    assert!(view.rtt_ns.unwrap() > 90 * MS);
+}
+
+proptest! {
+    /// At rest: once a second at least, a sample comes near the path's own RTT (less than twofold above); all others are
+    /// anything above. Then no two pushes are less than 10 s apart.
+    #[test]
+    fn at_rest_there_is_at_most_one_change_in_10_s(
+        rtt in MS..100 * MS,
+        samples in prop::collection::vec((0_u64..990, 0_u64..5_000), 60..600),
+    ) {
+        let samples: Vec<_> = samples.iter().enumerate().flat_map(|(n, (near, far))| {
+            let now = n as u64 * 500 * MS;
+            [(now, rtt + rtt * near / 1_000), (now + MS, rtt + rtt * far / 1_000)]
+        }).collect();
+        let pushed = run(&mut link(), samples);
+        prop_assert!(pushed.windows(2).all(|two| two[1].0 - two[0].0 >= 10 * S), "{pushed:?}");
+        prop_assert!(pushed.windows(2).all(|two| two[0].1.abs_diff(two[1].1) * 20 >= two[0].1), "{pushed:?}");
+    }
+
+    /// The filter is the minimum of the window by its definition, part by part.
+    #[test]
+    fn the_filter_is_the_minimum_of_the_last_eight_parts(
+        samples in prop::collection::vec((0_u64..3 * S, 1_u64..1_000), 1..100),
+    ) {
+        let mut filter = RttFilter::default();
+        let (mut now, mut seen) = (0, Vec::new());
+        for (gap, rtt) in samples {
+            now += gap;
+            seen.push((now, rtt));
+            let oldest = (now / (500 * MS)).saturating_sub(7) * 500 * MS;
+            let expected = seen.iter().filter(|(at, _)| *at >= oldest).map(|(_, rtt)| *rtt).min();
+            prop_assert_eq!(Some(filter.observe(rtt, now)), expected);
+            prop_assert_eq!(filter.estimate_ns(), expected);
+        }
+    }
+
+    #[test]
+    fn k_min_is_below_k_max_and_both_within_the_buffer(
+        alpha_permille in 1_u16.., rate_bps in 1_u64.., rtt in 0..=MAX_RTT_NS, buffer in prop::option::of(2_u64..),
+    ) {
+        let settings = ThresholdSettings { alpha_permille, ..ThresholdSettings::default() };
+        let found = compute(settings, PortLimits { rate_bps, buffer_bytes: buffer }, rtt).unwrap();
+        prop_assert!(found.k_min_bytes < found.k_max_bytes);
+        prop_assert!(buffer.is_none_or(|buffer| found.k_max_bytes <= buffer));
+        prop_assert_eq!(matches!(found.bound, Bound::Buffer { .. }), buffer == Some(found.k_max_bytes) && match found.bound {
+            Bound::Buffer { wanted_bytes } => wanted_bytes > found.k_max_bytes,
+            _ => false,
+        });
+    }
+}

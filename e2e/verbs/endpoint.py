@@ -1,0 +1,232 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""An RDMA application on one host: one RC queue pair of libibverbs, a process of its own.
+
+It is started with a dict, and speaks JSON lines: on standard output what happens, on standard input what it is told. A member of a group joins at the controller and connects to what the controller answers; what it does after that is what
+any RC application does. Without a group it prints where it can be reached and waits for its peer's line.
+"""
+
+import ipaddress
+import json
+import os
+import select
+import sys
+import time
+import traceback
+
+from pyverbs import enums as e
+from pyverbs.addr import GID, AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, RecvWR, SendWR
+
+import controller
+import hosts
+import work as w
+
+MTUS = {256: e.IBV_MTU_256, 512: e.IBV_MTU_512, 1024: e.IBV_MTU_1024, 2048: e.IBV_MTU_2048, 4096: e.IBV_MTU_4096}
+OPCODES = {
+    "send": e.IBV_WR_SEND,
+    "send_imm": e.IBV_WR_SEND_WITH_IMM,
+    "write": e.IBV_WR_RDMA_WRITE,
+    "write_imm": e.IBV_WR_RDMA_WRITE_WITH_IMM,
+    "read": e.IBV_WR_RDMA_READ,
+    "atomic": e.IBV_WR_ATOMIC_FETCH_AND_ADD,
+}
+STATUS = {getattr(e, n): n.removeprefix("IBV_WC_") for n in dir(e) if n.startswith("IBV_WC_") and n.endswith(("_ERR", "SUCCESS"))}
+ACCESS = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REMOTE_READ | e.IBV_ACCESS_REMOTE_ATOMIC
+WORD = 8
+
+
+def say(event, **more):
+    """Tells the runner."""
+    print(json.dumps({"event": event, **more}), flush=True)
+
+
+def hear():
+    """Waits for the runner's next line; its end is the runner's end."""
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit(0)
+    return json.loads(line)
+
+
+class Endpoint:
+    """One RC queue pair with one memory region and one completion queue."""
+
+    def __init__(self, config):
+        self.config, self.work = config, config["work"]
+        self.source = config["role"] == "source"
+        self.deadline = time.monotonic() + config["deadline"]
+        self.context = Context(name=hosts.device(config["host"]))
+        self.gid = self._gid_index(ipaddress.IPv6Address(config["address"]).packed)
+        self.pd = PD(self.context)
+        self.length = max(w.capacity(self.work), WORD)
+        self.memory = MR(self.pd, self.length, ACCESS)
+        depth = len(self.work) + 1
+        self.cq = CQ(self.context, depth, None, None, 0)
+        cap = QPCap(max_send_wr=depth, max_recv_wr=depth)
+        self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap))
+        attr = QPAttr(port_num=1)
+        attr.qp_access_flags = ACCESS
+        self.qp.to_init(attr)
+
+    def _gid_index(self, wanted):
+        """The entry of the GID table that is the host's global address, as perftest's -x names it."""
+        for index in range(self.context.query_port(1).gid_tbl_len):
+            if bytes.fromhex(str(self.context.query_gid(1, index)).replace(":", "")) == wanted:
+                return index
+        raise LookupError(f"{hosts.device(self.config['host'])} has no GID for {self.config['address']}")
+
+    def fill(self):
+        """The memory before the transfer."""
+        image = w.memory(self.work, self.config["seed"], self.length) if self.source else bytes([w.FILL]) * self.length
+        self.memory.write(image, self.length)
+
+    def post_receives(self):
+        """One receive per operation that consumes one, where its bytes belong."""
+        for number, op in enumerate(self.work):
+            if op["op"] in w.CONSUMES:
+                # The bytes of a WRITE do not go through the receive; pyverbs wants an entry nevertheless.
+                size = 0 if op["op"] == "write_imm" else op["size"]
+                sge = SGE(self.memory.buf + op["at"], size, self.memory.lkey)
+                self.qp.post_recv(RecvWR(wr_id=number, num_sge=1, sg=[sge]))
+
+    def local(self):
+        """What the other side, or the controller, has to know."""
+        return {"qpn": self.qp.qp_num, "va": self.memory.buf, "rkey": self.memory.rkey, "length": self.length}
+
+    def connect(self, address, qpn, send_psn, receive_psn, path_mtu):
+        """RESET has gone to INIT; on to RTR and RTS."""
+        route = GlobalRoute(dgid=GID(ipaddress.IPv6Address(address).exploded), sgid_index=self.gid, hop_limit=64, traffic_class=2)
+        attr = QPAttr(port_num=1)
+        attr.ah_attr = AHAttr(gr=route, is_global=1, port_num=1)
+        attr.path_mtu = MTUS[path_mtu]
+        attr.dest_qp_num, attr.rq_psn, attr.sq_psn = qpn, receive_psn, send_psn
+        attr.max_rd_atomic = attr.max_dest_rd_atomic = 1
+        attr.min_rnr_timer = 12
+        # rdma_rxe takes 7 retries for any number of them.
+        attr.timeout, attr.retry_cnt, attr.rnr_retry = self.config["timeout"], self.config["retries"], 7
+        self.qp.to_rts(attr)
+
+    def post(self, number, remote):
+        """Posts operation `number`; `remote` is (virtual address, R_Key) of the other side's memory."""
+        op = self.work[number]
+        size = WORD if op["op"] == "atomic" else op["size"]
+        wr = SendWR(
+            wr_id=number,
+            opcode=OPCODES[op["op"]],
+            num_sge=1,
+            sg=[SGE(self.memory.buf + op["at"], size, self.memory.lkey)],
+            imm_data=op["imm"],
+            send_flags=e.IBV_SEND_SIGNALED,
+        )
+        va, rkey = (remote[0] + op.get("remote_at", op["at"])) % (1 << 64), op.get("rkey", remote[1])
+        if op["op"] in ("write", "write_imm", "read"):
+            wr.set_wr_rdma(rkey, va)
+        elif op["op"] == "atomic":
+            wr.set_wr_atomic(rkey, va, 1, 0)
+        self.qp.post_send(wr)
+
+    def completions(self, count):
+        """Yields so many completions, however they end."""
+        done = 0
+        while done < count:
+            number, found = self.cq.poll(16)
+            for completion in found[:number]:
+                done += 1
+                yield completion
+            if not number:
+                if time.monotonic() > self.deadline:
+                    raise TimeoutError(f"{done} of {count} completions")
+                time.sleep(0.001)
+                if select.select([sys.stdin], [], [], 0)[0] and not os.read(0, 1):
+                    sys.exit(0)
+
+
+def member(endpoint, config):
+    """Joins the group and connects; returns where WRITEs go."""
+    local = endpoint.local()
+    memory = None if endpoint.source else {k: local[k] for k in ("va", "rkey", "length")}
+    c = controller.join(config["group"], config["host"], config["role"], local["qpn"], memory)
+    endpoint.connect(c["proxyAddress"], c["designatedQpn"], c["startPsn"], c["startPsn"], c["pathMtu"])
+    say("joined", qpn=local["qpn"], connection=c)
+    return c["writeBaseVa"], c["writeRkey"]
+
+
+def peer(endpoint, config):
+    """Connects to the peer that the runner names; returns where WRITEs go."""
+    say("local", **endpoint.local())
+    p = hear()
+    endpoint.connect(p["address"], p["qpn"], config["psn"], config["psn"], config["path_mtu"])
+    say("joined", qpn=endpoint.qp.qp_num)
+    return p["va"], p["rkey"]
+
+
+def send(endpoint, remote):
+    """The source: everything is posted at once, as far as it goes; ends with the status of every operation."""
+    hear()
+    began = time.monotonic()
+    for number in range(len(endpoint.work)):
+        endpoint.post(number, remote)
+    status = [None] * len(endpoint.work)
+    for completion in endpoint.completions(len(endpoint.work)):
+        status[completion.wr_id] = STATUS[completion.status]
+        if completion.wr_id % 8 == 0:
+            say("progress", number=completion.wr_id)
+    say("done", status=status, seconds=time.monotonic() - began)
+
+
+def receive(endpoint):
+    """A receiver: ends with what every receive completed with, and with what its memory is."""
+    expected = [n for n, op in enumerate(endpoint.work) if op["op"] in w.CONSUMES]
+    status, sizes, imm = [], [], []
+    for completion in endpoint.completions(len(expected)):
+        status.append(STATUS[completion.status])
+        # A WRITE with immediate tells the length of the WRITE.
+        sizes.append(completion.byte_len)
+        imm.append(int(completion.imm_data) if completion.wc_flags & e.IBV_WC_WITH_IMM else None)
+        if len(status) % 8 == 0:
+            say("progress", number=len(status))
+    say("done", status=status, sizes=sizes, imm=imm)
+
+
+def application(config):
+    """The whole life of the process."""
+    endpoint = Endpoint(config)
+    endpoint.fill()
+    if not endpoint.source:
+        endpoint.post_receives()
+    remote = (member if config["group"] else peer)(endpoint, config)
+    if endpoint.source:
+        send(endpoint, remote)
+    elif config["expects"]:
+        receive(endpoint)
+    # The memory as it is when the runner asks: what must not be touched has had time to be.
+    while hear().get("do") == "memory":
+        state = endpoint.qp.query(e.IBV_QP_STATE)[0].qp_state
+        say("memory", sha256=w.digest(endpoint.memory.read(endpoint.length, 0)), qp_state=int(state))
+
+
+def start(config):
+    """A new process that runs the application: (process id, its standard input, its standard output)."""
+    (stdin, to_it), (from_it, stdout) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(stdin), os.close(stdout)
+        return pid, to_it, from_it
+    try:
+        os.dup2(stdin, 0), os.dup2(stdout, 1)
+        # Nothing else of the runner's stays open: the end of its pipes must be seen.
+        os.closerange(3, 256)
+        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+        application(config)
+    except SystemExit:
+        pass
+    except BaseException as error:  # what the runner shows of a process that failed
+        say("failed", error="".join(traceback.format_exception(error)))
+    finally:
+        os._exit(0)

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Test packets of the Simple Two-way Active Measurement Protocol, unauthenticated mode, RFC 8762 sections 4.2.1 and
+//! 4.3.1: the payload of UDP.
+//!
+//! Both directions have [`LEN`] octets, so that a reflector answers with as many as it got. MBZ octets are zero on
+//! transmission and ignored on reception, as the RFC says; they are no part of the values. What stands behind the base
+//! packet (padding, or the TLVs of RFC 8972) is handed out as `payload()`.
+//!
+//! A timestamp is 64 bits: NTP (RFC 5905: seconds since 1900, then fractions of a second) where the Z bit of the Error
+//! Estimate beside it is clear, truncated PTPv2 (seconds, then nanoseconds) where it is set.
+
+mod reflector;
+mod sender;
+
+pub use reflector::{ReflectorPacket, ReflectorPacketView};
+pub use sender::{SenderPacket, SenderPacketView};
+
+use crate::error::{EmitError, ParseError, Problem};
+use crate::wire::fits;
+
+/// UDP destination port that a Session-Reflector listens on by default.
+pub const PORT: u16 = 862;
+/// Octets of a test packet without extensions, in either direction.
+pub const LEN: usize = 44;
+
+/// Error Estimate of a timestamp, RFC 4656 section 4.1.2 with the Z bit of RFC 8186:
+///
+/// ```text
+///  0                   1
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |S|Z|   Scale   |   Multiplier  |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
+///
+/// The error is Multiplier * 2^-32 * 2^Scale seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorEstimate {
+    /// S: the clock is synchronised to UTC by an external source.
+    pub synchronized: bool,
+    /// Z: the timestamp is in PTPv2 format, not NTP.
+    pub ptp: bool,
+    /// Scale (0..=63).
+    pub scale: u8,
+    /// Multiplier (1..=255): zero means that the packet is corrupt.
+    pub multiplier: u8,
+}
+
+impl ErrorEstimate {
+    /// Reads the field; fails when Multiplier is zero.
+    fn parse(header: &'static str, field: u16) -> Result<Self, ParseError> {
+        let [high, multiplier] = field.to_be_bytes();
+        if multiplier == 0 {
+            let problem = Problem::OutOfRange { min: 1, max: u64::from(u8::MAX), found: 0 };
+            return Err(ParseError { header, field: "Error Estimate Multiplier", problem });
+        }
+        Ok(Self { synchronized: high & 0x80 != 0, ptp: high & 0x40 != 0, scale: high & 0x3f, multiplier })
+    }
+
+    fn emit(&self, header: &'static str) -> Result<[u8; 2], EmitError> {
+        let scale = fits(header, "Error Estimate Scale", u32::from(self.scale), 6)? as u8;
+        if self.multiplier == 0 {
+            let problem = Problem::OutOfRange { min: 1, max: u64::from(u8::MAX), found: 0 };
+            return Err(EmitError { header, field: "Error Estimate Multiplier", problem });
+        }
+        Ok([u8::from(self.synchronized) << 7 | u8::from(self.ptp) << 6 | scale, self.multiplier])
+    }
+}
+
+#[cfg(test)]
+mod tests;
