@@ -4,6 +4,7 @@
  *
  *   outer DA = Replication-SID  -> replicate            (RFC 9524)
  *   outer DA = End.MT SID       -> strip, copy, rewrite (draft-li section 6)
+ *   outer DA = group's ff3e::   -> the same, and the kernel's multicast routes for child nodes (decisions 2.3)
  *   DA = Proxy Address          -> headend for the source, feedback for a receiver
  *   DA = node address, RoCEv2   -> feedback of a child node
  *   anything else               -> the kernel's own stack
@@ -46,6 +47,8 @@ int canopy_ingress(struct __sk_buff *skb)
 	__be16 dport;
 	__be32 word;
 
+	if (ctx_is_for_kernel(skb))
+		return TC_ACT_OK;
 	if (skb->protocol != bpf_htons(0x86DD) || ctx_load(skb, ETH_LEN, &ip6, IP6_LEN))
 		return TC_ACT_OK;
 	n = bpf_map_lookup_elem(&node, &zero);
@@ -56,7 +59,8 @@ int canopy_ingress(struct __sk_buff *skb)
 		g = group_of(bpf_map_lookup_elem(&trees, &number));
 		return g ? replicate(skb, n, g, &ip6) : count_drop(0, DROP_GROUP_UNKNOWN);
 	}
-	if (addr_eq(&ip6.dst, &n->end_mt))
+	if (addr_eq(&ip6.dst, &n->end_mt) ||
+	    (addr_is_multicast(&ip6.dst) && bpf_map_lookup_elem(&multicasts, &ip6.dst)))
 		return end_mt(skb, n, &ip6);
 	if (ip6.nexthdr != NEXTHDR_UDP || ctx_load(skb, ETH_LEN + IP6_LEN + 2, &dport, 2) ||
 	    dport != bpf_htons(ROCE_PORT))

@@ -38,6 +38,26 @@ static __always_inline int ctx_copy_to(canopy_ctx *ctx, __u32 ifindex)
 	return bpf_clone_redirect(ctx, ifindex, 0);
 }
 
+/* A copy of the packet as it stands goes to the kernel's own stack, past this program. */
+static __always_inline int ctx_copy_to_kernel(canopy_ctx *ctx)
+{
+	int rc;
+
+	ctx->mark = CANOPY_MARK_KERNEL;
+	rc = bpf_clone_redirect(ctx, ctx_port(ctx), BPF_F_INGRESS);
+	ctx->mark = 0;
+	return rc;
+}
+
+/* True for such a copy. */
+static __always_inline bool ctx_is_for_kernel(canopy_ctx *ctx)
+{
+	if (ctx->mark != CANOPY_MARK_KERNEL)
+		return false;
+	ctx->mark = 0;
+	return true;
+}
+
 /* The packet itself leaves through `ifindex`; the program returns this. */
 static __always_inline int ctx_send_to(canopy_ctx *ctx, __u32 ifindex)
 {

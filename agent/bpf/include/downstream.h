@@ -166,7 +166,8 @@ static __always_inline int encapsulated(struct down *d, const struct canopy_node
 	drop = pass(d, &to);
 	if (drop)
 		return count_drop(g->group_id, drop);
-	if (ctx_store(d->ctx, ETH_LEN + 7, &hop_limit, 1))
+	/* The kernel's multicast forwarding takes one off itself. */
+	if (!(g->flags & GROUP_MULTICAST) && ctx_store(d->ctx, ETH_LEN + 7, &hop_limit, 1))
 		return count_drop(g->group_id, DROP_TRUNCATED);
 	return send_down(d, &to, &here);
 }
@@ -184,6 +185,17 @@ static __noinline int replicate(canopy_ctx *ctx, const struct canopy_node *n, co
 	return encapsulated(&d, n, outer, &srh);
 }
 
+/* Decisions 2.3: a group's packets come to its own multicast address or to none. */
+static __always_inline bool addressed_as_planned(const struct canopy_group *g, const struct canopy_addr *dst)
+{
+	const __u32 *id;
+
+	if (!addr_is_multicast(dst))
+		return !(g->flags & GROUP_MULTICAST);
+	id = bpf_map_lookup_elem(&multicasts, dst);
+	return g->flags & GROUP_MULTICAST && id && *id == g->group_id;
+}
+
 /* draft-li section 6: S01..S15. The Proxy Address that Segments Left leads to names the group. */
 static __noinline int end_mt(canopy_ctx *ctx, const struct canopy_node *n, const struct ip6 *outer)
 {
@@ -198,7 +210,7 @@ static __noinline int end_mt(canopy_ctx *ctx, const struct canopy_node *n, const
 		return count_drop(0, DROP_TRUNCATED);
 	id = bpf_map_lookup_elem(&proxies, &proxy);
 	d.g = id ? bpf_map_lookup_elem(&groups, id) : NULL;
-	if (!d.g)
+	if (!d.g || !addressed_as_planned(d.g, &outer->dst))
 		return count_drop(0, DROP_GROUP_UNKNOWN);
 	return encapsulated(&d, n, outer, &srh);
 }

@@ -129,6 +129,30 @@ static long copy_to_child(__u32 i, struct down *d)
 	return 0;
 }
 
+/* The kernel's multicast route makes the copies: they are only counted here. */
+static long count_child(__u32 i, struct down *d)
+{
+	__u32 slot;
+
+	if (!slots_take(&d->todo, &slot))
+		return 1;
+	count_copy(d, slot);
+	return 0;
+}
+
+/*
+ * The kernel's multicast route serves the child nodes: with the packet itself (true), or with a copy if it is needed here too.
+ */
+static __noinline int kernel_serves_children(struct down *d, __u64 needed)
+{
+	bpf_loop(CANOPY_MAX_BRANCHES, count_child, d, 0);
+	if (!needed)
+		return 1;
+	if (ctx_copy_to_kernel(d->ctx))
+		count_drop(d->g->group_id, DROP_NO_ROOM);
+	return 0;
+}
+
 /* On top of `delta` behind the BTH, the register difference that another last word of the BTH makes. */
 static __always_inline __u32 word_delta(__u32 delta, __u32 word_xor)
 {
@@ -290,7 +314,10 @@ static __always_inline bool write_allowed(const struct down *d)
 	       (d->rkey == d->g->write_rkey && at <= d->g->write_length && d->dma_len <= d->g->write_length - at);
 }
 
-/* Serves child nodes, then the receivers in `here`. The packet is encapsulated when d->outer_len says so. */
+/*
+ * Serves child nodes, then the receivers in `here`. The packet is encapsulated when d->outer_len says so. Where the kernel
+ * replicates to child nodes, it gets the packet itself, or a copy if receivers here need it too.
+ */
 static __always_inline int send_down(struct down *d, const struct canopy_slots *to, const struct canopy_slots *here)
 {
 	struct canopy_slots receivers;
@@ -299,10 +326,15 @@ static __always_inline int send_down(struct down *d, const struct canopy_slots *
 	d->todo.word[1] = d->g->children.word[1] & (to->word[1] | d->g->warming.word[1]);
 	receivers.word[0] = here->word[0] & to->word[0] & d->g->receivers.word[0];
 	receivers.word[1] = here->word[1] & to->word[1] & d->g->receivers.word[1];
-	if (d->todo.word[0] | d->todo.word[1])
-		bpf_loop(CANOPY_MAX_BRANCHES, copy_to_child, d, 0);
+	if (d->todo.word[0] | d->todo.word[1]) {
+		if (!(d->g->flags & GROUP_MULTICAST))
+			bpf_loop(CANOPY_MAX_BRANCHES, copy_to_child, d, 0);
+		else if (kernel_serves_children(d, receivers.word[0] | receivers.word[1]))
+			return TC_ACT_OK;
+	}
 	if (receivers.word[0] | receivers.word[1]) {
 		flush(d);
+		d->ready = 0;	/* however it came to be: one state for the verifier */
 		if (d->outer_len && ctx_resize(d->ctx, -(__s32)d->outer_len))
 			return count_drop(d->g->group_id, DROP_NO_ROOM);
 		d->outer_len = 0;

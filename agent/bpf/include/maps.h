@@ -28,6 +28,8 @@ CANOPY_HASH(groups, __u32, struct canopy_group, MAX_GROUPS);
 CANOPY_HASH(proxies, struct canopy_addr, __u32, MAX_GROUPS);
 CANOPY_HASH(qpns, __u32, __u32, MAX_GROUPS);
 CANOPY_HASH(trees, __u32, __u32, MAX_GROUPS);
+/* The groups' IPv6 multicast addresses: also the record of which kernel routes are ours. */
+CANOPY_HASH(multicasts, struct canopy_addr, __u32, MAX_GROUPS);
 CANOPY_HASH(outers, __u32, struct canopy_outer, MAX_GROUPS);
 CANOPY_HASH(branches, struct canopy_slot_key, struct canopy_branch, MAX_GROUP_BRANCHES);
 CANOPY_HASH(peers, struct canopy_peer_key, struct canopy_peer, MAX_GROUP_BRANCHES);

@@ -85,6 +85,12 @@ static __always_inline bool addr_eq(const struct canopy_addr *a, const struct ca
 	return a->hi == b->hi && a->lo == b->lo;
 }
 
+/* RFC 4291: ff00::/8. */
+static __always_inline bool addr_is_multicast(const struct canopy_addr *a)
+{
+	return *(const __u8 *)a == 0xFF;
+}
+
 static __always_inline __u32 traffic_class(__be32 vtf)
 {
 	return (bpf_ntohl(vtf) >> 20) & 0xFF;

@@ -70,6 +70,13 @@ struct canopy_node {
 
 #define GROUP_HEADEND 1		/* encapsulates the source's packets */
 #define GROUP_PROVISIONED 2	/* End.MT without a TLV uses all receivers */
+#define GROUP_MULTICAST 4	/* child nodes get their copies by the kernel's IPv6 multicast routes */
+
+/*
+ * skb->mark of an encapsulated copy that our program put back into its own port for the kernel: it is let past once. The kernel
+ * clears the mark of what arrives over a wire or from another namespace.
+ */
+#define CANOPY_MARK_KERNEL 0xCA09CA57
 
 /* A set of branch slots. */
 struct canopy_slots {

@@ -12,7 +12,10 @@ mod bpf;
 mod differential;
 mod error;
 mod events;
+mod holder;
 mod linux;
+mod mroute;
+mod multicast;
 mod netlink;
 mod plain;
 mod sample;
@@ -28,4 +31,5 @@ pub mod testbed;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+pub use holder::{Hold, hold_multicast};
 pub use linux::{LinuxDatapath, Options, cleanup};

@@ -15,6 +15,8 @@ use canopy_model::status::ItemError;
 use crate::bpf::{Bpf, Control, Table};
 use crate::error::{Doing, chain};
 use crate::events::Events;
+use crate::holder::{Hold, Holder};
+use crate::multicast::{self, Turn};
 use crate::netlink::{self, Netlink};
 use crate::plain::{bytes, read};
 use crate::sample::sample;
@@ -32,6 +34,8 @@ const NEIGHBOUR_POLL: Duration = Duration::from_millis(10);
 pub struct Options {
     /// Directory on a BPF file system for this node's programs and maps.
     pub pin_dir: PathBuf,
+    /// Who keeps IPv6 multicast routing switched on for groups that replicate by it.
+    pub hold_multicast: Hold,
 }
 
 /// The Linux kernel as a [`Datapath`].
@@ -39,6 +43,7 @@ pub struct LinuxDatapath {
     bpf: Bpf,
     netlink: Netlink,
     events: Events,
+    holder: Holder,
     /// Nothing was pinned: what earlier branches hold is not known, not even of those that came in at a boundary.
     cold: bool,
 }
@@ -53,7 +58,8 @@ impl LinuxDatapath {
         let bpf = Bpf::load(&options.pin_dir)?;
         let events = Events::open(&bpf.events_path())?;
         netlink::enable_forwarding()?;
-        Ok(Self { bpf, netlink: Netlink::open()?, events, cold })
+        let holder = Holder::new(options.hold_multicast);
+        Ok(Self { bpf, netlink: Netlink::open()?, events, holder, cold })
     }
 
     /// One packet (from its IPv6 header) through the ingress program as if it came in on `ifindex`.
@@ -78,7 +84,7 @@ impl LinuxDatapath {
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn count_entries(&self) -> usize {
         use Table::*;
-        [Groups, Proxies, Qpns, Trees, Outers, Branches, Peers, Stats, States, Cnps, Drops]
+        [Groups, Proxies, Qpns, Trees, Multicasts, Outers, Branches, Peers, Stats, States, Cnps, Drops]
             .into_iter()
             .map(|t| self.bpf.keys(t).len())
             .sum()
@@ -138,7 +144,7 @@ impl LinuxDatapath {
         for (id, conf) in &t.groups {
             self.group(*id, conf, t, held.get(id))?;
         }
-        for (table, want) in [(Table::Proxies, &t.proxies), (Table::Qpns, &t.qpns), (Table::Trees, &t.trees)] {
+        for (table, want) in entry_points(t) {
             self.put_missing(table, want)?;
         }
         self.sweep(t, kept)
@@ -148,9 +154,11 @@ impl LinuxDatapath {
     fn retire(&self, t: &Tables, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
         let lives =
             |value: &[u8]| read::<u32>(value).is_some_and(|id| t.groups.contains_key(&id) || kept.contains(&id));
-        for table in [Table::Proxies, Table::Qpns, Table::Trees] {
+        for (table, want) in entry_points(t) {
             for (key, value) in self.entries(table)? {
-                if !lives(&value) {
+                // A group that lives on in the other replication has no multicast address.
+                let of_other = table == Table::Multicasts && !want.contains_key(&key) && !is_kept(&value, kept);
+                if !lives(&value) || of_other {
                     self.bpf.delete(table, &key)?;
                 }
             }
@@ -255,7 +263,7 @@ impl LinuxDatapath {
             if self.bpf.get(Table::Groups, bytes(&id))?.as_deref() != Some(bytes(conf)) {
                 wrong.push(Table::Groups);
             }
-            for (table, want) in [(Table::Proxies, &t.proxies), (Table::Qpns, &t.qpns), (Table::Trees, &t.trees)] {
+            for (table, want) in entry_points(t) {
                 for (key, value) in want.iter().filter(|(_, v)| read::<u32>(v) == Some(id)) {
                     if self.bpf.get(table, key)?.as_deref() != Some(value) {
                         wrong.push(table);
@@ -380,7 +388,10 @@ impl LinuxDatapath {
         let (tables, refused) = Tables::desired(spec, &interfaces, &held);
         let kept = refused.iter().filter_map(|e| Some(e.group?.get())).collect();
         errors.extend(refused);
+        let recorded = multicasts(&self.bpf)?;
+        let turn = Turn::before(&mut self.holder, spec, &interfaces, &recorded, &kept)?;
         self.maps(&tables, &held, &kept)?;
+        errors.extend(turn.after(&mut self.holder).await?);
         self.cold = false;
         errors.extend(self.verify_maps(spec, &tables)?);
         Ok(errors)
@@ -406,6 +417,7 @@ impl Datapath for LinuxDatapath {
         loop {
             tokio::select! {
                 () = self.netlink.changed() => return DatapathEvent::KernelChanged,
+                () = self.holder.ended() => return DatapathEvent::KernelChanged,
                 raw = self.events.next() => {
                     if let Some(event) = crate::events::act(&self.bpf, &raw) {
                         return DatapathEvent::Event(event);
@@ -416,7 +428,7 @@ impl Datapath for LinuxDatapath {
     }
 }
 
-/// Removes everything that an agent with this pin directory programmed: filters, pins, routes, neighbours.
+/// Removes everything that an agent with this pin directory programmed: filters, pins, routes, neighbours, multicast routing.
 ///
 /// # Errors
 /// The first step that failed.
@@ -434,6 +446,8 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
         }
         let none = net::NetState::default();
         let mut observed = netlink.observe(&interfaces, &BTreeSet::new(), &none).await?.state;
+        let ours = multicasts(&bpf)?.into_keys().collect();
+        multicast::cleanup(&mut Holder::new(Hold::Itself), &interfaces, ours).await?;
         observed.up.clear();
         for command in net::plan(&none, &observed) {
             netlink.execute(&command).await?;
@@ -443,6 +457,26 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other.doing(format!("removing {}", pin_dir.display())),
     }
+}
+
+/// Maps that lead from a packet to its group.
+fn entry_points(t: &Tables) -> [(Table, &Entries); 4] {
+    [(Table::Proxies, &t.proxies), (Table::Qpns, &t.qpns), (Table::Trees, &t.trees), (Table::Multicasts, &t.multicasts)]
+}
+
+fn is_kept(value: &[u8], kept: &BTreeSet<u32>) -> bool {
+    read::<u32>(value).is_some_and(|id| kept.contains(&id))
+}
+
+/// The groups' multicast addresses as the programs have them: which kernel routes are ours.
+fn multicasts(bpf: &Bpf) -> Result<BTreeMap<Ipv6Addr, u32>, DatapathError> {
+    let mut out = BTreeMap::new();
+    for key in bpf.keys(Table::Multicasts) {
+        if let (Some(a), Some(id)) = (read::<types::canopy_addr>(&key), bpf.get(Table::Multicasts, &key)?) {
+            out.insert(tables::address(&a), read::<u32>(&id).unwrap_or(0));
+        }
+    }
+    Ok(out)
 }
 
 /// State of a group that nothing was seen of: the first packet shows where it stands, and nothing is acknowledged until

@@ -57,8 +57,13 @@ pub(crate) struct Observed {
 impl Netlink {
     pub(crate) fn open() -> Result<Self, DatapathError> {
         let (connection, handle, _) = rtnetlink::new_connection().doing("opening a netlink socket")?;
-        let groups =
-            [MulticastGroup::Link, MulticastGroup::Neigh, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Ipv6Route];
+        let groups = [
+            MulticastGroup::Link,
+            MulticastGroup::Neigh,
+            MulticastGroup::Ipv6Ifaddr,
+            MulticastGroup::Ipv6Route,
+            MulticastGroup::Ipv6Mroute,
+        ];
         let (listener, _, mut messages) =
             rtnetlink::new_multicast_connection(&groups).doing("subscribing to netlink notifications")?;
         // Depth 1: a notification only says "look again", so one that waits stands for all.

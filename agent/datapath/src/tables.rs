@@ -25,6 +25,7 @@ pub(crate) type Slots = BTreeMap<u32, BTreeMap<Ipv6Addr, u32>>;
 
 const GROUP_HEADEND: u32 = 1;
 const GROUP_PROVISIONED: u32 = 2;
+const GROUP_MULTICAST: u32 = 4;
 const BRANCH_NODE: u32 = 1;
 const BRANCH_RECEIVER: u32 = 2;
 /// Key of a leaf that counts for nothing (shared.h KEY_EMPTY).
@@ -44,6 +45,7 @@ pub(crate) struct Tables {
     pub(crate) proxies: Entries,
     pub(crate) qpns: Entries,
     pub(crate) trees: Entries,
+    pub(crate) multicasts: Entries,
     pub(crate) outers: Entries,
     pub(crate) branches: Entries,
     pub(crate) peers: Entries,
@@ -166,6 +168,9 @@ impl Tables {
         if g.replication_sid.is_some() {
             self.trees.insert(bytes(&g.tree_id.get()).to_vec(), bytes(&id).to_vec());
         }
+        if let Some(m) = g.multicast {
+            self.multicasts.insert(bytes(&addr(m.group)).to_vec(), bytes(&id).to_vec());
+        }
         self.slots.insert(id, slots);
         Ok(())
     }
@@ -219,6 +224,9 @@ fn group(g: &GroupProgram, ports: &BTreeMap<PortIndex, u32>) -> types::canopy_gr
     }
     if g.receivers_provisioned {
         c.flags |= GROUP_PROVISIONED;
+    }
+    if g.multicast.is_some() {
+        c.flags |= GROUP_MULTICAST;
     }
     c
 }

@@ -26,7 +26,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::plain::read;
 use crate::skel::types;
 use crate::tables;
-use crate::{LinuxDatapath, Options};
+use crate::{Hold, LinuxDatapath, Options};
 
 /// `TC_ACT_SHOT`: dropped, merged, or gone as copies.
 pub const SHOT: u32 = 2;
@@ -52,6 +52,10 @@ pub struct Testbed {
 
 fn ok<T, E: std::fmt::Display>(r: Result<T, E>) -> T {
     r.unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn options(pin_dir: &std::path::Path) -> Options {
+    Options { pin_dir: pin_dir.to_owned(), hold_multicast: Hold::Itself }
 }
 
 fn ip(args: &str) {
@@ -103,11 +107,21 @@ pub struct Shape {
     pub start_psn: u32,
     /// Memory per receiver: (virtual address, R_Key, length).
     pub memory: Option<(u64, u32, u64)>,
+    /// Child nodes are served by the kernel's multicast routes.
+    pub multicast: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { receivers: 1, children: 0, headend: false, provisioned: false, start_psn: 100, memory: None }
+        Self {
+            receivers: 1,
+            children: 0,
+            headend: false,
+            provisioned: false,
+            start_psn: 100,
+            memory: None,
+            multicast: false,
+        }
     }
 }
 
@@ -135,7 +149,7 @@ impl Testbed {
         let runtime = ok(tokio::runtime::Builder::new_current_thread().enable_all().build());
         let spec = spec(shape);
         let mut datapath = runtime
-            .block_on(async { LinuxDatapath::open(Options { pin_dir: pin_dir.clone() }).await })
+            .block_on(async { LinuxDatapath::open(options(&pin_dir)).await })
             .unwrap_or_else(|e| panic!("{}", crate::error::chain(&e)));
         let errors = runtime.block_on(datapath.reconcile(&spec));
         // Nobody answers behind the veths: the neighbours are the only thing that may be missing.
@@ -178,7 +192,7 @@ impl Testbed {
 
     /// Another agent takes over the pins, as after a restart.
     pub fn reopen(&mut self) {
-        let options = Options { pin_dir: self.pin_dir.clone() };
+        let options = options(&self.pin_dir);
         self.datapath = ok(self.runtime.block_on(async { LinuxDatapath::open(options).await }));
     }
 
@@ -264,6 +278,11 @@ pub fn proxy() -> Ipv6Addr {
     plan().proxy(1).unwrap_or(Ipv6Addr::UNSPECIFIED)
 }
 
+/// The group's IP multicast address.
+pub fn group_address() -> Ipv6Addr {
+    plan().multicast(1).unwrap_or(Ipv6Addr::UNSPECIFIED)
+}
+
 fn spec(s: &Shape) -> NodeSpec {
     let (plan, me, parent) = (plan(), node(1), node(2));
     let ll = |n, p| plan.link_local(n, port(p));
@@ -323,7 +342,7 @@ fn spec(s: &Shape) -> NodeSpec {
             address: plan.node_address(child),
             port: port(2 + i),
             next_hop: ll(child, 1),
-            kind: BranchKind::Node { sid: plan.end_mt(child) },
+            kind: BranchKind::Node { sid: if s.multicast { group_address() } else { plan.end_mt(child) } },
             at_boundary: false,
             since: 1,
             warming: false,
@@ -340,10 +359,14 @@ fn spec(s: &Shape) -> NodeSpec {
         designated_qpn: dqpn,
         start_psn: ok(Psn::new("psn", s.start_psn.into())),
         source: SourceQp { address: source(), qpn: ok(Qpn::new("qpn", SOURCE_QPN.into())) },
-        replication_sid: Some(plan.replication(me, tree)),
+        replication_sid: (!s.multicast).then(|| plan.replication(me, tree)),
+        multicast: s.multicast.then(|| Multicast {
+            source: plan.node_address(if s.headend { me } else { node(9) }),
+            group: group_address(),
+        }),
         headend: s.headend.then(|| Headend {
             source_port: port(1),
-            segments: vec![proxy(), plan.replication(me, tree)],
+            segments: vec![proxy(), if s.multicast { group_address() } else { plan.replication(me, tree) }],
             tlvs: list.chunks(11).map(|c| EndMtList { edge: plan.node_address(me), receivers: c.to_vec() }).collect(),
         }),
         upstream: if s.headend {

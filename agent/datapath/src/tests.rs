@@ -21,7 +21,7 @@ mod moving;
 mod verifier;
 
 /// What receiver `i` must get for `sent`.
-fn copy_for(i: u32, sent: &[u8]) -> Vec<u8> {
+pub(crate) fn copy_for(i: u32, sent: &[u8]) -> Vec<u8> {
     let f = RoceFrame::parse(sent).unwrap();
     let mut b = RoceBuilder::from(&f);
     b.src = proxy();

@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Says what this kernel offers, what it misses, and how to get that.
     Doctor,
+    /// Keeps IPv6 multicast routing switched on until it is ended. The agent starts and ends it by itself.
+    HoldMulticast,
     /// Removes everything that the agent programmed into the kernel; stop the agent first.
     Cleanup,
 }

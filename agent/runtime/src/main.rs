@@ -16,7 +16,7 @@ use canopy_agent_runtime::host_socket::Hosts;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::notify::Notifier;
 use canopy_agent_runtime::{Parts, doctor, run};
-use canopy_datapath::{LinuxDatapath, Options};
+use canopy_datapath::{Hold, LinuxDatapath, Options};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -38,12 +38,14 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> anyhow::Result<ExitCode> {
-    let config = cli.flags.load()?;
+    let config = || cli.flags.load();
     match cli.command.unwrap_or(Command::Run) {
-        Command::Run => runtime()?.block_on(run_agent(config))?,
-        Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&config)?),
-        Command::Doctor => return Ok(print_examination(&config)),
-        Command::Cleanup => runtime()?.block_on(clean_up(&config))?,
+        Command::Run => runtime()?.block_on(run_agent(config()?))?,
+        // Without settings: it is the same for every agent.
+        Command::HoldMulticast => match canopy_datapath::hold_multicast().context("holding multicast routing")? {},
+        Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&config()?)?),
+        Command::Doctor => return Ok(print_examination(&config()?)),
+        Command::Cleanup => runtime()?.block_on(clean_up(&config()?))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -61,7 +63,9 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     tracing::info!(version = VERSION, node = config.node, controller = %config.controller, kernel, "starting");
     let ledger = Ledger::open(&config.state_dir)?;
     let known = ledger.load(&config.node)?.map(Arc::new);
-    let datapath = LinuxDatapath::open(Options { pin_dir: config.pin_dir.clone() }).await;
+    let program = std::env::current_exe().context("finding this program's path")?;
+    let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast: Hold::Process(program) };
+    let datapath = LinuxDatapath::open(options).await;
     let datapath = datapath.context("the datapath cannot be opened (`canopy-agent doctor` says what is missing)")?;
     let channels = config.controller.channels().context("controller")?;
     let (link, worker) = canopy_agent_link::channels(&config.node, known.clone());

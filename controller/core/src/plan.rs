@@ -4,18 +4,20 @@
 //! A program leaves the agent no choice: every address, port, SID and next hop is in it. Where the decisions page
 //! speaks: who encapsulates (2.1), the outer header (2.2), which SID a child is addressed by (2.3), the addresses of the
 //! reverse path (3.1).
+//!
+//! With IP multicast between nodes the tree, its branches and the reverse path are the same; only the first SID differs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
-use canopy_model::group::GroupSpec;
+use canopy_model::group::{GroupSpec, Replication};
 use canopy_model::ids::{PortIndex, Qpn};
 use canopy_model::member::{MemoryRegion, Role};
 use canopy_model::node_spec::{
     AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
-    SourceQp, Upstream,
+    Multicast, SourceQp, Upstream,
 };
 
 use crate::alloc::Allocation;
@@ -116,7 +118,8 @@ pub(crate) fn plan_group(
     let moves = intent.before.is_some_and(|p| has_moved(&p.ways, &ways, intent.epoch));
     let moved = if moves { intent.epoch } else { intent.moved };
     let intent = Intent { moved, ..intent };
-    let planner = Planner { addresses, network, intent, source: &source, edges, tree: &tree, ways: &ways };
+    let multicast = multicast(addresses, network, &intent, &tree)?;
+    let planner = Planner { addresses, network, intent, source: &source, edges, tree: &tree, ways: &ways, multicast };
     planner.check_branches()?;
     let (decision, edges) = planner.encoding()?;
     let programs = (0..tree.nodes.len()).map(|at| planner.program(at, &decision, &edges)).collect::<Result<_, _>>()?;
@@ -172,6 +175,26 @@ fn behind(network: &Network, tree: &Tree, edges: &BTreeMap<NodeIx, Vec<&Placed>>
     out
 }
 
+/// The (S, G) of a group that is to be replicated by IP multicast. A group's number exists for as long as the group.
+fn multicast(
+    addresses: &AddressPlan,
+    network: &Network,
+    intent: &Intent<'_>,
+    tree: &Tree,
+) -> Result<Option<Multicast>, DomainError> {
+    if intent.spec.replication == Replication::Srv6 {
+        return Ok(None);
+    }
+    let index = intent.allocation.proxy_index;
+    let group = addresses.multicast(index).ok_or_else(|| {
+        DomainError::Limit(format!(
+            "addressing.multicastPrefix {} has no address number {index} for group {}: use a shorter prefix, or replication srv6",
+            addresses.multicast_prefix, intent.name
+        ))
+    })?;
+    Ok(Some(Multicast { source: addresses.node_address(network.id(tree.nodes[0].node)), group }))
+}
+
 struct Planner<'a> {
     addresses: &'a AddressPlan,
     network: &'a Network,
@@ -181,6 +204,8 @@ struct Planner<'a> {
     edges: BTreeMap<NodeIx, Vec<&'a Placed>>,
     tree: &'a Tree,
     ways: &'a Ways,
+    /// IP multicast between nodes.
+    multicast: Option<Multicast>,
 }
 
 impl Planner<'_> {
@@ -226,6 +251,7 @@ impl Planner<'_> {
             start_psn: allocation.start_psn,
             source: SourceQp { address: self.source.address, qpn: self.source.qpn },
             replication_sid: self.replication_sid(at),
+            multicast: self.multicast,
             headend: if t.parent.is_none() { Some(self.headend(decision, edges)?) } else { None },
             upstream: self.upstream(t)?,
             also_from: None,
@@ -259,15 +285,18 @@ impl Planner<'_> {
         self.addresses.node_address(self.network.id(node))
     }
 
-    /// RFC 9524: the root, and every node that replicates to other nodes, has a Replication-SID; an edge needs only End.MT.
+    /// RFC 9524, unless the kernel replicates: the root, and every node that replicates to other nodes, has a Replication-SID; an edge needs only End.MT.
     fn replication_sid(&self, at: usize) -> Option<Ipv6Addr> {
         let t = &self.tree.nodes[at];
-        let replicates = t.parent.is_none() || !t.children.is_empty();
+        let replicates = self.multicast.is_none() && (t.parent.is_none() || !t.children.is_empty());
         replicates.then(|| self.addresses.replication(self.network.id(t.node), self.intent.allocation.tree_id))
     }
 
-    /// The SID by which copies reach a tree node.
+    /// The SID by which copies reach a tree node; one for all of them in IP multicast.
     fn sid(&self, at: usize) -> Ipv6Addr {
+        if let Some(m) = self.multicast {
+            return m.group;
+        }
         self.replication_sid(at).unwrap_or_else(|| self.addresses.end_mt(self.network.id(self.tree.nodes[at].node)))
     }
 

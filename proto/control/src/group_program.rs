@@ -6,7 +6,7 @@ use canopy_model::ids::{GroupId, PortIndex, Psn, Qpn, TreeId, check_name};
 use canopy_model::member::MemoryRegion;
 use canopy_model::node_spec::{
     AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
-    SourceQp, Upstream,
+    Multicast, SourceQp, Upstream,
 };
 
 use crate::field::{address, each, octets, optional_address, optional_octets, required, within};
@@ -38,6 +38,7 @@ impl TryFrom<pb::GroupProgram> for GroupProgram {
                 qpn: Qpn::new("source_qpn", wire.source_qpn.into())?,
             },
             replication_sid: optional_address("replication_sid", &wire.replication_sid)?,
+            multicast: wire.multicast.map(|m| within("multicast", m.try_into())).transpose()?,
             headend: wire.headend.map(|h| within("headend", h.try_into())).transpose()?,
             upstream: within("upstream", required("upstream", wire.upstream)?.try_into())?,
             also_from: (wire.also_from != 0).then(|| PortIndex::new("also_from", wire.also_from.into())).transpose()?,
@@ -63,6 +64,7 @@ impl From<&GroupProgram> for pb::GroupProgram {
             source_address: octets(p.source.address),
             source_qpn: p.source.qpn.get(),
             replication_sid: optional_octets(p.replication_sid),
+            multicast: p.multicast.map(Into::into),
             headend: p.headend.as_ref().map(Into::into),
             upstream: Some((&p.upstream).into()),
             also_from: p.also_from.map_or(0, |port| u32::from(port.get())),
@@ -72,6 +74,26 @@ impl From<&GroupProgram> for pb::GroupProgram {
             write_rkey: p.write_rkey,
             params: Some(p.params.into()),
         }
+    }
+}
+
+impl TryFrom<pb::Multicast> for Multicast {
+    type Error = FieldError;
+    fn try_from(wire: pb::Multicast) -> Result<Self, FieldError> {
+        let (source, group) = (address("source", &wire.source)?, address("group", &wire.group)?);
+        if source.is_multicast() {
+            return Err(FieldError::new("source", format!("{source} is a multicast address, a node's is unicast")));
+        }
+        if !group.is_multicast() {
+            return Err(FieldError::new("group", format!("{group} is not a multicast address")));
+        }
+        Ok(Self { source, group })
+    }
+}
+
+impl From<Multicast> for pb::Multicast {
+    fn from(m: Multicast) -> Self {
+        Self { source: octets(m.source), group: octets(m.group) }
     }
 }
 

@@ -14,6 +14,10 @@ fn ip(last: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)
 }
 
+fn group_address(last: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x8000, last)
+}
+
 fn net(node: u16) -> Ipv6Net {
     Ipv6Net::new(Ipv6Addr::new(0x5f00, 0, node, 0, 0, 0, 0, 0), 48).unwrap()
 }
@@ -47,6 +51,7 @@ fn program(id: u64) -> GroupProgram {
         start_psn: Psn::new("psn", 0xFF_FFF0).unwrap(),
         source: SourceQp { address: ip(1), qpn: qpn(0x11) },
         replication_sid: Some(ip(0x200)),
+        multicast: Some(Multicast { source: ip(0x500), group: group_address(1) }),
         headend: Some(Headend {
             source_port: port(1),
             segments: vec![ip(0x100), ip(0x200)],
@@ -153,6 +158,9 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ("source.address", |p| p.source.address = ip(0xFFF)),
         ("source.qpn", |p| p.source.qpn = qpn(0x12)),
         ("replication_sid", |p| p.replication_sid = None),
+        ("multicast", |p| p.multicast = None),
+        ("multicast.source", |p| p.multicast.as_mut().unwrap().source = ip(0xFFF)),
+        ("multicast.group", |p| p.multicast.as_mut().unwrap().group = group_address(2)),
         ("headend", |p| p.headend = None),
         ("headend.source_port", |p| p.headend.as_mut().unwrap().source_port = port(9)),
         ("headend.segments", |p| p.headend.as_mut().unwrap().segments.reverse()),
@@ -326,8 +334,11 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
             }
         },
     );
+    let multicast =
+        (any::<u16>(), any::<u16>()).prop_map(|(s, g)| Multicast { source: ip(s), group: group_address(g) });
     let rest = (
         prop::option::of(arb_ip()),
+        prop::option::of(multicast),
         prop::option::of(arb_headend()),
         upstream,
         prop::option::of(arb_port()),
@@ -336,7 +347,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
     (ids, rest, any::<(bool, u64, u32)>(), params).prop_map(
         |(
             (id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn),
-            (replication_sid, headend, upstream, also_from, branches),
+            (replication_sid, multicast, headend, upstream, also_from, branches),
             (receivers_provisioned, write_base_va, write_rkey),
             params,
         )| {
@@ -350,6 +361,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
                 start_psn: Psn::new("psn", psn).unwrap(),
                 source: SourceQp { address, qpn },
                 replication_sid,
+                multicast,
                 headend,
                 upstream,
                 also_from,

@@ -8,6 +8,7 @@
 //!   End.MT at n             5f00:0:<n>:f001::/64
 //!   Replication-SID, tree t 5f00:0:<n>:f002:<t hi>:<t lo>::/96     (RFC 9524 End.Replicate)
 //! node address              fcff:0:0:<n>::1       outside the block: no argument may follow it
+//! group g as IP multicast   ff3e::8000:0 + g      the group identifiers that RFC 4607 leaves to hosts
 //! ```
 
 use std::net::Ipv6Addr;
@@ -39,6 +40,9 @@ pub struct AddressPlan {
     /// Prefix that Proxy Addresses are allocated from; routed by nobody.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub proxy_prefix: Ipv6Net,
+    /// Prefix of the groups' addresses in IP multicast replication, within ff00::/8; the group's number goes in the low bits.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub multicast_prefix: Ipv6Net,
 }
 
 impl Default for AddressPlan {
@@ -48,6 +52,7 @@ impl Default for AddressPlan {
             block: net([0x5f00u16, 0, 0, 0, 0, 0, 0, 0], 32),
             node_prefix: net([0xfcff, 0, 0, 0, 0, 0, 0, 0], 48),
             proxy_prefix: net([0xfcfe, 0, 0, 0, 0, 0, 0, 0], 64),
+            multicast_prefix: net([0xff3e, 0, 0, 0, 0, 0, 0x8000, 0], 97),
         }
     }
 }
@@ -70,6 +75,15 @@ impl AddressPlan {
         }
         if !(48..=112).contains(&self.proxy_prefix.prefix_len()) {
             errors.push("addressing.proxyPrefix", format!("{} must be between /48 and /112", self.proxy_prefix));
+        }
+        if !self.multicast_prefix.addr().is_multicast() || !(16..=112).contains(&self.multicast_prefix.prefix_len()) {
+            let detail = format!("{} must be within ff00::/8, between /16 and /112", self.multicast_prefix);
+            errors.push("addressing.multicastPrefix", detail);
+        } else if self.multicast_prefix.addr().segments()[0] & 0xF < 3 {
+            // Interface-local and link-local packets are never forwarded (RFC 4291 section 2.7).
+            let detail =
+                format!("{} has a scope that no router forwards: use for example ff3e::", self.multicast_prefix);
+            errors.push("addressing.multicastPrefix", detail);
         }
         let overlap = |a: &Ipv6Net, b: &Ipv6Net| a.contains(b) || b.contains(a);
         if overlap(&self.block, &self.node_prefix) {
@@ -125,17 +139,27 @@ impl AddressPlan {
 
     /// The `index`-th Proxy Address, 1-based; `None` past the prefix.
     pub fn proxy(&self, index: u64) -> Option<Ipv6Addr> {
-        let host_bits = 128 - u32::from(self.proxy_prefix.prefix_len());
-        if index == 0 || (host_bits < 64 && index >= 1 << host_bits) {
-            return None;
-        }
-        Some(Ipv6Addr::from(u128::from(self.proxy_prefix.addr()) | u128::from(index)))
+        numbered(self.proxy_prefix, index)
+    }
+
+    /// The IP multicast address of the group that holds the `index`-th Proxy Address, 1-based; `None` past the prefix.
+    pub fn multicast(&self, index: u64) -> Option<Ipv6Addr> {
+        numbered(self.multicast_prefix, index)
     }
 
     fn sid(&self, node: NodeId, tail: [u16; 5]) -> Ipv6Addr {
         let b = self.block.addr().segments();
         Ipv6Addr::from([b[0], b[1], node.get(), tail[0], tail[1], tail[2], tail[3], tail[4]])
     }
+}
+
+/// The `index`-th address of `prefix`, 1-based.
+fn numbered(prefix: Ipv6Net, index: u64) -> Option<Ipv6Addr> {
+    let host_bits = 128 - u32::from(prefix.prefix_len());
+    if index == 0 || (host_bits < 64 && index >= 1 << host_bits) {
+        return None;
+    }
+    Some(Ipv6Addr::from(u128::from(prefix.network()) | u128::from(index)))
 }
 
 #[cfg(test)]
@@ -155,6 +179,24 @@ mod tests {
         assert_eq!(plan.node_address(n), "fcff:0:0:12::1".parse::<Ipv6Addr>().unwrap());
         assert_eq!(plan.proxy(7), Some("fcfe::7".parse().unwrap()));
         assert_eq!(plan.proxy(0), None);
+        assert_eq!(plan.multicast(7), Some("ff3e::8000:7".parse().unwrap()));
+        assert_eq!(
+            (plan.multicast(0), plan.multicast(1 << 31)),
+            (None, None),
+            "never an address that RFC 4607 reserves"
+        );
+    }
+
+    #[test]
+    fn a_multicast_prefix_is_multicast_and_can_be_routed() {
+        let problem = |net: &str| {
+            let plan = AddressPlan { multicast_prefix: net.parse().unwrap(), ..AddressPlan::default() };
+            plan.validate().err().map(|e| e.to_string())
+        };
+        assert_eq!(problem("ff38:30:2001:db8::/96"), None);
+        for bad in ["2001:db8::/96", "ff02::/96", "ff31::/96", "ff3e::/120", "ff00::/8"] {
+            assert!(problem(bad).unwrap().contains("addressing.multicastPrefix"), "{bad}");
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::ids::Psn;
 pub struct GroupSpec {
     /// How receiver lists travel to the edges.
     pub encoding: EncodingChoice,
+    /// Who copies packets between nodes; cannot change while the group has members.
+    pub replication: Replication,
     /// RDMA path MTU in bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u32,
     /// First PSN of the source; chosen by the controller when absent.
@@ -30,6 +32,7 @@ impl Default for GroupSpec {
     fn default() -> Self {
         Self {
             encoding: EncodingChoice::Auto,
+            replication: Replication::Srv6,
             path_mtu: 4096,
             start_psn: None,
             stall_policy: StallPolicy::Wait,
@@ -80,6 +83,19 @@ pub enum EncodingChoice {
     InBand,
     /// No TLV: edges hold their lists as provisioned state.
     Provisioned,
+}
+
+/// Who copies packets between nodes (decisions 2.3). Feedback is merged hop by hop in both modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum Replication {
+    /// RFC 9524: each node rewrites the outer Destination Address to every child's SID.
+    #[default]
+    Srv6,
+    /// Native IP multicast: the first SID is the group's ff3e:: address and the nodes follow kernel multicast routes. Receivers
+    /// must join before the first packet; a node copies to at most 32 ports over all such groups.
+    Multicast,
 }
 
 /// What the controller does about a dead receiver (decisions 3.7, 3.10).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one node must do, whole. Plan decides, execution obeys: nothing in here leaves the agent a choice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
@@ -14,6 +14,9 @@ pub const MAX_BRANCHES: usize = 128;
 
 /// Most receivers in one End.MT TLV: 22 + 20n octets must fit the 8-bit Length (decisions 2.6).
 pub const MAX_RECEIVERS_PER_TLV: usize = 11;
+
+/// Most ports that one node's IP multicast routes can use, over all groups: Linux has 32 multicast interfaces (MAXMIFS).
+pub const MAX_MULTICAST_PORTS: usize = 32;
 
 /// The desired state of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +120,8 @@ pub struct GroupProgram {
     pub source: SourceQp,
     /// RFC 9524 Replication-SID instantiated here; `None` at a node that only runs End.MT.
     pub replication_sid: Option<Ipv6Addr>,
+    /// Child nodes get their copies by the kernel's IP multicast rather than one by one (decisions 2.3).
+    pub multicast: Option<Multicast>,
     /// Set at the headend.
     pub headend: Option<Headend>,
     /// Where feedback goes.
@@ -133,6 +138,39 @@ pub struct GroupProgram {
     pub write_rkey: u32,
     /// Aggregation constants.
     pub params: AggregationParams,
+}
+
+/// The (S, G) of a group that nodes forward as native IP multicast. G is the first SID, an End.MT SID at every edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Multicast {
+    /// S, the outer Source Address: the headend's node address.
+    pub source: Ipv6Addr,
+    /// G, the outer Destination Address: the group's ff3e:: address.
+    pub group: Ipv6Addr,
+}
+
+/// The kernel's part of a group at one node: a multicast route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MulticastRoute {
+    /// What is routed.
+    pub flow: Multicast,
+    /// Port that packets arrive on: towards the parent, or the source's at the headend.
+    pub input: PortIndex,
+    /// Ports of the child nodes; not empty.
+    pub outputs: BTreeSet<PortIndex>,
+}
+
+impl GroupProgram {
+    /// The multicast route that serves the child nodes. `None` in SRv6 replication, and at a node without child nodes.
+    pub fn multicast_route(&self) -> Option<MulticastRoute> {
+        let nodes = self.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. }));
+        let route = MulticastRoute {
+            flow: self.multicast?,
+            input: self.upstream.port,
+            outputs: nodes.map(|b| b.port).collect(),
+        };
+        (!route.outputs.is_empty()).then_some(route)
+    }
 }
 
 /// The source's end of its RC connection.
@@ -207,7 +245,7 @@ pub struct Branch {
 pub enum BranchKind {
     /// A child node: the outer Destination Address becomes `sid`.
     Node {
-        /// The child's Replication-SID, or its End.MT SID where it is only an edge.
+        /// The child's Replication-SID, its End.MT SID where it is only an edge, or the group's ff3e:: address.
         sid: Ipv6Addr,
     },
     /// A receiver: the copy is addressed to `Branch::address`.

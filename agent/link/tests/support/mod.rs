@@ -216,6 +216,7 @@ fn program(id: u64) -> GroupProgram {
         start_psn: Psn::new("psn", 100).unwrap(),
         source: SourceQp { address: "2001:db8:9::2".parse().unwrap(), qpn: qpn(0x11) },
         replication_sid: None,
+        multicast: None,
         headend: None,
         upstream: Upstream {
             source_address: "fcff:0:0:1::1".parse().unwrap(),

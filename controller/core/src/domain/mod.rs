@@ -19,6 +19,7 @@ use crate::resource::{Group, Node, Topology};
 mod apply;
 mod connection;
 mod labels;
+mod multicast;
 mod moving;
 mod prepare;
 mod prepare_links;

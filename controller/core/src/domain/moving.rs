@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use canopy_model::group::Replication;
 use canopy_model::node_spec::{BranchKind, GroupProgram};
 
 use super::Domain;
@@ -35,7 +36,9 @@ impl Domain {
         let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
             && next.encoding.provisioned_edges == present.encoding.provisioned_edges;
         let fits = works(present) && same_lists && most_copies(&present.tree, &next.tree)? <= MAX_COPIES;
-        if group.making.is_some() || !network.is_wired_as(&topology.network) || !fits {
+        // A kernel's multicast route takes packets from one port only.
+        let by_kernel = group.spec.replication == Replication::Multicast;
+        if by_kernel || group.making.is_some() || !network.is_wired_as(&topology.network) || !fits {
             return None;
         }
         let id = group.allocation.group_id;

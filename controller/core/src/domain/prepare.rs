@@ -102,6 +102,10 @@ impl Domain {
                 let (field, detail) = fixed("spec.pathMtu");
                 errors.push(field, format!("{} is not {}, and {detail}", spec.path_mtu, old.spec.path_mtu));
             }
+            if spec.replication != old.spec.replication {
+                let detail = "cannot change while the group has members, whose packets are on their way: remove the members first";
+                errors.push("spec.replication", detail);
+            }
             errors.into_result()?;
         }
         if labels == old.metadata.labels && spec == old.spec {
@@ -159,7 +163,9 @@ impl Domain {
 
     /// Plans `group` as it stands.
     pub(super) fn plan(&self, group: &Group) -> Result<Planned, DomainError> {
-        plan_group(&self.addresses, self.topology.as_ref().map(|t| &*t.network), intent(group))
+        let planned = plan_group(&self.addresses, self.topology.as_ref().map(|t| &*t.network), intent(group))?;
+        self.check_multicast_ports(&planned)?;
+        Ok(planned)
     }
 
     /// A change of one group: its record, `writes`, and the state.

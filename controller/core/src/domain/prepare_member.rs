@@ -4,6 +4,7 @@
 use std::net::Ipv6Addr;
 
 use canopy_model::FieldError;
+use canopy_model::group::Replication;
 use canopy_model::member::{MemberSpec, Role};
 use ipnet::Ipv6Net;
 
@@ -54,6 +55,9 @@ impl Domain {
             )));
         }
         self.check_others(old, &spec, address)?;
+        if spec.role == Role::Receiver {
+            check_in_time(old)?;
+        }
 
         let host = spec.host.clone();
         let metadata =
@@ -170,6 +174,16 @@ impl Domain {
         }
         Ok(())
     }
+}
+
+/// A parent cannot hold back from one child what the kernel copies to all: late receivers are for SRv6 replication only.
+fn check_in_time(group: &Group) -> Result<(), DomainError> {
+    if group.spec.replication == Replication::Multicast && group.started {
+        let name = group.metadata.name.clone();
+        let detail = "it replicates by IP multicast and data has begun: receivers join before the first packet; use replication srv6 for groups that grow";
+        return Err(DomainError::InUse { kind: "group", name, detail: detail.to_owned() });
+    }
+    Ok(())
 }
 
 fn role(role: Role) -> &'static str {

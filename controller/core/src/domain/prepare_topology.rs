@@ -49,6 +49,7 @@ impl Domain {
             GroupState::Infeasible(_) => Ok(e.to_string()),
             _ => Err(in_group(name, e)),
         })?;
+        super::multicast::check_all(&network, &replans)?;
         let metadata = self
             .topology
             .as_ref()

@@ -162,7 +162,8 @@ impl Domain {
             node: network.name(t.node).to_owned(),
             parent: t.parent.map(|p| network.name(plan.tree.nodes[p.position].node).to_owned()),
             roles: roles.into_iter().filter_map(|(role, is)| is.then_some(role)).collect(),
-            sid: program.replication_sid.unwrap_or_else(|| self.addresses.end_mt(network.id(t.node))),
+            sid: (program.multicast.map(|m| m.group).or(program.replication_sid))
+                .unwrap_or_else(|| self.addresses.end_mt(network.id(t.node))),
             upstream_port: network.port_name(t.node, program.upstream.port).to_owned(),
             branches,
         })

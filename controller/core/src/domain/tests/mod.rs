@@ -16,6 +16,7 @@ use crate::error::DomainError;
 use crate::metadata::Labels;
 
 mod lifecycle;
+mod multicast;
 mod moving;
 mod random;
 mod refusals;

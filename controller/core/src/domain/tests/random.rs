@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
-use canopy_model::group::EncodingChoice;
+use canopy_model::group::{EncodingChoice, Replication};
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::{BranchKind, GroupProgram, NodeSpec, Peer};
 use proptest::prelude::*;
@@ -74,6 +74,7 @@ fn command(d: &Domain, step: &Step) -> Command {
             &name(g),
             GroupSpec {
                 encoding: choice(*x),
+                replication: if x & 4 == 0 { Replication::Srv6 } else { Replication::Multicast },
                 path_mtu: [4096, 1024, 1500][usize::from(x / 86)],
                 ..GroupSpec::default()
             },
@@ -150,7 +151,9 @@ fn check_traffic(d: &Domain, name: &str) {
     let root = program(d, headends[0], id).unwrap();
     let headend = root.headend.clone().unwrap();
     assert_eq!(across(d, headends[0], headend.source_port, source.status.address), source.spec.host);
-    assert_eq!(headend.segments, [root.proxy, root.replication_sid.unwrap()]);
+    let multicast = view.spec.replication == Replication::Multicast;
+    let first = if multicast { root.multicast.unwrap().group } else { root.replication_sid.unwrap() };
+    assert_eq!(headend.segments, [root.proxy, first]);
     assert!(headend.tlvs.iter().all(|t| (1..=11).contains(&t.receivers.len())));
 
     let mut delivered = BTreeSet::new();
@@ -165,7 +168,14 @@ fn check_traffic(d: &Domain, name: &str) {
             (view.status.epoch, view.status.tree_id, root.designated_qpn, root.proxy)
         );
         let nodes = p.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).count();
-        if outer_da == base.end_mt {
+        assert_eq!((p.multicast, p.multicast.is_some()), (root.multicast, multicast));
+        if multicast {
+            // The kernel's route takes what comes from the parent to every child, and to nobody else.
+            let from = p.multicast_route().map(|r| (r.input, r.outputs));
+            let children = p.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).map(|b| b.port);
+            assert_eq!(from, (nodes > 0).then(|| (p.upstream.port, children.collect())));
+            assert_eq!((outer_da, p.replication_sid), (first, None));
+        } else if outer_da == base.end_mt {
             assert_eq!((nodes, p.replication_sid), (0, None), "{node} replicates to nodes but is addressed by End.MT");
         } else {
             assert_eq!(Some(outer_da), p.replication_sid, "{node} does not own {outer_da}");

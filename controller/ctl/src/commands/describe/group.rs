@@ -37,6 +37,7 @@ fn summary(out: &mut dyn Write, group: &Value) -> Result<(), Failure> {
     field(out, "Reason", text(group, "/status/reason"))?;
     field(out, "Source", text(group, "/status/source"))?;
     field(out, "Receivers", text(group, "/status/receivers"))?;
+    field(out, "Replication", text(group, "/spec/replication"))?;
     field(
         out,
         "Stall policy",

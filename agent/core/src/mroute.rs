@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel's IPv6 multicast routes for groups in IP multicast replication (decisions 2.3): what there should be, what there is,
+//! and the commands between the two.
+//!
+//! Commands come in two halves, around the change of the programs' state: a child is a branch before packets go to its port, and
+//! its port is taken away before it is a branch no more. Otherwise the node would acknowledge for those it does not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use canopy_model::node_spec::{MAX_MULTICAST_PORTS, MulticastRoute, NodeSpec};
+use canopy_model::status::ItemError;
+
+use crate::net::Interface;
+
+/// Index of a multicast interface (MIF), 0..32.
+pub type Mif = u16;
+
+/// The (S, G) of a route.
+pub type Flow = (Ipv6Addr, Ipv6Addr);
+
+/// Where a route takes packets from and to, by interface index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Interface that they arrive on.
+    pub input: u32,
+    /// Interfaces that copies leave by.
+    pub outputs: BTreeSet<u32>,
+}
+
+/// Multicast routing as the kernel has it, foreign parts included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Our holder keeps multicast routing switched on in this network namespace.
+    pub held: bool,
+    /// Multicast interfaces: interface index, by MIF.
+    pub interfaces: BTreeMap<Mif, u32>,
+    /// MIFs that no routing daemon made for itself: ours.
+    pub fixed: BTreeSet<Mif>,
+    /// Routes; a MIF that is gone is not among a route's outputs.
+    pub routes: BTreeMap<Flow, Route>,
+}
+
+/// One change of the kernel's multicast routing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Switch multicast routing on and keep it on.
+    Hold,
+    /// Make an interface a multicast interface.
+    AddInterface(Mif, u32),
+    /// Make it none again.
+    RemoveInterface(Mif),
+    /// Add or replace a route.
+    SetRoute(Flow, Route),
+    /// Remove a route.
+    RemoveRoute(Flow),
+    /// Switch multicast routing off.
+    Release,
+}
+
+/// What the agent wants, and what it answers for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Desired {
+    /// Routes of the groups that can be carried out.
+    pub routes: BTreeMap<Flow, Route>,
+    /// G of every route that the agent made at any time: others are foreign.
+    pub ours: BTreeSet<Ipv6Addr>,
+    /// G of groups that stay as they are because their desired state could not be worked out.
+    pub kept: BTreeSet<Ipv6Addr>,
+}
+
+/// The desired routes, and the groups that find no room. `recorded` are the groups' addresses that the programs know from before,
+/// `kept` the groups (by number) that stay as they are.
+pub fn desired(
+    spec: &NodeSpec,
+    interfaces: &BTreeMap<String, Interface>,
+    recorded: &BTreeMap<Ipv6Addr, u32>,
+    kept: &BTreeSet<u32>,
+) -> (Desired, Vec<ItemError>) {
+    let index_of: BTreeMap<_, _> =
+        spec.base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
+    let mut d = Desired {
+        ours: recorded.keys().copied().collect(),
+        kept: recorded.iter().filter(|(_, id)| kept.contains(id)).map(|(g, _)| *g).collect(),
+        ..Desired::default()
+    };
+    let (mut used, mut errors): (BTreeSet<u32>, _) = (BTreeSet::new(), Vec::new());
+    for g in spec.groups.values() {
+        let Some(MulticastRoute { flow, input, outputs }) = g.multicast_route() else { continue };
+        d.ours.insert(flow.group);
+        if kept.contains(&g.group_id.get()) {
+            d.kept.insert(flow.group);
+            continue;
+        }
+        // A port without an interface is its group's error already: such a group is kept.
+        let Some(input) = index_of.get(&input).copied() else { continue };
+        let outputs: BTreeSet<u32> = outputs.iter().filter_map(|p| index_of.get(p).copied()).collect();
+        let with: BTreeSet<u32> = used.iter().chain(&outputs).copied().chain([input]).collect();
+        let mut fail = |detail| {
+            errors.push(ItemError { kind: "group".into(), name: g.name.clone(), group: Some(g.group_id), detail });
+        };
+        if with.len() > MAX_MULTICAST_PORTS {
+            fail(format!(
+                "group {} would need {} multicast interfaces on {} with the groups before it, and Linux has {MAX_MULTICAST_PORTS}: use replication srv6",
+                g.name,
+                with.len(),
+                spec.base.name
+            ));
+        } else if let Some(big) = with.iter().find(|i| **i > u32::from(u16::MAX)) {
+            // struct mif6ctl has 16 bits for it.
+            fail(format!(
+                "interface index {big} on {} does not fit a multicast interface: recreate the interface, or use replication srv6",
+                spec.base.name
+            ));
+        } else {
+            used = with;
+            d.routes.insert((flow.source, flow.group), Route { input, outputs });
+        }
+    }
+    (d, errors)
+}
+
+/// What must go before branches leave the programs' state: routes that are not wanted, and outputs that are not.
+pub fn plan_before(desired: &Desired, observed: &Observed) -> Vec<Command> {
+    let mut out = Vec::new();
+    for (flow, have) in ours(desired, observed) {
+        match desired.routes.get(flow) {
+            Some(want) if want.input == have.input => {
+                let both: BTreeSet<u32> = have.outputs.intersection(&want.outputs).copied().collect();
+                if both != have.outputs {
+                    out.push(Command::SetRoute(*flow, Route { input: have.input, outputs: both }));
+                }
+            }
+            _ => out.push(Command::RemoveRoute(*flow)),
+        }
+    }
+    out
+}
+
+/// What comes once every branch is in the programs' state; `observed` is from behind [`plan_before`].
+pub fn plan_after(desired: &Desired, observed: &Observed) -> Vec<Command> {
+    let mut out = Vec::new();
+    let wanted: BTreeSet<u32> =
+        desired.routes.values().flat_map(|r| r.outputs.iter().copied().chain([r.input])).collect();
+    if !wanted.is_empty() && !observed.held {
+        out.push(Command::Hold);
+    }
+    // Whatever route uses an interface keeps it, whoever made the route.
+    let used: BTreeSet<u32> =
+        observed.routes.values().flat_map(|r| r.outputs.iter().copied().chain([r.input])).collect();
+    let mut interfaces = observed.interfaces.clone();
+    for (mif, index) in &observed.interfaces {
+        if observed.fixed.contains(mif) && !wanted.contains(index) && !used.contains(index) {
+            out.push(Command::RemoveInterface(*mif));
+            interfaces.remove(mif);
+        }
+    }
+    let present: BTreeSet<u32> = interfaces.values().copied().collect();
+    let missing: Vec<u32> = wanted.difference(&present).copied().collect();
+    for index in &missing {
+        // Foreign ones may take some: what finds no place is missing when the kernel is read back.
+        let free = (0..MAX_MULTICAST_PORTS as Mif).find(|m| !interfaces.contains_key(m));
+        if let Some(mif) = free {
+            interfaces.insert(mif, *index);
+            out.push(Command::AddInterface(mif, *index));
+        }
+    }
+    for (flow, want) in &desired.routes {
+        // A route remembers outputs by MIF: where one came to be anew, it may mean another interface than before.
+        if observed.routes.get(flow) != Some(want) || !missing.is_empty() {
+            out.push(Command::SetRoute(*flow, want.clone()));
+        }
+    }
+    let nothing_left = wanted.is_empty() && desired.kept.is_empty() && ours(desired, observed).next().is_none();
+    if nothing_left && observed.held {
+        out.push(Command::Release);
+    }
+    out
+}
+
+/// Routes that the agent answers for and may change.
+fn ours<'a>(desired: &'a Desired, observed: &'a Observed) -> impl Iterator<Item = (&'a Flow, &'a Route)> {
+    observed.routes.iter().filter(|((_, g), _)| desired.ours.contains(g) && !desired.kept.contains(g))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use canopy_model::addressing::AddressPlan;
+use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
+use canopy_model::node_spec::{
+    AggregationParams, Branch, BranchKind, GroupProgram, Multicast, NodeBase, Peer, Port, SourceQp, Upstream,
+};
+use proptest::prelude::*;
+
+use super::*;
+
+fn flow(n: u16) -> Flow {
+    let plan = AddressPlan::default();
+    (plan.node_address(NodeId::new("n", 6).unwrap()), plan.multicast(n.into()).unwrap())
+}
+
+fn route(input: u32, outputs: &[u32]) -> Route {
+    Route { input, outputs: outputs.iter().copied().collect() }
+}
+
+fn want(routes: &[(u16, Route)]) -> Desired {
+    let routes: BTreeMap<_, _> = routes.iter().map(|(n, r)| (flow(*n), r.clone())).collect();
+    Desired { ours: routes.keys().map(|f| f.1).collect(), routes, ..Desired::default() }
+}
+
+/// A kernel that does what it is told: routes keep their outputs by MIF, as Linux does.
+#[derive(Clone, Debug, Default)]
+struct Kernel {
+    held: bool,
+    mifs: BTreeMap<Mif, u32>,
+    routes: BTreeMap<Flow, (Mif, BTreeSet<Mif>)>,
+}
+
+impl Kernel {
+    fn observed(&self) -> Observed {
+        let index = |m: &Mif| self.mifs.get(m).copied();
+        let shown = |(input, outputs): &(Mif, BTreeSet<Mif>)| Route {
+            input: index(input).unwrap_or(0),
+            outputs: outputs.iter().filter_map(index).collect(),
+        };
+        Observed {
+            held: self.held,
+            interfaces: self.mifs.clone(),
+            fixed: self.mifs.keys().copied().collect(),
+            routes: self.routes.iter().map(|(f, r)| (*f, shown(r))).collect(),
+        }
+    }
+
+    fn run(&mut self, commands: Vec<Command>) {
+        let mif =
+            |k: &Self, i: u32| *k.mifs.iter().find(|(_, x)| **x == i).expect("a route's interface is there first").0;
+        for c in commands {
+            match c {
+                Command::Hold => assert!(!std::mem::replace(&mut self.held, true)),
+                Command::Release => assert!(std::mem::replace(&mut self.held, false)),
+                Command::AddInterface(m, i) => assert_eq!(self.mifs.insert(m, i), None, "MIF {m} is taken"),
+                Command::RemoveInterface(m) => drop(self.mifs.remove(&m).expect("it was there")),
+                Command::SetRoute(f, r) => {
+                    let outputs = r.outputs.iter().map(|i| mif(self, *i)).collect();
+                    self.routes.insert(f, (mif(self, r.input), outputs));
+                }
+                Command::RemoveRoute(f) => drop(self.routes.remove(&f).expect("it was there")),
+            }
+        }
+    }
+
+    fn reconcile(&mut self, desired: &Desired) {
+        self.run(plan_before(desired, &self.observed()));
+        self.run(plan_after(desired, &self.observed()));
+    }
+}
+
+#[test]
+fn a_route_comes_with_its_interfaces_and_goes_with_them() {
+    let mut k = Kernel::default();
+    let d = want(&[(1, route(2, &[3, 4]))]);
+    assert_eq!(plan_before(&d, &k.observed()), []);
+    let commands = plan_after(&d, &k.observed());
+    assert_eq!(commands.first(), Some(&Command::Hold));
+    assert_eq!(commands.last(), Some(&Command::SetRoute(flow(1), route(2, &[3, 4]))));
+    k.reconcile(&d);
+    assert_eq!(k.observed().routes, d.routes);
+    assert_eq!((plan_before(&d, &k.observed()), plan_after(&d, &k.observed())), (vec![], vec![]), "twice is once");
+    // The group is gone from the spec; the programs' maps still know that it was ours.
+    let gone = Desired { ours: d.ours, ..Desired::default() };
+    assert_eq!(plan_before(&gone, &k.observed()), [Command::RemoveRoute(flow(1))]);
+    k.reconcile(&gone);
+    assert_eq!((k.held, k.mifs.len(), k.routes.len()), (false, 0, 0));
+}
+
+#[test]
+fn a_child_loses_its_port_first_and_gets_it_last() {
+    let mut k = Kernel::default();
+    k.reconcile(&want(&[(1, route(2, &[3, 4]))]));
+    let d = want(&[(1, route(2, &[4, 5]))]);
+    assert_eq!(plan_before(&d, &k.observed()), [Command::SetRoute(flow(1), route(2, &[4]))]);
+    k.run(plan_before(&d, &k.observed()));
+    let after = plan_after(&d, &k.observed());
+    assert_eq!(after.last(), Some(&Command::SetRoute(flow(1), route(2, &[4, 5]))));
+    // Packets from another parent: nothing may go down the old way meanwhile.
+    let moved = want(&[(1, route(9, &[4, 5]))]);
+    assert_eq!(plan_before(&moved, &k.observed()), [Command::RemoveRoute(flow(1))]);
+}
+
+#[test]
+fn foreign_routes_and_interfaces_and_groups_that_stay_are_left_alone() {
+    let mut k = Kernel::default();
+    k.reconcile(&want(&[(1, route(2, &[3])), (7, route(2, &[8]))]));
+    // 7 is somebody else's: nobody recorded it. Its interfaces must stay too.
+    let d = Desired { ours: BTreeSet::from([flow(1).1]), ..Desired::default() };
+    let mut other = k.clone();
+    other.reconcile(&d);
+    assert_eq!(other.observed().routes.keys().copied().collect::<Vec<_>>(), [flow(7)]);
+    assert_eq!(other.mifs.values().copied().collect::<BTreeSet<_>>(), BTreeSet::from([2, 8]));
+    let kept = Desired { kept: BTreeSet::from([flow(1).1]), ..d };
+    let before = k.clone();
+    k.reconcile(&kept);
+    assert_eq!((k.held, k.observed()), (true, before.observed()), "it goes on as it is");
+    // One that a daemon made is not ours to remove.
+    let daemon = Observed { fixed: BTreeSet::new(), routes: BTreeMap::new(), ..k.observed() };
+    assert!(!plan_after(&Desired::default(), &daemon).iter().any(|c| matches!(c, Command::RemoveInterface(_))));
+}
+
+#[test]
+fn an_interface_that_was_made_anew_takes_no_other_groups_packets() {
+    let mut k = Kernel::default();
+    let d = want(&[(1, route(2, &[3])), (2, route(2, &[4]))]);
+    k.reconcile(&d);
+    // The device behind 3 is gone and back with another index: its MIF is free, but the route still has the bit.
+    let mif = *k.mifs.iter().find(|(_, i)| **i == 3).unwrap().0;
+    k.mifs.remove(&mif);
+    let d = want(&[(1, route(2, &[4])), (2, route(2, &[4, 5]))]);
+    k.reconcile(&d);
+    assert_eq!(k.observed().routes, d.routes);
+}
+
+fn arb_desired() -> impl Strategy<Value = Vec<(u16, Route)>> {
+    let route = (1u32..12, prop::collection::btree_set(12u32..24, 1..5));
+    prop::collection::btree_map(1u16..6, route, 0..5)
+        .prop_map(|m| m.into_iter().map(|(g, (input, outputs))| (g, Route { input, outputs })).collect())
+}
+
+proptest! {
+    #[test]
+    fn whatever_was_there_the_kernel_ends_as_desired_and_rests(steps in prop::collection::vec(arb_desired(), 1..6)) {
+        let mut k = Kernel::default();
+        let mut recorded = BTreeSet::new();
+        for step in steps {
+            let mut d = want(&step);
+            recorded.extend(d.ours.iter().copied());
+            d.ours = recorded.clone();
+            k.run(plan_before(&d, &k.observed()));
+            // Between the halves nothing is there that is not wanted.
+            for (f, have) in k.observed().routes {
+                prop_assert!(d.routes.get(&f).is_some_and(|w| have.outputs.is_subset(&w.outputs)));
+            }
+            k.run(plan_after(&d, &k.observed()));
+            let o = k.observed();
+            prop_assert_eq!(&o.routes, &d.routes);
+            prop_assert_eq!(o.held, !d.routes.is_empty());
+            prop_assert_eq!((plan_before(&d, &o), plan_after(&d, &o)), (vec![], vec![]));
+        }
+    }
+}
+
+/// A node whose groups each have the source on port 1 and children on the given ports.
+fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, Interface>) {
+    let port = |n: u64| PortIndex::new("port", n).unwrap();
+    let any = "fcff::1".parse::<Ipv6Addr>().unwrap();
+    let qpn = Qpn::new("qpn", 2).unwrap();
+    let (mut ports, mut interfaces) = (Vec::new(), BTreeMap::new());
+    for n in 1..=50 {
+        let name = format!("eth{n}");
+        let peer = Peer::Node { name: "x".into(), link_local: any };
+        ports.push(Port { index: port(n), name: name.clone(), mtu: 9000, link_local: any, peer });
+        interfaces.insert(name, Interface { index: 100 + n as u32, mtu: 9000, up: true, carrier: true });
+    }
+    let branch = |n| Branch {
+        address: Ipv6Addr::from(u128::from(n)),
+        port: port(n),
+        next_hop: any,
+        kind: BranchKind::Node { sid: any },
+        at_boundary: false,
+        since: 1,
+    };
+    let program = |id: u64, children: std::ops::Range<u64>| GroupProgram {
+        group_id: GroupId::new("id", id).unwrap(),
+        name: format!("g{id}"),
+        epoch: 1,
+        tree_id: TreeId::new("t", id).unwrap(),
+        proxy: any,
+        designated_qpn: qpn,
+        start_psn: Psn::new("p", 0).unwrap(),
+        source: SourceQp { address: any, qpn },
+        replication_sid: None,
+        multicast: Some(Multicast { source: flow(1).0, group: flow(id as u16).1 }),
+        headend: None,
+        upstream: Upstream { source_address: any, destination: any, dest_qp: qpn, port: port(1), next_hop: any },
+        branches: children.map(branch).collect(),
+        receivers_provisioned: false,
+        write_base_va: 0,
+        write_rkey: 0,
+        params: AggregationParams::default(),
+    };
+    let base = NodeBase {
+        name: "n1".into(),
+        node_id: NodeId::new("n", 1).unwrap(),
+        node_address: any,
+        un: "5f00:0:1::/48".parse().unwrap(),
+        end_mt: any,
+        ports,
+        routes: vec![],
+    };
+    let groups = groups.iter().map(|(id, r)| (GroupId::new("id", *id).unwrap(), program(*id, r.clone()))).collect();
+    (NodeSpec { term: 1, generation: 1, base, groups }, interfaces)
+}
+
+#[test]
+fn the_group_that_finds_no_interface_is_named_and_the_others_are_served() {
+    let (spec, interfaces) = spec(&[(1, 2..30), (2, 28..40), (3, 10..33), (4, 2..2)]);
+    let (d, errors) = desired(&spec, &interfaces, &BTreeMap::new(), &BTreeSet::new());
+    assert_eq!(errors.len(), 1);
+    assert!(
+        errors[0].name == "g2" && errors[0].detail.contains("would need 39 multicast interfaces on n1"),
+        "{}",
+        errors[0].detail
+    );
+    assert_eq!(d.routes.keys().copied().collect::<Vec<_>>(), [flow(1), flow(3)], "g4 has no child node");
+    assert_eq!(d.routes[&flow(3)], Route { input: 101, outputs: (110..133).collect() });
+    // Kept: its number was refused elsewhere, so it stays as it is.
+    let recorded = BTreeMap::from([(flow(1).1, 1), (flow(9).1, 9)]);
+    let (d, _) = desired(&spec, &interfaces, &recorded, &BTreeSet::from([1, 9]));
+    assert_eq!(d.kept, BTreeSet::from([flow(1).1, flow(9).1]));
+    assert!(d.ours.contains(&flow(9).1) && !d.routes.contains_key(&flow(1)));
+}

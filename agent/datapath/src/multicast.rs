@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One reconciliation's multicast routing, in two halves around the change of the programs' state.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use canopy_agent_core::DatapathError;
+use canopy_agent_core::mroute::{self, Command, Desired, Flow, Observed};
+use canopy_agent_core::net::Interface;
+use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::ItemError;
+
+use crate::error::chain;
+use crate::holder::Holder;
+use crate::mroute::{Socket, TAKEN, is_on, is_supported, observe};
+
+/// Between the halves.
+pub(crate) struct Turn<'a> {
+    spec: &'a NodeSpec,
+    interfaces: &'a BTreeMap<String, Interface>,
+    desired: Desired,
+    errors: Vec<ItemError>,
+    /// Nothing is asked for and nothing was ever done.
+    idle: bool,
+}
+
+impl<'a> Turn<'a> {
+    /// Takes away what is not wanted. `recorded` are the multicast addresses of groups in the programs' maps, `kept` the groups
+    /// that stay as they are.
+    pub(crate) fn before(
+        holder: &mut Holder,
+        spec: &'a NodeSpec,
+        interfaces: &'a BTreeMap<String, Interface>,
+        recorded: &BTreeMap<Ipv6Addr, u32>,
+        kept: &BTreeSet<u32>,
+    ) -> Result<Self, DatapathError> {
+        let (desired, errors) = mroute::desired(spec, interfaces, recorded, kept);
+        let held = holder.watch();
+        let idle = desired.routes.is_empty() && recorded.is_empty() && !held;
+        let mut turn = Self { spec, interfaces, desired, errors, idle };
+        if turn.idle {
+            return Ok(turn);
+        }
+        if !is_supported() {
+            turn.fail_all(
+                "this kernel has no IPv6 multicast routing: use one with CONFIG_IPV6_MROUTE=y, or replication srv6",
+            );
+            turn.idle = true;
+            return Ok(turn);
+        }
+        let observed = turn.observe(held)?;
+        let commands = mroute::plan_before(&turn.desired, &observed);
+        if !commands.is_empty() {
+            let (socket, mut mifs) = (Socket::open()?, observed.interfaces);
+            for command in commands {
+                socket.execute(&command, &mut mifs)?;
+            }
+        }
+        Ok(turn)
+    }
+
+    /// Adds what is missing and reads everything back.
+    pub(crate) async fn after(mut self, holder: &mut Holder) -> Result<Vec<ItemError>, DatapathError> {
+        if self.idle {
+            return Ok(self.errors);
+        }
+        let observed = self.observe(holder.watch())?;
+        let commands = mroute::plan_after(&self.desired, &observed);
+        if !commands.is_empty() {
+            let (socket, mut mifs) = (Socket::open()?, observed.interfaces);
+            for command in &commands {
+                let done = match command {
+                    Command::Hold if is_on() => Err(TAKEN.to_owned()),
+                    Command::Hold => holder.start().await.map_err(|e| chain(&e)),
+                    Command::Release => holder.stop().await.map_err(|e| chain(&e)),
+                    other => socket.execute(other, &mut mifs).map_err(|e| chain(&e)),
+                };
+                match (done, command) {
+                    (Ok(()), _) => {}
+                    (Err(detail), Command::SetRoute(flow, _)) => self.fail(*flow, &detail),
+                    // Without it none of them forwards anything.
+                    (Err(detail), _) => {
+                        self.fail_all(&detail);
+                        return Ok(self.errors);
+                    }
+                }
+            }
+        }
+        let observed = self.observe(holder.watch())?;
+        let wrong: Vec<Flow> = (self.desired.routes.iter())
+            .filter(|(flow, want)| !observed.held || observed.routes.get(*flow) != Some(*want))
+            .map(|(flow, _)| *flow)
+            .collect();
+        for flow in wrong {
+            self.fail(flow, &format!("multicast route ({}, {}) does not read back as written", flow.0, flow.1));
+        }
+        Ok(self.errors)
+    }
+
+    fn observe(&self, held: bool) -> Result<Observed, DatapathError> {
+        Ok(Observed { held, ..observe(self.interfaces)? })
+    }
+
+    /// The first problem of each group is its error.
+    fn fail(&mut self, flow: Flow, detail: &str) {
+        let of_flow = self.spec.groups.values().filter(|g| g.multicast.is_some_and(|m| (m.source, m.group) == flow));
+        for g in of_flow {
+            if !self.errors.iter().any(|e| e.group == Some(g.group_id)) {
+                self.errors.push(ItemError {
+                    kind: "group".into(),
+                    name: g.name.clone(),
+                    group: Some(g.group_id),
+                    detail: detail.to_owned(),
+                });
+            }
+        }
+    }
+
+    fn fail_all(&mut self, detail: &str) {
+        let flows: Vec<Flow> = self.desired.routes.keys().copied().collect();
+        flows.into_iter().for_each(|flow| self.fail(flow, detail));
+    }
+}
+
+/// Removes every route of the groups in `ours`, our multicast interfaces, and the holder.
+pub(crate) async fn cleanup(
+    holder: &mut Holder,
+    interfaces: &BTreeMap<String, Interface>,
+    ours: BTreeSet<Ipv6Addr>,
+) -> Result<(), DatapathError> {
+    let held = holder.watch();
+    if !is_supported() || (ours.is_empty() && !held) {
+        return Ok(());
+    }
+    let nothing = Desired { ours, ..Desired::default() };
+    let socket = Socket::open()?;
+    let mut observed = observe(interfaces)?;
+    for command in mroute::plan_before(&nothing, &observed) {
+        socket.execute(&command, &mut observed.interfaces)?;
+    }
+    let mut observed = Observed { held, ..observe(interfaces)? };
+    for command in mroute::plan_after(&nothing, &observed) {
+        match command {
+            Command::Release => holder.stop().await?,
+            other => socket.execute(&other, &mut observed.interfaces)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

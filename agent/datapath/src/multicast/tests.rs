@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The real programs and the real kernel's multicast forwarding in a namespace.
+
+use std::net::Ipv6Addr;
+
+use canopy_packet::bth::Opcode;
+use canopy_packet::ipv6::Ipv6;
+use canopy_packet::srh::SrhView;
+
+use crate::mroute::is_on;
+use crate::testbed::*;
+use crate::tests::copy_for;
+
+fn shape(receivers: u32, children: u32, headend: bool) -> Shape {
+    Shape { receivers, children, headend, multicast: true, ..Shape::default() }
+}
+
+/// Lines of `/proc/net/FILE` of this thread's namespace, without the titles.
+fn kernel(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
+    text.lines().skip(1).map(str::to_owned).collect()
+}
+
+/// Packets that the kernel's one route has forwarded. The far ends of the ports are in this namespace too: what arrives there
+/// is counted as well, and as wrong.
+fn forwarded() -> u64 {
+    let routes = kernel("ip6_mr_cache");
+    assert_eq!(routes.len(), 1, "{routes:?}");
+    let count = |field| routes[0].split_whitespace().nth(field).unwrap().parse::<u64>().unwrap();
+    count(3) - count(5)
+}
+
+/// Waits until the kernel has forwarded `n`: a copy waits its turn in the port's backlog.
+fn wait_forwarded(n: u64) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while forwarded() != n {
+        assert!(std::time::Instant::now() < deadline, "the kernel forwarded {} of {n}", forwarded());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_headend_hands_the_kernel_one_packet_to_the_groups_address() {
+    let mut bed = Testbed::new(&shape(0, 2, true));
+    let sent = data(Opcode::SEND_ONLY, 100, &[1, 2, 3]);
+    let (action, out, _) = bed.run("u0", &sent);
+    let (ip, srh) = (Ipv6::parse(&out).unwrap(), SrhView::parse(&out[40..]).unwrap());
+    assert_eq!((action, ip.src, ip.dst), (OK, plan().node_address(node(1)), group_address()));
+    assert_eq!((ip.hop_limit, usize::from(ip.payload_len)), (64, out.len() - 40), "the kernel takes its one off");
+    assert_eq!((srh.segments_left(), srh.segments().collect::<Vec<_>>()), (1, vec![proxy(), group_address()]));
+    let mut inner = sent.clone();
+    inner[7] -= 1;
+    assert_eq!(srh.payload(), inner);
+    let t = bed.telemetry();
+    assert_eq!((t.data_packets, t.branches.iter().map(|b| b.packets).collect::<Vec<_>>()), (1, vec![1, 1]));
+}
+
+#[test]
+fn receivers_at_the_headend_are_served_beside_the_kernels_copy() {
+    let mut bed = Testbed::new(&shape(2, 1, true));
+    let sent = data(Opcode::SEND_ONLY, 100, &[1, 2, 3]);
+    let (action, out, _) = bed.run("u0", &sent);
+    assert_eq!((action, out), (REDIRECT, copy_for(1, &sent)));
+    // Each goes in once more by the port, past the program, and is routed: frames, since a test run's are nobody's.
+    let packets: Vec<_> = (101..111).map(|psn| data(Opcode::SEND_ONLY, psn, &[1, 2, 3])).collect();
+    bed.traffic("u0", &packets);
+    wait_forwarded(10);
+    assert_eq!(bed.telemetry().data_packets, 11, "the copy passed the group's state too");
+    assert!(bed.drops().is_empty(), "{:?}", bed.drops());
+}
+
+#[test]
+fn the_groups_address_is_an_end_mt_sid_and_a_transit_node_leaves_the_packet_as_it_is() {
+    let sent = data(Opcode::SEND_ONLY, 100, b"abc");
+    let edge = Testbed::new(&shape(1, 0, false));
+    let (action, out, _) = edge.run("u0", &encapsulated(&sent, group_address(), list(0..1), 0));
+    assert_eq!((action, out), (REDIRECT, copy_for(0, &sent)));
+    drop(edge);
+
+    let transit = Testbed::new(&shape(0, 2, false));
+    let packet = encapsulated(&sent, group_address(), list(0..1), 0);
+    let (action, out, _) = transit.run("u0", &packet);
+    assert_eq!((action, out), (OK, packet));
+    drop(transit);
+
+    let both = Testbed::new(&shape(1, 1, false));
+    let (action, out, _) = both.run("u0", &encapsulated(&sent, group_address(), list(0..1), 0));
+    assert_eq!((action, out), (REDIRECT, copy_for(0, &sent)));
+    both.traffic("u0", &[encapsulated(&sent, group_address(), list(0..1), 0)]);
+    wait_forwarded(1);
+}
+
+#[test]
+fn real_frames_are_forwarded_by_the_kernel() {
+    let bed = Testbed::new(&shape(0, 2, false));
+    let packets: Vec<_> =
+        (100..120).map(|psn| encapsulated(&data(Opcode::SEND_ONLY, psn, b"abc"), group_address(), vec![], 0)).collect();
+    bed.traffic("u0", &packets);
+    wait_forwarded(20);
+}
+
+#[test]
+fn what_comes_another_way_is_dropped_and_counted() {
+    let sent = data(Opcode::SEND_ONLY, 100, b"abc");
+    let mut bed = Testbed::new(&shape(1, 1, false));
+    let refused = |bed: &mut Testbed, port: &str, packet: &[u8], reason: &str| {
+        assert_eq!(bed.run(port, packet).0, SHOT, "{reason}");
+        assert_eq!(bed.drops().get(reason), Some(&1), "{reason}: {:?}", bed.drops());
+    };
+    let to = |dst: Ipv6Addr| encapsulated(&sent, dst, list(0..1), 0);
+    refused(&mut bed, "d1", &to(group_address()), "wrong_port");
+    refused(&mut bed, "u0", &to(end_mt()), "group_unknown");
+    let mut bare = to(group_address());
+    bare[6] = 17;
+    refused(&mut bed, "u0", &bare, "no_srh");
+    let mut cut = to(group_address());
+    cut.truncate(60);
+    refused(&mut bed, "u0", &cut, "truncated");
+    let mut last_hop = to(group_address());
+    last_hop[7] = 1;
+    refused(&mut bed, "u0", &last_hop, "hop_limit");
+    assert_eq!(bed.run("u0", &to("ff3e::8000:99".parse().unwrap())).0, OK, "nobody's group is the kernel's own");
+    assert_eq!(bed.telemetry().data_packets, 0);
+    drop(bed);
+
+    // The address of one group and the Proxy Address of another, which replicates by SRv6.
+    let mut bed = Testbed::new(&Shape::default());
+    assert_eq!(bed.run("u0", &to(group_address())).0, OK);
+    bed.reconcile(|s| {
+        let mut other = s.groups.values().next().unwrap().clone();
+        other.group_id = canopy_model::ids::GroupId::new("id", 6).unwrap();
+        other.proxy = plan().proxy(2).unwrap();
+        other.designated_qpn = canopy_model::ids::Qpn::new("qpn", 0x77).unwrap();
+        other.replication_sid = None;
+        let (source, group) = (plan().node_address(node(9)), group_address());
+        other.multicast = Some(canopy_model::node_spec::Multicast { source, group });
+        s.groups.insert(other.group_id, other);
+    });
+    refused(&mut bed, "u0", &to(group_address()), "group_unknown");
+}
+
+#[test]
+fn routes_follow_the_spec_survive_the_agent_and_end_with_the_group() {
+    let mut bed = Testbed::new(&shape(1, 3, false));
+    let outputs = || kernel("ip6_mr_cache").first().map_or(0, |r| r.split_whitespace().count().saturating_sub(6));
+    assert_eq!((kernel("ip6_mr_vif").len(), outputs(), is_on()), (4, 3, true));
+    let branches = bed.spec.groups.values().next().unwrap().branches.clone();
+    assert_eq!(bed.reconcile(|s| _ = s.groups.values_mut().next().unwrap().branches.pop()), []);
+    assert_eq!((kernel("ip6_mr_vif").len(), outputs()), (3, 2));
+    bed.reopen();
+    assert_eq!((kernel("ip6_mr_vif").len(), outputs()), (3, 2), "routes outlive the socket that made them");
+    assert_eq!(bed.reconcile(|_| ()), []);
+    assert_eq!((kernel("ip6_mr_vif").len(), outputs(), is_on()), (3, 2, true));
+    assert_eq!(bed.reconcile(|s| s.groups.values_mut().next().unwrap().branches = branches), []);
+    assert_eq!((kernel("ip6_mr_vif").len(), outputs()), (4, 3));
+    assert_eq!(bed.reconcile(|s| s.groups.clear()), []);
+    assert_eq!((kernel("ip6_mr_vif").len(), kernel("ip6_mr_cache").len(), is_on()), (0, 0, false));
+    assert_eq!(bed.entries(), 0);
+}
+
+#[test]
+fn another_routing_daemon_is_an_error_of_the_group_and_keeps_what_it_has() {
+    let mut bed = Testbed::new(&Shape { children: 1, ..Shape::default() });
+    let daemon = crate::mroute::Socket::open().unwrap();
+    daemon.switch_on().unwrap();
+    let to_multicast = |s: &mut canopy_model::node_spec::NodeSpec| {
+        for g in s.groups.values_mut() {
+            g.multicast = Some(canopy_model::node_spec::Multicast {
+                source: plan().node_address(node(9)),
+                group: group_address(),
+            });
+            g.replication_sid = None;
+        }
+    };
+    let errors = bed.reconcile(to_multicast);
+    assert!(
+        errors.len() == 1 && errors[0].group.is_some() && errors[0].detail.contains("routing daemon"),
+        "{errors:#?}"
+    );
+    assert!(is_on() && kernel("ip6_mr_vif").is_empty());
+    drop(daemon);
+    assert_eq!(bed.reconcile(|_| ()), []);
+    assert_eq!(kernel("ip6_mr_cache").len(), 1);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What all groups in IP multicast replication share at a node: the kernel's multicast interfaces.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_model::ids::{GroupId, PortIndex};
+use canopy_model::node_spec::{GroupProgram, MAX_MULTICAST_PORTS};
+
+use super::Domain;
+use super::apply::Replan;
+use crate::error::DomainError;
+use crate::plan::Planned;
+use crate::resource::GroupState;
+use crate::topology::{Network, NodeIx};
+
+impl Domain {
+    /// Refuses a plan for which a node would need more multicast interfaces than it has, other groups' included.
+    pub(super) fn check_multicast_ports(&self, planned: &Planned) -> Result<(), DomainError> {
+        let Planned::Live(plan, programs) = planned else { return Ok(()) };
+        for (t, program) in plan.tree.nodes.iter().zip(programs) {
+            let Some(node) = self.nodes.get(t.node).filter(|_| program.multicast.is_some()) else { continue };
+            // With few ports there is nothing to run out of, however many groups there are.
+            if node.spec.base.ports.len() > MAX_MULTICAST_PORTS {
+                let others = node.spec.groups.iter().filter(|(id, _)| **id != program.group_id).map(|(_, p)| p);
+                check(&node.spec.base.name, program.group_id, others.chain([program]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same for all groups over another topology.
+pub(super) fn check_all(network: &Network, replans: &[Replan]) -> Result<(), DomainError> {
+    let mut at: BTreeMap<NodeIx, Vec<&GroupProgram>> = BTreeMap::new();
+    for replan in replans {
+        let GroupState::Live(plan) = &replan.state else { continue };
+        for (t, program) in plan.tree.nodes.iter().zip(&replan.programs).filter(|(_, p)| p.multicast.is_some()) {
+            at.entry(t.node).or_default().push(program);
+        }
+    }
+    for (node, programs) in at {
+        let last = programs.last().map(|p| p.group_id);
+        last.map_or(Ok(()), |id| check(network.name(node), id, programs.iter().copied()))?;
+    }
+    Ok(())
+}
+
+fn check<'a>(node: &str, group: GroupId, programs: impl Iterator<Item = &'a GroupProgram>) -> Result<(), DomainError> {
+    let (mut used, mut name): (BTreeSet<PortIndex>, &str) = Default::default();
+    for p in programs {
+        if p.group_id == group {
+            name = &p.name;
+        }
+        if let Some(route) = p.multicast_route() {
+            used.insert(route.input);
+            used.extend(route.outputs);
+        }
+    }
+    if used.len() > MAX_MULTICAST_PORTS {
+        return Err(DomainError::Limit(format!(
+            "node {node} would need {} ports for IP multicast with group {name}, and Linux has {MAX_MULTICAST_PORTS} multicast interfaces: use replication srv6",
+            used.len()
+        )));
+    }
+    Ok(())
+}
