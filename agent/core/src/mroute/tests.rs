@@ -182,6 +182,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         kind: BranchKind::Node { sid: any },
         at_boundary: false,
         since: 1,
+        warming: false,
     };
     let program = |id: u64, children: std::ops::Range<u64>| GroupProgram {
         group_id: GroupId::new("id", id).unwrap(),
@@ -196,6 +197,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         multicast: Some(Multicast { source: flow(1).0, group: flow(id as u16).1 }),
         headend: None,
         upstream: Upstream { source_address: any, destination: any, dest_qp: qpn, port: port(1), next_hop: any },
+        also_from: None,
         branches: children.map(branch).collect(),
         receivers_provisioned: false,
         write_base_va: 0,
