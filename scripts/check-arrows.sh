@@ -41,12 +41,16 @@ forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside t
 for c in canopy-datapath canopy-agent-link canopy-agent-runtime; do
   forbid "$c" 'canopy-(controller|store|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller'
 done
+for c in canopy-host canopy-host-capi; do
+  forbid "$c" 'canopy-(controller|agent|datapath|store|rc|lab|e2e|packet).*|canopyctl' 'an application sees the contract only'
+done
+forbid_own canopy-host-capi "$outside" 'the C ABI is a face of canopy-host'
 forbid_own canopy-datapath 'tonic|axum|sled' 'one outside technology per edge'
 forbid_own canopy-agent-link 'libbpf-rs|rtnetlink|sled' 'one outside technology per edge'
 
-# `unsafe` lives in the datapath alone.
-if git grep -nE '\bunsafe\s*(\{|fn|impl|trait|extern)' -- '*.rs' ':!agent/datapath/'; then
-  echo "arrow: unsafe code outside agent/datapath" >&2
+# `unsafe` lives in the datapath, and where C calls in.
+if git grep -nE '\bunsafe\s*(\{|fn|impl|trait|extern)' -- '*.rs' ':!agent/datapath/' ':!host/capi/'; then
+  echo "arrow: unsafe code outside agent/datapath and host/capi" >&2
   fail=1
 fi
 ((fail)) || echo "arrows: every dependency points the right way"

@@ -17,7 +17,7 @@ const STAY: [&str; 3] = ["r1", "r3", "r7"];
 const CHURN: [&str; 7] = ["r2", "r4", "r5", "r6", "r8", "r9", "r10"];
 const SPINES: [&str; 2] = ["spine1", "spine2"];
 /// How a spine's link is taken away and given back, in turn.
-const CUT_EVERY: Duration = Duration::from_millis(1500);
+const CUT_EVERY: Duration = Duration::from_millis(300);
 
 /// Hosts that join late, take some messages and leave, over and over.
 struct Churn {

@@ -2,7 +2,9 @@
 //! The same for those who have a tokio runtime. Every future may be dropped at any time.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::time::Duration;
 
 use canopy_control::pb;
@@ -133,7 +135,7 @@ impl Membership {
         Events {
             grpc,
             group,
-            stream: None,
+            stage: Stage::Closed,
             follower: Follower::default(),
             ready: VecDeque::new(),
             pause: Pause::default(),
@@ -156,13 +158,32 @@ impl Membership {
 pub struct Events {
     grpc: Grpc,
     group: String,
-    stream: Option<Streaming<pb::WatchGroupResponse>>,
+    stage: Stage,
     follower: Follower,
     /// Events that nobody took yet.
     ready: VecDeque<Event>,
     pause: Pause,
     retry_at: Option<Instant>,
     deleted: bool,
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<Streaming<pb::WatchGroupResponse>, Status>> + Send>>;
+
+enum Stage {
+    Closed,
+    /// Kept over calls: whoever waits in short pieces would else never see a slow agent's answer.
+    Opening(Opening),
+    Open(Streaming<pb::WatchGroupResponse>),
+}
+
+impl std::fmt::Debug for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "Closed",
+            Self::Opening(_) => "Opening",
+            Self::Open(_) => "Open",
+        })
+    }
 }
 
 impl Events {
@@ -182,19 +203,19 @@ impl Events {
                 sleep_until(at).await;
                 self.retry_at = None;
             }
-            let heard = match &mut self.stream {
-                Some(stream) => stream.message().await,
-                None => {
-                    let open = self.grpc.watch_group(pb::WatchGroupRequest { group: self.group.clone() });
-                    let opened = timeout(OPEN_WITHIN, open).await;
-                    match opened.unwrap_or_else(|_| Err(Status::unavailable("the agent does not answer"))) {
-                        Ok(stream) => {
-                            self.stream = Some(stream.into_inner());
-                            continue;
-                        }
-                        Err(status) => Err(status),
-                    }
+            let heard = match &mut self.stage {
+                Stage::Closed => {
+                    self.stage = Stage::Opening(Box::pin(open(self.grpc.clone(), self.group.clone())));
+                    continue;
                 }
+                Stage::Opening(opening) => match opening.await {
+                    Ok(stream) => {
+                        self.stage = Stage::Open(stream);
+                        continue;
+                    }
+                    Err(status) => Err(status),
+                },
+                Stage::Open(stream) => stream.message().await,
             };
             match heard {
                 Ok(Some(state)) => {
@@ -208,7 +229,7 @@ impl Events {
     }
 
     fn broken(&mut self, status: Status) -> Result<(), Error> {
-        self.stream = None;
+        self.stage = Stage::Closed;
         self.retry_at = Some(Instant::now() + self.pause.next());
         if status.code() == Code::NotFound {
             self.deleted = true;
@@ -221,5 +242,12 @@ impl Events {
             }
             refused => Err(refused),
         }
+    }
+}
+
+async fn open(mut grpc: Grpc, group: String) -> Result<Streaming<pb::WatchGroupResponse>, Status> {
+    match timeout(OPEN_WITHIN, grpc.watch_group(pb::WatchGroupRequest { group })).await {
+        Ok(answer) => answer.map(tonic::Response::into_inner),
+        Err(_) => Err(Status::unavailable("the agent does not answer")),
     }
 }
