@@ -99,6 +99,7 @@ static __always_inline void say(struct canopy_speech *out, __u32 what, __u32 syn
 
 static __always_inline void say_ack(struct canopy_state *s, struct canopy_speech *out)
 {
+	s->msn_told = s->tree[1].msn;
 	say(out, SPEAK_ACK, s->tree[1].credits & 0x1F, (s->tree[1].key >> 6) - 1, s->tree[1].msn);
 	s->acks_out += 1;
 }
@@ -108,6 +109,7 @@ static __always_inline void say_nak(struct canopy_state *s, struct canopy_speech
 {
 	__u64 next = s->tree[1].key >> 6;
 
+	s->msn_told = s->tree[1].msn;
 	say(out, SPEAK_NAK, kind < 32 ? 0x20 | ((32 - kind) & 0x1F) : 0x60, next, s->tree[1].msn);
 	s->nak_key = make_key(next, kind);
 	s->nak_ns = now;
@@ -250,7 +252,7 @@ static __always_inline __u32 heard_nak(struct canopy_state *s, const struct cano
  */
 static __always_inline void pending_start(struct canopy_state *s, const struct canopy_group *g, __u64 next)
 {
-	__u64 msn = s->tree[1].key == KEY_EMPTY ? CANOPY_PSN_TURN : s->tree[1].msn;
+	__u64 msn = s->tree[1].key == KEY_EMPTY ? s->msn_told ?: CANOPY_PSN_TURN : s->tree[1].msn;
 
 	for (__u32 slot = 0; slot < CANOPY_MAX_BRANCHES; slot++) {
 		if (slot_in(&s->pending, slot)) {
@@ -306,6 +308,22 @@ static __always_inline void branch_leave(struct canopy_state *s, __u32 slot, __u
 	speak_advance(s, now, out);
 }
 
+/*
+ * Decisions 3.9: late branches wait for a message to begin, and nobody else is here. What passed meanwhile is none of theirs: it
+ * is acknowledged, or the message under way, and so the wait, would never end. Again after more data: an ACK may be lost.
+ */
+static __always_inline void vacant(struct canopy_state *s, struct canopy_speech *out)
+{
+	bool passed = s->vacant_at != s->data_packets;
+
+	s->vacant_at = s->data_packets;
+	if (!passed || !s->high || s->active.word[0] || s->active.word[1] || !(s->pending.word[0] | s->pending.word[1]))
+		return;
+	s->sent_next = s->high;
+	s->acks_out += 1;
+	say(out, SPEAK_ACK, 31, s->high - 1, s->msn_told);
+}
+
 /* A data packet passes down; `to` becomes the branches that get it. 0, or a drop reason. */
 static __always_inline __u32 data_passes(struct canopy_state *s, const struct canopy_group *g, __u32 psn, bool begins,
 					 __u32 bytes, __u64 now, struct canopy_slots *to)
@@ -327,10 +345,11 @@ static __always_inline __u32 data_passes(struct canopy_state *s, const struct ca
 	s->position = v + 1;
 	/*
 	 * One boundary at a time: those of the last one must have gone past it, so that one number says what is theirs. A node
-	 * with nobody starts with a message sent again too: its first copy was lost, and nothing follows it.
+	 * with nobody starts with a message sent again too, unless it said that it was held: its first copy was lost, and
+	 * nothing follows it.
 	 */
 	if (begins && (s->pending.word[0] | s->pending.word[1]) &&
-	    ((v >= s->high && s->sent_next >= s->late_from) || !(s->active.word[0] | s->active.word[1])))
+	    ((v >= s->high && s->sent_next >= s->late_from) || (!(s->active.word[0] | s->active.word[1]) && v >= s->sent_next)))
 		pending_start(s, g, v);
 	if (v >= s->high)
 		s->high = v + 1;

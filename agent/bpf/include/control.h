@@ -21,9 +21,12 @@ static __always_inline int control(canopy_ctx *ctx, __u32 group_id, __u32 op, __
 		bpf_spin_unlock(&s->lock);
 		return TC_ACT_OK;
 	}
-	if (op == CONTROL_REMOVE) {
+	if (op == CONTROL_REMOVE || op == CONTROL_VACANT) {
 		bpf_spin_lock(&s->lock);
-		branch_leave(s, slot, now, &out);
+		if (op == CONTROL_REMOVE)
+			branch_leave(s, slot, now, &out);
+		else
+			vacant(s, &out);
 		bpf_spin_unlock(&s->lock);
 		if (out.what == SPEAK_NOTHING)
 			return TC_ACT_OK;

@@ -198,6 +198,8 @@ struct canopy_state {
 	struct canopy_slots unheard;	/* active, but what they hold is not known: nothing is said upstream */
 	struct canopy_slots late;	/* started last: what is sent again from below late_from is none of theirs */
 	__u64 late_from;
+	__u64 msn_told;			/* as last said upstream; 0 = nothing was */
+	__u64 vacant_at;		/* data packets when it was last looked whether nobody counts */
 	struct canopy_slots receivers;	/* receivers rather than child nodes */
 	__u32 since[CANOPY_MAX_BRANCHES];	/* epoch that brought the branch in, or moved receivers behind it */
 	__u32 shift[CANOPY_MAX_BRANCHES];	/* a late receiver counts PSNs from the start: this far behind */
@@ -244,5 +246,6 @@ struct canopy_event {
 #define JOIN_AT_BOUNDARY 1
 #define JOIN_RECEIVER 2
 #define CONTROL_SPEAK 3		/* cb: op, group; the frame goes upstream as it is */
+#define CONTROL_VACANT 4	/* cb: op, group; the frame becomes an ACK if nobody counts yet and somebody waits */
 
 #endif

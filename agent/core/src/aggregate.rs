@@ -102,6 +102,8 @@ pub enum Input {
     Join(u32, Entry),
     /// A branch leaves.
     Leave(u32),
+    /// Time passes: a node where nobody counts yet must hold nobody up.
+    Vacant,
 }
 
 /// What goes upstream.
@@ -177,6 +179,10 @@ pub struct Aggregation {
     /// Branches that started last, and where: what is sent again from below is none of theirs.
     late: BTreeSet<u32>,
     late_from: u64,
+    /// Messages completed, as last said: what a node says while nobody counts, and those who then begin count from.
+    msn_told: u64,
+    /// Packets that had passed when it was last looked whether nobody counts.
+    vacant_at: u64,
     counters: Counters,
 }
 
@@ -212,6 +218,8 @@ impl Aggregation {
             pending: BTreeMap::new(),
             late: BTreeSet::new(),
             late_from: 0,
+            msn_told: TURN,
+            vacant_at: 0,
             counters: Counters::default(),
         }
     }
@@ -251,7 +259,7 @@ impl Aggregation {
     /// Forgets what has no influence on what follows, so that equal situations are equal values: counters, and times
     /// beyond their order. For model checking with rates of "always" or "never".
     pub fn canonical(mut self) -> Self {
-        self.counters = Counters::default();
+        (self.counters, self.vacant_at) = (Counters::default(), 0);
         self.repeated = 0;
         let mut times: Vec<u64> = self.branches.values().map(|b| b.nak_heard).chain([0, self.go_back.1]).collect();
         times.sort_unstable();
@@ -285,7 +293,20 @@ impl Aggregation {
                 self.late.remove(&branch);
                 Ok(self.advance(now))
             }
+            Input::Vacant => Ok(self.vacant()),
         }
+    }
+
+    /// 3.9: late branches wait for a message to begin, and nobody else is here. What passed meanwhile is none of theirs: it is
+    /// acknowledged, or the message under way, and so the wait, would never end. Again after more data: an ACK may be lost.
+    fn vacant(&mut self) -> Option<Speech> {
+        let passed = std::mem::replace(&mut self.vacant_at, self.counters.data_packets) != self.counters.data_packets;
+        if !self.branches.is_empty() || self.pending.is_empty() || !passed || self.high == 0 {
+            return None;
+        }
+        self.told = self.high;
+        self.counters.acks_out += 1;
+        Some(self.speech(31, self.high - 1))
     }
 
     fn base(&self) -> Option<u64> {
@@ -342,10 +363,12 @@ impl Aggregation {
             }
         }
         self.position = v + 1;
-        // A node with nobody starts with a message sent again too: its first copy was lost, and nothing follows it.
+        // A node with nobody starts with a message sent again too, unless it said that it was held: its first copy was
+        // lost, and nothing follows it.
         // One boundary at a time: those of the last one must have gone past it, so that one number says what is theirs.
         let past = self.told >= self.late_from;
-        if begins && !self.pending.is_empty() && (v >= self.high && past || self.branches.is_empty()) {
+        if begins && !self.pending.is_empty() && (v >= self.high && past || self.branches.is_empty() && v >= self.told)
+        {
             self.start_pending(v);
         }
         self.high = self.high.max(v + 1);
@@ -355,7 +378,7 @@ impl Aggregation {
 
     /// They count from here: what came before is none of theirs.
     fn start_pending(&mut self, next: u64) {
-        let msn = self.branches.values().map(|b| b.msn).min().unwrap_or(TURN);
+        let msn = self.branches.values().map(|b| b.msn).min().unwrap_or(self.msn_told);
         self.late = self.pending.keys().copied().collect();
         self.late_from = next;
         for (branch, entry) in std::mem::take(&mut self.pending) {
@@ -477,8 +500,9 @@ impl Aggregation {
     }
 
     /// 3.2: the serial minimum of MSN and the minimum of credits.
-    fn speech(&self, syndrome: u8, psn: u64) -> Speech {
-        let msn = self.branches.values().map(|b| b.msn).min().unwrap_or(0);
+    fn speech(&mut self, syndrome: u8, psn: u64) -> Speech {
+        let msn = self.branches.values().map(|b| b.msn).min().unwrap_or(self.msn_told);
+        self.msn_told = msn;
         let mask = u64::MAX >> (64 - self.params.psn_bits);
         Speech { syndrome, psn: (psn & mask) as u32, msn: msn as u32 & 0xFF_FFFF }
     }

@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput, TC_INGRESS, TcHook,
 
 use crate::error::Doing;
 use crate::plain::{Plain, bytes, read};
-use crate::skel::{IngressSkel, IngressSkelBuilder};
+use crate::skel::{IngressSkel, IngressSkelBuilder, OpenIngressSkel};
 
 /// TC filter handle and priority: one filter of ours on each port.
 const HANDLE: u32 = 1;
@@ -53,7 +53,11 @@ pub(crate) enum Control {
     Remove { slot: u32 },
     Join { slot: u32, at_boundary: bool, receiver: bool, since: u32 },
     Speak,
+    Vacant,
 }
+
+/// How often loading is tried.
+const LOAD_ATTEMPTS: u32 = 20;
 
 /// Programs and maps, pinned under one directory.
 pub(crate) struct Bpf {
@@ -74,6 +78,24 @@ impl Bpf {
             "creating {} (is a BPF file system mounted there? mount -t bpf bpf /sys/fs/bpf)",
             pin_dir.display()
         ))?;
+        let mut attempts = 1..LOAD_ATTEMPTS;
+        let skel = loop {
+            match Self::open(pin_dir)?.load() {
+                // The verifier stops when a signal comes in, whatever it is; libbpf tries again a few times only.
+                Err(e) if e.kind() == libbpf_rs::ErrorKind::WouldBlock && attempts.next().is_some() => {}
+                loaded => break loaded.doing(format!(
+                    "loading the BPF programs with the maps in {} (of another version's layout? `canopy-agent cleanup` removes them)",
+                    pin_dir.display()
+                ))?,
+            }
+        };
+        let mut bpf = Self { skel, pin_dir: pin_dir.into() };
+        bpf.pin_programs()?;
+        Ok(bpf)
+    }
+
+    /// The object with its constants, ready to be loaded.
+    fn open(pin_dir: &Path) -> Result<OpenIngressSkel<'static>, DatapathError> {
         // One object lives as long as the agent does.
         let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut builder = IngressSkelBuilder::default();
@@ -90,13 +112,7 @@ impl Bpf {
             *entry = power;
             power = icrc::gf_mul(power, byte);
         }
-        let skel = open.load().doing(format!(
-            "loading the BPF programs with the maps in {} (of another version's layout? `canopy-agent cleanup` removes them)",
-            pin_dir.display()
-        ))?;
-        let mut bpf = Self { skel, pin_dir: pin_dir.into() };
-        bpf.pin_programs()?;
-        Ok(bpf)
+        Ok(open)
     }
 
     /// Replaces the pins: the running filters keep their own references, so nothing stops forwarding.
@@ -176,6 +192,7 @@ impl Bpf {
                 (2, slot, u32::from(at_boundary) | u32::from(receiver) << 1, since)
             }
             Control::Speak => (3, 0, 0, 0),
+            Control::Vacant => (4, 0, 0, 0),
         };
         let mut skb = [0u8; SKB_LEN];
         for (i, word) in [code, group, slot, flags, since].into_iter().enumerate() {

@@ -84,6 +84,7 @@ impl Pair {
                 return self.control(Control::Join { slot, at_boundary, receiver, since });
             }
             Input::Leave(slot) => return self.control(Control::Remove { slot }),
+            Input::Vacant => return self.control(Control::Vacant),
         };
         let (Input::Ack { branch, .. } | Input::Nak { branch, .. }) = input else { return };
         let (action, out, _) = self.bed.run(&port_of(branch), &packet);
@@ -139,6 +140,7 @@ impl Pair {
             75..88 => Input::Nak { branch, epoch, psn: near(dice, *high), msn, nak: Nak::Sequence },
             88..96 => Input::Nak { branch, epoch, psn: near(dice, *high), msn, nak: Nak::Rnr(dice.below(32) as u8) },
             96..98 => Input::Leave(branch),
+            98 if dice.below(2) == 0 => Input::Vacant,
             _ => {
                 self.epoch += u32::from(dice.below(3) == 0);
                 let at_boundary = dice.below(2) == 0;

@@ -28,6 +28,8 @@ const ACK_FRAME: usize = 82;
 /// How long a neighbour that was just asked for may take to answer: some round trips of a local link.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_millis(300);
 const NEIGHBOUR_POLL: Duration = Duration::from_millis(10);
+/// How often a node where nobody counts yet acknowledges what passed: the source goes on at a window per this time.
+const LOOK_FOR_VACANT: Duration = Duration::from_millis(2);
 
 /// How to open the datapath.
 #[derive(Clone, Debug)]
@@ -46,6 +48,9 @@ pub struct LinuxDatapath {
     holder: Holder,
     /// Nothing was pinned: what earlier branches hold is not known, not even of those that came in at a boundary.
     cold: bool,
+    /// Groups in which late branches wait for a message to begin.
+    waiting: BTreeSet<u32>,
+    look: tokio::time::Interval,
 }
 
 impl LinuxDatapath {
@@ -59,7 +64,9 @@ impl LinuxDatapath {
         let events = Events::open(&bpf.events_path())?;
         netlink::enable_forwarding()?;
         let holder = Holder::new(options.hold_multicast);
-        Ok(Self { bpf, netlink: Netlink::open()?, events, holder, cold })
+        let mut look = tokio::time::interval(LOOK_FOR_VACANT);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        Ok(Self { bpf, netlink: Netlink::open()?, events, holder, cold, waiting: BTreeSet::new(), look })
     }
 
     /// One packet (from its IPv6 header) through the ingress program as if it came in on `ifindex`.
@@ -380,6 +387,22 @@ impl LinuxDatapath {
         }
     }
 
+    /// Where late branches wait and nobody else is, what passed is acknowledged (shared.h CONTROL_VACANT). Who waits was told by
+    /// the last reconcile; a failure shows in the next one.
+    fn look_for_vacant(&mut self) {
+        let Self { bpf, waiting, .. } = self;
+        waiting.retain(|id| {
+            let state = bpf.get_as(Table::States, id).ok().flatten();
+            let Some(state) = state.filter(|s: &types::canopy_state| !is_empty(&s.pending)) else { return false };
+            if is_empty(&state.active)
+                && let Err(e) = bpf.control(*id, Control::Vacant, &[0; ACK_FRAME])
+            {
+                tracing::warn!(group = id, error = chain(&e), "what passed while nobody counts is not acknowledged");
+            }
+            true
+        });
+    }
+
     async fn try_reconcile(&mut self, spec: &NodeSpec) -> Result<Vec<ItemError>, DatapathError> {
         let interfaces = self.netlink.interfaces().await?;
         let mut errors = self.network(spec, &interfaces).await?;
@@ -393,6 +416,8 @@ impl LinuxDatapath {
         self.maps(&tables, &held, &kept)?;
         errors.extend(turn.after(&mut self.holder).await?);
         self.cold = false;
+        self.waiting = tables.groups.keys().copied().collect();
+        self.look_for_vacant();
         errors.extend(self.verify_maps(spec, &tables)?);
         Ok(errors)
     }
@@ -417,6 +442,7 @@ impl Datapath for LinuxDatapath {
         loop {
             tokio::select! {
                 () = self.netlink.changed() => return DatapathEvent::KernelChanged,
+                _ = self.look.tick(), if !self.waiting.is_empty() => self.look_for_vacant(),
                 () = self.holder.ended() => return DatapathEvent::KernelChanged,
                 raw = self.events.next() => {
                     if let Some(event) = crate::events::act(&self.bpf, &raw) {
@@ -490,6 +516,10 @@ fn fresh_state() -> types::canopy_state {
 /// came back as another QP may look like one change from here.
 fn session(g: &types::canopy_group) -> (u64, u32, u32, u64, u64) {
     (g.start, g.dqpn, g.source_qpn, g.source.hi, g.source.lo)
+}
+
+fn is_empty(slots: &types::canopy_slots) -> bool {
+    slots.word == [0; 2]
 }
 
 fn has(slots: &types::canopy_slots, slot: u32) -> bool {

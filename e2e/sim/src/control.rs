@@ -82,37 +82,7 @@ impl World<'_> {
             let (params, mutant) = (self.tree.params, self.tree.mutant);
             self.tree.node_mut(node).machine = Machine::new(params, mutant);
             self.leave(self.tree.parent(node), node, now);
-        } else {
-            self.begin_again(node, now);
         }
-    }
-
-    /// A node whose branches all wait for a message boundary says nothing, so its parent must not wait for it: without
-    /// this, the boundary would never come. It comes in anew.
-    fn begin_again(&mut self, node: Place, now: u64) {
-        let only_late = self.tree.node(node).branches.values().all(|e| e.at_boundary);
-        if self.careless || node == ROOT || !only_late {
-            return;
-        }
-        let parent = self.tree.parent(node);
-        self.epoch += 1;
-        let since = self.epoch;
-        let (params, mutant) = (self.tree.params, self.tree.mutant);
-        let anew = self.tree.node_mut(node);
-        anew.epoch = since;
-        if !anew.is_down {
-            // What it saw pass may be sent again, as the first that its parent sends it.
-            anew.machine = Machine::new(params, mutant);
-            let branches = anew.branches.clone();
-            branches.into_iter().for_each(|(branch, entry)| self.tell(node, Input::Join(branch, entry), now));
-        }
-        self.tree.node_mut(parent).branches.remove(&node);
-        self.tree.node_mut(parent).floors.remove(&node);
-        if !self.tree.node(parent).is_down {
-            self.tell(parent, Input::Leave(node), now);
-        }
-        self.join(parent, node, Entry { at_boundary: true, receiver: false, since }, now);
-        self.begin_again(parent, now);
     }
 
     /// Whether branches may come in late at `node`: one that does not know what was acknowledged would let them begin with

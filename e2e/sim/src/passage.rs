@@ -52,6 +52,10 @@ impl World<'_> {
         }
         if self.tree.node(place).has_pending {
             self.note_started(place, burst.number, now);
+            // The agent looks now and then.
+            if burst.psn.is_multiple_of(3) {
+                self.tell(place, Input::Vacant, now);
+            }
         }
         let Self { tree, chance, net, careless, .. } = self;
         let node = tree.node(place);

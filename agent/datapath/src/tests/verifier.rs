@@ -46,5 +46,8 @@ fn the_verifier_looks_at_no_more_than_a_tenth_more_instructions_than_recorded() 
             None => wrong.push(format!("{name}: {now} instructions, nothing recorded for Linux {kernel}")),
         }
     }
-    assert!(wrong.is_empty(), "{wrong:?}: make the program simpler, or record the new figures in agent/bpf/verified-insns.txt");
+    assert!(
+        wrong.is_empty(),
+        "{wrong:?}: make the program simpler, or record the new figures in agent/bpf/verified-insns.txt"
+    );
 }

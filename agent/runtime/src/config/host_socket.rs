@@ -71,7 +71,7 @@ impl HostSocket {
 fn path(path: PathBuf) -> Result<PathBuf, String> {
     match path.as_os_str().len() {
         0 => Ok(path),
-        ..=MAX_PATH => absolute(path),
+        1..=MAX_PATH => absolute(path),
         _ => Err(format!("{path:?} is longer than {MAX_PATH} bytes: the system cannot bind it")),
     }
 }

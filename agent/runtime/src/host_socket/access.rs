@@ -95,7 +95,9 @@ mod tests {
     #[test]
     fn root_the_agent_and_the_configured_may_nobody_else() {
         let access = access();
-        for (uid, gid, may) in [(0, 0, true), (990, 1, true), (1000, 1, true), (7, 44, true), (7, 7, false), (44, 1000, false)] {
+        for (uid, gid, may) in
+            [(0, 0, true), (990, 1, true), (1000, 1, true), (7, 44, true), (7, 7, false), (44, 1000, false)]
+        {
             assert_eq!(access.permits(uid, gid), may, "{uid}:{gid}");
         }
     }

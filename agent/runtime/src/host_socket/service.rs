@@ -11,6 +11,7 @@ use canopy_control::pb::membership_service_server::MembershipService;
 use canopy_model::ids::check_name;
 use canopy_model::node_spec::{NodeSpec, Peer};
 use tokio::sync::{Semaphore, watch as state};
+use tokio::task::block_in_place;
 use tokio_stream::Stream;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
@@ -89,7 +90,8 @@ impl MembershipService for Membership {
         self.check_attached(&request.host)?;
         let (group, host) = (request.group.clone(), request.host.clone());
         let claim = self.owners.claim(&group, &host, caller.uid)?;
-        claim.own()?;
+        // The book is on disk before the controller is asked; the disk may take its time.
+        block_in_place(|| claim.own())?;
         let answer = self.pass(self.controller.clone().join(request)).await;
         match &answer {
             Ok(_) => tracing::info!(group, host, %caller, "joined"),
@@ -97,10 +99,10 @@ impl MembershipService for Membership {
                 tracing::info!(group, host, %caller, code = ?refused.code(), reason = refused.message(), "did not join");
                 // After anything else it may have joined all the same.
                 if is_settled(refused.code()) {
-                    claim.undo();
+                    block_in_place(|| claim.undo());
                 }
                 if refused.code() == Code::NotFound {
-                    self.owners.forget_group(&group);
+                    block_in_place(|| self.owners.forget_group(&group));
                 }
             }
         }
@@ -128,7 +130,7 @@ impl MembershipService for Membership {
         let over = answer.as_ref().map_or_else(|refused| refused.code() == Code::NotFound, |_| true);
         if over {
             tracing::info!(group, host, %caller, "left");
-            claim.end();
+            block_in_place(|| claim.end());
         }
         answer
     }
@@ -147,7 +149,7 @@ impl MembershipService for Membership {
         })?;
         let opened = self.pass(self.controller.clone().watch_group(request.into_inner())).await;
         if opened.as_ref().is_err_and(|refused| refused.code() == Code::NotFound) {
-            self.owners.forget_group(&group);
+            block_in_place(|| self.owners.forget_group(&group));
         }
         let states = watch::pass_on(opened?.into_inner(), self.target.clone(), place, self.closing.clone());
         Ok(Response::new(Box::pin(states)))
@@ -165,7 +167,11 @@ fn attached(spec: &NodeSpec) -> impl Iterator<Item = &str> {
 fn is_settled(code: Code) -> bool {
     matches!(
         code,
-        Code::InvalidArgument | Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition | Code::ResourceExhausted
+        Code::InvalidArgument
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::FailedPrecondition
+            | Code::ResourceExhausted
     )
 }
 
