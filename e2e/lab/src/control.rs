@@ -60,10 +60,12 @@ impl Lab {
         ensure!(self.state.file.spec.nodes.iter().any(|n| n.name == node), "{node:?} is not a node of this lab");
         let dir = self.state.dir.display();
         let pins = self.state.instance.agent_pins().join(node);
+        // No agent can bind a longer path: behind a long --dir there is none.
+        let host_socket = Some(self.host_socket(node)).filter(|p| p.as_os_str().len() <= 100).unwrap_or_default();
         let config = format!(
             "node = \"{node}\"\ncontroller = \"unix:{dir}/controller.sock\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n\n[host_socket]\npath = \"{}\"\n",
             pins.display(),
-            self.host_socket(node).display()
+            host_socket.display()
         );
         let path = self.write_config(&format!("agent-{node}.toml"), &config)?;
         let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
@@ -71,7 +73,7 @@ impl Lab {
         self.start(&format!("agent-{node}"), command)
     }
 
-    /// Where applications of the hosts at a node call its agent.
+    /// Where applications of the hosts at a node call its agent, if the path has at most 100 bytes.
     pub fn host_socket(&self, node: &str) -> PathBuf {
         self.state.dir.join(format!("{node}.sock"))
     }

@@ -67,7 +67,8 @@ fn members_are_told_of_each_other_and_of_restarts() {
     let mut bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024, "startPsn": 77})).unwrap();
     let (at_s1, at_r1, at_r3) = (client(&bed, "n6"), client(&bed, "n1"), client(&bed, "n2"));
-    let receiver = |host: &str, qpn| JoinOptions::receiver("g", host, qpn).with_memory(0x1000 * u64::from(qpn), 7, 4096);
+    let receiver =
+        |host: &str, qpn| JoinOptions::receiver("g", host, qpn).with_memory(0x1000 * u64::from(qpn), 7, 4096);
 
     // What cannot be is refused with the field that is wrong.
     let (at, reason) = field(at_s1.join(receiver("r1", 17)).unwrap_err());
@@ -124,31 +125,46 @@ fn members_are_told_of_each_other_and_of_restarts() {
     until(&mut events, "the group's end", |e| *e == Event::Deleted);
 }
 
+/// Enough for the transfer to be under way when its receiver dies.
+const BYTES: u64 = 48 << 20;
+
 /// `canopy-rc` as an application of `host` that joins through its node's agent.
 fn rc(bed: &Bed, node: &str, host: &str, args: &[&str]) -> Running {
     let mut c = bed.lab.command(host, bed.lab.binary("canopy-rc").unwrap()).unwrap();
     let socket = format!("unix:{}", bed.lab.host_socket(node).display());
-    let bytes = (2 << 20).to_string();
-    c.args([args[0], "--controller", &socket, "--group", "g", "--host", host, "--bytes", &bytes, "--json"]).args(&args[1..]);
+    c.args([args[0], "--controller", &socket, "--group", "g", "--host", host, "--bytes", &BYTES.to_string()]);
     let log = fs::File::create(bed.lab.dir().join(format!("log/app-{host}.log"))).unwrap();
-    Running(c.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
+    Running(c.args(&args[1..]).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
 }
 
-/// A transfer from s1 to r1, with r2 a member that never acknowledges; returns r2's events.
-fn with_a_silent_receiver(bed: &Bed, policy: &str) -> (Client, Events, Running, Running) {
+/// What r2 joins with, as often as it does.
+fn r2() -> JoinOptions {
+    JoinOptions { address: Some("2001:db8:0:2::1".parse().unwrap()), ..JoinOptions::receiver("g", "r2", 0x99) }
+}
+
+/// A transfer from s1 to r1 and r2, in the middle of which r2 dies; returns r2's events, and s1 and r1.
+fn with_a_dead_receiver(bed: &Bed, policy: &str) -> (Client, Events, Running, Running) {
     bed.lab.create_group("g", json!({"pathMtu": 1024, "stallPolicy": policy, "stallAfterMs": 300})).unwrap();
     let at_r2 = client(bed, "n1");
-    let silent = at_r2.join(JoinOptions::receiver("g", "r2", 0x99)).unwrap();
-    let r1 = rc(bed, "n1", "r1", &["receive", "--linger", "120s"]);
+    let member = at_r2.join(r2()).unwrap();
+    let receive = ["receive", "--linger", "120s"];
+    let r1 = rc(bed, "n1", "r1", &receive);
+    let dying = rc(bed, "n1", "r2", &[&receive[..], &["--qpn", "153"]].concat());
     let s1 = rc(bed, "n6", "s1", &["send", "--seed", "1", "--wait-receivers", "2", "--deadline", "120s"]);
-    silent.wait_ready(2, PATIENCE).unwrap();
-    (at_r2, silent.events(), s1, r1)
+    let under_way = |lab: &canopy_lab::Lab| {
+        let (_, telemetry) = lab.rest("GET", "/api/v1/groups/g/telemetry", None)?;
+        let n1 = telemetry["items"].as_array().and_then(|nodes| nodes.iter().find(|n| n["node"] == "n1").cloned());
+        Ok(n1.is_some_and(|n1| n1["dataBytes"].as_u64() > Some(BYTES / 8)))
+    };
+    bed.lab.wait("the transfer to be under way", under_way).unwrap();
+    drop(dying);
+    (at_r2, member.events(), s1, r1)
 }
 
 #[test]
 fn an_evicted_receiver_is_named_to_everybody_and_the_others_finish() {
     let bed = up("figure1").unwrap();
-    let (at_r2, mut events, mut s1, _r1) = with_a_silent_receiver(&bed, "evict");
+    let (at_r2, mut events, mut s1, _r1) = with_a_dead_receiver(&bed, "evict");
     let told = until(&mut events, "the eviction", |e| matches!(e, Event::Evicted { .. }));
     assert!(matches!(&told, Event::Evicted { host, reason } if host == "r2" && !reason.is_empty()), "{told:?}");
     bed.lab.wait("the source to finish", |_| Ok(s1.0.try_wait()?.is_some())).unwrap();
@@ -159,10 +175,10 @@ fn an_evicted_receiver_is_named_to_everybody_and_the_others_finish() {
 #[test]
 fn a_failed_group_is_told_with_its_reason() {
     let bed = up("figure1").unwrap();
-    let (at_r2, mut events, _s1, _r1) = with_a_silent_receiver(&bed, "fail");
+    let (at_r2, mut events, _s1, _r1) = with_a_dead_receiver(&bed, "fail");
     let told = until(&mut events, "the failure", |e| matches!(e, Event::Failed { .. }));
     assert!(matches!(&told, Event::Failed { reason } if reason.contains("r2")), "{told:?}");
-    let refused = at_r2.join(JoinOptions::receiver("g", "r2", 0x99)).unwrap_err();
+    let refused = at_r2.join(r2()).unwrap_err();
     assert!(matches!(refused, Error::GroupFailed(_)), "{refused:?}");
 }
 
@@ -178,7 +194,10 @@ fn users_are_told_apart() {
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
     for task in ["join r2", "leave r1"] {
         let said = another_user(&bed, NOBODY, task);
-        assert!(said.starts_with("not permitted") && said.contains("uid 65534") && said.contains("host_socket.uids"), "{said}");
+        assert!(
+            said.starts_with("not permitted") && said.contains("uid 65534") && said.contains("host_socket.uids"),
+            "{said}"
+        );
     }
 
     // Two users that may call.

@@ -174,7 +174,7 @@ pub unsafe extern "C" fn canopy_events_next(
         match stream.events.next_within(millis(timeout_ms)?)? {
             Some(next) => {
                 stream.over = next == Event::Deleted;
-                *event = CanopyEvent::try_from(next)?;
+                *event = CanopyEvent::read(next)?;
                 Ok(())
             }
             None => Err(Failure::Code(E_TIMEOUT, format!("no event within {timeout_ms} ms"))),

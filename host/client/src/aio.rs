@@ -126,7 +126,8 @@ impl Membership {
             }
         };
         let waited = timeout(within, ready).await;
-        waited.unwrap_or_else(|_| Err(Error::Timeout { after: within, reason: format!("group {}: {seen}", self.group) }))
+        waited
+            .unwrap_or_else(|_| Err(Error::Timeout { after: within, reason: format!("group {}: {seen}", self.group) }))
     }
 
     /// What happens to the group from now on, how it stands first. Each call has its own.
@@ -173,7 +174,7 @@ enum Stage {
     Closed,
     /// Kept over calls: whoever waits in short pieces would else never see a slow agent's answer.
     Opening(Opening),
-    Open(Streaming<pb::WatchGroupResponse>),
+    Open(Box<Streaming<pb::WatchGroupResponse>>),
 }
 
 impl std::fmt::Debug for Stage {
@@ -210,7 +211,7 @@ impl Events {
                 }
                 Stage::Opening(opening) => match opening.await {
                     Ok(stream) => {
-                        self.stage = Stage::Open(stream);
+                        self.stage = Stage::Open(Box::new(stream));
                         continue;
                     }
                     Err(status) => Err(status),

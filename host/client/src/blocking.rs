@@ -20,7 +20,9 @@ impl Worker {
     fn new() -> Result<Arc<Self>, Error> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let built = builder.worker_threads(1).thread_name("canopy-host").enable_all().build();
-        built.map(|runtime| Arc::new(Self(Some(runtime)))).map_err(|e| Error::Internal(format!("starting a thread: {e}")))
+        built
+            .map(|runtime| Arc::new(Self(Some(runtime))))
+            .map_err(|e| Error::Internal(format!("starting a thread: {e}")))
     }
 
     fn run<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

@@ -109,7 +109,9 @@ mod tests {
     fn a_refusal_keeps_its_field_and_its_kind() {
         let error = Error::from(Status::invalid_argument("spec.address: 2001:db8::9 is outside the host's prefix"));
         assert_eq!(error.to_string(), "address: 2001:db8::9 is outside the host's prefix");
-        assert!(matches!(Error::from(Status::permission_denied("uid 7")), Error::NotPermitted(text) if text == "uid 7"));
+        assert!(
+            matches!(Error::from(Status::permission_denied("uid 7")), Error::NotPermitted(text) if text == "uid 7")
+        );
         let failed = Status::failed_precondition("group \"g\" is in use: it failed: receiver r1 stalled");
         assert!(matches!(Error::from(failed), Error::GroupFailed(_)));
     }

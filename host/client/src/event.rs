@@ -138,7 +138,7 @@ mod tests {
         let f = &mut Follower::default();
         let ready = |receivers| Event::Ready { receivers, write_length: 9 };
         let waiting = Event::Waiting { reason: "why".into() };
-        assert_eq!(after(f, state(GroupPhase::Pending, 0, &[])), [waiting.clone()]);
+        assert_eq!(after(f, state(GroupPhase::Pending, 0, &[])), [waiting]);
         assert_eq!(after(f, state(GroupPhase::Programming, 1, &[])), [Event::ReceiverJoined { receivers: 1 }]);
         assert_eq!(after(f, state(GroupPhase::Ready, 1, &[])), [ready(1)]);
         assert_eq!(after(f, state(GroupPhase::Ready, 1, &[])), []);

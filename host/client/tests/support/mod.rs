@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An agent that does what a test tells it, on a Unix socket.
+
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "shared by several test binaries")]
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use canopy_control::pb::membership_service_server::{MembershipService, MembershipServiceServer};
+use canopy_control::pb::{
+    Evicted, GroupPhase, JoinRequest, JoinResponse, LeaveRequest, LeaveResponse, WatchGroupRequest, WatchGroupResponse,
+};
+use tokio::net::UnixListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio_stream::wrappers::{UnixListenerStream, WatchStream};
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+/// What the agent was asked, in order.
+#[derive(Default)]
+pub struct Heard {
+    pub joins: Vec<JoinRequest>,
+    pub leaves: Vec<LeaveRequest>,
+}
+
+/// Dropping it is a crash.
+pub struct Agent {
+    pub heard: Arc<Mutex<Heard>>,
+    state: Option<watch::Sender<Option<WatchGroupResponse>>>,
+    runtime: Option<Runtime>,
+    path: PathBuf,
+}
+
+struct Service {
+    heard: Arc<Mutex<Heard>>,
+    state: watch::Receiver<Option<WatchGroupResponse>>,
+}
+
+pub fn state(phase: GroupPhase, reason: &str, receivers: u32, evicted: &[(&str, &str)]) -> WatchGroupResponse {
+    let evicted = evicted.iter().map(|(host, why)| Evicted { host: (*host).into(), reason: (*why).into() }).collect();
+    WatchGroupResponse { phase: phase.into(), reason: reason.into(), receivers, write_length: 4096, evicted }
+}
+
+impl Agent {
+    /// Listens in `dir` once this returns.
+    pub fn start(dir: &Path) -> Self {
+        let path = dir.join("host.sock");
+        // What a crashed one left.
+        _ = std::fs::remove_file(&path);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let heard = Arc::<Mutex<Heard>>::default();
+        let (send, receive) = watch::channel(None);
+        let service = MembershipServiceServer::new(Service { heard: heard.clone(), state: receive });
+        let listener = runtime.block_on(async { UnixListener::bind(&path) }).unwrap();
+        runtime.spawn(Server::builder().add_service(service).serve_with_incoming(UnixListenerStream::new(listener)));
+        Self { heard, state: Some(send), runtime: Some(runtime), path }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What everybody who watches is told, now and when they begin to.
+    pub fn tell(&self, state: WatchGroupResponse) {
+        self.state.as_ref().unwrap().send_replace(Some(state));
+    }
+
+    /// As if the group were deleted.
+    pub fn delete_group(&mut self) {
+        self.state = None;
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl MembershipService for Service {
+    /// Group `absent` does not exist, host `theirs` is somebody else's; all others join.
+    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
+        let request = request.into_inner();
+        let (group, host) = (request.group.clone(), request.host.clone());
+        self.heard.lock().unwrap().joins.push(request);
+        if group == "absent" {
+            return Err(Status::not_found("group \"absent\" does not exist"));
+        }
+        if host == "theirs" {
+            return Err(Status::permission_denied("uid 7: host_socket.uids"));
+        }
+        Ok(Response::new(JoinResponse {
+            proxy_address: "fcfe::7".parse::<std::net::Ipv6Addr>().unwrap().octets().to_vec(),
+            designated_qpn: 0x12_3456,
+            start_psn: 0xff_fff0,
+            path_mtu: 2048,
+            write_base_va: 1 << 40,
+            write_rkey: 9,
+            write_length: 0,
+        }))
+    }
+
+    async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveResponse>, Status> {
+        self.heard.lock().unwrap().leaves.push(request.into_inner());
+        Ok(Response::new(LeaveResponse {}))
+    }
+
+    type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;
+
+    /// Group `slow` takes its time.
+    async fn watch_group(
+        &self,
+        request: Request<WatchGroupRequest>,
+    ) -> Result<Response<Self::WatchGroupStream>, Status> {
+        if request.get_ref().group == "slow" {
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        }
+        let states = WatchStream::new(self.state.clone()).filter_map(|state| state.map(Ok));
+        Ok(Response::new(Box::pin(states)))
+    }
+}

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients, memberships and events."""
+
+from __future__ import annotations
+
+import ctypes as c
+import enum
+import ipaddress
+import threading
+import time
+from dataclasses import dataclass
+from typing import Iterator, Optional, Union
+
+from . import _library as lib
+from ._errors import END, InvalidArgument, TimedOut
+
+Address = Union[str, ipaddress.IPv6Address]
+# A wait is made of such pieces, so that a signal (Ctrl-C) is noticed soon.
+_PIECE_MS = 200
+_MAX_MS = (1 << 63) - 1
+
+
+class Role(enum.IntEnum):
+    """A member's part; a group has one source."""
+
+    SOURCE = 1
+    RECEIVER = 2
+
+
+class EventKind(enum.IntEnum):
+    """CANOPY_EVENT_*; canopy_host.h says what each means."""
+
+    WAITING = 1
+    READY = 2
+    DEGRADED = 3
+    RECEIVER_JOINED = 4
+    RECEIVER_LEFT = 5
+    EVICTED = 6
+    FAILED = 7
+    DISCONNECTED = 8
+    RECONNECTED = 9
+    DELETED = 10
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory that RDMA WRITEs land in."""
+
+    va: int
+    rkey: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What to connect the queue pair to; the same for the source and for receivers."""
+
+    proxy_address: ipaddress.IPv6Address
+    designated_qpn: int
+    start_psn: int
+    path_mtu: int
+    write_base_va: int
+    write_rkey: int
+    write_length: int
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A group that is ready; `write_length` 0 = RDMA WRITE is not possible."""
+
+    receivers: int
+    write_length: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened; fields that its kind does not have are empty."""
+
+    kind: EventKind
+    receivers: int = 0
+    write_length: int = 0
+    host: str = ""
+    reason: str = ""
+
+
+def _bytes(field: str, value: str) -> bytes:
+    if not isinstance(value, str) or "\0" in value:
+        raise InvalidArgument(f"{field}: {value!r} is not a string without NUL", field)
+    return value.encode()
+
+
+def _number(field: str, value: int, bits: int) -> int:
+    """ctypes would cut silently what does not fit."""
+    if not isinstance(value, int) or not 0 <= value < 1 << bits:
+        raise InvalidArgument(f"{field}: {value!r} is not within 0..2^{bits}-1", field)
+    return value
+
+
+def _millis(seconds: float) -> int:
+    if not seconds >= 0:
+        raise InvalidArgument(f"timeout: {seconds!r} s is no time: use 0 or more", "timeout")
+    return int(min(seconds * 1000, _MAX_MS))
+
+
+class _Handle:
+    """An owned handle of the library. Closing waits for nobody: no other thread may be in a call."""
+
+    _free = ""
+
+    def __init__(self, handle: c.c_void_p) -> None:
+        self._handle: Optional[c.c_void_p] = handle
+        self._lock = threading.Lock()
+
+    def _get(self) -> c.c_void_p:
+        if self._handle is None:
+            raise ValueError(f"{type(self).__name__} is closed")
+        return self._handle
+
+    def close(self) -> None:
+        """Frees the handle; leaves no group."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            getattr(lib.library(), self._free)(handle)
+
+    def __del__(self) -> None:
+        # The constructor may have failed.
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+
+class Client(_Handle):
+    """A connection to the agent. A context manager: its end closes it, and leaves no group."""
+
+    _free = "canopy_client_free"
+
+    def __init__(self, path: str = lib.DEFAULT_SOCKET) -> None:
+        """Raises SocketError if there is no agent, or this user may not open its socket."""
+        handle = c.c_void_p()
+        lib.call("canopy_client_connect", _bytes("path", path), c.byref(handle))
+        super().__init__(handle)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def join(
+        self,
+        group: str,
+        host: str,
+        role: Role,
+        qpn: int,
+        memory: Optional[Memory] = None,
+        address: Optional[Address] = None,
+        timeout: float = 30.0,
+    ) -> "Membership":
+        """Joins; again with the same content is a success. `timeout` is how long to try while nobody answers, seconds."""
+        o = lib.JoinOptions(size=c.sizeof(lib.JoinOptions), group=_bytes("group", group), host=_bytes("host", host))
+        o.role, o.qpn = Role(role), _number("qpn", qpn, 32)
+        if address is not None:
+            try:
+                o.address[:] = ipaddress.IPv6Address(address).packed
+            except ValueError as error:
+                raise InvalidArgument(f"address: {error}", "address") from None
+        if memory is not None:
+            o.va, o.length = _number("memory.va", memory.va, 64), _number("memory.length", memory.length, 64)
+            o.rkey = _number("memory.rkey", memory.rkey, 32)
+            if memory.length == 0:
+                raise InvalidArgument("memory.length: 0 bytes: register some, or give no memory", "memory.length")
+        # 0 means the default to the library.
+        o.timeout_ms = max(_millis(timeout), 1)
+        handle = c.c_void_p()
+        lib.call("canopy_join", self._get(), c.byref(o), c.byref(handle))
+        return Membership(handle, group, host)
+
+    def leave(self, group: str, host: str) -> None:
+        """Ends a membership, also one that a process made which is gone."""
+        lib.call("canopy_leave_host", self._get(), _bytes("group", group), _bytes("host", host))
+
+
+class Membership(_Handle):
+    """A host's membership of a group. A context manager: its end leaves the group; dropping it does not."""
+
+    _free = "canopy_membership_free"
+
+    def __init__(self, handle: c.c_void_p, group: str, host: str) -> None:
+        super().__init__(handle)
+        self.group, self.host = group, host
+
+    def __enter__(self) -> "Membership":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.leave()
+        finally:
+            self.close()
+
+    @property
+    def connection(self) -> Connection:
+        """What the join was answered."""
+        raw = lib.Connection()
+        lib.call("canopy_membership_connection", self._get(), c.byref(raw))
+        proxy = ipaddress.IPv6Address(bytes(raw.proxy_address))
+        return Connection(
+            proxy, raw.designated_qpn, raw.start_psn, raw.path_mtu, raw.write_base_va, raw.write_rkey, raw.write_length
+        )
+
+    def wait_ready(self, receivers: int, timeout: float) -> Ready:
+        """Waits until the group is ready with at least so many receivers; TimedOut says what was missing."""
+        deadline, raw = time.monotonic() + timeout, lib.Ready()
+        _number("receivers", receivers, 32), _millis(timeout)
+        while True:
+            left = _millis(max(deadline - time.monotonic(), 0))
+            piece = min(left, 10 * _PIECE_MS)
+            try:
+                lib.call("canopy_wait_ready", self._get(), receivers, piece, c.byref(raw))
+                return Ready(raw.receivers, raw.write_length)
+            except TimedOut:
+                if left <= piece:
+                    raise
+
+    def events(self) -> "Events":
+        """What happens to the group from now on, how it stands first. Each call has its own."""
+        handle = c.c_void_p()
+        lib.call("canopy_events_open", self._get(), c.byref(handle))
+        return Events(handle)
+
+    def leave(self) -> None:
+        """Leaves; a host that is in the group no more has left. To be called again after Unavailable."""
+        lib.call("canopy_leave", self._get())
+
+
+class Events(_Handle):
+    """An iterator that waits for events and ends behind DELETED."""
+
+    _free = "canopy_events_free"
+
+    def next(self, timeout: Optional[float] = None) -> Optional[Event]:
+        """The next event; None if there is none within `timeout` seconds. Raises StopIteration behind DELETED."""
+        deadline = None if timeout is None else time.monotonic() + _millis(timeout) / 1000
+        raw = lib.Event()
+        while True:
+            left = _PIECE_MS if deadline is None else _millis(max(deadline - time.monotonic(), 0))
+            piece = min(left, _PIECE_MS)
+            code = lib.call("canopy_events_next", self._get(), piece, c.byref(raw), expected=(TimedOut.code, END))
+            if code == 0:
+                kind, host, reason = EventKind(raw.kind), lib.text(raw.host), lib.text(raw.reason)
+                return Event(kind, raw.receivers, raw.write_length, host, reason)
+            if code == END:
+                raise StopIteration
+            if deadline is not None and left <= piece:
+                return None
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        event = self.next()
+        assert event is not None
+        return event
