@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::GroupId;
-use canopy_model::telemetry::{Event, GroupTelemetry};
+use canopy_model::telemetry::{BranchTelemetry, Event, GroupTelemetry};
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +72,13 @@ impl Stalls {
     }
 }
 
+/// Where a branch stands that never acknowledged anything.
+const NOTHING: u64 = 0;
+
+fn stands_at(branch: &BranchTelemetry, next: u64) -> bool {
+    if branch.unheard { next == NOTHING } else { branch.next == Some(next) }
+}
+
 type Notice = (&'static str, Ipv6Addr, String);
 
 impl Watched {
@@ -86,7 +93,8 @@ impl Watched {
         self.data_packets = group.data_packets;
         self.seen = group.branches.iter().map(|b| (b.address, *self.seen.get(&b.address).unwrap_or(&now))).collect();
         let mut notices = self.recovered(group);
-        let Some(min_next) = group.min_next.filter(|min| *min < group.high) else {
+        let silent = group.branches.iter().any(|b| b.unheard) && group.high > 0;
+        let Some(min_next) = group.min_next.filter(|min| *min < group.high).or(silent.then_some(NOTHING)) else {
             // Everything that was sent is acknowledged, or there is nobody to acknowledge it.
             (self.since, self.asked) = (now, None);
             return (self, notices);
@@ -100,15 +108,18 @@ impl Watched {
         if self.asked.is_none_or(|asked| now.saturating_sub(asked) < third) {
             return (self, notices);
         }
-        for branch in group.branches.iter().filter(|b| b.next == Some(min_next)) {
+        for branch in group.branches.iter().filter(|b| stands_at(b, min_next)) {
             let since = self.since.max(self.seen.get(&branch.address).copied().unwrap_or(now));
             let still = now.saturating_sub(since);
             if still >= stall_after && self.told.insert(branch.address, min_next).is_none() {
-                let missing = group.high - min_next;
+                let ms = still / 1_000_000;
+                let missing = match min_next {
+                    NOTHING => "it never did".to_owned(),
+                    next => format!("{} packets are outstanding", group.high - next),
+                };
                 let detail = format!(
-                    "{} has acknowledged nothing for {} ms and holds the group up: {missing} packets are outstanding",
-                    branch.address,
-                    still / 1_000_000
+                    "{} has acknowledged nothing for {ms} ms and holds the group up: {missing}",
+                    branch.address
                 );
                 notices.push((STALLED, branch.address, detail));
             }
@@ -121,7 +132,7 @@ impl Watched {
         let mut notices = Vec::new();
         self.told.retain(|address, stood| {
             let Some(branch) = group.branches.iter().find(|b| b.address == *address) else { return false };
-            let stands = branch.next == Some(*stood) && *stood < group.high;
+            let stands = stands_at(branch, *stood) && *stood < group.high;
             if !stands {
                 notices.push((RECOVERED, *address, format!("{address} acknowledges again")));
             }

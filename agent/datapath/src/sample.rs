@@ -83,6 +83,7 @@ fn branch(
     BranchTelemetry {
         address: tables::address(&k.address),
         next,
+        unheard: unheard && key != KEY_EMPTY,
         ack_psn: next.map(|n| psn(n - 1)),
         epsn: next.filter(|_| key & 63 != KIND_NONE).map(psn),
         ccount: if cnp.slot_window[slot] == cnp.window { cnp.slot_count[slot] } else { 0 },

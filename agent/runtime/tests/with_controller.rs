@@ -121,6 +121,7 @@ fn group(high: u64, next: u64) -> GroupTelemetry {
     let branch = BranchTelemetry {
         address: "2001:db8:1::2".parse().unwrap(),
         next: Some(next),
+        unheard: false,
         ack_psn: None,
         epsn: None,
         ccount: 0,

@@ -163,6 +163,7 @@ async fn with_telemetry() -> Api {
     let branch = BranchTelemetry {
         address: "2001:db8:2::1".parse().unwrap(),
         next: Some(101),
+        unheard: false,
         ack_psn: Some(100),
         epsn: None,
         ccount: 2,

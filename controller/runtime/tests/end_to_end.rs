@@ -61,6 +61,7 @@ async fn send_telemetry(controller: &Controller) {
     let branch = BranchTelemetry {
         address: "2001:db8:2::1".parse::<std::net::Ipv6Addr>().unwrap().octets().into(),
         next: Some(101),
+        unheard: false,
         ack_psn: Some(100),
         last_heard_ns: Some(1_500_000_000),
         ..Default::default()

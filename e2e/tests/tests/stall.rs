@@ -137,6 +137,24 @@ fn evict_removes_a_dead_receiver_and_the_others_go_on() {
 }
 
 #[test]
+fn a_receiver_that_never_answers_is_evicted_too() {
+    let bed = up("fan64").unwrap();
+    bed.lab
+        .create_group("g", json!({"pathMtu": 1024, "stallPolicy": "evict", "stallAfterMs": RTO_MS * 5 / 2}))
+        .unwrap();
+    // A member whose queue pair does not exist.
+    let member = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": VICTIM}, "spec": {"host": VICTIM, "role": "receiver", "qpn": 0x77}});
+    let (status, body) = bed.lab.rest("POST", "/api/v1/groups/g/members", Some(&member)).unwrap();
+    assert_eq!(status, 201, "{body}");
+    let report = bed.lab.transfer(TransferSpec::new("g", "s1", &["r1", "r2", "r3"], 1 << 20)).unwrap();
+    assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+    let said = event(&bed, "g", "BranchStalled");
+    let of_node = events(&bed, "g").into_iter().filter(|e| e["code"] == "BranchStalled").map(|e| e.to_string());
+    assert!(of_node.into_iter().any(|e| e.contains("it never did")), "{said}");
+    assert!(event(&bed, "g", "MemberEvicted").contains(VICTIM));
+}
+
+#[test]
 fn wait_loses_nothing_when_the_receiver_comes_back() {
     let bed = up("fan64").unwrap();
     let (main, beside) = start(&bed, "wait", &[]);

@@ -59,6 +59,7 @@ impl TryFrom<pb::BranchTelemetry> for BranchTelemetry {
         Ok(Self {
             address: address("address", &wire.address)?,
             next: wire.next,
+            unheard: wire.unheard,
             ack_psn: psn("ack_psn", wire.ack_psn)?,
             epsn: psn("epsn", wire.epsn)?,
             ccount: wire.ccount,
@@ -74,6 +75,7 @@ impl From<&BranchTelemetry> for pb::BranchTelemetry {
         Self {
             address: octets(b.address),
             next: b.next,
+            unheard: b.unheard,
             ack_psn: b.ack_psn,
             epsn: b.epsn,
             ccount: b.ccount,
@@ -132,6 +134,7 @@ mod tests {
         let branch = |next, ack_psn, last_heard_ns| BranchTelemetry {
             address: "2001:db8::7".parse().unwrap(),
             next,
+            unheard: false,
             ack_psn,
             epsn: Some(0xFF_FFFF),
             ccount: 3,

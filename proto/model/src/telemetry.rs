@@ -52,6 +52,8 @@ pub struct BranchTelemetry {
     pub address: Ipv6Addr,
     /// Unwrapped `next` (AckPSN + 1); `None` until the branch counts.
     pub next: Option<u64>,
+    /// It counts, and has acknowledged nothing since it came or since receivers moved behind it.
+    pub unheard: bool,
     /// AckPSN, 24 bits.
     pub ack_psn: Option<u32>,
     /// ePSN of an outstanding NAK.

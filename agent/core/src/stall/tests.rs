@@ -29,6 +29,7 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
     let branch = |(n, next): &(u16, Option<u64>)| BranchTelemetry {
         address: address(*n),
         next: *next,
+        unheard: false,
         ack_psn: None,
         epsn: None,
         ccount: 0,
@@ -68,6 +69,24 @@ fn stalled(group: u64, branch: u16) -> (String, u64, u16) {
 
 fn recovered(group: u64, branch: u16) -> (String, u64, u16) {
     (RECOVERED.to_owned(), group, branch)
+}
+
+#[test]
+fn a_branch_that_never_acknowledged_anything_is_told_and_one_that_waits_is_not() {
+    let mut stalls = Stalls::default();
+    let at = |n: u64, heard: bool| {
+        let mut g = group(1, BASE + 9, n, &[(1, None), (2, heard.then_some(BASE + 9)), (3, None)]);
+        g.branches[1].unheard = !heard;
+        // Nothing is known of the group while one was not heard.
+        g.min_next = g.min_next.filter(|_| heard);
+        g
+    };
+    let told: Vec<_> = (0..12).flat_map(|n| step(&mut stalls, n, &[at(n, false)])).collect();
+    assert_eq!(told, [stalled(1, 2)], "1 and 3 wait for a message to begin");
+    assert_eq!(step(&mut stalls, 12, &[at(12, true)]), [recovered(1, 2)]);
+    let mut idle = Stalls::default();
+    let told: Vec<_> = (0..12).flat_map(|n| step(&mut idle, n, &[at(1, false)])).collect();
+    assert_eq!(told, [], "nothing passes");
 }
 
 #[test]

@@ -115,6 +115,7 @@ mod tests {
         let branch = |n: u16| BranchTelemetry {
             address: [0xfcff, 0, 0, n, 0, 0, 0, 1].into(),
             next: Some(u64::MAX),
+            unheard: false,
             ack_psn: Some(0xFF_FFFF),
             epsn: Some(0xFF_FFFF),
             ccount: u32::MAX,
