@@ -188,7 +188,7 @@ impl Forger {
             12 => self.other_qpn(b),
             13 => (self.cut(b), "truncated"),
             14 => (complains(b).build().unwrap(), if self.running { "cnp_rate" } else { return self.forge() }),
-            _ => (self.from_the_source(b), "source_unregistered"),
+            _ => (self.in_the_sources_name(b), "source_unregistered"),
         };
         // While nothing was sent, whatever is right but for its PSN is before all data.
         let reason = if !self.running && reason == "nak_ghost" { "feedback_window" } else { reason };
@@ -334,7 +334,7 @@ impl Forger {
     }
 
     /// To the Proxy Address and from the source, where the source is not: data, or its own feedback reflected.
-    fn from_the_source(&mut self, branch: u32) -> Vec<u8> {
+    fn in_the_sources_name(&mut self, branch: u32) -> Vec<u8> {
         let mut words = self.any(branch);
         (words.src, words.dst) = (source(), proxy());
         words.build().unwrap()

@@ -16,8 +16,8 @@ use crate::error::DomainError;
 use crate::metadata::Labels;
 
 mod lifecycle;
-mod multicast;
 mod moving;
+mod multicast;
 mod random;
 mod refusals;
 mod stall;
