@@ -10,7 +10,8 @@
 //! The rate acts at the sending end. A constant delay and a rate in series give the same departures in either order,
 //! so that netem, which has to be the root, may stand before the token bucket.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -105,7 +106,7 @@ pub(crate) fn start_lines(state: &mut State) -> Result<()> {
     std::fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
     for (index, link) in &links {
         let [a, b] = interfaces(*index);
-        let mut c = netns::command(&state.instance.lines_namespace(), &program);
+        let mut c = in_time(&state.instance.lines_namespace(), &program);
         c.args(["delay-line", "--a", &a, "--b", &b, "--mtu", &link.mtu.to_string()]);
         c.args(["--delay", &link.delay.unwrap_or_default().to_string()]);
         if let Some(rate) = link.rate {
@@ -130,6 +131,18 @@ pub(crate) fn start_lines(state: &mut State) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A command that runs before ordinary processes, where that is permitted (CAP_SYS_NICE): a busy machine would make
+/// the line late by milliseconds. It sleeps between frames, so that it leaves time to others.
+fn in_time(ns: &str, program: &Path) -> Command {
+    const PRIORITY: [&str; 2] = ["-r", "1"];
+    if sh::run(Command::new("chrt").args(PRIORITY).arg("true")).is_err() {
+        return netns::command(ns, program);
+    }
+    let mut c = netns::command(ns, "chrt");
+    c.args(PRIORITY).arg(program);
+    c
 }
 
 impl State {

@@ -67,7 +67,12 @@ fn a_long_link_takes_its_time_and_changes_nothing_else() {
     let (state, mut left) = (bed.lab.state().clone(), Vec::new());
     drop(bed);
     left.extend(state.processes.iter().filter(|(_, p)| p.is_alive()).map(|(name, _)| name.clone()));
-    left.extend([state.dir, state.instance.pins(), state.instance.agent_pins()].iter().filter(|p| p.exists()).map(|p| p.display().to_string()));
+    left.extend(
+        [state.dir, state.instance.pins(), state.instance.agent_pins()]
+            .iter()
+            .filter(|p| p.exists())
+            .map(|p| p.display().to_string()),
+    );
     left.extend(state.namespaces.into_iter().filter(|n| Path::new("/run/netns").join(n).exists()));
     assert!(left.is_empty(), "left behind: {left:?}");
     let out = Command::new("ip").args(["-o", "link"]).output().unwrap();
