@@ -11,7 +11,7 @@ use libbpf_rs::query::ProgInfoIter;
 use super::*;
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/verified-insns.txt");
-const PROGRAMS: [&str; 2] = ["canopy_ingress", "canopy_control"];
+const PROGRAMS: [&str; 3] = ["canopy_ingress", "canopy_control", "canopy_egress"];
 
 /// `6.12` of `6.12.95+deb12-amd64`.
 fn kernel() -> String {
@@ -46,5 +46,8 @@ fn the_verifier_looks_at_no_more_than_a_tenth_more_instructions_than_recorded() 
             None => wrong.push(format!("{name}: {now} instructions, nothing recorded for Linux {kernel}")),
         }
     }
-    assert!(wrong.is_empty(), "{wrong:?}: make the program simpler, or record the new figures in agent/bpf/verified-insns.txt");
+    assert!(
+        wrong.is_empty(),
+        "{wrong:?}: make the program simpler, or record the new figures in agent/bpf/verified-insns.txt"
+    );
 }
