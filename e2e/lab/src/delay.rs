@@ -203,3 +203,20 @@ impl Lab {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::LabFile;
+
+    #[test]
+    fn netem_holds_what_is_under_way_and_keeps_the_order() {
+        let file = LabFile::parse(include_str!("../../topologies/longhaul.yaml")).unwrap();
+        let link = file.links().next().unwrap();
+        let words = netem(link.delay.unwrap(), &link);
+        assert!(words.starts_with("root handle 1: netem delay 10000000ns limit ") && words.ends_with(" rate 1000gbit"));
+        let limit: u64 = words.split(' ').skip_while(|w| *w != "limit").nth(1).unwrap().parse().unwrap();
+        // 500 Mbit/s x 10 ms of frames of 2 kB.
+        assert!(limit > 500_000_000 / 100 / 8 / 2048, "{words}");
+    }
+}

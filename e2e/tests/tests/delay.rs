@@ -33,7 +33,10 @@ fn summary(times: &[f64]) -> (f64, f64, f64) {
 
 fn transfer(bed: &Bed, group: &str) -> f64 {
     bed.lab.create_group(group, json!({"pathMtu": 4096})).unwrap();
-    let report = bed.lab.transfer(TransferSpec::new(group, "s1", &RECEIVERS, 32 << 20)).unwrap();
+    let mut spec = TransferSpec::new(group, "s1", &RECEIVERS, 64 << 20);
+    // More than rate x RTT in flight, and a timer that is longer than the RTT: nothing has to be sent twice.
+    spec.args.insert("s1".into(), ["--window", "2048", "--timeout", "1s"].map(String::from).into());
+    let report = bed.lab.transfer(spec).unwrap();
     assert_eq!(report.mismatches(), Vec::<&str>::new());
     report.source.goodput_bps / 1e6
 }
