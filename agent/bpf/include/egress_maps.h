@@ -20,6 +20,9 @@
 		__type(value, VALUE);                           \
 	} NAME SEC(".maps")
 
+/* Pairs of hosts whose ACKs pass here. */
+#define MAX_ACKS 16384
+
 #define LAZY BPF_F_NO_PREALLOC
 
 EGRESS_MAP(eg_limits, BPF_MAP_TYPE_HASH, LAZY, __u32, struct canopy_limits, MAX_PORTS);
@@ -32,7 +35,7 @@ EGRESS_MAP(eg_known, BPF_MAP_TYPE_HASH, LAZY, struct canopy_flow_key, __u32, MAX
 EGRESS_MAP(eg_kept, BPF_MAP_TYPE_HASH, LAZY, struct canopy_flow_key, struct canopy_flow, MAX_KEPT);
 EGRESS_MAP(eg_flows, BPF_MAP_TYPE_LRU_HASH, 0, struct canopy_flow_key, struct canopy_flow, MAX_LEARNED);
 /* ACKs, by their own addresses and DestQP: when last seen. */
-EGRESS_MAP(eg_acks, BPF_MAP_TYPE_LRU_HASH, 0, struct canopy_flow_key, __u64, MAX_LEARNED);
+EGRESS_MAP(eg_acks, BPF_MAP_TYPE_LRU_HASH, 0, struct canopy_flow_key, __u64, MAX_ACKS);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

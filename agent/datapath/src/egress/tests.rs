@@ -14,8 +14,10 @@ use super::keys;
 use crate::egress_skel::types;
 use crate::testbed::{PacketSocket, Shape, Testbed, encapsulated, end_mt};
 
+mod depths;
 mod driving;
 mod flows;
+mod groups;
 mod host;
 mod marking;
 mod second_level;

@@ -17,7 +17,7 @@ use super::keys;
 use super::object::EgressBpf;
 use super::orders::Orders;
 use super::queues::Queues;
-use super::report::{Watched, WatchedPort};
+use super::report::Watched;
 use super::speak::{Mouth, Speaker, compose, wall_clock};
 use crate::egress_skel::types;
 use crate::error::{Doing, chain};
@@ -167,7 +167,7 @@ impl Watch<'_> {
         let spoken: Vec<_> = said.iter().map(|(command, tell)| (command, self.speak(command, *tell))).collect();
         let mut watched = lock(&self.shared.watched);
         for (index, (ifindex, queue_bytes)) in depths {
-            let port = watched.ports.entry(index).or_insert_with(WatchedPort::default);
+            let port = watched.ports.entry(index).or_default();
             (port.ifindex, port.queue_bytes) = (ifindex, queue_bytes);
             port.assessment = self.driver.assessment(index);
         }
