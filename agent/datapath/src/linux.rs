@@ -99,8 +99,10 @@ impl LinuxDatapath {
 
     fn order(&self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<(), DatapathError> {
         let ports = &spec.base.ports;
-        let ifindexes = ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
+        let ifindexes: BTreeMap<_, _> =
+            ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
         let orders = Orders::new(spec, &self.limits, &self.registered, &ifindexes);
+        self.egress.keep_ports(&ifindexes.values().copied().collect())?;
         self.egress.set_limits(&orders.kernel_limits())?;
         self.egress.set_known(orders.flows.keys())?;
         self.watcher.order(orders);
@@ -352,7 +354,6 @@ impl LinuxDatapath {
     fn detach(&self, ifindex: u32) -> Result<(), DatapathError> {
         if self.egress.attached(ifindex) {
             self.egress.detach(ifindex)?;
-            self.egress.forget_port(ifindex)?;
         }
         if self.bpf.attached(ifindex) { self.bpf.detach(ifindex) } else { Ok(()) }
     }
@@ -453,8 +454,11 @@ impl LinuxDatapath {
         let recorded = multicasts(&self.bpf)?;
         let turn = Turn::before(&mut self.holder, spec, &interfaces, &recorded, &kept)?;
         self.maps(&tables, &held, &kept)?;
-        self.order(spec, &interfaces)?;
         errors.extend(turn.after(&mut self.holder).await?);
+        if let Err(e) = self.order(spec, &interfaces) {
+            let name = "congestion".to_string();
+            errors.push(ItemError { kind: "program".into(), name, group: None, detail: chain(&e) });
+        }
         self.cold = false;
         errors.extend(self.verify_maps(spec, &tables)?);
         Ok(errors)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loaded egress object: typed access to its maps, its program, and how it is attached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -134,10 +134,23 @@ impl EgressBpf {
         put(&self.skel.maps.eg_sampled, &port, &depth)
     }
 
-    /// Forgets a port that is no longer the node's.
-    pub(crate) fn forget_port(&self, port: u32) -> Result<(), DatapathError> {
+    /// Forgets the ports that are none of these: an index may come back as another interface.
+    pub(crate) fn keep_ports(&self, ports: &BTreeSet<u32>) -> Result<(), DatapathError> {
         let m = &self.skel.maps;
-        [&m.eg_stats, &m.eg_states, &m.eg_sampled].into_iter().try_for_each(|map| remove(map, bytes(&port)))
+        let foreign = |key: &[u8]| read::<u32>(key).is_some_and(|port| !ports.contains(&port));
+        let mut gone = false;
+        for map in [&m.eg_stats, &m.eg_states, &m.eg_sampled] {
+            for key in map.keys().filter(|key| foreign(key)).collect::<Vec<_>>() {
+                remove(map, &key)?;
+                gone = true;
+            }
+        }
+        for map in [&m.eg_kept, &m.eg_flows].into_iter().filter(|_| gone) {
+            for (key, _) in self.flows_of(map)?.iter().filter(|(key, _)| !ports.contains(&key.ifindex)) {
+                remove(map, bytes(key))?;
+            }
+        }
+        Ok(())
     }
 
     /// Counters of a port, over all processors.

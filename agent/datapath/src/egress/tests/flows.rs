@@ -67,3 +67,21 @@ fn ports_of_one_flow_are_counted_apart() {
     counted.sort();
     assert_eq!(counted, if other < bed.port { [(other, 2), (bed.port, 1)] } else { [(bed.port, 1), (other, 2)] });
 }
+
+#[test]
+fn an_interface_that_is_gone_takes_its_counters_along_and_the_others_keep_theirs() {
+    let mut bed = Bed::new();
+    let (p, other) = (frame(&packet(1, ECT0, 1, b"abcd")), bed.bed.ifindex("u0"));
+    bed.egress().set_known([flow(2)].iter()).unwrap();
+    for n in [1, 2] {
+        bed.run(&packet(n, ECT0, 1, b"abcd"));
+    }
+    bed.egress().run(other, &p, 1);
+    assert_eq!(bed.egress().flows().unwrap().len(), 3);
+    let out = Command::new("ip").args(["link", "del", "d0"]).status().unwrap();
+    assert!(out.success());
+    assert_ne!(bed.bed.reconcile(|_| ()), [], "a port is missing");
+    assert_eq!((bed.stats().packets, bed.egress().state(bed.port).unwrap().is_none()), (0, true));
+    let left: Vec<_> = bed.egress().flows().unwrap().iter().map(|(key, _)| key.ifindex).collect();
+    assert_eq!((left, bed.egress().stats(other).unwrap().packets), (vec![other], 1));
+}
