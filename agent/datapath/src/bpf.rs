@@ -280,6 +280,11 @@ impl Bpf {
     }
 }
 
+/// The kernel's number of a loaded program.
+pub(crate) fn prog_id(fd: std::os::fd::BorrowedFd<'_>) -> Option<u64> {
+    fdinfo(fd, "prog_id:")
+}
+
 /// A number that the kernel shows of a loaded program.
 fn fdinfo(fd: std::os::fd::BorrowedFd<'_>, field: &str) -> Option<u64> {
     use std::os::fd::AsRawFd;

@@ -10,6 +10,11 @@
 mod bpf;
 #[cfg(test)]
 mod differential;
+mod egress;
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, dead_code, non_camel_case_types)]
+mod egress_skel {
+    include!(concat!(env!("OUT_DIR"), "/egress.skel.rs"));
+}
 mod error;
 mod events;
 mod holder;
@@ -31,5 +36,6 @@ pub mod testbed;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+pub use egress::{CongestionReport, DepthSource, FlowReport, KnownFlow, PortReport, Said};
 pub use holder::{Hold, hold_multicast};
 pub use linux::{LinuxDatapath, Options, cleanup};

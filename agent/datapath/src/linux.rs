@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_agent_core::congestion::Limits;
 use canopy_agent_core::net::{self, Interface, NetCommand};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
+use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
 
 use crate::bpf::{Bpf, Control, Table};
+use crate::egress::{self, CongestionReport, EgressBpf, KnownFlow, Orders, Watcher};
 use crate::error::{Doing, chain};
 use crate::events::Events;
 use crate::holder::{Hold, Holder};
@@ -43,6 +47,10 @@ pub struct Options {
 /// The Linux kernel as a [`Datapath`].
 pub struct LinuxDatapath {
     bpf: Bpf,
+    pub(crate) egress: Arc<EgressBpf>,
+    watcher: Watcher,
+    limits: BTreeMap<PortIndex, Limits>,
+    registered: Vec<KnownFlow>,
     netlink: Netlink,
     events: Events,
     holder: Holder,
@@ -61,12 +69,53 @@ impl LinuxDatapath {
     pub async fn open(options: Options) -> Result<Self, DatapathError> {
         let cold = !options.pin_dir.join("canopy_ingress").exists();
         let bpf = Bpf::load(&options.pin_dir)?;
+        let egress = Arc::new(EgressBpf::load(&options.pin_dir)?);
+        let watcher = Watcher::start(Arc::clone(&egress))?;
         let events = Events::open(&bpf.events_path())?;
         netlink::enable_forwarding()?;
         let holder = Holder::new(options.hold_multicast);
         let mut look = tokio::time::interval(LOOK_FOR_VACANT);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        Ok(Self { bpf, netlink: Netlink::open()?, events, holder, cold, waiting: BTreeSet::new(), look })
+        let netlink = Netlink::open()?;
+        Ok(Self {
+            bpf,
+            egress,
+            watcher,
+            limits: BTreeMap::new(),
+            registered: Vec::new(),
+            netlink,
+            events,
+            holder,
+            cold,
+            waiting: BTreeSet::new(),
+            look,
+        })
+    }
+
+    /// Thresholds of the ports and flows of the registry, in force from the next [`Datapath::reconcile`] on. Ports without limits
+    /// mark nothing and complain of nothing.
+    pub fn watch(&mut self, limits: BTreeMap<PortIndex, Limits>, registered: Vec<KnownFlow>) {
+        (self.limits, self.registered) = (limits, registered);
+    }
+
+    /// What the ports' queues did and what was said about it, with at most `top` flows.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn congestion(&self, top: usize) -> Result<CongestionReport, DatapathError> {
+        egress::report(&self.egress, &self.watcher.watched(), top)
+    }
+
+    fn order(&self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<(), DatapathError> {
+        let ports = &spec.base.ports;
+        let ifindexes: BTreeMap<_, _> =
+            ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
+        let orders = Orders::new(spec, &self.limits, &self.registered, &ifindexes);
+        self.egress.keep_ports(&ifindexes.values().copied().collect())?;
+        self.egress.set_limits(&orders.kernel_limits())?;
+        self.egress.set_known(orders.flows.keys())?;
+        self.watcher.order(orders);
+        Ok(())
     }
 
     /// One packet (from its IPv6 header) through the ingress program as if it came in on `ifindex`.
@@ -302,6 +351,22 @@ impl LinuxDatapath {
         Ok(errors)
     }
 
+    /// Of these interfaces, those that run both programs; where none is wanted, those that run any.
+    fn attached(&self, desired: &net::NetState, interfaces: impl Iterator<Item = u32>) -> BTreeSet<u32> {
+        let runs = |i: &u32| match (self.bpf.attached(*i), self.egress.attached(*i)) {
+            (ingress, egress) if desired.attached.contains(i) => ingress && egress,
+            (ingress, egress) => ingress || egress,
+        };
+        interfaces.filter(runs).collect()
+    }
+
+    fn detach(&self, ifindex: u32) -> Result<(), DatapathError> {
+        if self.egress.attached(ifindex) {
+            self.egress.detach(ifindex)?;
+        }
+        if self.bpf.attached(ifindex) { self.bpf.detach(ifindex) } else { Ok(()) }
+    }
+
     async fn network(
         &self,
         spec: &NodeSpec,
@@ -310,12 +375,12 @@ impl LinuxDatapath {
         let (desired, mut errors) = net::desired(spec, interfaces);
         let ports: BTreeSet<u32> = desired.attached.clone();
         let mut observed = self.netlink.observe(interfaces, &ports, &desired).await?;
-        observed.state.attached = interfaces.values().map(|i| i.index).filter(|i| self.bpf.attached(*i)).collect();
+        observed.state.attached = self.attached(&desired, interfaces.values().map(|i| i.index));
         let commands = net::plan(&desired, &observed.state);
         for command in &commands {
             let result = match *command {
-                NetCommand::Attach(i) => self.bpf.attach(i),
-                NetCommand::Detach(i) => self.bpf.detach(i),
+                NetCommand::Attach(i) => self.bpf.attach(i).and_then(|()| self.egress.attach(i)),
+                NetCommand::Detach(i) => self.detach(i),
                 _ => self.netlink.execute(command).await,
             };
             if let Err(e) = result {
@@ -334,7 +399,7 @@ impl LinuxDatapath {
             .filter_map(|c| if let NetCommand::AddNeighbour(i, a) = c { Some((*i, *a)) } else { None })
             .collect();
         let mut after = self.resolved(&interfaces, &ports, &desired, &fresh).await?;
-        after.state.attached = ports.iter().copied().filter(|i| self.bpf.attached(*i)).collect();
+        after.state.attached = self.attached(&desired, ports.iter().copied());
         for command in net::plan(&desired, &after.state) {
             // What an address or a link cannot be is told above or by the next run; what is missing is an error now.
             if !errors.iter().any(|e| e.kind == kind(&command) && e.name == name(&command, &interfaces)) {
@@ -415,6 +480,10 @@ impl LinuxDatapath {
         let turn = Turn::before(&mut self.holder, spec, &interfaces, &recorded, &kept)?;
         self.maps(&tables, &held, &kept)?;
         errors.extend(turn.after(&mut self.holder).await?);
+        if let Err(e) = self.order(spec, &interfaces) {
+            let name = "congestion".to_string();
+            errors.push(ItemError { kind: "program".into(), name, group: None, detail: chain(&e) });
+        }
         self.cold = false;
         self.waiting = tables.groups.keys().copied().collect();
         self.look_for_vacant();
@@ -461,6 +530,7 @@ impl Datapath for LinuxDatapath {
 pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
     if pin_dir.join("canopy_ingress").exists() {
         let bpf = Bpf::load(pin_dir)?;
+        let egress = EgressBpf::load(pin_dir)?;
         let netlink = Netlink::open()?;
         let interfaces = netlink.interfaces().await?;
         for i in interfaces.values() {
@@ -468,6 +538,10 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
             if bpf.has_filter(i.index) {
                 bpf.attach(i.index)?;
                 bpf.detach(i.index)?;
+            }
+            if egress.has_filter(i.index) {
+                egress.attach(i.index)?;
+                egress.detach(i.index)?;
             }
         }
         let none = net::NetState::default();

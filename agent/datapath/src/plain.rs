@@ -9,16 +9,17 @@
 pub(crate) unsafe trait Plain: Copy {}
 
 macro_rules! plain {
-    ($($t:ident = $size:literal),* $(,)?) => {
+    ($skel:ident: $($t:ident = $size:literal),* $(,)?) => {
         $(
-            // SAFETY: generated from shared.h, which holds integers and arrays of integers with named padding only.
-            unsafe impl Plain for crate::skel::types::$t {}
-            const _: () = assert!(size_of::<crate::skel::types::$t>() == $size);
+            // SAFETY: generated from shared.h and egress_shared.h, which hold integers and arrays of integers with named padding only.
+            unsafe impl Plain for crate::$skel::types::$t {}
+            const _: () = assert!(size_of::<crate::$skel::types::$t>() == $size);
         )*
     };
 }
 
 plain! {
+    skel:
     canopy_addr = 16,
     canopy_node = 40,
     canopy_group = 224,
@@ -32,6 +33,16 @@ plain! {
     canopy_cnp = 2616,
     canopy_drop_key = 8,
     canopy_event = 24,
+}
+
+plain! {
+    egress_skel:
+    canopy_flow_key = 40,
+    canopy_flow = 40,
+    canopy_limits = 40,
+    canopy_port_stats = 72,
+    canopy_port_state = 32,
+    canopy_second_level = 56,
 }
 
 // SAFETY: an integer has no padding and every bit pattern is valid.

@@ -497,13 +497,13 @@ impl Testbed {
 }
 
 /// A packet socket bound to one interface.
-struct PacketSocket {
+pub(crate) struct PacketSocket {
     fd: std::os::fd::OwnedFd,
     to: libc::sockaddr_ll,
 }
 
 impl PacketSocket {
-    fn open(ifindex: u32) -> Self {
+    pub(crate) fn open(ifindex: u32) -> Self {
         use std::os::fd::FromRawFd;
         // SAFETY: a plain socket(2); the result is checked and owned at once.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
@@ -515,7 +515,7 @@ impl PacketSocket {
         Self { fd, to }
     }
 
-    fn send(&self, frame: &[u8]) {
+    pub(crate) fn send(&self, frame: &[u8]) {
         use std::os::fd::AsRawFd;
         // SAFETY: pointers and lengths are of live objects.
         let sent = unsafe {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use canopy_lab::units::{Bytes, Loss};
+use canopy_lab::line::LineArgs;
+use canopy_lab::units::{Bytes, Delay, Loss};
 use canopy_lab::{Instance, LabFile, Op, Options};
 use clap::{Args, Parser, Subcommand};
 
@@ -48,7 +49,7 @@ pub(crate) enum Command {
     },
     /// Take a lab down, with every process inside its namespaces.
     Down,
-    /// Programs, links, loss and counters.
+    /// Programs, links, loss, delay and counters.
     Status {
         /// As JSON.
         #[arg(long)]
@@ -61,6 +62,13 @@ pub(crate) enum Command {
         /// Probability, both directions, for example 1%.
         loss: Loss,
     },
+    /// Change what links do while the lab runs.
+    Set {
+        #[command(subcommand)]
+        what: Change,
+    },
+    /// Forward frames between two interfaces after a time; the lab starts one per link with a delay.
+    DelayLine(LineArgs),
     /// Demonstrate multicast: bring a lab up unless it is, send to every host, compare. The lab stays up.
     Run {
         /// Lab file [default: Figure 1 of draft-li-spring-rdma-multicast-over-srv6].
@@ -82,6 +90,18 @@ pub(crate) enum Command {
         json: bool,
         #[command(flatten)]
         up: UpArgs,
+    },
+}
+
+/// What `set` changes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Change {
+    /// How long frames that are sent from now on are under way. Nothing is lost or reordered.
+    Delay {
+        /// all, one end such as n1/eth2, or both such as n1/eth2--n2/eth1; a link that has a delay in the lab file.
+        link: String,
+        /// 0ms to 10s, each direction, for example 40ms.
+        delay: Delay,
     },
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lab file: a topology plus what a simulated wire needs to know (MTU, rate, loss).
+//! The lab file: a topology plus what a simulated wire needs to know (MTU, rate, loss, delay).
 
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +10,7 @@ use canopy_model::ids::check_name;
 use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, NodeDecl, TopologySpec};
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Loss, Rate};
+use crate::units::{Delay, Loss, Rate};
 
 /// Nodes and hosts together that one machine's kernel is asked to hold.
 pub const MAX_DEVICES: usize = 1024;
@@ -69,6 +69,9 @@ pub struct Defaults {
     /// Probability of loss, each direction.
     #[serde(default)]
     pub loss: Loss,
+    /// How long each frame is under way, each direction; no delay when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Delay>,
 }
 
 fn default_mtu() -> u32 {
@@ -77,7 +80,7 @@ fn default_mtu() -> u32 {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { mtu: default_mtu(), rate: None, loss: Loss::default() }
+        Self { mtu: default_mtu(), rate: None, loss: Loss::default(), delay: None }
     }
 }
 
@@ -98,6 +101,9 @@ pub struct Wire {
     /// Probability of loss, each direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
+    /// How long each frame is under way, each direction. `0ms` is a wire whose delay can be changed later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Delay>,
 }
 
 /// One wire with the defaults filled in.
@@ -113,6 +119,8 @@ pub struct Link {
     pub rate: Option<Rate>,
     /// Probability of loss, each direction.
     pub loss: Loss,
+    /// How long each frame is under way, each direction; `None` = a plain wire, whose delay cannot be changed.
+    pub delay: Option<Delay>,
 }
 
 impl Link {
@@ -207,6 +215,7 @@ impl LabFile {
             mtu: w.mtu.unwrap_or(d.mtu),
             rate: w.rate.or(d.rate),
             loss: w.loss.unwrap_or(d.loss),
+            delay: w.delay.or(d.delay),
         })
     }
 
@@ -265,6 +274,17 @@ spec:
     }
 
     #[test]
+    fn a_delay_is_the_links_own_or_the_defaults_or_none() {
+        let delays =
+            |text: &str| LabFile::parse(text).unwrap().links().map(|l| l.delay.map(Delay::nanos)).collect::<Vec<_>>();
+        assert_eq!(delays(SMALL), [None, None]);
+        let one = SMALL.replace("rate: 10Mbit", "rate: 10Mbit, delay: 40ms");
+        assert_eq!(delays(&one), [None, Some(40_000_000)]);
+        let both = one.replace("loss: 1%}", "loss: 1%, delay: 250us}");
+        assert_eq!(delays(&both), [Some(250_000), Some(40_000_000)]);
+    }
+
+    #[test]
     fn overrides_win_over_links_that_speak_for_themselves() {
         let mut file = LabFile::parse(SMALL).unwrap();
         file.override_loss("5%".parse().unwrap());
@@ -282,6 +302,14 @@ spec:
             problem("metadata: {name: small}", "metadata: {name: small, x: 1}").contains("metadata: unknown field `x`")
         );
         assert!(problem("loss: 1%", "loss: 1").contains("spec.defaults: loss: \"1\" is not a loss"));
+        for bad in ["-1ms", "10.5s", "10", "soon"] {
+            let said = problem("rate: 10Mbit", &format!("delay: '{bad}'"));
+            assert!(
+                said.contains(&format!("spec.links[1]: delay: \"{bad}\" is not a delay: use 0ms to 10s")),
+                "{said}"
+            );
+        }
+        assert!(problem("loss: 1%", "delay: 11s").contains("spec.defaults: delay: \"11s\" is not a delay"));
         assert!(problem("10Mbit", "quick").contains("spec.links[1]: rate: \"quick\" is not a rate"));
         assert!(problem("b: n1/eth2", "b: n9/eth2").contains("spec.links[1].b: unknown node or host \"n9\""));
         assert!(problem("mtu: 1500", "mtu: 1000").contains("spec.links[1].mtu"));

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::file::{LabFile, Link};
 use crate::names::Instance;
 use crate::state::State;
-use crate::{down, host, netns, network};
+use crate::{delay, down, host, netns, network};
 
 /// The controller's REST port in the default instance.
 pub const DEFAULT_REST_PORT: u16 = 8640;
@@ -79,6 +79,7 @@ impl Lab {
             rest_port,
             claimed: false,
             namespaces: Vec::new(),
+            delay_means: None,
             processes: Default::default(),
         };
         let mut lab = Self { state, timeout: options.timeout, owned: false };
@@ -102,6 +103,7 @@ impl Lab {
 
     fn build(&mut self) -> Result<()> {
         network::create(&mut self.state).context("making the network")?;
+        delay::start_lines(&mut self.state).context("starting delay lines")?;
         if self.state.rest_port.is_some() {
             self.start_control_plane()?;
         }
@@ -209,7 +211,7 @@ fn claim_dir(options: &Options) -> Result<PathBuf> {
 }
 
 /// The directory of the running program; a test's is one below the others'.
-fn beside_this_program() -> Result<PathBuf> {
+pub(crate) fn beside_this_program() -> Result<PathBuf> {
     let exe = env::current_exe().context("finding this program's directory")?;
     let dir = exe.parent().context("finding this program's directory")?;
     Ok(if dir.file_name() == Some(OsStr::new("deps")) { dir.parent().unwrap_or(dir) } else { dir }.to_owned())

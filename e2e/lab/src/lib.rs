@@ -3,6 +3,7 @@
 //!
 //! - [`file`], [`units`]: the lab file and its quantities; [`names`]: what an instance calls its things.
 //! - `network`, [`loss`]: namespaces, links, rates; random loss and byte counters, by a BPF program of the lab's own.
+//! - [`delay`], [`line`]: delay of links, by the kernel or by a process between two veth pairs.
 //! - [`lab`]: [`Lab`], a lab that is up. `control` runs the programs under test, `wires` asks and sets links.
 //! - [`transfer`], [`report`]: one transfer with `canopy-rc`. [`demo`], [`paths`], [`table`]: the demonstration.
 //! - `down`, [`state`]: everything that was made is written down first, so that it can be taken away.
@@ -10,9 +11,11 @@
 //!
 //! Needs root. Nothing here is part of the product: the product never runs `ip`.
 
+pub mod delay;
 pub mod demo;
 pub mod file;
 pub mod lab;
+pub mod line;
 pub mod loss;
 pub mod names;
 pub mod paths;

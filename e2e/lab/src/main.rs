@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use canopy_lab::demo::{self, Demo};
-use canopy_lab::{Instance, Lab, LabFile, Op, table};
+use canopy_lab::{Instance, Lab, LabFile, Op, line, table};
 use clap::Parser;
-use cli::{Cli, Command, UpArgs};
+use cli::{Change, Cli, Command, UpArgs};
 use serde_json::json;
 
 fn main() -> ExitCode {
@@ -44,12 +44,17 @@ fn run(cli: Cli) -> Result<ExitCode> {
             let lab = Lab::open(&instance, cli.dir)?;
             let counters = lab.link_counters()?;
             if json {
-                print(&json!({"state": lab.state(), "links": counters}).to_string())?;
+                let delays = lab.delays()?;
+                print(&json!({"state": lab.state(), "links": counters, "delays": delays}).to_string())?;
             } else {
                 print(&table::status(&lab, &counters)?)?;
             }
         }
         Command::Loss { link, loss } => Lab::open(&instance, cli.dir)?.set_loss(&link, loss)?,
+        Command::Set { what: Change::Delay { link, delay } } => {
+            Lab::open(&instance, cli.dir)?.set_delay(&link, delay)?
+        }
+        Command::DelayLine(args) => line::run(&args)?,
         Command::Run { file, bytes, mtu, op, transfer_timeout, json, up } => {
             let lab = lab_for(file, &up, &instance, cli.dir)?;
             return demonstrate(&lab, bytes.0, mtu, op, transfer_timeout, json);

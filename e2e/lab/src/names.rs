@@ -59,6 +59,11 @@ impl Instance {
         }
     }
 
+    /// The network namespace of the delay lines' interfaces. Devices are DNS labels, which never contain '_'.
+    pub(crate) fn lines_namespace(&self) -> String {
+        self.namespace("_delay")
+    }
+
     /// The directory for state, configuration and logs when none was asked for.
     pub fn default_dir(&self) -> PathBuf {
         Path::new(BASE).join(self.label())

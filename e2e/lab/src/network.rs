@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Namespaces, veth pairs, host addresses, rates and loss programs.
+//! Namespaces, veth pairs, host addresses, rates, delays and loss programs.
 //!
 //! A host gets its address and a default route through fe80::1, which its node's agent answers. A node gets only
 //! interfaces that are up: addresses and routes are the agent's to make.
@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use canopy_model::topology::{Endpoint, HostDecl};
 
+use crate::delay::{self, Means};
 use crate::file::Link;
 use crate::state::State;
 use crate::{host, loss, netns, sh};
@@ -24,9 +25,10 @@ pub(crate) fn create(state: &mut State) -> Result<()> {
     let spec = &state.file.spec;
     let nodes: Vec<String> = spec.nodes.iter().map(|n| state.instance.namespace(&n.name)).collect();
     let hosts: Vec<String> = spec.hosts.iter().map(|h| state.instance.namespace(&h.name)).collect();
+    let lines = state.instance.lines_namespace();
     {
         let _lock = host::lock()?;
-        if let Some(taken) = nodes.iter().chain(&hosts).find(|n| netns::exists(n)) {
+        if let Some(taken) = nodes.iter().chain(&hosts).chain([&lines]).find(|n| netns::exists(n)) {
             bail!(
                 "network namespace {taken} exists already: is another lab up? use `canopy-lab down` or another --instance"
             );
@@ -38,6 +40,7 @@ pub(crate) fn create(state: &mut State) -> Result<()> {
             state.save()?;
             netns::add(ns)?;
         }
+        prepare_delays(state, &lines)?;
     }
     for ns in &nodes {
         netns::within(ns, || ipv6_settings(true))?;
@@ -100,22 +103,43 @@ fn ipv6_settings(node: bool) -> Result<()> {
     Ok(())
 }
 
-/// All veth pairs with one `ip`, each end born in its namespace.
+/// All veth pairs with one `ip`, each end born in its namespace; a delay line has a pair to either end.
 fn wire(state: &State, links: &[Link]) -> Result<()> {
     let ns = |e: &Endpoint| state.instance.namespace(&e.device);
-    let line = |l: &Link| {
-        format!(
-            "link add name {} netns {} mtu {} type veth peer name {} netns {} mtu {}",
-            l.a.port,
-            ns(&l.a),
-            l.mtu,
-            l.b.port,
-            ns(&l.b),
-            l.mtu
-        )
+    let pair = |(name, at): (&str, String), (peer, there): (&str, String), mtu: u32| {
+        format!("link add name {name} netns {at} mtu {mtu} type veth peer name {peer} netns {there} mtu {mtu}")
     };
-    let lines: Vec<String> = links.iter().map(line).collect();
+    let mut lines = Vec::new();
+    for (index, l) in links.iter().enumerate() {
+        let (a, b) = ((l.a.port.as_str(), ns(&l.a)), (l.b.port.as_str(), ns(&l.b)));
+        if l.delay.is_some() && state.delay_means == Some(Means::UserSpace) {
+            let ([x, y], between) = (delay::interfaces(index), state.instance.lines_namespace());
+            lines.push(pair(a, (&x, between.clone()), l.mtu));
+            lines.push(pair((&y, between), b, l.mtu));
+        } else {
+            lines.push(pair(a, b, l.mtu));
+        }
+    }
     sh::batch(Command::new("ip").args(["-batch", "-"]), &lines)
+}
+
+/// Decides how links are delayed, if any is, and makes the namespace that delay lines need.
+fn prepare_delays(state: &mut State, lines: &str) -> Result<()> {
+    let (true, Some(first)) = (state.delayed().next().is_some(), state.namespaces.first()) else { return Ok(()) };
+    let means = Means::detect(first)?;
+    state.delay_means = Some(means);
+    if means == Means::UserSpace {
+        ensure!(has_ethtool(), "a link with a delay needs `ethtool` to switch checksum offload off: install it");
+        state.namespaces.push(lines.to_owned());
+        state.save()?;
+        netns::add(lines)?;
+        // Nothing there speaks IPv6: interfaces only hand over frames.
+        netns::within(lines, || {
+            let path = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+            fs::write(path, "1").with_context(|| format!("writing {path}"))
+        })?;
+    }
+    state.save()
 }
 
 /// Runs inside the device's namespace.
@@ -135,9 +159,14 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
             ip.push(format!("addr add {}/{} dev {port}", h.address, h.prefix.prefix_len()));
             ip.push(format!("route add default via fe80::1 dev {port}"));
         }
+        let mut place = "root";
+        if let (Some(delay), Some(Means::Netem)) = (link.delay, state.delay_means) {
+            tc.push(format!("qdisc add dev {port} {}", delay::netem(delay, link)));
+            place = "parent 1:1";
+        }
         if let Some(rate) = link.rate {
             let (burst, limit) = token_bucket(rate.bps(), link.mtu);
-            tc.push(format!("qdisc add dev {port} root tbf rate {}bit burst {burst} limit {limit}", rate.bps()));
+            tc.push(format!("qdisc add dev {port} {place} tbf rate {}bit burst {burst} limit {limit}", rate.bps()));
         }
         // Before the interface is up, so that nothing passes uncounted.
         loss::attach(&state.instance.end_pins(end), port, link.loss)?;

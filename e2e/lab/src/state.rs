@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::delay::Means;
 use crate::file::LabFile;
 use crate::names::Instance;
 use crate::process::Process;
@@ -33,7 +34,10 @@ pub struct State {
     pub claimed: bool,
     /// Namespaces that belong to this lab.
     pub namespaces: Vec<String>,
-    /// `controller` and `agent-<node>`.
+    /// How links are delayed, if any is.
+    #[serde(default)]
+    pub delay_means: Option<Means>,
+    /// `controller`, `agent-<node>` and `delay-line <link>`.
     pub processes: BTreeMap<String, Process>,
 }
 

@@ -113,12 +113,49 @@ pub fn status(lab: &Lab, counters: &[LinkCounters]) -> anyhow::Result<String> {
         }
         links.add_row(row);
     }
+    let mut links = links.to_string();
     let mut text =
         format!("lab {} (instance {}) in {}\n", state.file.metadata.name, state.instance.label(), state.dir.display());
     if !state.processes.is_empty() {
         text += &format!("{programs}\n");
     }
+    if let Some(delays) = delays(lab)? {
+        links = format!("{links}\n{delays}");
+    }
     Ok(format!("{text}{links}\n"))
+}
+
+/// Links that have a delay, if any has.
+fn delays(lab: &Lab) -> anyhow::Result<Option<String>> {
+    let mut t = table(
+        [
+            "link",
+            "delay",
+            "by",
+            "under way >",
+            "forwarded >",
+            "dropped >",
+            "late >",
+            "under way <",
+            "forwarded <",
+            "dropped <",
+            "late <",
+        ],
+        1,
+    );
+    let mut any = false;
+    for (link, delay) in lab.links().iter().zip(lab.delays()?) {
+        let Some(d) = delay else { continue };
+        any = true;
+        let mut row = vec![format!("{} <> {}", link.a, link.b), d.delay.to_string(), d.by.name().into()];
+        for c in d.line.iter().flat_map(|l| [l.a_to_b, l.b_to_a]) {
+            let dropped = c.dropped_full + c.dropped_overrun + c.dropped_down;
+            row.extend([c.queued_frames, c.forwarded, dropped].map(|n| n.to_string()));
+            row.push(format!("{} us", c.mean_late_ns / 1000));
+        }
+        t.add_row(row);
+    }
+    Ok(any.then(|| t.to_string()))
 }
 
 #[cfg(test)]

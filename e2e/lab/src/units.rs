@@ -80,6 +80,44 @@ impl fmt::Display for Loss {
     }
 }
 
+/// How long a wire holds each frame, 0 ..= 10 s, written `10ms`, `250us` or `1.5s`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Delay(u64);
+
+impl Delay {
+    /// Nanoseconds.
+    pub fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// What the machine says is in force.
+    pub(crate) fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+}
+
+impl FromStr for Delay {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        match scaled(s, &[("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)]) {
+            Some(ns) if (0.0..=1e10).contains(&ns) => Ok(Self(ns.round() as u64)),
+            _ => Err(format!("{s:?} is not a delay: use 0ms to 10s with a unit, for example 10ms or 250us")),
+        }
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, name) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")] {
+            if self.0 > 0 && self.0.is_multiple_of(unit) {
+                return write!(f, "{}{name}", self.0 / unit);
+            }
+        }
+        if self.0 == 0 { f.write_str("0ms") } else { write!(f, "{}ns", self.0) }
+    }
+}
+
 /// A number of bytes: `1048576`, `256MiB`, `1GB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes(pub u64);
@@ -142,7 +180,7 @@ macro_rules! as_text {
         }
     )*};
 }
-as_text!(Rate = "rate", Loss = "loss");
+as_text!(Rate = "rate", Loss = "loss", Delay = "delay");
 
 #[cfg(test)]
 mod tests {
@@ -155,6 +193,15 @@ mod tests {
         assert_eq!("1%".parse::<Loss>().unwrap().threshold(), 42_949_673);
         assert_eq!("0.05%".parse::<Loss>().unwrap().to_string(), "0.05%");
         assert_eq!("100%".parse::<Loss>().unwrap().threshold(), 1 << 32);
+        for (written, ns, shown) in [
+            ("10ms", 10_000_000, "10ms"),
+            ("1.5s", 1_500_000_000, "1500ms"),
+            ("0s", 0, "0ms"),
+            ("0.25ms", 250_000, "250us"),
+        ] {
+            let delay: Delay = written.parse().unwrap();
+            assert_eq!((delay.nanos(), delay.to_string().as_str()), (ns, shown));
+        }
         assert_eq!("256MiB".parse::<Bytes>().unwrap(), Bytes(256 << 20));
         assert_eq!("17".parse::<Bytes>().unwrap(), Bytes(17));
     }
@@ -164,6 +211,10 @@ mod tests {
         for bad in ["1", "1%%", "101%", "-1%", "nan%", "%", "", "1e1%"] {
             assert!(bad.parse::<Loss>().is_err(), "{bad:?}");
         }
+        for bad in ["10", "-1ms", "10.1s", "11s", "ms", "1h", "nans", ""] {
+            assert!(bad.parse::<Delay>().is_err(), "{bad:?}");
+        }
+        assert_eq!("10s".parse::<Delay>().unwrap().nanos(), 10_000_000_000);
         for bad in ["1000", "0Gbit", "1gbit", "2Tbit", "Gbit"] {
             assert!(bad.parse::<Rate>().is_err(), "{bad:?}");
         }

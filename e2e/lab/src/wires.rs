@@ -90,7 +90,7 @@ impl Lab {
         Ok((end(&link.a)?, end(&link.b)?))
     }
 
-    fn select(&self, name: &str) -> Result<Vec<Link>> {
+    pub(crate) fn select(&self, name: &str) -> Result<Vec<Link>> {
         let matches = |l: &Link| {
             let (a, b) = (l.a.to_string(), l.b.to_string());
             name == "all" || name == a || name == b || name == format!("{a}--{b}") || name == format!("{b}--{a}")

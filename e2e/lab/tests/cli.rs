@@ -51,7 +51,11 @@ fn the_files_are_the_networks_that_they_claim_to_be() {
     assert_eq!(["leaf1", "leaf2", "leaf3", "leaf4"].map(|n| behind(&clos, n)), [25; 4]);
     let fan = LabFile::read(&topology("fan64.yaml")).unwrap();
     assert_eq!((fan.spec.nodes.len(), fan.spec.hosts.len(), behind(&fan, "n2")), (2, 65, 64));
-    assert!([figure1, clos, fan].iter().all(|f| f.links().all(|l| l.mtu == 9000)));
+    let longhaul = LabFile::read(&topology("longhaul.yaml")).unwrap();
+    let ways: Vec<_> = longhaul.links().filter_map(|l| l.delay.map(|d| (l.label(), d.to_string()))).collect();
+    assert_eq!(ways, [("n1/eth1--n2/eth1".into(), "10ms".into()), ("n2/eth2--n3/eth1".into(), "40ms".into())]);
+    assert_eq!((behind(&longhaul, "n1"), behind(&longhaul, "n3")), (0, 3));
+    assert!([figure1, clos, fan, longhaul].iter().all(|f| f.links().all(|l| l.mtu == 9000)));
 }
 
 #[test]

@@ -43,9 +43,18 @@ pub fn bin_dir() -> Result<PathBuf> {
 /// # Errors
 /// As [`Lab::up`].
 pub fn up(name: &str) -> Result<Bed> {
+    up_changed(name, |_| Ok(()))
+}
+
+/// Brings `e2e/topologies/<name>.yaml` up as `change` leaves it.
+///
+/// # Errors
+/// As [`Lab::up`], and those of `change`.
+pub fn up_changed(name: &str, change: impl FnOnce(&mut LabFile) -> Result<()>) -> Result<Bed> {
     let turn = ONE_LAB.lock().unwrap_or_else(PoisonError::into_inner);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies").join(format!("{name}.yaml"));
-    let file = LabFile::read(&path)?;
+    let mut file = LabFile::read(&path)?;
+    change(&mut file)?;
     let instance = Instance::new(Some(format!("t{}", std::process::id() % 100_000)))?;
     let lab = Lab::up(file, Options { instance, bin_dir: Some(bin_dir()?), ..Options::default() })?;
     Ok(Bed { lab, _turn: turn })

@@ -11,7 +11,7 @@ use libbpf_rs::query::ProgInfoIter;
 use super::*;
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/verified-insns.txt");
-const PROGRAMS: [&str; 2] = ["canopy_ingress", "canopy_control"];
+const PROGRAMS: [&str; 3] = ["canopy_ingress", "canopy_control", "canopy_egress"];
 
 /// `6.12` of `6.12.95+deb12-amd64`.
 fn kernel() -> String {

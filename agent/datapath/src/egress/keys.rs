@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows as the maps have them, and back.
+
+use std::net::Ipv6Addr;
+
+use canopy_agent_core::congestion::FlowKey;
+use canopy_model::ids::Qpn;
+
+use crate::egress_skel::types;
+
+/// The map's key of a flow at a port.
+pub(crate) fn of(flow: &FlowKey, ifindex: u32) -> types::canopy_flow_key {
+    let addr = |a: Ipv6Addr| {
+        let [hi, lo] = [0, 64].map(|shift| ((u128::from_be_bytes(a.octets()) << shift >> 64) as u64).to_be());
+        types::canopy_addr { hi, lo }
+    };
+    types::canopy_flow_key { src: addr(flow.src), dst: addr(flow.dst), qpn: flow.dst_qp.get(), ifindex }
+}
+
+/// The flow of a key; `None` when its DestQP is no QP number, which the program never writes.
+pub(crate) fn flow(key: &types::canopy_flow_key) -> Option<FlowKey> {
+    let address =
+        |a: &types::canopy_addr| Ipv6Addr::from(u128::from(u64::from_be(a.hi)) << 64 | u128::from(u64::from_be(a.lo)));
+    let dst_qp = Qpn::new("DestQP", key.qpn.into()).ok()?;
+    Some(FlowKey { src: address(&key.src), dst: address(&key.dst), dst_qp })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_comes_back_as_the_flow_and_its_octets_are_those_on_the_wire() {
+        let flow_key = FlowKey {
+            src: "2001:db8:1:2:3:4:5:6".parse().unwrap(),
+            dst: "ff3e::1".parse().unwrap(),
+            dst_qp: Qpn::new("q", 0xAB_CDEF).unwrap(),
+        };
+        let key = of(&flow_key, 7);
+        assert_eq!(crate::plain::bytes(&key)[..16], flow_key.src.octets());
+        assert_eq!(crate::plain::bytes(&key)[16..32], flow_key.dst.octets());
+        assert_eq!((flow(&key), key.ifindex), (Some(flow_key), 7));
+    }
+}

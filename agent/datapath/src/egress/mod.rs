@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Long-haul congestion on the kernel (draft-tian-ccwg-long-haul-cnp-00 sections 5 and 6): the egress program, what it counts and
+//! tells, the node that judges it, and the packets that go out for it.
+//!
+//! - `object`: the program, its maps, its filters;
+//! - `queues`: depths by netlink;
+//! - `orders`: what a spec asks to be watched;
+//! - `driver`: from counters to the pure node and back;
+//! - `watch`: the thread around it; `speak`: packets; `report`: telemetry.
+
+mod batch;
+mod driver;
+mod keys;
+mod object;
+mod orders;
+mod queues;
+mod report;
+mod speak;
+mod watch;
+
+pub(crate) use object::EgressBpf;
+pub use orders::KnownFlow;
+pub(crate) use orders::Orders;
+pub(crate) use report::report;
+pub use report::{CongestionReport, DepthSource, FlowReport, PortReport, Said};
+pub(crate) use watch::Watcher;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loaded egress object: typed access to its maps, its program, and how it is attached.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use canopy_agent_core::DatapathError;
+use canopy_agent_core::congestion::FlowKey;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, OpenObject, TC_EGRESS, TcHook, TcHookBuilder};
+
+use super::batch::batch;
+use super::keys;
+use crate::bpf::prog_id;
+use crate::egress_skel::{EgressSkel, EgressSkelBuilder, types};
+use crate::error::Doing;
+use crate::plain::{Plain, bytes, read};
+
+/// TC filter handle and priority: one filter of ours on each port.
+const HANDLE: u32 = 1;
+const PRIORITY: u32 = 50;
+/// Name of the program, and of its pin.
+const PROGRAM: &str = "canopy_egress";
+
+/// Program and maps, pinned beside those of the ingress program.
+pub(crate) struct EgressBpf {
+    skel: EgressSkel<'static>,
+    pin_dir: PathBuf,
+}
+
+// SAFETY: libbpf objects are plain memory and file descriptors without thread affinity; `EgressBpf` is the only owner, and after
+// loading it makes only bpf(2) calls on file descriptors.
+unsafe impl Send for EgressBpf {}
+// SAFETY: as above.
+unsafe impl Sync for EgressBpf {}
+
+impl EgressBpf {
+    /// Loads the program, taking over maps that an earlier agent pinned.
+    pub(crate) fn load(pin_dir: &Path) -> Result<Self, DatapathError> {
+        // One object lives as long as the agent does.
+        let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut builder = EgressSkelBuilder::default();
+        builder.obj_builder.pin_root_path(pin_dir).doing("setting the pin directory")?;
+        let open = builder.open(storage).doing("opening the egress BPF object")?;
+        let mut skel = open.load().doing(format!(
+            "loading the egress BPF program with the maps in {} (of another version's layout? `canopy-agent cleanup` removes them)",
+            pin_dir.display()
+        ))?;
+        let path = pin_dir.join(PROGRAM);
+        if path.exists() {
+            fs::remove_file(&path).doing(format!("replacing {}", path.display()))?;
+        }
+        skel.progs.canopy_egress.pin(&path).doing(format!("pinning {}", path.display()))?;
+        Ok(Self { skel, pin_dir: pin_dir.into() })
+    }
+
+    fn hook(&self, ifindex: u32) -> TcHook {
+        TcHookBuilder::new(self.skel.progs.canopy_egress.as_fd())
+            .ifindex(ifindex as i32)
+            .replace(true)
+            .handle(HANDLE)
+            .priority(PRIORITY)
+            .hook(TC_EGRESS)
+    }
+
+    fn present(&self, ifindex: u32) -> TcHook {
+        let mut hook = TcHookBuilder::new(self.skel.progs.canopy_egress.as_fd());
+        hook.ifindex(ifindex as i32).handle(HANDLE).priority(PRIORITY).hook(TC_EGRESS)
+    }
+
+    /// Attaches, or atomically replaces what an earlier agent attached.
+    pub(crate) fn attach(&self, ifindex: u32) -> Result<(), DatapathError> {
+        let mut hook = self.hook(ifindex);
+        hook.create().doing(format!("creating the clsact qdisc on interface {ifindex}"))?;
+        hook.attach().map(drop).doing(format!("attaching to the egress of interface {ifindex}"))
+    }
+
+    pub(crate) fn detach(&self, ifindex: u32) -> Result<(), DatapathError> {
+        self.present(ifindex).detach().doing(format!("detaching from the egress of interface {ifindex}"))
+    }
+
+    /// Whether a filter of ours, of whichever version, is at the egress of `ifindex`.
+    pub(crate) fn has_filter(&self, ifindex: u32) -> bool {
+        self.present(ifindex).query().is_ok()
+    }
+
+    /// Whether this very program runs at the egress of `ifindex`.
+    pub(crate) fn attached(&self, ifindex: u32) -> bool {
+        let id = prog_id(self.skel.progs.canopy_egress.as_fd());
+        self.present(ifindex).query().is_ok_and(|there| Some(u64::from(there)) == id)
+    }
+
+    /// Makes the limits of all ports these.
+    pub(crate) fn set_limits(&self, want: &BTreeMap<u32, types::canopy_limits>) -> Result<(), DatapathError> {
+        let map = &self.skel.maps.eg_limits;
+        for key in map.keys().collect::<Vec<_>>() {
+            if !read::<u32>(&key).is_some_and(|port| want.contains_key(&port)) {
+                remove(map, &key)?;
+            }
+        }
+        want.iter().try_for_each(|(port, limits)| put(map, port, limits))
+    }
+
+    /// Makes the announced flows these. What was counted of others is dropped with them.
+    pub(crate) fn set_known<'a>(&self, want: impl Iterator<Item = &'a FlowKey>) -> Result<(), DatapathError> {
+        let (known, kept) = (&self.skel.maps.eg_known, &self.skel.maps.eg_kept);
+        let want: BTreeMap<Vec<u8>, types::canopy_flow_key> =
+            want.map(|flow| keys::of(flow, 0)).map(|key| (bytes(&key).to_vec(), key)).collect();
+        let mut gone = false;
+        for key in known.keys().collect::<Vec<_>>() {
+            if !want.contains_key(&key) {
+                remove(known, &key)?;
+                gone = true;
+            }
+        }
+        for key in want.values() {
+            put(known, key, &1u32)?;
+        }
+        if gone {
+            for (key, _) in self.flows_of(kept)? {
+                if !want.contains_key(bytes(&types::canopy_flow_key { ifindex: 0, ..key })) {
+                    remove(kept, bytes(&key))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the program the depth of a queue that it cannot read by itself, in octets.
+    pub(crate) fn set_sampled(&self, port: u32, depth: u64) -> Result<(), DatapathError> {
+        put(&self.skel.maps.eg_sampled, &port, &depth)
+    }
+
+    /// Forgets the ports that are none of these: an index may come back as another interface.
+    pub(crate) fn keep_ports(&self, ports: &BTreeSet<u32>) -> Result<(), DatapathError> {
+        let m = &self.skel.maps;
+        let foreign = |key: &[u8]| read::<u32>(key).is_some_and(|port| !ports.contains(&port));
+        let mut gone = false;
+        for map in [&m.eg_stats, &m.eg_states, &m.eg_sampled] {
+            for key in map.keys().filter(|key| foreign(key)).collect::<Vec<_>>() {
+                remove(map, &key)?;
+                gone = true;
+            }
+        }
+        for map in [&m.eg_kept, &m.eg_flows].into_iter().filter(|_| gone) {
+            for (key, _) in self.flows_of(map)?.iter().filter(|(key, _)| !ports.contains(&key.ifindex)) {
+                remove(map, bytes(key))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counters of a port, over all processors.
+    pub(crate) fn stats(&self, port: u32) -> Result<types::canopy_port_stats, DatapathError> {
+        let values =
+            self.skel.maps.eg_stats.lookup_percpu(bytes(&port), MapFlags::ANY).doing("reading map eg_stats")?;
+        let mut sum = types::canopy_port_stats::default();
+        for one in values.into_iter().flatten().filter_map(|v| read::<types::canopy_port_stats>(&v)) {
+            sum.packets += one.packets;
+            sum.bytes += one.bytes;
+            sum.marked += one.marked;
+            sum.ce += one.ce;
+            sum.not_ect += one.not_ect;
+            sum.events += one.events;
+            sum.flow_limited += one.flow_limited;
+            sum.port_limited += one.port_limited;
+            sum.lost += one.lost;
+        }
+        Ok(sum)
+    }
+
+    /// What the program last saw of a port's queue; `None` before the first data packet.
+    pub(crate) fn state(&self, port: u32) -> Result<Option<types::canopy_port_state>, DatapathError> {
+        let value = self.skel.maps.eg_states.lookup(bytes(&port), MapFlags::ANY).doing("reading map eg_states")?;
+        Ok(value.as_deref().and_then(read))
+    }
+
+    /// All flows, those that were announced first.
+    pub(crate) fn flows(&self) -> Result<Vec<(types::canopy_flow_key, types::canopy_flow)>, DatapathError> {
+        let mut flows = self.flows_of(&self.skel.maps.eg_kept)?;
+        flows.extend(self.flows_of(&self.skel.maps.eg_flows)?);
+        Ok(flows)
+    }
+
+    /// All ACKs: their addresses and DestQP, and when they were last seen.
+    pub(crate) fn acks(&self) -> Result<Vec<(types::canopy_flow_key, u64)>, DatapathError> {
+        batch(&self.skel.maps.eg_acks)
+    }
+
+    fn flows_of(&self, map: &impl MapCore) -> Result<Vec<(types::canopy_flow_key, types::canopy_flow)>, DatapathError> {
+        batch(map)
+    }
+
+    /// Path of the ring buffer's pin.
+    pub(crate) fn events_path(&self) -> PathBuf {
+        self.pin_dir.join("eg_events")
+    }
+
+    /// One frame through the program as if it were about to leave by `ifindex`: the frame as it then stands.
+    #[cfg(test)]
+    pub(crate) fn run(&self, ifindex: u32, frame: &[u8], repeat: u32) -> Vec<u8> {
+        const SKB_IFINDEX: usize = 40;
+        const SKB_LEN: usize = 68;
+        let mut skb = [0u8; SKB_LEN];
+        skb[SKB_IFINDEX..SKB_IFINDEX + 4].copy_from_slice(&ifindex.to_ne_bytes());
+        let mut out = vec![0u8; 16384];
+        let input = libbpf_rs::ProgramInput {
+            context_in: Some(&mut skb),
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat,
+            ..libbpf_rs::ProgramInput::default()
+        };
+        let result = self.skel.progs.canopy_egress.test_run(input).unwrap_or_else(|e| panic!("test run: {e}"));
+        assert_eq!(result.return_value as i32, -1, "the packet goes on to the next filter");
+        result.data.map(|d| d.to_vec()).unwrap_or_default()
+    }
+}
+
+fn put<K: Plain, V: Plain>(map: &impl MapCore, key: &K, value: &V) -> Result<(), DatapathError> {
+    map.update(bytes(key), bytes(value), MapFlags::ANY).doing(format!("writing map {}", name(map)))
+}
+
+/// Deletes; what is not there is no error.
+fn remove(map: &impl MapCore, key: &[u8]) -> Result<(), DatapathError> {
+    match map.delete(key) {
+        Err(e) if e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
+        other => other.doing(format!("deleting from map {}", name(map))),
+    }
+}
+
+pub(super) fn name(map: &impl MapCore) -> String {
+    map.name().to_string_lossy().into_owned()
+}

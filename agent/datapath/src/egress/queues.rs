@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Depth of every interface's root queue, by netlink: for queues that the program cannot read, and for those that no packet enters.
+
+use std::collections::BTreeMap;
+
+use canopy_agent_core::DatapathError;
+use rtnetlink::sys::{Socket, SocketAddr};
+
+use crate::error::Doing;
+
+const NETLINK_ROUTE: isize = 0;
+const RTM_NEWQDISC: u16 = 36;
+const RTM_GETQDISC: u16 = 38;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// NLM_F_REQUEST | NLM_F_DUMP.
+const DUMP: u16 = 0x301;
+const HEADER: usize = 16;
+/// `struct tcmsg`: family, ifindex, handle, parent, info.
+const TCMSG: usize = 20;
+const TC_H_ROOT: u32 = u32::MAX;
+/// `struct tc_stats`: backlog, in octets.
+const TCA_STATS: u16 = 3;
+const BACKLOG: usize = 32;
+
+/// A netlink socket of its own: it is asked many times a second.
+pub(crate) struct Queues(Socket);
+
+impl Queues {
+    pub(crate) fn open() -> Result<Self, DatapathError> {
+        let mut socket = Socket::new(NETLINK_ROUTE).doing("opening a netlink socket for queue depths")?;
+        socket.bind_auto().doing("binding the netlink socket for queue depths")?;
+        socket.connect(&SocketAddr::new(0, 0)).doing("connecting the netlink socket for queue depths")?;
+        Ok(Self(socket))
+    }
+
+    /// Octets in the root queue of each interface that has one; others hold nothing.
+    pub(crate) fn depths(&self) -> Result<BTreeMap<u32, u64>, DatapathError> {
+        let mut request = [0u8; HEADER + TCMSG];
+        request[..4].copy_from_slice(&((HEADER + TCMSG) as u32).to_ne_bytes());
+        request[4..6].copy_from_slice(&RTM_GETQDISC.to_ne_bytes());
+        request[6..8].copy_from_slice(&DUMP.to_ne_bytes());
+        self.0.send(&request, 0).doing("asking for queue depths")?;
+        let mut depths = BTreeMap::new();
+        loop {
+            let (answer, _) = self.0.recv_from_full().doing("reading queue depths")?;
+            if collect(&answer, &mut depths)? {
+                return Ok(depths);
+            }
+        }
+    }
+}
+
+/// Takes in one datagram of the dump; whether it was the last.
+fn collect(mut rest: &[u8], depths: &mut BTreeMap<u32, u64>) -> Result<bool, DatapathError> {
+    while let Some((len, kind)) = word(rest, 0).zip(half(rest, 4)) {
+        let Some(message) = rest.get(HEADER..len as usize) else { break };
+        match kind {
+            NLMSG_DONE => return Ok(true),
+            NLMSG_ERROR => {
+                let code = word(message, 0).unwrap_or(0) as i32;
+                return Err(std::io::Error::from_raw_os_error(-code)).doing("reading queue depths");
+            }
+            RTM_NEWQDISC => {
+                if let Some((ifindex, depth)) = root(message) {
+                    depths.insert(ifindex, depth);
+                }
+            }
+            _ => {}
+        }
+        rest = rest.get((len as usize).next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    Ok(false)
+}
+
+/// Interface and backlog, when the message is about a root queue.
+fn root(message: &[u8]) -> Option<(u32, u64)> {
+    if word(message, 12)? != TC_H_ROOT {
+        return None;
+    }
+    let mut rest = message.get(TCMSG..)?;
+    loop {
+        let len = usize::from(half(rest, 0)?);
+        let value = rest.get(4..len)?;
+        if half(rest, 2)? == TCA_STATS {
+            return Some((word(message, 4)?, word(value, BACKLOG)?.into()));
+        }
+        rest = rest.get(len.next_multiple_of(4)..)?;
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}

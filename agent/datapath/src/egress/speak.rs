@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Long-haul CNPs: composed by `canopy-packet`, sent through a raw socket.
+
+use std::net::Ipv6Addr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use canopy_agent_core::DatapathError;
+use canopy_agent_core::congestion::{self as node, Command, Format};
+use canopy_packet::EmitError;
+use canopy_packet::ipv6::Ipv6;
+use canopy_packet::long_haul_cnp::extension::Object;
+use canopy_packet::long_haul_cnp::icmp::Message;
+use canopy_packet::long_haul_cnp::roce::RocePacket;
+use canopy_packet::long_haul_cnp::{Action, LongHaulCnp, Metric};
+
+use crate::error::Doing;
+
+/// CNPs travel in the class that hosts use for them by default: DSCP 48.
+const TRAFFIC_CLASS: u8 = 48 << 2;
+const HOP_LIMIT: u8 = 64;
+const NEXT_HEADER_ICMPV6: u8 = 58;
+const ROCE_SOURCE_PORT: u16 = 0xC000;
+const DEFAULT_PKEY: u16 = 0xFFFF;
+/// Seconds from 1900, where NTP counts from, to 1970 (RFC 5905).
+const NTP_UNIX: u64 = 2_208_988_800;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speaker<'a> {
+    /// SA.
+    pub(crate) address: Ipv6Addr,
+    /// Device Identifier: the node's name.
+    pub(crate) device: &'a str,
+    /// Timestamp, since 1970.
+    pub(crate) time: Duration,
+}
+
+/// The packet for a command, from its IPv6 header on. The Path Identifier is the number of the congested egress port, eight octets.
+pub(crate) fn compose(command: &Command, tell: Ipv6Addr, by: Speaker<'_>) -> Result<Vec<u8>, EmitError> {
+    let cnp = LongHaulCnp {
+        level: command.level,
+        action: action(command.action),
+        source_qp: command.flow.src_qp.get(),
+        metric: metric(command.metric),
+    };
+    let objects = vec![
+        Object::Timestamp(ntp(by.time)),
+        Object::Device(by.device.to_owned()),
+        Object::Path(u64::from(command.port.get()).to_be_bytes().to_vec()),
+    ];
+    if command.format == Format::RoceV2 {
+        let packet = RocePacket {
+            traffic_class: TRAFFIC_CLASS,
+            hop_limit: HOP_LIMIT,
+            src: by.address,
+            dst: tell,
+            src_port: ROCE_SOURCE_PORT,
+            pkey: DEFAULT_PKEY,
+            cnp,
+            objects,
+        };
+        return packet.to_vec();
+    }
+    let message = Message { cnp, objects }.to_vec(by.address, tell)?;
+    let ip = Ipv6 {
+        traffic_class: TRAFFIC_CLASS,
+        flow_label: 0,
+        // Three short objects: far from 65535.
+        payload_len: message.len() as u16,
+        next_header: NEXT_HEADER_ICMPV6,
+        hop_limit: HOP_LIMIT,
+        src: by.address,
+        dst: tell,
+    };
+    let mut packet = vec![0; Ipv6::LEN];
+    ip.emit(&mut packet)?;
+    packet.extend(message);
+    Ok(packet)
+}
+
+fn action(action: node::Action) -> Action {
+    match action {
+        node::Action::Notify => Action::Notify,
+        node::Action::Pause { micros } => Action::Pause { micros },
+        node::Action::RateReduce(by) => Action::RateReduce { percent: by.get() },
+        node::Action::Resume(by) => Action::Resume { percent: by.get() },
+    }
+}
+
+fn metric(metric: node::Metric) -> Metric {
+    match metric {
+        node::Metric::Undisclosed => Metric::UNDISCLOSED,
+        node::Metric::QueueDepth(kilobytes) => Metric::QueueDepth(kilobytes),
+        node::Metric::QueueGrowthRate(per_ms) => Metric::QueueGrowthRate(per_ms),
+        node::Metric::EcnMarkingRate(percent) => Metric::EcnMarkingRate(percent.get()),
+    }
+}
+
+fn ntp(since_1970: Duration) -> u64 {
+    let fraction = (u64::from(since_1970.subsec_nanos()) << 32) / 1_000_000_000;
+    (since_1970.as_secs() + NTP_UNIX) << 32 | fraction
+}
+
+/// Wall clock, since 1970.
+pub(crate) fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A raw IPv6 socket: the kernel routes, the packet is ours.
+pub(crate) struct Mouth(OwnedFd);
+
+impl Mouth {
+    pub(crate) fn open() -> Result<Self, DatapathError> {
+        // SAFETY: a plain socket(2); the result is checked and owned at once.
+        let fd = unsafe {
+            libc::socket(libc::AF_INET6, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, libc::IPPROTO_RAW)
+        };
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error()).doing("opening a raw IPv6 socket for Long-haul CNPs");
+        }
+        // SAFETY: `fd` is a fresh descriptor that nobody else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub(crate) fn send(&self, packet: &[u8], to: Ipv6Addr) -> Result<(), DatapathError> {
+        let address = libc::sockaddr_in6 {
+            sin6_family: libc::AF_INET6 as u16,
+            sin6_port: 0,
+            sin6_flowinfo: 0,
+            sin6_addr: libc::in6_addr { s6_addr: to.octets() },
+            sin6_scope_id: 0,
+        };
+        // SAFETY: pointers and lengths are of live objects.
+        let sent = unsafe {
+            libc::sendto(
+                self.0.as_raw_fd(),
+                packet.as_ptr().cast(),
+                packet.len(),
+                libc::MSG_NOSIGNAL,
+                std::ptr::from_ref(&address).cast(),
+                size_of::<libc::sockaddr_in6>() as u32,
+            )
+        };
+        if sent < 0 {
+            return Err(std::io::Error::last_os_error()).doing(format!("sending a Long-haul CNP to {to}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The egress program on a real port: `d0` of the test bed, with a queue in front of it that the test fills.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::process::Command;
+
+use canopy_agent_core::congestion::FlowKey;
+use canopy_model::ids::Qpn;
+use canopy_packet::bth::Opcode;
+use canopy_packet::frame::{RoceBuilder, RoceFrame};
+
+use super::keys;
+use crate::egress_skel::types;
+use crate::testbed::{PacketSocket, Shape, Testbed, encapsulated, end_mt};
+
+mod depths;
+mod driving;
+mod flows;
+mod groups;
+mod host;
+mod marking;
+mod second_level;
+mod speaking;
+mod tap;
+
+use tap::Tap;
+
+const ECT0: u8 = 2;
+const CE: u8 = 3;
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+fn tc(args: &str) {
+    let out = Command::new("tc").args(args.split_whitespace()).output().unwrap();
+    assert!(out.status.success(), "tc {args}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// Source of flow `n`.
+fn host(n: u32) -> Ipv6Addr {
+    Ipv6Addr::from(0x2001_0db8_00ff_0000_0000_0001_0000_0000_u128 + u128::from(n))
+}
+
+fn far() -> Ipv6Addr {
+    "2001:db8:1::9".parse().unwrap()
+}
+
+/// A data packet of flow `n`, from its IPv6 header on.
+fn packet(n: u32, traffic_class: u8, psn: u32, payload: &[u8]) -> Vec<u8> {
+    let mut b = RoceBuilder::new(host(n), far(), Opcode::SEND_MIDDLE, 0x77, psn);
+    b.traffic_class = traffic_class;
+    b.payload = payload;
+    b.build().unwrap()
+}
+
+fn frame(packet: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x86, 0xDD];
+    frame.extend_from_slice(packet);
+    frame
+}
+
+fn flow(n: u32) -> FlowKey {
+    FlowKey { src: host(n), dst: far(), dst_qp: Qpn::new("q", 0x77).unwrap() }
+}
+
+/// `packet` with another ECN field in the IPv6 header at `at`.
+fn with_ecn(packet: &[u8], at: usize, ecn: u8) -> Vec<u8> {
+    let mut p = packet.to_vec();
+    p[at + 1] = p[at + 1] & !0x30 | ecn << 4;
+    p
+}
+
+struct Bed {
+    bed: Testbed,
+    port: u32,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let bed = Testbed::new(&Shape::default());
+        let port = bed.ifindex("d0");
+        Self { bed, port }
+    }
+
+    /// A queue that drains at `rate` (as tc has it) and holds a megabyte.
+    fn queue(&self, rate: &str) {
+        tc(&format!("qdisc replace dev d0 root tbf rate {rate} burst 1600 limit 1000000"));
+    }
+
+    fn limits(&self, k_min: u64, k_max: u64, rtt_ns: u64, at_once: u64) {
+        let limits =
+            types::canopy_limits { k_min, k_max, rtt_ns, event_ns: HOUR_NS, event_burst_ns: at_once * HOUR_NS };
+        self.egress().set_limits(&BTreeMap::from([(self.port, limits)])).unwrap();
+    }
+
+    fn egress(&self) -> &super::EgressBpf {
+        &self.bed.datapath.egress
+    }
+
+    fn stats(&self) -> types::canopy_port_stats {
+        self.egress().stats(self.port).unwrap()
+    }
+
+    /// Fills the queue with `packets` of some 1000 octets that are no RoCEv2 and that nothing counts.
+    fn fill(&self, packets: usize) {
+        let socket = PacketSocket::open(self.port);
+        let mut other = frame(&packet(0, 0, 0, &[0; 938]));
+        other[14 + 6] = 59;
+        (0..packets).for_each(|_| socket.send(&other));
+    }
+
+    /// Through the program as a frame that is about to leave by the port; without its Ethernet header.
+    fn run(&self, packet: &[u8]) -> Vec<u8> {
+        self.egress().run(self.port, &frame(packet), 1).split_off(14)
+    }
+
+    fn flows(&self) -> Vec<(FlowKey, types::canopy_flow)> {
+        let of_port = |(key, flow): (types::canopy_flow_key, types::canopy_flow)| {
+            (key.ifindex == self.port).then(|| (keys::flow(&key).unwrap(), flow))
+        };
+        self.egress().flows().unwrap().into_iter().filter_map(of_port).collect()
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The flow table: bounded, and what was announced stays.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// Learned flows that the kernel keeps (egress_maps.h MAX_LEARNED).
+const MAX_LEARNED: usize = 65_536;
+const MILLION: u32 = 1_000_000;
+
+#[test]
+fn a_million_flows_leave_a_full_table_and_the_announced_ones_with_every_packet_counted() {
+    let bed = Bed::new();
+    let announced: BTreeSet<_> = (0..100).map(|n| flow(MILLION + n)).collect();
+    bed.egress().set_known(announced.iter()).unwrap();
+    let p = |n| packet(n, ECT0, 1, b"abcd");
+    (0..100).for_each(|n| drop(bed.run(&p(MILLION + n))));
+    let mut frame = frame(&p(0));
+    for n in 0..MILLION {
+        frame[14 + 8..14 + 24].copy_from_slice(&host(n).octets());
+        bed.egress().run(bed.port, &frame, 1);
+    }
+    (0..100).for_each(|n| drop(bed.run(&p(MILLION + n))));
+    assert_eq!(bed.stats().packets, u64::from(MILLION) + 200);
+    let flows = bed.flows();
+    let (kept, learned): (Vec<_>, Vec<_>) = flows.into_iter().partition(|(key, _)| announced.contains(key));
+    assert!(kept.iter().all(|(_, f)| f.packets == 2), "an announced flow lost its counters");
+    assert_eq!(kept.len(), announced.len());
+    assert!(learned.len() <= MAX_LEARNED, "{}", learned.len());
+    assert!(learned.len() > MAX_LEARNED / 2, "{}: a table that forgets everything is bounded too", learned.len());
+    let keys: BTreeSet<_> = learned.iter().map(|(key, _)| *key).collect();
+    assert!(keys.contains(&flow(MILLION - 1)) && !keys.contains(&flow(0)), "the newest stays, the oldest goes");
+    // Withdrawn, they are like any other.
+    bed.egress().set_known(announced.iter().take(1)).unwrap();
+    let left: BTreeSet<_> = bed.flows().into_iter().map(|(key, _)| key).filter(|k| announced.contains(k)).collect();
+    assert_eq!(left, announced.iter().take(1).copied().collect());
+}
+
+#[test]
+fn answers_and_cnps_are_no_data() {
+    use canopy_packet::aeth::{Aeth, Syndrome};
+    let bed = Bed::new();
+    let mut ack = RoceBuilder::new(far(), host(1), Opcode::ACKNOWLEDGE, 0x55, 1);
+    ack.extensions.aeth = Some(Aeth { syndrome: Syndrome::ack(1), msn: 1 });
+    bed.run(&ack.build().unwrap());
+    let mut cnp = RoceBuilder::new(far(), host(1), Opcode::CNP, 0x56, 0);
+    cnp.extensions.cnp = Some(canopy_packet::cnp::Cnp::default());
+    bed.run(&cnp.build().unwrap());
+    let mut other_port = packet(1, ECT0, 1, b"abcd");
+    other_port[42..44].copy_from_slice(&4792u16.to_be_bytes());
+    bed.run(&other_port);
+    assert_eq!((bed.stats().packets, bed.flows().len()), (0, 0));
+    let acks: Vec<_> = bed.egress().acks().unwrap().iter().map(|(key, _)| keys::flow(key).unwrap()).collect();
+    assert_eq!(acks, [FlowKey { src: far(), dst: host(1), dst_qp: Qpn::new("q", 0x55).unwrap() }]);
+}
+
+#[test]
+fn ports_of_one_flow_are_counted_apart() {
+    let bed = Bed::new();
+    let p = frame(&packet(1, ECT0, 1, b"abcd"));
+    let other = bed.bed.ifindex("u0");
+    bed.egress().run(bed.port, &p, 1);
+    bed.egress().run(other, &p, 1);
+    bed.egress().run(other, &p, 1);
+    let mut counted: Vec<_> = bed.egress().flows().unwrap().into_iter().map(|(k, f)| (k.ifindex, f.packets)).collect();
+    counted.sort();
+    assert_eq!(counted, if other < bed.port { [(other, 2), (bed.port, 1)] } else { [(bed.port, 1), (other, 2)] });
+}
+
+#[test]
+fn an_interface_that_is_gone_takes_its_counters_along_and_the_others_keep_theirs() {
+    let mut bed = Bed::new();
+    let (p, other) = (frame(&packet(1, ECT0, 1, b"abcd")), bed.bed.ifindex("u0"));
+    bed.egress().set_known([flow(2)].iter()).unwrap();
+    for n in [1, 2] {
+        bed.run(&packet(n, ECT0, 1, b"abcd"));
+    }
+    bed.egress().run(other, &p, 1);
+    assert_eq!(bed.egress().flows().unwrap().len(), 3);
+    let out = Command::new("ip").args(["link", "del", "d0"]).status().unwrap();
+    assert!(out.success());
+    assert_ne!(bed.bed.reconcile(|_| ()), [], "a port is missing");
+    assert_eq!((bed.stats().packets, bed.egress().state(bed.port).unwrap().is_none()), (0, true));
+    let left: Vec<_> = bed.egress().flows().unwrap().iter().map(|(key, _)| key.ifindex).collect();
+    assert_eq!((left, bed.egress().stats(other).unwrap().packets), (vec![other], 1));
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Multicast groups are provisioned flows without anybody's registering them, and real copies of their packets are counted.
+
+use super::*;
+use crate::egress::Orders;
+use crate::testbed::{DQPN, SOURCE_QPN, data, proxy, receiver, receiver_qpn, source};
+
+fn key(src: Ipv6Addr, dst: Ipv6Addr, qpn: u32) -> FlowKey {
+    FlowKey { src, dst, dst_qp: Qpn::new("q", qpn.into()).unwrap() }
+}
+
+fn headend() -> Testbed {
+    Testbed::new(&Shape { headend: true, receivers: 2, children: 1, ..Shape::default() })
+}
+
+#[test]
+fn the_source_of_a_group_is_told_of_every_copy_whatever_its_addresses() {
+    let bed = headend();
+    let orders = Orders::new(&bed.spec, &BTreeMap::new(), &[], &BTreeMap::new());
+    let known: BTreeMap<_, _> =
+        orders.flows.iter().map(|(key, f)| (*key, (f.tell, f.flow.src_qp.get(), f.accepts_roce))).collect();
+    let told = (source(), SOURCE_QPN, false);
+    let wanted = [
+        (key(source(), proxy(), DQPN), told),
+        (key(proxy(), receiver(0), receiver_qpn(0)), told),
+        (key(proxy(), receiver(1), receiver_qpn(1)), told),
+    ];
+    assert_eq!(known, BTreeMap::from(wanted));
+}
+
+#[test]
+fn copies_are_counted_at_their_ports_encapsulated_or_not_and_the_group_takes_its_flows_along() {
+    let mut bed = headend();
+    let sent: Vec<_> = (100..110).map(|psn| data(Opcode::SEND_ONLY, psn, b"abcd")).collect();
+    bed.traffic("u0", &sent);
+    let (to_child, to_receivers) = (bed.ifindex("d1"), bed.ifindex("d0"));
+    let counted = |bed: &Testbed| -> BTreeMap<_, _> {
+        let flows = bed.datapath.egress.flows().unwrap().into_iter();
+        flows.map(|(k, f)| ((k.ifindex, keys::flow(&k).unwrap()), (f.packets, f.bytes))).collect()
+    };
+    let plain = sent[0].len() as u64 + 14;
+    let flows = counted(&bed);
+    let (packets, encapsulated) = flows[&(to_child, key(source(), proxy(), DQPN))];
+    assert_eq!(packets, 10);
+    assert!(encapsulated > 10 * (plain + 40), "the octets are those that wait in the queue: {encapsulated}");
+    for i in 0..2 {
+        let at_receiver = flows[&(to_receivers, key(proxy(), receiver(i), receiver_qpn(i)))];
+        assert_eq!(at_receiver, (10, 10 * plain));
+    }
+    assert_eq!(flows.len(), 3);
+    assert_eq!(bed.reconcile(|spec| spec.groups.clear()), []);
+    assert_eq!(counted(&bed), BTreeMap::new(), "they were announced, so they went with the group");
+}

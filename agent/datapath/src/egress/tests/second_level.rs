@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Second level: events of packets that meet a queue above K_max, within their limits. The program is loaded once more, with maps
+//! of its own: nobody else reads these events.
+
+use std::cell::RefCell;
+
+use libbpf_rs::{MapHandle, RingBufferBuilder};
+
+use super::*;
+use crate::egress::EgressBpf;
+use crate::plain::read;
+
+struct Congested {
+    bed: Bed,
+    program: EgressBpf,
+}
+
+impl Congested {
+    /// A queue of some 50 kB that hardly drains, and K_max below it.
+    fn new(rtt_ns: u64, at_once: u64) -> Self {
+        let bed = Bed::new();
+        bed.queue("1kbit");
+        bed.fill(50);
+        let own = bed.bed.pin("own");
+        std::fs::create_dir(&own).unwrap();
+        let congested = Self { program: EgressBpf::load(&own).unwrap(), bed };
+        congested.limits(2_000, rtt_ns, at_once);
+        congested
+    }
+
+    fn limits(&self, k_max: u64, rtt_ns: u64, at_once: u64) {
+        let limits =
+            types::canopy_limits { k_min: 1_000, k_max, rtt_ns, event_ns: HOUR_NS, event_burst_ns: at_once * HOUR_NS };
+        self.program.set_limits(&BTreeMap::from([(self.bed.port, limits)])).unwrap();
+    }
+
+    fn run(&self, packet: &[u8]) {
+        self.program.run(self.bed.port, &frame(packet), 1);
+    }
+
+    fn stats(&self) -> types::canopy_port_stats {
+        self.program.stats(self.bed.port).unwrap()
+    }
+
+    /// Events that wait in the ring buffer.
+    fn events(&self) -> Vec<types::canopy_second_level> {
+        let map = MapHandle::from_pinned_path(self.program.events_path()).unwrap();
+        let all = RefCell::new(Vec::new());
+        let mut builder = RingBufferBuilder::new();
+        let keep = |data: &[u8]| {
+            all.borrow_mut().push(read(data).unwrap());
+            0
+        };
+        builder.add(&map, keep).unwrap();
+        let ring = builder.build().unwrap();
+        ring.consume().unwrap();
+        drop(ring);
+        all.into_inner()
+    }
+}
+
+#[test]
+fn one_flow_is_told_once_in_an_rtt() {
+    let bed = Congested::new(HOUR_NS, 1000);
+    let p = packet(1, ECT0, 1, b"abcd");
+    (0..50).for_each(|_| bed.run(&p));
+    let events = bed.events();
+    assert_eq!(events.len(), 1);
+    assert_eq!((keys::flow(&events[0].flow), events[0].flow.ifindex), (Some(flow(1)), bed.bed.port));
+    assert!(events[0].depth > 2_000 && events[0].time_ns > 0, "{}", events[0].depth);
+    let stats = bed.stats();
+    assert_eq!((stats.events, stats.flow_limited, stats.port_limited, stats.lost), (1, 49, 0, 0));
+    // An RTT that is over at once: every packet speaks again.
+    bed.limits(2_000, 1, 1000);
+    (0..5).for_each(|_| bed.run(&p));
+    assert_eq!(bed.events().len(), 5);
+}
+
+#[test]
+fn a_port_tells_no_more_than_its_rate_whatever_the_flows() {
+    let bed = Congested::new(HOUR_NS, 10);
+    (0..100).for_each(|n| bed.run(&packet(n, ECT0, 1, b"abcd")));
+    let told: Vec<_> = bed.events().iter().map(|e| keys::flow(&e.flow).unwrap()).collect();
+    assert_eq!(told, (0..10).map(flow).collect::<Vec<_>>());
+    let stats = bed.stats();
+    assert_eq!((stats.events, stats.flow_limited, stats.port_limited), (10, 0, 90));
+    // What the port held back did not use up the flows' own turns.
+    bed.limits(2_000, HOUR_NS, 12);
+    (0..100).for_each(|n| bed.run(&packet(n, ECT0, 2, b"abcd")));
+    let told: Vec<_> = bed.events().iter().map(|e| keys::flow(&e.flow).unwrap()).collect();
+    assert_eq!(told, [flow(10), flow(11)]);
+}
+
+#[test]
+fn at_k_max_nothing_is_told_and_a_packet_that_is_not_ecn_capable_is_told_of_too() {
+    let bed = Congested::new(HOUR_NS, 1000);
+    bed.run(&packet(1, 0, 1, b"abcd"));
+    let depth = bed.events()[0].depth;
+    bed.limits(depth, HOUR_NS, 1000);
+    bed.run(&packet(2, ECT0, 1, b"abcd"));
+    assert_eq!(bed.events().len(), 0);
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Delay of links: by the kernel's `sch_netem` where it has one, else by a delay line between two more veth pairs.
+//!
+//! ```text
+//! a === b                  plain
+//! a (netem, tbf) === b     kernel: both ends delay what they send
+//! a === x [line] y === b   user space: x and y are in a namespace of their own
+//! ```
+//!
+//! The rate acts at the sending end. A constant delay and a rate in series give the same departures in either order,
+//! so that netem, which has to be the root, may stand before the token bucket.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::file::Link;
+use crate::lab::{Lab, beside_this_program};
+use crate::line::{self, LineReport};
+use crate::process::Process;
+use crate::state::State;
+use crate::units::Delay;
+use crate::{netns, sh};
+
+/// How links are delayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Means {
+    /// `sch_netem` at both ends.
+    Netem,
+    /// A `canopy-lab delay-line` per link.
+    UserSpace,
+}
+
+impl Means {
+    /// What the kernel that runs this has; asked in namespace `ns`, which nobody uses yet.
+    pub(crate) fn detect(ns: &str) -> Result<Self> {
+        let tc = |verb: &'static str, more: &[&str]| {
+            sh::run(netns::command(ns, "tc").args(["qdisc", verb, "dev", "lo", "root"]).args(more))
+        };
+        match tc("add", &["netem", "delay", "1ms"]) {
+            Ok(_) => tc("del", &[]).map(|_| Self::Netem),
+            Err(_) => Ok(Self::UserSpace),
+        }
+    }
+
+    /// As people read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Netem => "netem",
+            Self::UserSpace => "user space",
+        }
+    }
+}
+
+/// The delay of a link that has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkDelay {
+    /// In force for frames that are sent now.
+    pub delay: Delay,
+    /// How.
+    pub by: Means,
+    /// What the line did; netem keeps its own counters, see `tc -s qdisc`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<LineReport>,
+}
+
+/// `tc` words of a netem that keeps the order when its delay changes: with a rate, here the highest that fits, a
+/// packet never overtakes the one before.
+pub(crate) fn netem(delay: Delay, link: &Link) -> String {
+    let bytes = line::limit(link.rate.map_or(0, crate::units::Rate::bps), delay.nanos());
+    let limit = (bytes / u64::from(link.mtu.min(2048))).max(1000);
+    format!("root handle 1: netem delay {}ns limit {limit} rate 1000gbit", delay.nanos())
+}
+
+/// Names of the two interfaces of link `index` in the lines' namespace.
+pub(crate) fn interfaces(index: usize) -> [String; 2] {
+    [format!("d{index}a"), format!("d{index}b")]
+}
+
+/// Where link `index`'s line answers.
+fn socket(state: &State, index: usize) -> PathBuf {
+    // sun_path holds 108 bytes, and the directory may have 90.
+    state.dir.join(format!("d{index}.sock"))
+}
+
+/// Starts the line of every link that is delayed in user space and waits until they forward.
+///
+/// # Errors
+/// `canopy-lab` or `ethtool` is missing, or a line ends.
+pub(crate) fn start_lines(state: &mut State) -> Result<()> {
+    let links: Vec<(usize, Link)> = state.delayed().collect();
+    if state.delay_means != Some(Means::UserSpace) || links.is_empty() {
+        return Ok(());
+    }
+    let mut program = state.bin_dir.join("canopy-lab");
+    if !program.is_file() {
+        program = beside_this_program()?.join("canopy-lab");
+    }
+    ensure!(program.is_file(), "{} does not exist: build it (cargo build -p canopy-lab)", program.display());
+    let logs = state.dir.join("log");
+    std::fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
+    for (index, link) in &links {
+        let [a, b] = interfaces(*index);
+        let mut c = in_time(&state.instance.lines_namespace(), &program);
+        c.args(["delay-line", "--a", &a, "--b", &b, "--mtu", &link.mtu.to_string()]);
+        c.args(["--delay", &link.delay.unwrap_or_default().to_string()]);
+        if let Some(rate) = link.rate {
+            c.args(["--rate", &rate.to_string()]);
+        }
+        c.arg("--socket").arg(socket(state, *index));
+        let process = Process::spawn(&mut c, &logs.join(format!("delay-line-{index}.log")))?;
+        state.processes.insert(format!("delay-line {}", link.label()), process);
+        state.save()?;
+    }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    for (index, link) in &links {
+        let process = &state.processes[&format!("delay-line {}", link.label())];
+        while let Err(e) = line::ask(&socket(state, *index)) {
+            if !process.is_alive() {
+                bail!("the delay line of {} ended; its log: {}", link.label(), process.log_tail());
+            }
+            if Instant::now() >= deadline {
+                return Err(e.context(format!("the delay line of {} is not ready", link.label())));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(())
+}
+
+/// A command that runs before ordinary processes, where that is permitted (CAP_SYS_NICE): a busy machine would make
+/// the line late by milliseconds. It sleeps between frames, so that it leaves time to others.
+fn in_time(ns: &str, program: &Path) -> Command {
+    const PRIORITY: [&str; 2] = ["-r", "1"];
+    if sh::run(Command::new("chrt").args(PRIORITY).arg("true")).is_err() {
+        return netns::command(ns, program);
+    }
+    let mut c = netns::command(ns, "chrt");
+    c.args(PRIORITY).arg(program);
+    c
+}
+
+impl State {
+    /// Links that have a delay, with their places in the file.
+    pub(crate) fn delayed(&self) -> impl Iterator<Item = (usize, Link)> {
+        self.file.links().enumerate().filter(|(_, l)| l.delay.is_some()).collect::<Vec<_>>().into_iter()
+    }
+}
+
+impl Lab {
+    /// The delay of every link, in the file's order; `None` for a link without one.
+    ///
+    /// # Errors
+    /// A delay line does not answer, or `tc` fails.
+    pub fn delays(&self) -> Result<Vec<Option<LinkDelay>>> {
+        self.links().iter().enumerate().map(|(index, link)| self.delay(index, link)).collect()
+    }
+
+    fn delay(&self, index: usize, link: &Link) -> Result<Option<LinkDelay>> {
+        let (Some(by), Some(_)) = (self.state.delay_means, link.delay) else { return Ok(None) };
+        if by == Means::UserSpace {
+            let line = line::ask(&socket(&self.state, index))?;
+            return Ok(Some(LinkDelay { delay: Delay::from_nanos(line.delay_ns), by, line: Some(line) }));
+        }
+        let text = sh::run(self.command(&link.a.device, "tc")?.args(["-j", "qdisc", "show", "dev", &link.a.port]))?;
+        let qdiscs: serde_json::Value = serde_json::from_str(&text).context("reading what tc says")?;
+        let netem = qdiscs.as_array().into_iter().flatten().find(|q| q["kind"] == "netem");
+        let seconds = netem.and_then(|q| q.pointer("/options/delay/delay")?.as_f64());
+        let seconds = seconds.with_context(|| format!("netem is gone from {}", link.a))?;
+        Ok(Some(LinkDelay { delay: Delay::from_nanos((seconds * 1e9).round() as u64), by, line: None }))
+    }
+
+    /// Gives the frames that are sent on `link` from now on, in both directions, this delay. Nothing is lost or
+    /// reordered: a frame that would overtake leaves right behind the one before it. `link` is as for
+    /// [`Lab::set_loss`]; `all` means every link that has a delay.
+    ///
+    /// # Errors
+    /// No such link; it has no delay in the lab file; its line does not answer, or `tc` fails.
+    pub fn set_delay(&self, link: &str, delay: Delay) -> Result<()> {
+        let chosen = self.select(link)?;
+        let mut done = 0;
+        for (index, l) in self.state.delayed().filter(|(_, l)| chosen.contains(l)) {
+            match self.state.delay_means {
+                Some(Means::Netem) => {
+                    for end in [&l.a, &l.b] {
+                        let words = format!("qdisc change dev {} {}", end.port, netem(delay, &l));
+                        sh::run(self.command(&end.device, "tc")?.args(words.split(' ')))?;
+                    }
+                }
+                _ => drop(line::set_delay(&socket(&self.state, index), delay)?),
+            }
+            done += 1;
+        }
+        ensure!(
+            done > 0,
+            "{link} came up as a plain wire: give it a delay in the lab file (0ms will do) so that it can be changed"
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::LabFile;
+
+    #[test]
+    fn netem_holds_what_is_under_way_and_keeps_the_order() {
+        let file = LabFile::parse(include_str!("../../topologies/longhaul.yaml")).unwrap();
+        let link = file.links().next().unwrap();
+        let words = netem(link.delay.unwrap(), &link);
+        assert!(words.starts_with("root handle 1: netem delay 10000000ns limit ") && words.ends_with(" rate 1000gbit"));
+        let limit: u64 = words.split(' ').skip_while(|w| *w != "limit").nth(1).unwrap().parse().unwrap();
+        // 500 Mbit/s x 10 ms of frames of 2 kB.
+        assert!(limit > 500_000_000 / 100 / 8 / 2048, "{words}");
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Questions to a delay line and changes of its delay: one JSON line each way over a Unix socket.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::direction::LineCounters;
+use crate::units::Delay;
+
+/// A process that does not answer for so long is stuck.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A request is shorter than this, bytes.
+const LONGEST: u64 = 4096;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Request {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    delay: Option<Delay>,
+}
+
+/// What a delay line says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LineReport {
+    /// The delay of frames that arrive now, nanoseconds.
+    pub delay_ns: u64,
+    /// From the link's first end to the other.
+    pub a_to_b: LineCounters,
+    /// The other direction.
+    pub b_to_a: LineCounters,
+}
+
+/// Answers until the socket fails; a client that says nonsense, or nothing, is left alone.
+pub(super) fn serve(listener: &UnixListener, shared: &Shared) -> Result<()> {
+    loop {
+        let (client, _) = listener.accept().context("waiting for questions")?;
+        if let Err(e) = answer(client, shared) {
+            eprintln!("a question was not understood: {e:#}");
+        }
+    }
+}
+
+fn answer(client: UnixStream, shared: &Shared) -> Result<()> {
+    let request: Request = serde_json::from_str(&line(&client)?)?;
+    if let Some(delay) = request.delay {
+        shared.delay.store(delay.nanos(), Relaxed);
+    }
+    let report = LineReport {
+        delay_ns: shared.delay.load(Relaxed),
+        a_to_b: shared.counts[0].read(),
+        b_to_a: shared.counts[1].read(),
+    };
+    say(&client, &report)
+}
+
+/// Asks the line behind `socket` how it is.
+///
+/// # Errors
+/// It does not answer.
+pub(crate) fn ask(socket: &Path) -> Result<LineReport> {
+    exchange(socket, &Request::default())
+}
+
+/// Gives the frames that arrive from now on this delay; what is under way keeps its own.
+///
+/// # Errors
+/// The line does not answer.
+pub(crate) fn set_delay(socket: &Path, delay: Delay) -> Result<LineReport> {
+    exchange(socket, &Request { delay: Some(delay) })
+}
+
+fn exchange(socket: &Path, request: &Request) -> Result<LineReport> {
+    let what = || format!("asking the delay line at {}", socket.display());
+    let stream = UnixStream::connect(socket).with_context(what)?;
+    say(&stream, request).with_context(what)?;
+    serde_json::from_str(&line(&stream).with_context(what)?).with_context(what)
+}
+
+fn say(mut stream: &UnixStream, what: &impl Serialize) -> Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream.write_all((serde_json::to_string(what)? + "\n").as_bytes())?)
+}
+
+fn line(stream: &UnixStream) -> Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    BufReader::new(stream.take(LONGEST)).read_line(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_in_force_when_it_is_answered_and_nonsense_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let shared: &'static Shared = Box::leak(Box::default());
+        std::thread::spawn(move || serve(&listener, shared));
+        assert_eq!(ask(&path).unwrap().delay_ns, 0);
+        assert_eq!(set_delay(&path, "40ms".parse().unwrap()).unwrap().delay_ns, 40_000_000);
+        let mut rude = UnixStream::connect(&path).unwrap();
+        rude.write_all(b"{\"delay\": \"11s\"}\n").unwrap();
+        assert_eq!(line(&rude).unwrap(), "");
+        assert_eq!(shared.delay.load(Relaxed), 40_000_000);
+        assert_eq!(ask(&path).unwrap().delay_ns, 40_000_000);
+    }
+}

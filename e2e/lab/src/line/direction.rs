@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One direction of a line: from the port where frames arrive to the port where they leave.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::Result;
+use nix::sys::prctl::set_timerslack;
+use nix::time::ClockId;
+use serde::{Deserialize, Serialize};
+
+use super::port::{BATCH, Port, nanos};
+use super::queue::{Queue, limit};
+
+/// While frames are under way the port is looked at this often: arrivals bring their times with them. Nanoseconds.
+const LOOK: u64 = 200_000;
+/// Frames that are due within this time leave together. Nanoseconds.
+const TOGETHER: u64 = 30_000;
+
+/// What one direction of a delay line did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LineCounters {
+    /// Frames under way now.
+    pub queued_frames: u64,
+    /// Their bytes, with what keeping them costs.
+    pub queued_bytes: u64,
+    /// Frames that left.
+    pub forwarded: u64,
+    /// Frames that found rate x delay and the headroom in use.
+    pub dropped_full: u64,
+    /// Frames that arrived faster than this process took them.
+    pub dropped_overrun: u64,
+    /// Frames that found the far end down.
+    pub dropped_down: u64,
+    /// How much later than due frames left, nanoseconds, on average.
+    pub mean_late_ns: u64,
+    /// The same, worst.
+    pub worst_late_ns: u64,
+}
+
+/// The counters while they are counted.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    queued: [AtomicU64; 2],
+    forwarded: AtomicU64,
+    full: AtomicU64,
+    overrun: AtomicU64,
+    down: AtomicU64,
+    late: AtomicU64,
+    worst: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn read(&self) -> LineCounters {
+        let forwarded = self.forwarded.load(Relaxed);
+        LineCounters {
+            queued_frames: self.queued[0].load(Relaxed),
+            queued_bytes: self.queued[1].load(Relaxed),
+            forwarded,
+            dropped_full: self.full.load(Relaxed),
+            dropped_overrun: self.overrun.load(Relaxed),
+            dropped_down: self.down.load(Relaxed),
+            mean_late_ns: self.late.load(Relaxed).checked_div(forwarded).unwrap_or(0),
+            worst_late_ns: self.worst.load(Relaxed),
+        }
+    }
+}
+
+/// Forwards until something fails. `delay` in nanoseconds may change at any time and holds for frames that arrive
+/// from then on.
+///
+/// # Errors
+/// An interface is gone.
+pub(super) fn run(from: &Port, to: &Port, delay: &AtomicU64, rate_bps: u64, counts: &Counts) -> Result<()> {
+    // The default slack of 50 us would be half of the error that is aimed at.
+    set_timerslack(1)?;
+    let (mut queue, mut scratch, mut last) = (Queue::default(), from.scratch(), 0);
+    loop {
+        if let Some(due) = queue.due() {
+            let now = nanos(ClockId::CLOCK_MONOTONIC)?;
+            // Never early: who waits for one waits for those right behind it.
+            let until = (due + TOGETHER).min(now + LOOK);
+            if until > now {
+                std::thread::sleep(Duration::from_nanos(until - now));
+            }
+        }
+        loop {
+            let arrivals = from.receive(&mut scratch, queue.due().is_none())?;
+            let held = delay.load(Relaxed);
+            for (i, a) in arrivals.iter().enumerate() {
+                // The real-time clock may have been set meanwhile: arrivals are in order whatever it says.
+                last = a.time.max(last);
+                if !queue.push(last + held, from.frame(&scratch, i, a.length), limit(rate_bps, held)) {
+                    counts.full.fetch_add(1, Relaxed);
+                }
+                counts.overrun.fetch_max(a.overflow.into(), Relaxed);
+            }
+            if arrivals.len() < BATCH {
+                break;
+            }
+            release(&mut queue, to, counts)?;
+        }
+        release(&mut queue, to, counts)?;
+    }
+}
+
+/// Sends all that is due.
+fn release(queue: &mut Queue, to: &Port, counts: &Counts) -> Result<()> {
+    loop {
+        let now = nanos(ClockId::CLOCK_MONOTONIC)?;
+        let frames = queue.take_due(now, BATCH);
+        if frames.is_empty() {
+            let (frames, bytes) = queue.len();
+            counts.queued[0].store(frames, Relaxed);
+            counts.queued[1].store(bytes, Relaxed);
+            return Ok(());
+        }
+        let lost = to.send(&frames);
+        counts.down.fetch_add(lost, Relaxed);
+        counts.forwarded.fetch_add(frames.len() as u64 - lost, Relaxed);
+        counts.late.fetch_add(frames.iter().map(|f| now - f.due).sum(), Relaxed);
+        counts.worst.fetch_max(now - frames[0].due, Relaxed);
+    }
+}

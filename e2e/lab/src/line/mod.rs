@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The delay line: a process between two interfaces that forwards every frame, both directions, after a time.
+//!
+//! For kernels without `sch_netem`. The frames are untagged Ethernet of at most the link's MTU; order is kept, also
+//! when the delay changes; what is under way is bounded (`queue`); arrivals are timed by the kernel (`port`); the two
+//! ends see each other's carrier (`carrier`); the lab talks to it over a Unix socket (`control`).
+
+mod carrier;
+mod control;
+mod direction;
+mod port;
+mod queue;
+
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::sync_channel;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+pub use control::LineReport;
+pub(crate) use control::{ask, set_delay};
+pub use direction::LineCounters;
+pub(crate) use queue::limit;
+
+use crate::units::{Delay, Rate};
+use direction::Counts;
+use port::Port;
+
+/// What a delay line is told at its start.
+#[derive(Clone, Debug, Args)]
+pub struct LineArgs {
+    /// Interface on the side of the link's first end; must be down.
+    #[arg(long)]
+    pub a: String,
+    /// Interface on the side of the other end; must be down.
+    #[arg(long)]
+    pub b: String,
+    /// How long each frame is under way, 0ms to 10s.
+    #[arg(long)]
+    pub delay: Delay,
+    /// Rate of the link, which bounds what can be under way.
+    #[arg(long)]
+    pub rate: Option<Rate>,
+    /// MTU of the link in bytes.
+    #[arg(long)]
+    pub mtu: u32,
+    /// Unix socket to make, for questions and changes.
+    #[arg(long)]
+    pub socket: PathBuf,
+}
+
+/// What the threads of a line share.
+#[derive(Debug, Default)]
+struct Shared {
+    delay: AtomicU64,
+    counts: [Counts; 2],
+}
+
+/// Runs a delay line in the namespace of the caller until something fails.
+///
+/// # Errors
+/// An interface does not exist or goes away, or the kernel refuses something.
+pub fn run(args: &LineArgs) -> Result<()> {
+    let rate = args.rate.map_or(0, Rate::bps);
+    let (a, b) = (Port::open(&args.a, args.mtu)?, Port::open(&args.b, args.mtu)?);
+    let shared = Shared { delay: args.delay.nanos().into(), ..Shared::default() };
+    let listener =
+        UnixListener::bind(&args.socket).with_context(|| format!("making the socket {}", args.socket.display()))?;
+    let (failed, failure) = sync_channel::<anyhow::Error>(4);
+    std::thread::scope(|scope| {
+        let (a, b, shared) = (&a, &b, &shared);
+        for (from, to, counts) in [(a, b, &shared.counts[0]), (b, a, &shared.counts[1])] {
+            let failed = failed.clone();
+            scope.spawn(move || direction::run(from, to, &shared.delay, rate, counts).map_err(|e| failed.send(e)));
+        }
+        let (answer, carrier) = (failed.clone(), failed);
+        scope.spawn(move || {
+            let ready = || drop(scope.spawn(move || control::serve(&listener, shared).map_err(|e| answer.send(e))));
+            carrier::keep([&args.a, &args.b], ready).map_err(|e| carrier.send(e))
+        });
+        // The other threads wait for frames that may never come: the process ends with the first error.
+        if let Ok(e) = failure.recv() {
+            eprintln!("canopy-lab delay-line {} - {}: {e:#}", args.a, args.b);
+        }
+        std::process::exit(1)
+    })
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A packet socket on one interface: what arrives there, with the kernel's time of arrival, and what is sent there.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrLike, bind, recvmmsg, sendmmsg, setsockopt,
+    sockopt,
+};
+use nix::time::{ClockId, clock_gettime};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+
+use super::queue::Frame;
+
+/// Frames per system call.
+pub(super) const BATCH: usize = 64;
+/// Bytes that may wait in the kernel while the process is not running.
+const WAITING: usize = 32 << 20;
+/// ETH_P_ALL in network byte order, linux/if_ether.h.
+const EVERY_PROTOCOL: i32 = 0x0003u16.to_be() as i32;
+/// `ld #pkttype; jeq #PACKET_OUTGOING, drop; ret #all; drop: ret #0`, see linux/filter.h: a socket that also sends would
+/// receive what it sent.
+const ARRIVING: [SockFilter; 4] = [
+    SockFilter::new(0x20, 0, 0, 0xffff_f004),
+    SockFilter::new(0x15, 1, 0, 4),
+    SockFilter::new(0x06, 0, 0, u32::MAX),
+    SockFilter::new(0x06, 0, 0, 0),
+];
+
+/// One frame that arrived, in the scratch memory of [`Port::receive`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// Its bytes.
+    pub(super) length: usize,
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    pub(super) time: u64,
+    /// Frames that the socket had no room for so far.
+    pub(super) overflow: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Port {
+    socket: Socket,
+    frame: usize,
+}
+
+impl Port {
+    /// Opens `interface`, which must be down, so that no frame is missed or taken from another; `mtu` in bytes.
+    ///
+    /// # Errors
+    /// No such interface, or the kernel refuses.
+    pub(super) fn open(interface: &str, mtu: u32) -> Result<Self> {
+        let what = || format!("packet socket on {interface}");
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(EVERY_PROTOCOL))).with_context(what)?;
+        socket.attach_filter(&ARRIVING).with_context(what)?;
+        let address = getifaddrs()
+            .context("listing interfaces")?
+            .filter(|i| i.interface_name == interface)
+            .filter_map(|i| i.address)
+            .find(|a| a.family() == Some(AddressFamily::Packet))
+            .with_context(|| format!("interface {interface} does not exist"))?;
+        let link = address.as_link_addr().with_context(what)?;
+        bind(socket.as_raw_fd(), link).with_context(what)?;
+        setsockopt(&socket, sockopt::RcvBufForce, &WAITING).with_context(what)?;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true).with_context(what)?;
+        setsockopt(&socket, sockopt::RxqOvfl, &1).with_context(what)?;
+        // 14 bytes Ethernet header, and room to see that a frame is too long.
+        let port = Self { socket, frame: mtu as usize + 32 };
+        // What came from other interfaces before `bind`, and the word that this one is down.
+        let mut scratch = port.scratch();
+        while !matches!(port.receive(&mut scratch, false), Ok(frames) if frames.is_empty()) {}
+        Ok(port)
+    }
+
+    /// Memory for [`Port::receive`].
+    pub(super) fn scratch(&self) -> Vec<u8> {
+        vec![0; self.frame * BATCH]
+    }
+
+    /// The bytes of arrival `i`.
+    pub(super) fn frame<'s>(&self, scratch: &'s [u8], i: usize, length: usize) -> &'s [u8] {
+        &scratch[i * self.frame..][..length.min(self.frame)]
+    }
+
+    /// Frames that arrived, at most [`BATCH`]; waits for the first one if `wait`. Empty when there is none.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub(super) fn receive(&self, scratch: &mut [u8], wait: bool) -> Result<Vec<Arrival>> {
+        let flags = if wait { MsgFlags::MSG_WAITFORONE } else { MsgFlags::MSG_DONTWAIT };
+        let mut buffers: Vec<[IoSliceMut<'_>; 1]> =
+            scratch.chunks_exact_mut(self.frame).map(|c| [IoSliceMut::new(c)]).collect();
+        // New ones each time: the kernel shortens their room for control messages to what it used.
+        let mut headers: MultiHeaders<()> =
+            MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(nix::sys::time::TimeSpec, u32)));
+        let messages = match recvmmsg(self.socket.as_raw_fd(), &mut headers, buffers.iter_mut(), flags, None) {
+            Ok(messages) => messages,
+            // Down interfaces say so once, and come back.
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENETDOWN) => return Ok(Vec::new()),
+            Err(e) => return Err(e).context("receiving"),
+        };
+        let clocks = (nanos(ClockId::CLOCK_MONOTONIC)?, nanos(ClockId::CLOCK_REALTIME)?);
+        let arrivals = messages.map(|m| {
+            let mut a = Arrival { length: m.bytes, time: clocks.0, overflow: 0 };
+            for c in m.cmsgs().into_iter().flatten() {
+                match c {
+                    // The kernel stamps with the real-time clock: its age is what counts.
+                    ControlMessageOwned::ScmTimestampns(t) => {
+                        let age = clocks.1.saturating_sub(Duration::from(t).as_nanos() as u64);
+                        a.time = clocks.0.saturating_sub(age);
+                    }
+                    ControlMessageOwned::RxqOvfl(n) => a.overflow = n,
+                    _ => {}
+                }
+            }
+            a
+        });
+        Ok(arrivals.collect())
+    }
+
+    /// Sends the frames; how many of them the kernel did not take (the interface is down, or they are too long).
+    pub(super) fn send(&self, frames: &[Frame]) -> u64 {
+        let mut headers: MultiHeaders<()> = MultiHeaders::preallocate(frames.len(), None);
+        let (mut at, mut lost) = (0, 0);
+        while at < frames.len() {
+            let slices: Vec<[IoSlice<'_>; 1]> = frames[at..].iter().map(|f| [IoSlice::new(&f.bytes)]).collect();
+            let to = vec![None; slices.len()];
+            match sendmmsg(self.socket.as_raw_fd(), &mut headers, slices.iter(), to, [], MsgFlags::empty()) {
+                Ok(sent) => at += sent.count().max(1),
+                Err(Errno::EINTR) => {}
+                Err(_) => (at, lost) = (at + 1, lost + 1),
+            }
+        }
+        lost
+    }
+}
+
+/// What a clock says, nanoseconds.
+///
+/// # Errors
+/// Never for the clocks that every Linux has.
+pub(super) fn nanos(clock: ClockId) -> Result<u64> {
+    Ok(Duration::from(clock_gettime(clock).context("reading a clock")?).as_nanos() as u64)
+}
