@@ -277,6 +277,7 @@ fn spec(s: &Shape) -> NodeSpec {
         } else {
             Peer::Node { name: "n2".into(), link_local: ll(parent, 1) }
         },
+        thresholds: None,
     }];
     ports.push(Port {
         index: port(2),
@@ -289,6 +290,7 @@ fn spec(s: &Shape) -> NodeSpec {
             address: receiver(0),
             gateway: plan.host_gateway(),
         },
+        thresholds: None,
     });
     for i in 1..=u64::from(s.children) {
         ports.push(Port {
@@ -297,6 +299,7 @@ fn spec(s: &Shape) -> NodeSpec {
             mtu: 9000,
             link_local: ll(me, 2 + i),
             peer: Peer::Node { name: format!("n{}", 9 + i), link_local: ll(node(9 + i), 1) },
+            thresholds: None,
         });
     }
     let tree = ok(TreeId::new("tree", 7));

@@ -195,7 +195,7 @@ impl<D: Datapath> Agent<D> {
             Ok(sample) => {
                 let time_unix_ns = (self.parts.clock)();
                 let (groups, node_drops) = (sample.groups, sample.node_drops);
-                self.parts.link.telemetry.push_sample(TelemetrySample { time_unix_ns, groups, node_drops });
+                self.parts.link.telemetry.push_sample(TelemetrySample { time_unix_ns, groups, node_drops, link_rtts: vec![] });
                 self.sampling_failed = false;
             }
             Err(error) => self.sample_failed(&error),

@@ -9,7 +9,7 @@ pub(crate) fn endpoint(text: &str) -> Endpoint {
 }
 
 pub(crate) fn link(a: &str, b: &str) -> LinkDecl {
-    LinkDecl { a: endpoint(a), b: endpoint(b), mtu: 9000, rate_bps: 0, drained: false }
+    LinkDecl::new(endpoint(a), endpoint(b))
 }
 
 pub(crate) fn node(name: &str, id: u64) -> NodeDecl {
