@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use canopy_agent_runtime::config::{Config, Layer, LogFormat, LogLayer, SYSTEM_FILE, VARIABLE_PREFIX};
+use canopy_agent_runtime::config::{
+    Config, Layer, LogFormat, LogLayer, Number, SYSTEM_FILE, StampLayer, VARIABLE_PREFIX,
+};
 use canopy_agent_runtime::doctor;
 use clap::{Args, Parser, Subcommand};
 
@@ -60,6 +62,12 @@ pub(crate) struct Flags {
     /// Time between telemetry samples, 100ms to 1h [default: 1s].
     #[arg(long, global = true, value_name = "TIME")]
     telemetry_interval: Option<String>,
+    /// UDP port of STAMP reflectors, the same at all nodes [default: 862].
+    #[arg(long, global = true, value_name = "PORT")]
+    stamp_port: Option<String>,
+    /// Time between two STAMP test packets of a link, 10ms to 1m [default: 1s].
+    #[arg(long, global = true, value_name = "TIME")]
+    stamp_interval: Option<String>,
     /// How log lines look [default: auto].
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -80,6 +88,7 @@ impl Flags {
             state_dir: self.state_dir,
             pin_dir: self.pin_dir,
             telemetry_interval: self.telemetry_interval,
+            stamp: StampLayer { port: self.stamp_port.map(Number::Text), interval: self.stamp_interval },
             log: LogLayer { format: self.log_format, level: self.log_level },
         };
         let mut variables = vec![];

@@ -188,8 +188,11 @@ impl LabFile {
 
     /// The same network as the API's Topology document has it.
     pub fn topology(&self) -> TopologySpec {
-        let links =
-            self.links().map(|l| LinkDecl { mtu: l.mtu, rate_bps: l.rate.map_or(0, Rate::bps), ..LinkDecl::new(l.a, l.b) });
+        let links = self.links().map(|l| LinkDecl {
+            mtu: l.mtu,
+            rate_bps: l.rate.map_or(0, Rate::bps),
+            ..LinkDecl::new(l.a, l.b)
+        });
         TopologySpec { nodes: self.spec.nodes.clone(), hosts: self.spec.hosts.clone(), links: links.collect() }
     }
 

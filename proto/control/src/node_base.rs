@@ -89,7 +89,10 @@ impl TryFrom<pb::PortThresholds> for PortThresholds {
             return Err(FieldError::new("thresholds.rtt_ns", why));
         }
         if port_rate_bps == 0 {
-            return Err(FieldError::new("thresholds.port_rate_bps", "is 0: leave thresholds out where it is not known"));
+            return Err(FieldError::new(
+                "thresholds.port_rate_bps",
+                "is 0: leave thresholds out where it is not known",
+            ));
         }
         Ok(Self { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps })
     }

@@ -256,10 +256,9 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
         let k_min_bytes = u64::from(k_min);
         PortThresholds { k_min_bytes, k_max_bytes: 2 * k_min_bytes + 1, rtt_ns, port_rate_bps }
     });
-    let ports =
-        (arb_port(), arb_name(), 1280u32..=65535, arb_ip(), arb_peer(), prop::option::of(thresholds)).prop_map(
-            |(index, name, mtu, link_local, peer, thresholds)| Port { index, name, mtu, link_local, peer, thresholds },
-        );
+    let ports = (arb_port(), arb_name(), 1280u32..=65535, arb_ip(), arb_peer(), prop::option::of(thresholds)).prop_map(
+        |(index, name, mtu, link_local, peer, thresholds)| Port { index, name, mtu, link_local, peer, thresholds },
+    );
     let routes =
         (arb_net(), arb_port(), arb_ip()).prop_map(|(prefix, port, next_hop)| Route { prefix, port, next_hop });
     (
