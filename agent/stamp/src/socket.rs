@@ -12,7 +12,7 @@ use nix::cmsg_space;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -54,7 +54,9 @@ impl StampSocket {
 
     /// Sends at once; what does not fit the queue is lost, as on the wire.
     pub(crate) fn send(&self, datagram: &[u8], to: Ipv6Addr, port: u16) -> io::Result<()> {
-        match self.socket.try_send_to(datagram, SocketAddrV6::new(to, port, 0, self.scope).into()) {
+        // Past the runtime, which takes a new socket for full until it has waited for it once.
+        let socket = SockRef::from(&self.socket);
+        match socket.send_to(datagram, &SocketAddrV6::new(to, port, 0, self.scope).into()) {
             Ok(_) => Ok(()),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
             Err(error) => Err(error),
