@@ -38,7 +38,7 @@ for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest c
 done
 forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
-for c in canopy-datapath canopy-agent-link canopy-agent-runtime; do
+for c in canopy-datapath canopy-agent-link canopy-stamp canopy-agent-runtime; do
   forbid "$c" 'canopy-(controller|store|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller'
 done
 for c in canopy-host canopy-host-capi; do
@@ -46,6 +46,7 @@ for c in canopy-host canopy-host-capi; do
 done
 forbid_own canopy-host-capi "$outside" 'the C ABI is a face of canopy-host'
 forbid_own canopy-datapath 'tonic|axum|sled' 'one outside technology per edge'
+forbid_own canopy-stamp 'tonic|axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 forbid_own canopy-agent-link 'libbpf-rs|rtnetlink|sled' 'one outside technology per edge'
 
 # `unsafe` lives in the datapath, and where C calls in.

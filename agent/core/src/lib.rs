@@ -8,6 +8,7 @@ pub mod net;
 pub mod pacing;
 pub mod slots;
 pub mod stall;
+pub mod stamp;
 
 use std::future::Future;
 

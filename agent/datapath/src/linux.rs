@@ -8,15 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_agent_core::congestion::Limits;
 use canopy_agent_core::net::{self, Interface, NetCommand};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
-use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
 
 use crate::bpf::{Bpf, Control, Table};
-use crate::egress::{self, CongestionReport, EgressBpf, KnownFlow, Orders, Watcher};
+use crate::egress::{self, CongestionReport, EgressBpf, Orders, Watcher};
 use crate::error::{Doing, chain};
 use crate::events::Events;
 use crate::holder::{Hold, Holder};
@@ -49,8 +47,6 @@ pub struct LinuxDatapath {
     bpf: Bpf,
     pub(crate) egress: Arc<EgressBpf>,
     watcher: Watcher,
-    limits: BTreeMap<PortIndex, Limits>,
-    registered: Vec<KnownFlow>,
     netlink: Netlink,
     events: Events,
     holder: Holder,
@@ -77,25 +73,7 @@ impl LinuxDatapath {
         let mut look = tokio::time::interval(LOOK_FOR_VACANT);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let netlink = Netlink::open()?;
-        Ok(Self {
-            bpf,
-            egress,
-            watcher,
-            limits: BTreeMap::new(),
-            registered: Vec::new(),
-            netlink,
-            events,
-            holder,
-            cold,
-            waiting: BTreeSet::new(),
-            look,
-        })
-    }
-
-    /// Thresholds of the ports and flows of the registry, in force from the next [`Datapath::reconcile`] on. Ports without limits
-    /// mark nothing and complain of nothing.
-    pub fn watch(&mut self, limits: BTreeMap<PortIndex, Limits>, registered: Vec<KnownFlow>) {
-        (self.limits, self.registered) = (limits, registered);
+        Ok(Self { bpf, egress, watcher, netlink, events, holder, cold, waiting: BTreeSet::new(), look })
     }
 
     /// What the ports' queues did and what was said about it, with at most `top` flows.
@@ -110,7 +88,7 @@ impl LinuxDatapath {
         let ports = &spec.base.ports;
         let ifindexes: BTreeMap<_, _> =
             ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
-        let orders = Orders::new(spec, &self.limits, &self.registered, &ifindexes);
+        let orders = Orders::new(spec, &ifindexes);
         self.egress.keep_ports(&ifindexes.values().copied().collect())?;
         self.egress.set_limits(&orders.kernel_limits())?;
         self.egress.set_known(orders.flows.keys())?;

@@ -301,6 +301,7 @@ fn spec(s: &Shape) -> NodeSpec {
         } else {
             Peer::Node { name: "n2".into(), link_local: ll(parent, 1) }
         },
+        thresholds: None,
     }];
     ports.push(Port {
         index: port(2),
@@ -313,6 +314,7 @@ fn spec(s: &Shape) -> NodeSpec {
             address: receiver(0),
             gateway: plan.host_gateway(),
         },
+        thresholds: None,
     });
     for i in 1..=u64::from(s.children) {
         ports.push(Port {
@@ -321,6 +323,7 @@ fn spec(s: &Shape) -> NodeSpec {
             mtu: 9000,
             link_local: ll(me, 2 + i),
             peer: Peer::Node { name: format!("n{}", 9 + i), link_local: ll(node(9 + i), 1) },
+            thresholds: None,
         });
     }
     let tree = ok(TreeId::new("tree", 7));
@@ -358,7 +361,7 @@ fn spec(s: &Shape) -> NodeSpec {
         proxy: proxy(),
         designated_qpn: dqpn,
         start_psn: ok(Psn::new("psn", s.start_psn.into())),
-        source: SourceQp { address: source(), qpn: ok(Qpn::new("qpn", SOURCE_QPN.into())) },
+        source: SourceQp { address: source(), qpn: ok(Qpn::new("qpn", SOURCE_QPN.into())), accepts_roce: false },
         replication_sid: (!s.multicast).then(|| plan.replication(me, tree)),
         multicast: s.multicast.then(|| Multicast {
             source: plan.node_address(if s.headend { me } else { node(9) }),

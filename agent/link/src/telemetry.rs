@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use canopy_model::telemetry::{DropCount, Event, GroupTelemetry};
+use canopy_model::telemetry::{DropCount, Event, GroupTelemetry, LinkRtt};
 use tokio::sync::Notify;
 
 mod stream;
@@ -27,6 +27,8 @@ pub struct TelemetrySample {
     pub groups: Vec<GroupTelemetry>,
     /// Drops that belong to no group.
     pub node_drops: Vec<DropCount>,
+    /// Per port with a STAMP session.
+    pub link_rtts: Vec<LinkRtt>,
 }
 
 /// Holds at most 4 samples and 256 events; a full queue drops its oldest and counts it. Clones share one queue.
@@ -88,7 +90,12 @@ impl State {
     fn take(&mut self) -> Option<(TelemetrySample, Vec<Event>)> {
         let newest_event = self.events.back().map(|event| event.time_unix_ns);
         let sample = self.samples.pop_front().or_else(|| {
-            newest_event.map(|time_unix_ns| TelemetrySample { time_unix_ns, groups: vec![], node_drops: vec![] })
+            newest_event.map(|time_unix_ns| TelemetrySample {
+                time_unix_ns,
+                groups: vec![],
+                node_drops: vec![],
+                link_rtts: vec![],
+            })
         })?;
         let mut events: Vec<Event> = self.events.drain(..).collect();
         if self.dropped > self.announced {

@@ -46,7 +46,12 @@ fn status(generation: u64) -> NodeStatus {
 
 fn sample(time_unix_ns: u64, drops: usize) -> TelemetrySample {
     let drop = |reason| DropCount { reason, name: "branch_unknown".into(), packets: 7 };
-    TelemetrySample { time_unix_ns, groups: vec![], node_drops: (0..drops as u32).map(drop).collect() }
+    TelemetrySample {
+        time_unix_ns,
+        groups: vec![],
+        node_drops: (0..drops as u32).map(drop).collect(),
+        link_rtts: vec![],
+    }
 }
 
 fn event(detail: &str) -> Event {

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use canopy_agent_runtime::config::{Config, HostSocketLayer, Layer, LogFormat, LogLayer, SYSTEM_FILE, VARIABLE_PREFIX};
+use canopy_agent_runtime::config::{
+    Config, HostSocketLayer, Layer, LogFormat, LogLayer, Number, SYSTEM_FILE, StampLayer, VARIABLE_PREFIX,
+};
 use canopy_agent_runtime::doctor;
 use clap::{Args, Parser, Subcommand};
 
@@ -65,6 +67,12 @@ pub(crate) struct Flags {
     /// Unix socket for applications of the attached hosts, "" for none [default: /run/canopy/host.sock].
     #[arg(long, global = true, value_name = "PATH")]
     host_socket: Option<PathBuf>,
+    /// UDP port of STAMP reflectors, the same at all nodes [default: 862].
+    #[arg(long, global = true, value_name = "PORT")]
+    stamp_port: Option<String>,
+    /// Time between two STAMP test packets of a link, 10ms to 1m [default: 1s].
+    #[arg(long, global = true, value_name = "TIME")]
+    stamp_interval: Option<String>,
     /// How log lines look [default: auto].
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -86,6 +94,7 @@ impl Flags {
             pin_dir: self.pin_dir,
             telemetry_interval: self.telemetry_interval,
             host_socket: HostSocketLayer { path: self.host_socket, ..HostSocketLayer::default() },
+            stamp: StampLayer { port: self.stamp_port.map(Number::Text), interval: self.stamp_interval },
             log: LogLayer { format: self.log_format, level: self.log_level },
         };
         let mut variables = vec![];

@@ -13,7 +13,7 @@ use canopy_model::ids::check_name;
 use serde::Serialize;
 
 pub use host_socket::{HostSocket, HostSocketLayer, Ids};
-pub use layer::{Layer, LogFormat, LogLayer, VARIABLE_PREFIX};
+pub use layer::{Layer, LogFormat, LogLayer, Number, StampLayer, VARIABLE_PREFIX};
 
 /// Read if it exists, unlike the file that `--config` names.
 pub const SYSTEM_FILE: &str = "/etc/canopy/agent.toml";
@@ -35,8 +35,20 @@ pub struct Config {
     pub telemetry_interval: Duration,
     /// Where applications of the attached hosts call, and which may.
     pub host_socket: HostSocket,
+    /// Measuring links.
+    pub stamp: Stamp,
     /// Logging.
     pub log: Log,
+}
+
+/// STAMP settings (RFC 8762).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stamp {
+    /// UDP port that reflectors listen on, 1..=65535; the same at all nodes.
+    pub port: u16,
+    /// Time between two test packets of a link, 10 ms ..= 1 min.
+    #[serde(serialize_with = "as_duration")]
+    pub interval: Duration,
 }
 
 /// Logging settings.
@@ -121,6 +133,10 @@ impl Config {
             pin_dir: pick(layers, "pin_dir", |layer| layer.pin_dir.clone(), absolute)?,
             telemetry_interval: pick(layers, "telemetry_interval", |layer| layer.telemetry_interval.clone(), interval)?,
             host_socket: HostSocket::resolve(layers)?,
+            stamp: Stamp {
+                port: pick(layers, "stamp.port", |layer| layer.stamp.port.clone(), udp_port)?,
+                interval: pick(layers, "stamp.interval", |layer| layer.stamp.interval.clone(), test_interval)?,
+            },
             log: Log {
                 format: pick(layers, "log.format", |layer| layer.log.format, Ok)?,
                 level: pick(layers, "log.level", |layer| layer.log.level.clone(), level)?,
@@ -155,11 +171,24 @@ fn absolute(path: PathBuf) -> Result<PathBuf, String> {
     }
 }
 
+fn udp_port(port: Number) -> Result<u16, String> {
+    let text = port.to_string();
+    text.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("{text} is not a UDP port: use 1 to 65535"))
+}
+
 fn interval(text: String) -> Result<Duration, String> {
-    let permitted = Duration::from_millis(100)..=Duration::from_secs(3600);
+    duration(text, Duration::from_millis(100), Duration::from_secs(3600))
+}
+
+fn test_interval(text: String) -> Result<Duration, String> {
+    duration(text, Duration::from_millis(10), Duration::from_secs(60))
+}
+
+fn duration(text: String, shortest: Duration, longest: Duration) -> Result<Duration, String> {
+    let say = humantime::format_duration;
     match humantime::parse_duration(&text) {
-        Ok(duration) if permitted.contains(&duration) => Ok(duration),
-        Ok(_) => Err(format!("{text:?} is out of range: use 100ms to 1h")),
+        Ok(duration) if (shortest..=longest).contains(&duration) => Ok(duration),
+        Ok(_) => Err(format!("{text:?} is out of range: use {} to {}", say(shortest), say(longest))),
         Err(error) => Err(format!("{text:?} is not a duration ({error}): use for example \"1s\" or \"500ms\"")),
     }
 }

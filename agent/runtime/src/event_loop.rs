@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_agent_core::stamp::{LinkProber, stamp_links};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent};
 use canopy_agent_link::{Link, Refusal, TelemetrySample};
 use canopy_model::ids::Generation;
@@ -34,6 +35,8 @@ pub struct Parts<D> {
     pub agent_version: String,
     /// What forwards.
     pub datapath: D,
+    /// What measures the links.
+    pub prober: Box<dyn LinkProber>,
     /// The line to the controller.
     pub link: Link,
     /// What survives a restart.
@@ -75,7 +78,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
     // Static forwarding: the ledger's spec needs no controller.
     if agent.stored.is_some() {
         agent.schedule.spec_changed(Instant::now());
-        agent.watch_stalls();
+        agent.watch();
     }
     tokio::pin!(shutdown);
     loop {
@@ -170,7 +173,7 @@ impl<D: Datapath> Agent<D> {
             None => {
                 self.stored = Some(newest);
                 self.ledger_error = None;
-                self.watch_stalls();
+                self.watch();
             }
             Some(reason) => {
                 tracing::error!(generation = newest.generation, %reason, "the spec is not applied");
@@ -195,7 +198,8 @@ impl<D: Datapath> Agent<D> {
             Ok(sample) => {
                 let time_unix_ns = (self.parts.clock)();
                 let (groups, node_drops) = (sample.groups, sample.node_drops);
-                self.parts.link.telemetry.push_sample(TelemetrySample { time_unix_ns, groups, node_drops });
+                let link_rtts = self.parts.prober.take();
+                self.parts.link.telemetry.push_sample(TelemetrySample { time_unix_ns, groups, node_drops, link_rtts });
                 self.sampling_failed = false;
             }
             Err(error) => self.sample_failed(&error),
@@ -209,8 +213,9 @@ impl<D: Datapath> Agent<D> {
         }
     }
 
-    fn watch_stalls(&mut self) {
+    fn watch(&mut self) {
         if let Some(spec) = &self.stored {
+            self.parts.prober.watch(stamp_links(spec));
             self.stalls.watch(spec, Instant::now());
         }
     }

@@ -17,6 +17,7 @@ use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::notify::Notifier;
 use canopy_agent_runtime::{Parts, doctor, run};
 use canopy_datapath::{Hold, LinuxDatapath, Options};
+use canopy_stamp::{Prober, StampSettings};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -85,6 +86,7 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
         kernel,
         agent_version: VERSION.to_owned(),
         datapath,
+        prober: Box::new(Prober::new(StampSettings { port: config.stamp.port, interval: config.stamp.interval })),
         link,
         ledger: Arc::new(ledger),
         known,

@@ -2,7 +2,7 @@
 //! The handle.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use canopy_controller_core::metadata::Selector;
@@ -12,6 +12,7 @@ use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{GroupPhase, NodeStatus};
 use canopy_store::Store;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::CommandError;
 use crate::events::Events;
@@ -44,6 +45,10 @@ pub(crate) struct Shared {
     telemetry: Telemetry,
     events: Events,
     flaps: Mutex<HashMap<String, Flap>>,
+    /// What times of links are counted from.
+    started: Instant,
+    /// A task is about to tell nodes their thresholds.
+    pushing: AtomicBool,
 }
 
 struct Node {
@@ -68,6 +73,8 @@ impl Controller {
             phases: Mutex::new(phases),
             validations: Semaphore::new(1),
             flaps: Mutex::default(),
+            started: Instant::now(),
+            pushing: AtomicBool::new(false),
             telemetry: Telemetry::default(),
             events: Events::default(),
         }))
@@ -272,6 +279,16 @@ impl Controller {
     /// Nodes whose ports have not been as they are for long.
     pub(crate) fn flaps(&self) -> std::sync::MutexGuard<'_, HashMap<String, Flap>> {
         self.0.flaps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True while a task is about to tell nodes their thresholds.
+    pub(crate) fn pushing(&self) -> &AtomicBool {
+        &self.0.pushing
+    }
+
+    /// Nanoseconds since the controller started: the clock of everything that is said of links.
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.0.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn nodes(&self) -> std::sync::MutexGuard<'_, HashMap<String, Node>> {

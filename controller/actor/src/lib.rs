@@ -20,7 +20,8 @@ mod start;
 pub mod tag;
 mod task;
 pub mod telemetry;
+mod thresholds;
 
 pub use controller::{AgentConnection, Controller, Done};
 pub use error::{CommandError, StartError};
-pub use start::{Running, start};
+pub use start::{Running, start, start_with};

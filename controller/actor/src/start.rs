@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use canopy_controller_core::Domain;
+use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_model::addressing::AddressPlan;
 use canopy_store::{Op, Store, StoreError};
 use tokio::sync::mpsc;
@@ -31,12 +32,26 @@ pub struct Running {
 /// # Errors
 /// The store cannot be read or written, or what is in it makes no domain.
 pub async fn start(store: Arc<dyn Store>, plan: AddressPlan) -> Result<Running, StartError> {
+    start_with(store, plan, ThresholdSettings::default()).await
+}
+
+/// [`start`] with the alpha and K_base of links that do not have their own.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_with(
+    store: Arc<dyn Store>,
+    plan: AddressPlan,
+    thresholds: ThresholdSettings,
+) -> Result<Running, StartError> {
     let opened = store.clone();
-    let (domain, revision) =
+    let (mut domain, revision) =
         tokio::task::spawn_blocking(move || open(&*opened, plan)).await.map_err(|_| StartError::Runtime)??;
+    domain.set_threshold_defaults(thresholds);
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let controller = Controller::new(domain, store.clone(), commands);
     let task = tokio::spawn(task::run(controller.clone(), store, revision, queue));
+    controller.tune_links();
     Ok(Running { controller, task })
 }
 

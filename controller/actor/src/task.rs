@@ -59,6 +59,7 @@ async fn execute(
     if_match: Option<String>,
     dry_run: bool,
 ) -> Result<Done, CommandError> {
+    let rewires = matches!(command, Command::PutTopology { .. } | Command::DeleteTopology);
     let prepared = controller.read(|d| {
         check_precondition(d, &command, if_match)?;
         d.prepare(command).map_err(CommandError::from)
@@ -78,6 +79,9 @@ async fn execute(
     }
     let applied = controller.write(|d| d.apply(prepared))?;
     controller.publish(&applied);
+    if rewires {
+        controller.tune_links();
+    }
     Ok(Done { outcome, applied: Some(applied) })
 }
 

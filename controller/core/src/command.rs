@@ -93,6 +93,8 @@ pub enum Command {
         /// Name of a group.
         group: String,
     },
+    /// Tells the nodes those thresholds of their ports that changed, see [`Domain::thresholds_are_due`](crate::Domain::thresholds_are_due).
+    PushThresholds,
 }
 
 /// One durable write. Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, `domain/state`.

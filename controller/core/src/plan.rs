@@ -77,6 +77,7 @@ struct Placed {
     qpn: Qpn,
     memory: Option<MemoryRegion>,
     joined: Joined,
+    accepts_roce: bool,
 }
 
 /// Plans one group.
@@ -144,6 +145,7 @@ fn place(network: &Network, member: &Member) -> Result<Placed, DomainError> {
         joined: Joined { address, since, late },
         qpn: member.qpn,
         memory: member.memory,
+        accepts_roce: at.accepts_roce,
     })
 }
 
@@ -249,7 +251,11 @@ impl Planner<'_> {
             proxy: self.proxy()?,
             designated_qpn: allocation.designated_qpn,
             start_psn: allocation.start_psn,
-            source: SourceQp { address: self.source.address, qpn: self.source.qpn },
+            source: SourceQp {
+                address: self.source.address,
+                qpn: self.source.qpn,
+                accepts_roce: self.source.accepts_roce,
+            },
             replication_sid: self.replication_sid(at),
             multicast: self.multicast,
             headend: if t.parent.is_none() { Some(self.headend(decision, edges)?) } else { None },

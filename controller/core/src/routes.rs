@@ -49,6 +49,7 @@ fn ports(network: &Network, plan: &AddressPlan, node: NodeIx) -> Vec<Port> {
         mtu: network.spec.links[p.link].mtu,
         link_local: plan.link_local(network.id(node), p.index),
         peer: peer(p.far),
+        thresholds: None,
     };
     network.ports(node).iter().map(port).collect()
 }

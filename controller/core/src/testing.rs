@@ -2,14 +2,14 @@
 //! Networks for tests.
 
 use canopy_model::ids::NodeId;
-use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, NodeDecl, TopologySpec};
+use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, LongHaulFormat, NodeDecl, TopologySpec};
 
 pub(crate) fn endpoint(text: &str) -> Endpoint {
     Endpoint::try_from(text.to_owned()).unwrap()
 }
 
 pub(crate) fn link(a: &str, b: &str) -> LinkDecl {
-    LinkDecl { a: endpoint(a), b: endpoint(b), mtu: 9000, rate_bps: 0, drained: false }
+    LinkDecl::new(endpoint(a), endpoint(b))
 }
 
 pub(crate) fn node(name: &str, id: u64) -> NodeDecl {
@@ -21,6 +21,7 @@ pub(crate) fn host(name: &str, number: u16) -> HostDecl {
         name: name.to_owned(),
         prefix: format!("2001:db8:{number:x}::/64").parse().unwrap(),
         address: format!("2001:db8:{number:x}::1").parse().unwrap(),
+        long_haul_cnp: LongHaulFormat::default(),
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! - [`compute`]: the formula, exact in integers, rounded down to octets.
 //! - [`RttFilter`]: RTT_est from samples: the smallest of the last 4 s, so that a queue does not raise its own threshold.
+//!   A configured round-trip time counts instead.
 //! - [`LinkThresholds`]: both, for one direction of one link, and when a change is worth pushing to the node.
 //!
 //! A kilobyte is 1000 octets.
@@ -15,19 +16,19 @@
 mod filter;
 mod link;
 
+pub use canopy_model::topology::MIN_K_BASE_BYTES;
 pub use filter::{RttFilter, WINDOW_NS};
-pub use link::{HOLD_NS, LinkThresholds, MIN_CHANGE_PERMILLE, STEP_FACTOR, ThresholdView};
+pub use link::{HOLD_NS, LinkThresholds, MIN_CHANGE_PERMILLE, Pushed, STEP_FACTOR};
 
+use canopy_model::topology::{MAX_LINK_RTT_US, MIN_BUFFER_BYTES};
 use serde::{Deserialize, Serialize};
 
 /// Default of K_base: 64 kB.
 pub const DEFAULT_K_BASE_BYTES: u64 = 64_000;
 /// Default of alpha: 1.0.
 pub const DEFAULT_ALPHA_PERMILLE: u16 = 1_000;
-/// Smallest K_base: one RoCEv2 frame with the largest payload (4096), all headers, ICRC and FCS.
-pub const MIN_K_BASE_BYTES: u64 = 4_198;
 /// Longest round-trip time that is believed: 10 s.
-pub const MAX_RTT_NS: u64 = 10_000_000_000;
+pub const MAX_RTT_NS: u64 = MAX_LINK_RTT_US * 1_000;
 
 /// Bits in an octet, thousandths in one, nanoseconds in a second: what divides alpha * R * RTT.
 const DIVISOR: u128 = 8 * 1_000 * 1_000_000_000;
@@ -125,7 +126,7 @@ fn check(settings: ThresholdSettings, port: PortLimits) -> Result<(), ThresholdE
     within("alphaPermille", u64::from(settings.alpha_permille), 1, u64::from(u16::MAX))?;
     within("kBaseBytes", settings.k_base_bytes, MIN_K_BASE_BYTES, u64::MAX)?;
     within("rateBps", port.rate_bps, 1, u64::MAX)?;
-    within("bufferBytes", port.buffer_bytes.unwrap_or(u64::MAX), 2, u64::MAX)
+    within("bufferBytes", port.buffer_bytes.unwrap_or(u64::MAX), MIN_BUFFER_BYTES, u64::MAX)
 }
 
 fn within(field: &'static str, found: u64, min: u64, max: u64) -> Result<(), ThresholdError> {

@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{NodeId, PortIndex};
-use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, TopologySpec};
+use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, LongHaulFormat, TopologySpec};
 use ipnet::Ipv6Net;
 
 use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
@@ -70,6 +70,8 @@ pub(crate) struct Attachment {
     pub(crate) link: usize,
     pub(crate) prefix: Ipv6Net,
     pub(crate) address: Ipv6Addr,
+    /// Long-haul CNPs may come to it in the RoCEv2 format.
+    pub(crate) accepts_roce: bool,
 }
 
 impl Network {
@@ -121,7 +123,8 @@ impl Network {
 
     /// True when nodes, ports and their numbers are those of `other`: what is said of one can be said of the other.
     pub(crate) fn is_wired_as(&self, other: &Self) -> bool {
-        let same = |(a, b): (&LinkDecl, &LinkDecl)| LinkDecl { drained: b.drained, ..a.clone() } == *b;
+        // What else a link says is about queues and service.
+        let same = |(a, b): (&LinkDecl, &LinkDecl)| (&a.a, &a.b, a.mtu) == (&b.a, &b.b, b.mtu);
         self.spec.nodes == other.spec.nodes
             && self.spec.hosts == other.spec.hosts
             && self.spec.links.len() == other.spec.links.len()
@@ -303,10 +306,15 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
                 if let Some(&host) = host_ix.get(device.as_str()) {
                     let decl = &spec.hosts[host];
                     add(near, is_a, Far::Host(host));
-                    hosts.insert(
-                        decl.name.clone(),
-                        Attachment { node: near.0, port: near.1, link: i, prefix: decl.prefix, address: decl.address },
-                    );
+                    let attachment = Attachment {
+                        node: near.0,
+                        port: near.1,
+                        link: i,
+                        prefix: decl.prefix,
+                        address: decl.address,
+                        accepts_roce: decl.long_haul_cnp == LongHaulFormat::RoceV2,
+                    };
+                    hosts.insert(decl.name.clone(), attachment);
                 }
             }
             (None, None) => {}

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::encoding::EncodingReport;
 use crate::metadata::Metadata;
+use crate::threshold::Thresholds;
 
 /// Some of many: in name order, with where to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +113,99 @@ pub struct PortView {
     /// Link-local address of this end.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub link_local: Ipv6Addr,
+    /// Queue thresholds in the node's desired state; `null` where rate or round-trip time are not known.
+    pub thresholds: Option<PortThresholdsView>,
+}
+
+/// Queue thresholds as a node has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PortThresholdsView {
+    /// K_min in octets.
+    pub k_min_bytes: u64,
+    /// K_max in octets.
+    pub k_max_bytes: u64,
+    /// RTT_est in nanoseconds.
+    pub rtt_ns: u64,
+    /// R_port in bits per second.
+    pub port_rate_bps: u64,
+}
+
+/// One direction of a link, out of a node's port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LinkView {
+    /// The sending port, `node/port`.
+    pub name: String,
+    /// Generation of the topology.
+    pub generation: Generation,
+    /// What its thresholds are made of.
+    pub spec: LinkDesired,
+    /// What was measured, and what follows.
+    pub status: LinkObserved,
+}
+
+/// What a link direction's thresholds are made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LinkDesired {
+    /// The link, `a--b`.
+    pub link: String,
+    /// Device and port at the far end.
+    pub to: String,
+    /// R_port in bits per second; 0 = not known.
+    pub rate_bps: u64,
+    /// Octets that the sending port can queue; `null` = not known.
+    pub buffer_bytes: Option<u64>,
+    /// alpha in thousandths, the link's or the controller's.
+    pub alpha: u16,
+    /// K_base in octets, the link's or the controller's.
+    pub k_base_bytes: u64,
+    /// The link's configured round-trip time in microseconds.
+    pub rtt_us: Option<u64>,
+}
+
+/// What was measured of a link direction, and what follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LinkObserved {
+    /// Round-trip times.
+    pub rtt: LinkRttView,
+    /// What the node was told; `null` while there is nothing to tell.
+    pub thresholds: Option<Thresholds>,
+    /// Why there are no thresholds, and what to do; empty when there are.
+    pub reason: String,
+    /// Changes since the controller started, or since the link is there.
+    pub pushes: u64,
+    /// Nanoseconds since the last change.
+    pub pushed_ago_ns: Option<u64>,
+    /// RTT_est that the thresholds were computed from, nanoseconds.
+    pub pushed_rtt_ns: Option<u64>,
+}
+
+/// Round-trip times of a link, nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LinkRttView {
+    /// As configured.
+    pub configured_ns: Option<u64>,
+    /// The newest that the node's STAMP session measured.
+    pub measured_ns: Option<u64>,
+    /// The smallest measured in the last 4 s.
+    pub filtered_ns: Option<u64>,
+    /// RTT_est: as configured, else filtered.
+    pub estimate_ns: Option<u64>,
+    /// Test packets answered since the agent started.
+    pub samples: u64,
+    /// Test packets given up since the agent started.
+    pub lost: u64,
+    /// Nanoseconds since the agent last reported.
+    pub reported_ago_ns: Option<u64>,
 }
 
 /// What a node's agent last said.

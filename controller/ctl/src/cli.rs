@@ -29,7 +29,7 @@ pub enum Command {
     Apply(ApplyArgs),
     /// List resources, or show one.
     Get(GetArgs),
-    /// Show a group or node in full, with what its datapath counts.
+    /// Show a group, node or link in full, with what its datapath counts.
     Describe(DescribeArgs),
     /// Delete resources.
     Delete(DeleteArgs),
@@ -63,6 +63,9 @@ pub enum Resource {
     /// Forwarding nodes.
     #[value(alias = "node")]
     Nodes,
+    /// Link directions with their queue thresholds; a direction is named by the sending port: n1/eth1.
+    #[value(alias = "link")]
+    Links,
     /// Multicast groups.
     #[value(alias = "group")]
     Groups,
@@ -116,6 +119,8 @@ pub enum Describable {
     Group,
     /// A forwarding node.
     Node,
+    /// A link direction, by its sending port: n1/eth1.
+    Link,
 }
 
 /// Arguments of `describe`.
@@ -206,6 +211,8 @@ mod tests {
             "get groups",
             "get group g1 -o yaml",
             "get members -g g1",
+            "get links",
+            "describe link n1/eth1",
             "wait group g --for deleted --timeout 2m",
             "delete -f x",
             "apply -f a -f b --dry-run",

@@ -17,7 +17,7 @@ use canopy_model::FieldError;
 use canopy_model::ids::check_name;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, NodeStatus};
-use canopy_model::telemetry::GroupTelemetry;
+use canopy_model::telemetry::{GroupTelemetry, LinkRtt};
 use futures::Stream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
@@ -31,6 +31,9 @@ use crate::server::closed;
 const MAX_ERRORS: usize = 256;
 /// Events taken from one telemetry message.
 const MAX_EVENTS: usize = 256;
+
+/// Round-trip times taken from one telemetry message: more than a node has ports.
+const MAX_PORTS: usize = 4096;
 
 pub(crate) struct Nodes {
     controller: Controller,
@@ -163,6 +166,13 @@ impl Nodes {
             self.controller.telemetry().forget_node(&node);
             return Err(error::unknown_node(&node));
         }
+        let mut rtts = Vec::new();
+        for (i, wire) in sample.link_rtts.into_iter().take(MAX_PORTS).enumerate() {
+            let rtt = LinkRtt::try_from(wire)
+                .map_err(|e| error::field(FieldError::new(format!("link_rtts[{i}].{}", e.field), e.detail)))?;
+            rtts.push(rtt);
+        }
+        self.controller.link_rtts(&node, &rtts);
         let told = sample.events.len();
         for (i, wire) in sample.events.into_iter().take(MAX_EVENTS).enumerate() {
             let event = canopy_model::telemetry::Event::try_from(wire)

@@ -16,6 +16,8 @@ use prometheus_client::registry::Registry;
 
 use crate::error::ApiError;
 
+mod links;
+
 /// Branches in one scrape, at most; `canopy_scrape_branches_left_out` says how many more there are.
 const MAX_BRANCHES: usize = 50_000;
 
@@ -48,6 +50,7 @@ impl Collector for Scrape {
     fn encode(&self, mut out: DescriptorEncoder) -> Result<(), Error> {
         self.controller(&mut out)?;
         self.nodes(&mut out)?;
+        links::encode(&self.0, &mut out)?;
         let rows = self.rows();
         groups(&mut out, &rows)?;
         branches(&mut out, &rows)?;

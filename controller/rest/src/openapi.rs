@@ -16,6 +16,8 @@ use crate::{health, metrics, routes};
         routes::topology::get,
         routes::topology::put,
         routes::topology::delete,
+        routes::links::list,
+        routes::links::get,
         routes::nodes::list,
         routes::nodes::get,
         routes::telemetry::node,

@@ -6,7 +6,8 @@ use std::net::Ipv6Addr;
 use canopy_controller_core::Outcome;
 use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels, Metadata};
 use canopy_controller_core::view::{
-    GroupStatus, GroupView, MemberStatus, MemberView, NodeDesired, NodeObserved, NodeView, TopologyStatus, TopologyView,
+    GroupStatus, GroupView, LinkDesired, LinkObserved, LinkView, MemberStatus, MemberView, NodeDesired, NodeObserved,
+    NodeView, TopologyStatus, TopologyView,
 };
 use canopy_model::FieldErrors;
 use canopy_model::group::GroupSpec;
@@ -147,6 +148,10 @@ resource!(
     NodeResource, Metadata, NodeDesired, NodeObserved
 );
 resource!(
+    /// One direction of a link; its name is the sending port, its generation the topology's.
+    LinkResource, Metadata, LinkDesired, LinkObserved
+);
+resource!(
     /// A multicast group.
     GroupResource, Metadata, GroupSpec, GroupStatus
 );
@@ -181,6 +186,14 @@ impl From<NodeView> for NodeResource {
             generation: v.spec.generation,
         };
         Self { api_version: API_VERSION, kind: "Node", metadata, spec: v.spec, status: v.status }
+    }
+}
+
+impl From<LinkView> for LinkResource {
+    fn from(v: LinkView) -> Self {
+        let metadata =
+            Metadata { name: v.name, tenant: DEFAULT_TENANT.into(), labels: Labels::new(), generation: v.generation };
+        Self { api_version: API_VERSION, kind: "Link", metadata, spec: v.spec, status: v.status }
     }
 }
 

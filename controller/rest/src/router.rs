@@ -23,6 +23,8 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 pub fn router(controller: Controller) -> Router {
     let v1 = Router::new()
         .route("/topology", get(routes::topology::get).put(routes::topology::put).delete(routes::topology::delete))
+        .route("/links", get(routes::links::list))
+        .route("/links/{node}/{port}", get(routes::links::get))
         .route("/nodes", get(routes::nodes::list))
         .route("/nodes/{node}", get(routes::nodes::get))
         .route("/nodes/{node}/telemetry", get(routes::telemetry::node))

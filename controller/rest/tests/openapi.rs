@@ -27,9 +27,10 @@ async fn every_described_path_is_served_with_that_method() {
     let description = api.get("/api/v1/openapi.json").await.json();
     assert!(description["openapi"].as_str().unwrap().starts_with("3.1"));
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 15);
+    assert_eq!(paths.len(), 17);
     for (path, methods) in paths {
-        let concrete = path.replace("{group}", "g1").replace("{node}", "n1").replace("{host}", "r1");
+        let concrete =
+            path.replace("{group}", "g1").replace("{node}", "n1").replace("{host}", "r1").replace("{port}", "eth1");
         for method in methods.as_object().unwrap().keys() {
             let answer = api.send(&method.to_uppercase(), &concrete, &[], "").await;
             let unserved = answer.status == 405 || answer.text.contains("nothing is served at");

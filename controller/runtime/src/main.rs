@@ -175,7 +175,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         rest.push(listen.bind().await.context("rest.listen")?);
     }
     let on_ready = Box::new(|| notify::notify("READY=1"));
-    run(Parts { store: Arc::new(store), addressing: config.addressing, grpc, rest, shutdown, on_ready }).await
+    let (addressing, thresholds) = (config.addressing, config.thresholds.into());
+    run(Parts { store: Arc::new(store), addressing, thresholds, grpc, rest, shutdown, on_ready }).await
 }
 
 fn maintain(path: &Path, command: StoreCommand) -> anyhow::Result<()> {

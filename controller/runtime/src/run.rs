@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_model::addressing::AddressPlan;
 use canopy_store::{Store, StoreError};
 use tokio::sync::watch;
@@ -22,6 +23,8 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     /// Prefixes of addresses and SIDs.
     pub addressing: AddressPlan,
+    /// Of links that do not have their own.
+    pub thresholds: ThresholdSettings,
     /// Southbound listeners.
     pub grpc: Vec<Listener>,
     /// Northbound listeners.
@@ -37,8 +40,9 @@ pub struct Parts {
 /// # Errors
 /// The store makes no domain, or failed: then the process has to start anew, since only reading it tells its state.
 pub async fn run(parts: Parts) -> anyhow::Result<()> {
-    let Parts { store, addressing, grpc, rest, mut shutdown, on_ready } = parts;
-    let running = canopy_controller_actor::start(store.clone(), addressing).await.context("starting the controller")?;
+    let Parts { store, addressing, thresholds, grpc, rest, mut shutdown, on_ready } = parts;
+    let running = canopy_controller_actor::start_with(store.clone(), addressing, thresholds).await;
+    let running = running.context("starting the controller")?;
     let (controller, mut task) = (running.controller, running.task);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), term = controller.read(|d| d.term()), "controller started");
     let (close, closing) = watch::channel(false);

@@ -89,6 +89,7 @@ async fn send_telemetry(controller: &Controller) {
         groups: vec![counters, stranger],
         events: vec![event],
         node_drops: vec![drop(1, "not_ours")],
+        ..Default::default()
     };
     let mut nodes = controller.nodes().await;
     nodes.stream_telemetry(tokio_stream::iter([sample])).await.unwrap();

@@ -22,6 +22,7 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
     let parts = Parts {
         store: Arc::new(MemStore::new()),
         addressing: Default::default(),
+        thresholds: Default::default(),
         grpc: vec![],
         rest: vec![listener],
         shutdown,

@@ -197,11 +197,9 @@ impl LabFile {
     /// The same network as the API's Topology document has it.
     pub fn topology(&self) -> TopologySpec {
         let links = self.links().map(|l| LinkDecl {
-            a: l.a,
-            b: l.b,
             mtu: l.mtu,
             rate_bps: l.rate.map_or(0, Rate::bps),
-            drained: false,
+            ..LinkDecl::new(l.a, l.b)
         });
         TopologySpec { nodes: self.spec.nodes.clone(), hosts: self.spec.hosts.clone(), links: links.collect() }
     }

@@ -36,6 +36,7 @@ impl TryFrom<pb::GroupProgram> for GroupProgram {
             source: SourceQp {
                 address: address("source_address", &wire.source_address)?,
                 qpn: Qpn::new("source_qpn", wire.source_qpn.into())?,
+                accepts_roce: wire.source_accepts_roce,
             },
             replication_sid: optional_address("replication_sid", &wire.replication_sid)?,
             multicast: wire.multicast.map(|m| within("multicast", m.try_into())).transpose()?,
@@ -63,6 +64,7 @@ impl From<&GroupProgram> for pb::GroupProgram {
             start_psn: p.start_psn.get(),
             source_address: octets(p.source.address),
             source_qpn: p.source.qpn.get(),
+            source_accepts_roce: p.source.accepts_roce,
             replication_sid: optional_octets(p.replication_sid),
             multicast: p.multicast.map(Into::into),
             headend: p.headend.as_ref().map(Into::into),

@@ -3,8 +3,8 @@
 
 use canopy_model::FieldError;
 use canopy_model::ids::{NodeId, PortIndex, check_name};
-use canopy_model::node_spec::{NodeBase, Peer, Port, Route};
-use canopy_model::topology::MIN_LINK_MTU;
+use canopy_model::node_spec::{NodeBase, Peer, Port, PortThresholds, Route};
+use canopy_model::topology::{MAX_LINK_RTT_US, MIN_LINK_MTU};
 
 use crate::field::{address, each, octets, prefix, required};
 use crate::pb;
@@ -57,6 +57,7 @@ impl TryFrom<pb::Port> for Port {
             mtu: wire.mtu,
             link_local: address("link_local", &wire.link_local)?,
             peer: required("peer", wire.peer)?.try_into()?,
+            thresholds: wire.thresholds.map(PortThresholds::try_from).transpose()?,
         })
     }
 }
@@ -69,7 +70,38 @@ impl From<&Port> for pb::Port {
             mtu: port.mtu,
             link_local: octets(port.link_local),
             peer: Some((&port.peer).into()),
+            thresholds: port.thresholds.map(Into::into),
         }
+    }
+}
+
+impl TryFrom<pb::PortThresholds> for PortThresholds {
+    type Error = FieldError;
+    fn try_from(wire: pb::PortThresholds) -> Result<Self, FieldError> {
+        let pb::PortThresholds { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps } = wire;
+        if k_min_bytes >= k_max_bytes {
+            let why = format!("{k_min_bytes} is not below k_max_bytes, {k_max_bytes}");
+            return Err(FieldError::new("thresholds.k_min_bytes", why));
+        }
+        let longest = MAX_LINK_RTT_US * 1_000;
+        if !(1..=longest).contains(&rtt_ns) {
+            let why = format!("{rtt_ns} is not a round-trip time: use 1..={longest} ns");
+            return Err(FieldError::new("thresholds.rtt_ns", why));
+        }
+        if port_rate_bps == 0 {
+            return Err(FieldError::new(
+                "thresholds.port_rate_bps",
+                "is 0: leave thresholds out where it is not known",
+            ));
+        }
+        Ok(Self { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps })
+    }
+}
+
+impl From<PortThresholds> for pb::PortThresholds {
+    fn from(thresholds: PortThresholds) -> Self {
+        let PortThresholds { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps } = thresholds;
+        Self { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps }
     }
 }
 
@@ -124,5 +156,21 @@ impl TryFrom<pb::Route> for Route {
 impl From<&Route> for pb::Route {
     fn from(route: &Route) -> Self {
         Self { prefix: Some(route.prefix.into()), port: u32::from(route.port.get()), next_hop: octets(route.next_hop) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_beyond_their_limits_are_refused_by_field() {
+        let good = pb::PortThresholds { k_min_bytes: 1, k_max_bytes: 2, rtt_ns: 10_000_000_000, port_rate_bps: 1 };
+        assert_eq!(pb::PortThresholds::from(PortThresholds::try_from(good).unwrap()), good);
+        let field = |wire: pb::PortThresholds| PortThresholds::try_from(wire).unwrap_err().field;
+        assert_eq!(field(pb::PortThresholds { k_min_bytes: 2, ..good }), "thresholds.k_min_bytes");
+        assert_eq!(field(pb::PortThresholds { rtt_ns: 0, ..good }), "thresholds.rtt_ns");
+        assert_eq!(field(pb::PortThresholds { rtt_ns: 10_000_000_001, ..good }), "thresholds.rtt_ns");
+        assert_eq!(field(pb::PortThresholds { port_rate_bps: 0, ..good }), "thresholds.port_rate_bps");
     }
 }

@@ -2,8 +2,9 @@
 //! Counters, aggregation state and events.
 
 use canopy_model::FieldError;
-use canopy_model::ids::{GroupId, Psn};
-use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, GroupTelemetry};
+use canopy_model::ids::{GroupId, PortIndex, Psn};
+use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, GroupTelemetry, LinkRtt};
+use canopy_model::topology::MAX_LINK_RTT_US;
 
 use crate::field::{address, each, octets, optional_address, optional_octets};
 use crate::pb;
@@ -98,6 +99,25 @@ impl From<&DropCount> for pb::DropCount {
     }
 }
 
+impl TryFrom<pb::LinkRtt> for LinkRtt {
+    type Error = FieldError;
+    fn try_from(wire: pb::LinkRtt) -> Result<Self, FieldError> {
+        let pb::LinkRtt { port, rtt_ns, samples, lost } = wire;
+        let longest = MAX_LINK_RTT_US * 1_000;
+        if let Some(rtt_ns) = rtt_ns.filter(|rtt| !(1..=longest).contains(rtt)) {
+            let why = format!("{rtt_ns} is not a round-trip time: use 1..={longest} ns");
+            return Err(FieldError::new("rtt_ns", why));
+        }
+        Ok(Self { port: PortIndex::new("port", port.into())?, rtt_ns, samples, lost })
+    }
+}
+
+impl From<&LinkRtt> for pb::LinkRtt {
+    fn from(link: &LinkRtt) -> Self {
+        Self { port: link.port.get().into(), rtt_ns: link.rtt_ns, samples: link.samples, lost: link.lost }
+    }
+}
+
 impl TryFrom<pb::Event> for Event {
     type Error = FieldError;
     fn try_from(wire: pb::Event) -> Result<Self, FieldError> {
@@ -171,6 +191,18 @@ mod tests {
                 .to_string()
                 .starts_with("branches[1].ack_psn: 16777216 is not a PSN")
         );
+    }
+
+    #[test]
+    fn round_trip_times_survive_the_wire_and_impossible_ones_do_not() {
+        let link = |rtt_ns| LinkRtt { port: PortIndex::new("p", 3).unwrap(), rtt_ns, samples: u64::MAX, lost: 2 };
+        for good in [link(None), link(Some(1)), link(Some(10_000_000_000))] {
+            assert_eq!(LinkRtt::try_from(pb::LinkRtt::from(&good)).unwrap(), good);
+        }
+        for bad in [link(Some(0)), link(Some(10_000_000_001))] {
+            assert_eq!(LinkRtt::try_from(pb::LinkRtt::from(&bad)).unwrap_err().field, "rtt_ns");
+        }
+        assert_eq!(LinkRtt::try_from(pb::LinkRtt::default()).unwrap_err().field, "port");
     }
 
     #[test]

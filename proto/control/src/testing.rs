@@ -49,7 +49,7 @@ fn program(id: u64) -> GroupProgram {
         proxy: ip(0x100),
         designated_qpn: qpn(0x8000),
         start_psn: Psn::new("psn", 0xFF_FFF0).unwrap(),
-        source: SourceQp { address: ip(1), qpn: qpn(0x11) },
+        source: SourceQp { address: ip(1), qpn: qpn(0x11), accepts_roce: false },
         replication_sid: Some(ip(0x200)),
         multicast: Some(Multicast { source: ip(0x500), group: group_address(1) }),
         headend: Some(Headend {
@@ -77,6 +77,13 @@ fn program(id: u64) -> GroupProgram {
     }
 }
 
+const THRESHOLDS: PortThresholds = PortThresholds {
+    k_min_bytes: 62_500_000,
+    k_max_bytes: 125_000_000,
+    rtt_ns: 10_000_000,
+    port_rate_bps: 100_000_000_000,
+};
+
 /// Two groups, every optional part present somewhere.
 pub(crate) fn full_spec() -> NodeSpec {
     NodeSpec {
@@ -95,6 +102,7 @@ pub(crate) fn full_spec() -> NodeSpec {
                     mtu: 9000,
                     link_local: ip(0xC),
                     peer: Peer::Node { name: "n2".into(), link_local: ip(0xD) },
+                    thresholds: Some(THRESHOLDS),
                 },
                 Port {
                     index: port(2),
@@ -102,6 +110,7 @@ pub(crate) fn full_spec() -> NodeSpec {
                     mtu: 4500,
                     link_local: ip(0xE),
                     peer: Peer::Host { name: "h1".into(), prefix: net(9), address: ip(0xF), gateway: ip(0x10) },
+                    thresholds: None,
                 },
             ],
             routes: vec![Route { prefix: net(2), port: port(1), next_hop: ip(0xD) }],
@@ -132,6 +141,12 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ports[0].mtu = 1500,
         ports[0].link_local = ip(0xFF3),
         ports[0].peer = Peer::Node { name: "x".into(), link_local: ip(0xD) },
+        ports[0].thresholds = None,
+        ports[0].thresholds = Some(PortThresholds { k_min_bytes: 1, ..THRESHOLDS }),
+        ports[0].thresholds = Some(PortThresholds { k_max_bytes: 1 << 30, ..THRESHOLDS }),
+        ports[0].thresholds = Some(PortThresholds { rtt_ns: 1, ..THRESHOLDS }),
+        ports[0].thresholds = Some(PortThresholds { port_rate_bps: 1, ..THRESHOLDS }),
+        ports[1].thresholds = Some(THRESHOLDS),
         ports[1].peer = Peer::Node { name: "n2".into(), link_local: ip(0xFF4) },
         ports[1].peer = Peer::Host { name: "x".into(), prefix: net(9), address: ip(0xF), gateway: ip(0x10) },
         ports[1].peer = Peer::Host { name: "h1".into(), prefix: net(8), address: ip(0xF), gateway: ip(0x10) },
@@ -157,6 +172,7 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ("start_psn", |p| p.start_psn = Psn::new("p", 0).unwrap()),
         ("source.address", |p| p.source.address = ip(0xFFF)),
         ("source.qpn", |p| p.source.qpn = qpn(0x12)),
+        ("source.accepts_roce", |p| p.source.accepts_roce = true),
         ("replication_sid", |p| p.replication_sid = None),
         ("multicast", |p| p.multicast = None),
         ("multicast.source", |p| p.multicast.as_mut().unwrap().source = ip(0xFFF)),
@@ -245,8 +261,13 @@ fn arb_peer() -> impl Strategy<Value = Peer> {
 }
 
 fn arb_base() -> impl Strategy<Value = NodeBase> {
-    let ports = (arb_port(), arb_name(), 1280u32..=65535, arb_ip(), arb_peer())
-        .prop_map(|(index, name, mtu, link_local, peer)| Port { index, name, mtu, link_local, peer });
+    let thresholds = (any::<u32>(), 1..=10_000_000_000_u64, 1_u64..).prop_map(|(k_min, rtt_ns, port_rate_bps)| {
+        let k_min_bytes = u64::from(k_min);
+        PortThresholds { k_min_bytes, k_max_bytes: 2 * k_min_bytes + 1, rtt_ns, port_rate_bps }
+    });
+    let ports = (arb_port(), arb_name(), 1280u32..=65535, arb_ip(), arb_peer(), prop::option::of(thresholds)).prop_map(
+        |(index, name, mtu, link_local, peer, thresholds)| Port { index, name, mtu, link_local, peer, thresholds },
+    );
     let routes =
         (arb_net(), arb_port(), arb_ip()).prop_map(|(prefix, port, next_hop)| Route { prefix, port, next_hop });
     (
@@ -344,11 +365,11 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
         prop::option::of(arb_port()),
         prop::collection::vec(arb_branch(), 0..4),
     );
-    (ids, rest, any::<(bool, u64, u32)>(), params).prop_map(
+    (ids, rest, any::<((bool, bool), u64, u32)>(), params).prop_map(
         |(
             (id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn),
             (replication_sid, multicast, headend, upstream, also_from, branches),
-            (receivers_provisioned, write_base_va, write_rkey),
+            ((receivers_provisioned, accepts_roce), write_base_va, write_rkey),
             params,
         )| {
             GroupProgram {
@@ -359,7 +380,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
                 proxy,
                 designated_qpn,
                 start_psn: Psn::new("psn", psn).unwrap(),
-                source: SourceQp { address, qpn },
+                source: SourceQp { address, qpn, accepts_roce },
                 replication_sid,
                 multicast,
                 headend,

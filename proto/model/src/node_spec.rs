@@ -63,6 +63,21 @@ pub struct Port {
     pub link_local: Ipv6Addr,
     /// A neighbouring node, or a host.
     pub peer: Peer,
+    /// Queue thresholds of the port's egress; `None` where rate or round-trip time are not known.
+    pub thresholds: Option<PortThresholds>,
+}
+
+/// Queue thresholds of an egress port, and what a node needs beside them (draft-tian-ccwg-long-haul-cnp-00 section 5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortThresholds {
+    /// K_min in octets, below K_max: above it, packets are marked CE.
+    pub k_min_bytes: u64,
+    /// K_max in octets: above it, Long-haul CNPs.
+    pub k_max_bytes: u64,
+    /// RTT_est when these were computed, nanoseconds, 1 ..= 10 s.
+    pub rtt_ns: u64,
+    /// R_port in bits per second, 1 and more.
+    pub port_rate_bps: u64,
 }
 
 /// The far end of a port.
@@ -180,6 +195,8 @@ pub struct SourceQp {
     pub address: Ipv6Addr,
     /// Source's QPN.
     pub qpn: Qpn,
+    /// Its endpoint is registered as accepting Long-haul CNPs in the RoCEv2 format (decisions 4.5).
+    pub accepts_roce: bool,
 }
 
 /// Encapsulation at the headend (decisions 2.1, 2.2).

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::GroupId;
+use crate::ids::{GroupId, PortIndex};
 
 /// One group at one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +79,21 @@ pub struct DropCount {
     pub name: String,
     /// Packets.
     pub packets: u64,
+}
+
+/// What an agent's STAMP session (RFC 8762) over one of its links measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LinkRtt {
+    /// Port that the test packets leave through.
+    pub port: PortIndex,
+    /// Smallest round-trip time since the last report, nanoseconds, without the reflector's own delay; `None` without a sample.
+    pub rtt_ns: Option<u64>,
+    /// Test packets answered since the agent started.
+    pub samples: u64,
+    /// Test packets given up since the agent started.
+    pub lost: u64,
 }
 
 /// Something that the datapath or agent wants people to know.

@@ -12,6 +12,13 @@ use crate::{FieldError, FieldErrors};
 
 /// Smallest link MTU that IPv6 permits (RFC 8200 section 5).
 pub const MIN_LINK_MTU: u32 = 1280;
+/// Longest round-trip time of a link, microseconds: 10 s.
+pub const MAX_LINK_RTT_US: u64 = 10_000_000;
+/// Smallest K_base, octets: one RoCEv2 frame with the largest payload (4096), all headers, ICRC and FCS
+/// (draft-tian-ccwg-long-haul-cnp-00 section 5.3.2).
+pub const MIN_K_BASE_BYTES: u64 = 4_198;
+/// Smallest buffer, octets: K_min must be below K_max.
+pub const MIN_BUFFER_BYTES: u64 = 2;
 
 /// A whole network, replaced as one: an update that does not validate changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +58,27 @@ pub struct HostDecl {
     /// The host's default address, inside `prefix`.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub address: Ipv6Addr,
+    /// The format in which the host's RDMA stack takes Long-haul CNPs.
+    #[serde(default, skip_serializing_if = "LongHaulFormat::is_default")]
+    pub long_haul_cnp: LongHaulFormat,
+}
+
+/// The two formats of draft-tian-ccwg-long-haul-cnp-00 section 6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum LongHaulFormat {
+    /// ICMPv6: a host that does not know it discards it.
+    #[default]
+    Icmpv6,
+    /// RoCEv2, with the E bit in the BTH of a CNP: only for hosts that are known to accept it.
+    RoceV2,
+}
+
+impl LongHaulFormat {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A bidirectional link between two ports.
@@ -71,6 +99,60 @@ pub struct LinkDecl {
     /// To be taken out of service: trees and routes leave it as soon as there is another way, without losing a packet.
     #[serde(default)]
     pub drained: bool,
+    /// Round-trip time between the two ends, microseconds, 1..=10000000; what the agents measure counts where this is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<u64>,
+    /// Octets that the egress ports can queue, 2 and more: one number for both, or `{a, b}`; not known where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_bytes: Option<LinkBuffer>,
+    /// alpha in thousandths, 1..=65535: K_max is alpha times the bandwidth-delay product. The controller's where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<u16>,
+    /// K_base in octets, 4198 and more: the smallest K_max. The controller's where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub k_base_bytes: Option<u64>,
+}
+
+/// Buffers of a link's two egress ports, octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(untagged, expecting = "expected a number of octets, or {a: octets, b: octets}")]
+pub enum LinkBuffer {
+    /// The same at both ends.
+    Both(u64),
+    /// Each end its own.
+    Each(EndBuffers),
+}
+
+/// Buffers of the egress ports by end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct EndBuffers {
+    /// Of the port at end `a`, which sends towards `b`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a: Option<u64>,
+    /// Of the port at end `b`, which sends towards `a`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b: Option<u64>,
+}
+
+impl LinkBuffer {
+    /// Of the port at end `a`.
+    pub fn at_a(self) -> Option<u64> {
+        match self {
+            Self::Both(bytes) => Some(bytes),
+            Self::Each(ends) => ends.a,
+        }
+    }
+
+    /// Of the port at end `b`.
+    pub fn at_b(self) -> Option<u64> {
+        match self {
+            Self::Both(bytes) => Some(bytes),
+            Self::Each(ends) => ends.b,
+        }
+    }
 }
 
 fn default_mtu() -> u32 {
@@ -78,6 +160,21 @@ fn default_mtu() -> u32 {
 }
 
 impl LinkDecl {
+    /// A link of which no more is known than its ends.
+    pub fn new(a: Endpoint, b: Endpoint) -> Self {
+        Self {
+            a,
+            b,
+            mtu: default_mtu(),
+            rate_bps: 0,
+            drained: false,
+            rtt_us: None,
+            buffer_bytes: None,
+            alpha: None,
+            k_base_bytes: None,
+        }
+    }
+
     /// `a-port--b-port`, for messages and metrics.
     pub fn label(&self) -> String {
         format!("{}--{}", self.a, self.b)
@@ -225,6 +322,7 @@ impl TopologySpec {
                     format!("{} is not an IPv6 MTU: use {MIN_LINK_MTU}..=65535", l.mtu),
                 );
             }
+            check_thresholds(i, l, errors);
         }
         for (i, h) in self.hosts.iter().enumerate() {
             match host_links.get(h.name.as_str()) {
@@ -267,6 +365,27 @@ impl TopologySpec {
     }
 }
 
+/// What the queue thresholds of the link are made of.
+fn check_thresholds(i: usize, link: &LinkDecl, errors: &mut FieldErrors) {
+    let mut within = |field: &str, value: Option<u64>, min: u64, max: u64, what: &str| {
+        if let Some(value) = value.filter(|v| !(min..=max).contains(v)) {
+            let range = if max == u64::MAX { format!("{min} or more") } else { format!("{min}..={max}") };
+            errors.push(format!("spec.links[{i}].{field}"), format!("{value} is not {what}: use {range}"));
+        }
+    };
+    within("rttUs", link.rtt_us, 1, MAX_LINK_RTT_US, "a round-trip time in microseconds");
+    within("alpha", link.alpha.map(u64::from), 1, u16::MAX.into(), "an alpha in thousandths");
+    within("kBaseBytes", link.k_base_bytes, MIN_K_BASE_BYTES, u64::MAX, "a K_base in octets that holds one frame");
+    let buffers = match link.buffer_bytes {
+        None => [("bufferBytes", None); 2],
+        Some(LinkBuffer::Both(bytes)) => [("bufferBytes", Some(bytes)), ("bufferBytes", None)],
+        Some(LinkBuffer::Each(ends)) => [("bufferBytes.a", ends.a), ("bufferBytes.b", ends.b)],
+    };
+    for (field, bytes) in buffers {
+        within(field, bytes, MIN_BUFFER_BYTES, u64::MAX, "a buffer in octets");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,5 +423,42 @@ mod tests {
             .contains("does not connect: no path from \"n1\" to n2")
         );
         assert!(problem(|t| t.links[1].a.port = "eth1".into()).contains("used by two links"));
+    }
+
+    #[test]
+    fn what_thresholds_are_made_of_is_optional_and_refused_by_field_beyond_its_limits() {
+        let link = |more: serde_json::Value| {
+            let mut t = serde_json::to_value(small()).unwrap();
+            t["links"][0].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value::<TopologySpec>(t)
+        };
+        let refused = |more| link(more).unwrap().validate().unwrap_err().to_string();
+        for good in [
+            serde_json::json!({"rttUs": 1, "bufferBytes": 2, "alpha": 1, "kBaseBytes": 4198}),
+            serde_json::json!({"rttUs": 10_000_000, "bufferBytes": {"b": 2}, "alpha": 65535}),
+        ] {
+            let t = link(good.clone()).unwrap();
+            t.validate().unwrap();
+            let again = serde_json::to_value(&t.links[0]).unwrap();
+            assert!(good.as_object().unwrap().iter().all(|(key, value)| again[key] == *value), "{again}");
+        }
+        for (bad, field) in [
+            (serde_json::json!({"rttUs": 0}), "rttUs"),
+            (serde_json::json!({"rttUs": 10_000_001}), "rttUs"),
+            (serde_json::json!({"alpha": 0}), "alpha"),
+            (serde_json::json!({"kBaseBytes": 4197}), "kBaseBytes"),
+            (serde_json::json!({"bufferBytes": 1}), "bufferBytes"),
+            (serde_json::json!({"bufferBytes": {"a": 9000, "b": 1}}), "bufferBytes.b"),
+        ] {
+            let e = refused(bad);
+            assert!(e.starts_with(&format!("spec.links[0].{field}: ")) && e.contains(": use "), "{e}");
+        }
+        let each = link(serde_json::json!({"bufferBytes": {"a": 7}})).unwrap().links[0].buffer_bytes.unwrap();
+        assert_eq!((each.at_a(), each.at_b()), (Some(7), None), "each end has its own");
+        for bad in [serde_json::json!({"bufferBytes": {"c": 7}}), serde_json::json!({"alpha": 65_536})] {
+            assert!(link(bad.clone()).is_err(), "{bad}");
+        }
+        let quiet = serde_json::to_value(&small().links[0]).unwrap();
+        assert!(quiet.get("rttUs").is_none() && quiet.get("alpha").is_none(), "{quiet}");
     }
 }

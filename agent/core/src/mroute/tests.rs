@@ -172,7 +172,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
     for n in 1..=50 {
         let name = format!("eth{n}");
         let peer = Peer::Node { name: "x".into(), link_local: any };
-        ports.push(Port { index: port(n), name: name.clone(), mtu: 9000, link_local: any, peer });
+        ports.push(Port { index: port(n), name: name.clone(), mtu: 9000, link_local: any, peer, thresholds: None });
         interfaces.insert(name, Interface { index: 100 + n as u32, mtu: 9000, up: true, carrier: true });
     }
     let branch = |n| Branch {
@@ -192,7 +192,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         proxy: any,
         designated_qpn: qpn,
         start_psn: Psn::new("p", 0).unwrap(),
-        source: SourceQp { address: any, qpn },
+        source: SourceQp { address: any, qpn, accepts_roce: false },
         replication_sid: None,
         multicast: Some(Multicast { source: flow(1).0, group: flow(id as u16).1 }),
         headend: None,

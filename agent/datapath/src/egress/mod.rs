@@ -19,7 +19,6 @@ mod speak;
 mod watch;
 
 pub(crate) use object::EgressBpf;
-pub use orders::KnownFlow;
 pub(crate) use orders::Orders;
 pub(crate) use report::report;
 pub use report::{CongestionReport, DepthSource, FlowReport, PortReport, Said};

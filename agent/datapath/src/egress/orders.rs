@@ -23,13 +23,13 @@ pub(crate) struct WatchedPort {
 
 /// A flow whose source QP is provisioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownFlow {
+pub(crate) struct KnownFlow {
     /// The flow, as its packets show it where they leave this node, and its source QP.
-    pub flow: FourTuple,
+    pub(crate) flow: FourTuple,
     /// Who is to be told: the flow's source address, or the source host where packets carry a Proxy Address.
-    pub tell: Ipv6Addr,
+    pub(crate) tell: Ipv6Addr,
     /// The source's endpoint is registered as accepting the RoCEv2 format.
-    pub accepts_roce: bool,
+    pub(crate) accepts_roce: bool,
 }
 
 /// Everything that the controller decides.
@@ -44,22 +44,18 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// From a spec, the limits of its ports, and what the registry says beside it; `ifindexes` are those of ports that exist.
-    pub(crate) fn new(
-        spec: &NodeSpec,
-        limits: &BTreeMap<PortIndex, Limits>,
-        registered: &[KnownFlow],
-        ifindexes: &BTreeMap<PortIndex, u32>,
-    ) -> Self {
-        let ports = limits.iter().filter_map(|(port, limits)| {
-            Some((*port, WatchedPort { ifindex: *ifindexes.get(port)?, limits: *limits }))
+    /// From a spec; `ifindexes` are those of ports that exist. Ports without thresholds mark nothing and complain of nothing.
+    pub(crate) fn new(spec: &NodeSpec, ifindexes: &BTreeMap<PortIndex, u32>) -> Self {
+        let ports = spec.base.ports.iter().filter_map(|port| {
+            let t = port.thresholds?;
+            let limits = Limits::new(t.k_min_bytes, t.k_max_bytes, t.rtt_ns);
+            Some((port.index, WatchedPort { ifindex: *ifindexes.get(&port.index)?, limits }))
         });
-        let flows = group_flows(spec).into_iter().chain(registered.iter().copied());
         Self {
             node_address: spec.base.node_address,
             device: spec.base.name.clone(),
             ports: ports.collect(),
-            flows: flows.map(|known| (known.flow.key, known)).collect(),
+            flows: group_flows(spec).into_iter().map(|known| (known.flow.key, known)).collect(),
         }
     }
 
@@ -82,7 +78,7 @@ fn group_flows(spec: &NodeSpec) -> Vec<KnownFlow> {
     for g in spec.groups.values() {
         let mut add = |key| {
             let flow = FourTuple { key, src_qp: g.source.qpn };
-            flows.push(KnownFlow { flow, tell: g.source.address, accepts_roce: false });
+            flows.push(KnownFlow { flow, tell: g.source.address, accepts_roce: g.source.accepts_roce });
         };
         add(FlowKey { src: g.source.address, dst: g.proxy, dst_qp: g.designated_qpn });
         for b in &g.branches {

@@ -67,7 +67,7 @@ async fn feed(node: &str, queue: &TelemetryQueue, stream: &mpsc::Sender<pb::Stre
     std::future::pending().await
 }
 
-/// Splits a sample so that no message nears the size limit. Events go with the first part; node drops are
+/// Splits a sample so that no message nears the size limit. Events and round-trip times go with the first part; node drops are
 /// totals and go with every part.
 fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::StreamTelemetryRequest> {
     let node_drops: Vec<pb::DropCount> = sample.node_drops.iter().map(Into::into).collect();
@@ -77,9 +77,11 @@ fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::
         groups: vec![],
         events: vec![],
         node_drops: node_drops.clone(),
+        link_rtts: vec![],
     };
     let mut parts = vec![part()];
     parts[0].events = events.iter().map(Into::into).collect();
+    parts[0].link_rtts = sample.link_rtts.iter().map(Into::into).collect();
     let mut weight = 0;
     for group in &sample.groups {
         let own = weigh(group);
@@ -102,8 +104,8 @@ fn weigh(group: &GroupTelemetry) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use canopy_model::ids::GroupId;
-    use canopy_model::telemetry::BranchTelemetry;
+    use canopy_model::ids::{GroupId, PortIndex};
+    use canopy_model::telemetry::{BranchTelemetry, LinkRtt};
 
     use super::*;
 
@@ -139,7 +141,9 @@ mod tests {
             branches: (0..branches).map(branch).collect(),
             drops: vec![],
         };
-        TelemetrySample { time_unix_ns: n, groups: (1..=groups).map(group).collect(), node_drops: vec![] }
+        let port = PortIndex::new("port", 1).unwrap();
+        let link_rtts = vec![LinkRtt { port, rtt_ns: Some(n + 1), samples: n, lost: 0 }];
+        TelemetrySample { time_unix_ns: n, groups: (1..=groups).map(group).collect(), node_drops: vec![], link_rtts }
     }
 
     #[test]
@@ -148,6 +152,7 @@ mod tests {
         assert!(parts.len() > 1);
         assert_eq!(parts.iter().map(|part| part.groups.len()).sum::<usize>(), 2000);
         assert_eq!(parts.iter().map(|part| part.events.len()).sum::<usize>(), 1);
+        assert_eq!(parts.iter().map(|part| part.link_rtts.len()).sum::<usize>(), 1, "told once");
         assert!(parts.iter().all(|part| part.time_unix_ns == 7 && part.node == "n1"));
         assert!(parts.iter().all(|part| prost::Message::encoded_len(part) < MAX_SENT_BYTES / 2));
     }

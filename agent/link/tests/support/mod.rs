@@ -192,8 +192,8 @@ fn base(name: &str) -> NodeBase {
         un: "5f00:0:1::/48".parse().unwrap(),
         end_mt: "5f00:0:1:f001::".parse().unwrap(),
         ports: vec![
-            Port { index: port(1), name: "eth1".into(), mtu: 9000, link_local: link(1), peer: spine },
-            Port { index: port(2), name: "eth2".into(), mtu: 4500, link_local: link(3), peer: host },
+            Port { index: port(1), name: "eth1".into(), mtu: 9000, link_local: link(1), peer: spine, thresholds: None },
+            Port { index: port(2), name: "eth2".into(), mtu: 4500, link_local: link(3), peer: host, thresholds: None },
         ],
         routes: vec![Route { prefix: "5f00:0:2::/48".parse().unwrap(), port: port(1), next_hop: link(2) }],
     }
@@ -214,7 +214,7 @@ fn program(id: u64) -> GroupProgram {
         proxy: Ipv6Addr::new(0xfcfe, 0, 0, 0, 0, 0, 0, 1),
         designated_qpn: qpn(0x8000 + id),
         start_psn: Psn::new("psn", 100).unwrap(),
-        source: SourceQp { address: "2001:db8:9::2".parse().unwrap(), qpn: qpn(0x11) },
+        source: SourceQp { address: "2001:db8:9::2".parse().unwrap(), qpn: qpn(0x11), accepts_roce: false },
         replication_sid: None,
         multicast: None,
         headend: None,

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use canopy_packet::stamp::PORT;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,36 @@ pub struct Layer {
     pub pin_dir: Option<PathBuf>,
     pub telemetry_interval: Option<String>,
     pub host_socket: HostSocketLayer,
+    pub stamp: StampLayer,
     pub log: LogLayer,
+}
+
+/// The `stamp` table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[allow(missing_docs, reason = "the fields are documented where they end up, in Stamp")]
+pub struct StampLayer {
+    pub port: Option<Number>,
+    pub interval: Option<String>,
+}
+
+/// A number in a file is a number, in a variable it is text.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "expected a number")]
+pub enum Number {
+    /// As files have it.
+    Number(u64),
+    /// As variables and flags have it.
+    Text(String),
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
 }
 
 /// The `log` table.
@@ -57,6 +87,7 @@ impl Layer {
             pin_dir: Some("/sys/fs/bpf/canopy".into()),
             telemetry_interval: Some("1s".to_owned()),
             host_socket: HostSocketLayer::defaults(),
+            stamp: StampLayer { port: Some(Number::Number(PORT.into())), interval: Some("1s".to_owned()) },
             log: LogLayer { format: Some(LogFormat::Auto), level: Some("info".to_owned()) },
         }
     }

@@ -27,6 +27,7 @@ fn defaults_need_nothing() {
     assert_eq!(config.controller.to_string(), "unix:/run/canopy/controller.sock");
     assert_eq!(config.telemetry_interval, Duration::from_secs(1));
     assert_eq!(config.log.level, "info");
+    assert_eq!(config.stamp, Stamp { port: 862, interval: Duration::from_secs(1) });
 }
 
 #[test]
@@ -66,6 +67,9 @@ fn bad_values_name_the_key_and_the_source() {
         ("telemetry_interval = '1 parsec'", "telemetry_interval (from "),
         ("host_socket.path = 'relative'", "host_socket.path (from "),
         ("host_socket.uids = 'alice'", "host_socket.uids (from "),
+        ("stamp.port = 0", "stamp.port (from "),
+        ("stamp.port = '65536'", "stamp.port (from "),
+        ("stamp.interval = '1ms'", "stamp.interval (from "),
         ("log.level = 'verbose'", "log.level (from "),
         ("log.level = 'info,canopy_datapath=loud'", "log.level (from "),
     ] {

@@ -92,6 +92,7 @@ impl Agent {
             groups: Arc::clone(&groups),
         };
         let parts = Parts {
+            prober: Box::new(canopy_agent_core::stamp::NoProber),
             node: "leaf-1".into(),
             kernel: "6.8.0".into(),
             agent_version: "0.1.0".into(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec};
 
 use super::Domain;
+use super::links::ThresholdEffect;
 use crate::command::{Applied, Prepared};
 use crate::error::DomainError;
 use crate::resource::{Group, GroupState, Node, Topology};
@@ -18,6 +19,7 @@ pub(crate) enum Effect {
     None,
     Group(Box<GroupEffect>),
     Topology(Box<TopologyEffect>),
+    Thresholds(Vec<ThresholdEffect>),
 }
 
 /// A group as it will be.
@@ -71,6 +73,10 @@ impl Domain {
             Effect::Topology(effect) => {
                 self.revision += 1;
                 self.apply_topology(*effect)
+            }
+            Effect::Thresholds(effects) => {
+                self.revision += 1;
+                (effects.into_iter().map(|effect| self.apply_thresholds(effect)).collect(), Vec::new())
             }
         };
         Ok(Applied { outcome, generation, nodes, groups })
@@ -128,7 +134,7 @@ impl Domain {
 
     /// Changes a node's spec in place: only when somebody else still holds it (a stream that computes a delta), it is
     /// copied first, so that many changes between two pushes cost one copy.
-    fn change_node(
+    pub(super) fn change_node(
         &mut self,
         node: NodeIx,
         change: impl FnOnce(&mut NodeSpec, &mut BTreeMap<canopy_model::ids::GroupId, u64>, u64),

@@ -19,6 +19,8 @@ use crate::resource::{Group, Node, Topology};
 mod apply;
 mod connection;
 mod labels;
+mod link_views;
+mod links;
 mod moving;
 mod multicast;
 mod prepare;
@@ -48,6 +50,7 @@ pub struct Domain {
     groups: BTreeMap<String, Group>,
     names: HashMap<GroupId, String>,
     labels: labels::LabelIndex,
+    links: links::Links,
 }
 
 impl Domain {

@@ -43,6 +43,7 @@ impl Domain {
             Command::FailGroup { name, reason } => self.prepare_fail_group(name, reason),
             Command::PortsDown { node, ports } => self.prepare_ports_down(&node, ports),
             Command::FinishMove { group } => self.prepare_finish_move(group),
+            Command::PushThresholds => Ok(self.prepare_push_thresholds()),
         }
     }
 

@@ -76,7 +76,8 @@ impl Domain {
             down: down.clone(),
         };
         let writes = vec![put(topology_key(), &record), self.state_write(self.pools.cursors())];
-        let bases = (0..network.len()).map(|node| node_base(&network, &self.addresses, node)).collect();
+        let base = |node| self.with_thresholds(node_base(&network, &self.addresses, node));
+        let bases = (0..network.len()).map(base).collect();
         let topology = Some(Topology { metadata, network: Arc::new(network), down });
         let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans }));
         Prepared { writes, base_revision: self.revision, outcome, generation, effect }

@@ -51,6 +51,7 @@ impl Domain {
             groups: BTreeMap::new(),
             names,
             labels: Default::default(),
+            links: Default::default(),
         };
         for (name, record) in read.groups {
             domain.restore_group(name, record, &read.moved)?;

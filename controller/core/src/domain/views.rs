@@ -236,6 +236,12 @@ fn port_views(spec: &NodeSpec) -> Vec<PortView> {
         peer: peer(&p.peer),
         mtu: p.mtu,
         link_local: p.link_local,
+        thresholds: p.thresholds.map(|t| PortThresholdsView {
+            k_min_bytes: t.k_min_bytes,
+            k_max_bytes: t.k_max_bytes,
+            rtt_ns: t.rtt_ns,
+            port_rate_bps: t.port_rate_bps,
+        }),
     };
     spec.base.ports.iter().map(view).collect()
 }

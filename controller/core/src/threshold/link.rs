@@ -8,9 +8,9 @@
 //! - less than 5 % from what was pushed: never pushed;
 //! - less than twofold: pushed when the last push is 10 s ago;
 //! - twofold or more, up or down: pushed at once, which the filter's window makes 4 s after a rise;
-//! - new settings or another port: pushed at once, it is no matter of samples.
-
-use serde::{Deserialize, Serialize};
+//! - RTT_est twofold or more off while K_max is not, because the base or the buffer decides: pushed when the last push is
+//!   10 s ago;
+//! - new settings, another port or another configured RTT: pushed at once, it is no matter of samples.
 
 use super::{MAX_RTT_NS, PortLimits, RttFilter, ThresholdError, ThresholdSettings, Thresholds, check, compute};
 
@@ -26,83 +26,104 @@ pub const STEP_FACTOR: u64 = 2;
 pub struct LinkThresholds {
     settings: ThresholdSettings,
     port: PortLimits,
+    configured_ns: Option<u64>,
     filter: RttFilter,
-    pushed: Option<(Thresholds, u64)>,
+    pushed: Option<Pushed>,
+    pushes: u64,
 }
 
-/// One direction of one link as people see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct ThresholdView {
-    /// Device and port that send in this direction, as in the topology.
-    pub from: String,
-    /// Device and port at the other end.
-    pub to: String,
-    /// What was set.
-    pub settings: ThresholdSettings,
-    /// The sending port.
-    pub port: PortLimits,
-    /// The filtered round-trip time in nanoseconds; `None` before the first sample.
-    pub rtt_ns: Option<u64>,
-    /// What the node was told; `None` before the first sample.
-    pub thresholds: Option<Thresholds>,
+/// What the node was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// The thresholds.
+    pub thresholds: Thresholds,
+    /// RTT_est that they were computed from, nanoseconds.
+    pub rtt_ns: u64,
+    /// Port rate that they were computed from, bits per second.
+    pub rate_bps: u64,
+    /// When, on the clock of the samples, nanoseconds.
+    pub at_ns: u64,
 }
 
 impl LinkThresholds {
-    /// A direction without samples, so without thresholds. Fails, naming the field, when an input is out of its range.
+    /// A direction without a round-trip time, so without thresholds. Fails, naming the field, when an input is out of its
+    /// range.
     pub fn new(settings: ThresholdSettings, port: PortLimits) -> Result<Self, ThresholdError> {
         check(settings, port)?;
-        Ok(Self { settings, port, filter: RttFilter::default(), pushed: None })
+        Ok(Self { settings, port, configured_ns: None, filter: RttFilter::default(), pushed: None, pushes: 0 })
     }
 
     /// Takes in a sample of the round-trip time at `now_ns` on any steady clock, and returns what is to be pushed. A sample
     /// of 0 or above [`MAX_RTT_NS`] measures nothing and is refused.
     pub fn observe(&mut self, rtt_ns: u64, now_ns: u64) -> Result<Option<Thresholds>, ThresholdError> {
         super::within("rttNs", rtt_ns, 1, MAX_RTT_NS)?;
-        let estimate = self.filter.observe(rtt_ns, now_ns);
-        let new = compute(self.settings, self.port, estimate)?;
-        let due = self.pushed.is_none_or(|(old, at)| match change(old.k_max_bytes, new.k_max_bytes) {
-            Change::None => false,
-            Change::Small => now_ns.saturating_sub(at) >= HOLD_NS,
-            Change::Step => true,
+        let measured = self.filter.observe(rtt_ns, now_ns);
+        let rtt_ns = self.configured_ns.unwrap_or(measured);
+        let new = compute(self.settings, self.port, rtt_ns)?;
+        let due = self.pushed.is_none_or(|old| {
+            let of_rtt = match change(old.rtt_ns, rtt_ns) {
+                // A node counts in round-trip times even where the base or the buffer decides K_max.
+                Change::Step => Change::Small,
+                _ => Change::None,
+            };
+            match change(old.thresholds.k_max_bytes, new.k_max_bytes).max(of_rtt) {
+                Change::None => false,
+                Change::Small => now_ns.saturating_sub(old.at_ns) >= HOLD_NS,
+                Change::Step => true,
+            }
         });
-        Ok(due.then(|| self.push(new, now_ns)))
+        Ok(due.then(|| self.push(new, rtt_ns, now_ns)))
     }
 
-    /// Takes in other settings or another port, and returns what is to be pushed if that changes anything. Fails, and
-    /// changes nothing, when an input is out of its range.
+    /// Takes in other settings, another port, or another configured round-trip time (1..=[`MAX_RTT_NS`]; the samples' where
+    /// it is `None`), and returns what is to be pushed if that changes anything. Fails, and changes nothing, when an input
+    /// is out of its range.
     pub fn configure(
         &mut self,
         settings: ThresholdSettings,
         port: PortLimits,
+        configured_ns: Option<u64>,
         now_ns: u64,
     ) -> Result<Option<Thresholds>, ThresholdError> {
         check(settings, port)?;
-        let new = self.filter.estimate_ns().map(|rtt_ns| compute(settings, port, rtt_ns)).transpose()?;
-        let same = (settings, port) == (self.settings, self.port);
-        (self.settings, self.port) = (settings, port);
-        let old = self.pushed.map(|(old, _)| old);
-        Ok(new.filter(|new| !same && old != Some(*new)).map(|new| self.push(new, now_ns)))
+        super::within("rttNs", configured_ns.unwrap_or(1), 1, MAX_RTT_NS)?;
+        let same = (settings, port, configured_ns) == (self.settings, self.port, self.configured_ns);
+        let rtt_ns = configured_ns.or(self.filter.estimate_ns());
+        let new = rtt_ns.map(|rtt_ns| Ok((compute(settings, port, rtt_ns)?, rtt_ns))).transpose()?;
+        (self.settings, self.port, self.configured_ns) = (settings, port, configured_ns);
+        let told = self.pushed.map(|old| (old.thresholds, old.rtt_ns, old.rate_bps));
+        let new = new.filter(|(new, rtt_ns)| !same && told != Some((*new, *rtt_ns, port.rate_bps)));
+        Ok(new.map(|(new, rtt_ns)| self.push(new, rtt_ns, now_ns)))
     }
 
     /// What was pushed last.
-    pub fn pushed(&self) -> Option<Thresholds> {
-        self.pushed.map(|(thresholds, _)| thresholds)
+    pub fn pushed(&self) -> Option<Pushed> {
+        self.pushed
     }
 
-    /// The direction as people see it, from and to the named ports.
-    pub fn view(&self, from: String, to: String) -> ThresholdView {
-        let (settings, port, thresholds) = (self.settings, self.port, self.pushed());
-        ThresholdView { from, to, settings, port, rtt_ns: self.filter.estimate_ns(), thresholds }
+    /// Changes pushed so far.
+    pub fn pushes(&self) -> u64 {
+        self.pushes
     }
 
-    fn push(&mut self, new: Thresholds, now_ns: u64) -> Thresholds {
-        self.pushed = Some((new, now_ns));
-        new
+    /// The smallest sample of the last 4 s, nanoseconds; `None` before the first.
+    pub fn measured_ns(&self) -> Option<u64> {
+        self.filter.estimate_ns()
+    }
+
+    /// RTT_est in nanoseconds: as configured, else as measured; `None` while neither is known.
+    pub fn estimate_ns(&self) -> Option<u64> {
+        self.configured_ns.or(self.measured_ns())
+    }
+
+    fn push(&mut self, thresholds: Thresholds, rtt_ns: u64, at_ns: u64) -> Thresholds {
+        self.pushed = Some(Pushed { thresholds, rtt_ns, rate_bps: self.port.rate_bps, at_ns });
+        self.pushes += 1;
+        thresholds
     }
 }
 
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     None,
     Small,

@@ -64,7 +64,7 @@ fn inputs_out_of_range_are_refused_by_field() {
     assert_eq!(link.observe(0, 0).unwrap_err().field, "rttNs");
     assert_eq!(link.pushed(), None);
     let before = link.clone();
-    assert!(link.configure(settings, at(0), 0).is_err());
+    assert!(link.configure(settings, at(0), None, 0).is_err());
     assert_eq!(link, before);
 }
 
@@ -119,15 +119,32 @@ fn the_clamp_holds_still_while_the_path_does_not_and_configuration_is_pushed_at_
     let settings = ThresholdSettings::default();
     let port = PortLimits { buffer_bytes: Some(10_000_000), ..GBPS_100 };
     let mut link = LinkThresholds::new(settings, port).unwrap();
-    assert_eq!(link.configure(settings, port, 0), Ok(None), "nothing to push without a sample");
-    assert_eq!(run(&mut link, (0..100).map(|n| (n * S, (5 + n) * MS))), [(0, 10_000_000)]);
+    assert_eq!(link.configure(settings, port, None, 0), Ok(None), "nothing to push without a sample");
+    // From 5 to 104 ms: K_max does not move, and a node still has to know of its RTT.
+    let pushed = run(&mut link, (0..100).map(|n| (n * S, (5 + n) * MS)));
+    assert!(pushed.iter().all(|(_, k_max)| *k_max == 10_000_000), "{pushed:?}");
+    assert!((3..=5).contains(&pushed.len()), "each twofold rise, and nothing between: {pushed:?}");
+    assert!(pushed.windows(2).all(|two| two[1].0 - two[0].0 >= HOLD_NS), "{pushed:?}");
     let larger = PortLimits { buffer_bytes: Some(20_000_000), ..GBPS_100 };
-    let pushed = link.configure(settings, larger, 99 * S).unwrap().unwrap();
-    assert_eq!((pushed.k_max_bytes, link.pushed()), (20_000_000, Some(pushed)));
-    assert_eq!(link.configure(settings, larger, 99 * S), Ok(None), "it is the same");
-    let view = link.view("n1:p0".into(), "n2:p3".into());
-    assert_eq!((view.thresholds, view.port, view.from.as_str()), (Some(pushed), larger, "n1:p0"));
-    assert!(view.rtt_ns.unwrap() > 90 * MS);
+    let pushed = link.configure(settings, larger, None, 99 * S).unwrap().unwrap();
+    assert_eq!((pushed.k_max_bytes, link.pushed().unwrap().thresholds), (20_000_000, pushed));
+    assert_eq!(link.configure(settings, larger, None, 99 * S), Ok(None), "it is the same");
+}
+
+#[test]
+fn a_configured_rtt_counts_instead_of_samples_and_a_step_of_it_is_pushed_at_once() {
+    let settings = ThresholdSettings::default();
+    let mut link = LinkThresholds::new(settings, GBPS_100).unwrap();
+    let k_max = |pushed: Result<Option<Thresholds>, ThresholdError>| pushed.unwrap().map(|p| p.k_max_bytes);
+    assert_eq!(k_max(link.configure(settings, GBPS_100, Some(MS), 0)), Some(12_500_000));
+    assert_eq!(run(&mut link, (0..60).map(|n| (n * S, 50_000))), [], "samples change nothing");
+    assert_eq!((link.measured_ns(), link.estimate_ns()), (Some(50_000), Some(MS)), "but they are seen");
+    assert_eq!(k_max(link.configure(settings, GBPS_100, Some(40 * MS), 60 * S)), Some(500_000_000));
+    let told = link.pushed().unwrap();
+    assert_eq!((told.rtt_ns, told.rate_bps, told.at_ns, link.pushes()), (40 * MS, 100_000_000_000, 60 * S, 2));
+    assert_eq!(k_max(link.configure(settings, GBPS_100, None, 61 * S)), Some(625_000), "the samples count again");
+    assert_eq!(link.configure(settings, GBPS_100, Some(0), 62 * S).unwrap_err().field, "rttNs");
+    assert_eq!(link.estimate_ns(), Some(50_000), "a refusal changes nothing");
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::segment;
+use super::{link_path, segment};
 use crate::cli::{GetArgs, Output, Resource};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -41,6 +41,11 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<(Vec<Value>, Value), F
     if group.is_some() && !matches!(args.resource, Resource::Members | Resource::Events) {
         return Err(usage("--group is for members and events"));
     }
+    if let (Resource::Links, Some(name)) = (args.resource, &args.name) {
+        let path = link_path(name)?;
+        let value = client.get(&format!("getting {path}"), &path).await?;
+        return Ok((vec![value.clone()], value));
+    }
     let named = args.name.as_deref().map(|n| segment("resource", n)).transpose()?;
     let one = |path: String| async move {
         let value = client.get(&format!("getting {path}"), &path).await?;
@@ -62,6 +67,7 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<(Vec<Value>, Value), F
         (Resource::Events, None) => {
             all(client, "/api/v1/events", &group.map(|g| format!("group={g}")).unwrap_or_default()).await
         }
+        (Resource::Links, _) => all(client, "/api/v1/links", "").await,
         (Resource::Nodes, None) => all(client, "/api/v1/nodes", "").await,
         (Resource::Groups, None) => {
             let selector =
@@ -104,6 +110,7 @@ fn name(resource: Resource, item: &Value) -> String {
     match resource {
         Resource::Topology => format!("topology/{}", text(item, "/metadata/name")),
         Resource::Nodes => format!("node/{}", text(item, "/metadata/name")),
+        Resource::Links => format!("link/{}", text(item, "/metadata/name")),
         Resource::Groups => format!("group/{}", text(item, "/metadata/name")),
         Resource::Members => format!("member/{}/{}", text(item, "/metadata/group"), text(item, "/metadata/name")),
         Resource::Events => format!("event/{}", text(item, "/sequence")),
@@ -134,6 +141,23 @@ const NODES: &[Column] = &[
     ("ROUTES", "/spec/routes", true),
     ("AGENT", "/status/agentVersion", true),
     ("KERNEL", "/status/kernel", true),
+];
+const LINKS: &[Column] = &[
+    ("FROM", "/metadata/name", false),
+    ("TO", "/spec/to", false),
+    ("RATE BPS", "/spec/rateBps", false),
+    ("RTT NS", "/status/rtt/estimateNs", false),
+    ("MEASURED NS", "/status/rtt/measuredNs", false),
+    ("K_MAX", "/status/thresholds/kMaxBytes", false),
+    ("K_MIN", "/status/thresholds/kMinBytes", false),
+    ("BOUND", "/status/thresholds/bound/by", false),
+    ("WANTED", "/status/thresholds/bound/wantedBytes", true),
+    ("BUFFER", "/spec/bufferBytes", true),
+    ("ALPHA", "/spec/alpha", true),
+    ("K_BASE", "/spec/kBaseBytes", true),
+    ("LOST", "/status/rtt/lost", true),
+    ("CHANGES", "/status/pushes", true),
+    ("REASON", "/status/reason", true),
 ];
 const GROUPS: &[Column] = &[
     ("NAME", "/metadata/name", false),
@@ -170,6 +194,7 @@ fn columns(resource: Resource, wide: bool, items: &[Value], out: &mut dyn Write)
     let columns = match resource {
         Resource::Topology => TOPOLOGY,
         Resource::Nodes => NODES,
+        Resource::Links => LINKS,
         Resource::Groups => GROUPS,
         Resource::Members => MEMBERS,
         Resource::Events => EVENTS,

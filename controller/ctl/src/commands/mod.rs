@@ -46,6 +46,17 @@ fn segment<'a>(what: &str, name: &'a str) -> Result<&'a str, Failure> {
     }
 }
 
+/// `node/port` that is to stand in a path.
+fn link_path(name: &str) -> Result<String, Failure> {
+    let usage = || Failure::new(Exit::Usage, format!("{name:?} is not a link direction: use NODE/PORT, as in n1/eth1"));
+    let (node, port) = name.split_once('/').ok_or_else(usage)?;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    if port.is_empty() || port.starts_with('.') || !port.bytes().all(plain) {
+        return Err(usage());
+    }
+    Ok(format!("/api/v1/links/{}/{port}", segment("node", node)?))
+}
+
 /// clap_complete wants a sized writer.
 struct Sink<'a>(&'a mut dyn Write);
 

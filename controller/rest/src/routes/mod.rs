@@ -3,6 +3,7 @@
 
 pub(crate) mod events;
 pub(crate) mod groups;
+pub(crate) mod links;
 pub(crate) mod members;
 pub(crate) mod nodes;
 pub(crate) mod telemetry;

@@ -5,6 +5,9 @@ mod layers;
 
 use std::path::PathBuf;
 
+use canopy_controller_core::threshold::{
+    DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE_BYTES, MIN_K_BASE_BYTES, ThresholdSettings,
+};
 use canopy_model::addressing::AddressPlan;
 use canopy_model::{FieldError, FieldErrors};
 use serde::{Deserialize, Serialize};
@@ -31,6 +34,8 @@ pub struct Config {
     pub rest: RestConfig,
     /// Prefixes that addresses and SIDs are made from. Not to be changed while groups exist.
     pub addressing: AddressPlan,
+    /// Queue thresholds of links that do not have their own settings.
+    pub thresholds: ThresholdConfig,
     /// Logging.
     pub log: LogConfig,
 }
@@ -79,6 +84,30 @@ impl Default for RestConfig {
     }
 }
 
+/// Section `thresholds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct ThresholdConfig {
+    /// alpha in thousandths, 1..=65535.
+    #[serde(deserialize_with = "number")]
+    pub alpha: u16,
+    /// K_base in octets, 4198 and more.
+    #[serde(deserialize_with = "number")]
+    pub k_base_bytes: u64,
+}
+
+impl Default for ThresholdConfig {
+    fn default() -> Self {
+        Self { alpha: DEFAULT_ALPHA_PERMILLE, k_base_bytes: DEFAULT_K_BASE_BYTES }
+    }
+}
+
+impl From<ThresholdConfig> for ThresholdSettings {
+    fn from(config: ThresholdConfig) -> Self {
+        Self { alpha_permille: config.alpha, k_base_bytes: config.k_base_bytes }
+    }
+}
+
 /// Section `log`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -121,6 +150,13 @@ impl Config {
         if !self.store.path.is_absolute() {
             errors.push("store.path", format!("{:?} is not an absolute path", self.store.path));
         }
+        if self.thresholds.alpha == 0 {
+            errors.push("thresholds.alpha", "is 0: use thousandths, 1..=65535");
+        }
+        if self.thresholds.k_base_bytes < MIN_K_BASE_BYTES {
+            let why = format!("{} octets hold no frame: use {MIN_K_BASE_BYTES} or more", self.thresholds.k_base_bytes);
+            errors.push("thresholds.kBaseBytes", why);
+        }
         if self.grpc.listen.is_empty() {
             errors.push("grpc.listen", "is empty: no agent could connect");
         }
@@ -135,6 +171,22 @@ impl Config {
         }
         errors.into_result()
     }
+}
+
+/// Variables are text.
+fn number<'de, D: serde::Deserializer<'de>, T: TryFrom<u64>>(from: D) -> Result<T, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a number")]
+    enum Either {
+        Number(u64),
+        Text(String),
+    }
+    let refused = |what: &dyn std::fmt::Display| serde::de::Error::custom(format!("{what} is not a number in range"));
+    let number = match Either::deserialize(from)? {
+        Either::Number(number) => number,
+        Either::Text(text) => text.parse().map_err(|_| refused(&text))?,
+    };
+    T::try_from(number).map_err(|_| refused(&number))
 }
 
 fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Listen>, D::Error> {
@@ -181,5 +233,8 @@ mod tests {
         assert!(problem("grpc.listen = []").starts_with("grpc.listen: "));
         assert!(problem("addressing.block = \"5f00::/40\"").starts_with("addressing.block: "));
         assert!(problem("log.filter = \"a=b=c\"").starts_with("log.filter: "));
+        assert!(problem("thresholds.alpha = 0").starts_with("thresholds.alpha: "));
+        assert!(problem("thresholds.kBaseBytes = \"4197\"").starts_with("thresholds.kBaseBytes: "));
+        assert!(toml::from_str::<Config>("thresholds.alpha = 65536").is_err());
     }
 }

@@ -77,6 +77,7 @@ impl Controller {
         let parts = Parts {
             store: store.clone(),
             addressing: Default::default(),
+            thresholds: Default::default(),
             grpc: vec![bind("grpc.sock").await],
             rest: vec![bind("rest.sock").await],
             shutdown,

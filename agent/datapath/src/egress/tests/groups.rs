@@ -16,7 +16,7 @@ fn headend() -> Testbed {
 #[test]
 fn the_source_of_a_group_is_told_of_every_copy_whatever_its_addresses() {
     let bed = headend();
-    let orders = Orders::new(&bed.spec, &BTreeMap::new(), &[], &BTreeMap::new());
+    let orders = Orders::new(&bed.spec, &BTreeMap::new());
     let known: BTreeMap<_, _> =
         orders.flows.iter().map(|(key, f)| (*key, (f.tell, f.flow.src_qp.get(), f.accepts_roce))).collect();
     let told = (source(), SOURCE_QPN, false);

@@ -40,7 +40,8 @@ impl Host {
             // SAFETY: no arguments, no memory.
             say.send(Err(unsafe { libc::gettid() })).unwrap();
             taken.recv().unwrap();
-            ip(&format!("link set dev {name} up"));
+            // The address at which the test bed's neighbour entries look for it.
+            ip(&format!("link set dev {name} address 02:00:00:00:00:{:02x} up", address.octets()[15]));
             ip(&format!("addr add {address}/64 dev {name} nodad"));
             // SAFETY: a plain socket(2); the result is checked and owned at once. The name lives through the call.
             let (fd, ifindex) = unsafe {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The whole way: a burst, a queue above K_max, a Long-haul CNP at the host that sends, and a Resume when it has stopped.
 
-use canopy_agent_core::congestion::{FourTuple, Limits};
-use canopy_model::ids::PortIndex;
+use canopy_model::node_spec::PortThresholds;
 use canopy_packet::long_haul_cnp::Action;
 use canopy_packet::long_haul_cnp::extension::Object;
 use canopy_packet::long_haul_cnp::icmp::Message;
@@ -10,13 +9,10 @@ use canopy_packet::long_haul_cnp::roce::RocePacket;
 
 use super::host::Host;
 use super::*;
-use crate::KnownFlow;
 use crate::egress::DepthSource;
-use crate::testbed::{node, plan};
+use crate::testbed::{SOURCE_QPN, node, plan, proxy, receiver, receiver_qpn, source};
 
-const SRC_QP: u32 = 0x4711;
-
-/// `d0` with a queue of 4 Mb/s and K_max 40 kB; the host of flow 1 behind `u0`.
+/// `d0` with a queue of 4 Mb/s and K_max 40 kB, and a receiver of the group behind it; the group's source behind `u0`.
 struct Scene {
     bed: Bed,
     host: Host,
@@ -26,31 +22,42 @@ struct Scene {
 
 impl Scene {
     fn new(accepts_roce: bool) -> Self {
-        let bed = Testbed::new(&Shape { headend: true, ..Shape::default() });
+        let bed = Testbed::new(&Shape { headend: true, receivers: 1, ..Shape::default() });
         let port = bed.ifindex("d0");
         let mut bed = Bed { bed, port };
-        let host = Host::new("u0p", host(1));
+        let host = Host::new("u0p", source());
         bed.queue("4mbit");
-        let limits = BTreeMap::from([(PortIndex::new("p", 2).unwrap(), Limits::new(20_000, 40_000, 10_000_000))]);
-        let known = FourTuple { key: flow(1), src_qp: Qpn::new("q", SRC_QP.into()).unwrap() };
-        bed.bed.datapath.watch(limits, vec![KnownFlow { flow: known, tell: host_address(), accepts_roce }]);
-        let errors = bed.bed.reconcile(|_| ());
+        let errors = bed.bed.reconcile(|spec| {
+            spec.base.ports[1].thresholds = Some(THRESHOLDS);
+            spec.groups.values_mut().for_each(|g| g.source.accepts_roce = accepts_roce);
+        });
         assert_eq!(errors, []);
         let socket = PacketSocket::open(bed.port);
         Self { bed, host, socket, sent: 0 }
     }
 
-    /// Twenty packets of the flow.
+    /// Twenty copies on their way to the receiver.
     fn burst(socket: &PacketSocket, sent: &mut u32) {
         for _ in 0..20 {
             *sent += 1;
-            socket.send(&frame(&packet(1, ECT0, *sent & 0xFF_FFFF, &[1; 936])));
+            socket.send(&frame(&copy(*sent & 0xFF_FFFF, &[1; 936])));
         }
     }
 }
 
-fn host_address() -> Ipv6Addr {
-    host(1)
+const THRESHOLDS: PortThresholds =
+    PortThresholds { k_min_bytes: 20_000, k_max_bytes: 40_000, rtt_ns: 10_000_000, port_rate_bps: 4_000_000 };
+
+/// What End.MT makes of a data packet for the receiver.
+fn copy(psn: u32, payload: &[u8]) -> Vec<u8> {
+    let mut b = RoceBuilder::new(proxy(), receiver(0), Opcode::SEND_MIDDLE, receiver_qpn(0), psn);
+    b.traffic_class = ECT0;
+    b.payload = payload;
+    b.build().unwrap()
+}
+
+fn copies() -> FlowKey {
+    FlowKey { src: proxy(), dst: receiver(0), dst_qp: Qpn::new("q", receiver_qpn(0).into()).unwrap() }
 }
 
 fn about_this_node(objects: &[Object]) {
@@ -66,20 +73,20 @@ fn a_burst_is_answered_at_its_source_and_its_end_too() {
     let (from, octets) = host.message(|| Scene::burst(&socket, &mut sent));
     let me = plan().node_address(node(1));
     assert_eq!(from, me);
-    let message = Message::parse(me, host_address(), &octets).unwrap();
-    assert_eq!(message.to_vec(me, host_address()).unwrap(), octets, "octet by octet what canopy-packet would send");
-    assert_eq!(message.cnp.source_qp, SRC_QP);
+    let message = Message::parse(me, source(), &octets).unwrap();
+    assert_eq!(message.to_vec(me, source()).unwrap(), octets, "octet by octet what canopy-packet would send");
+    assert_eq!(message.cnp.source_qp, SOURCE_QPN);
     assert!(!matches!(message.cnp.action, Action::Resume { .. }), "{:?}", message.cnp);
     about_this_node(&message.objects);
     // Silence: the queue drains, and whoever was asked for less hears that it may have more.
     let resumed = loop {
         let (_, octets) = host.message(|| ());
-        let cnp = Message::parse(me, host_address(), &octets).unwrap().cnp;
+        let cnp = Message::parse(me, source(), &octets).unwrap().cnp;
         if let Action::Resume { percent } = cnp.action {
             break (percent, cnp.source_qp);
         }
     };
-    assert_eq!(resumed, (50, SRC_QP));
+    assert_eq!(resumed, (50, SOURCE_QPN));
 
     // What was sent is counted after it was sent.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -96,13 +103,12 @@ fn a_burst_is_answered_at_its_source_and_its_end_too() {
     assert!(port.events > 0 && port.said.sent() > 1 && port.said.resume == 1 && port.said.failed == 0, "{port:?}");
     assert!(port.said.sent() <= report.counts.sent);
     let [top] = &report.flows[..] else { panic!("{report:?}") };
-    assert_eq!((top.flow, top.packets, top.ce, top.said), (flow(1), u64::from(sent), port.ce, port.said));
+    assert_eq!((top.flow, top.packets, top.ce, top.said), (copies(), u64::from(sent), port.ce, port.said));
     // Without limits the port is left alone again.
-    bed.bed.datapath.watch(BTreeMap::new(), vec![]);
-    assert_eq!(bed.bed.reconcile(|_| ()), []);
+    assert_eq!(bed.bed.reconcile(|spec| spec.base.ports[1].thresholds = None), []);
     bed.queue("1kbit");
     bed.fill(50);
-    let p = packet(1, ECT0, 1, b"abcd");
+    let p = copy(1, b"abcd");
     assert_eq!(bed.run(&p), p);
 }
 
@@ -120,7 +126,7 @@ fn an_endpoint_that_is_registered_for_it_gets_the_rocev2_format() {
     };
     let packet = RocePacket::parse(&wire).unwrap();
     assert_eq!(packet.to_vec().unwrap(), wire, "octet by octet, its ICRC with it");
-    assert_eq!((packet.src, packet.dst), (plan().node_address(node(1)), host_address()));
-    assert_eq!(packet.cnp.source_qp, SRC_QP);
+    assert_eq!((packet.src, packet.dst), (plan().node_address(node(1)), source()));
+    assert_eq!(packet.cnp.source_qp, SOURCE_QPN);
     about_this_node(&packet.objects);
 }

@@ -16,6 +16,7 @@ use crate::error::DomainError;
 use crate::metadata::Labels;
 
 mod lifecycle;
+mod links;
 mod moving;
 mod multicast;
 mod random;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `describe group NAME`, `describe node NAME`: everything that is known, for a person who looks for a fault.
+//! `describe group NAME`, `describe node NAME`, `describe link NODE/PORT`: everything that is known, for a person who looks for a fault.
 
 mod group;
+mod link;
 mod node;
 
 use std::io::Write;
@@ -21,6 +22,7 @@ use crate::output::{list, text};
 pub async fn run(client: &Client, args: &DescribeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     match args.kind {
         Describable::Group => group::describe(client, segment("group", &args.name)?, out).await,
+        Describable::Link => link::describe(client, &args.name, out).await,
         Describable::Node => node::describe(client, segment("node", &args.name)?, out).await,
     }
 }

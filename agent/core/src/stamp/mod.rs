@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Round-trip times of links by STAMP, RFC 8762, unauthenticated mode. Pure: packets and the time come in.
+//!
+//! - [`Session`]: the Session-Sender of one link: what to send and when, which answers count, what is lost.
+//! - [`Reflector`]: the stateless Session-Reflector of one port: whom to answer, how often, and with what.
+//! - [`stamp_links`]: which links of a node have both.
+//!
+//! Two clocks: `now_ns` is any steady clock and decides when; a [`Timestamp`] is the wall clock and is what packets carry.
+
+mod bucket;
+mod reflector;
+mod session;
+mod timestamp;
+
+pub use reflector::{Answer, Reflector, Refused};
+pub use session::{Session, SessionSettings};
+pub use timestamp::Timestamp;
+
+use std::net::Ipv6Addr;
+
+use canopy_model::ids::PortIndex;
+use canopy_model::node_spec::{NodeSpec, Peer};
+use canopy_model::telemetry::LinkRtt;
+use canopy_packet::stamp::ErrorEstimate;
+
+/// What is said of our timestamps: not synchronised as far as we know, NTP format, right within 2^-10 s.
+pub const ERROR_ESTIMATE: ErrorEstimate = ErrorEstimate { synchronized: false, ptp: false, scale: 22, multiplier: 1 };
+
+/// A link to another node, as both of its machines need it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StampLink {
+    /// Port on this node.
+    pub port: PortIndex,
+    /// Its interface.
+    pub interface: String,
+    /// Link-local address of this end.
+    pub own: Ipv6Addr,
+    /// Link-local address of the neighbour.
+    pub neighbour: Ipv6Addr,
+}
+
+/// The links of a node that lead to other nodes, in port order; hosts are not asked.
+pub fn stamp_links(spec: &NodeSpec) -> Vec<StampLink> {
+    let link = |p: &canopy_model::node_spec::Port| match p.peer {
+        Peer::Node { link_local, .. } => {
+            Some(StampLink { port: p.index, interface: p.name.clone(), own: p.link_local, neighbour: link_local })
+        }
+        Peer::Host { .. } => None,
+    };
+    spec.base.ports.iter().filter_map(link).collect()
+}
+
+/// What the agent's event loop needs of whoever measures its links.
+pub trait LinkProber: Send {
+    /// Measures these links from now on, and no others. Called again with the same links, it changes nothing.
+    fn watch(&mut self, links: Vec<StampLink>);
+
+    /// What was measured since the last call.
+    fn take(&mut self) -> Vec<LinkRtt>;
+}
+
+/// Measures nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoProber;
+
+impl LinkProber for NoProber {
+    fn watch(&mut self, _links: Vec<StampLink>) {}
+
+    fn take(&mut self) -> Vec<LinkRtt> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//! NTP timestamps (RFC 5905 section 6), as packets carry them.
+
+/// Seconds from 1900 to 1970.
+const UNIX_EPOCH: u64 = 2_208_988_800;
+const NS: u128 = 1_000_000_000;
+
+/// Seconds since 1900 modulo 2^32, then fractions of a second: 0.23 ns apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// From nanoseconds since the Unix epoch.
+    pub fn from_unix_ns(unix_ns: u64) -> Self {
+        let seconds = (unix_ns / 1_000_000_000 + UNIX_EPOCH) as u32;
+        let fraction = (u128::from(unix_ns % 1_000_000_000) << 32) / NS;
+        Self(u64::from(seconds) << 32 | fraction as u64)
+    }
+
+    /// Nanoseconds from `earlier` to this, rounded; `None` when it is not earlier or the same. Right over up to 68 years,
+    /// also where the seconds wrap (2036).
+    pub fn since_ns(self, earlier: Self) -> Option<u64> {
+        let units = self.0.wrapping_sub(earlier.0);
+        (units >> 63 == 0).then(|| ((u128::from(units) * NS + (1 << 31)) >> 32) as u64)
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The task of one link.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use canopy_agent_core::stamp::{Reflector, Session, StampLink, Timestamp};
+use canopy_packet::stamp::{LEN, ReflectorPacket};
+use tokio::time::Instant;
+
+use crate::locked;
+use crate::socket::{Arrival, StampSocket};
+
+/// Pause before sockets are opened anew.
+const RETRY: Duration = Duration::from_secs(1);
+
+pub(crate) struct Task {
+    pub(crate) link: StampLink,
+    pub(crate) port: u16,
+    pub(crate) start: Instant,
+    pub(crate) session: Arc<Mutex<Session>>,
+}
+
+impl Task {
+    /// Never ends by itself.
+    pub(crate) async fn run(self) {
+        let mut reflector = Reflector::new(self.link.neighbour);
+        let mut told = String::new();
+        loop {
+            let error = match self.open() {
+                Ok((sender, reflecting)) => {
+                    tracing::info!(interface = self.link.interface, neighbour = %self.link.neighbour, "STAMP runs");
+                    told.clear();
+                    self.serve(&mut reflector, &sender, &reflecting).await
+                }
+                Err(error) => error,
+            };
+            let reason = error.to_string();
+            if reason != told {
+                tracing::warn!(interface = self.link.interface, reason, "STAMP stands still");
+                told = reason;
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    fn open(&self) -> io::Result<(StampSocket, StampSocket)> {
+        let open = |port| StampSocket::open(&self.link.interface, self.link.own, port);
+        Ok((open(0)?, open(self.port)?))
+    }
+
+    /// Until a socket fails. The own timer first, then own answers: a flood of others' packets delays neither.
+    async fn serve(&self, reflector: &mut Reflector, sender: &StampSocket, reflecting: &StampSocket) -> io::Error {
+        loop {
+            let due = self.start + Duration::from_nanos(locked(&self.session).poll_timeout());
+            let done = tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(due) => self.send(sender),
+                arrival = sender.receive() => arrival.map(|arrival| self.answered(&arrival)),
+                arrival = reflecting.receive() => arrival.and_then(|a| self.reflect(reflector, reflecting, &a)),
+            };
+            if let Err(error) = done {
+                return error;
+            }
+        }
+    }
+
+    fn send(&self, socket: &StampSocket) -> io::Result<()> {
+        let mut packet = [0; LEN];
+        let made = locked(&self.session).handle_timeout(since(self.start), wall_clock());
+        let Some(made) = made else { return Ok(()) };
+        made.emit(&mut packet).map_err(io::Error::other)?;
+        socket.send(&packet, self.link.neighbour, self.port)
+    }
+
+    fn answered(&self, arrival: &Arrival) {
+        if arrival.source != self.link.neighbour || arrival.source_port != self.port {
+            return;
+        }
+        // What does not parse is as good as lost.
+        if let Ok(packet) = ReflectorPacket::parse(arrival.datagram()) {
+            locked(&self.session).handle_answer(&packet, arrival.time());
+        }
+    }
+
+    fn reflect(&self, reflector: &mut Reflector, socket: &StampSocket, arrival: &Arrival) -> io::Result<()> {
+        let (datagram, received) = (arrival.datagram(), arrival.time());
+        let answer = reflector.handle(arrival.source, datagram, arrival.hop_limit, received, since(self.start));
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(refused) => {
+                tracing::debug!(interface = self.link.interface, %refused, "test packet not answered");
+                return Ok(());
+            }
+        };
+        let mut packet = [0; LEN];
+        answer.packet(wall_clock()).emit(&mut packet).map_err(io::Error::other)?;
+        socket.send(&packet, arrival.source, arrival.source_port)
+    }
+}
+
+/// Nanoseconds from `start` to now.
+pub(crate) fn since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn wall_clock() -> Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_unix_ns(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Thresholds from a topology and from what agents measure to the nodes' specs.
+
+use canopy_model::ids::PortIndex;
+use canopy_model::node_spec::PortThresholds;
+use canopy_model::telemetry::LinkRtt;
+use canopy_model::topology::{EndBuffers, LinkBuffer, LongHaulFormat};
+
+use super::*;
+use crate::command::Outcome;
+use crate::testing::fabric;
+use crate::threshold::Bound;
+use crate::view::LinkView;
+
+const S: u64 = 1_000_000_000;
+
+/// leaf1/up1--spine1/down1, leaf2/up1--spine1/down2, and a host at each leaf; 100 Gb/s everywhere.
+fn network() -> TopologySpec {
+    let mut t = fabric(2, 1, 1);
+    t.links.iter_mut().for_each(|l| l.rate_bps = 100_000_000_000);
+    t
+}
+
+fn world(spec: TopologySpec) -> World {
+    let mut world = World::with(spec);
+    world.domain.tune_links(0);
+    world
+}
+
+fn told(world: &World, node: &str, port: &str) -> Option<PortThresholds> {
+    let spec = world.domain.node_spec(node).unwrap();
+    spec.base.ports.iter().find(|p| p.name == port).unwrap().thresholds
+}
+
+fn measured(port: u64, rtt_ns: u64) -> LinkRtt {
+    LinkRtt { port: PortIndex::new("port", port).unwrap(), rtt_ns: Some(rtt_ns), samples: 1, lost: 0 }
+}
+
+fn view(world: &World, name: &str) -> LinkView {
+    let (node, port) = name.split_once('/').unwrap();
+    world.domain.link(node, port, 100 * S).unwrap()
+}
+
+#[test]
+fn nodes_know_which_sources_take_the_rocev2_format() {
+    let accepts = |format| {
+        let mut spec = network();
+        spec.hosts.iter_mut().find(|h| h.name == "h1-1").unwrap().long_haul_cnp = format;
+        let mut w = world(spec);
+        w.run(group("g")).unwrap();
+        w.run(source("g", "h1-1")).unwrap();
+        w.run(receiver("g", "h2-1")).unwrap();
+        ["leaf1", "spine1", "leaf2"].map(|node| {
+            let groups = w.domain.node_spec(node).unwrap().groups.clone();
+            groups.values().next().unwrap().source.accepts_roce
+        })
+    };
+    assert_eq!([LongHaulFormat::Icmpv6, LongHaulFormat::RoceV2].map(accepts), [[false; 3], [true; 3]]);
+}
+
+#[test]
+fn a_sample_reaches_the_port_that_sends_and_no_other_and_no_group() {
+    let mut w = world(network());
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h1-1")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    w.confirm_all();
+    let programs = |w: &World| w.domain.node_spec("leaf1").unwrap().groups.clone();
+    let (before, others) = (programs(&w), w.domain.node_spec("leaf2").unwrap());
+    assert!(!w.domain.thresholds_are_due());
+    // 9 is no port of it.
+    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000), measured(9, 1)], S);
+    assert!(w.domain.thresholds_are_due());
+    let applied = w.run(Command::PushThresholds).unwrap();
+    assert_eq!((applied.nodes, applied.groups), (vec!["leaf1".to_owned()], vec![]));
+    let k = PortThresholds {
+        k_min_bytes: 62_500_000,
+        k_max_bytes: 125_000_000,
+        rtt_ns: 10_000_000,
+        port_rate_bps: 100_000_000_000,
+    };
+    assert_eq!((told(&w, "leaf1", "up1"), told(&w, "leaf1", "host1")), (Some(k), None));
+    assert_eq!(told(&w, "spine1", "down1"), None, "the other direction measures for itself");
+    assert_eq!(programs(&w), before);
+    let spec = w.domain.node_spec("leaf1").unwrap();
+    assert_eq!(spec.generation, w.domain.revision());
+    assert_eq!(w.domain.node_spec("leaf2").unwrap(), others);
+    assert_eq!(
+        w.domain.group("g").unwrap().status.phase,
+        canopy_model::status::GroupPhase::Ready,
+        "it is not waited for"
+    );
+    assert_eq!(w.run(Command::PushThresholds).unwrap().outcome, Outcome::Unchanged, "and told once");
+}
+
+#[test]
+fn what_is_not_known_is_said_and_a_configured_rtt_needs_no_sample() {
+    let mut spec = network();
+    spec.links[0].rate_bps = 0;
+    spec.links[1].rtt_us = Some(1_000);
+    spec.links[1].buffer_bytes = Some(LinkBuffer::Each(EndBuffers { a: Some(10_000_000), b: None }));
+    let mut w = world(spec);
+    w.domain.link_rtts("leaf1", &[measured(1, 1_000)], S);
+    w.run(Command::PushThresholds).unwrap();
+    let unknown = view(&w, "leaf1/up1");
+    assert_eq!((unknown.status.thresholds, told(&w, "leaf1", "up1")), (None, None));
+    assert!(unknown.status.reason.contains("rateBps"), "{}", unknown.status.reason);
+    assert_eq!(unknown.status.rtt.measured_ns, Some(1_000), "measured all the same");
+    let host = view(&w, "leaf1/host1");
+    assert!(host.status.reason.contains("h1-1 is a host"), "{}", host.status.reason);
+    let (up, down) = (view(&w, "leaf2/up1"), view(&w, "spine1/down2"));
+    let clamped = up.status.thresholds.unwrap();
+    assert_eq!((clamped.k_max_bytes, clamped.bound), (10_000_000, Bound::Buffer { wanted_bytes: 12_500_000 }));
+    assert_eq!((up.spec.buffer_bytes, up.status.rtt.estimate_ns), (Some(10_000_000), Some(1_000_000)));
+    assert_eq!(down.status.thresholds.unwrap().k_max_bytes, 12_500_000, "only end a has that buffer");
+    assert_eq!((down.status.pushes, down.status.pushed_ago_ns), (1, Some(100 * S)));
+    assert_eq!(w.domain.links(0).len(), 6, "hosts send over no port of ours");
+}
+
+#[test]
+fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
+    let mut w = world(network());
+    w.domain.set_threshold_defaults(crate::threshold::ThresholdSettings { alpha_permille: 500, k_base_bytes: 64_000 });
+    w.domain.tune_links(0);
+    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], S);
+    w.run(Command::PushThresholds).unwrap();
+    assert_eq!(told(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "the controller's alpha");
+    // The link is declared behind another one: its port has another number.
+    let mut spec = network();
+    spec.links.swap(0, 2);
+    spec.links[2].alpha = Some(1_000);
+    w.run(topology(spec.clone())).unwrap();
+    assert_eq!(told(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "no gap");
+    w.domain.tune_links(2 * S);
+    w.run(Command::PushThresholds).unwrap();
+    assert_eq!(told(&w, "leaf1", "up1").unwrap().k_max_bytes, 125_000_000, "the link's own alpha, the same sample");
+    spec.links[2].rtt_us = Some(40_000);
+    w.run(topology(spec.clone())).unwrap();
+    w.domain.tune_links(3 * S);
+    w.run(Command::PushThresholds).unwrap();
+    assert_eq!(told(&w, "leaf1", "up1").unwrap().k_max_bytes, 500_000_000);
+    // Gone with the rate.
+    spec.links[2].rate_bps = 0;
+    w.run(topology(spec)).unwrap();
+    w.domain.tune_links(4 * S);
+    assert!(w.domain.thresholds_are_due());
+    w.run(Command::PushThresholds).unwrap();
+    assert_eq!(told(&w, "leaf1", "up1"), None);
+}
+
+#[test]
+fn after_a_restart_no_generation_goes_back() {
+    let mut w = world(network());
+    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], S);
+    w.run(Command::PushThresholds).unwrap();
+    let before = w.domain.node_spec("leaf1").unwrap().generation;
+    assert!(w.restarted().node_spec("leaf1").unwrap().generation >= before);
+}

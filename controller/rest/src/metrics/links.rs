@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Link directions: thresholds and round-trip times.
+
+use std::fmt::Error;
+
+use canopy_controller_actor::Controller;
+use canopy_controller_core::view::LinkView;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+
+use super::{counter, gauge};
+
+/// Directions in one scrape, at most; `canopy_scrape_links_left_out` says how many more there are.
+const MAX_LINKS: usize = 20_000;
+
+pub(super) fn encode(controller: &Controller, out: &mut DescriptorEncoder) -> Result<(), Error> {
+    let mut all = controller.links();
+    let left_out = all.len().saturating_sub(MAX_LINKS);
+    all.truncate(MAX_LINKS);
+    gauge(
+        out,
+        "canopy_scrape_links_left_out",
+        "Link directions beyond what one scrape shows.",
+        [(super::NO_LABELS, left_out as u64)],
+    )?;
+    let k_max = all.iter().filter_map(|l| Some((labels(l), l.status.thresholds?.k_max_bytes)));
+    gauge(out, "canopy_link_k_max_bytes", "K_max of the sending port.", k_max)?;
+    let k_min = all.iter().filter_map(|l| Some((labels(l), l.status.thresholds?.k_min_bytes)));
+    gauge(out, "canopy_link_k_min_bytes", "K_min of the sending port.", k_min)?;
+    let buffers = all.iter().filter_map(|l| Some((labels(l), l.spec.buffer_bytes?)));
+    gauge(out, "canopy_link_buffer_bytes", "What the sending port can queue, where it is known.", buffers)?;
+    let rates = all.iter().filter(|l| l.spec.rate_bps > 0).map(|l| (labels(l), l.spec.rate_bps));
+    gauge(out, "canopy_link_rate_bits_per_second", "Rate of the sending port, where it is known.", rates)?;
+    let seconds = |read: fn(&LinkView) -> Option<u64>| all.iter().filter_map(move |l| Some((labels(l), read(l)?)));
+    times(
+        out,
+        "canopy_link_rtt_seconds",
+        "RTT_est: as configured, else as measured.",
+        seconds(|l| l.status.rtt.estimate_ns),
+    )?;
+    times(
+        out,
+        "canopy_link_rtt_measured_seconds",
+        "Newest round-trip time that the node's STAMP session measured.",
+        seconds(|l| l.status.rtt.measured_ns),
+    )?;
+    let samples = all.iter().filter(|l| l.status.rtt.reported_ago_ns.is_some());
+    counter(
+        out,
+        "canopy_link_probes_answered",
+        "STAMP test packets answered since the agent started.",
+        samples.clone().map(|l| (labels(l), l.status.rtt.samples)),
+    )?;
+    counter(
+        out,
+        "canopy_link_probes_lost",
+        "STAMP test packets given up since the agent started.",
+        samples.map(|l| (labels(l), l.status.rtt.lost)),
+    )?;
+    counter(
+        out,
+        "canopy_link_threshold_changes",
+        "Changes of thresholds that were pushed to the node.",
+        all.iter().map(|l| (labels(l), l.status.pushes)),
+    )
+}
+
+fn labels(link: &LinkView) -> [(&'static str, &str); 2] {
+    let (node, port) = link.name.split_once('/').unwrap_or((&link.name, ""));
+    [("node", node), ("port", port)]
+}
+
+fn times<'a>(
+    out: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = ([(&'static str, &'a str); 2], u64)>,
+) -> Result<(), Error> {
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, ns) in values {
+        metric.encode_family(&labels)?.encode_gauge(&(ns as f64 / 1e9))?;
+    }
+    Ok(())
+}

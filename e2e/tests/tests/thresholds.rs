@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Thresholds in the lab: agents measure their links with real STAMP packets, the controller computes, nodes confirm.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use canopy_e2e::capture::Capture;
+use canopy_e2e::{Bed, up};
+use canopy_packet::stamp::{ErrorEstimate, ReflectorPacket, SenderPacket};
+use serde_json::{Value, json};
+
+const RATE: u64 = 100_000_000_000;
+/// Node links of Figure 1, both directions.
+const DIRECTIONS: usize = 12;
+
+fn links(bed: &Bed) -> Vec<Value> {
+    let (status, body) = bed.lab.rest("GET", "/api/v1/links", None).unwrap();
+    assert_eq!(status, 200, "{body}");
+    let all = body["items"].as_array().unwrap().iter();
+    all.filter(|l| l["spec"]["to"].as_str().unwrap().starts_with('n')).cloned().collect()
+}
+
+/// Puts the topology with `change` made to every link.
+fn put(bed: &Bed, change: impl Fn(&mut Value)) {
+    let (_, mut topology) = bed.lab.rest("GET", "/api/v1/topology", None).unwrap();
+    topology["spec"]["links"].as_array_mut().unwrap().iter_mut().for_each(change);
+    let (status, body) = bed.lab.rest("PUT", "/api/v1/topology", Some(&topology)).unwrap();
+    assert_eq!(status, 200, "{body}");
+}
+
+fn k_max(link: &Value) -> Option<u64> {
+    link["status"]["thresholds"]["kMaxBytes"].as_u64()
+}
+
+/// What the nodes confirmed: thresholds of a port in a spec that its agent holds as it is.
+fn confirmed(bed: &Bed, name: &str) -> Option<u64> {
+    let (node, port) = name.split_once('/').unwrap();
+    let (_, node) = bed.lab.rest("GET", &format!("/api/v1/nodes/{node}"), None).unwrap();
+    if node["status"]["observedGeneration"] != node["spec"]["generation"] {
+        return None;
+    }
+    let ports = node["spec"]["ports"].as_array().unwrap();
+    ports.iter().find(|p| p["name"] == port).unwrap()["thresholds"]["kMaxBytes"].as_u64()
+}
+
+#[test]
+fn every_link_is_measured_and_a_step_of_its_rtt_is_followed_within_5_s() {
+    let bed = up("figure1").unwrap();
+    put(&bed, |link| link["rateBps"] = json!(0));
+    for link in links(&bed) {
+        assert!(link["status"]["reason"].as_str().unwrap().contains("rateBps"), "{link}");
+    }
+    let capture = Capture::start(&bed.lab, "n4", "eth1", "udp port 862").unwrap();
+    put(&bed, |link| link["rateBps"] = json!(RATE));
+    let measured = |l: &Value| l["status"]["rtt"]["samples"].as_u64() > Some(2) && k_max(l).is_some();
+    bed.lab
+        .wait("every link to be measured", |_| Ok(links(&bed).iter().filter(|l| measured(l)).count() == DIRECTIONS))
+        .unwrap();
+    for link in links(&bed) {
+        let rtt = link["status"]["pushedRttNs"].as_u64().unwrap();
+        assert!((1_000..1_000_000_000).contains(&rtt), "a veth pair: {link}");
+        assert_eq!(k_max(&link).unwrap(), (RATE / 8 * rtt / 1_000_000_000).max(64_000), "{link}");
+    }
+    let path = capture.path().to_owned();
+    let packets = capture.stop().unwrap();
+    assert!(packets.len() >= 8, "{} packets", packets.len());
+    let said = Command::new("tshark")
+        .arg("-r")
+        .arg(&path)
+        .args(["-T", "fields", "-e", "udp.port", "-e", "udp.length"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(!said.is_empty() && said.lines().all(|l| l.contains("862") && l.ends_with("\t52")), "{said}");
+
+    reflects_what_is_sent_by_hand(&bed);
+
+    // At rest: what is configured stands still.
+    put(&bed, |link| link["rttUs"] = json!(1_000));
+    bed.lab.wait("1 ms", |_| Ok(links(&bed).iter().all(|l| k_max(l) == Some(12_500_000)))).unwrap();
+    put(&bed, |link| link["rttUs"] = json!(40_000));
+    let stepped = Instant::now();
+    bed.lab
+        .wait("40 ms", |_| {
+            let all = links(&bed);
+            Ok(all.iter().all(|l| {
+                k_max(l) == Some(500_000_000)
+                    && confirmed(&bed, l["metadata"]["name"].as_str().unwrap()) == Some(500_000_000)
+            }))
+        })
+        .unwrap();
+    assert!(stepped.elapsed() < Duration::from_secs(5), "{:?}", stepped.elapsed());
+    // The other way: measured again, and at most one change in 10 s.
+    put(&bed, |link| drop(link.as_object_mut().unwrap().remove("rttUs")));
+    bed.lab
+        .wait("the samples to count", |_| Ok(links(&bed).iter().all(|l| l["status"]["rtt"]["configuredNs"].is_null())))
+        .unwrap();
+    let look =
+        || links(&bed).iter().map(|l| (l["status"]["pushes"].as_u64().unwrap(), k_max(l).unwrap())).collect::<Vec<_>>();
+    let (mut seen, until) = (look(), Instant::now() + Duration::from_secs(15));
+    let mut changed: Vec<Option<Instant>> = vec![None; seen.len()];
+    while Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = look();
+        for (i, (old, new)) in seen.iter().zip(&now).enumerate().filter(|(_, (old, new))| old.0 != new.0) {
+            let soon = changed[i].is_some_and(|at| at.elapsed() < Duration::from_millis(9_500));
+            let step = old.1.max(new.1) >= 2 * old.1.min(new.1);
+            assert!(step || !soon, "direction {i} at rest changed twice in 10 s: {old:?} {new:?}");
+            changed[i] = Some(Instant::now());
+        }
+        seen = now;
+    }
+}
+
+/// A test packet made by hand, from n6 over its link to n4, answered by the agent of n4.
+fn reflects_what_is_sent_by_hand(bed: &Bed) {
+    let sender = SenderPacket {
+        sequence: 77,
+        timestamp: 0xe900_0001_8000_0000,
+        error_estimate: ErrorEstimate { synchronized: true, ptp: false, scale: 1, multiplier: 2 },
+    };
+    let mut packet = [0; canopy_packet::stamp::LEN];
+    sender.emit(&mut packet).unwrap();
+    let (_, node) = bed.lab.rest("GET", "/api/v1/nodes/n4", None).unwrap();
+    let ports = node["spec"]["ports"].as_array().unwrap();
+    let to = ports.iter().find(|p| p["name"] == "eth1").unwrap()["linkLocal"].as_str().unwrap().to_owned();
+    let hex: String = packet.iter().map(|b| format!("{b:02x}")).collect();
+    let script = format!(
+        "import socket\ns=socket.socket(socket.AF_INET6,socket.SOCK_DGRAM)\ns.settimeout(5)\n\
+         s.sendto(bytes.fromhex('{hex}'),('{to}',862,0,socket.if_nametoindex('eth2')))\nprint(s.recv(2048).hex())"
+    );
+    let out = bed.lab.command("n6", "python3").unwrap().args(["-c", &script]).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let hex = String::from_utf8(out.stdout).unwrap();
+    let octets: Vec<u8> =
+        (0..hex.trim().len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
+    let answer = ReflectorPacket::parse(&octets).unwrap();
+    assert_eq!((answer.sequence, answer.sender, octets.len()), (77, sender, packet.len()));
+    assert!(answer.timestamp >= answer.receive_timestamp);
+}
