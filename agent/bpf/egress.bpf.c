@@ -4,7 +4,7 @@
  * port's queue, so the depth that a packet meets is the one that it is judged by:
  *
  *   every data packet       -> counted, in its port and its flow
- *   depth above K_min       -> CE, on packets that are ECN capable
+ *   depth above K_min       -> CE, on packets that are ECN capable, and an event
  *   depth above K_max       -> an event, within the limits per flow and port
  *
  * Nothing is ever dropped or held here.
@@ -142,5 +142,7 @@ int canopy_egress(struct __sk_buff *skb)
 	flow->seen_ns = now;
 	if (limits && depth > limits->k_max)
 		tell(&key, flow, state, stats, limits, depth, now);
+	else if (limits && depth > limits->k_min)
+		wake(port, state, limits, depth, now);
 	return TC_ACT_UNSPEC;
 }

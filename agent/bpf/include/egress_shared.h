@@ -52,11 +52,12 @@ struct canopy_port_state {
 	__u64 depth;			/* octets */
 	__u64 seen_ns;
 	__u64 bucket_ns;		/* events are paid until then */
+	__u64 woke_ns;			/* last event of the first level */
 	__u32 source;			/* DEPTH_ */
 	__u32 pad;
 };
 
-/* A data packet met a queue above K_max. */
+/* A data packet met a queue above K_max; or above K_min only: then without its flow, all zero but the port. */
 struct canopy_second_level {
 	__u64 time_ns;			/* CLOCK_MONOTONIC */
 	__u64 depth;			/* octets */

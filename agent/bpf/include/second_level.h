@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Telling user space of a queue above K_max: once per flow and RTT_est, and at a limited rate per port. */
+/* Telling user space of a queue above K_max, once per flow and RTT_est, and at a limited rate per port; and of one above K_min. */
 #ifndef CANOPY_SECOND_LEVEL_H
 #define CANOPY_SECOND_LEVEL_H
 
@@ -51,6 +51,18 @@ static __always_inline void tell(const struct canopy_flow_key *key, struct canop
 		return;
 	}
 	stats->events += 1;
+}
+
+/* First level: user space begins to look often, once per RTT_est; it is nobody's fault yet. */
+static __always_inline void wake(__u32 port, struct canopy_port_state *state, const struct canopy_limits *limits,
+				 __u64 depth, __u64 now)
+{
+	struct canopy_second_level event = { .time_ns = now, .depth = depth, .flow.ifindex = port };
+
+	if (state->woke_ns && now - state->woke_ns < limits->rtt_ns)
+		return;
+	state->woke_ns = now;
+	submit(&event);
 }
 
 #endif

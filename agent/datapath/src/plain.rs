@@ -41,7 +41,7 @@ plain! {
     canopy_flow = 40,
     canopy_limits = 40,
     canopy_port_stats = 72,
-    canopy_port_state = 32,
+    canopy_port_state = 40,
     canopy_second_level = 56,
 }
 

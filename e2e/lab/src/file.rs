@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use canopy_model::FieldErrors;
 use canopy_model::ids::check_name;
-use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, NodeDecl, TopologySpec};
+use canopy_model::topology::{Endpoint, HostDecl, LinkBuffer, LinkDecl, NodeDecl, TopologySpec};
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Delay, Loss, Rate};
@@ -128,6 +128,14 @@ impl Link {
     pub fn label(&self) -> String {
         format!("{}--{}", self.a, self.b)
     }
+
+    /// What each end can queue, octets: 50 ms at the rate, or three round-trip times where that is more, never less than a few
+    /// packets. `None` without a rate: nothing waits.
+    pub fn buffer_bytes(&self) -> Option<u64> {
+        let bytes_per_ms = self.rate?.bps() / 8_000;
+        let ms = self.delay.map_or(0, |d| 6 * d.nanos() / 1_000_000).max(50);
+        Some((bytes_per_ms.saturating_mul(ms)).max(32 * (u64::from(self.mtu) + 14)).max(131_072).min(1 << 30))
+    }
 }
 
 impl LabFile {
@@ -199,6 +207,7 @@ impl LabFile {
         let links = self.links().map(|l| LinkDecl {
             mtu: l.mtu,
             rate_bps: l.rate.map_or(0, Rate::bps),
+            buffer_bytes: l.buffer_bytes().map(LinkBuffer::Both),
             ..LinkDecl::new(l.a, l.b)
         });
         TopologySpec { nodes: self.spec.nodes.clone(), hosts: self.spec.hosts.clone(), links: links.collect() }
@@ -280,6 +289,20 @@ spec:
         assert_eq!(delays(&one), [None, Some(40_000_000)]);
         let both = one.replace("loss: 1%}", "loss: 1%, delay: 250us}");
         assert_eq!(delays(&both), [Some(250_000), Some(40_000_000)]);
+    }
+
+    #[test]
+    fn a_queue_holds_50_ms_or_three_round_trips_and_the_controller_is_told() {
+        let buffers = |text: &str| {
+            let file = LabFile::parse(text).unwrap();
+            let told: Vec<_> = file.topology().links.iter().map(|l| l.buffer_bytes).collect();
+            let held: Vec<_> = file.links().map(|l| l.buffer_bytes()).collect();
+            assert_eq!(told, held.iter().map(|b| b.map(LinkBuffer::Both)).collect::<Vec<_>>());
+            held
+        };
+        assert_eq!(buffers(SMALL), [Some(6_250_000), Some(131_072)]);
+        let long = SMALL.replace("rate: 10Mbit", "rate: 10Mbit, delay: 40ms").replace(", rate: 1Gbit", "");
+        assert_eq!(buffers(&long).last(), Some(&Some(300_000)));
     }
 
     #[test]

@@ -165,7 +165,7 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
             place = "parent 1:1";
         }
         if let Some(rate) = link.rate {
-            let (burst, limit) = token_bucket(rate.bps(), link.mtu);
+            let (burst, limit) = (burst(rate.bps(), link.mtu), link.buffer_bytes().unwrap_or_default());
             tc.push(format!("qdisc add dev {port} {place} tbf rate {}bit burst {burst} limit {limit}", rate.bps()));
         }
         // Before the interface is up, so that nothing passes uncounted.
@@ -175,12 +175,9 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
     sh::batch(Command::new("ip").args(["-6", "-batch", "-"]), &ip)
 }
 
-/// Burst and queue limit of a link, bytes: 1 ms at the rate in one go and 50 ms waiting, never less than a few packets.
-fn token_bucket(bps: u64, mtu: u32) -> (u64, u64) {
-    let packet = u64::from(mtu) + 14;
-    let burst = (bps / 8000).max(4 * packet).max(65_536);
-    let limit = (bps / 160).max(32 * packet).min(1 << 30);
-    (burst, limit + burst)
+/// What a link's end may send in one go, octets: 1 ms at the rate, never less than a few packets.
+fn burst(bps: u64, mtu: u32) -> u64 {
+    (bps / 8000).max(4 * (u64::from(mtu) + 14)).max(65_536)
 }
 
 fn has_ethtool() -> bool {
@@ -199,9 +196,8 @@ mod tests {
     #[test]
     fn a_bucket_holds_at_least_a_few_packets_at_any_rate() {
         for bps in [8_000, 1_000_000_000, 1_000_000_000_000] {
-            let (burst, limit) = token_bucket(bps, 65_535);
-            assert!(burst >= 4 * 65_549 && limit >= burst && limit <= u64::from(u32::MAX));
+            assert!((4 * 65_549..=u64::from(u32::MAX)).contains(&burst(bps, 65_535)));
         }
-        assert_eq!(token_bucket(1_000_000_000, 9000), (125_000, 6_375_000));
+        assert_eq!(burst(1_000_000_000, 9000), 125_000);
     }
 }

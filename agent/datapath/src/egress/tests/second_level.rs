@@ -92,11 +92,14 @@ fn a_port_tells_no_more_than_its_rate_whatever_the_flows() {
 }
 
 #[test]
-fn at_k_max_nothing_is_told_and_a_packet_that_is_not_ecn_capable_is_told_of_too() {
+fn up_to_k_max_no_flow_is_named_and_a_packet_that_is_not_ecn_capable_is_told_of_too() {
     let bed = Congested::new(HOUR_NS, 1000);
     bed.run(&packet(1, 0, 1, b"abcd"));
     let depth = bed.events()[0].depth;
     bed.limits(depth, HOUR_NS, 1000);
-    bed.run(&packet(2, ECT0, 1, b"abcd"));
-    assert_eq!(bed.events().len(), 0);
+    (0..5).for_each(|_| bed.run(&packet(2, ECT0, 1, b"abcd")));
+    let events = bed.events();
+    let [wake] = &events[..] else { panic!("one event in an RTT wakes the agent: {}", events.len()) };
+    assert_eq!((wake.depth, wake.flow.ifindex, wake.flow.qpn, wake.flow.src.hi), (depth, bed.bed.port, 0, 0));
+    assert_eq!((bed.stats().events, bed.stats().marked), (1, 5));
 }
