@@ -196,7 +196,7 @@ pub struct LinkRttView {
     pub configured_ns: Option<u64>,
     /// The newest that the node's STAMP session measured.
     pub measured_ns: Option<u64>,
-    /// The smallest measured in the last 4 s.
+    /// The smallest measured in the last 2.4 s.
     pub filtered_ns: Option<u64>,
     /// RTT_est: as configured, else filtered.
     pub estimate_ns: Option<u64>,

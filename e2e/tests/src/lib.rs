@@ -5,6 +5,8 @@
 //! workspace's binaries (`make build`) and the tools of `make tools`; what is missing makes them fail.
 
 pub mod capture;
+pub mod pacer;
+pub mod queue;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use canopy_e2e::capture::Capture;
-use canopy_e2e::{Bed, up};
+use canopy_e2e::{Bed, up, up_changed};
 use canopy_packet::stamp::{ErrorEstimate, ReflectorPacket, SenderPacket};
 use serde_json::{Value, json};
 
@@ -116,6 +116,46 @@ fn every_link_is_measured_and_a_step_of_its_rtt_is_followed_within_5_s() {
             changed[i] = Some(Instant::now());
         }
         seen = now;
+    }
+}
+
+#[test]
+fn a_measured_rtt_that_steps_from_1_to_40_ms_is_followed_within_5_s_and_rests() {
+    const LINK: &str = "n1/eth1--n2/eth1";
+    const ENDS: [&str; 2] = ["n1/eth1", "n2/eth1"];
+    let bed = up_changed("longhaul", |file| {
+        file.spec.links[0].delay = Some("500us".parse().unwrap());
+        Ok(())
+    })
+    .unwrap();
+    // Above K_base, below the buffer.
+    put(&bed, |link| {
+        link["rateBps"] = json!(RATE);
+        drop(link.as_object_mut().unwrap().remove("bufferBytes"));
+    });
+    let of = |name: &str| links(&bed).into_iter().find(|l| l["metadata"]["name"] == name).unwrap();
+    // The way there, and what the machine adds.
+    let is = |k: Option<u64>, ms: u64| {
+        k.is_some_and(|k| (RATE / 8_000 * ms..RATE / 8_000 * ms * 5 / 4 + RATE / 8_000).contains(&k))
+    };
+    let both = |ms: u64| ENDS.iter().all(|end| is(k_max(&of(end)), ms) && is(confirmed(&bed, end), ms));
+    bed.lab.wait("1 ms", |_| Ok(both(1))).unwrap();
+    let pushes = || ENDS.map(|end| of(end)["status"]["pushes"].as_u64().unwrap());
+    let before = pushes();
+    bed.lab.set_delay(LINK, "20ms".parse().unwrap()).unwrap();
+    let stepped = Instant::now();
+    bed.lab.wait("40 ms", |_| Ok(both(40))).unwrap();
+    let took = stepped.elapsed();
+    println!(
+        "K_max followed a step from 1 to 40 ms after {took:?}, in {:?} pushes",
+        [0, 1].map(|i| pushes()[i] - before[i])
+    );
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    // At rest.
+    let (rest, until) = (pushes(), Instant::now() + Duration::from_secs(10));
+    while Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(pushes().iter().zip(rest).all(|(now, then)| now - then <= 1), "{:?} then {:?}", rest, pushes());
     }
 }
 

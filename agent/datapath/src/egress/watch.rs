@@ -29,8 +29,11 @@ use crate::plain::read;
 const BUSY: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(10);
 const NOTHING: Duration = Duration::from_millis(200);
-/// Reading a large flow table takes longer than an interval: at most this part of the time is spent on it.
-const REST: u32 = 3;
+/// A look at a large flow table takes longer than an interval: then half of the time is spent on it. While the queues are short,
+/// flows are looked at only where that takes less than this: whoever is to blame when they are long is then known at once.
+const CHEAP: Duration = Duration::from_micros(500);
+/// After this, a large flow table is looked at again, to see whether it still is.
+const TRY_AGAIN_NS: u64 = 1_000_000_000;
 /// Flows of which it is kept what was said about them.
 const REMEMBERED: usize = 4096;
 
@@ -63,7 +66,15 @@ impl Watcher {
         thread::Builder::new()
             .name("long-haul".into())
             .spawn(move || {
-                let mut watch = Watch { egress: &egress, shared: &of_thread, queues, mouth, driver: Driver::new() };
+                let mut watch = Watch {
+                    egress: &egress,
+                    shared: &of_thread,
+                    queues,
+                    mouth,
+                    driver: Driver::new(),
+                    flows_took: Duration::ZERO,
+                    try_flows_ns: 0,
+                };
                 if let Err(e) = watch.run(&map) {
                     tracing::error!(
                         error = chain(&e),
@@ -97,6 +108,9 @@ struct Watch<'a> {
     queues: Queues,
     mouth: Mouth,
     driver: Driver,
+    /// How long the last look at the flows took, and when to see whether it is shorter by now.
+    flows_took: Duration,
+    try_flows_ns: u64,
 }
 
 impl Watch<'_> {
@@ -128,7 +142,7 @@ impl Watch<'_> {
             }
             failing = looked.is_err();
             let took = Duration::from_nanos(monotonic_ns().saturating_sub(began));
-            wait = if took > BUSY { every.max(took * REST) } else { every };
+            wait = every.max(took);
         }
         Ok(())
     }
@@ -156,9 +170,13 @@ impl Watch<'_> {
             let counters = Counters { queue_bytes, packets: stats.packets, ce_packets: stats.ce };
             shown.ports.insert(*ifindex, counters);
         }
-        if self.driver.busy(now_ns) {
+        if self.driver.busy(now_ns) || self.flows_took < CHEAP || now_ns >= self.try_flows_ns {
+            let began = monotonic_ns();
             shown.flows = Some(self.flows()?);
             shown.acks = self.egress.acks()?.iter().filter_map(|(key, seen)| Some((keys::flow(key)?, *seen))).collect();
+            let now = monotonic_ns();
+            self.flows_took = Duration::from_nanos(now.saturating_sub(began));
+            self.try_flows_ns = now.saturating_add(TRY_AGAIN_NS);
         }
         let depth_of = |ifindex: &u32| shown.ports.get(ifindex).map_or(0, |c| c.queue_bytes);
         let depths: BTreeMap<_, _> =

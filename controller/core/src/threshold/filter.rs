@@ -5,15 +5,15 @@
 pub const WINDOW_NS: u64 = PART_NS * PARTS as u64;
 
 /// One part of the window, in nanoseconds.
-const PART_NS: u64 = 500_000_000;
+const PART_NS: u64 = 300_000_000;
 /// Parts of the window.
 const PARTS: usize = 8;
 
-/// A minimum filter over the last 4 s, in 8 parts of 500 ms that expire whole.
+/// A minimum filter over the last 2.4 s, in 8 parts of 300 ms that expire whole.
 ///
-/// A smaller sample counts at once. A larger one counts when the last smaller one has left the window: with a sample
-/// every second, a step from 1 to 40 ms is followed within 5 s, while anything shorter than 3.5 s (a queue that fills and
-/// drains) is not seen at all. Where samples stop, the last estimate stays.
+/// A smaller sample counts at once. A larger one counts when the last smaller one has left the window: with a report
+/// every second, of the smallest of that second, a step from 1 to 40 ms is followed within 4.4 s, while anything shorter than
+/// 2.1 s (a queue that fills and drains) is not seen at all. Where samples stop, the last estimate stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RttFilter {
     /// Number of the part since time 0, and its smallest sample.

@@ -7,7 +7,7 @@
 //!
 //! - less than 5 % from what was pushed: never pushed;
 //! - less than twofold: pushed when the last push is 10 s ago;
-//! - twofold or more, up or down: pushed at once, which the filter's window makes 4 s after a rise;
+//! - twofold or more, up or down: pushed at once, which the filter's window makes 2.4 s after a rise;
 //! - RTT_est twofold or more off while K_max is not, because the base or the buffer decides: pushed when the last push is
 //!   10 s ago;
 //! - new settings, another port or another configured RTT: pushed at once, it is no matter of samples.
@@ -106,7 +106,7 @@ impl LinkThresholds {
         self.pushes
     }
 
-    /// The smallest sample of the last 4 s, nanoseconds; `None` before the first.
+    /// The smallest sample of the last 2.4 s, nanoseconds; `None` before the first.
     pub fn measured_ns(&self) -> Option<u64> {
         self.filter.estimate_ns()
     }

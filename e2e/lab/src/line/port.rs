@@ -21,6 +21,9 @@ use super::queue::Frame;
 pub(super) const BATCH: usize = 64;
 /// Bytes that may wait in the kernel while the process is not running.
 const WAITING: usize = 32 << 20;
+/// Bytes sent that may wait in queues further on: frames belong to the socket that sent them until they leave the machine's
+/// namespaces or arrive, and a wire holds nobody up.
+const UNDER_WAY: usize = 1 << 29;
 /// ETH_P_ALL in network byte order, linux/if_ether.h.
 const EVERY_PROTOCOL: i32 = 0x0003u16.to_be() as i32;
 /// `ld #pkttype; jeq #PACKET_OUTGOING, drop; ret #all; drop: ret #0`, see linux/filter.h: a socket that also sends would
@@ -68,6 +71,7 @@ impl Port {
         let link = address.as_link_addr().with_context(what)?;
         bind(socket.as_raw_fd(), link).with_context(what)?;
         setsockopt(&socket, sockopt::RcvBufForce, &WAITING).with_context(what)?;
+        setsockopt(&socket, sockopt::SndBufForce, &UNDER_WAY).with_context(what)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true).with_context(what)?;
         setsockopt(&socket, sockopt::RxqOvfl, &1).with_context(what)?;
         // 14 bytes Ethernet header, and room to see that a frame is too long.

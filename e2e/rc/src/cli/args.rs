@@ -100,6 +100,9 @@ pub(super) struct SendArgs {
     /// Ask for an acknowledgement at least every so many packets.
     #[arg(long, default_value_t = 16)]
     pub(super) ack_every: u32,
+    /// CNPs do not halve the window: somebody else paces the queue pair.
+    #[arg(long)]
+    pub(super) ignore_cnps: bool,
     /// Retry timer; doubles up to eightfold while nothing is acknowledged.
     #[arg(long, default_value = "20ms", value_parser = parse_duration)]
     pub(super) timeout: Duration,

@@ -38,6 +38,7 @@ struct Report<'a> {
 pub(super) fn run(runtime: &Runtime, stop: &AtomicBool, args: &SendArgs) -> Result<()> {
     let (content, bytes) = content(args)?;
     let settings = Settings::new(args.window, args.ack_every, args.timeout, args.retries)?;
+    let settings = if args.ignore_cnps { settings.ignoring_cnps() } else { settings };
     let local = local::address(&args.end)?;
     let qpn = local::qpn(&args.end)?;
     let socket = local::socket(&args.end, local)?;

@@ -29,7 +29,9 @@ impl Requester {
         match (bth.opcode, packet.headers.aeth) {
             (Opcode::CNP, _) => {
                 self.counters.cnps_received += 1;
-                self.window.on_cnp(self.acked, self.sent);
+                if self.settings.obeys_cnps() {
+                    self.window.on_cnp(self.acked, self.sent);
+                }
             }
             (Opcode::ACKNOWLEDGE, Some(aeth)) => match aeth.syndrome.kind() {
                 SyndromeKind::Ack { .. } => self.handle_ack(bth.psn, now),

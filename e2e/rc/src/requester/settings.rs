@@ -18,6 +18,7 @@ pub struct Settings {
     ack_every: u32,
     timeout: Duration,
     retries: u32,
+    obeys_cnps: bool,
 }
 
 /// A setting outside its range.
@@ -47,7 +48,17 @@ impl Settings {
         if timeout.is_zero() {
             return Err(SettingsError::Timeout);
         }
-        Ok(Self { window, ack_every: ack_every.min(window), timeout, retries })
+        Ok(Self { window, ack_every: ack_every.min(window), timeout, retries, obeys_cnps: true })
+    }
+
+    /// CNPs are counted and nothing else: somebody else paces the queue pair.
+    pub fn ignoring_cnps(self) -> Self {
+        Self { obeys_cnps: false, ..self }
+    }
+
+    /// CNPs halve the window.
+    pub fn obeys_cnps(&self) -> bool {
+        self.obeys_cnps
     }
 
     /// Packets that may be in flight.

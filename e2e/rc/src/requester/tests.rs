@@ -222,6 +222,14 @@ fn going_back_does_not_make_acks_of_what_was_sent_false() {
 }
 
 #[test]
+fn whoever_is_paced_by_others_counts_cnps_and_keeps_the_window() {
+    let mut bench = bench(32, 8, 0);
+    bench.requester.settings = bench.requester.settings.clone().ignoring_cnps();
+    bench.cnp();
+    assert_eq!((bench.requester.window.packets(), bench.requester.counters().cnps_received), (32, 1));
+}
+
+#[test]
 fn a_cnp_halves_the_window_and_what_is_in_flight_still_asks_for_acks() {
     let mut bench = bench(32, 8, 0);
     bench.send();

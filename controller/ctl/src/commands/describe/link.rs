@@ -28,7 +28,7 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
     for (label, pointer) in [
         ("  Configured", "/status/rtt/configuredNs"),
         ("  Measured", "/status/rtt/measuredNs"),
-        ("  Smallest of 4 s", "/status/rtt/filteredNs"),
+        ("  Smallest, 2.4 s", "/status/rtt/filteredNs"),
         ("  RTT_est", "/status/rtt/estimateNs"),
         ("  Samples", "/status/rtt/samples"),
         ("  Lost", "/status/rtt/lost"),
