@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/conformance.md against the tree: every file and test that it names exists, and cargo runs every such test.
+"""The conformance tables in docs against the tree: every file and test that they name exists, and cargo runs every such test.
 
     scripts/check-conformance.py [--listed FILE] [--draft DRAFT.xml]
 
 Without --listed it asks cargo itself for the tests; FILE is the saved output (both streams) of the command LIST.
---draft adds: no section of the draft has more requirement sentences than the table has rows for it.
+--draft adds: no section of the draft has more requirement sentences than its table has rows for it.
 """
 
 import argparse
@@ -18,25 +18,31 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = "docs/conformance.md"
+# By the letter that its rows begin with: the table, and the draft's docName.
+TABLES = {
+    "L": ("docs/conformance.md", "draft-li-spring-rdma-multicast-over-srv6"),
+    "T": ("docs/conformance-long-haul.md", "draft-tian-ccwg-long-haul-cnp"),
+}
 # What `cargo build --workspace --all-targets` has built, in the same features: nothing is compiled for it again.
 LIST = ["cargo", "test", "--workspace", "--lib", "--bins", "--tests", "--", "--list"]
-ROW_ID = re.compile(r"L-(\d+(?:\.\d+)*)-\d+[a-z]?")
+ROW_ID = re.compile(r"[LT]-(\d+(?:\.\d+)*)-\d+[a-z]?")
 NAMED = re.compile(r"`([^`:\s]+\.rs):(\w+)`")
 KEYWORD = re.compile(r"\b(MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
 BLOCKS = {"t", "li", "dd", "dt", "ol", "ul", "dl", "name", "section", "artwork", "figure", "table"}
 NONE, NOT_BUILT = "—", "not implemented"
+# Nothing that a program can do, so that neither a file nor a test shows it; the last cell says who can.
+FOR_PEOPLE = "for people"
 
 
-def read_table(text):
+def read_table(text, letter="L"):
     """Rows as (id, [requirement, where, test, note]), and what is wrong with their form."""
     rows, problems = [], []
     for line in text.splitlines():
-        if not line.startswith("| L-"):
+        if not line.startswith(f"| {letter}-"):
             continue
         cells = [c.strip() for c in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
         if len(cells) != 5 or not all(cells) or not ROW_ID.fullmatch(cells[0]):
-            problems.append(f"{cells[0]}: write five filled cells, the first like L-6.2-1")
+            problems.append(f"{cells[0]}: write five filled cells, the first like {letter}-6.2-1")
         else:
             rows.append((cells[0], cells[1:]))
     twice = [i for i, n in Counter(i for i, _ in rows).items() if n > 1]
@@ -125,6 +131,12 @@ def check_row(root, runs, row, cells):
     for path in re.findall(r"`([^`]*/[^`]*)`", where):
         if not (root / path).exists():
             yield f"{row}: {path} does not exist: correct where it is implemented"
+    if "not yet wired" in note:
+        yield f"{row}: is said to be not yet wired: nothing is conformance that nobody calls"
+    if where == FOR_PEOPLE:
+        if test != NONE or note == NONE:
+            yield f"{row}: write {NONE} as its test, and in the last cell who can do it"
+        return
     if where != NOT_BUILT and not re.search(r"`[^`]*/[^`]*`", where):
         yield f"{row}: name the file that implements it, or write {NOT_BUILT}"
     if where == NOT_BUILT and test != NONE:
@@ -164,7 +176,7 @@ def requirement_sentences(xml):
     return +counts
 
 
-def check_draft(rows, xml):
+def check_draft(rows, xml, letter="L"):
     """Problems between the table and the draft."""
     sentences = requirement_sentences(xml)
     have = Counter(ROW_ID.fullmatch(row)[1] for row, _ in rows)
@@ -172,23 +184,25 @@ def check_draft(rows, xml):
         yield "draft: no requirement sentence found: give the draft's XML source"
     for section, n in sentences.items():
         if have[section] < n:
-            yield f"L-{section}: {n} requirement sentences but {have[section]} rows: add the missing rows"
+            yield f"{letter}-{section}: {n} requirement sentences but {have[section]} rows: add the missing rows"
 
 
-def check(root, text, runs, draft=None):
+def check(root, text, runs, draft=None, letter="L"):
     """All problems, and the line that says what the table holds."""
-    rows, problems = read_table(text)
+    table, name = TABLES[letter]
+    rows, problems = read_table(text, letter)
     if not rows and not problems:
-        problems.append(f"{TABLE}: no row starts with '| L-': restore the table")
+        problems.append(f"{table}: no row starts with '| {letter}-': restore the table")
     for row, cells in rows:
         problems += check_row(root, runs, row, cells)
     if draft is not None:
-        problems += check_draft(rows, draft)
+        problems += check_draft(rows, draft, letter)
     cells = [c for _, c in rows]
-    built = [c for c in cells if c[1] != NOT_BUILT]
+    absent = sum(c[1] == NOT_BUILT for c in cells)
+    people = sum(c[1] == FOR_PEOPLE for c in cells)
     return problems, (
-        f"conformance: {len(rows)} rows, {len(built)} tested, "
-        f"{sum(c[3].startswith('Deviation') for c in cells)} deviating, {len(cells) - len(built)} not implemented"
+        f"conformance to {name}: {len(rows)} rows, {len(rows) - absent - people} tested, "
+        f"{sum('Deviation' in c[3] for c in cells)} deviating, {absent} not implemented, {people} {FOR_PEOPLE}"
     )
 
 
@@ -204,16 +218,19 @@ def ask_cargo():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--listed", type=Path, help="output of the list commands instead of running them")
-    parser.add_argument("--draft", type=Path, help="the draft's XML source")
+    parser.add_argument("--draft", type=Path, action="append", default=[], help="a draft's XML source; repeatable")
     args = parser.parse_args()
     runs = read_lists(args.listed.read_text() if args.listed else ask_cargo())
-    draft = args.draft.read_text() if args.draft else None
-    problems, summary = check(ROOT, (ROOT / TABLE).read_text(), runs, draft)
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    if problems:
-        sys.exit(1)
-    print(summary)
+    drafts = [path.read_text() for path in args.draft]
+    failed = False
+    for letter, (table, name) in TABLES.items():
+        draft = next((xml for xml in drafts if f'docName="{name}-' in xml), None)
+        problems, summary = check(ROOT, (ROOT / table).read_text(), runs, draft, letter)
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        failed = failed or bool(problems)
+        print(summary)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

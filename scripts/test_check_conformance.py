@@ -126,11 +126,25 @@ class Rows(Tree):
             GOOD,
             f"| L-1.2-2 | what | `{FILE}` | `{FILE}:waits` | Deviation 1.1: hard to reach |",
             "| L-1.2-3a | what | not implemented | — | Reason: not needed |",
+            "| L-1.2-4 | what | for people | — | Note: who runs the network |",
         )
         self.assertEqual(problems, [])
         self.assertEqual(
-            summary, "conformance: 3 rows, 2 tested, 1 deviating, 1 not implemented"
+            summary,
+            "conformance to draft-li-spring-rdma-multicast-over-srv6: 4 rows, 2 tested, 1 deviating, "
+            "1 not implemented, 1 for people",
         )
+
+    def test_each_table_has_its_rows(self):
+        rows = conformance.read_lists(LISTED)
+        text = GOOD + "\n" + GOOD.replace("L-", "T-")
+        for letter in "LT":
+            problems, summary = conformance.check(self.root, text, rows, None, letter)
+            self.assertEqual((problems, summary.split(": ")[1][:6]), ([], "1 rows"))
+
+    def test_what_nobody_calls_or_nobody_can_do_is_told_apart(self):
+        self.finds(self.row(f"`{FILE}:runs`", note="Note: not yet wired."), "not yet wired")
+        self.finds(self.row("—", where="for people"), "who can do it")
 
     def test_an_empty_table_fails(self):
         self.assertEqual(len(self.check("# nothing")[0]), 1)
