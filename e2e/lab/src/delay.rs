@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Delay of links: by the kernel's `sch_netem` where it has one, else by a delay line between two more veth pairs.
+//! Delay of links: by the kernel's `sch_netem` where it has one, else by a delay line, between two more veth pairs.
 //!
 //! ```text
-//! a === b                  plain
-//! a (netem, tbf) === b     kernel: both ends delay what they send
-//! a === x [line] y === b   user space: x and y are in a namespace of their own
+//! a === b                    plain
+//! a === x [netem y] === b    kernel: what arrives at x is redirected to y, which sends it later; and back
+//! a === x [line] y === b     user space
 //! ```
 //!
-//! The rate acts at the sending end. A constant delay and a rate in series give the same departures in either order,
-//! so that netem, which has to be the root, may stand before the token bucket.
+//! x and y are in a namespace of their own, so that the queue of a holds what waits there and nothing that is under way. The
+//! rate acts at the sending end. With netem an end does not see that the other is down.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +29,7 @@ use crate::{netns, sh};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Means {
-    /// `sch_netem` at both ends.
+    /// `sch_netem`, between the ends.
     Netem,
     /// A `canopy-lab delay-line` per link.
     UserSpace,
@@ -38,13 +38,15 @@ pub enum Means {
 impl Means {
     /// What the kernel that runs this has; asked in namespace `ns`, which nobody uses yet.
     pub(crate) fn detect(ns: &str) -> Result<Self> {
-        let tc = |verb: &'static str, more: &[&str]| {
-            sh::run(netns::command(ns, "tc").args(["qdisc", verb, "dev", "lo", "root"]).args(more))
-        };
-        match tc("add", &["netem", "delay", "1ms"]) {
-            Ok(_) => tc("del", &[]).map(|_| Self::Netem),
-            Err(_) => Ok(Self::UserSpace),
+        let tc = |words: &str| sh::run(netns::command(ns, "tc").args(words.split(' ')));
+        let has = tc("qdisc add dev lo root netem delay 1ms")
+            .and_then(|_| tc("qdisc add dev lo clsact"))
+            .and_then(|_| tc(&redirect("lo", "lo")));
+        for place in ["root", "clsact"] {
+            // What is not there cannot be removed.
+            _ = tc(&format!("qdisc del dev lo {place}"));
         }
+        Ok(if has.is_ok() { Self::Netem } else { Self::UserSpace })
     }
 
     /// As people read it.
@@ -74,7 +76,33 @@ pub struct LinkDelay {
 pub(crate) fn netem(delay: Delay, link: &Link) -> String {
     let bytes = line::limit(link.rate.map_or(0, crate::units::Rate::bps), delay.nanos());
     let limit = (bytes / u64::from(link.mtu.min(2048))).max(1000);
-    format!("root handle 1: netem delay {}ns limit {limit} rate 1000gbit", delay.nanos())
+    // tc takes whole microseconds, makes ticks of 64 ns of them, and shows microseconds again, all rounded down.
+    let us = delay.nanos().div_ceil(1_000) + 1;
+    format!("root handle 1: netem delay {us}us limit {limit} rate 1000gbit")
+}
+
+/// `tc` words that hand what arrives at one interface to the other.
+fn redirect(from: &str, to: &str) -> String {
+    format!("filter add dev {from} ingress protocol all matchall action mirred egress redirect dev {to}")
+}
+
+/// Starts netem between the ends of every delayed link, inside the lines' namespace.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn start_netem(state: &State) -> Result<()> {
+    let (mut ip, mut tc) = (Vec::new(), Vec::new());
+    for (index, link) in state.delayed() {
+        let [a, b] = interfaces(index);
+        for (this, other) in [(&a, &b), (&b, &a)] {
+            tc.push(format!("qdisc add dev {this} {}", netem(link.delay.unwrap_or_default(), &link)));
+            tc.push(format!("qdisc add dev {this} clsact"));
+            tc.push(redirect(this, other));
+            ip.push(format!("link set dev {this} up"));
+        }
+    }
+    sh::batch(Command::new("tc").args(["-batch", "-"]), &tc)?;
+    sh::batch(Command::new("ip").args(["-batch", "-"]), &ip)
 }
 
 /// Names of the two interfaces of link `index` in the lines' namespace.
@@ -167,11 +195,12 @@ impl Lab {
             let line = line::ask(&socket(&self.state, index))?;
             return Ok(Some(LinkDelay { delay: Delay::from_nanos(line.delay_ns), by, line: Some(line) }));
         }
-        let text = sh::run(self.command(&link.a.device, "tc")?.args(["-j", "qdisc", "show", "dev", &link.a.port]))?;
+        let (lines, [a, _]) = (self.state.instance.lines_namespace(), interfaces(index));
+        let text = sh::run(netns::command(&lines, "tc").args(["-j", "qdisc", "show", "dev", &a]))?;
         let qdiscs: serde_json::Value = serde_json::from_str(&text).context("reading what tc says")?;
         let netem = qdiscs.as_array().into_iter().flatten().find(|q| q["kind"] == "netem");
         let seconds = netem.and_then(|q| q.pointer("/options/delay/delay")?.as_f64());
-        let seconds = seconds.with_context(|| format!("netem is gone from {}", link.a))?;
+        let seconds = seconds.with_context(|| format!("netem is gone from the link of {}", link.a))?;
         Ok(Some(LinkDelay { delay: Delay::from_nanos((seconds * 1e9).round() as u64), by, line: None }))
     }
 
@@ -187,9 +216,10 @@ impl Lab {
         for (index, l) in self.state.delayed().filter(|(_, l)| chosen.contains(l)) {
             match self.state.delay_means {
                 Some(Means::Netem) => {
-                    for end in [&l.a, &l.b] {
-                        let words = format!("qdisc change dev {} {}", end.port, netem(delay, &l));
-                        sh::run(self.command(&end.device, "tc")?.args(words.split(' ')))?;
+                    let lines = self.state.instance.lines_namespace();
+                    for interface in interfaces(index) {
+                        let words = format!("qdisc change dev {interface} {}", netem(delay, &l));
+                        sh::run(netns::command(&lines, "tc").args(words.split(' ')))?;
                     }
                 }
                 _ => drop(line::set_delay(&socket(&self.state, index), delay)?),
@@ -214,7 +244,7 @@ mod tests {
         let file = LabFile::parse(include_str!("../../topologies/longhaul.yaml")).unwrap();
         let link = file.links().next().unwrap();
         let words = netem(link.delay.unwrap(), &link);
-        assert!(words.starts_with("root handle 1: netem delay 10000000ns limit ") && words.ends_with(" rate 1000gbit"));
+        assert!(words.starts_with("root handle 1: netem delay 10001us limit ") && words.ends_with(" rate 1000gbit"));
         let limit: u64 = words.split(' ').skip_while(|w| *w != "limit").nth(1).unwrap().parse().unwrap();
         // 500 Mbit/s x 10 ms of frames of 2 kB.
         assert!(limit > 500_000_000 / 100 / 8 / 2048, "{words}");

@@ -51,6 +51,9 @@ pub(crate) fn create(state: &mut State) -> Result<()> {
 
     let links: Vec<Link> = state.file.links().collect();
     wire(state, &links)?;
+    if state.delay_means == Some(Means::Netem) {
+        netns::within(&lines, || delay::start_netem(state)).context("starting netem")?;
+    }
     let mut ends: BTreeMap<&str, Vec<(&Endpoint, &Link)>> = BTreeMap::new();
     for link in &links {
         ends.entry(&link.a.device).or_default().push((&link.a, link));
@@ -112,7 +115,7 @@ fn wire(state: &State, links: &[Link]) -> Result<()> {
     let mut lines = Vec::new();
     for (index, l) in links.iter().enumerate() {
         let (a, b) = ((l.a.port.as_str(), ns(&l.a)), (l.b.port.as_str(), ns(&l.b)));
-        if l.delay.is_some() && state.delay_means == Some(Means::UserSpace) {
+        if l.delay.is_some() {
             let ([x, y], between) = (delay::interfaces(index), state.instance.lines_namespace());
             lines.push(pair(a, (&x, between.clone()), l.mtu));
             lines.push(pair((&y, between), b, l.mtu));
@@ -128,18 +131,19 @@ fn prepare_delays(state: &mut State, lines: &str) -> Result<()> {
     let (true, Some(first)) = (state.delayed().next().is_some(), state.namespaces.first()) else { return Ok(()) };
     let means = Means::detect(first)?;
     state.delay_means = Some(means);
-    if means == Means::UserSpace {
-        ensure!(has_ethtool(), "a link with a delay needs `ethtool` to switch checksum offload off: install it");
-        state.namespaces.push(lines.to_owned());
-        state.save()?;
-        netns::add(lines)?;
-        // Nothing there speaks IPv6: interfaces only hand over frames.
-        netns::within(lines, || {
-            let path = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
-            fs::write(path, "1").with_context(|| format!("writing {path}"))
-        })?;
-    }
-    state.save()
+    let needs_ethtool = means == Means::UserSpace;
+    ensure!(
+        !needs_ethtool || has_ethtool(),
+        "a link with a delay needs `ethtool` to switch checksum offload off: install it"
+    );
+    state.namespaces.push(lines.to_owned());
+    state.save()?;
+    netns::add(lines)?;
+    // Nothing there speaks IPv6: interfaces only hand over frames.
+    netns::within(lines, || {
+        let path = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+        fs::write(path, "1").with_context(|| format!("writing {path}"))
+    })
 }
 
 /// Runs inside the device's namespace.
@@ -159,14 +163,9 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
             ip.push(format!("addr add {}/{} dev {port}", h.address, h.prefix.prefix_len()));
             ip.push(format!("route add default via fe80::1 dev {port}"));
         }
-        let mut place = "root";
-        if let (Some(delay), Some(Means::Netem)) = (link.delay, state.delay_means) {
-            tc.push(format!("qdisc add dev {port} {}", delay::netem(delay, link)));
-            place = "parent 1:1";
-        }
         if let Some(rate) = link.rate {
             let (burst, limit) = (burst(rate.bps(), link.mtu), link.buffer_bytes().unwrap_or_default());
-            tc.push(format!("qdisc add dev {port} {place} tbf rate {}bit burst {burst} limit {limit}", rate.bps()));
+            tc.push(format!("qdisc add dev {port} root tbf rate {}bit burst {burst} limit {limit}", rate.bps()));
         }
         // Before the interface is up, so that nothing passes uncounted.
         loss::attach(&state.instance.end_pins(end), port, link.loss)?;
