@@ -3,10 +3,12 @@
 //!
 //! Sizes are of the payload. Where a frame does not fit a test run (a page less its overhead) the figure is of real
 //! frames through a veth pair, as the kernel's own program statistics count them: those rows say `traffic`.
-//! `cargo bench .. -- flat` prints the last table only: feedback by branches.
+//! `cargo bench .. -- flat` prints feedback by branches only, `-- flows` the egress by flows only.
 
 #[path = "packets/flat.rs"]
 mod flat;
+#[path = "packets/flows.rs"]
+mod flows;
 
 use canopy_datapath::testbed::*;
 use canopy_packet::bth::Opcode;
@@ -15,8 +17,12 @@ const RUNS: u32 = 4000;
 const TEST_RUN_FRAME: usize = 3500;
 
 fn main() {
-    if std::env::args().any(|a| a == "flat") {
+    let only = |table: &str| std::env::args().any(|a| a == table);
+    if only("flat") {
         return flat::run();
+    }
+    if only("flows") {
+        return flows::run();
     }
     println!("{:<34} {:>7} {:>8} {:>8} {:>8} {:>8}  how", "entry", "payload", "fan-out", "q1 ns", "median", "q3 ns");
     for payload in [64, 1024, 4096] {
@@ -27,6 +33,7 @@ fn main() {
         }
     }
     flat::run();
+    flows::run();
 }
 
 fn row(entry: &str, payload: usize, fan_out: u32, bed: &Testbed, port: &str, packet: impl Fn(u32) -> Vec<u8>) {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use canopy_agent_core::Datapath;
+use canopy_agent_core::congestion::FlowKey;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::node_spec::*;
@@ -208,6 +209,25 @@ impl Testbed {
         (action, frame.split_off(14), took)
     }
 
+    /// Runs one packet (from its IPv6 header) out by `port`; the time.
+    pub fn egress(&self, port: &str, packet: &[u8]) -> Duration {
+        let mut frame = vec![0u8; 12];
+        frame.extend([0x86, 0xDD]);
+        frame.extend_from_slice(packet);
+        self.datapath.egress.run(self.ifindex(port), &frame).1
+    }
+
+    /// Announces the flow of [`flow_packet`] as the only one.
+    pub fn announce_flow(&self, n: u32) {
+        let key = FlowKey { src: flow_source(n), dst: receiver(0), dst_qp: ok(Qpn::new("qpn", FLOW_QPN.into())) };
+        ok(self.datapath.egress.set_known([key].iter()));
+    }
+
+    /// Entries in the flow tables of the egress.
+    pub fn egress_flows(&self) -> usize {
+        ok(self.datapath.egress.flows()).len()
+    }
+
     /// Telemetry of the group.
     pub fn telemetry(&mut self) -> GroupTelemetry {
         let sample = ok(self.runtime.block_on(self.datapath.sample()));
@@ -276,6 +296,17 @@ impl Drop for Testbed {
 /// The plan's Proxy Address of the group.
 pub fn proxy() -> Ipv6Addr {
     plan().proxy(1).unwrap_or(Ipv6Addr::UNSPECIFIED)
+}
+
+const FLOW_QPN: u32 = 0x77;
+
+fn flow_source(n: u32) -> Ipv6Addr {
+    Ipv6Addr::from(0x2001_0db8_00ff_0000_0000_0001_0000_0000_u128 + u128::from(n))
+}
+
+/// A data packet of one of many flows.
+pub fn flow_packet(n: u32) -> Vec<u8> {
+    ok(RoceBuilder::new(flow_source(n), receiver(0), Opcode::SEND_MIDDLE, FLOW_QPN, 1).build())
 }
 
 /// The group's IP multicast address.

@@ -200,8 +200,8 @@ impl EgressBpf {
     }
 
     /// One frame through the program as if it were about to leave by `ifindex`: the frame as it then stands.
-    #[cfg(test)]
-    pub(crate) fn run(&self, ifindex: u32, frame: &[u8], repeat: u32) -> Vec<u8> {
+    #[cfg(any(test, feature = "testbed"))]
+    pub(crate) fn run(&self, ifindex: u32, frame: &[u8]) -> (Vec<u8>, std::time::Duration) {
         const SKB_IFINDEX: usize = 40;
         const SKB_LEN: usize = 68;
         let mut skb = [0u8; SKB_LEN];
@@ -211,12 +211,12 @@ impl EgressBpf {
             context_in: Some(&mut skb),
             data_in: Some(frame),
             data_out: Some(&mut out),
-            repeat,
+            repeat: 1,
             ..libbpf_rs::ProgramInput::default()
         };
         let result = self.skel.progs.canopy_egress.test_run(input).unwrap_or_else(|e| panic!("test run: {e}"));
         assert_eq!(result.return_value as i32, -1, "the packet goes on to the next filter");
-        result.data.map(|d| d.to_vec()).unwrap_or_default()
+        (result.data.map(|d| d.to_vec()).unwrap_or_default(), result.duration)
     }
 }
 

@@ -110,7 +110,7 @@ impl Bed {
 
     /// Through the program as a frame that is about to leave by the port; without its Ethernet header.
     fn run(&self, packet: &[u8]) -> Vec<u8> {
-        self.egress().run(self.port, &frame(packet), 1).split_off(14)
+        self.egress().run(self.port, &frame(packet)).0.split_off(14)
     }
 
     fn flows(&self) -> Vec<(FlowKey, types::canopy_flow)> {

@@ -19,7 +19,7 @@ fn a_million_flows_leave_a_full_table_and_the_announced_ones_with_every_packet_c
     let mut frame = frame(&p(0));
     for n in 0..MILLION {
         frame[14 + 8..14 + 24].copy_from_slice(&host(n).octets());
-        bed.egress().run(bed.port, &frame, 1);
+        bed.egress().run(bed.port, &frame);
     }
     (0..100).for_each(|n| drop(bed.run(&p(MILLION + n))));
     assert_eq!(bed.stats().packets, u64::from(MILLION) + 200);
@@ -60,9 +60,9 @@ fn ports_of_one_flow_are_counted_apart() {
     let bed = Bed::new();
     let p = frame(&packet(1, ECT0, 1, b"abcd"));
     let other = bed.bed.ifindex("u0");
-    bed.egress().run(bed.port, &p, 1);
-    bed.egress().run(other, &p, 1);
-    bed.egress().run(other, &p, 1);
+    bed.egress().run(bed.port, &p);
+    bed.egress().run(other, &p);
+    bed.egress().run(other, &p);
     let mut counted: Vec<_> = bed.egress().flows().unwrap().into_iter().map(|(k, f)| (k.ifindex, f.packets)).collect();
     counted.sort();
     assert_eq!(counted, if other < bed.port { [(other, 2), (bed.port, 1)] } else { [(bed.port, 1), (other, 2)] });
@@ -76,7 +76,7 @@ fn an_interface_that_is_gone_takes_its_counters_along_and_the_others_keep_theirs
     for n in [1, 2] {
         bed.run(&packet(n, ECT0, 1, b"abcd"));
     }
-    bed.egress().run(other, &p, 1);
+    bed.egress().run(other, &p);
     assert_eq!(bed.egress().flows().unwrap().len(), 3);
     let out = Command::new("ip").args(["link", "del", "d0"]).status().unwrap();
     assert!(out.success());

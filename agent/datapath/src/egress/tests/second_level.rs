@@ -35,7 +35,7 @@ impl Congested {
     }
 
     fn run(&self, packet: &[u8]) {
-        self.program.run(self.bed.port, &frame(packet), 1);
+        self.program.run(self.bed.port, &frame(packet));
     }
 
     fn stats(&self) -> types::canopy_port_stats {
