@@ -5,6 +5,7 @@
  *
  *   every data packet       -> counted, in its port and its flow
  *   depth above K_min       -> CE, on packets that are ECN capable, and an event
+ *   RDMA-CM names a QP      -> an event, so that the agent knows sources by their QPs
  *   depth above K_max       -> an event, within the limits per flow and port
  *
  * Nothing is ever dropped or held here.
@@ -24,6 +25,7 @@
 #include "include/depth.h"
 #include "include/flow.h"
 #include "include/second_level.h"
+#include "include/cm.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -95,6 +97,10 @@ int canopy_egress(struct __sk_buff *skb)
 	passing = find_flow(skb, &key, &at);
 	if (passing == PASSING_OTHER)
 		return TC_ACT_UNSPEC;
+	if (passing == PASSING_CM) {
+		note_cm(skb, &key, at.behind);
+		return TC_ACT_UNSPEC;
+	}
 	now = bpf_ktime_get_ns();
 	if (passing == PASSING_ACK) {
 		note_ack(&key, now);

@@ -43,4 +43,11 @@ struct {
 	__uint(max_entries, 1 << 18);
 } eg_events SEC(".maps");
 
+/* struct canopy_cm; where it is full, connections are learned by their ACKs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__uint(max_entries, 1 << 16);
+} eg_cms SEC(".maps");
+
 #endif

@@ -64,4 +64,17 @@ struct canopy_second_level {
 	struct canopy_flow_key flow;
 };
 
+#define CM_REQUEST 0x10			/* attribute identifiers of ConnectRequest and ConnectReply */
+#define CM_REPLY 0x13
+
+/* A QP that RDMA-CM names. */
+struct canopy_cm {
+	struct canopy_addr src;		/* who names its QP */
+	struct canopy_addr dst;
+	__u32 kind;			/* CM_ */
+	__u32 id;			/* communication identifier of whoever asked */
+	__u32 qpn;
+	__u32 pad;
+};
+
 #endif

@@ -14,13 +14,16 @@
 #define OP_KIND 0x1F
 #define OP_KIND_ACK 0x11
 #define OP_KIND_ATOMIC_ACK 0x12
+#define OP_UD_SEND_ONLY 0x64
+#define QP1 1
 
-enum passing { PASSING_OTHER, PASSING_DATA, PASSING_ACK };
+enum passing { PASSING_OTHER, PASSING_DATA, PASSING_ACK, PASSING_CM };
 
 /* Where the headers are. */
 struct found {
 	__u32 inner;		/* offset of the IPv6 header in front of UDP */
 	__u32 outer;		/* offset of the encapsulating one; 0 = none */
+	__u32 behind;		/* offset of what is behind the BTH */
 	__u8 inner_octet;	/* second octet of each: low half of the traffic class */
 	__u8 outer_octet;
 };
@@ -85,6 +88,9 @@ static __always_inline enum passing find_flow(canopy_ctx *ctx, struct canopy_flo
 	key->src = ip6.src;
 	key->dst = ip6.dst;
 	key->qpn = bth_qpn(&l4.bth);
+	at->behind = off + sizeof(l4);
+	if (l4.bth.opcode == OP_UD_SEND_ONLY && key->qpn == QP1)
+		return PASSING_CM;
 	return passing_of(l4.bth.opcode);
 }
 

@@ -43,6 +43,7 @@ plain! {
     canopy_port_stats = 72,
     canopy_port_state = 40,
     canopy_second_level = 56,
+    canopy_cm = 48,
 }
 
 // SAFETY: an integer has no padding and every bit pattern is valid.

@@ -10,6 +10,7 @@
 //! - [`Node`]: puts them together, and holds back: one packet per flow and RTT, a limit per port, and silence while the
 //!   flow's arrival rate shows that a node upstream was heard.
 
+mod cm;
 mod flow;
 mod instruction;
 mod meter;
@@ -17,6 +18,7 @@ mod node;
 mod port;
 mod trigger;
 
+pub use cm::{CmMessage, CmSays, Connections};
 pub use flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};
 pub use instruction::{Action, Metric, Percent};
 pub use meter::Counters;
