@@ -69,6 +69,7 @@ impl Bpf {
     /// # Errors
     /// The kernel refuses: this process lacks `CAP_BPF` and `CAP_NET_ADMIN`, or the kernel is older than 6.1.
     pub fn load(ifindex: u32) -> anyhow::Result<Self> {
+        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, said)));
         let mut attempts = 1..ATTEMPTS;
         let object = loop {
             let open = ObjectBuilder::default().open_memory(OBJECT).context("opening the BPF object")?;
@@ -216,6 +217,11 @@ impl Bpf {
         thread::Builder::new().name("notices".into()).spawn(run).context("starting the ring buffer's reader")?;
         Ok(Notices { receiver, lost, stop })
     }
+}
+
+/// What libbpf has to say goes to the log; it says more than what failed.
+fn said(_: libbpf_rs::PrintLevel, text: String) {
+    tracing::debug!(target: "libbpf", "{}", text.trim_end());
 }
 
 /// What comes from the ring buffer.

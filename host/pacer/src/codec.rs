@@ -46,13 +46,13 @@ pub(crate) struct Pace {
 
 /// What `struct flow` and `struct answers` say to user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// When the first packet was seen.
-    pub first_ns: u64,
+    pub(crate) first_ns: u64,
     /// When the last one was.
-    pub last_ns: u64,
+    pub(crate) last_ns: u64,
     /// Least RTT of the last 5 to 10 s, of answers only.
-    pub rtt_ns: Option<u64>,
+    pub(crate) rtt_ns: Option<u64>,
 }
 
 /// `struct notice`.

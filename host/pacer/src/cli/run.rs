@@ -43,9 +43,10 @@ pub(super) fn run(settings: Run) -> anyhow::Result<()> {
 
 async fn daemon(settings: Run) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (ifindex, mtu, speed) = interface(&settings.interface)?;
-    let line_bps = settings.line_rate.or(speed).with_context(|| {
-        format!("--line-rate: {} does not say how fast it is: give its rate, such as 100G", settings.interface)
+    let found = interface(&settings.interface).await?;
+    let (ifindex, mtu) = (found.index, found.mtu);
+    let line_bps = settings.line_rate.or(found.speed_bps).with_context(|| {
+        format!("--line-rate: it is not known how fast {} is: give its rate, such as 100G", settings.interface)
     })?;
     let min_bps = settings.min_rate.unwrap_or((line_bps / 100).max(1));
     if min_bps > line_bps {

@@ -3,6 +3,7 @@
 //! back at the end.
 
 mod htb;
+mod interface;
 mod netlink;
 mod options;
 mod root;
@@ -20,8 +21,9 @@ use crate::clock::monotonic_ns;
 use crate::codec::{Control, Mode, Pace};
 use crate::engine::{Change, Flow, Live};
 use htb::Htb;
+pub(crate) use interface::interface;
 use netlink::Netlink;
-pub(crate) use netlink::interface;
+
 use root::Root;
 
 /// The programs pace for so long after the daemon last said that it lives.
@@ -32,7 +34,7 @@ const LIMIT_UNKNOWN: u64 = 1_000;
 
 /// What the operator wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Wanted {
+pub(crate) enum Wanted {
     /// EDT where the kernel has fq, HTB otherwise.
     Auto,
     /// Departure times and fq.

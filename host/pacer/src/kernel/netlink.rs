@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Queueing disciplines and classes by netlink.
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::Context;
+use anyhow::{Context, bail};
 use futures::StreamExt;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use rtnetlink::Handle;
 use tokio::task::AbortHandle;
@@ -102,6 +100,15 @@ impl Netlink {
         Ok(self.delete_qdisc(message).await?)
     }
 
+    /// The link of this name.
+    pub(super) async fn link(&mut self, name: &str) -> anyhow::Result<LinkMessage> {
+        let mut found = self.handle.link().get().match_name(name.to_owned()).execute();
+        match found.next().await {
+            Some(Ok(link)) => Ok(link),
+            _ => bail!("--interface: there is no {name:?} in this network namespace (`ip link` lists them)"),
+        }
+    }
+
     async fn qdiscs(&mut self, ifindex: u32) -> anyhow::Result<Vec<TcMessage>> {
         let ask = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(ifindex as i32));
         let mut request = NetlinkMessage::from(ask);
@@ -158,34 +165,4 @@ pub(super) fn kind(message: &TcMessage) -> &str {
         _ => None,
     });
     kinds.last().unwrap_or_default()
-}
-
-/// Index, MTU and, where the driver knows it, rate in bits per second of an interface.
-///
-/// # Errors
-/// There is no such interface, or its packets have no Ethernet header.
-pub(crate) fn interface(name: &str) -> anyhow::Result<(u32, u32, Option<u64>)> {
-    let dir = Path::new("/sys/class/net").join(name);
-    let number = |file: &str| -> anyhow::Result<i64> {
-        let text = fs::read_to_string(dir.join(file)).with_context(|| format!("reading {file}"))?;
-        text.trim().parse().with_context(|| format!("{file}: {text:?}"))
-    };
-    let index = nix::net::if_::if_nametoindex(name)
-        .with_context(|| format!("interface: there is no {name:?} here (`ip link` lists them)"))?;
-    // A process that entered a network namespace may see another's sysfs.
-    let here = number("ifindex").is_ok_and(|there| there == i64::from(index));
-    if !here {
-        anyhow::bail!(
-            "interface: /sys shows another network namespace than the one that has {name}: \
-             start this with `ip netns exec`, which mounts the right one"
-        );
-    }
-    const ETHERNET: i64 = 1;
-    if number("type")? != ETHERNET {
-        anyhow::bail!("interface: {name} is no Ethernet interface");
-    }
-    let mtu = u32::try_from(number("mtu")?).context("mtu")?;
-    // Absent, -1 or an error where there is no carrier, or nothing to know.
-    let mbps = number("speed").ok().and_then(|mbps| u64::try_from(mbps).ok()).filter(|mbps| *mbps > 0);
-    Ok((index, mtu, mbps.map(|mbps| mbps * 1_000_000)))
 }

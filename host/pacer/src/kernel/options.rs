@@ -24,10 +24,14 @@ const FQ_FLOW_PACKETS: u32 = 16_384;
 /// Packets that the leaf of a class holds.
 const LEAF_PACKETS: u32 = 16_384;
 
-/// Rate and burst of an HTB class.
+/// Rates and burst of an HTB class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class {
-    pub(super) octets_per_s: u64,
+    /// What it may send whatever others do, in octets per second.
+    pub(super) sure: u64,
+    /// What it may send at most.
+    pub(super) most: u64,
+    /// Octets that may leave at once, of what it may at most.
     pub(super) burst_octets: u64,
     /// Octets of one turn among classes that wait for the device.
     pub(super) quantum: u32,
@@ -49,22 +53,28 @@ pub(super) fn htb(default: u16) -> TcAttribute {
     options(attribute(HTB_INIT, &glob))
 }
 
-/// An HTB class that never sends faster than its rate.
+/// An HTB class.
 pub(super) fn class(class: Class) -> TcAttribute {
-    let rate = class.octets_per_s;
-    let ns = u128::from(class.burst_octets) * 1_000_000_000 / u128::from(rate.max(1));
-    let buffer = u32::try_from(ns >> TICK_SHIFT).unwrap_or(u32::MAX).max(1);
-    let mut spec = vec![0, LINKLAYER_ETHERNET];
-    spec.extend([0; 6]);
-    spec.extend(u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
-    let mut parms = [spec.as_slice(), spec.as_slice()].concat();
-    for word in [buffer, buffer, class.quantum, 0, 0] {
+    let buffer = |rate: u64| {
+        let ns = u128::from(class.burst_octets) * 1_000_000_000 / u128::from(rate.max(1));
+        u32::try_from(ns >> TICK_SHIFT).unwrap_or(u32::MAX).max(1)
+    };
+    // struct tc_ratespec.
+    let spec = |rate: u64| {
+        let mut spec = vec![0, LINKLAYER_ETHERNET];
+        spec.extend([0; 6]);
+        spec.extend(u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
+        spec
+    };
+    let mut parms = [spec(class.sure), spec(class.most)].concat();
+    for word in [buffer(class.sure), buffer(class.most), class.quantum, 0, 0] {
         parms.extend(word.to_ne_bytes());
     }
     let mut nested = attribute(HTB_PARMS, &parms);
-    if u32::try_from(rate).is_err() {
-        nested.extend(attribute(HTB_RATE64, &rate.to_ne_bytes()));
-        nested.extend(attribute(HTB_CEIL64, &rate.to_ne_bytes()));
+    for (kind, rate) in [(HTB_RATE64, class.sure), (HTB_CEIL64, class.most)] {
+        if u32::try_from(rate).is_err() {
+            nested.extend(attribute(kind, &rate.to_ne_bytes()));
+        }
     }
     options(nested)
 }
@@ -94,7 +104,8 @@ mod tests {
 
     #[test]
     fn a_class_lies_as_the_kernel_reads_it() {
-        let TcAttribute::Other(nla) = class(Class { octets_per_s: 1_000_000, burst_octets: 64_000, quantum: 1514 })
+        let TcAttribute::Other(nla) =
+            class(Class { sure: 500_000, most: 1_000_000, burst_octets: 64_000, quantum: 1514 })
         else {
             panic!("not octets");
         };
@@ -103,18 +114,18 @@ mod tests {
         // struct tc_htb_opt has 44 octets.
         assert_eq!(bytes.len(), 48);
         let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
-        assert_eq!((word(12), word(24)), (1_000_000, 1_000_000), "rate and ceil");
+        assert_eq!((word(12), word(24)), (500_000, 1_000_000), "rate and ceil");
         // 64000 octets at 1 MB/s are 64 ms: a million ticks.
-        assert_eq!((word(28), word(32), word(36)), (1_000_000, 1_000_000, 1514));
+        assert_eq!((word(28), word(32), word(36)), (2_000_000, 1_000_000, 1514));
         assert_eq!(bytes[5], LINKLAYER_ETHERNET);
     }
 
     #[test]
     fn rates_beyond_32_bits_have_attributes_of_their_own() {
-        let of = |rate| match class(Class { octets_per_s: rate, burst_octets: 1, quantum: 1 }) {
+        let of = |rate| match class(Class { sure: 1, most: rate, burst_octets: 1, quantum: 1 }) {
             TcAttribute::Other(nla) => nla.value_len(),
             _ => 0,
         };
-        assert_eq!((of(u64::from(u32::MAX)), of(12_500_000_000)), (48, 72));
+        assert_eq!((of(u64::from(u32::MAX)), of(12_500_000_000)), (48, 60));
     }
 }

@@ -8,6 +8,8 @@ use super::options;
 
 /// Our qdiscs have this handle, so that a daemon which starts again knows what another one left.
 pub(super) const MAJOR: u16 = 0xCA9A;
+/// The class above all others: the line.
+pub(super) const LINE_CLASS: u16 = 0xFFFE;
 /// The class of what is not paced.
 pub(super) const DEFAULT_CLASS: u16 = 0xFFFF;
 
