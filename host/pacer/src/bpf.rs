@@ -15,6 +15,7 @@ use libbpf_rs::{
 };
 use tokio::sync::mpsc;
 
+use crate::clock::monotonic_ns;
 use crate::codec::{self, Control, Notice, Pace, Seen};
 use crate::engine::Flow;
 use crate::learn::Sighted;
@@ -57,7 +58,7 @@ const MAPS: [(&str, u32, u32); 8] = [
     ("pace_of", codec::KEY_LEN as u32, codec::PACE_LEN as u32),
     ("flows", codec::KEY_LEN as u32, codec::FLOW_LEN as u32),
     ("answers", codec::KEY_LEN as u32, codec::ANSWERS_LEN as u32),
-    ("bound", codec::KEY_LEN as u32, 4),
+    ("bound", codec::KEY_LEN as u32, codec::BINDING_LEN as u32),
     ("senders", 16, 4),
     ("counters", 4, 8),
     ("notices", 0, 0),
@@ -164,7 +165,7 @@ impl Bpf {
 
     /// Answers to `local` are those of the flow with this DestQP.
     pub(crate) fn bind(&self, local: Flow, dest_qpn: u32) -> anyhow::Result<()> {
-        self.put("bound", &codec::key(local), &dest_qpn.to_ne_bytes())
+        self.put("bound", &codec::key(local), &codec::binding(dest_qpn, monotonic_ns()))
     }
 
     pub(crate) fn unbind(&self, local: Flow) -> anyhow::Result<()> {

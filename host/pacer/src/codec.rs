@@ -16,6 +16,8 @@ pub(crate) const PACE_LEN: usize = 24;
 pub(crate) const FLOW_LEN: usize = 56;
 /// `struct answers`.
 pub(crate) const ANSWERS_LEN: usize = 40;
+/// `struct binding`.
+pub(crate) const BINDING_LEN: usize = 16;
 /// `struct notice` before its data.
 const NOTICE_HEAD: usize = 16;
 
@@ -123,6 +125,14 @@ impl Notice {
         let data = data.get(..half(12)?)?.to_vec();
         Some(Self { time_ns: word(head, 0)?, length: half(8)?, data })
     }
+}
+
+/// `struct binding`.
+pub(crate) fn binding(dest_qpn: u32, since_ns: u64) -> [u8; BINDING_LEN] {
+    let mut out = [0; BINDING_LEN];
+    out[..8].copy_from_slice(&since_ns.to_ne_bytes());
+    out[8..12].copy_from_slice(&dest_qpn.to_ne_bytes());
+    out
 }
 
 pub(crate) fn word(bytes: &[u8], index: usize) -> Option<u64> {

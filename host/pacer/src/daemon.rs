@@ -104,7 +104,10 @@ impl Daemon {
         self.kernel.tidy().await;
         match self.nodes.changed() {
             Some(Ok(nodes)) => self.trust(nodes),
-            Some(Err(error)) => tracing::error!(error, "nodes file: the last good list stays"),
+            Some(Err(error)) => {
+                self.engine.tally.count("nodes_file_errors");
+                tracing::error!(error, "nodes file: the last good list stays");
+            }
             None => {}
         }
         let seen = self.kernel.bpf().sighted()?;

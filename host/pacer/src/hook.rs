@@ -12,6 +12,8 @@ use std::time::Duration;
 use canopy_agent_core::pacing::Issuer;
 use canopy_control::pb::PacingCause as Cause;
 use canopy_model::ids::Qpn;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use tokio::process::Command;
 
 use crate::clock::monotonic_ns;
@@ -121,14 +123,16 @@ async fn once(program: &Program, change: &Change) -> Result<(), String> {
     let mut command = Command::new(&program.argv[0]);
     command.args(&program.argv[1..]).envs(variables(change, monotonic_ns()));
     command.env("CANOPY_INTERFACE", &program.interface);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).process_group(0);
     let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
     match tokio::time::timeout(program.timeout, child.wait()).await {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(status.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => {
-            // It may have ended just now.
+            // With all that it started. It may have ended just now.
+            let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+            _ = group.map(|group| killpg(group, Signal::SIGKILL));
             _ = child.kill().await;
             Err(format!("it took longer than {:?} and was killed", program.timeout))
         }

@@ -7,7 +7,7 @@ use canopy_agent_core::pacing::{Outcome, Refusal};
 use canopy_control::pb;
 
 /// Names of outcomes that begin at zero, so that a metric is there before its first event.
-const OUTCOMES: [&str; 13] = [
+const OUTCOMES: [&str; 14] = [
     "applied",
     "absorbed",
     "unknown_issuer",
@@ -21,6 +21,7 @@ const OUTCOMES: [&str; 13] = [
     "not_understood",
     "pauses",
     "kernel_errors",
+    "nodes_file_errors",
 ];
 
 /// Counters by name.

@@ -60,13 +60,13 @@ static __always_inline void copy_to_daemon(struct __sk_buff *skb, const struct i
 static __always_inline void sample_rtt(struct answers *seen, const struct flow_key *key, __u32 psn, __u64 now)
 {
 	struct flow_key flow_key = *key;
-	__u32 *dest = bpf_map_lookup_elem(&bound, key);
+	struct binding *binding = bpf_map_lookup_elem(&bound, key);
 	struct flow *flow;
 	__u64 sent, rtt;
 
-	if (!dest)
+	if (!binding)
 		return;
-	flow_key.qpn = *dest;
+	flow_key.qpn = binding->dest_qpn;
 	flow = bpf_map_lookup_elem(&flows, &flow_key);
 	if (!flow)
 		return;
@@ -74,8 +74,11 @@ static __always_inline void sample_rtt(struct answers *seen, const struct flow_k
 	if (!sent || ((psn - flow->probe_psn) & QPN_MASK) >= 0x800000)
 		return;
 	flow->probe_ns = 0;
-	/* A departure that was put off is in the future of one that is answered before: no measure. */
-	if (now <= sent)
+	/*
+	 * Answers to a packet from before the binding may have passed unseen; and a departure that was put off may lie
+	 * behind an answer to an earlier transmission.
+	 */
+	if (sent < binding->since_ns || now <= sent)
 		return;
 	rtt = now - sent;
 	if (now - seen->window_ns > RTT_WINDOW_NS) {

@@ -51,6 +51,13 @@ struct answers {
 	__u64 before_ns;	/* the least of the window before; 0: none */
 };
 
+/* Which flow the answers for a local QP belong to. */
+struct binding {
+	__u64 since_ns;		/* an RTT is of packets that left later */
+	__u32 dest_qpn;
+	__u32 pad;
+};
+
 struct window {
 	__u64 since_ns;
 	__u64 count;
@@ -91,8 +98,7 @@ TABLE(control, ARRAY, __u32, struct control, 1, 0);
 TABLE(pace_of, HASH, struct flow_key, struct pace, MAX_QPS, BPF_F_NO_PREALLOC);
 TABLE(flows, LRU_HASH, struct flow_key, struct flow, MAX_FLOWS, 0);
 TABLE(answers, LRU_HASH, struct flow_key, struct answers, MAX_FLOWS, 0);
-/* Local QP at a peer -> DestQP: which flow an answer belongs to. */
-TABLE(bound, HASH, struct flow_key, __u32, MAX_QPS, BPF_F_NO_PREALLOC);
+TABLE(bound, HASH, struct flow_key, struct binding, MAX_QPS, BPF_F_NO_PREALLOC);
 TABLE(senders, HASH, struct address, __u32, MAX_SENDERS, BPF_F_NO_PREALLOC);
 TABLE(windows, ARRAY, __u32, struct window, 2, 0);
 TABLE(counters, PERCPU_ARRAY, __u32, __u64, COUNTERS, 0);

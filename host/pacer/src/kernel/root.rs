@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The qdisc at the root of the interface: ours while the daemon runs, and before and after what it was.
 
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 
 use super::netlink::{Existing, Netlink, Refused, kind};
 use super::options;
@@ -128,5 +128,13 @@ fn root_message(ifindex: u32, handle: TcHandle) -> TcMessage {
 fn as_request(mut found: TcMessage) -> TcMessage {
     found.header.info = 0;
     found.attributes.retain(|a| matches!(a, TcAttribute::Kind(_) | TcAttribute::Options(_)));
+    for attribute in &mut found.attributes {
+        // Of kinds that the netlink crate does not know, it keeps the whole attribute in the place of its content.
+        if let TcAttribute::Options(options) = attribute
+            && let [TcOption::Other(whole)] = options.as_slice()
+        {
+            *attribute = TcAttribute::Other(whole.clone());
+        }
+    }
     found
 }

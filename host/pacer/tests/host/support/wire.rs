@@ -23,13 +23,13 @@ const PAYLOAD: usize = 1000;
 const SEND_BUFFER: usize = 16 << 10;
 
 /// Two namespaces, gone when dropped.
-pub struct Wire {
+pub(crate) struct Wire {
     host: String,
     peer: String,
 }
 
 impl Wire {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let tag = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let wire = Self { host: format!("cpc-h-{tag}"), peer: format!("cpc-p-{tag}") };
@@ -54,22 +54,22 @@ impl Wire {
         wire
     }
 
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
     /// Runs a program in the host's namespace.
-    pub fn on_host(&self, line: &str) -> Result<String, String> {
+    pub(crate) fn on_host(&self, line: &str) -> Result<String, String> {
         sh(&format!("ip netns exec {} {line}", self.host))
     }
 
     /// Sends packets, each from its IPv6 header on, from the peer's side to the host.
-    pub fn to_host(&self, packets: &[Vec<u8>]) {
+    pub(crate) fn to_host(&self, packets: &[Vec<u8>]) {
         self.send(&self.peer, HOST, packets);
     }
 
     /// Sends packets from the host to the peer.
-    pub fn from_host(&self, packets: &[Vec<u8>]) {
+    pub(crate) fn from_host(&self, packets: &[Vec<u8>]) {
         self.send(&self.host, PEER, packets);
     }
 
@@ -83,8 +83,13 @@ impl Wire {
         });
     }
 
+    /// Does something in the host's namespace.
+    pub(crate) fn within_host<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        within(&self.host, work)
+    }
+
     /// A requester on the host that sends as fast as it may.
-    pub fn flood(&self, dest_qpn: u32) -> Flood {
+    pub(crate) fn flood(&self, dest_qpn: u32) -> Flood {
         let (stop, ns) = (Arc::new(AtomicBool::new(false)), self.host.clone());
         let stopped = Arc::clone(&stop);
         let run = move || {
@@ -106,7 +111,7 @@ impl Wire {
     }
 
     /// Notes what arrives at the peer from now on.
-    pub fn arrivals(&self) -> Arrivals {
+    pub(crate) fn arrivals(&self) -> Arrivals {
         let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (stopped, noted): (_, Arc<Mutex<Seen>>) = (Arc::clone(&stop), Arc::clone(&seen));
         let ns = self.peer.clone();
@@ -148,7 +153,7 @@ impl Drop for Wire {
 type Seen = BTreeMap<u32, Vec<(u64, usize)>>;
 
 /// Packets that arrived, by DestQP: when, and how many octets.
-pub struct Arrivals {
+pub(crate) struct Arrivals {
     stop: Arc<AtomicBool>,
     seen: Arc<Mutex<Seen>>,
     thread: Option<JoinHandle<()>>,
@@ -156,13 +161,13 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Octets for a QP from a time on.
-    pub fn octets(&self, dest_qpn: u32, since_ns: u64) -> usize {
+    pub(crate) fn octets(&self, dest_qpn: u32, since_ns: u64) -> usize {
         let seen = self.seen.lock().unwrap();
         seen.get(&dest_qpn).into_iter().flatten().filter(|(at, _)| *at >= since_ns).map(|(_, octets)| octets).sum()
     }
 
     /// When packets for a QP arrived.
-    pub fn times(&self, dest_qpn: u32) -> Vec<u64> {
+    pub(crate) fn times(&self, dest_qpn: u32) -> Vec<u64> {
         let seen = self.seen.lock().unwrap();
         seen.get(&dest_qpn).into_iter().flatten().map(|(at, _)| *at).collect()
     }
@@ -176,7 +181,7 @@ impl Drop for Arrivals {
 }
 
 /// A requester; it ends when dropped.
-pub struct Flood {
+pub(crate) struct Flood {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -190,7 +195,7 @@ impl Drop for Flood {
 }
 
 /// One RC request that asks to be acknowledged.
-pub fn request(dest_qpn: u32, psn: u32) -> Vec<u8> {
+pub(crate) fn request(dest_qpn: u32, psn: u32) -> Vec<u8> {
     let mut builder = RoceBuilder::new(at(HOST), at(PEER), Opcode::SEND_ONLY, dest_qpn, psn);
     builder.bth.ack_req = true;
     builder.payload = &[0x5a; PAYLOAD];

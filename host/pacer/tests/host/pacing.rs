@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real daemon and the real programs between two namespaces: what is said to the host, and what its packets do then.
-//! Needs root. What is compared are octets of flows that run at the same time, never times.
+//! What is said to the host, and what its packets do then. Octets of flows that run at the same time are compared, never
+//! times.
 
-mod support;
-
+use crate::support::say::{cnp, icmp, roce};
+use crate::support::{Daemon, LINE_BPS, N1, N2, PEER, Settings, Wire, at, has_fq, monotonic_ns, wait};
 use canopy_host::pacing::Blamed;
 use canopy_packet::long_haul_cnp::Action;
-use support::say::{cnp, icmp, roce};
-use support::{Daemon, LINE_BPS, N1, N2, PEER, Settings, Wire, at, has_fq, monotonic_ns, wait};
 
 /// Longer than any test: rates do not rise by themselves, and all reductions are one.
 const LONG_MS: u64 = 10_000;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What changes nothing: packets of strangers, for nobody, damaged, or of any other length.
 
-mod support;
-
+use crate::support::say::{cnp, icmp, icmpv6_of_length, roce};
+use crate::support::{Daemon, LINE_BPS, N1, PEER, STRANGER, Settings, Wire, wait};
 use canopy_packet::icrc;
 use canopy_packet::long_haul_cnp::Action;
-use support::say::{cnp, icmp, icmpv6_of_length, roce};
-use support::{Daemon, LINE_BPS, N1, PEER, STRANGER, Settings, Wire, wait};
 
 const QP: u32 = 0x11;
 const REDUCE: Action = Action::RateReduce { percent: 50 };

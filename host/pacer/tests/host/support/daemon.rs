@@ -12,19 +12,19 @@ use serde_json::Value;
 use super::{PEER, Wire, at, wait};
 
 /// Rate of the wire: slow enough for any machine.
-pub const LINE_BPS: u64 = 20_000_000;
+pub(crate) const LINE_BPS: u64 = 20_000_000;
 
 /// How the daemon is started.
 #[derive(Default)]
-pub struct Settings<'a> {
+pub(crate) struct Settings<'a> {
     /// `edt` or `htb`.
-    pub pacing: &'a str,
+    pub(crate) pacing: &'a str,
     /// More arguments.
-    pub more: Vec<String>,
+    pub(crate) more: Vec<String>,
 }
 
 /// A daemon on a wire's host; it ends when dropped.
-pub struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     dir: tempfile::TempDir,
     said: Arc<Mutex<Vec<String>>>,
@@ -37,7 +37,7 @@ fn binary() -> PathBuf {
 
 impl Daemon {
     /// Starts it and waits until it answers.
-    pub fn start(wire: &Wire, settings: &Settings<'_>) -> Self {
+    pub(crate) fn start(wire: &Wire, settings: &Settings<'_>) -> Self {
         let mut daemon = Self::spawn(wire, settings);
         let client = wait("the daemon answers", || {
             assert!(daemon.child.try_wait().unwrap().is_none(), "the daemon ended: {:?}", daemon.said.lock());
@@ -48,7 +48,7 @@ impl Daemon {
     }
 
     /// Starts it.
-    pub fn spawn(wire: &Wire, settings: &Settings<'_>) -> Self {
+    pub(crate) fn spawn(wire: &Wire, settings: &Settings<'_>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // As the lab does it: /sys is not that of the namespace.
         let mut command = Command::new("nsenter");
@@ -79,44 +79,44 @@ impl Daemon {
         Client::connect(self.dir.path().join("s")).ok().filter(|client| client.status().is_ok())
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         self.try_client().unwrap()
     }
 
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         self.client().status().unwrap()
     }
 
     /// How a QP stands.
-    pub fn qp(&self, qpn: u32) -> Option<Qp> {
+    pub(crate) fn qp(&self, qpn: u32) -> Option<Qp> {
         self.status().qps.into_iter().find(|qp| qp.qpn == qpn)
     }
 
     /// Registers a QP.
-    pub fn open(&self, qpn: u32, dest_qpn: u32, rtt_ms: u64) {
+    pub(crate) fn open(&self, qpn: u32, dest_qpn: u32, rtt_ms: u64) {
         let rtt = Some(std::time::Duration::from_millis(rtt_ms));
         self.client().open(OpenOptions { rtt, ..OpenOptions::new(qpn, at(PEER), dest_qpn) }).unwrap();
     }
 
     /// A counter of `status`.
-    pub fn outcome(&self, name: &str) -> u64 {
+    pub(crate) fn outcome(&self, name: &str) -> u64 {
         count(&self.status().outcomes, name)
     }
 
     /// How often QPs changed for this cause.
-    pub fn actions(&self, name: &str) -> u64 {
+    pub(crate) fn actions(&self, name: &str) -> u64 {
         count(&self.status().actions, name)
     }
 
     /// Output of the same binary as a client, which has to succeed.
-    pub fn command(&self, args: &[&str]) -> String {
+    pub(crate) fn command(&self, args: &[&str]) -> String {
         let done = Command::new(binary()).args(args).arg("--socket").arg(self.dir.path().join("s")).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     }
 
     /// `watch --json`, line by line as it comes, behind how the QPs stand: so many there must be.
-    pub fn watch(&self, qps: usize) -> impl Iterator<Item = Value> + use<> {
+    pub(crate) fn watch(&self, qps: usize) -> impl Iterator<Item = Value> + use<> {
         let mut command = Command::new(binary());
         command.args(["watch", "--json", "--socket"]).arg(self.dir.path().join("s"));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -133,7 +133,7 @@ impl Daemon {
     }
 
     /// Asks it to end and waits for it; its log.
-    pub fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         // `nsenter` without --fork becomes the program.
         let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
@@ -142,13 +142,13 @@ impl Daemon {
     }
 
     /// Ends it without a chance to clean up.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Waits until it failed; its log.
-    pub fn failure(mut self) -> String {
+    pub(crate) fn failure(mut self) -> String {
         assert!(!self.child.wait().unwrap().success());
         wait("its last words", || {
             let said = self.said.lock().unwrap().join("\n");

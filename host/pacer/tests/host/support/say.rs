@@ -16,13 +16,13 @@ use canopy_packet::udp::{ROCE_PORT, Udp};
 use super::{HOST, PEER, at};
 
 /// A Long-haul CNP of `node` in ICMPv6.
-pub fn icmp(node: &str, qpn: u32, action: Action) -> Vec<u8> {
+pub(crate) fn icmp(node: &str, qpn: u32, action: Action) -> Vec<u8> {
     let message = Message { cnp: body(qpn, action), objects: vec![] };
     icmpv6_packet(node, &message.to_vec(at(node), at(HOST)).unwrap())
 }
 
 /// The same in RoCEv2.
-pub fn roce(node: &str, qpn: u32, action: Action) -> Vec<u8> {
+pub(crate) fn roce(node: &str, qpn: u32, action: Action) -> Vec<u8> {
     let (src, dst) = (at(node), at(HOST));
     let (traffic_class, hop_limit, src_port, pkey) = (0, 64, 0xc000, 0xffff);
     let cnp = body(qpn, action);
@@ -30,14 +30,14 @@ pub fn roce(node: &str, qpn: u32, action: Action) -> Vec<u8> {
 }
 
 /// An ICMPv6 message of any kind, as it is.
-pub fn icmpv6_packet(node: &str, message: &[u8]) -> Vec<u8> {
+pub(crate) fn icmpv6_packet(node: &str, message: &[u8]) -> Vec<u8> {
     let mut packet = header(node, NEXT_HEADER_ICMPV6, message.len());
     packet.extend(message);
     packet
 }
 
 /// An ICMPv6 message of type 200 whose checksum is right, filled with `octet`.
-pub fn icmpv6_of_length(node: &str, len: usize, octet: u8) -> Vec<u8> {
+pub(crate) fn icmpv6_of_length(node: &str, len: usize, octet: u8) -> Vec<u8> {
     let mut message = vec![octet; len];
     message.iter_mut().zip([200, 0]).for_each(|(place, value)| *place = value);
     if len >= 4 {
@@ -48,7 +48,7 @@ pub fn icmpv6_of_length(node: &str, len: usize, octet: u8) -> Vec<u8> {
 }
 
 /// A plain CNP.
-pub fn cnp(from: &str, qpn: u32) -> Vec<u8> {
+pub(crate) fn cnp(from: &str, qpn: u32) -> Vec<u8> {
     let len = Udp::LEN + Bth::LEN + Cnp::LEN + icrc::LEN;
     let mut packet = header(from, NEXT_HEADER_UDP, len);
     let mut rest = vec![0; Udp::LEN + Bth::LEN + Cnp::LEN];
@@ -74,7 +74,7 @@ pub fn cnp(from: &str, qpn: u32) -> Vec<u8> {
 }
 
 /// An ACK of the peer to a local QP.
-pub fn ack(qpn: u32, psn: u32) -> Vec<u8> {
+pub(crate) fn ack(qpn: u32, psn: u32) -> Vec<u8> {
     let mut builder = RoceBuilder::new(at(PEER), at(HOST), Opcode::ACKNOWLEDGE, qpn, psn);
     builder.extensions.aeth = Some(Aeth { syndrome: Syndrome(0x1f), msn: 1 });
     builder.build().unwrap()
