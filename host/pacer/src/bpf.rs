@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use libbpf_rs::{
@@ -27,6 +27,9 @@ const PRIORITY: u32 = 60;
 const DEPTH: usize = 4096;
 /// How often the reader looks whether it is to end.
 const POLL: Duration = Duration::from_millis(100);
+/// How often flows are looked at, and how much longer than that itself takes.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const LOOK_SHARE: u32 = 20;
 /// How often loading is tried when a signal interrupts the verifier.
 const ATTEMPTS: u32 = 20;
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pacer.bpf.o"));
@@ -178,22 +181,25 @@ impl Bpf {
         if known { self.put("senders", &key, &1_u32.to_ne_bytes()) } else { self.delete("senders", &key) }
     }
 
-    /// Every flow and every answer.
-    pub(crate) fn sighted(&self) -> anyhow::Result<Sighted> {
-        Ok(Sighted { flows: self.table("flows", Seen::flow)?, answers: self.table("answers", Seen::answers)? })
-    }
-
-    fn table(&self, name: &'static str, read: impl Fn(&[u8]) -> Option<Seen>) -> anyhow::Result<BTreeMap<Flow, Seen>> {
-        let map = self.map(name)?;
-        let mut all = BTreeMap::new();
-        for key in map.keys() {
-            // It may be gone since.
-            let value = map.lookup(&key, MapFlags::ANY).with_context(|| format!("BPF map {name}: reading"))?;
-            if let Some((flow, seen)) = codec::read_key(&key).zip(value.as_deref().and_then(&read)) {
-                all.insert(flow, seen);
+    /// Starts the thread that looks at every flow and every answer, again and again: there may be thousands, and the daemon
+    /// has packets to hear. It ends when nobody listens.
+    pub(crate) fn sightings(&self) -> anyhow::Result<mpsc::Receiver<anyhow::Result<Sighted>>> {
+        let copy =
+            |name| -> anyhow::Result<_> { MapHandle::try_from(self.map(name)?).context("copying a BPF map's handle") };
+        let (flows, answers) = (copy("flows")?, copy("answers")?);
+        // One that waits is old enough.
+        let (sender, receiver) = mpsc::channel(1);
+        let run = move || loop {
+            let begin = Instant::now();
+            let seen = table(&flows, Seen::flow)
+                .and_then(|flows| Ok(Sighted { flows, answers: table(&answers, Seen::answers)? }));
+            if sender.blocking_send(seen).is_err() {
+                return;
             }
-        }
-        Ok(all)
+            thread::sleep(LOOK_EVERY.max(begin.elapsed() * LOOK_SHARE));
+        };
+        thread::Builder::new().name("flows".into()).spawn(run).context("starting the flows' reader")?;
+        Ok(receiver)
     }
 
     /// The programs' counters, in the order of [`COUNTERS`].
@@ -218,6 +224,18 @@ impl Bpf {
         thread::Builder::new().name("notices".into()).spawn(run).context("starting the ring buffer's reader")?;
         Ok(Notices { receiver, lost, stop })
     }
+}
+
+fn table(map: &MapHandle, read: impl Fn(&[u8]) -> Option<Seen>) -> anyhow::Result<BTreeMap<Flow, Seen>> {
+    let mut all = BTreeMap::new();
+    for key in map.keys() {
+        // It may be gone since.
+        let value = map.lookup(&key, MapFlags::ANY).with_context(|| format!("BPF map {:?}: reading", map.name()))?;
+        if let Some((flow, seen)) = codec::read_key(&key).zip(value.as_deref().and_then(&read)) {
+            all.insert(flow, seen);
+        }
+    }
+    Ok(all)
 }
 
 /// What libbpf has to say goes to the log; it says more than what failed.

@@ -17,12 +17,12 @@ use crate::codec::Notice;
 use crate::engine::{Change, Engine, Open, OpenError, Origin};
 use crate::hook::{self, Hook};
 use crate::kernel::Kernel;
-use crate::learn::{Rules, learn};
+use crate::learn::{Rules, Sighted, learn};
 use crate::nodes::Nodes;
 use crate::notice;
 use crate::service::{show, show_change};
 
-/// How often the daemon says that it lives, and looks at flows and files.
+/// How often the daemon says that it lives, and looks at files and counters.
 const TICK: Duration = Duration::from_millis(250);
 /// Notifications that are taken in before anything else gets its turn.
 const BATCH: usize = 256;
@@ -42,6 +42,7 @@ pub(crate) struct Daemon {
     pub(crate) engine: Engine,
     pub(crate) kernel: Kernel,
     pub(crate) notices: Notices,
+    pub(crate) sightings: mpsc::Receiver<anyhow::Result<Sighted>>,
     pub(crate) requests: mpsc::Receiver<Request>,
     pub(crate) nodes: Nodes,
     pub(crate) hook: Option<Hook>,
@@ -87,6 +88,10 @@ impl Daemon {
                     self.answer(request, told).await;
                 }
                 () = wait(due) => self.engine.timeout(monotonic_ns()),
+                seen = self.sightings.recv() => {
+                    let seen = seen.context("the reader of the flows ended")??;
+                    learn(&mut self.engine, &seen, self.rules, monotonic_ns());
+                }
                 _ = tick.tick() => self.tick().await?,
             }
             self.carry_out(told).await;
@@ -110,8 +115,6 @@ impl Daemon {
             }
             None => {}
         }
-        let seen = self.kernel.bpf().sighted()?;
-        learn(&mut self.engine, &seen, self.rules, monotonic_ns());
         let lost = self.notices.lost.load(Ordering::Relaxed);
         let counters = self.kernel.bpf().counters()?;
         let tally = &mut self.engine.tally;

@@ -69,7 +69,7 @@ async fn daemon(settings: Run) -> anyhow::Result<()> {
         None => None,
     };
     let bpf = Bpf::load(ifindex)?;
-    let notices = bpf.notices()?;
+    let (notices, sightings) = (bpf.notices()?, bpf.sightings()?);
     let kernel = Kernel::open(bpf, Path { ifindex, mtu, line_bps }, wanted, settings.replace_qdisc).await?;
     let pacing = kernel.means().as_str_name();
     tracing::info!(interface = settings.interface, pacing, line_bps, min_bps, mtu, "pacing");
@@ -101,6 +101,7 @@ async fn daemon(settings: Run) -> anyhow::Result<()> {
         engine: Engine::new(Defaults { line_bps, min_bps, rtt_ns }),
         kernel,
         notices,
+        sightings,
         requests,
         nodes: Nodes::new(settings.nodes.into_iter().collect(), settings.nodes_file),
         hook: hook.map(Hook::new),

@@ -160,9 +160,9 @@ fn flags(existing: Existing) -> u16 {
 
 /// The kind of a qdisc, such as `htb`.
 pub(super) fn kind(message: &TcMessage) -> &str {
-    let kinds = message.attributes.iter().filter_map(|attribute| match attribute {
+    let mut kinds = message.attributes.iter().filter_map(|attribute| match attribute {
         TcAttribute::Kind(kind) => Some(kind.as_str()),
         _ => None,
     });
-    kinds.last().unwrap_or_default()
+    kinds.next().unwrap_or_default()
 }

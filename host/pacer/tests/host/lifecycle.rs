@@ -24,14 +24,14 @@ fn settings(more: &[&str]) -> Settings<'static> {
 fn a_queue_pair_is_learned_from_its_packets_measured_and_forgotten() {
     let wire = Wire::new();
     let daemon = Daemon::start(&wire, &settings(&["--idle", "3s", "--rtt", "5s"]));
-    wire.from_host(&[request(DEST, 0)]);
+    wire.out_of_host(&[request(DEST, 0)]);
     wire.to_host(&[ack(QP, 0)]);
     let qp = wait("it is learned", || daemon.qp(QP));
     assert_eq!((qp.origin, qp.peer, qp.dest_qpn, qp.rtt_is_measured), (Origin::Learned, at(PEER), DEST, false));
     // The answer to a packet from before it was known says nothing; the next one's does.
     let begin = monotonic_ns();
     for psn in [1, 2] {
-        wire.from_host(&[request(DEST, psn)]);
+        wire.out_of_host(&[request(DEST, psn)]);
         wire.to_host(&[ack(QP, psn)]);
     }
     let most = monotonic_ns() - begin;
@@ -47,7 +47,7 @@ fn a_queue_pair_is_learned_from_its_packets_measured_and_forgotten() {
 fn two_flows_to_one_peer_are_not_guessed_at() {
     let wire = Wire::new();
     let daemon = Daemon::start(&wire, &settings(&[]));
-    wire.from_host(&[request(DEST, 0), request(DEST + 1, 0)]);
+    wire.out_of_host(&[request(DEST, 0), request(DEST + 1, 0)]);
     wire.to_host(&[ack(QP, 0), ack(QP + 1, 0)]);
     // One is said, so the other is plain.
     daemon.open(QP, DEST, 1_000);

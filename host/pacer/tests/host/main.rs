@@ -3,6 +3,8 @@
 //!
 //! One binary, so that it can be carried to another kernel: CANOPY_PACER names the daemon there.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod lifecycle;
 mod pacing;
 mod refused;

@@ -69,7 +69,7 @@ impl Wire {
     }
 
     /// Sends packets from the host to the peer.
-    pub(crate) fn from_host(&self, packets: &[Vec<u8>]) {
+    pub(crate) fn out_of_host(&self, packets: &[Vec<u8>]) {
         self.send(&self.host, PEER, packets);
     }
 
