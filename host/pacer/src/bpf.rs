@@ -1,35 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The BPF programs of `bpf/pacer.bpf.c`: loaded, attached to one interface, and their maps.
 
+mod read;
+
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, ObjectBuilder, RingBufferBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook,
-    TcHookBuilder,
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook, TcHookBuilder,
 };
-use tokio::sync::mpsc;
 
 use crate::clock::monotonic_ns;
-use crate::codec::{self, Control, Notice, Pace, Seen};
+use crate::codec::{self, Control, Pace};
 use crate::engine::Flow;
-use crate::learn::Sighted;
+pub(crate) use read::Notices;
 
 /// TC filter handle and priority: one filter of ours at each hook, beside those of an agent.
 const HANDLE: u32 = 1;
 const PRIORITY: u32 = 60;
-/// Notifications waiting for the daemon; past it the ring buffer holds 3,800 more and then drops the newest.
-const DEPTH: usize = 4096;
-/// How often the reader looks whether it is to end.
-const POLL: Duration = Duration::from_millis(100);
-/// How often flows are looked at, and how much longer than that itself takes.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-const LOOK_SHARE: u32 = 20;
 /// How often loading is tried when a signal interrupts the verifier.
 const ATTEMPTS: u32 = 20;
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pacer.bpf.o"));
@@ -73,19 +62,11 @@ impl Bpf {
     /// # Errors
     /// The kernel refuses: this process lacks `CAP_BPF` and `CAP_NET_ADMIN`, or the kernel is older than 6.1.
     pub fn load(ifindex: u32) -> anyhow::Result<Self> {
-        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, said)));
-        let mut attempts = 1..ATTEMPTS;
-        let object = loop {
-            let open = ObjectBuilder::default().open_memory(OBJECT).context("opening the BPF object")?;
-            match open.load() {
-                Err(e) if e.kind() == libbpf_rs::ErrorKind::WouldBlock && attempts.next().is_some() => {}
-                loaded => {
-                    break loaded.context(
-                        "loading the BPF programs (needs Linux 6.1 or later, and root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)",
-                    )?;
-                }
-            }
-        };
+        Self::of(&load_object()?, ifindex)
+    }
+
+    /// The handles of what was loaded: they keep it.
+    fn of(object: &Object, ifindex: u32) -> anyhow::Result<Self> {
         let mut maps = BTreeMap::new();
         for (name, key, value) in MAPS {
             let map =
@@ -138,6 +119,11 @@ impl Bpf {
         }
     }
 
+    /// A handle for a thread.
+    fn copy(&self, name: &'static str) -> anyhow::Result<MapHandle> {
+        MapHandle::try_from(self.map(name)?).with_context(|| format!("BPF map {name}: copying its handle"))
+    }
+
     fn map(&self, name: &'static str) -> anyhow::Result<&MapHandle> {
         self.maps.get(name).with_context(|| format!("BPF map {name}: is missing"))
     }
@@ -181,27 +167,6 @@ impl Bpf {
         if known { self.put("senders", &key, &1_u32.to_ne_bytes()) } else { self.delete("senders", &key) }
     }
 
-    /// Starts the thread that looks at every flow and every answer, again and again: there may be thousands, and the daemon
-    /// has packets to hear. It ends when nobody listens.
-    pub(crate) fn sightings(&self) -> anyhow::Result<mpsc::Receiver<anyhow::Result<Sighted>>> {
-        let copy =
-            |name| -> anyhow::Result<_> { MapHandle::try_from(self.map(name)?).context("copying a BPF map's handle") };
-        let (flows, answers) = (copy("flows")?, copy("answers")?);
-        // One that waits is old enough.
-        let (sender, receiver) = mpsc::channel(1);
-        let run = move || loop {
-            let begin = Instant::now();
-            let seen = table(&flows, Seen::flow)
-                .and_then(|flows| Ok(Sighted { flows, answers: table(&answers, Seen::answers)? }));
-            if sender.blocking_send(seen).is_err() {
-                return;
-            }
-            thread::sleep(LOOK_EVERY.max(begin.elapsed() * LOOK_SHARE));
-        };
-        thread::Builder::new().name("flows".into()).spawn(run).context("starting the flows' reader")?;
-        Ok(receiver)
-    }
-
     /// The programs' counters, in the order of [`COUNTERS`].
     pub(crate) fn counters(&self) -> anyhow::Result<[u64; COUNTERS.len()]> {
         let map = self.map("counters")?;
@@ -213,29 +178,24 @@ impl Bpf {
         }
         Ok(sums)
     }
-
-    /// Starts the thread that reads the ring buffer.
-    pub(crate) fn notices(&self) -> anyhow::Result<Notices> {
-        let map = MapHandle::try_from(self.map("notices")?).context("BPF map notices")?;
-        let (sender, receiver) = mpsc::channel(DEPTH);
-        let (stop, lost) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, losses) = (Arc::clone(&stop), Arc::clone(&lost));
-        let run = move || pump(&map, &sender, &stopped, &losses);
-        thread::Builder::new().name("notices".into()).spawn(run).context("starting the ring buffer's reader")?;
-        Ok(Notices { receiver, lost, stop })
-    }
 }
 
-fn table(map: &MapHandle, read: impl Fn(&[u8]) -> Option<Seen>) -> anyhow::Result<BTreeMap<Flow, Seen>> {
-    let mut all = BTreeMap::new();
-    for key in map.keys() {
-        // It may be gone since.
-        let value = map.lookup(&key, MapFlags::ANY).with_context(|| format!("BPF map {:?}: reading", map.name()))?;
-        if let Some((flow, seen)) = codec::read_key(&key).zip(value.as_deref().and_then(&read)) {
-            all.insert(flow, seen);
+/// Lets the verifier see the programs.
+fn load_object() -> anyhow::Result<Object> {
+    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, said)));
+    let mut attempts = 1..ATTEMPTS;
+    let object = loop {
+        let open = ObjectBuilder::default().open_memory(OBJECT).context("opening the BPF object")?;
+        match open.load() {
+            Err(e) if e.kind() == libbpf_rs::ErrorKind::WouldBlock && attempts.next().is_some() => {}
+            loaded => {
+                break loaded.context(
+                    "loading the BPF programs (needs Linux 6.1 or later, and root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)",
+                )?;
+            }
         }
-    }
-    Ok(all)
+    };
+    Ok(object)
 }
 
 /// What libbpf has to say goes to the log; it says more than what failed.
@@ -243,46 +203,5 @@ fn said(_: libbpf_rs::PrintLevel, text: String) {
     tracing::debug!(target: "libbpf", "{}", text.trim_end());
 }
 
-/// What comes from the ring buffer.
-#[derive(Debug)]
-pub(crate) struct Notices {
-    pub(crate) receiver: mpsc::Receiver<Notice>,
-    /// Those that the daemon was too busy for.
-    pub(crate) lost: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Drop for Notices {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-fn pump(map: &MapHandle, sender: &mpsc::Sender<Notice>, stop: &AtomicBool, lost: &AtomicU64) {
-    let push = |data: &[u8]| {
-        if let Some(notice) = Notice::read(data)
-            && sender.try_send(notice).is_err()
-        {
-            lost.fetch_add(1, Ordering::Relaxed);
-        }
-        0
-    };
-    let mut builder = RingBufferBuilder::new();
-    let added = builder.add(map, push).map(drop);
-    let ring = match added.and_then(|()| builder.build()) {
-        Ok(ring) => ring,
-        Err(error) => {
-            // The daemon sees the channel's end.
-            tracing::error!(%error, "the ring buffer cannot be read");
-            return;
-        }
-    };
-    while !stop.load(Ordering::Relaxed) {
-        if let Err(error) = ring.poll(POLL)
-            && error.kind() != libbpf_rs::ErrorKind::Interrupted
-        {
-            tracing::warn!(%error, "polling the ring buffer");
-            thread::sleep(POLL);
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -61,7 +61,8 @@ pub(crate) struct Kernel {
     clsact_is_ours: bool,
     /// Flows with an entry in `pace_of`.
     paced: BTreeSet<Flow>,
-    peers: BTreeMap<Ipv6Addr, usize>,
+    /// Peers, and the queue pairs that they answer.
+    peers: BTreeMap<Ipv6Addr, BTreeSet<Qpn>>,
     nodes: BTreeSet<Ipv6Addr>,
 }
 
@@ -141,21 +142,16 @@ impl Kernel {
         match change.cause {
             Cause::Open => {
                 self.bpf.bind(local, live.flow.qpn)?;
-                let users = self.peers.entry(live.flow.peer).or_default();
-                *users += 1;
-                if *users == 1 {
-                    self.bpf.know_sender(live.flow.peer, true)?;
-                }
+                // Opened again, it is there already.
+                self.peers.entry(live.flow.peer).or_default().insert(qpn);
+                self.bpf.know_sender(live.flow.peer, true)?;
                 self.pace(qpn, live).await
             }
             Cause::Close => {
                 self.bpf.unbind(local)?;
                 let peer = live.flow.peer;
-                let users = self.peers.get_mut(&peer).map_or(0, |users| {
-                    *users -= 1;
-                    *users
-                });
-                if users == 0 {
+                let left = self.peers.get_mut(&peer).is_some_and(|qps| qps.remove(&qpn) && !qps.is_empty());
+                if !left {
                     self.peers.remove(&peer);
                     if !self.nodes.contains(&peer) {
                         self.bpf.know_sender(peer, false)?;
