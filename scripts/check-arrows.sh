@@ -44,6 +44,7 @@ done
 for c in canopy-host canopy-host-capi; do
   forbid "$c" 'canopy-(controller|agent|datapath|store|rc|lab|e2e|packet).*|canopyctl' 'an application sees the contract only'
 done
+forbid canopy-pacer 'canopy-(controller|agent-(runtime|link)|datapath|store|rc|lab|e2e).*|canopyctl' 'a source host has neither controller nor agent'
 forbid_own canopy-host-capi "$outside" 'the C ABI is a face of canopy-host'
 forbid_own canopy-datapath 'tonic|axum|sled' 'one outside technology per edge'
 forbid_own canopy-stamp 'tonic|axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'

@@ -14,10 +14,10 @@ use crate::{Error, Event, JoinOptions, Ready, aio};
 
 /// One thread that keeps the connection alive between calls; it ends with the last of client, memberships and events.
 #[derive(Debug)]
-struct Worker(Option<Runtime>);
+pub(crate) struct Worker(Option<Runtime>);
 
 impl Worker {
-    fn new() -> Result<Arc<Self>, Error> {
+    pub(crate) fn new() -> Result<Arc<Self>, Error> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let built = builder.worker_threads(1).thread_name("canopy-host").enable_all().build();
         built
@@ -25,7 +25,7 @@ impl Worker {
             .map_err(|e| Error::Internal(format!("starting a thread: {e}")))
     }
 
-    fn run<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    pub(crate) fn run<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         match &self.0 {
             Some(runtime) => runtime.block_on(call),
             None => Err(Error::Internal("the client is being dropped".to_owned())),

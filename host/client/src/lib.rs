@@ -39,6 +39,7 @@ mod call;
 mod error;
 mod event;
 mod options;
+pub mod pacing;
 
 pub use blocking::{Client, Events, Membership};
 pub use canopy_model::member::{Connection, MemoryRegion, Role};

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * A source host's interface, both ways. Ingress copies congestion notifications to the daemon and notes who answers which
+ * QP; egress counts the flows of RC requesters and paces those that the daemon has slowed down. Every packet goes on.
+ */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#include "include/wire.h"
+#include "include/tables.h"
+#include "include/hear.h"
+#include "include/pace.h"
+
+static __always_inline bool load_ip6(struct __sk_buff *skb, struct ip6 *ip6)
+{
+	return skb->protocol == bpf_htons(ETH_IPV6) && !bpf_skb_load_bytes(skb, ETH_LEN, ip6, sizeof(*ip6));
+}
+
+static __always_inline bool load_roce(struct __sk_buff *skb, const struct ip6 *ip6, struct roce *roce)
+{
+	return ip6->nexthdr == NEXTHDR_UDP && !bpf_skb_load_bytes(skb, ETH_LEN + sizeof(*ip6), roce, sizeof(*roce)) &&
+	       roce->dport == bpf_htons(ROCE_PORT);
+}
+
+SEC("tc")
+int pacer_ingress(struct __sk_buff *skb)
+{
+	struct ip6 ip6;
+	struct roce roce;
+	__u8 type;
+
+	if (skb->pkt_type != FOR_THIS_HOST || !load_ip6(skb, &ip6))
+		return TC_ACT_UNSPEC;
+	if (ip6.nexthdr == NEXTHDR_ICMPV6) {
+		if (!bpf_skb_load_bytes(skb, ETH_LEN + sizeof(ip6), &type, 1) && type == ICMPV6_LONG_HAUL) {
+			count(COUNT_ICMPV6, 1);
+			copy_to_daemon(skb, &ip6);
+		}
+	} else if (load_roce(skb, &ip6, &roce)) {
+		if (roce.opcode == OP_CNP) {
+			count(COUNT_ROCE, 1);
+			copy_to_daemon(skb, &ip6);
+		} else if (op_answer(roce.opcode)) {
+			note_answer(&ip6, &roce);
+		}
+	}
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int pacer_egress(struct __sk_buff *skb)
+{
+	struct ip6 ip6;
+	struct roce roce;
+
+	if (load_ip6(skb, &ip6) && load_roce(skb, &ip6, &roce) && op_request(roce.opcode))
+		pace_request(skb, &ip6, &roce);
+	return TC_ACT_UNSPEC;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The egress program, packet by packet: what it does for fq can be seen on a kernel that has none. Needs root.
+
+use std::net::Ipv6Addr;
+
+use canopy_packet::aeth::{Aeth, Syndrome};
+use canopy_packet::bth::Opcode;
+use canopy_packet::frame::RoceBuilder;
+use libbpf_rs::ProgramInput;
+
+use super::*;
+use crate::codec::Mode;
+
+/// Offsets in `struct __sk_buff` (include/uapi/linux/bpf.h), and its octets.
+const PRIORITY_AT: usize = 32;
+const TSTAMP_AT: usize = 152;
+const SK_BUFF: usize = 192;
+const SECOND: u64 = 1_000_000_000;
+const HORIZON: u64 = 5 * SECOND;
+const DEST: u32 = 0x71;
+
+struct Bench {
+    object: Object,
+    bpf: Bpf,
+}
+
+impl Bench {
+    fn new(mode: Mode, lease_ns: u64) -> Self {
+        let object = load_object().expect("loading BPF programs needs root");
+        let bpf = Bpf::of(&object, 0).unwrap();
+        let alive_until_ns = monotonic_ns() + lease_ns;
+        bpf.control(Control { alive_until_ns, limit_known: 0, limit_unknown: 0, mode }).unwrap();
+        Self { object, bpf }
+    }
+
+    fn pace(&self, octets_per_s: u64, pause_until_ns: u64) {
+        self.bpf.pace(flow(), Pace { octets_per_s, pause_until_ns, class_id: 0xca9a_0007 }).unwrap();
+    }
+
+    /// A packet leaves: its departure time, and its priority.
+    fn send(&mut self, opcode: Opcode, dest_qpn: u32) -> (u64, u32) {
+        let frame = frame(opcode, dest_qpn);
+        let (mut context, mut after, mut out) = ([0; SK_BUFF], [0; SK_BUFF], vec![0; 2048]);
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            context_out: Some(&mut after),
+            data_in: Some(&frame),
+            data_out: Some(&mut out),
+            ..ProgramInput::default()
+        };
+        let mut programs = self.object.progs_mut();
+        let egress = programs.find(|p| p.name() == "pacer_egress").unwrap();
+        let done = egress.test_run(input).unwrap();
+        assert_eq!(done.return_value as i32, -1, "every packet goes on to the next filter");
+        assert_eq!(done.data.as_deref(), Some(frame.as_slice()), "and unchanged");
+        let priority = after[PRIORITY_AT..PRIORITY_AT + 4].try_into().unwrap();
+        (codec::word(&after, TSTAMP_AT / 8).unwrap(), u32::from_ne_bytes(priority))
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let place = COUNTERS.iter().position(|n| *n == name).unwrap();
+        self.bpf.counters().unwrap()[place]
+    }
+}
+
+fn flow() -> Flow {
+    Flow { peer: "fd00::2".parse().unwrap(), qpn: DEST }
+}
+
+fn frame(opcode: Opcode, dest_qpn: u32) -> Vec<u8> {
+    let mut builder = RoceBuilder::new(Ipv6Addr::LOCALHOST, flow().peer, opcode, dest_qpn, 0);
+    let payload = [0; 500];
+    builder.payload = if opcode.has_payload() { &payload } else { &[] };
+    builder.extensions.aeth = opcode.has_aeth().then_some(Aeth { syndrome: Syndrome(0x1f), msn: 0 });
+    [&[0; 12][..], &[0x86, 0xdd], &builder.build().unwrap()].concat()
+}
+
+#[test]
+fn departures_are_as_far_apart_as_the_rate_wants() {
+    let mut bench = Bench::new(Mode::Edt, HORIZON);
+    let octets = frame(Opcode::SEND_ONLY, DEST).len() as u64;
+    // One packet in 100 ms: no machine is so slow that a departure is past.
+    bench.pace(octets * 10, 0);
+    let before = monotonic_ns();
+    let times: Vec<u64> = (0..4).map(|_| bench.send(Opcode::SEND_ONLY, DEST).0).collect();
+    assert_eq!(times[0], 0, "the first one goes at once");
+    assert!((before + SECOND / 10..monotonic_ns() + SECOND / 10).contains(&times[1]));
+    assert_eq!([times[2] - times[1], times[3] - times[2]], [SECOND / 10; 2]);
+    // The rate is another for those that come after.
+    bench.pace(octets * 20, 0);
+    let next = [(); 2].map(|()| bench.send(Opcode::SEND_ONLY, DEST).0);
+    assert_eq!([next[0] - times[3], next[1] - next[0]], [SECOND / 10, SECOND / 20]);
+    assert_eq!((bench.counter("paced_packets"), bench.counter("paced_octets")), (6, 6 * octets));
+}
+
+#[test]
+fn nothing_departs_in_a_pause_and_nothing_is_put_off_for_ever() {
+    let mut bench = Bench::new(Mode::Edt, HORIZON);
+    let end = monotonic_ns() + SECOND;
+    bench.pace(u64::MAX, end);
+    assert_eq!([(); 2].map(|()| bench.send(Opcode::WRITE_MIDDLE, DEST).0), [end; 2]);
+    assert_eq!(bench.counter("departures_clamped"), 0);
+    bench.pace(1, 0);
+    for _ in 0..3 {
+        let (departs, _) = bench.send(Opcode::SEND_ONLY, DEST);
+        assert!(departs <= monotonic_ns() + HORIZON);
+    }
+    assert_eq!(bench.counter("departures_clamped"), 2);
+}
+
+#[test]
+fn with_htb_a_packet_has_its_class_and_no_departure_time() {
+    let mut bench = Bench::new(Mode::Htb, HORIZON);
+    bench.pace(1, u64::MAX);
+    assert_eq!(bench.send(Opcode::SEND_ONLY, DEST), (0, 0xca9a_0007));
+}
+
+#[test]
+fn what_is_not_meant_goes_as_it_is() {
+    let mut bench = Bench::new(Mode::Edt, HORIZON);
+    bench.pace(1, u64::MAX);
+    for (opcode, dest) in [(Opcode::SEND_ONLY, DEST + 1), (Opcode::ACKNOWLEDGE, DEST), (Opcode::SEND_ONLY, 0xff_ffff)] {
+        assert_eq!(bench.send(opcode, dest), (0, 0), "{opcode:?} to {dest:#x}");
+    }
+    // The daemon is gone, or the kernel does not pace.
+    for mut bench in [Bench::new(Mode::Edt, 0), Bench::new(Mode::Not, HORIZON)] {
+        bench.pace(1, u64::MAX);
+        assert_eq!(bench.send(Opcode::SEND_ONLY, DEST), (0, 0));
+        assert_eq!(bench.counter("paced_packets"), 0);
+    }
+}

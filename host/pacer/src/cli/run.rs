@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `canopy-pacer run`: wires the daemon.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use canopy_control::pb::pacer_service_server::PacerServiceServer;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tonic::transport::Server;
+
+use super::Run;
+use crate::bpf::Bpf;
+use crate::daemon::Daemon;
+use crate::engine::{Defaults, Engine};
+use crate::hook::{Hook, Program};
+use crate::kernel::{Kernel, Path, Wanted, interface};
+use crate::learn::Rules;
+use crate::metrics;
+use crate::nodes::Nodes;
+use crate::service::Service;
+use crate::socket::{Owners, bind};
+
+/// Calls that wait for the daemon.
+const CALLS: usize = 256;
+/// Calls at once on one connection, watches among them.
+const MAX_STREAMS: u32 = 128;
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+const MAX_REQUEST_BYTES: usize = 16 << 10;
+const MAX_ANSWER_BYTES: usize = 32 << 20;
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_RTT: Duration = Duration::from_secs(10);
+
+pub(super) fn run(settings: Run) -> anyhow::Result<()> {
+    init_log(&settings)?;
+    // One thread for the daemon and one for those who call.
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    built.context("starting the runtime")?.block_on(daemon(settings))
+}
+
+async fn daemon(settings: Run) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let found = interface(&settings.interface).await?;
+    let (ifindex, mtu) = (found.index, found.mtu);
+    let line_bps = settings.line_rate.or(found.speed_bps).with_context(|| {
+        format!("--line-rate: it is not known how fast {} is: give its rate, such as 100G", settings.interface)
+    })?;
+    let min_bps = settings.min_rate.unwrap_or((line_bps / 100).max(1));
+    if min_bps > line_bps {
+        bail!("--min-rate: {min_bps} bit/s is more than the line rate, {line_bps} bit/s");
+    }
+    if settings.rtt.is_zero() || settings.rtt > MAX_RTT {
+        bail!("--rtt: {:?} is not in 1ns..=10s", settings.rtt);
+    }
+    let argv = settings.on_action.as_deref().map(|line| line.split_whitespace().map(str::to_owned).collect());
+    let argv: Option<Vec<String>> = argv;
+    if argv.as_ref().is_some_and(Vec::is_empty) {
+        bail!("--on-action: is empty: name a program");
+    }
+    let wanted = if settings.no_kernel_pacing { Wanted::None } else { settings.pacing };
+    // Bound first: a second daemon for the same socket ends before it touches the interface.
+    let bound = bind(&settings.socket.socket, settings.socket_group.as_deref(), Owners::new(settings.uids));
+    let (incoming, file) = bound.with_context(|| format!("--socket {}", settings.socket.socket.display()))?;
+    let listener = match settings.metrics {
+        Some(address) => Some(TcpListener::bind(address).await.with_context(|| format!("--metrics {address}"))?),
+        None => None,
+    };
+    let bpf = Bpf::load(ifindex)?;
+    let (notices, sightings) = (bpf.notices()?, bpf.sightings()?);
+    let kernel = Kernel::open(bpf, Path { ifindex, mtu, line_bps }, wanted, settings.replace_qdisc).await?;
+    let pacing = kernel.means().as_str_name();
+    tracing::info!(interface = settings.interface, pacing, line_bps, min_bps, mtu, "pacing");
+    if wanted == Wanted::None && argv.is_none() {
+        tracing::warn!("the kernel does not pace and there is no --on-action: only those who watch can act");
+    }
+    let (calls, requests) = mpsc::channel(CALLS);
+    let service = Service::new(calls);
+    let served = PacerServiceServer::new(service.clone())
+        .max_decoding_message_size(MAX_REQUEST_BYTES)
+        .max_encoding_message_size(MAX_ANSWER_BYTES);
+    let server = Server::builder()
+        .max_concurrent_streams(MAX_STREAMS)
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .add_service(served);
+    let server = tokio::spawn(server.serve_with_incoming(incoming));
+    let metrics = listener.map(|listener| tokio::spawn(metrics::serve(listener, service)));
+    let rtt_ns = u64::try_from(settings.rtt.as_nanos()).unwrap_or(u64::MAX);
+    let idle_ns = u64::try_from(settings.idle.as_nanos()).unwrap_or(u64::MAX);
+    let hook = argv.map(|argv| Program {
+        argv,
+        timeout: settings.on_action_timeout,
+        at_once: settings.on_action_at_once.into(),
+        interface: settings.interface.clone(),
+    });
+    let daemon = Daemon {
+        engine: Engine::new(Defaults { line_bps, min_bps, rtt_ns }),
+        kernel,
+        notices,
+        sightings,
+        requests,
+        nodes: Nodes::new(settings.nodes.into_iter().collect(), settings.nodes_file),
+        hook: hook.map(Hook::new),
+        rules: Rules { idle_ns, measure_rtt: !settings.fixed_rtt },
+        interface: settings.interface,
+        line_bps,
+    };
+    let ended = daemon
+        .run(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        })
+        .await;
+    server.abort();
+    metrics.inspect(|task| task.abort());
+    drop(file);
+    ended?;
+    tracing::info!("stopped; the interface is as it was");
+    Ok(())
+}
+
+fn init_log(settings: &Run) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log_level).context("--log-level")?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if std::io::stderr().is_terminal() && !settings.log_json {
+        builder.init()
+    } else {
+        builder.json().init()
+    }
+    Ok(())
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one task that owns the engine and the kernel. It wakes for notifications, for calls, for what is due and for time.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use canopy_control::pb::{self, PacingCause as Cause};
+use canopy_model::ids::Qpn;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::bpf::{COUNTERS, Notices};
+use crate::clock::{monotonic_ns, unix_ns};
+use crate::codec::Notice;
+use crate::engine::{Change, Engine, Open, OpenError, Origin};
+use crate::hook::{self, Hook};
+use crate::kernel::Kernel;
+use crate::learn::{Rules, Sighted, learn};
+use crate::nodes::Nodes;
+use crate::notice;
+use crate::service::{show, show_change};
+
+/// How often the daemon says that it lives, and looks at files and counters.
+const TICK: Duration = Duration::from_millis(250);
+/// Notifications that are taken in before anything else gets its turn.
+const BATCH: usize = 256;
+/// Changes that a slow watcher may be behind.
+pub(crate) const WATCH_DEPTH: usize = 4096;
+
+/// What a call asks the daemon.
+pub(crate) enum Request {
+    List(oneshot::Sender<pb::ListQpsResponse>),
+    Open(Open, oneshot::Sender<Result<pb::PacedQp, OpenError>>),
+    Close(Qpn, oneshot::Sender<bool>),
+    Watch(oneshot::Sender<(Vec<pb::WatchActionsResponse>, broadcast::Receiver<Arc<pb::WatchActionsResponse>>)>),
+}
+
+/// The daemon, wired.
+pub(crate) struct Daemon {
+    pub(crate) engine: Engine,
+    pub(crate) kernel: Kernel,
+    pub(crate) notices: Notices,
+    pub(crate) sightings: mpsc::Receiver<anyhow::Result<Sighted>>,
+    pub(crate) requests: mpsc::Receiver<Request>,
+    pub(crate) nodes: Nodes,
+    pub(crate) hook: Option<Hook>,
+    pub(crate) rules: Rules,
+    pub(crate) interface: String,
+    pub(crate) line_bps: u64,
+}
+
+impl Daemon {
+    /// Runs until `end`, then leaves the interface as it was.
+    pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let (told, _) = broadcast::channel(WATCH_DEPTH);
+        let done = self.serve(end, &told).await;
+        self.kernel.close().await;
+        done
+    }
+
+    async fn serve(
+        &mut self,
+        end: impl Future<Output = ()>,
+        told: &broadcast::Sender<Arc<pb::WatchActionsResponse>>,
+    ) -> anyhow::Result<()> {
+        tokio::pin!(end);
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = Vec::with_capacity(BATCH);
+        let given = self.nodes.given();
+        self.trust(given);
+        loop {
+            let due = self.engine.poll_timeout();
+            tokio::select! {
+                () = &mut end => return Ok(()),
+                count = self.notices.receiver.recv_many(&mut heard, BATCH) => {
+                    if count == 0 {
+                        bail!("the reader of the ring buffer ended");
+                    }
+                    for notice in heard.drain(..) {
+                        self.hear(&notice);
+                    }
+                }
+                request = self.requests.recv() => {
+                    let request = request.context("nobody can call any more")?;
+                    self.answer(request, told).await;
+                }
+                () = wait(due) => self.engine.timeout(monotonic_ns()),
+                seen = self.sightings.recv() => {
+                    let seen = seen.context("the reader of the flows ended")??;
+                    learn(&mut self.engine, &seen, self.rules, monotonic_ns());
+                }
+                _ = tick.tick() => self.tick().await?,
+            }
+            self.carry_out(told).await;
+        }
+    }
+
+    fn hear(&mut self, notice: &Notice) {
+        let heard = notice::read(&notice.data, notice.length);
+        tracing::debug!(?heard, "notification");
+        self.engine.hear(heard, notice.time_ns, monotonic_ns());
+    }
+
+    async fn tick(&mut self) -> anyhow::Result<()> {
+        self.kernel.beat()?;
+        self.kernel.tidy().await;
+        match self.nodes.changed() {
+            Some(Ok(nodes)) => self.trust(nodes),
+            Some(Err(error)) => {
+                self.engine.tally.count("nodes_file_errors");
+                tracing::error!(error, "nodes file: the last good list stays");
+            }
+            None => {}
+        }
+        let lost = self.notices.lost.load(Ordering::Relaxed);
+        let counters = self.kernel.bpf().counters()?;
+        let tally = &mut self.engine.tally;
+        COUNTERS.into_iter().zip(counters).for_each(|(name, value)| tally.set(name, value));
+        tally.set("daemon_busy", lost);
+        if let Some(hook) = &self.hook {
+            hook.counters().into_iter().for_each(|(name, value)| tally.set(name, value));
+        }
+        Ok(())
+    }
+
+    fn trust(&mut self, nodes: std::collections::BTreeSet<std::net::Ipv6Addr>) {
+        if let Err(error) = self.kernel.set_nodes(&nodes) {
+            tracing::warn!(error = format!("{error:#}"), "nodes share the strangers' limit");
+        }
+        tracing::info!(nodes = nodes.len(), "nodes whose instructions are accepted");
+        if let Err(why) = self.engine.set_nodes(nodes, monotonic_ns()) {
+            tracing::error!(?why, "nodes: the last good list stays");
+        }
+    }
+
+    async fn answer(&mut self, request: Request, told: &broadcast::Sender<Arc<pb::WatchActionsResponse>>) {
+        let now = monotonic_ns();
+        // A caller that is gone wants no answer.
+        match request {
+            Request::List(to) => _ = to.send(self.list(now)),
+            Request::Open(open, to) => {
+                let opened = self.engine.open(open, Origin::Registered, now);
+                // Paced before it is said.
+                self.carry_out(told).await;
+                let answer = opened.and_then(|()| {
+                    let gone = OpenError::Refused(canopy_agent_core::pacing::Refusal::UnknownQp);
+                    self.engine.live().get(&open.qpn).map(|live| show(open.qpn, live, now)).ok_or(gone)
+                });
+                _ = to.send(answer);
+            }
+            Request::Close(qpn, to) => {
+                let closed = self.engine.close(qpn, now);
+                self.carry_out(told).await;
+                _ = to.send(closed);
+            }
+            Request::Watch(to) => {
+                // What waits is told to the others first, so that the state and what follows fit together.
+                self.carry_out(told).await;
+                let (applied, unix) = (monotonic_ns(), unix_ns());
+                let state = self.engine.live().iter().map(|(qpn, live)| {
+                    let change = Change { cause: Cause::State, qpn: *qpn, live: *live, received_ns: None };
+                    show_change(&change, applied, unix)
+                });
+                _ = to.send((state.collect(), told.subscribe()));
+            }
+        }
+    }
+
+    fn list(&self, now: u64) -> pb::ListQpsResponse {
+        let [received, outcomes, actions] = self.engine.tally.wire();
+        pb::ListQpsResponse {
+            qps: self.engine.live().iter().map(|(qpn, live)| show(*qpn, live, now)).collect(),
+            pacing: self.kernel.means().into(),
+            interface: self.interface.clone(),
+            line_rate_bps: self.line_bps,
+            nodes: self.engine.nodes().len() as u32,
+            received,
+            outcomes,
+            actions,
+            monotonic_ns: now,
+        }
+    }
+
+    async fn carry_out(&mut self, told: &broadcast::Sender<Arc<pb::WatchActionsResponse>>) {
+        while let Some(change) = self.engine.next_change() {
+            if let Err(error) = self.kernel.apply(&change).await {
+                self.engine.tally.count("kernel_errors");
+                tracing::error!(qpn = %change.qpn, error = format!("{error:#}"), "the kernel does not pace as told");
+            }
+            let shown = show_change(&change, monotonic_ns(), unix_ns());
+            self.engine.tally.action(hook::name(change.cause));
+            log(&change);
+            if let Some(hook) = &self.hook {
+                hook.run(&change);
+            }
+            // Nobody may be watching.
+            _ = told.send(Arc::new(shown));
+        }
+    }
+}
+
+fn log(change: &Change) {
+    let Change { cause, qpn, live, .. } = change;
+    let (peer, dest_qpn, rate_bps, blamed) = (live.flow.peer, live.flow.qpn, live.told.rate_bps, live.told.blamed);
+    let cause = cause.as_str_name();
+    if matches!(change.cause, Cause::Open | Cause::Close) {
+        tracing::info!(cause, %qpn, %peer, dest_qpn, origin = ?live.origin, "queue pair");
+    } else {
+        tracing::debug!(cause, %qpn, %peer, dest_qpn, rate_bps, ?blamed, "queue pair");
+    }
+}
+
+async fn wait(due: Option<u64>) {
+    match due {
+        Some(at) => sleep_until(Instant::now() + Duration::from_nanos(at.saturating_sub(monotonic_ns()))).await,
+        None => std::future::pending().await,
+    }
+}

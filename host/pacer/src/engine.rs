@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The queue pairs of this host and what each may send. No socket, no clock: what comes in goes through [`Pacing`], what
+//! comes out waits in [`Engine::next_change`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv6Addr;
+
+use canopy_agent_core::congestion::Action;
+use canopy_agent_core::pacing::{Command, Input, Outcome, Pacing, QpSpec, Refusal, Settings};
+use canopy_control::pb::PacingCause as Cause;
+use canopy_model::ids::Qpn;
+
+use crate::notice::{Format, Heard, Said, Unheard};
+use crate::tally::{self, Tally};
+
+/// A peer and a QP number: the Destination QP of a flow to it, or the local QP of its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
+    /// The other side's address.
+    pub peer: Ipv6Addr,
+    /// QP number.
+    pub qpn: u32,
+}
+
+/// How a queue pair became known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// An application or an operator said so.
+    Registered,
+    /// From its packets.
+    Learned,
+}
+
+/// Where an RTT is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RttFrom {
+    /// Whoever registered the QP: it stays.
+    Given,
+    /// The daemon's setting, until one is measured.
+    Assumed,
+    /// The QP's own packets.
+    Measured,
+}
+
+/// A live queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// Where its packets go.
+    pub flow: Flow,
+    /// How it became known.
+    pub origin: Origin,
+    /// Its path.
+    pub spec: QpSpec,
+    /// Where its RTT is from.
+    pub rtt_from: RttFrom,
+    /// What it was told last.
+    pub told: Command,
+}
+
+/// What is asked for when a queue pair is opened; absent: the daemon's.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    /// Its local number.
+    pub qpn: Qpn,
+    /// Where its packets go.
+    pub flow: Flow,
+    /// Rate that nothing exceeds.
+    pub line_bps: Option<u64>,
+    /// Rate that no reduction goes below.
+    pub min_bps: Option<u64>,
+    /// RTT of its path.
+    pub rtt_ns: Option<u64>,
+}
+
+/// Why a queue pair cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// Another registered queue pair has this flow.
+    FlowTaken(Qpn),
+    /// A rate is out of range, or there are too many.
+    Refused(Refusal),
+}
+
+/// A queue pair is to send in another way, or is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Why.
+    pub cause: Cause,
+    /// Its number.
+    pub qpn: Qpn,
+    /// How it stands now.
+    pub live: Live,
+    /// When the kernel saw the notification.
+    pub received_ns: Option<u64>,
+}
+
+/// What a daemon knows of every path.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// Line rate, in bits per second.
+    pub line_bps: u64,
+    /// Least rate, in bits per second.
+    pub min_bps: u64,
+    /// RTT where none is measured, in nanoseconds.
+    pub rtt_ns: u64,
+}
+
+/// All queue pairs.
+#[derive(Debug)]
+pub struct Engine {
+    pacing: Pacing,
+    defaults: Defaults,
+    nodes: BTreeSet<Ipv6Addr>,
+    live: BTreeMap<Qpn, Live>,
+    flows: BTreeMap<Flow, Qpn>,
+    changes: VecDeque<Change>,
+    /// What came in and what became of it.
+    pub tally: Tally,
+}
+
+impl Engine {
+    /// Without queue pairs; no node is trusted.
+    pub fn new(defaults: Defaults) -> Self {
+        let pacing = Pacing::new(Settings::default());
+        let (nodes, live, flows, changes) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+        Self { pacing, defaults, nodes, live, flows, changes, tally: Tally::default() }
+    }
+
+    /// The live queue pairs.
+    pub fn live(&self) -> &BTreeMap<Qpn, Live> {
+        &self.live
+    }
+
+    /// Which queue pair a flow belongs to.
+    pub fn of_flow(&self, flow: Flow) -> Option<Qpn> {
+        self.flows.get(&flow).copied()
+    }
+
+    /// The nodes whose instructions are accepted.
+    pub fn nodes(&self) -> &BTreeSet<Ipv6Addr> {
+        &self.nodes
+    }
+
+    /// Takes other nodes for the trusted ones.
+    ///
+    /// # Errors
+    /// There are too many; the old ones stay.
+    pub fn set_nodes(&mut self, nodes: BTreeSet<Ipv6Addr>, now: u64) -> Result<(), Refusal> {
+        self.timeout(now);
+        if let Outcome::Refused(why) = self.pacing.handle(Input::Nodes(nodes.clone()), now) {
+            return Err(why);
+        }
+        self.nodes = nodes;
+        Ok(())
+    }
+
+    /// Makes a queue pair live, or changes its path. One that was learned for the same flow gives way.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn open(&mut self, open: Open, origin: Origin, now: u64) -> Result<(), OpenError> {
+        self.timeout(now);
+        let Open { qpn, flow, .. } = open;
+        let other = self.of_flow(flow).filter(|other| *other != qpn);
+        if let Some(other) = other
+            && (origin == Origin::Learned || self.live.get(&other).is_some_and(|l| l.origin == Origin::Registered))
+        {
+            return Err(OpenError::FlowTaken(other));
+        }
+        let line_bps = open.line_bps.unwrap_or(self.defaults.line_bps);
+        let min_bps = open.min_bps.unwrap_or(self.defaults.min_bps.min(line_bps));
+        let spec = QpSpec { peer: flow.peer, line_bps, min_bps, rtt_ns: open.rtt_ns.unwrap_or(self.defaults.rtt_ns) };
+        if min_bps == 0 || min_bps > line_bps || spec.rtt_ns == 0 {
+            return Err(OpenError::Refused(Refusal::OutOfRange));
+        }
+        let elsewhere = self.live.get(&qpn).is_some_and(|live| live.flow != flow);
+        for gone in other.into_iter().chain(elsewhere.then_some(qpn)) {
+            self.close(gone, now);
+        }
+        let rtt_from = if open.rtt_ns.is_some() { RttFrom::Given } else { RttFrom::Assumed };
+        self.set(qpn, flow, spec, (origin, rtt_from), Cause::Open, now).map_err(OpenError::Refused)
+    }
+
+    /// The RTT of a queue pair is another, unless it was given.
+    pub fn measured(&mut self, qpn: Qpn, rtt_ns: u64, now: u64) {
+        self.timeout(now);
+        let Some(live) = self.live.get(&qpn).copied().filter(|live| live.rtt_from != RttFrom::Given) else { return };
+        let spec = QpSpec { rtt_ns, ..live.spec };
+        // The queue pair is live and its other numbers were accepted before.
+        _ = self.set(qpn, live.flow, spec, (live.origin, RttFrom::Measured), Cause::Adjust, now);
+    }
+
+    fn set(
+        &mut self,
+        qpn: Qpn,
+        flow: Flow,
+        spec: QpSpec,
+        (origin, rtt_from): (Origin, RttFrom),
+        cause: Cause,
+        now: u64,
+    ) -> Result<(), Refusal> {
+        if let Outcome::Refused(why) = self.pacing.handle(Input::Open(qpn, spec), now) {
+            return Err(why);
+        }
+        let free = Command { qp: qpn, rate_bps: spec.line_bps, paused_until_ns: None, blamed: None };
+        let told = self.pacing.state(qpn).unwrap_or(free);
+        let live = Live { flow, origin, spec, rtt_from, told };
+        self.flows.insert(flow, qpn);
+        let before = self.live.insert(qpn, live);
+        if before != Some(live) {
+            self.changes.push_back(Change { cause, qpn, live, received_ns: None });
+        }
+        // It was just said.
+        while self.pacing.next_command().is_some() {}
+        Ok(())
+    }
+
+    /// Ends a queue pair; `false` if it is not live.
+    pub fn close(&mut self, qpn: Qpn, now: u64) -> bool {
+        self.timeout(now);
+        let Some(mut live) = self.live.remove(&qpn) else { return false };
+        self.pacing.handle(Input::Close(qpn), now);
+        self.flows.remove(&live.flow);
+        live.told = Command { qp: qpn, rate_bps: live.spec.line_bps, paused_until_ns: None, blamed: None };
+        self.changes.push_back(Change { cause: Cause::Close, qpn, live, received_ns: None });
+        true
+    }
+
+    /// A packet came in, well-formed or not.
+    pub fn hear(&mut self, heard: Result<Heard, (Format, Unheard)>, received_ns: u64, now: u64) {
+        self.timeout(now);
+        let heard = match heard {
+            Ok(heard) => heard,
+            Err((format, why)) => {
+                self.tally.received(format.name());
+                self.tally.count(why.name());
+                return;
+            }
+        };
+        self.tally.received(heard.format.name());
+        let from = heard.from;
+        let Ok(qp) = Qpn::new("qpn", heard.qpn.into()) else {
+            // No QP of an application has it; who asks comes first, as for every other.
+            let known = self.nodes.contains(&from);
+            self.tally.count(if known { "unknown_qp" } else { "unknown_issuer" });
+            return;
+        };
+        let (input, cause) = match heard.said {
+            Said::LongHaul { action, timestamp } => (Input::LongHaul { from, qp, action, timestamp }, cause(action)),
+            Said::Cnp => (Input::Cnp { from, qp }, Cause::Cnp),
+        };
+        if heard.format == Format::Rocev2 && heard.said == Said::Cnp {
+            self.tally.count("not_understood");
+        }
+        let outcome = self.pacing.handle(input, now);
+        self.tally.count(tally::name(outcome));
+        self.drain(Some((cause, received_ns)));
+    }
+
+    /// When [`Engine::timeout`] is due; `None` when nothing is pending.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.pacing.poll_timeout()
+    }
+
+    /// Does what is due.
+    pub fn timeout(&mut self, now: u64) {
+        self.pacing.handle_timeout(now);
+        self.drain(None);
+    }
+
+    /// The next change; `None` when all were told.
+    pub fn next_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// `None`: time did it.
+    fn drain(&mut self, why: Option<(Cause, u64)>) {
+        while let Some(command) = self.pacing.next_command() {
+            let Some(live) = self.live.get_mut(&command.qp) else { continue };
+            let ended = live.told.paused_until_ns.is_some() && command.paused_until_ns.is_none();
+            if command.paused_until_ns > live.told.paused_until_ns {
+                self.tally.count("pauses");
+            }
+            let cause = why.map_or(if ended { Cause::PauseEnd } else { Cause::Increase }, |(cause, _)| cause);
+            live.told = command;
+            let received_ns = why.map(|(_, at)| at);
+            self.changes.push_back(Change { cause, qpn: command.qp, live: *live, received_ns });
+        }
+    }
+}
+
+fn cause(action: Action) -> Cause {
+    match action {
+        Action::Notify => Cause::Notify,
+        Action::RateReduce(_) => Cause::Reduce,
+        Action::Pause { .. } => Cause::Pause,
+        Action::Resume(_) => Cause::Resume,
+    }
+}
+
+#[cfg(test)]
+mod tests;

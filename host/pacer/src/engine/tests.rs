@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use canopy_agent_core::congestion::Percent;
+use canopy_agent_core::pacing::Issuer;
+
+use super::*;
+
+const RTT: u64 = 10_000_000;
+const LINE: u64 = 100_000;
+
+fn node() -> Ipv6Addr {
+    "fcff::1".parse().unwrap()
+}
+
+fn qpn(n: u64) -> Qpn {
+    Qpn::new("qpn", n).unwrap()
+}
+
+fn flow(dest: u32) -> Flow {
+    Flow { peer: "fd00::2".parse().unwrap(), qpn: dest }
+}
+
+fn open(n: u64, dest: u32) -> Open {
+    Open { qpn: qpn(n), flow: flow(dest), line_bps: None, min_bps: None, rtt_ns: None }
+}
+
+fn engine() -> Engine {
+    let mut engine = Engine::new(Defaults { line_bps: LINE, min_bps: 1_000, rtt_ns: RTT });
+    engine.set_nodes(BTreeSet::from([node()]), 0).unwrap();
+    engine.open(open(17, 113), Origin::Registered, 0).unwrap();
+    assert_eq!(causes(&mut engine), [(Cause::Open, LINE)]);
+    engine
+}
+
+fn causes(engine: &mut Engine) -> Vec<(Cause, u64)> {
+    std::iter::from_fn(|| engine.next_change()).map(|c| (c.cause, c.live.told.rate_bps)).collect()
+}
+
+fn says(action: Action) -> Result<Heard, (Format, Unheard)> {
+    let said = Said::LongHaul { action, timestamp: None };
+    Ok(Heard { from: node(), qpn: 17, format: Format::Icmpv6, said })
+}
+
+fn reduce(percent: u8) -> Result<Heard, (Format, Unheard)> {
+    says(Action::RateReduce(Percent::new(percent).unwrap()))
+}
+
+#[test]
+fn every_change_says_why_and_when_it_was_heard() {
+    let mut engine = engine();
+    engine.hear(reduce(30), 5, 7);
+    let change = engine.next_change().unwrap();
+    assert_eq!((change.cause, change.received_ns, change.live.told.rate_bps), (Cause::Reduce, Some(5), 70_000));
+    assert_eq!(change.live.told.blamed, Some(Issuer::Node(node())));
+    engine.hear(says(Action::Pause { micros: 1_000 }), 8, 9);
+    assert_eq!(causes(&mut engine), [(Cause::Pause, 70_000)]);
+    engine.timeout(9 + 1_000_000);
+    assert_eq!(causes(&mut engine), [(Cause::PauseEnd, 70_000)]);
+    // What time did in between is told as that, before what is heard.
+    engine.hear(reduce(50), 0, 9 + 2 * RTT + 1);
+    assert_eq!(causes(&mut engine), [(Cause::Increase, 75_000), (Cause::Reduce, 37_500)]);
+    assert_eq!((engine.tally.outcome("applied"), engine.tally.outcome("pauses")), (3, 1));
+}
+
+#[test]
+fn what_changes_nothing_is_counted_by_its_reason() {
+    let mut engine = engine();
+    engine.hear(Err((Format::Rocev2, Unheard::Icrc)), 0, 1);
+    let Ok(good) = reduce(30) else { panic!() };
+    engine.hear(Ok(Heard { from: Ipv6Addr::LOCALHOST, ..good }), 0, 1);
+    // QPN 1 names no QP; who asks is judged before that.
+    engine.hear(Ok(Heard { qpn: 1, ..good }), 0, 1);
+    engine.hear(Ok(Heard { qpn: 1, from: Ipv6Addr::LOCALHOST, ..good }), 0, 1);
+    engine.hear(Ok(Heard { qpn: 18, ..good }), 0, 1);
+    assert_eq!(causes(&mut engine), []);
+    let count = |name| engine.tally.outcome(name);
+    assert_eq!((count("icrc"), count("unknown_issuer"), count("unknown_qp"), count("applied")), (1, 2, 2, 0));
+}
+
+#[test]
+fn opening_again_keeps_what_was_asked_for_unless_the_flow_is_another() {
+    let mut engine = engine();
+    engine.hear(reduce(30), 0, 1);
+    assert_eq!(causes(&mut engine).len(), 1);
+    engine.open(open(17, 113), Origin::Registered, 2).unwrap();
+    assert_eq!(causes(&mut engine), [], "the same");
+    engine.open(Open { rtt_ns: Some(RTT / 2), ..open(17, 113) }, Origin::Registered, 3).unwrap();
+    assert_eq!(causes(&mut engine), [(Cause::Open, 70_000)]);
+    engine.open(open(17, 114), Origin::Registered, 4).unwrap();
+    assert_eq!(causes(&mut engine), [(Cause::Close, LINE), (Cause::Open, LINE)]);
+    assert_eq!((engine.of_flow(flow(113)), engine.of_flow(flow(114))), (None, Some(qpn(17))));
+}
+
+#[test]
+fn what_is_said_wins_over_what_is_learned() {
+    let mut engine = engine();
+    let taken = Err(OpenError::FlowTaken(qpn(17)));
+    assert_eq!(engine.open(open(18, 113), Origin::Learned, 0), taken);
+    assert_eq!(engine.open(open(18, 113), Origin::Registered, 0), taken);
+    engine.open(open(19, 115), Origin::Learned, 0).unwrap();
+    assert_eq!(causes(&mut engine), [(Cause::Open, LINE)]);
+    engine.open(open(20, 115), Origin::Registered, 0).unwrap();
+    assert_eq!(causes(&mut engine), [(Cause::Close, LINE), (Cause::Open, LINE)]);
+    let bad = Open { min_bps: Some(LINE + 1), ..open(20, 116) };
+    assert_eq!(engine.open(bad, Origin::Registered, 0), Err(OpenError::Refused(Refusal::OutOfRange)));
+    assert_eq!(engine.of_flow(flow(115)), Some(qpn(20)), "a refused one changes nothing");
+}
+
+#[test]
+fn a_given_rtt_stays_and_an_assumed_one_is_measured() {
+    let mut engine = engine();
+    engine.measured(qpn(17), 5, 0);
+    assert_eq!((engine.live()[&qpn(17)].spec.rtt_ns, causes(&mut engine)), (5, vec![(Cause::Adjust, LINE)]));
+    engine.open(Open { rtt_ns: Some(RTT), ..open(17, 113) }, Origin::Registered, 0).unwrap();
+    engine.measured(qpn(17), 5, 0);
+    assert_eq!(engine.live()[&qpn(17)].spec.rtt_ns, RTT);
+}

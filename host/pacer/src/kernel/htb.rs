@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One HTB class for each queue pair that was slowed down once, and one for everything else, under one that is the line:
+//! a class has little for sure, and borrows up to its own rate from what the line has left.
+//!
+//! A class has no pause. Its rate becomes so small that one packet uses up what the pause lasts; the debt ends with the
+//! pause, and not later, so that sending goes on at once.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use canopy_agent_core::pacing::Command;
+use canopy_model::ids::Qpn;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+
+use super::Path;
+use super::netlink::{Existing, Netlink};
+use super::options::{self, Class};
+use super::root::{DEFAULT_CLASS, LINE_CLASS, MAJOR};
+use crate::clock::monotonic_ns;
+
+/// Octets of Ethernet and its preamble that a packet of the MTU has more.
+const FRAMING: u64 = 38;
+/// What may leave at once is the rate for so long, and at least two packets.
+const BURST_NS: u64 = 250_000;
+/// Of its rate, a queue pair's class has so little for sure that all of them fit into any line.
+const SURE: u64 = 1 << 20;
+/// And what is not paced, ACKs among it, has this part of the line.
+const SURE_OF_DEFAULT: u64 = 8;
+/// A class that was given up sends what it holds, at line rate, for so long.
+const DRAIN_NS: u64 = 1_000_000_000;
+/// At the end, what classes hold leaves within this, or is lost with them.
+const FLUSH: Duration = Duration::from_millis(50);
+
+/// The classes.
+pub(super) struct Htb {
+    path: Path,
+    classes: BTreeMap<Qpn, u16>,
+    /// Never used before.
+    next: u16,
+    free: Vec<u16>,
+    draining: VecDeque<(u64, u16)>,
+}
+
+impl Htb {
+    /// With the class of what is not paced.
+    pub(super) async fn new(netlink: &mut Netlink, path: Path) -> anyhow::Result<Self> {
+        let (classes, free, draining) = (BTreeMap::new(), Vec::new(), VecDeque::new());
+        let htb = Self { path, classes, next: 1, free, draining };
+        let line = htb.flowing(path.line_bps);
+        htb.change(netlink, LINE_CLASS, Class { sure: line.most, ..line }).await.context("making the line's class")?;
+        let default = Class { sure: (line.most / SURE_OF_DEFAULT).max(1), ..line };
+        htb.make(netlink, DEFAULT_CLASS, default).await.context("making the class of what is not paced")?;
+        Ok(htb)
+    }
+
+    /// Lets a queue pair send as told; returns the id of its class.
+    pub(super) async fn set(&mut self, netlink: &mut Netlink, qpn: Qpn, told: Command) -> anyhow::Result<u32> {
+        let minor = match self.classes.get(&qpn) {
+            Some(minor) => *minor,
+            None => {
+                let minor = self.take_minor()?;
+                self.make(netlink, minor, self.flowing(told.rate_bps)).await?;
+                self.classes.insert(qpn, minor);
+                minor
+            }
+        };
+        let pause_ns = told.paused_until_ns.map_or(0, |until| until.saturating_sub(monotonic_ns()));
+        let class = if pause_ns > 0 { self.paused(pause_ns) } else { self.flowing(told.rate_bps) };
+        self.change(netlink, minor, class).await?;
+        Ok(u32::from(MAJOR) << 16 | u32::from(minor))
+    }
+
+    /// Gives a queue pair's class up.
+    pub(super) async fn release(&mut self, netlink: &mut Netlink, qpn: Qpn) -> anyhow::Result<()> {
+        let Some(minor) = self.classes.remove(&qpn) else { return Ok(()) };
+        self.draining.push_back((monotonic_ns() + DRAIN_NS, minor));
+        self.change(netlink, minor, self.flowing(self.path.line_bps)).await
+    }
+
+    /// Removes the classes that have drained.
+    pub(super) async fn tidy(&mut self, netlink: &mut Netlink) {
+        let now = monotonic_ns();
+        while let Some((_, minor)) = self.draining.pop_front_if(|(at, _)| *at <= now) {
+            if let Err(error) = netlink.delete_class(message(self.path.ifindex, minor)).await {
+                tracing::warn!(?error, minor, "an HTB class cannot be removed");
+            }
+            self.free.push(minor);
+        }
+    }
+
+    /// Lets everything go that the classes hold.
+    pub(super) async fn flush(&mut self, netlink: &mut Netlink) {
+        for minor in self.classes.values() {
+            if let Err(error) = self.change(netlink, *minor, self.flowing(self.path.line_bps)).await {
+                tracing::warn!(error = format!("{error:#}"), "an HTB class cannot be opened");
+            }
+        }
+        if !self.classes.is_empty() {
+            tokio::time::sleep(FLUSH).await;
+        }
+    }
+
+    fn take_minor(&mut self) -> anyhow::Result<u16> {
+        if let Some(minor) = self.free.pop() {
+            return Ok(minor);
+        }
+        if self.next == LINE_CLASS {
+            bail!("{} QPs have an HTB class, and no more is possible: use a kernel with fq", LINE_CLASS - 1);
+        }
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    /// A class with a queue that is long enough for a slow QP.
+    async fn make(&self, netlink: &mut Netlink, minor: u16, class: Class) -> anyhow::Result<()> {
+        self.change(netlink, minor, class).await?;
+        let mut leaf = TcMessage::with_index(self.path.ifindex as i32);
+        leaf.header.parent = TcHandle { major: MAJOR, minor };
+        leaf.attributes = vec![TcAttribute::Kind("pfifo".to_owned()), options::pfifo()];
+        let made = netlink.set_qdisc(leaf, Existing::Replace).await;
+        made.map_err(anyhow::Error::from).with_context(|| format!("making the queue of HTB class {minor:x}"))
+    }
+
+    async fn change(&self, netlink: &mut Netlink, minor: u16, class: Class) -> anyhow::Result<()> {
+        let mut message = message(self.path.ifindex, minor);
+        let above = if minor == LINE_CLASS { 0 } else { LINE_CLASS };
+        message.header.parent = TcHandle { major: MAJOR, minor: above };
+        message.attributes = vec![TcAttribute::Kind("htb".to_owned()), options::class(class)];
+        let changed = netlink.set_class(message).await;
+        changed.map_err(anyhow::Error::from).with_context(|| format!("changing HTB class {minor:x}"))
+    }
+
+    fn packet(&self) -> u64 {
+        u64::from(self.path.mtu) + FRAMING
+    }
+
+    fn flowing(&self, rate_bps: u64) -> Class {
+        let most = (rate_bps / 8).max(1);
+        let burst = u128::from(most) * u128::from(BURST_NS) / 1_000_000_000;
+        let burst_octets = u64::try_from(burst).unwrap_or(u64::MAX).max(2 * self.packet());
+        Class { sure: (most / SURE).max(1), most, burst_octets, quantum: self.quantum() }
+    }
+
+    /// One packet of the MTU for the whole pause.
+    fn paused(&self, pause_ns: u64) -> Class {
+        let rate = u128::from(self.packet()) * 1_000_000_000 / u128::from(pause_ns.max(1));
+        let line = (self.path.line_bps / 8).max(1);
+        let most = u64::try_from(rate).unwrap_or(u64::MAX).clamp(1, line);
+        Class { sure: 1, most, burst_octets: 1, quantum: self.quantum() }
+    }
+
+    fn quantum(&self) -> u32 {
+        self.path.mtu + FRAMING as u32
+    }
+}
+
+fn message(ifindex: u32, minor: u16) -> TcMessage {
+    let mut message = TcMessage::with_index(ifindex as i32);
+    message.header.handle = TcHandle { major: MAJOR, minor };
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn htb() -> Htb {
+        let path = Path { ifindex: 1, mtu: 1500, line_bps: 1_000_000_000 };
+        Htb { path, classes: BTreeMap::new(), next: 1, free: vec![], draining: VecDeque::new() }
+    }
+
+    #[test]
+    fn one_packet_uses_a_pause_up() {
+        let paused = htb().paused(50_000_000);
+        let debt_ns = htb().packet() * 1_000_000_000 / paused.most;
+        assert!((50_000_000..50_010_000).contains(&debt_ns), "{debt_ns}");
+        assert_eq!(htb().paused(1).most, 125_000_000, "never above line rate");
+    }
+
+    #[test]
+    fn numbers_of_classes_end_and_come_back() {
+        let mut htb = htb();
+        let all: Vec<u16> = std::iter::from_fn(|| htb.take_minor().ok()).collect();
+        assert_eq!((all.len(), all[0], all[all.len() - 1]), (0xFFFD, 1, 0xFFFD));
+        htb.free.push(7);
+        assert_eq!(htb.take_minor().ok(), Some(7));
+        assert!(htb.take_minor().is_err());
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What there is to pace.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::bail;
+use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage};
+
+use super::netlink::Netlink;
+
+/// An Ethernet interface.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interface {
+    pub(crate) index: u32,
+    /// In octets.
+    pub(crate) mtu: u32,
+    /// Its speed in bits per second, where the driver knows it.
+    pub(crate) speed_bps: Option<u64>,
+}
+
+/// Looks an interface up.
+///
+/// # Errors
+/// There is no such interface, or its packets have no Ethernet header.
+pub(crate) async fn interface(name: &str) -> anyhow::Result<Interface> {
+    let link = Netlink::open()?.link(name).await?;
+    if link.header.link_layer_type != LinkLayerType::Ether {
+        bail!("--interface: {name} is no Ethernet interface, its packets have other headers");
+    }
+    let mtu = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    });
+    let Some(mtu) = mtu else { bail!("--interface: the kernel does not say the MTU of {name}") };
+    Ok(Interface { index: link.header.index, mtu, speed_bps: speed(name, &link) })
+}
+
+/// Only sysfs says it without an ioctl. A process that entered a network namespace may see another one's.
+fn speed(name: &str, link: &LinkMessage) -> Option<u64> {
+    let dir = Path::new("/sys/class/net").join(name);
+    let read = |file: &str| fs::read_to_string(dir.join(file)).ok().map(|text| text.trim().to_owned());
+    let address = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Address(octets) => Some(octets.iter().map(|o| format!("{o:02x}")).collect::<Vec<_>>().join(":")),
+        _ => None,
+    });
+    let same = read("ifindex")? == link.header.index.to_string() && read("address") == address;
+    // -1, or an error, where there is no carrier.
+    let mbps = read("speed")?.parse::<u64>().ok().filter(|mbps| same && *mbps > 0)?;
+    Some(mbps * 1_000_000)
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Queue pairs that nobody registered, from the packets that this host sends and is answered. An RC packet does not say its
+//! source QP, but its answer does: where one flow goes to a peer and one QP is answered by it, they belong together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use canopy_model::ids::Qpn;
+
+use crate::codec::Seen;
+use crate::engine::{Engine, Flow, Open, Origin, RttFrom};
+
+/// A measured RTT that differs by less than a tenth changes nothing.
+const RTT_PERCENT: u64 = 10;
+/// Least RTT that is believed, in nanoseconds: steps of the rate come one an RTT.
+const LEAST_RTT_NS: u64 = 100_000;
+
+/// What the kernel saw.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sighted {
+    /// Flows of this host's requesters, by peer and DestQP.
+    pub(crate) flows: BTreeMap<Flow, Seen>,
+    /// Answers to them, by peer and local QP.
+    pub(crate) answers: BTreeMap<Flow, Seen>,
+}
+
+/// How to learn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Without packets for so long, what was learned is forgotten.
+    pub(crate) idle_ns: u64,
+    /// RTTs that were not given are measured.
+    pub(crate) measure_rtt: bool,
+}
+
+/// Forgets what is silent, learns what is plain, and takes in RTTs.
+pub(crate) fn learn(engine: &mut Engine, seen: &Sighted, rules: Rules, now: u64) {
+    let awake = |seen: Option<&Seen>| seen.is_some_and(|s| now.saturating_sub(s.last_ns) < rules.idle_ns);
+    let answers_of = |qpn: Qpn, flow: Flow| seen.answers.get(&Flow { qpn: qpn.get(), ..flow });
+    let silent = engine.live().iter().filter(|(qpn, live)| {
+        let quiet = !awake(seen.flows.get(&live.flow)) && !awake(answers_of(**qpn, live.flow));
+        live.origin == Origin::Learned && quiet
+    });
+    for qpn in silent.map(|(qpn, _)| *qpn).collect::<Vec<_>>() {
+        engine.close(qpn, now);
+    }
+    for (flow, qpn) in plain(engine, seen, awake) {
+        let open = Open { qpn, flow, line_bps: None, min_bps: None, rtt_ns: None };
+        if let Err(why) = engine.open(open, Origin::Learned, now) {
+            tracing::warn!(%qpn, peer = %flow.peer, dest_qpn = flow.qpn, ?why, "a queue pair cannot be learned");
+        }
+    }
+    if !rules.measure_rtt {
+        return;
+    }
+    let measured = engine.live().iter().filter_map(|(qpn, live)| {
+        let rtt = answers_of(*qpn, live.flow)?.rtt_ns?.max(LEAST_RTT_NS);
+        let off = rtt.abs_diff(live.spec.rtt_ns).saturating_mul(100) >= live.spec.rtt_ns.saturating_mul(RTT_PERCENT);
+        (live.rtt_from != RttFrom::Given && (off || live.rtt_from == RttFrom::Assumed)).then_some((*qpn, rtt))
+    });
+    for (qpn, rtt) in measured.collect::<Vec<_>>() {
+        engine.measured(qpn, rtt, now);
+    }
+}
+
+/// Peers to which exactly one flow goes that is nobody's yet, and that answer exactly one QP that has no flow yet.
+fn plain(engine: &Engine, seen: &Sighted, awake: impl Fn(Option<&Seen>) -> bool) -> Vec<(Flow, Qpn)> {
+    let usable = |qpn: u32| Qpn::new("qpn", qpn.into()).ok();
+    let mut flows: BTreeMap<Ipv6Addr, Vec<Flow>> = BTreeMap::new();
+    for (flow, _) in seen.flows.iter().filter(|(flow, s)| awake(Some(s)) && engine.of_flow(**flow).is_none()) {
+        flows.entry(flow.peer).or_default().push(*flow);
+    }
+    let mut answered: BTreeMap<Ipv6Addr, BTreeSet<Qpn>> = BTreeMap::new();
+    for (answer, _) in seen.answers.iter().filter(|(_, s)| awake(Some(s))) {
+        if let Some(qpn) = usable(answer.qpn).filter(|qpn| !engine.live().contains_key(qpn)) {
+            answered.entry(answer.peer).or_default().insert(qpn);
+        }
+    }
+    let pairs = flows.into_iter().filter_map(|(peer, flows)| match flows.as_slice() {
+        [one] if answered.get(&peer).is_some_and(|qps| qps.len() == 1) => Some((*one, *answered[&peer].first()?)),
+        _ => None,
+    });
+    // An answer from before the flow's first packet is another's.
+    let causal = |(flow, qpn): &(Flow, Qpn)| {
+        let answer = seen.answers.get(&Flow { peer: flow.peer, qpn: qpn.get() });
+        answer.zip(seen.flows.get(flow)).is_some_and(|(answer, flow)| answer.last_ns >= flow.first_ns)
+    };
+    pairs.filter(causal).collect()
+}
+
+#[cfg(test)]
+mod tests;

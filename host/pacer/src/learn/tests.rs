@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::engine::Defaults;
+
+const RULES: Rules = Rules { idle_ns: 1_000, measure_rtt: true };
+
+fn flow(peer: u16, qpn: u32) -> Flow {
+    Flow { peer: Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, peer), qpn }
+}
+
+fn seen(first_ns: u64, last_ns: u64) -> Seen {
+    Seen { first_ns, last_ns, rtt_ns: None }
+}
+
+fn sighted(flows: &[(Flow, Seen)], answers: &[(Flow, Seen)]) -> Sighted {
+    Sighted { flows: flows.iter().copied().collect(), answers: answers.iter().copied().collect() }
+}
+
+fn engine() -> Engine {
+    Engine::new(Defaults { line_bps: 1_000, min_bps: 1, rtt_ns: 10_000_000 })
+}
+
+fn known(engine: &Engine) -> BTreeSet<(u32, Flow)> {
+    engine.live().iter().map(|(qpn, live)| (qpn.get(), live.flow)).collect()
+}
+
+#[test]
+fn one_flow_and_one_answered_qp_belong_together_for_each_peer() {
+    let mut engine = engine();
+    let flows = [(flow(1, 70), seen(0, 10)), (flow(2, 71), seen(0, 10))];
+    let answers = [(flow(1, 17), seen(5, 10)), (flow(2, 18), seen(5, 10))];
+    learn(&mut engine, &sighted(&flows, &answers), RULES, 20);
+    assert_eq!(known(&engine), BTreeSet::from([(17, flow(1, 70)), (18, flow(2, 71))]));
+    assert!(engine.live().values().all(|live| live.origin == Origin::Learned));
+}
+
+#[test]
+fn what_is_not_plain_is_not_learned() {
+    let (one, other) = ((flow(1, 70), seen(0, 10)), (flow(1, 71), seen(0, 10)));
+    let (answer, more) = ((flow(1, 17), seen(5, 10)), (flow(1, 18), seen(5, 10)));
+    for (flows, answers) in [
+        (vec![one, other], vec![answer]),
+        (vec![one], vec![answer, more]),
+        (vec![one], vec![]),
+        (vec![], vec![answer]),
+        (vec![one], vec![(flow(2, 17), seen(5, 10))]),
+        (vec![(flow(1, 70), seen(8, 10))], vec![(flow(1, 17), seen(5, 7))]),
+        (vec![one], vec![(flow(1, 1), seen(5, 10))]),
+    ] {
+        let mut engine = engine();
+        learn(&mut engine, &sighted(&flows, &answers), RULES, 20);
+        assert_eq!(known(&engine), BTreeSet::new(), "{flows:?} {answers:?}");
+    }
+}
+
+#[test]
+fn what_was_learned_is_forgotten_and_what_was_said_is_not() {
+    let mut engine = engine();
+    let said =
+        Open { qpn: Qpn::new("qpn", 30).unwrap(), flow: flow(3, 80), line_bps: None, min_bps: None, rtt_ns: None };
+    engine.open(said, Origin::Registered, 0).unwrap();
+    let flows = [(flow(1, 70), seen(0, 10))];
+    let answers = [(flow(1, 17), seen(5, 500))];
+    learn(&mut engine, &sighted(&flows, &answers), RULES, 20);
+    learn(&mut engine, &sighted(&flows, &answers), RULES, 1_499);
+    assert_eq!(known(&engine).len(), 2, "the answers go on");
+    learn(&mut engine, &sighted(&flows, &answers), RULES, 1_500);
+    assert_eq!(known(&engine), BTreeSet::from([(30, flow(3, 80))]));
+}
+
+#[test]
+fn an_rtt_counts_when_it_is_the_first_or_a_tenth_off() {
+    let mut engine = engine();
+    let measured = |engine: &mut Engine, rtt| {
+        let flows = [(flow(1, 70), seen(0, 10))];
+        let answers = [(flow(1, 17), Seen { rtt_ns: Some(rtt), ..seen(5, 10) })];
+        learn(engine, &sighted(&flows, &answers), RULES, 20);
+        engine.live().values().map(|live| live.spec.rtt_ns).collect::<Vec<_>>()
+    };
+    assert_eq!(measured(&mut engine, 10_500_000), [10_500_000], "as good as assumed, but measured");
+    assert_eq!(measured(&mut engine, 11_000_000), [10_500_000]);
+    assert_eq!(measured(&mut engine, 12_000_000), [12_000_000]);
+    assert_eq!(measured(&mut engine, 5), [LEAST_RTT_NS]);
+}

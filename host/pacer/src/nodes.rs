@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The nodes whose instructions are accepted: from the command line, and from a file that may change.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use canopy_agent_core::pacing::MAX_NODES;
+
+/// No file with as many addresses as are accepted is longer.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Where the nodes are from.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    given: BTreeSet<Ipv6Addr>,
+    file: Option<PathBuf>,
+    /// What the file held when it was last read, good or bad.
+    last: Option<Result<String, String>>,
+}
+
+impl Nodes {
+    pub(crate) fn new(given: BTreeSet<Ipv6Addr>, file: Option<PathBuf>) -> Self {
+        Self { given, file, last: None }
+    }
+
+    /// Those of the command line.
+    pub(crate) fn given(&self) -> BTreeSet<Ipv6Addr> {
+        self.given.clone()
+    }
+
+    /// All nodes, if they are others than last time.
+    ///
+    /// # Errors
+    /// The file cannot be used; said once for each content. The last good list stays.
+    pub(crate) fn changed(&mut self) -> Option<Result<BTreeSet<Ipv6Addr>, String>> {
+        let path = self.file.as_ref()?;
+        let text = read(path).map_err(|error| format!("{}: {error}", path.display()));
+        if self.last.as_ref() == Some(&text) {
+            return None;
+        }
+        let nodes = text.clone().and_then(|text| {
+            let listed = parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+            let nodes: BTreeSet<_> = self.given.union(&listed).copied().collect();
+            if nodes.len() > MAX_NODES {
+                return Err(format!("{}: {} nodes: use at most {MAX_NODES}", path.display(), nodes.len()));
+            }
+            Ok(nodes)
+        });
+        self.last = Some(text);
+        Some(nodes)
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let found = fs::metadata(path)?;
+    if !found.is_file() || found.len() > MAX_BYTES {
+        let problem = format!("not a regular file of at most {MAX_BYTES} octets");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    fs::read_to_string(path)
+}
+
+/// One address a line; what follows `#` is a comment.
+fn parse(text: &str) -> Result<BTreeSet<Ipv6Addr>, String> {
+    let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line.split('#').next().unwrap_or_default().trim()));
+    lines
+        .filter(|(_, address)| !address.is_empty())
+        .map(|(n, address)| address.parse().map_err(|_| format!("line {n}: {address:?} is not an IPv6 address")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_blank_lines_are_none_and_a_bad_line_is_named() {
+        let nodes = parse("# nodes\nfcff:0:0:1::1\n\n  fcff:0:0:2::1 # the second\n").unwrap();
+        assert_eq!(nodes.len(), 2);
+        assert_eq!(parse("fcff::1\nn2\n").unwrap_err(), "line 2: \"n2\" is not an IPv6 address");
+    }
+
+    #[test]
+    fn a_file_is_told_when_it_changes_and_a_bad_one_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("nodes");
+        let given = BTreeSet::from([Ipv6Addr::LOCALHOST]);
+        let mut nodes = Nodes::new(given, Some(path.clone()));
+        assert!(nodes.changed().unwrap().is_err(), "it is not there");
+        assert!(nodes.changed().is_none());
+        fs::write(&path, "fcff::1").unwrap();
+        assert_eq!(nodes.changed().unwrap().unwrap().len(), 2);
+        assert!(nodes.changed().is_none());
+        fs::write(&path, "fcff::1\nnonsense").unwrap();
+        assert!(nodes.changed().unwrap().is_err());
+        assert!(nodes.changed().is_none());
+        fs::write(&path, "fcff::1\n").unwrap();
+        assert!(nodes.changed().unwrap().is_ok());
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `PacerService`: what applications and operators call.
+
+use std::net::Ipv6Addr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use canopy_agent_core::pacing::{Issuer, Refusal};
+use canopy_control::pb;
+use canopy_control::pb::pacer_service_server::PacerService;
+use canopy_model::ids::Qpn;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status};
+
+use crate::daemon;
+use crate::engine::{Change, Flow, Live, Open, OpenError, Origin, RttFrom};
+use crate::socket::Caller;
+
+/// Watches at once.
+const MAX_WATCHES: usize = 64;
+/// Longest RTT that a path has, in nanoseconds.
+const MAX_RTT_NS: u64 = 10_000_000_000;
+
+/// The service; the daemon answers.
+#[derive(Clone)]
+pub(crate) struct Service {
+    daemon: mpsc::Sender<daemon::Request>,
+    watches: Arc<Semaphore>,
+}
+
+impl Service {
+    pub(crate) fn new(daemon: mpsc::Sender<daemon::Request>) -> Self {
+        Self { daemon, watches: Arc::new(Semaphore::new(MAX_WATCHES)) }
+    }
+
+    pub(crate) async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> daemon::Request,
+    ) -> Result<T, Status> {
+        let (to, answer) = oneshot::channel();
+        let stopping = || Status::unavailable("canopy-pacer is stopping");
+        self.daemon.send(request(to)).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())
+    }
+}
+
+#[tonic::async_trait]
+impl PacerService for Service {
+    async fn list_qps(&self, _: Request<pb::ListQpsRequest>) -> Result<Response<pb::ListQpsResponse>, Status> {
+        Ok(Response::new(self.ask(daemon::Request::List).await?))
+    }
+
+    async fn open_qp(&self, request: Request<pb::OpenQpRequest>) -> Result<Response<pb::OpenQpResponse>, Status> {
+        may_change(&request)?;
+        let open = read_open(&request.into_inner())?;
+        let opened = self.ask(|to| daemon::Request::Open(open, to)).await?;
+        let qp = opened.map_err(|error| refusal(open.qpn, error))?;
+        Ok(Response::new(pb::OpenQpResponse { qp: Some(qp) }))
+    }
+
+    async fn close_qp(&self, request: Request<pb::CloseQpRequest>) -> Result<Response<pb::CloseQpResponse>, Status> {
+        may_change(&request)?;
+        let qpn = read_qpn("qpn", request.get_ref().qpn)?;
+        if self.ask(|to| daemon::Request::Close(qpn, to)).await? {
+            return Ok(Response::new(pb::CloseQpResponse {}));
+        }
+        Err(Status::not_found(format!("qpn: no QP {qpn} is live here (`canopy-pacer status` lists them)")))
+    }
+
+    type WatchActionsStream = Pin<Box<dyn Stream<Item = Result<pb::WatchActionsResponse, Status>> + Send>>;
+
+    async fn watch_actions(
+        &self,
+        _: Request<pb::WatchActionsRequest>,
+    ) -> Result<Response<Self::WatchActionsStream>, Status> {
+        let place = Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!("{MAX_WATCHES} watches are open at this daemon: close some"))
+        })?;
+        let (state, changes) = self.ask(daemon::Request::Watch).await?;
+        let mut missed = 0;
+        let changes = BroadcastStream::new(changes).filter_map(move |next| {
+            // Held as long as the stream is.
+            _ = &place;
+            match next {
+                Ok(change) => {
+                    let missed = std::mem::take(&mut missed);
+                    Some(Ok(pb::WatchActionsResponse { missed, ..(*change).clone() }))
+                }
+                Err(BroadcastStreamRecvError::Lagged(count)) => {
+                    missed += count;
+                    None
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(tokio_stream::iter(state.into_iter().map(Ok)).chain(changes))))
+    }
+}
+
+fn may_change<T>(request: &Request<T>) -> Result<(), Status> {
+    let caller = request.extensions().get::<Caller>();
+    let caller = caller.ok_or_else(|| Status::internal("the kernel did not say who calls"))?;
+    if caller.may_change {
+        return Ok(());
+    }
+    Err(Status::permission_denied(format!(
+        "uid {} may watch, but neither open nor close queue pairs: start canopy-pacer with --uid {}",
+        caller.uid, caller.uid
+    )))
+}
+
+fn read_qpn(field: &str, value: u32) -> Result<Qpn, Status> {
+    Qpn::new(field, value.into()).map_err(|error| Status::invalid_argument(error.to_string()))
+}
+
+fn read_open(request: &pb::OpenQpRequest) -> Result<Open, Status> {
+    let qpn = read_qpn("qpn", request.qpn)?;
+    let dest_qpn = read_qpn("dest_qpn", request.dest_qpn)?.get();
+    let octets = <[u8; 16]>::try_from(request.peer.as_slice())
+        .map_err(|_| Status::invalid_argument("peer: is not an IPv6 address of 16 octets"))?;
+    if request.rtt_ns > MAX_RTT_NS {
+        return Err(Status::invalid_argument(format!("rtt_ns: {} is more than 10 s", request.rtt_ns)));
+    }
+    let given = |value: u64| (value > 0).then_some(value);
+    Ok(Open {
+        qpn,
+        flow: Flow { peer: Ipv6Addr::from(octets), qpn: dest_qpn },
+        line_bps: given(request.line_rate_bps),
+        min_bps: given(request.min_rate_bps),
+        rtt_ns: given(request.rtt_ns),
+    })
+}
+
+fn refusal(qpn: Qpn, error: OpenError) -> Status {
+    match error {
+        OpenError::FlowTaken(other) => Status::failed_precondition(format!(
+            "dest_qpn: QP {other} is registered with this peer and destination QP: close it first, or correct QP {qpn}"
+        )),
+        OpenError::Refused(Refusal::TooMany) => {
+            Status::resource_exhausted("65536 QPs are live: close some (`canopy-pacer close`)")
+        }
+        OpenError::Refused(_) => Status::invalid_argument(
+            "min_rate_bps: has to be from 1 bit/s to the line rate (`canopy-pacer status` shows it)",
+        ),
+    }
+}
+
+/// A queue pair as callers see it.
+pub(crate) fn show(qpn: Qpn, live: &Live, now: u64) -> pb::PacedQp {
+    let (blamed, blamed_is_peer) = match live.told.blamed {
+        Some(Issuer::Node(node)) => (node.octets().to_vec(), false),
+        Some(Issuer::Peer) => (live.flow.peer.octets().to_vec(), true),
+        None => (Vec::new(), false),
+    };
+    let origin = match live.origin {
+        Origin::Registered => pb::QpOrigin::Registered,
+        Origin::Learned => pb::QpOrigin::Learned,
+    };
+    pb::PacedQp {
+        qpn: qpn.get(),
+        peer: live.flow.peer.octets().to_vec(),
+        dest_qpn: live.flow.qpn,
+        origin: origin.into(),
+        rate_bps: live.told.rate_bps,
+        line_rate_bps: live.spec.line_bps,
+        min_rate_bps: live.spec.min_bps,
+        pause_left_ns: live.told.paused_until_ns.map_or(0, |until| until.saturating_sub(now)),
+        blamed,
+        blamed_is_peer,
+        rtt_ns: live.spec.rtt_ns,
+        rtt_is_measured: live.rtt_from == RttFrom::Measured,
+    }
+}
+
+/// A change as watchers see it.
+pub(crate) fn show_change(change: &Change, applied_ns: u64, applied_unix_ns: u64) -> pb::WatchActionsResponse {
+    pb::WatchActionsResponse {
+        cause: change.cause.into(),
+        qp: Some(show(change.qpn, &change.live, applied_ns)),
+        received_ns: change.received_ns.unwrap_or(0),
+        applied_ns,
+        applied_unix_ns,
+        missed: 0,
+    }
+}

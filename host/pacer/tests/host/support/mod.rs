@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two namespaces with a wire between them: a source host with the real daemon, and everybody else.
+
+mod daemon;
+pub(crate) mod say;
+mod wire;
+
+pub(crate) use daemon::{Daemon, LINE_BPS, Settings};
+pub(crate) use wire::{Wire, request};
+
+use std::net::Ipv6Addr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long anything may take to happen.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The source host.
+pub(crate) const HOST: &str = "fd00::1";
+/// Its peer.
+pub(crate) const PEER: &str = "fd00::2";
+/// Trusted nodes.
+pub(crate) const N1: &str = "fcff:0:0:1::1";
+pub(crate) const N2: &str = "fcff:0:0:2::1";
+/// A node that is not.
+pub(crate) const STRANGER: &str = "fcff:0:0:9::1";
+
+/// An address.
+pub(crate) fn at(text: &str) -> Ipv6Addr {
+    text.parse().unwrap()
+}
+
+/// Looks again and again until `look` gives something.
+pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {DEADLINE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs a program to its end; its output, or its complaint.
+pub(crate) fn sh(line: &str) -> Result<String, String> {
+    let mut words = line.split_whitespace();
+    let done = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if done.status.success() { Ok(text(&done.stdout)) } else { Err(format!("{line}: {}", text(&done.stderr))) }
+}
+
+/// `CLOCK_MONOTONIC`, as the daemon tells it.
+pub(crate) fn monotonic_ns() -> u64 {
+    let t = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+    t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64
+}
+
+/// Whether this kernel has fq: EDT can be tested only there.
+pub(crate) fn has_fq(wire: &Wire) -> bool {
+    let made = wire.on_host("tc qdisc add dev eth0 root fq").is_ok();
+    if made {
+        wire.on_host("tc qdisc del dev eth0 root").unwrap();
+    }
+    made
+}
