@@ -19,7 +19,7 @@ use canopy_model::ids::Qpn;
 use crate::bpf::Bpf;
 use crate::clock::monotonic_ns;
 use crate::codec::{Control, Mode, Pace};
-use crate::engine::{Change, Flow, Live};
+use crate::engine::{Change, Flow, Live, Origin};
 use htb::Htb;
 pub(crate) use interface::interface;
 use netlink::Netlink;
@@ -170,8 +170,10 @@ impl Kernel {
 
     async fn pace(&mut self, qpn: Qpn, live: &Live) -> anyhow::Result<()> {
         let free = live.told.rate_bps >= live.spec.line_bps && live.told.paused_until_ns.is_none();
-        // A flow that was slowed down once keeps its place in the queue, or its packets would overtake each other.
-        if matches!(self.means, Means::None) || free && !self.paced.contains(&live.flow) {
+        // A flow that was slowed down once keeps its place in the queue, or its packets would overtake each other. One that was
+        // registered has its own HTB class from the start: what waits in the common one would leave at line rate.
+        let own = matches!(self.means, Means::Htb(..)) && live.origin == Origin::Registered;
+        if matches!(self.means, Means::None) || free && !own && !self.paced.contains(&live.flow) {
             return Ok(());
         }
         let class_id = match &mut self.means {
