@@ -7,8 +7,9 @@
 //! - [`FlowTable`]: one entry per flow, bounded, the oldest out; what the controller provisioned stays.
 //! - `meter`: queue depth, ECN marking rate and queue growth rate from counters, over an interval.
 //! - [`Limits`], [`Assessment`]: the second-level triggers, the Congestion Level and the action for it.
-//! - [`Node`]: puts them together, and holds back: one packet per flow and RTT, a limit per port, and silence while the
-//!   flow's arrival rate shows that a node upstream was heard.
+//! - `upstream`: whether a node upstream is at work on a flow, by its arrival rate and by the marks that it comes with.
+//! - [`Node`]: puts them together, and holds back: one packet per flow and RTT, a limit per port, and silence while a node
+//!   upstream is at work.
 
 mod cm;
 mod flow;
@@ -17,6 +18,7 @@ mod meter;
 mod node;
 mod port;
 mod trigger;
+mod upstream;
 
 pub use cm::{CmMessage, CmSays, Connections};
 pub use flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};

@@ -8,8 +8,9 @@ use canopy_model::ids::PortIndex;
 use super::flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};
 use super::instruction::{Action, Metric, Percent};
 use super::meter::Counters;
-use super::port::{FlowState, Port, Verdict};
+use super::port::Port;
 use super::trigger::{Assessment, Limits};
+use super::upstream::{FlowState, Verdict};
 
 /// How a node behaves, on all ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,9 @@ pub struct Settings {
     pub resume: Percent,
     /// Whether the metric is told: yes.
     pub disclose: bool,
+    /// Whether the node is silent while a flow shows that a node upstream was heard (section 5.7): yes. Without it, every
+    /// node on a path complains for itself.
+    pub defers: bool,
 }
 
 impl Default for Settings {
@@ -43,6 +47,7 @@ impl Default for Settings {
             port_burst: 64,
             resume: Percent::saturating(50),
             disclose: true,
+            defers: true,
         }
     }
 }
@@ -67,6 +72,9 @@ pub enum Input {
     FlowGone(FlowKey),
     /// Octets of a flow left, or were queued to leave, by a port, since the last time.
     Arrived(PortIndex, FlowKey, u64),
+    /// Of the octets of the [`Input::Arrived`] before it, so many came in marked CE: a queue further upstream is above its
+    /// K_min.
+    CameMarked(PortIndex, FlowKey, u64),
     /// The counters of a port.
     Sample(PortIndex, Counters),
 }
@@ -108,6 +116,8 @@ pub struct Counts {
     pub port_limited: u64,
     /// Held back: the flow's arrival rate fell.
     pub deferred: u64,
+    /// Of those commanded, escalations.
+    pub escalated: u64,
     /// Not possible: the flow's source QP is not known.
     pub unknown_source_qp: u64,
     /// Flows that left the table for others.
@@ -155,6 +165,14 @@ impl Node {
                 }
             }
             Input::Arrived(index, key, bytes) => self.arrived(index, key, bytes, now_ns),
+            Input::CameMarked(index, key, bytes) => {
+                let share = self.ports.get(&index).and_then(|port| port.shares.get(&key)).copied().unwrap_or(0);
+                if bytes > share / 2
+                    && let Some(state) = self.flows.get_mut(&key)
+                {
+                    state.came_marked_ns = Some(now_ns);
+                }
+            }
             Input::Sample(index, counters) => self.sample(index, counters, now_ns),
         }
         Ok(())
@@ -193,9 +211,18 @@ impl Node {
     }
 
     fn arrived(&mut self, index: PortIndex, key: FlowKey, bytes: u64, now: u64) {
-        let Some(rtt) = self.ports.get(&index).map(|port| port.limits.rtt_ns) else { return };
+        let Some((rtt, looked)) = self.ports.get(&index).map(|port| (port.limits.rtt_ns, port.looked_ns)) else {
+            return;
+        };
         let mut evicted = None;
-        let known = self.flows.observe(key, now, &mut evicted).map(|state| state.arrive(bytes, rtt, now));
+        // Half an RTT is what a rate is taken over: a longer gap leaves nothing to compare.
+        let unseen = looked.is_some_and(|at| now.saturating_sub(at) > rtt / 2 + 2 * self.settings.interval_ns);
+        let known = self.flows.observe(key, now, &mut evicted).map(|state| {
+            if unseen {
+                state.lose_sight();
+            }
+            state.arrive(bytes, rtt, now);
+        });
         self.counts.evicted += u64::from(evicted.is_some());
         self.forget(evicted);
         if known.is_some()
@@ -211,6 +238,9 @@ impl Node {
         let Some(reading) = port.meter.sample(counters, self.settings.interval_ns, now) else { return };
         let found = port.limits.assess(reading);
         port.last = Some(found);
+        if !port.shares.is_empty() {
+            port.looked_ns = Some(now);
+        }
         let guilty = if found.second() { port.guilty(self.settings.blamed) } else { Vec::new() };
         port.shares.clear();
         let low = reading.queue_bytes < port.limits.k_min_bytes && !found.second();
@@ -236,7 +266,11 @@ impl Node {
             self.counts.flow_limited += 1;
             return;
         }
-        let (level, escalate) = match state.verdict(found.level, rtt, now) {
+        let verdict = match self.settings.defers {
+            true => state.verdict(found.level, rtt, now),
+            false => Verdict::Speak,
+        };
+        let (level, escalate) = match verdict {
             Verdict::Defer => {
                 self.counts.deferred += 1;
                 return;
@@ -248,6 +282,7 @@ impl Node {
             && let Some(port) = self.ports.get_mut(&index)
         {
             port.told.insert(key);
+            self.counts.escalated += u64::from(escalate);
         }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node keeps of an egress port, and of each flow through it.
+//! What a node keeps of an egress port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +16,8 @@ pub(super) struct Port {
     pub(super) shares: BTreeMap<FlowKey, u64>,
     /// Flows that were asked for less, and not told since that they may have more.
     pub(super) told: BTreeSet<FlowKey>,
+    /// When octets of any flow were last known: nobody looks at flows while a queue is short.
+    pub(super) looked_ns: Option<u64>,
     pub(super) low_since_ns: Option<u64>,
     pub(super) bucket: Bucket,
     pub(super) last: Option<Assessment>,
@@ -25,7 +27,7 @@ impl Port {
     pub(super) fn new(limits: Limits) -> Self {
         let (shares, told) = (BTreeMap::new(), BTreeSet::new());
         let (meter, bucket) = (Meter::default(), Bucket::default());
-        Self { limits, meter, shares, told, low_since_ns: None, bucket, last: None }
+        Self { limits, meter, shares, told, looked_ns: None, low_since_ns: None, bucket, last: None }
     }
 
     /// The flows with the highest shares that together make more than half, at most `most` of them, largest first.
@@ -65,81 +67,5 @@ impl Bucket {
             self.full_ns = full;
         }
         ok
-    }
-}
-
-/// What a node keeps of a flow besides its addresses.
-#[derive(Clone, Debug, Default)]
-pub(super) struct FlowState {
-    /// The endpoint accepts the RoCEv2 format.
-    pub(super) accepts_roce: bool,
-    /// When it was last told something.
-    pub(super) spoke_ns: Option<u64>,
-    window: Option<(u64, u64)>,
-    previous: Option<u128>,
-    fell_ns: Option<u64>,
-    watch: Option<Watch>,
-}
-
-/// Silence because the arrival rate fell: how bad it was, and when to look again.
-#[derive(Clone, Copy, Debug)]
-struct Watch {
-    level: u8,
-    until_ns: u64,
-}
-
-/// Whether to speak to a flow's source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Yes.
-    Speak,
-    /// Yes, more strictly than the metrics alone ask for, and at least at this level: a node upstream was not enough.
-    Escalate(u8),
-    /// No: its rate fell within the last RTT.
-    Defer,
-}
-
-impl FlowState {
-    /// Octets arrived. The rate is taken over half an RTT; lower by more than a tenth, it fell.
-    pub(super) fn arrive(&mut self, bytes: u64, rtt_ns: u64, now_ns: u64) {
-        let Some((start, sum)) = self.window else {
-            // These arrived before the window, how long before is not known.
-            self.window = Some((now_ns, 0));
-            return;
-        };
-        let elapsed = now_ns.saturating_sub(start);
-        if elapsed < (rtt_ns / 2).max(1) {
-            self.window = Some((start, sum.saturating_add(bytes)));
-            return;
-        }
-        // Octets arrived after the last sample and up to this one: they belong to the window that ends.
-        let rate = (u128::from(sum) + u128::from(bytes)) * 1_000_000_000 / u128::from(elapsed);
-        if self.previous.is_some_and(|previous| rate * 10 < previous * 9) {
-            self.fell_ns = Some(now_ns);
-        }
-        self.previous = Some(rate);
-        self.window = Some((now_ns, 0));
-    }
-
-    /// Whether to speak at `level`, decisions 4.6.
-    pub(super) fn verdict(&mut self, level: u8, rtt_ns: u64, now_ns: u64) -> Verdict {
-        if let Some(watch) = self.watch {
-            if now_ns < watch.until_ns {
-                return Verdict::Defer;
-            }
-            self.watch = None;
-            // Much later, it is another congestion.
-            let fresh = now_ns - watch.until_ns <= rtt_ns;
-            if fresh && (level > watch.level || level == u8::MAX) {
-                return Verdict::Escalate(watch.level.saturating_add(1));
-            }
-        }
-        match self.fell_ns.filter(|fell| now_ns.saturating_sub(*fell) < rtt_ns) {
-            Some(fell) => {
-                self.watch = Some(Watch { level, until_ns: fell.saturating_add(rtt_ns) });
-                Verdict::Defer
-            }
-            None => Verdict::Speak,
-        }
     }
 }

@@ -9,12 +9,16 @@
 //! | Congestion Level | 0 | 42 | 177 | 255 |
 //! | Rate Reduce | - | - | 28 % | 80 % |
 //!
-//! A marking rate or a growth rate is put on the same scale by its own threshold; the worst of the three counts.
+//! A marking rate or a growth rate is put on the same scale by its own threshold; the worst of the three counts. A marking
+//! rate is never worse than a queue at K_max: every packet that meets more than K_min is marked, so a rate of all packets
+//! says no more than that the queue stayed above K_min.
 
 use super::instruction::{Action, Metric, Percent};
 
 /// Level at K_min, at K_max, and at twice K_max.
 const LEVELS: [u64; 3] = [42, 177, 255];
+/// The second of them.
+pub(super) const AT_K_MAX: u8 = 177;
 
 /// One reading of a port, over one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +69,7 @@ impl Limits {
         let emr = (u64::from(reading.emr_permille), u64::from(self.v_ecn_permille));
         let qgr = (reading.qgr_bytes_per_ms, self.v_growth_bytes_per_ms);
         let level = level(reading.queue_bytes, self.k_min_bytes, self.k_max_bytes)
-            .max(level(emr.0, emr.1 / 2, emr.1))
+            .max(level(emr.0, emr.1 / 2, emr.1).min(AT_K_MAX))
             .max(level(qgr.0, qgr.1 / 2, qgr.1));
         Assessment {
             reading,

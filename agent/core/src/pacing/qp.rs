@@ -35,6 +35,15 @@ struct Round {
     blamed: Issuer,
 }
 
+impl Round {
+    /// When it ends for this issuer. The peer echoes marks when the packets have gone all the way: what it says within an RTT
+    /// after a node's round is about packets that were sent before that node was heard.
+    fn ends(&self, issuer: Issuer, rtt_ns: u64) -> u64 {
+        let late = issuer == Issuer::Peer && self.blamed != Issuer::Peer;
+        self.until_ns.saturating_add(if late { rtt_ns } else { 0 })
+    }
+}
+
 impl Qp {
     pub(super) fn new(spec: QpSpec, settings: Settings, now_ns: u64) -> Self {
         let budget = Budget::full(settings, now_ns);
@@ -110,7 +119,7 @@ impl Qp {
         }
         let fresh =
             Round { until_ns: now.saturating_add(self.spec.rtt_ns), start_bps: self.rate(), percent, blamed: issuer };
-        let running = self.round.filter(|round| now < round.until_ns);
+        let running = self.round.filter(|round| now < round.ends(issuer, self.spec.rtt_ns));
         let round = running.unwrap_or(fresh);
         let stricter = percent > round.percent;
         self.round = Some(if stricter { Round { percent, blamed: issuer, ..round } } else { round });

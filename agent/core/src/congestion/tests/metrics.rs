@@ -58,6 +58,16 @@ fn each_trigger_alone_and_only_above_its_threshold() {
     assert_eq!(qgr(6_250_001).action(177, true, RTT), Action::RateReduce(percent(28)));
 }
 
+/// Every packet above K_min is marked: all of them marked is no worse than K_max, and says nothing against what is.
+#[test]
+fn a_marking_rate_alone_is_never_worse_than_a_queue_at_k_max() {
+    let at = |queue_bytes, emr_permille| limits().assess(Reading { queue_bytes, emr_permille, ..Reading::default() });
+    assert_eq!([0, 250, 500, 750, 1_000].map(|emr| at(0, emr).level), [0, 42, 177, 177, 177]);
+    let found = at(70 * MB, 1_000);
+    assert_eq!(found.action(found.level, false, RTT), Action::RateReduce(percent(28)));
+    assert_eq!(at(250 * MB, 1_000).level, 255);
+}
+
 #[test]
 fn pause_only_past_twice_k_max_or_by_escalation() {
     let at = |queue, escalate| depth(queue).action(depth(queue).level, escalate, RTT);

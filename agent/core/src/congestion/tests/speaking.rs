@@ -4,20 +4,20 @@
 use super::*;
 
 /// A node with one port, fed every millisecond.
-struct Lab {
-    node: Node,
-    now: u64,
+pub(super) struct Lab {
+    pub(super) node: Node,
+    pub(super) now: u64,
 }
 
 impl Lab {
-    fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         let mut node = Node::new(settings);
         node.handle(Input::Port(port(), limits()), 0).unwrap();
         Self { node, now: 0 }
     }
 
     /// Flow 1 is provisioned.
-    fn with_flow() -> Self {
+    pub(super) fn with_flow() -> Self {
         let mut lab = Self::new(Settings::default());
         lab.provision(1, false);
         lab
@@ -29,7 +29,7 @@ impl Lab {
     }
 
     /// A millisecond in which these flows sent so many octets and the queue came to be so deep.
-    fn step(&mut self, queue_bytes: u64, flows: &[(u32, u64)]) -> Vec<Command> {
+    pub(super) fn step(&mut self, queue_bytes: u64, flows: &[(u32, u64)]) -> Vec<Command> {
         self.now += MS;
         for (n, bytes) in flows {
             self.node.handle(Input::Arrived(port(), key(*n), *bytes), self.now).unwrap();
@@ -39,7 +39,7 @@ impl Lab {
         std::iter::from_fn(|| self.node.next_command()).collect()
     }
 
-    fn steps(&mut self, count: u64, queue_bytes: u64, flows: &[(u32, u64)]) -> Vec<(u64, Command)> {
+    pub(super) fn steps(&mut self, count: u64, queue_bytes: u64, flows: &[(u32, u64)]) -> Vec<(u64, Command)> {
         (0..count)
             .flat_map(|_| self.step(queue_bytes, flows).into_iter().map(|c| (self.now / MS, c)).collect::<Vec<_>>())
             .collect()

@@ -13,6 +13,7 @@ const EARLY: Outcome = Outcome::Refused(Refusal::TooEarly);
 fn rows() -> Vec<Row> {
     let one = Some(Issuer::Node(node(1)));
     let two = Some(Issuer::Node(node(2)));
+    let peers = Some(Issuer::Peer);
     let first = || (0, cut(1, 30), APPLIED);
     vec![
         ("one reduction", vec![first()], 70, one),
@@ -59,14 +60,26 @@ fn rows() -> Vec<Row> {
         ("Resume by a node that asked for nothing", vec![first(), (1, resume(2, 0), ABSORBED)], 70, one),
         ("Resume without anything before", vec![(0, resume(1, 0), ABSORBED)], 100, None),
         ("Notify", vec![(0, long_haul(1, Action::Notify), APPLIED)], 75, one),
-        ("an aggregated CNP", vec![(0, cnp(peer()), APPLIED)], 75, Some(Issuer::Peer)),
+        ("an aggregated CNP", vec![(0, cnp(peer()), APPLIED)], 75, peers),
         ("a node's packet that was not understood", vec![(0, cnp(node(1)), APPLIED)], 75, one),
         ("CNP and Long-haul CNP in one RTT", vec![first(), (0, cnp(peer()), ABSORBED)], 70, one),
         (
             "the same, and the node resumes: the receivers hold",
             vec![first(), (0, cnp(peer()), ABSORBED), (1, resume(1, 0), APPLIED)],
             75,
-            Some(Issuer::Peer),
+            peers,
+        ),
+        (
+            "a CNP an RTT later echoes what was sent before",
+            vec![first(), (1, cnp(peer()), ABSORBED), (1, cut(1, 30), APPLIED)],
+            49,
+            one,
+        ),
+        (
+            "and counts where the node asked for less",
+            vec![(0, cut(1, 20), APPLIED), (1, cnp(peer()), APPLIED)],
+            75,
+            peers,
         ),
         ("reduce by everything", vec![(0, cut(1, 100), APPLIED)], 1, one),
         ("reduce by nothing", vec![(0, cut(1, 0), ABSORBED)], 100, None),
@@ -84,6 +97,20 @@ fn every_row_has_its_one_result() {
         let state = now(&source);
         assert_eq!((state.rate_bps, state.paused_until_ns), (expected * LINE / 100, None), "{name}");
         assert_eq!(state.blamed, blamed, "{name}");
+    }
+}
+
+/// An echo is late by at most an RTT; what comes after is of packets that were sent in obedience. Echoes after echoes are no
+/// later than their own round.
+#[test]
+fn a_cnp_two_rtts_after_a_node_or_one_rtt_after_a_cnp_is_news() {
+    for (start, gap, expected) in
+        [(cut(1, 30), 2 * RTT - 1, 70_000), (cut(1, 30), 2 * RTT, 56_250), (cnp(peer()), RTT, 56_250)]
+    {
+        let mut source = source();
+        source.handle(start, 0);
+        source.handle(cnp(peer()), gap);
+        assert_eq!(now(&source).rate_bps, expected, "{gap}");
     }
 }
 

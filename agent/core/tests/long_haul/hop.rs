@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node with one egress port, looked at every millisecond as the agent's driver does it: counters always, flows only while
+//! the queue is above K_min or was within four RTT_est, and octets only between two looks at flows.
+
+use std::collections::BTreeMap;
+
+use canopy_agent_core::congestion::{Assessment, Command, Counters, FlowKey, FourTuple, Input, Node, Origin, Settings};
+use canopy_model::ids::PortIndex;
+
+use crate::fluid::{Batch, Fifo, MS, per_step};
+use crate::spec::{Burst, HopSpec, Kind};
+
+/// Octets that count as one packet.
+const PACKET: u64 = 4_096;
+
+/// What a look brought.
+#[derive(Default)]
+pub(crate) struct Said {
+    pub(crate) by_node: Vec<Command>,
+    /// What the same node would have said had it never deferred.
+    pub(crate) by_shadow: Vec<Command>,
+    /// How many of the node's were escalations.
+    pub(crate) escalated: u64,
+}
+
+pub(crate) struct Hop {
+    pub(crate) spec: HopSpec,
+    pub(crate) fifo: Fifo,
+    pub(crate) dropped: u64,
+    /// Octets of flows that were sent.
+    pub(crate) carried: u64,
+    pub(crate) node: Node,
+    shadow: Node,
+    /// When the first octets of a flow and era arrived.
+    pub(crate) eras: BTreeMap<(usize, u32), u64>,
+    /// Octets, and those that came in marked.
+    arrived: BTreeMap<FlowKey, (u64, u64)>,
+    before: Option<BTreeMap<FlowKey, (u64, u64)>>,
+    bytes: u64,
+    marked_bytes: u64,
+    busy_until_ns: u64,
+}
+
+fn port() -> PortIndex {
+    PortIndex::new("port", 1).unwrap()
+}
+
+impl Hop {
+    pub(crate) fn new(spec: HopSpec, flows: &[FourTuple]) -> Self {
+        let node = |settings| {
+            let mut node = Node::new(settings);
+            node.handle(Input::Port(port(), spec.limits), 0).unwrap();
+            for flow in flows {
+                let known = Input::Flow { flow: *flow, origin: Origin::Provisioned, accepts_roce: false };
+                node.handle(known, 0).unwrap();
+            }
+            node
+        };
+        let (node, shadow) = (node(Settings::default()), node(Settings { defers: false, ..Settings::default() }));
+        Self {
+            spec,
+            fifo: Fifo::default(),
+            dropped: 0,
+            carried: 0,
+            node,
+            shadow,
+            eras: BTreeMap::new(),
+            arrived: BTreeMap::new(),
+            before: None,
+            bytes: 0,
+            marked_bytes: 0,
+            busy_until_ns: 0,
+        }
+    }
+
+    /// Queues what came in one step, judged by the depth that it meets.
+    pub(crate) fn take(&mut self, mut slot: Vec<Batch>, flows: &[FourTuple], now: u64) {
+        let rate = |b: &Burst| if (b.from_ns..b.until_ns).contains(&now) { b.rate_bps } else { 0 };
+        let background = self.spec.bursts.iter().map(|b| per_step(rate(b))).sum();
+        slot.push(Batch { flow: None, bytes: background, ce: false, era: 0 });
+        let sum: u64 = slot.iter().map(|b| b.bytes).sum();
+        let room = (self.spec.buffer_bytes - self.fifo.depth).min(sum);
+        let mark = self.spec.kind != Kind::Plain && self.fifo.depth > self.spec.limits.k_min_bytes;
+        for batch in &mut slot {
+            if let Some(flow) = batch.flow {
+                self.eras.entry((flow, batch.era)).or_insert(now);
+                let arrived = self.arrived.entry(flows[flow].key).or_default();
+                arrived.0 += batch.bytes;
+                arrived.1 += if batch.ce { batch.bytes } else { 0 };
+                batch.ce |= mark;
+                self.bytes += batch.bytes;
+                self.marked_bytes += if batch.ce { batch.bytes } else { 0 };
+            }
+            batch.bytes = (u128::from(batch.bytes) * u128::from(room) / u128::from(sum.max(1))) as u64;
+        }
+        self.dropped += sum - slot.iter().map(|b| b.bytes).sum::<u64>();
+        self.fifo.push(slot);
+    }
+
+    /// What leaves for the next node in one step.
+    pub(crate) fn send(&mut self) -> Vec<Batch> {
+        let mut out = self.fifo.pull(per_step(self.spec.rate_bps));
+        out.retain(|b| b.flow.is_some() && b.bytes > 0);
+        self.carried += out.iter().map(|b| b.bytes).sum::<u64>();
+        out
+    }
+
+    pub(crate) fn look(&mut self, now: u64) -> Said {
+        let mut said = Said::default();
+        if self.spec.kind != Kind::LongHaul || now % MS != self.spec.phase_ns {
+            return said;
+        }
+        let shown = (now < self.busy_until_ns).then(|| self.arrived.clone());
+        if let (Some(shown), Some(before)) = (&shown, self.before.take()) {
+            for (key, (bytes, marked)) in shown {
+                let old = before.get(key).copied().unwrap_or_default();
+                if *bytes > old.0 {
+                    self.hear(Input::Arrived(port(), *key, bytes - old.0), now);
+                    self.hear(Input::CameMarked(port(), *key, marked - old.1), now);
+                }
+            }
+        }
+        self.before = shown;
+        let (packets, ce_packets) = (self.bytes / PACKET, self.marked_bytes / PACKET);
+        let counters = Counters { queue_bytes: self.fifo.depth, packets, ce_packets };
+        let before = self.node.counts().escalated;
+        self.hear(Input::Sample(port(), counters), now);
+        said.escalated = self.node.counts().escalated - before;
+        if self.fifo.depth > self.spec.limits.k_min_bytes {
+            self.busy_until_ns = now + 4 * self.spec.limits.rtt_ns;
+        }
+        said.by_node.extend(std::iter::from_fn(|| self.node.next_command()));
+        said.by_shadow.extend(std::iter::from_fn(|| self.shadow.next_command()));
+        said
+    }
+
+    pub(crate) fn assessment(&self) -> Option<Assessment> {
+        self.node.assessment(port())
+    }
+
+    fn hear(&mut self, input: Input, now: u64) {
+        self.node.handle(input, now).unwrap();
+        self.shadow.handle(input, now).unwrap();
+    }
+}
