@@ -20,7 +20,7 @@ mod trigger;
 pub use flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};
 pub use instruction::{Action, Metric, Percent};
 pub use meter::Counters;
-pub use node::{Command, Counts, Format, Input, Node, Settings};
+pub use node::{Command, Format, Input, Node, Settings};
 pub use trigger::{Assessment, Limits, Reading};
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use canopy_model::ids::{PortIndex, Qpn};
 
 use super::*;
 
+mod counting;
 mod metrics;
 mod speaking;
 mod table;
