@@ -36,6 +36,5 @@ pub mod testbed;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-pub use egress::{CongestionReport, DepthSource, FlowReport, PortReport, Said};
 pub use holder::{Hold, hold_multicast};
 pub use linux::{LinuxDatapath, Options, cleanup};

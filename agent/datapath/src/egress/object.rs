@@ -199,6 +199,15 @@ impl EgressBpf {
         self.pin_dir.join("eg_events")
     }
 
+    /// Puts flows into the table of those that were not announced, as their first packets do.
+    #[cfg(test)]
+    pub(crate) fn fill(&self, flows: impl Iterator<Item = types::canopy_flow_key>) {
+        let seen = types::canopy_flow { packets: 1, bytes: 1_000, ..types::canopy_flow::default() };
+        for key in flows {
+            put(&self.skel.maps.eg_flows, &key, &seen).unwrap_or_else(|e| panic!("{e}"));
+        }
+    }
+
     /// One frame through the program as if it were about to leave by `ifindex`: the frame as it then stands.
     #[cfg(test)]
     pub(crate) fn run(&self, ifindex: u32, frame: &[u8], repeat: u32) -> Vec<u8> {

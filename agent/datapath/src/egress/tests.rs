@@ -23,6 +23,7 @@ mod marking;
 mod second_level;
 mod speaking;
 mod tap;
+mod windows;
 
 use tap::Tap;
 

@@ -9,16 +9,17 @@ use std::thread;
 use std::time::Duration;
 
 use canopy_agent_core::DatapathError;
-use canopy_agent_core::congestion::{Command, Counters, FlowKey};
+use canopy_agent_core::congestion::{Command, Counters};
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
-use super::driver::{Driver, FlowShown, Shown};
+use super::driver::{Driver, Shown};
 use super::keys;
 use super::object::EgressBpf;
 use super::orders::Orders;
 use super::queues::Queues;
 use super::report::Watched;
 use super::speak::{Mouth, Speaker, compose, wall_clock};
+use super::window::{FlowShown, Flows, PortShown, Window};
 use crate::egress_skel::types;
 use crate::error::{Doing, chain};
 use crate::events::monotonic_ns;
@@ -31,8 +32,6 @@ const IDLE: Duration = Duration::from_millis(10);
 const NOTHING: Duration = Duration::from_millis(200);
 /// Reading a large flow table takes longer than an interval: at most this part of the time is spent on it.
 const REST: u32 = 3;
-/// Flows of which it is kept what was said about them.
-const REMEMBERED: usize = 4096;
 
 /// The running thread.
 pub(crate) struct Watcher {
@@ -63,8 +62,10 @@ impl Watcher {
         thread::Builder::new()
             .name("long-haul".into())
             .spawn(move || {
-                let mut watch = Watch { egress: &egress, shared: &of_thread, queues, mouth, driver: Driver::new() };
+                let (driver, window) = (Driver::new(), Window::default());
+                let mut watch = Watch { egress: &egress, shared: &of_thread, queues, mouth, driver, window };
                 if let Err(e) = watch.run(&map) {
+                    watch.blind();
                     tracing::error!(
                         error = chain(&e),
                         "no Long-haul CNP will be sent until the agent is started again"
@@ -97,6 +98,7 @@ struct Watch<'a> {
     queues: Queues,
     mouth: Mouth,
     driver: Driver,
+    window: Window,
 }
 
 impl Watch<'_> {
@@ -127,6 +129,9 @@ impl Watch<'_> {
                 tracing::warn!(error = chain(e), "the queues cannot be looked at");
             }
             failing = looked.is_err();
+            if failing {
+                self.blind();
+            }
             let took = Duration::from_nanos(monotonic_ns().saturating_sub(began));
             wait = if took > BUSY { every.max(took * REST) } else { every };
         }
@@ -145,42 +150,54 @@ impl Watch<'_> {
 
     /// Depths, counters, flows while they matter; then what the node says of them.
     fn look(&mut self, every: Duration, now_ns: u64) -> Result<(), DatapathError> {
-        let ports: Vec<_> =
+        let watching: Vec<_> =
             self.driver.orders().into_iter().flat_map(|o| &o.ports).map(|(i, p)| (*i, p.ifindex)).collect();
         let depths = self.queues.depths()?;
-        let mut shown = Shown::default();
-        for (_, ifindex) in &ports {
-            let queue_bytes = depths.get(ifindex).copied().unwrap_or(0);
-            self.egress.set_sampled(*ifindex, queue_bytes)?;
-            let stats = self.egress.stats(*ifindex)?;
+        let depth_of = |ifindex: &u32| depths.get(ifindex).copied().unwrap_or(0);
+        let (mut shown, mut ports) = (Shown::default(), BTreeMap::new());
+        for (index, ifindex) in watching {
+            let queue_bytes = depth_of(&ifindex);
+            self.egress.set_sampled(ifindex, queue_bytes)?;
+            let stats = self.egress.stats(ifindex)?;
             let counters = Counters { queue_bytes, packets: stats.packets, ce_packets: stats.ce };
-            shown.ports.insert(*ifindex, counters);
+            shown.ports.insert(ifindex, counters);
+            ports.insert(ifindex, PortShown { index, bytes: stats.bytes });
         }
-        if self.driver.busy(now_ns) {
-            shown.flows = Some(self.flows()?);
+        let (busy, closing) = (self.driver.busy(now_ns), self.window.is_over(now_ns));
+        let flows = if busy || closing { Some(Arc::new(self.flows()?)) } else { None };
+        if busy {
+            shown.flows.clone_from(&flows);
             shown.acks = self.egress.acks()?.iter().filter_map(|(key, seen)| Some((keys::flow(key)?, *seen))).collect();
         }
-        let depth_of = |ifindex: &u32| shown.ports.get(ifindex).map_or(0, |c| c.queue_bytes);
-        let depths: BTreeMap<_, _> =
-            ports.iter().map(|(index, ifindex)| (*index, (*ifindex, depth_of(ifindex)))).collect();
-        let said = self.driver.look(shown, now_ns);
-        let spoken: Vec<_> = said.iter().map(|(command, tell)| (command, self.speak(command, *tell))).collect();
-        let mut watched = lock(&self.shared.watched);
-        for (index, (ifindex, queue_bytes)) in depths {
-            let port = watched.ports.entry(index).or_default();
-            (port.ifindex, port.queue_bytes) = (ifindex, queue_bytes);
-            port.assessment = self.driver.assessment(index);
+        for (command, tell) in self.driver.look(shown, now_ns) {
+            if !self.speak(&command, tell) {
+                self.driver.not_sent(&command);
+            }
         }
-        (watched.counts, watched.every) = (self.driver.counts(), every);
-        for (command, sent) in spoken {
-            remember(&mut watched, command, sent, now_ns);
+        let told = flows.filter(|_| closing).map(|flows| self.window.close(flows, &ports, self.driver.node(), now_ns));
+        let mut watched = lock(&self.shared.watched);
+        watched.every = every;
+        for (ifindex, port) in &ports {
+            let seen = watched.ports.entry(port.index).or_default();
+            seen.ifindex = *ifindex;
+            seen.seen(depth_of(ifindex), self.driver.node().assessment(port.index));
+            seen.counts = self.driver.node().port_counts(port.index);
+            if let Some(told) = &told {
+                seen.close(told.get(&port.index).cloned().unwrap_or_default());
+            }
         }
         Ok(())
     }
 
-    fn flows(&self) -> Result<BTreeMap<(u32, FlowKey), FlowShown>, DatapathError> {
+    /// Nothing is told rather than something old.
+    fn blind(&self) {
+        lock(&self.shared.watched).ports.clear();
+    }
+
+    fn flows(&self) -> Result<Flows, DatapathError> {
         let of_map = |(key, flow): (types::canopy_flow_key, types::canopy_flow)| {
-            Some(((key.ifindex, keys::flow(&key)?), FlowShown { bytes: flow.bytes, seen_ns: flow.seen_ns }))
+            let types::canopy_flow { packets, bytes, ce, seen_ns, .. } = flow;
+            Some(((key.ifindex, keys::flow(&key)?), FlowShown { packets, bytes, ce, seen_ns }))
         };
         Ok(self.egress.flows()?.into_iter().filter_map(of_map).collect())
     }
@@ -197,18 +214,6 @@ impl Watch<'_> {
         }
         sent.is_ok()
     }
-}
-
-fn remember(watched: &mut Watched, command: &Command, sent: bool, now_ns: u64) {
-    watched.ports.entry(command.port).or_default().said.count(command.action, sent);
-    let key = command.flow.key;
-    if !watched.flows.contains_key(&key) && watched.flows.len() >= REMEMBERED {
-        let oldest = watched.flows.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| *key);
-        oldest.map(|key| watched.flows.remove(&key));
-    }
-    let (said, at) = watched.flows.entry(key).or_default();
-    said.count(command.action, sent);
-    *at = now_ns;
 }
 
 /// Events of the ring buffer go to `alarms`, oldest first.

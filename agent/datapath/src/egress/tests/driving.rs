@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From counters to the node: what counts as arrived, whose source QP is known, and who is told.
 
+use std::sync::Arc;
+
 use canopy_agent_core::congestion::{Action, Counters, FourTuple, Limits};
 use canopy_model::ids::PortIndex;
 
 use super::*;
-use crate::egress::driver::{Driver, FlowShown, Shown};
+use crate::egress::driver::{Driver, Shown};
 use crate::egress::orders::{KnownFlow, Orders, WatchedPort};
+use crate::egress::window::FlowShown;
 
 const MS: u64 = 1_000_000;
 const IFINDEX: u32 = 7;
@@ -27,10 +30,12 @@ fn orders(flows: Vec<KnownFlow>) -> Orders {
 
 /// Flow totals of a port whose queue is this deep.
 fn shown(queue_bytes: u64, flows: &[(u32, u64)], now: u64) -> Shown {
-    let shown = |(n, bytes): &(u32, u64)| ((IFINDEX, flow(*n)), FlowShown { bytes: *bytes, seen_ns: now });
+    let shown = |(n, bytes): &(u32, u64)| {
+        ((IFINDEX, flow(*n)), FlowShown { bytes: *bytes, seen_ns: now, ..FlowShown::default() })
+    };
     Shown {
         ports: BTreeMap::from([(IFINDEX, Counters { queue_bytes, packets: now / MS, ce_packets: 0 })]),
-        flows: Some(flows.iter().map(shown).collect()),
+        flows: Some(Arc::new(flows.iter().map(shown).collect())),
         acks: vec![],
     }
 }
@@ -74,7 +79,7 @@ fn an_ack_gives_a_source_qp_away_only_where_it_can_be_nobody_elses() {
         };
         look(&mut driver, 0, 2 * MS);
         let said = look(&mut driver, 9_000, 4 * MS);
-        (said.iter().map(|(c, _)| c.flow.src_qp.get()).collect::<Vec<_>>(), driver.counts().unknown_source_qp)
+        (said.iter().map(|(c, _)| c.flow.src_qp.get()).collect::<Vec<_>>(), driver.node().counts().unknown_source_qp)
     };
     assert_eq!(blamed(vec![(ack(1, 5), MS)]), (vec![5], 0));
     assert_eq!(blamed(vec![(ack(1, 5), MS), (ack(1, 6), MS)]), (vec![], 1), "two QPs of one host");
