@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::{link_path, segment};
+use super::{flows, link_path, segment};
 use crate::cli::{GetArgs, Output, Resource};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -46,6 +46,10 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<(Vec<Value>, Value), F
         let value = client.get(&format!("getting {path}"), &path).await?;
         return Ok((vec![value.clone()], value));
     }
+    if let Resource::Flows = args.resource {
+        let of = args.name.as_deref().map(flows::query).transpose()?.unwrap_or_default();
+        return all(client, "/api/v1/flows", &format!("limit={MAX_FLOWS}&{of}")).await;
+    }
     let named = args.name.as_deref().map(|n| segment("resource", n)).transpose()?;
     let one = |path: String| async move {
         let value = client.get(&format!("getting {path}"), &path).await?;
@@ -67,6 +71,7 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<(Vec<Value>, Value), F
         (Resource::Events, None) => {
             all(client, "/api/v1/events", &group.map(|g| format!("group={g}")).unwrap_or_default()).await
         }
+        (Resource::Flows, _) => all(client, "/api/v1/flows", "").await,
         (Resource::Links, _) => all(client, "/api/v1/links", "").await,
         (Resource::Nodes, None) => all(client, "/api/v1/nodes", "").await,
         (Resource::Groups, None) => {
@@ -111,11 +116,18 @@ fn name(resource: Resource, item: &Value) -> String {
         Resource::Topology => format!("topology/{}", text(item, "/metadata/name")),
         Resource::Nodes => format!("node/{}", text(item, "/metadata/name")),
         Resource::Links => format!("link/{}", text(item, "/metadata/name")),
+        Resource::Flows => {
+            let [node, port, src, dst, qp] = ["/node", "/port", "/src", "/dst", "/dstQp"].map(|p| text(item, p));
+            format!("flow/{node}/{port}/{src}/{dst}/{qp}")
+        }
         Resource::Groups => format!("group/{}", text(item, "/metadata/name")),
         Resource::Members => format!("member/{}/{}", text(item, "/metadata/group"), text(item, "/metadata/name")),
         Resource::Events => format!("event/{}", text(item, "/sequence")),
     }
 }
+
+/// What one request can ask for: 64 nodes' flows and more.
+const MAX_FLOWS: usize = 4096;
 
 /// Header and JSON pointer; the bool says that it is for `-o wide` only.
 type Column = (&'static str, &'static str, bool);
@@ -147,10 +159,15 @@ const LINKS: &[Column] = &[
     ("TO", "/spec/to", false),
     ("RATE BPS", "/spec/rateBps", false),
     ("RTT NS", "/status/rtt/estimateNs", false),
-    ("MEASURED NS", "/status/rtt/measuredNs", false),
+    ("MEASURED NS", "/status/rtt/measuredNs", true),
     ("K_MAX", "/status/thresholds/kMaxBytes", false),
     ("K_MIN", "/status/thresholds/kMinBytes", false),
     ("BOUND", "/status/thresholds/bound/by", false),
+    ("QUEUE", "/status/congestion/queueBytes", false),
+    ("LEVEL", "/status/congestion/level", false),
+    ("MARKED", "/status/congestion/marked", false),
+    ("PEAK", "/status/congestion/peakQueueBytes", true),
+    ("PEAK LEVEL", "/status/congestion/peakLevel", true),
     ("WANTED", "/status/thresholds/bound/wantedBytes", true),
     ("BUFFER", "/spec/bufferBytes", true),
     ("ALPHA", "/spec/alpha", true),
@@ -191,7 +208,16 @@ const EVENTS: &[Column] = &[
 ];
 
 fn columns(resource: Resource, wide: bool, items: &[Value], out: &mut dyn Write) -> Result<(), Failure> {
+    let own: Vec<Value>;
+    let items = match resource {
+        Resource::Flows => {
+            own = items.iter().map(flows::shown).collect();
+            &own
+        }
+        _ => items,
+    };
     let columns = match resource {
+        Resource::Flows => flows::COLUMNS,
         Resource::Topology => TOPOLOGY,
         Resource::Nodes => NODES,
         Resource::Links => LINKS,
@@ -202,6 +228,12 @@ fn columns(resource: Resource, wide: bool, items: &[Value], out: &mut dyn Write)
     let shown: Vec<&Column> = columns.iter().filter(|c| wide || !c.2).collect();
     let mut header: Vec<&str> = shown.iter().map(|c| c.0).collect();
     let mut rows: Vec<Vec<String>> = items.iter().map(|i| shown.iter().map(|c| text(i, c.1)).collect()).collect();
+    if resource == Resource::Flows {
+        header.insert(0, "FROM");
+        for (row, item) in rows.iter_mut().zip(items) {
+            row.insert(0, text(item, "/from"));
+        }
+    }
     if resource == Resource::Events {
         header.insert(0, "TIME");
         for (row, item) in rows.iter_mut().zip(items) {
