@@ -21,6 +21,7 @@ mod groups;
 mod host;
 mod marking;
 mod second_level;
+mod signals;
 mod speaking;
 mod tap;
 mod windows;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use canopy_agent_core::DatapathError;
 use canopy_agent_core::congestion::{Command, Counters};
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{ErrorKind, MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::driver::{Driver, Shown};
 use super::keys;
@@ -108,7 +108,11 @@ impl Watch<'_> {
         let mut wait = IDLE;
         let mut failing = false;
         while !self.shared.stop.load(Ordering::Relaxed) {
-            ring.poll(wait).doing("polling the ring buffer of second-level events")?;
+            match ring.poll(wait) {
+                // A signal, whatever it is; the time until the next look does not matter that much.
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                polled => polled.doing("polling the ring buffer of second-level events")?,
+            }
             let began = monotonic_ns();
             if let Some(orders) = lock(&self.shared.orders).take() {
                 self.take(orders, began);
