@@ -18,6 +18,7 @@ mod egress_skel {
 mod error;
 mod events;
 mod holder;
+mod libbpf;
 mod linux;
 mod mroute;
 mod multicast;
