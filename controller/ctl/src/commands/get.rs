@@ -262,3 +262,36 @@ fn time(item: &Value) -> String {
     // Years beyond 9999 cannot be written: u64 nanoseconds end in 2554.
     humantime::format_rfc3339_millis(at).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(resource: Resource, wide: bool, item: Value) -> String {
+        let mut out = Vec::new();
+        columns(resource, wide, &[item], &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// A long-haul link of 400 Gb/s, full.
+    #[test]
+    fn links_and_flows_fit_120_columns_and_wide_ones_leave_nothing_out() {
+        let link = json!({"metadata": {"name": "leaf-12/eth1"}, "spec": {"to": "spine-3/eth12", "rateBps": 400_000_000_000_u64},
+            "status": {"rtt": {"estimateNs": 50_000_000, "measuredNs": 50_000_001}, "pushes": 1,
+                "thresholds": {"kMaxBytes": 2_500_000_000_u64, "kMinBytes": 1_250_000_000, "bound": {"by": "bandwidthDelay"}},
+                "congestion": {"queueBytes": 2_600_000_000_u64, "level": 255, "marked": 123_456, "peakQueueBytes": 2_700_000_000_u64}}});
+        let flow = json!({"node": "leaf-12", "port": "eth1", "src": "2001:db8:1::1", "dst": "2001:db8:2::1",
+            "dstQp": 16_777_214, "srcQp": 16_777_213, "origin": "learned", "rateBps": 399_000_000_000_u64, "sharePermille": 1_000,
+            "packets": 1, "bytes": 2, "ce": 12_345_678, "suppressed": 3, "cnps": {"rateReduce": 12_345}});
+        for (resource, item, always, wide) in [
+            (Resource::Links, link, ["2600000000", "255", "123456", "bandwidthDelay"], "2700000000"),
+            (Resource::Flows, flow, ["leaf-12/eth1", "100.0 %", "12345678", "16777213"], "learned"),
+        ] {
+            let text = shown(resource, false, item.clone());
+            let widest = text.lines().map(str::len).max().unwrap();
+            assert!(widest <= 120, "{widest} columns:\n{text}");
+            always.iter().for_each(|word| assert!(text.contains(word), "{word} is not in\n{text}"));
+            assert!(!text.contains(wide) && shown(resource, true, item).contains(wide), "{text}");
+        }
+    }
+}
