@@ -90,7 +90,7 @@ int canopy_egress(struct __sk_buff *skb)
 	struct canopy_flow *flow;
 	struct found at = {};
 	enum passing passing;
-	bool by_kernel, ce;
+	bool by_kernel, ce, came;
 
 	if (skb->protocol != bpf_htons(0x86DD))
 		return TC_ACT_UNSPEC;
@@ -125,6 +125,7 @@ int canopy_egress(struct __sk_buff *skb)
 	packets = skb->gso_segs ?: 1;
 	bytes = skb->len;
 	ce = ecn(at.inner_octet) == ECN_CE || (at.outer && ecn(at.inner_octet) && ecn(at.outer_octet) == ECN_CE);
+	came = ce;
 	if (limits && depth > limits->k_min && !ce) {
 		if (!ecn(at.inner_octet)) {
 			stats->not_ect += packets;
@@ -145,6 +146,8 @@ int canopy_egress(struct __sk_buff *skb)
 	__sync_fetch_and_add(&flow->bytes, bytes);
 	if (ce)
 		__sync_fetch_and_add(&flow->ce, packets);
+	if (came)
+		__sync_fetch_and_add(&flow->came, bytes);
 	flow->seen_ns = now;
 	if (limits && depth > limits->k_max)
 		tell(&key, flow, state, stats, limits, depth, now);

@@ -18,6 +18,7 @@ struct canopy_flow {
 	__u64 packets;
 	__u64 bytes;			/* from the Ethernet header on, as they stand in a queue */
 	__u64 ce;			/* packets that left marked CE */
+	__u64 came;			/* octets that came marked CE */
 	__u64 seen_ns;			/* CLOCK_MONOTONIC */
 	__u64 event_ns;			/* when it was last told to user space; 0 = never */
 };

@@ -12,6 +12,7 @@ pub mod stamp;
 
 use std::future::Future;
 
+use canopy_model::congestion::PortCongestion;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
 use canopy_model::telemetry::{DropCount, Event, GroupTelemetry};
@@ -22,7 +23,7 @@ pub trait Datapath: Send {
     /// does not match. Empty means applied. Safe to run any number of times.
     fn reconcile(&mut self, spec: &NodeSpec) -> impl Future<Output = Vec<ItemError>> + Send;
 
-    /// Reads the counters and the aggregation state of every group.
+    /// Reads the counters and the aggregation state of every group, and what is known of the ports' queues.
     fn sample(&mut self) -> impl Future<Output = Result<Sample, DatapathError>> + Send;
 
     /// Waits for the next thing worth acting on. Cancel safe.
@@ -36,6 +37,8 @@ pub struct Sample {
     pub groups: Vec<GroupTelemetry>,
     /// Drops that belong to no group.
     pub node_drops: Vec<DropCount>,
+    /// Per port that has thresholds.
+    pub congestion: Vec<PortCongestion>,
 }
 
 /// Why the datapath woke its owner.

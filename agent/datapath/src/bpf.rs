@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use canopy_agent_core::DatapathError;
 use canopy_packet::icrc;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::SkelBuilder;
 use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput, TC_INGRESS, TcHook, TcHookBuilder};
 
 use crate::error::Doing;
+use crate::libbpf;
 use crate::plain::{Plain, bytes, read};
 use crate::skel::{IngressSkel, IngressSkelBuilder, OpenIngressSkel};
 
@@ -56,9 +57,6 @@ pub(crate) enum Control {
     Vacant,
 }
 
-/// How often loading is tried.
-const LOAD_ATTEMPTS: u32 = 20;
-
 /// Programs and maps, pinned under one directory.
 pub(crate) struct Bpf {
     skel: IngressSkel<'static>,
@@ -78,17 +76,11 @@ impl Bpf {
             "creating {} (is a BPF file system mounted there? mount -t bpf bpf /sys/fs/bpf)",
             pin_dir.display()
         ))?;
-        let mut attempts = 1..LOAD_ATTEMPTS;
-        let skel = loop {
-            match Self::open(pin_dir)?.load() {
-                // The verifier stops when a signal comes in, whatever it is; libbpf tries again a few times only.
-                Err(e) if e.kind() == libbpf_rs::ErrorKind::WouldBlock && attempts.next().is_some() => {}
-                loaded => break loaded.doing(format!(
-                    "loading the BPF programs with the maps in {} (of another version's layout? `canopy-agent cleanup` removes them)",
-                    pin_dir.display()
-                ))?,
-            }
-        };
+        let doing = format!(
+            "loading the BPF programs with the maps in {} (of another version's layout? `canopy-agent cleanup` removes them)",
+            pin_dir.display()
+        );
+        let skel = libbpf::load(|| Self::open(pin_dir), doing)?;
         let mut bpf = Self { skel, pin_dir: pin_dir.into() };
         bpf.pin_programs()?;
         Ok(bpf)

@@ -18,6 +18,7 @@ mod egress_skel {
 mod error;
 mod events;
 mod holder;
+mod libbpf;
 mod linux;
 mod mroute;
 mod multicast;
@@ -36,6 +37,5 @@ pub mod testbed;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-pub use egress::{CongestionReport, DepthSource, FlowReport, PortReport, Said};
 pub use holder::{Hold, hold_multicast};
 pub use linux::{LinuxDatapath, Options, cleanup};

@@ -14,7 +14,7 @@ use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
 
 use crate::bpf::{Bpf, Control, Table};
-use crate::egress::{self, CongestionReport, EgressBpf, Orders, Watcher};
+use crate::egress::{self, EgressBpf, Orders, Watcher};
 use crate::error::{Doing, chain};
 use crate::events::Events;
 use crate::holder::{Hold, Holder};
@@ -74,14 +74,6 @@ impl LinuxDatapath {
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let netlink = Netlink::open()?;
         Ok(Self { bpf, egress, watcher, netlink, events, holder, cold, waiting: BTreeSet::new(), look })
-    }
-
-    /// What the ports' queues did and what was said about it, with at most `top` flows.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
-    pub fn congestion(&self, top: usize) -> Result<CongestionReport, DatapathError> {
-        egress::report(&self.egress, &self.watcher.watched(), top)
     }
 
     fn order(&self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<(), DatapathError> {
@@ -482,7 +474,8 @@ impl Datapath for LinuxDatapath {
     }
 
     async fn sample(&mut self) -> Result<Sample, DatapathError> {
-        sample(&self.bpf)
+        let congestion = egress::report(&self.egress, self.watcher.watched())?;
+        Ok(Sample { congestion, ..sample(&self.bpf)? })
     }
 
     async fn next_event(&mut self) -> DatapathEvent {

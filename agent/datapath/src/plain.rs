@@ -38,7 +38,7 @@ plain! {
 plain! {
     egress_skel:
     canopy_flow_key = 40,
-    canopy_flow = 40,
+    canopy_flow = 48,
     canopy_limits = 40,
     canopy_port_stats = 72,
     canopy_port_state = 40,

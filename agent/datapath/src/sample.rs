@@ -16,7 +16,7 @@ use crate::tables::{self, KEY_EMPTY};
 const KIND_NONE: u64 = 63;
 const LEAVES: usize = 128;
 
-/// One reading of everything.
+/// One reading of everything that the ingress program counts.
 pub(crate) fn sample(bpf: &Bpf) -> Result<Sample, DatapathError> {
     let mut drops: BTreeMap<u32, Vec<DropCount>> = BTreeMap::new();
     for key in bpf.keys(Table::Drops) {
@@ -65,7 +65,8 @@ pub(crate) fn sample(bpf: &Bpf) -> Result<Sample, DatapathError> {
             drops: drops.remove(id).unwrap_or_default(),
         });
     }
-    Ok(Sample { groups, node_drops: drops.remove(&0).unwrap_or_default() })
+    let node_drops = drops.remove(&0).unwrap_or_default();
+    Ok(Sample { groups, node_drops, congestion: vec![] })
 }
 
 fn branch(

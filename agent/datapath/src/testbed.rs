@@ -13,6 +13,7 @@ use std::time::Duration;
 use canopy_agent_core::Datapath;
 use canopy_agent_core::congestion::FlowKey;
 use canopy_model::addressing::AddressPlan;
+use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::node_spec::*;
 use canopy_model::telemetry::GroupTelemetry;
@@ -235,6 +236,11 @@ impl Testbed {
     }
 
     /// Drops by reason name, of the group and of the node.
+    /// What is known of the ports' queues.
+    pub fn congestion(&mut self) -> Vec<PortCongestion> {
+        ok(self.runtime.block_on(self.datapath.sample())).congestion
+    }
+
     pub fn drops(&mut self) -> BTreeMap<String, u64> {
         let sample = ok(self.runtime.block_on(self.datapath.sample()));
         let mut by_name = BTreeMap::new();

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use canopy_model::congestion::PortCongestion;
 use canopy_model::telemetry::{DropCount, Event, GroupTelemetry, LinkRtt};
 use tokio::sync::Notify;
 
@@ -29,6 +30,8 @@ pub struct TelemetrySample {
     pub node_drops: Vec<DropCount>,
     /// Per port with a STAMP session.
     pub link_rtts: Vec<LinkRtt>,
+    /// Per port that has thresholds; `None` where nobody looked.
+    pub congestion: Option<Vec<PortCongestion>>,
 }
 
 /// Holds at most 4 samples and 256 events; a full queue drops its oldest and counts it. Clones share one queue.
@@ -95,6 +98,7 @@ impl State {
                 groups: vec![],
                 node_drops: vec![],
                 link_rtts: vec![],
+                congestion: None,
             })
         })?;
         let mut events: Vec<Event> = self.events.drain(..).collect();

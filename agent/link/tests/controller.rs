@@ -51,6 +51,7 @@ fn sample(time_unix_ns: u64, drops: usize) -> TelemetrySample {
         groups: vec![],
         node_drops: (0..drops as u32).map(drop).collect(),
         link_rtts: vec![],
+        congestion: None,
     }
 }
 

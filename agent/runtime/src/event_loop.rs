@@ -197,9 +197,13 @@ impl<D: Datapath> Agent<D> {
         match self.parts.datapath.sample().await {
             Ok(sample) => {
                 let time_unix_ns = (self.parts.clock)();
-                let (groups, node_drops) = (sample.groups, sample.node_drops);
-                let link_rtts = self.parts.prober.take();
-                self.parts.link.telemetry.push_sample(TelemetrySample { time_unix_ns, groups, node_drops, link_rtts });
+                self.parts.link.telemetry.push_sample(TelemetrySample {
+                    time_unix_ns,
+                    groups: sample.groups,
+                    node_drops: sample.node_drops,
+                    link_rtts: self.parts.prober.take(),
+                    congestion: Some(sample.congestion),
+                });
                 self.sampling_failed = false;
             }
             Err(error) => self.sample_failed(&error),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use canopy_agent_link::{Target, channels};
 use canopy_agent_runtime::notify::Notifier;
 use canopy_control::{Digest, delta_response, snapshot_response};
+use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use memory::Agent;
@@ -113,6 +114,8 @@ async fn samples_arrive() {
     let sample = controller.sample().await;
     assert_eq!((sample.node.as_str(), sample.time_unix_ns), ("leaf-1", 1_700_000_000_000_000_000));
     assert_eq!(sample.node_drops[0].packets, 4);
+    let [port] = &sample.congestion.unwrap().ports[..] else { panic!("one port") };
+    assert_eq!(PortCongestion::try_from(port.clone()).unwrap(), memory::queue());
     agent.stop().await;
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Thresholds of links: round-trip times in, one command for all nodes that have to be told out.
+//! Links: round-trip times and queues in; one command for all nodes that have to be told thresholds out.
 
 use std::sync::atomic::Ordering;
 
 use canopy_controller_core::Command;
-use canopy_controller_core::view::LinkView;
+use canopy_controller_core::view::{FlowView, LinkView};
+use canopy_model::congestion::PortCongestion;
 use canopy_model::telemetry::LinkRtt;
 
 use crate::Controller;
@@ -19,6 +20,18 @@ impl Controller {
         let now_ns = self.now_ns();
         self.write(|d| d.link_rtts(node, rtts, now_ns));
         self.push_thresholds();
+    }
+
+    /// Takes in what a node's agent told of its queues.
+    pub fn queues(&self, node: &str, told: Vec<PortCongestion>) {
+        let now_ns = self.now_ns();
+        self.write(|d| d.queues(node, told, now_ns));
+    }
+
+    /// The flows that agents told of, only of `node` and only of `port` where these are given.
+    pub fn flows(&self, node: Option<&str>, port: Option<&str>) -> Vec<FlowView> {
+        let now_ns = self.now_ns();
+        self.read(|d| d.flows(node, port, now_ns))
     }
 
     /// Every link direction that a node sends in.

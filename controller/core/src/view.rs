@@ -3,6 +3,7 @@
 
 use std::net::Ipv6Addr;
 
+use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_model::group::{EncodingMode, GroupSpec};
 use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
 use canopy_model::member::{Connection, MemberSpec};
@@ -185,6 +186,36 @@ pub struct LinkObserved {
     pub pushed_ago_ns: Option<u64>,
     /// RTT_est that the thresholds were computed from, nanoseconds.
     pub pushed_rtt_ns: Option<u64>,
+    /// The sending port's queue; `null` while there are no thresholds, the node's agent is away, or it told nothing for a minute.
+    pub congestion: Option<LinkCongestion>,
+}
+
+/// The queue that a link direction leaves from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LinkCongestion {
+    /// As the node's agent told it.
+    #[serde(flatten)]
+    pub queue: QueueTelemetry,
+    /// Nanoseconds since then.
+    pub reported_ago_ns: u64,
+}
+
+/// A flow that leaves by a node's port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct FlowView {
+    /// The node.
+    pub node: String,
+    /// Its port.
+    pub port: String,
+    /// As the node's agent told it.
+    #[serde(flatten)]
+    pub flow: FlowTelemetry,
+    /// Nanoseconds since then.
+    pub reported_ago_ns: u64,
 }
 
 /// Round-trip times of a link, nanoseconds.

@@ -63,9 +63,12 @@ pub enum Resource {
     /// Forwarding nodes.
     #[value(alias = "node")]
     Nodes,
-    /// Link directions with their queue thresholds; a direction is named by the sending port: n1/eth1.
+    /// Link directions with their queues and queue thresholds; a direction is named by the sending port: n1/eth1.
     #[value(alias = "link")]
     Links,
+    /// Flows through the nodes' ports, those that send most first; NAME is a node or its port: n1/eth1.
+    #[value(alias = "flow")]
+    Flows,
     /// Multicast groups.
     #[value(alias = "group")]
     Groups,
@@ -212,6 +215,7 @@ mod tests {
             "get group g1 -o yaml",
             "get members -g g1",
             "get links",
+            "get flows n1/eth1 -o wide",
             "describe link n1/eth1",
             "wait group g --for deleted --timeout 2m",
             "delete -f x",

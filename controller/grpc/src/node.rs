@@ -14,6 +14,7 @@ use canopy_controller_actor::Controller;
 use canopy_controller_actor::events::Event;
 use canopy_controller_actor::telemetry::NodeTelemetry;
 use canopy_model::FieldError;
+use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::check_name;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, NodeStatus};
@@ -32,7 +33,7 @@ const MAX_ERRORS: usize = 256;
 /// Events taken from one telemetry message.
 const MAX_EVENTS: usize = 256;
 
-/// Round-trip times taken from one telemetry message: more than a node has ports.
+/// Ports taken from one telemetry message: more than a node has.
 const MAX_PORTS: usize = 4096;
 
 pub(crate) struct Nodes {
@@ -173,6 +174,16 @@ impl Nodes {
             rtts.push(rtt);
         }
         self.controller.link_rtts(&node, &rtts);
+        if let Some(congestion) = sample.congestion {
+            let mut queues = Vec::new();
+            for (i, wire) in congestion.ports.into_iter().take(MAX_PORTS).enumerate() {
+                let queue = PortCongestion::try_from(wire).map_err(|e| {
+                    error::field(FieldError::new(format!("congestion.ports[{i}].{}", e.field), e.detail))
+                })?;
+                queues.push(queue);
+            }
+            self.controller.queues(&node, queues);
+        }
         let told = sample.events.len();
         for (i, wire) in sample.events.into_iter().take(MAX_EVENTS).enumerate() {
             let event = canopy_model::telemetry::Event::try_from(wire)

@@ -33,6 +33,7 @@ pub(crate) async fn index(State(controller): State<Controller>) -> Response {
         "/api/v1/topology",
         "/api/v1/nodes",
         "/api/v1/links",
+        "/api/v1/flows",
         "/api/v1/groups",
         "/api/v1/events",
         "/api/v1/openapi.json",

@@ -18,6 +18,7 @@ use crate::{health, metrics, routes};
         routes::topology::delete,
         routes::links::list,
         routes::links::get,
+        routes::flows::list,
         routes::nodes::list,
         routes::nodes::get,
         routes::telemetry::node,

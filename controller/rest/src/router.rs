@@ -25,6 +25,7 @@ pub fn router(controller: Controller) -> Router {
         .route("/topology", get(routes::topology::get).put(routes::topology::put).delete(routes::topology::delete))
         .route("/links", get(routes::links::list))
         .route("/links/{node}/{port}", get(routes::links::get))
+        .route("/flows", get(routes::flows::list))
         .route("/nodes", get(routes::nodes::list))
         .route("/nodes/{node}", get(routes::nodes::get))
         .route("/nodes/{node}/telemetry", get(routes::telemetry::node))

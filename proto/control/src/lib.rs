@@ -18,6 +18,7 @@ pub mod pb {
 pub mod digest;
 pub mod update;
 
+mod congestion;
 mod field;
 mod group_program;
 mod membership;

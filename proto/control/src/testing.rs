@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
+use canopy_model::congestion::{
+    CnpCounts, CnpsSaid, DepthSource, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry,
+};
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::member::MemoryRegion;
 use canopy_model::node_spec::*;
@@ -402,6 +405,60 @@ pub(crate) fn node_spec() -> impl Strategy<Value = NodeSpec> {
         |(term, generation, base, programs)| {
             let groups: BTreeMap<_, _> = programs.into_iter().map(|p| (p.group_id, p)).collect();
             NodeSpec { term: term.into(), generation: generation.into(), base, groups }
+        },
+    )
+}
+
+fn arb_counts() -> impl Strategy<Value = CnpCounts> {
+    any::<[u64; 9]>().prop_map(|[notify, pause, rate_reduce, resume, failed, a, b, c, d]| CnpCounts {
+        cnps: CnpsSaid { notify, pause, rate_reduce, resume, failed },
+        suppressed: a,
+        rate_limited_flow: b,
+        rate_limited_port: c,
+        unknown_source_qp: d,
+    })
+}
+
+fn arb_flow() -> impl Strategy<Value = FlowTelemetry> {
+    let known = [FlowOrigin::Learned, FlowOrigin::Cm, FlowOrigin::Provisioned];
+    let source = prop::option::of((arb_qpn(), prop::sample::select(known.to_vec())));
+    (arb_ip(), arb_ip(), arb_qpn(), source, any::<[u64; 4]>(), 0..=1_000_u16, arb_counts()).prop_map(
+        |(src, dst, dst_qp, source, [packets, bytes, ce, rate_bps], share_permille, counts)| {
+            let (src_qp, origin) = source.unzip();
+            let origin = origin.unwrap_or_default();
+            FlowTelemetry { src, dst, dst_qp, src_qp, origin, packets, bytes, ce, rate_bps, share_permille, counts }
+        },
+    )
+}
+
+/// Random queues with up to three flows.
+pub(crate) fn port_congestion() -> impl Strategy<Value = PortCongestion> {
+    let source = prop_oneof![
+        Just(None),
+        Just(Some(DepthSource::Kernel)),
+        (1..=u32::MAX).prop_map(|every_ms| Some(DepthSource::Sampled { every_ms })),
+    ];
+    let levels = (any::<u8>(), any::<u8>(), 0..=1_000_u16);
+    let flows = prop::collection::vec(arb_flow(), 0..4);
+    (arb_port(), source, levels, any::<[u64; 8]>(), arb_counts(), flows).prop_map(
+        |(port, depth_source, (level, peak_level, emr_permille), n, counts, flows)| {
+            let [queue_bytes, peak_queue_bytes, qgr_bytes_per_ms, packets, bytes, marked, ce, not_ect] = n;
+            let queue = QueueTelemetry {
+                queue_bytes,
+                peak_queue_bytes,
+                depth_source,
+                level,
+                peak_level,
+                emr_permille,
+                qgr_bytes_per_ms,
+                packets,
+                bytes,
+                marked,
+                ce,
+                not_ect,
+                counts,
+            };
+            PortCongestion { port, queue, flows }
         },
     )
 }

@@ -9,9 +9,10 @@
 //! - [`topology`], [`group`], [`member`]: what operators and hosts ask for (intents).
 //! - [`node_spec`]: what one node must do; leaves the agent no choice.
 //! - [`status`]: what a node and a group report back.
-//! - [`telemetry`]: per-branch and per-group counters, never stored durably.
+//! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
 
 pub mod addressing;
+pub mod congestion;
 pub mod error;
 pub mod group;
 pub mod ids;

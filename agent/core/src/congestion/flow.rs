@@ -94,13 +94,17 @@ impl<T: Default> FlowTable<T> {
     }
 
     /// A source QP became known. What was learnt from a less trusted origin never replaces what a more trusted one said.
-    /// Flows that the table does not hold are ignored, but for provisioned ones: these are added, and neither age nor leave
-    /// for others. Returns which one had to leave.
+    /// Flows that the table does not hold are ignored where ACKs give them away. RDMA-CM speaks before the first packet, so its
+    /// flows are added as by one; provisioned ones are added, and neither age nor leave for others. Returns which one had to
+    /// leave.
     pub fn learn(&mut self, flow: FourTuple, origin: Origin, now_ns: u64) -> Result<Option<FlowKey>, TableFull> {
         let mut evicted = None;
         if origin == Origin::Provisioned && !self.flows.contains_key(&flow.key) {
             evicted = self.make_room()?;
             self.flows.insert(flow.key, Entry { src_qp: None, seen_ns: now_ns, tick: None, state: T::default() });
+        }
+        if origin == Origin::Cm && !self.flows.contains_key(&flow.key) {
+            self.observe(flow.key, now_ns, &mut evicted);
         }
         let Some(entry) = self.flows.get_mut(&flow.key) else { return Ok(None) };
         if entry.src_qp.is_none_or(|(_, known)| known <= origin) {

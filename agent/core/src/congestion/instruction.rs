@@ -2,6 +2,8 @@
 //! What a Long-haul CNP asks of a source, and what it tells: the fields of draft-tian-ccwg-long-haul-cnp-00 section 6.1
 //! without their encoding, which is in `canopy-packet`.
 
+use canopy_model::congestion::CnpsSaid;
+
 /// A percentage, 0..=100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(u8);
@@ -47,6 +49,18 @@ pub enum Action {
     RateReduce(Percent),
     /// Congestion has subsided: the rate may rise by this share of the last reduction; zero means to the original rate.
     Resume(Percent),
+}
+
+impl Action {
+    /// Where packets of this action are counted.
+    pub(super) fn counter(self, said: &mut CnpsSaid) -> &mut u64 {
+        match self {
+            Self::Notify => &mut said.notify,
+            Self::Pause { .. } => &mut said.pause,
+            Self::RateReduce(_) => &mut said.rate_reduce,
+            Self::Resume(_) => &mut said.resume,
+        }
+    }
 }
 
 /// A measurement of the node that speaks, for information. A kilobyte is 1000 octets. Values have 24 bits: larger ones

@@ -24,7 +24,7 @@ pub use cm::{CmMessage, CmSays, Connections};
 pub use flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};
 pub use instruction::{Action, Metric, Percent};
 pub use meter::Counters;
-pub use node::{Command, Counts, Format, Input, Node, Settings};
+pub use node::{Command, Format, Input, Node, Settings};
 pub use trigger::{Assessment, Limits, Reading};
 
 #[cfg(test)]

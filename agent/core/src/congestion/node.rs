@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use canopy_model::ids::PortIndex;
+use canopy_model::congestion::CnpCounts;
+use canopy_model::ids::{PortIndex, Qpn};
 
 use super::flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};
 use super::instruction::{Action, Metric, Percent};
@@ -105,25 +106,6 @@ pub struct Command {
     pub format: Format,
 }
 
-/// Why sources were not told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Long-haul CNPs commanded.
-    pub sent: u64,
-    /// Held back: the flow was told something less than one RTT ago.
-    pub flow_limited: u64,
-    /// Held back: the port's limit was reached.
-    pub port_limited: u64,
-    /// Held back: the flow's arrival rate fell.
-    pub deferred: u64,
-    /// Of those commanded, escalations.
-    pub escalated: u64,
-    /// Not possible: the flow's source QP is not known.
-    pub unknown_source_qp: u64,
-    /// Flows that left the table for others.
-    pub evicted: u64,
-}
-
 /// A congestion-aware intermediate node.
 #[derive(Debug)]
 pub struct Node {
@@ -131,14 +113,17 @@ pub struct Node {
     flows: FlowTable<FlowState>,
     ports: BTreeMap<PortIndex, Port>,
     commands: VecDeque<Command>,
-    counts: Counts,
+    counts: CnpCounts,
+    evicted: u64,
+    escalated: u64,
 }
 
 impl Node {
     /// A node without ports and flows.
     pub fn new(settings: Settings) -> Self {
         let flows = FlowTable::new(settings.flows, settings.age_ns);
-        Self { settings, flows, ports: BTreeMap::new(), commands: VecDeque::new(), counts: Counts::default() }
+        let (ports, commands) = (BTreeMap::new(), VecDeque::new());
+        Self { settings, flows, ports, commands, counts: CnpCounts::default(), evicted: 0, escalated: 0 }
     }
 
     /// Takes in one input. Fails only for a provisioned flow that finds no room. Commands should be taken after each: what
@@ -200,9 +185,43 @@ impl Node {
         self.ports.get(&port)?.last
     }
 
-    /// What was sent and held back.
-    pub fn counts(&self) -> Counts {
+    /// A command could not be carried out: it counts as failed, and as none of its action.
+    pub fn not_sent(&mut self, command: &Command) {
+        self.count(command.port, command.flow.key, |counts| {
+            let said = command.action.counter(&mut counts.cnps);
+            *said = said.saturating_sub(1);
+            counts.cnps.failed += 1;
+        });
+    }
+
+    /// What was said and held back since the node is there, on all ports, those that are gone too.
+    pub fn counts(&self) -> CnpCounts {
         self.counts
+    }
+
+    /// The same of a port, since it is there.
+    pub fn port_counts(&self, port: PortIndex) -> CnpCounts {
+        self.ports.get(&port).map(|port| port.counts).unwrap_or_default()
+    }
+
+    /// The same of a flow at a port, since the flow is in the table; only flows of which there is anything to count.
+    pub fn flow_counts(&self, port: PortIndex) -> impl Iterator<Item = (FlowKey, CnpCounts)> {
+        self.ports.get(&port).into_iter().flat_map(|port| port.flows.iter().map(|(key, counts)| (*key, *counts)))
+    }
+
+    /// Source QP of a flow and where it is from; `None` while it is not known.
+    pub fn src_qp(&self, key: &FlowKey) -> Option<(Qpn, Origin)> {
+        self.flows.src_qp(key)
+    }
+
+    /// Flows that left the table for others.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Of what was commanded, escalations.
+    pub fn escalated(&self) -> u64 {
+        self.escalated
     }
 
     /// Flows in the table.
@@ -223,7 +242,6 @@ impl Node {
             }
             state.arrive(bytes, rtt, now);
         });
-        self.counts.evicted += u64::from(evicted.is_some());
         self.forget(evicted);
         if known.is_some()
             && let Some(port) = self.ports.get_mut(&index)
@@ -263,7 +281,7 @@ impl Node {
         let (Some(port), Some(state)) = (self.ports.get(&index), self.flows.get_mut(&key)) else { return };
         let rtt = port.limits.rtt_ns;
         if state.spoke_ns.is_some_and(|at| now.saturating_sub(at) < rtt) {
-            self.counts.flow_limited += 1;
+            self.count(index, key, |counts| counts.rate_limited_flow += 1);
             return;
         }
         let verdict = match self.settings.defers {
@@ -272,7 +290,7 @@ impl Node {
         };
         let (level, escalate) = match verdict {
             Verdict::Defer => {
-                self.counts.deferred += 1;
+                self.count(index, key, |counts| counts.suppressed += 1);
                 return;
             }
             Verdict::Speak => (found.level, false),
@@ -282,23 +300,23 @@ impl Node {
             && let Some(port) = self.ports.get_mut(&index)
         {
             port.told.insert(key);
-            self.counts.escalated += u64::from(escalate);
+            self.escalated += u64::from(escalate);
         }
     }
 
     /// Commands a packet, unless a limit or a missing source QP holds it back.
     fn say(&mut self, index: PortIndex, key: FlowKey, found: Assessment, level: u8, action: Action, now: u64) -> bool {
         let Some((src_qp, _)) = self.flows.src_qp(&key) else {
-            self.counts.unknown_source_qp += 1;
+            self.count(index, key, |counts| counts.unknown_source_qp += 1);
             return false;
         };
         let (Some(port), Some(state)) = (self.ports.get_mut(&index), self.flows.get_mut(&key)) else { return false };
         if state.spoke_ns.is_some_and(|at| now.saturating_sub(at) < port.limits.rtt_ns) {
-            self.counts.flow_limited += 1;
+            self.count(index, key, |counts| counts.rate_limited_flow += 1);
             return false;
         }
         if !port.bucket.take(self.settings.port_per_second, self.settings.port_burst, now) {
-            self.counts.port_limited += 1;
+            self.count(index, key, |counts| counts.rate_limited_port += 1);
             return false;
         }
         state.spoke_ns = Some(now);
@@ -306,12 +324,26 @@ impl Node {
         let metric = if self.settings.disclose { found.metric() } else { Metric::Undisclosed };
         let flow = FourTuple { key, src_qp };
         self.commands.push_back(Command { port: index, flow, level, action, metric, format });
-        self.counts.sent += 1;
+        self.count(index, key, |counts| *action.counter(&mut counts.cnps) += 1);
         true
     }
 
-    fn forget(&mut self, key: Option<FlowKey>) {
-        key.iter().for_each(|key| self.forget_flow(key));
+    /// The one place where anything is counted: of the node, of the port, and of the flow at it.
+    fn count(&mut self, index: PortIndex, key: FlowKey, change: impl Fn(&mut CnpCounts)) {
+        change(&mut self.counts);
+        if let Some(port) = self.ports.get_mut(&index) {
+            change(&mut port.counts);
+            // Those of a flow leave with it, and do not come back.
+            if self.flows.get_mut(&key).is_some() {
+                change(port.flows.entry(key).or_default());
+            }
+        }
+    }
+
+    /// A flow left the table for another.
+    fn forget(&mut self, evicted: Option<FlowKey>) {
+        self.evicted += u64::from(evicted.is_some());
+        evicted.iter().for_each(|key| self.forget_flow(key));
     }
 
     fn forget_flow(&mut self, key: &FlowKey) {

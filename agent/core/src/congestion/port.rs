@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use canopy_model::congestion::CnpCounts;
+
 use super::flow::FlowKey;
 use super::meter::Meter;
 use super::trigger::{Assessment, Limits};
@@ -21,13 +23,17 @@ pub(super) struct Port {
     pub(super) low_since_ns: Option<u64>,
     pub(super) bucket: Bucket,
     pub(super) last: Option<Assessment>,
+    /// What was said and held back, of all flows and of each in the table.
+    pub(super) counts: CnpCounts,
+    pub(super) flows: BTreeMap<FlowKey, CnpCounts>,
 }
 
 impl Port {
     pub(super) fn new(limits: Limits) -> Self {
         let (shares, told) = (BTreeMap::new(), BTreeSet::new());
         let (meter, bucket) = (Meter::default(), Bucket::default());
-        Self { limits, meter, shares, told, looked_ns: None, low_since_ns: None, bucket, last: None }
+        let (counts, flows) = (CnpCounts::default(), BTreeMap::new());
+        Self { limits, meter, shares, told, looked_ns: None, low_since_ns: None, bucket, last: None, counts, flows }
     }
 
     /// The flows with the highest shares that together make more than half, at most `most` of them, largest first.
@@ -47,6 +53,7 @@ impl Port {
     pub(super) fn forget(&mut self, key: &FlowKey) {
         self.shares.remove(key);
         self.told.remove(key);
+        self.flows.remove(key);
     }
 }
 

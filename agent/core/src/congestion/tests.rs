@@ -6,6 +6,7 @@ use canopy_model::ids::{PortIndex, Qpn};
 
 use super::*;
 
+mod counting;
 mod deferring;
 mod metrics;
 mod speaking;

@@ -123,9 +123,9 @@ impl Hop {
         self.before = shown;
         let (packets, ce_packets) = (self.bytes / PACKET, self.marked_bytes / PACKET);
         let counters = Counters { queue_bytes: self.fifo.depth, packets, ce_packets };
-        let before = self.node.counts().escalated;
+        let before = self.node.escalated();
         self.hear(Input::Sample(port(), counters), now);
-        said.escalated = self.node.counts().escalated - before;
+        said.escalated = self.node.escalated() - before;
         if self.fifo.depth > self.spec.limits.k_min_bytes {
             self.busy_until_ns = now + 4 * self.spec.limits.rtt_ns;
         }

@@ -3,16 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use canopy_agent_core::congestion::{
-    Assessment, Command, Counters, Counts, FlowKey, FourTuple, Input, Node, Origin, Settings,
+    CmMessage, Command, Connections, Counters, FlowKey, FourTuple, Input, Node, Origin, Settings,
 };
 use canopy_model::ids::{PortIndex, Qpn};
 
 use super::orders::{KnownFlow, Orders};
+use super::window::{FlowShown, Flows};
 
 /// A flow or an ACK that was not seen for this long says nothing about who talks to whom.
 const FRESH_NS: u64 = 5_000_000_000;
+
+/// RDMA-CM requests that may wait for their replies.
+const REQUESTS: usize = 4096;
 
 /// What the maps show at one moment.
 #[derive(Debug, Default)]
@@ -20,15 +25,9 @@ pub(crate) struct Shown {
     /// By interface.
     pub(crate) ports: BTreeMap<u32, Counters>,
     /// By interface and flow; `None` when nobody looked.
-    pub(crate) flows: Option<BTreeMap<(u32, FlowKey), FlowShown>>,
+    pub(crate) flows: Option<Arc<Flows>>,
     /// ACKs, by their own addresses and DestQP: when last seen.
     pub(crate) acks: Vec<(FlowKey, u64)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FlowShown {
-    pub(crate) bytes: u64,
-    pub(crate) seen_ns: u64,
 }
 
 /// The node and what it was told before.
@@ -36,14 +35,16 @@ pub(crate) struct Driver {
     node: Node,
     orders: Option<Orders>,
     /// Octets of each flow at the last look; `None` when the last look was not at flows.
-    before: Option<BTreeMap<(u32, FlowKey), FlowShown>>,
+    before: Option<Arc<Flows>>,
     /// A port was above K_min, until then.
     busy_until_ns: u64,
+    connections: Connections,
 }
 
 impl Driver {
     pub(crate) fn new() -> Self {
-        Self { node: Node::new(Settings::default()), orders: None, before: None, busy_until_ns: 0 }
+        let (node, connections) = (Node::new(Settings::default()), Connections::new(REQUESTS));
+        Self { node, orders: None, before: None, busy_until_ns: 0, connections }
     }
 
     /// New orders. Returns the flows for which there was no room.
@@ -90,12 +91,18 @@ impl Driver {
         let Some(orders) = self.orders.clone() else { return Vec::new() };
         let port_of: BTreeMap<u32, PortIndex> = orders.ports.iter().map(|(index, p)| (p.ifindex, *index)).collect();
         if let (Some(flows), Some(before)) = (&shown.flows, &self.before.take()) {
-            for ((ifindex, key), flow) in flows {
-                let old = before.get(&(*ifindex, *key)).map_or(0, |old| old.bytes);
+            for ((ifindex, key), flow) in &**flows {
+                let old = before.get(&(*ifindex, *key));
                 // An entry that left the table and came back counts from zero.
-                let bytes = flow.bytes.checked_sub(old).unwrap_or(flow.bytes);
+                let since = |total: fn(&FlowShown) -> u64| {
+                    total(flow).checked_sub(old.map_or(0, total)).unwrap_or_else(|| total(flow))
+                };
+                let (bytes, came) = (since(|f| f.bytes), since(|f| f.came));
                 if let Some(port) = port_of.get(ifindex).filter(|_| bytes > 0) {
                     self.hear(Input::Arrived(*port, *key, bytes), now_ns);
+                    if came > 0 {
+                        self.hear(Input::CameMarked(*port, *key, came), now_ns);
+                    }
                 }
             }
             for flow in learned(flows, &shown.acks, now_ns) {
@@ -119,12 +126,20 @@ impl Driver {
         said
     }
 
-    pub(crate) fn assessment(&self, port: PortIndex) -> Option<Assessment> {
-        self.node.assessment(port)
+    /// An RDMA-CM message passed.
+    pub(crate) fn cm(&mut self, message: CmMessage, now_ns: u64) {
+        for flow in self.connections.handle(message).into_iter().flatten() {
+            self.hear(Input::Flow { flow, origin: Origin::Cm, accepts_roce: false }, now_ns);
+        }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.node.counts()
+    /// What it was told to say could not be sent.
+    pub(crate) fn not_sent(&mut self, command: &Command) {
+        self.node.not_sent(command);
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
     }
 
     /// `false` when a provisioned flow found no room.
@@ -135,7 +150,7 @@ impl Driver {
 
 /// Source QPs from reverse ACKs (decisions 4.1). An ACK says the QP that it goes to, not the one that it comes from: only where
 /// two hosts have one flow between them, and its ACKs go to one QP, is there no doubt.
-fn learned(flows: &BTreeMap<(u32, FlowKey), FlowShown>, acks: &[(FlowKey, u64)], now_ns: u64) -> Vec<FourTuple> {
+fn learned(flows: &Flows, acks: &[(FlowKey, u64)], now_ns: u64) -> Vec<FourTuple> {
     let fresh = |seen_ns: u64| now_ns.saturating_sub(seen_ns) < FRESH_NS;
     let mut keys: BTreeMap<(Ipv6Addr, Ipv6Addr), BTreeSet<FlowKey>> = BTreeMap::new();
     for ((_, key), _) in flows.iter().filter(|(_, flow)| fresh(flow.seen_ns)) {

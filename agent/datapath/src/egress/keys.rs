@@ -19,10 +19,13 @@ pub(crate) fn of(flow: &FlowKey, ifindex: u32) -> types::canopy_flow_key {
 
 /// The flow of a key; `None` when its DestQP is no QP number, which the program never writes.
 pub(crate) fn flow(key: &types::canopy_flow_key) -> Option<FlowKey> {
-    let address =
-        |a: &types::canopy_addr| Ipv6Addr::from(u128::from(u64::from_be(a.hi)) << 64 | u128::from(u64::from_be(a.lo)));
     let dst_qp = Qpn::new("DestQP", key.qpn.into()).ok()?;
     Some(FlowKey { src: address(&key.src), dst: address(&key.dst), dst_qp })
+}
+
+/// An address as the maps have it.
+pub(crate) fn address(a: &types::canopy_addr) -> Ipv6Addr {
+    Ipv6Addr::from(u128::from(u64::from_be(a.hi)) << 64 | u128::from(u64::from_be(a.lo)))
 }
 
 #[cfg(test)]

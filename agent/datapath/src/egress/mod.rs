@@ -6,10 +6,12 @@
 //! - `queues`: depths by netlink;
 //! - `orders`: what a spec asks to be watched;
 //! - `driver`: from counters to the pure node and back;
-//! - `watch`: the thread around it; `speak`: packets; `report`: telemetry.
+//! - `watch`: the thread around it; `speak`: packets;
+//! - `window`, `report`: telemetry.
 
 mod batch;
 mod driver;
+mod heard;
 mod keys;
 mod object;
 mod orders;
@@ -17,11 +19,11 @@ mod queues;
 mod report;
 mod speak;
 mod watch;
+mod window;
 
 pub(crate) use object::EgressBpf;
 pub(crate) use orders::Orders;
 pub(crate) use report::report;
-pub use report::{CongestionReport, DepthSource, FlowReport, PortReport, Said};
 pub(crate) use watch::Watcher;
 
 #[cfg(test)]

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 
 use canopy_agent_core::DatapathError;
 use canopy_agent_core::congestion::FlowKey;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::SkelBuilder;
 use libbpf_rs::{MapCore, MapFlags, OpenObject, TC_EGRESS, TcHook, TcHookBuilder};
 
 use super::batch::batch;
 use super::keys;
 use crate::bpf::prog_id;
-use crate::egress_skel::{EgressSkel, EgressSkelBuilder, types};
+use crate::egress_skel::{EgressSkel, EgressSkelBuilder, OpenEgressSkel, types};
 use crate::error::Doing;
+use crate::libbpf;
 use crate::plain::{Plain, bytes, read};
 
 /// TC filter handle and priority: one filter of ours on each port.
@@ -40,21 +41,25 @@ unsafe impl Sync for EgressBpf {}
 impl EgressBpf {
     /// Loads the program, taking over maps that an earlier agent pinned.
     pub(crate) fn load(pin_dir: &Path) -> Result<Self, DatapathError> {
-        // One object lives as long as the agent does.
-        let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut builder = EgressSkelBuilder::default();
-        builder.obj_builder.pin_root_path(pin_dir).doing("setting the pin directory")?;
-        let open = builder.open(storage).doing("opening the egress BPF object")?;
-        let mut skel = open.load().doing(format!(
+        let doing = format!(
             "loading the egress BPF program with the maps in {} (of another version's layout? `canopy-agent cleanup` removes them)",
             pin_dir.display()
-        ))?;
+        );
+        let mut skel = libbpf::load(|| Self::open(pin_dir), doing)?;
         let path = pin_dir.join(PROGRAM);
         if path.exists() {
             fs::remove_file(&path).doing(format!("replacing {}", path.display()))?;
         }
         skel.progs.canopy_egress.pin(&path).doing(format!("pinning {}", path.display()))?;
         Ok(Self { skel, pin_dir: pin_dir.into() })
+    }
+
+    fn open(pin_dir: &Path) -> Result<OpenEgressSkel<'static>, DatapathError> {
+        // One object lives as long as the agent does.
+        let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut builder = EgressSkelBuilder::default();
+        builder.obj_builder.pin_root_path(pin_dir).doing("setting the pin directory")?;
+        builder.open(storage).doing("opening the egress BPF object")
     }
 
     fn hook(&self, ifindex: u32) -> TcHook {
@@ -197,6 +202,20 @@ impl EgressBpf {
     /// Path of the ring buffer's pin.
     pub(crate) fn events_path(&self) -> PathBuf {
         self.pin_dir.join("eg_events")
+    }
+
+    /// Where the ring buffer of RDMA-CM messages is pinned.
+    pub(crate) fn cms_path(&self) -> PathBuf {
+        self.pin_dir.join("eg_cms")
+    }
+
+    /// Puts flows into the table of those that were not announced, as their first packets do.
+    #[cfg(test)]
+    pub(crate) fn fill(&self, flows: impl Iterator<Item = types::canopy_flow_key>) {
+        let seen = types::canopy_flow { packets: 1, bytes: 1_000, ..types::canopy_flow::default() };
+        for key in flows {
+            put(&self.skel.maps.eg_flows, &key, &seen).unwrap_or_else(|e| panic!("{e}"));
+        }
     }
 
     /// One frame through the program as if it were about to leave by `ifindex`: the frame as it then stands.

@@ -43,7 +43,11 @@ impl Queues {
         self.0.send(&request, 0).doing("asking for queue depths")?;
         let mut depths = BTreeMap::new();
         loop {
-            let (answer, _) = self.0.recv_from_full().doing("reading queue depths")?;
+            let answer = match self.0.recv_from_full() {
+                // What is left unread would be taken for the answer to the next request.
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                read => read.doing("reading queue depths")?.0,
+            };
             if collect(&answer, &mut depths)? {
                 return Ok(depths);
             }

@@ -14,6 +14,7 @@ use super::keys;
 use crate::egress_skel::types;
 use crate::testbed::{PacketSocket, Shape, Testbed, encapsulated, end_mt};
 
+mod connecting;
 mod depths;
 mod driving;
 mod flows;
@@ -21,8 +22,10 @@ mod groups;
 mod host;
 mod marking;
 mod second_level;
+mod signals;
 mod speaking;
 mod tap;
+mod windows;
 
 use tap::Tap;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The thread that looks at the queues, hears the program's events, and speaks.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,20 +8,21 @@ use std::thread;
 use std::time::Duration;
 
 use canopy_agent_core::DatapathError;
-use canopy_agent_core::congestion::{Command, Counters, FlowKey};
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+use canopy_agent_core::congestion::{Command, Counters};
+use libbpf_rs::ErrorKind;
 
-use super::driver::{Driver, FlowShown, Shown};
+use super::driver::{Driver, Shown};
+use super::heard::{Heard, Rings};
 use super::keys;
 use super::object::EgressBpf;
 use super::orders::Orders;
 use super::queues::Queues;
 use super::report::Watched;
 use super::speak::{Mouth, Speaker, compose, wall_clock};
+use super::window::{FlowShown, Flows, PortShown, Window};
 use crate::egress_skel::types;
 use crate::error::{Doing, chain};
 use crate::events::monotonic_ns;
-use crate::plain::read;
 
 /// Between two looks while a queue is, or lately was, above K_min; otherwise; and without a port to watch. An event of the
 /// program ends the wait at once.
@@ -34,8 +34,6 @@ const NOTHING: Duration = Duration::from_millis(200);
 const CHEAP: Duration = Duration::from_micros(500);
 /// After this, a large flow table is looked at again, to see whether it still is.
 const TRY_AGAIN_NS: u64 = 1_000_000_000;
-/// Flows of which it is kept what was said about them.
-const REMEMBERED: usize = 4096;
 
 /// The running thread.
 pub(crate) struct Watcher {
@@ -59,8 +57,7 @@ impl Watcher {
     /// Starts in the network namespace of the caller.
     pub(crate) fn start(egress: Arc<EgressBpf>) -> Result<Self, DatapathError> {
         let (queues, mouth) = (Queues::open()?, Mouth::open()?);
-        let path = egress.events_path();
-        let map = MapHandle::from_pinned_path(&path).doing(format!("opening {}", path.display()))?;
+        let rings = Rings::open(&egress)?;
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
@@ -72,10 +69,12 @@ impl Watcher {
                     queues,
                     mouth,
                     driver: Driver::new(),
+                    window: Window::default(),
                     flows_took: Duration::ZERO,
                     try_flows_ns: 0,
                 };
-                if let Err(e) = watch.run(&map) {
+                if let Err(e) = watch.run(&rings) {
+                    watch.blind();
                     tracing::error!(
                         error = chain(&e),
                         "no Long-haul CNP will be sent until the agent is started again"
@@ -111,23 +110,27 @@ struct Watch<'a> {
     /// How long the last look at the flows took, and when to see whether it is shorter by now.
     flows_took: Duration,
     try_flows_ns: u64,
+    window: Window,
 }
 
 impl Watch<'_> {
-    fn run(&mut self, map: &MapHandle) -> Result<(), DatapathError> {
-        let alarms = RefCell::new(Vec::new());
-        let ring = ring(map, &alarms).doing("reading the ring buffer of second-level events")?;
+    fn run(&mut self, rings: &Rings) -> Result<(), DatapathError> {
+        let heard = Heard::default();
+        let ring = rings.into(&heard)?;
         let mut wait = IDLE;
         let mut failing = false;
         while !self.shared.stop.load(Ordering::Relaxed) {
-            ring.poll(wait).doing("polling the ring buffer of second-level events")?;
+            match ring.poll(wait) {
+                // A signal, whatever it is; the time until the next look does not matter that much.
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                polled => polled.doing("polling the ring buffers of the egress program")?,
+            }
             let began = monotonic_ns();
             if let Some(orders) = lock(&self.shared.orders).take() {
                 self.take(orders, began);
             }
-            for event in alarms.borrow_mut().drain(..) {
-                self.driver.alarm(event.flow.ifindex, began);
-            }
+            heard.alarms.borrow_mut().drain(..).for_each(|ifindex| self.driver.alarm(ifindex, began));
+            heard.cms.borrow_mut().drain(..).for_each(|message| self.driver.cm(message, began));
             let watching = self.driver.orders().is_some_and(|o| !o.ports.is_empty());
             let every = match (watching, self.driver.busy(began)) {
                 (false, _) => NOTHING,
@@ -141,6 +144,9 @@ impl Watch<'_> {
                 tracing::warn!(error = chain(e), "the queues cannot be looked at");
             }
             failing = looked.is_err();
+            if failing {
+                self.blind();
+            }
             let took = Duration::from_nanos(monotonic_ns().saturating_sub(began));
             wait = every.max(took);
         }
@@ -159,48 +165,62 @@ impl Watch<'_> {
 
     /// Depths, counters, flows while they matter; then what the node says of them.
     fn look(&mut self, every: Duration, now_ns: u64) -> Result<(), DatapathError> {
-        let ports: Vec<_> =
+        let watching: Vec<_> =
             self.driver.orders().into_iter().flat_map(|o| &o.ports).map(|(i, p)| (*i, p.ifindex)).collect();
         let depths = self.queues.depths()?;
-        let mut shown = Shown::default();
-        for (_, ifindex) in &ports {
-            let queue_bytes = depths.get(ifindex).copied().unwrap_or(0);
-            self.egress.set_sampled(*ifindex, queue_bytes)?;
-            let stats = self.egress.stats(*ifindex)?;
+        let depth_of = |ifindex: &u32| depths.get(ifindex).copied().unwrap_or(0);
+        let (mut shown, mut ports) = (Shown::default(), BTreeMap::new());
+        for (index, ifindex) in watching {
+            let queue_bytes = depth_of(&ifindex);
+            self.egress.set_sampled(ifindex, queue_bytes)?;
+            let stats = self.egress.stats(ifindex)?;
             let counters = Counters { queue_bytes, packets: stats.packets, ce_packets: stats.ce };
-            shown.ports.insert(*ifindex, counters);
+            shown.ports.insert(ifindex, counters);
+            ports.insert(ifindex, PortShown { index, bytes: stats.bytes });
         }
-        if self.driver.busy(now_ns) || self.flows_took < CHEAP || now_ns >= self.try_flows_ns {
-            let began = monotonic_ns();
-            shown.flows = Some(self.flows()?);
+        let closing = self.window.is_over(now_ns);
+        let judging = self.driver.busy(now_ns) || self.flows_took < CHEAP || now_ns >= self.try_flows_ns;
+        let flows = if judging || closing { Some(Arc::new(self.flows()?)) } else { None };
+        if judging {
+            shown.flows.clone_from(&flows);
             shown.acks = self.egress.acks()?.iter().filter_map(|(key, seen)| Some((keys::flow(key)?, *seen))).collect();
-            let now = monotonic_ns();
-            self.flows_took = Duration::from_nanos(now.saturating_sub(began));
-            self.try_flows_ns = now.saturating_add(TRY_AGAIN_NS);
         }
-        let depth_of = |ifindex: &u32| shown.ports.get(ifindex).map_or(0, |c| c.queue_bytes);
-        let depths: BTreeMap<_, _> =
-            ports.iter().map(|(index, ifindex)| (*index, (*ifindex, depth_of(ifindex)))).collect();
-        let said = self.driver.look(shown, now_ns);
-        let spoken: Vec<_> = said.iter().map(|(command, tell)| (command, self.speak(command, *tell))).collect();
+        for (command, tell) in self.driver.look(shown, now_ns) {
+            if !self.speak(&command, tell) {
+                self.driver.not_sent(&command);
+            }
+        }
+        let told = flows.filter(|_| closing).map(|flows| self.window.close(flows, &ports, self.driver.node(), now_ns));
         let mut watched = lock(&self.shared.watched);
-        for (index, (ifindex, queue_bytes)) in depths {
-            let port = watched.ports.entry(index).or_default();
-            (port.ifindex, port.queue_bytes) = (ifindex, queue_bytes);
-            port.assessment = self.driver.assessment(index);
-        }
-        (watched.counts, watched.every) = (self.driver.counts(), every);
-        for (command, sent) in spoken {
-            remember(&mut watched, command, sent, now_ns);
+        watched.every = every;
+        for (ifindex, port) in &ports {
+            let seen = watched.ports.entry(port.index).or_default();
+            seen.ifindex = *ifindex;
+            seen.seen(depth_of(ifindex), self.driver.node().assessment(port.index));
+            seen.counts = self.driver.node().port_counts(port.index);
+            if let Some(told) = &told {
+                seen.close(told.get(&port.index).cloned().unwrap_or_default());
+            }
         }
         Ok(())
     }
 
-    fn flows(&self) -> Result<BTreeMap<(u32, FlowKey), FlowShown>, DatapathError> {
+    /// Nothing is told rather than something old.
+    fn blind(&self) {
+        lock(&self.shared.watched).ports.clear();
+    }
+
+    fn flows(&mut self) -> Result<Flows, DatapathError> {
+        let began = monotonic_ns();
         let of_map = |(key, flow): (types::canopy_flow_key, types::canopy_flow)| {
-            Some(((key.ifindex, keys::flow(&key)?), FlowShown { bytes: flow.bytes, seen_ns: flow.seen_ns }))
+            let types::canopy_flow { packets, bytes, ce, came, seen_ns, .. } = flow;
+            Some(((key.ifindex, keys::flow(&key)?), FlowShown { packets, bytes, ce, came, seen_ns }))
         };
-        Ok(self.egress.flows()?.into_iter().filter_map(of_map).collect())
+        let flows = self.egress.flows()?.into_iter().filter_map(of_map).collect();
+        let now = monotonic_ns();
+        self.flows_took = Duration::from_nanos(now.saturating_sub(began));
+        self.try_flows_ns = now.saturating_add(TRY_AGAIN_NS);
+        Ok(flows)
     }
 
     /// Whether it was sent.
@@ -215,29 +235,4 @@ impl Watch<'_> {
         }
         sent.is_ok()
     }
-}
-
-fn remember(watched: &mut Watched, command: &Command, sent: bool, now_ns: u64) {
-    watched.ports.entry(command.port).or_default().said.count(command.action, sent);
-    let key = command.flow.key;
-    if !watched.flows.contains_key(&key) && watched.flows.len() >= REMEMBERED {
-        let oldest = watched.flows.iter().min_by_key(|(_, (_, at))| *at).map(|(key, _)| *key);
-        oldest.map(|key| watched.flows.remove(&key));
-    }
-    let (said, at) = watched.flows.entry(key).or_default();
-    said.count(command.action, sent);
-    *at = now_ns;
-}
-
-/// Events of the ring buffer go to `alarms`, oldest first.
-fn ring<'a>(
-    map: &'a MapHandle,
-    alarms: &'a RefCell<Vec<types::canopy_second_level>>,
-) -> libbpf_rs::Result<RingBuffer<'a>> {
-    let mut builder = RingBufferBuilder::new();
-    builder.add(map, move |data| {
-        alarms.borrow_mut().extend(read::<types::canopy_second_level>(data));
-        0
-    })?;
-    builder.build()
 }

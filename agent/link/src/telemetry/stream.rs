@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use canopy_control::pb;
 use canopy_control::pb::node_service_client::NodeServiceClient;
+use canopy_model::congestion::PortCongestion;
 use canopy_model::telemetry::{Event, GroupTelemetry};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -67,8 +68,8 @@ async fn feed(node: &str, queue: &TelemetryQueue, stream: &mpsc::Sender<pb::Stre
     std::future::pending().await
 }
 
-/// Splits a sample so that no message nears the size limit. Events and round-trip times go with the first part; node drops are
-/// totals and go with every part.
+/// Splits a sample so that no message nears the size limit. Events, round-trip times and queues go with the first part; node drops
+/// are totals and go with every part.
 fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::StreamTelemetryRequest> {
     let node_drops: Vec<pb::DropCount> = sample.node_drops.iter().map(Into::into).collect();
     let part = || pb::StreamTelemetryRequest {
@@ -78,10 +79,13 @@ fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::
         events: vec![],
         node_drops: node_drops.clone(),
         link_rtts: vec![],
+        congestion: None,
     };
     let mut parts = vec![part()];
     parts[0].events = events.iter().map(Into::into).collect();
     parts[0].link_rtts = sample.link_rtts.iter().map(Into::into).collect();
+    let ports = |ports: &Vec<PortCongestion>| pb::Congestion { ports: ports.iter().map(Into::into).collect() };
+    parts[0].congestion = sample.congestion.as_ref().map(ports);
     let mut weight = 0;
     for group in &sample.groups {
         let own = weigh(group);
@@ -104,7 +108,8 @@ fn weigh(group: &GroupTelemetry) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use canopy_model::ids::{GroupId, PortIndex};
+    use canopy_model::congestion::{FlowOrigin, FlowTelemetry, MAX_TOLD_FLOWS, QueueTelemetry};
+    use canopy_model::ids::{GroupId, PortIndex, Qpn};
     use canopy_model::telemetry::{BranchTelemetry, LinkRtt};
 
     use super::*;
@@ -143,7 +148,36 @@ mod tests {
         };
         let port = PortIndex::new("port", 1).unwrap();
         let link_rtts = vec![LinkRtt { port, rtt_ns: Some(n + 1), samples: n, lost: 0 }];
-        TelemetrySample { time_unix_ns: n, groups: (1..=groups).map(group).collect(), node_drops: vec![], link_rtts }
+        let groups = (1..=groups).map(group).collect();
+        let congestion = Some((1..=256).map(queue).collect());
+        TelemetrySample { time_unix_ns: n, groups, node_drops: vec![], link_rtts, congestion }
+    }
+
+    /// The first port has all the flows that a node tells of.
+    fn queue(port: u64) -> PortCongestion {
+        let qp = Qpn::new("qp", 0xFF_FFFE).unwrap();
+        let most = u64::MAX;
+        let counts =
+            canopy_model::congestion::CnpCounts { suppressed: most, rate_limited_flow: most, ..Default::default() };
+        let flow = FlowTelemetry {
+            src: [0xfcff, 0, 0, 1, 0, 0, 0, 1].into(),
+            dst: [0xfcff, 0, 0, 2, 0, 0, 0, 1].into(),
+            dst_qp: qp,
+            src_qp: Some(qp),
+            origin: FlowOrigin::Provisioned,
+            packets: most,
+            bytes: most,
+            ce: most,
+            rate_bps: most,
+            share_permille: 1_000,
+            counts,
+        };
+        let queue = QueueTelemetry { queue_bytes: most, packets: most, bytes: most, counts, ..Default::default() };
+        PortCongestion {
+            port: PortIndex::new("port", port).unwrap(),
+            queue,
+            flows: vec![flow; if port == 1 { MAX_TOLD_FLOWS } else { 0 }],
+        }
     }
 
     #[test]
@@ -153,6 +187,8 @@ mod tests {
         assert_eq!(parts.iter().map(|part| part.groups.len()).sum::<usize>(), 2000);
         assert_eq!(parts.iter().map(|part| part.events.len()).sum::<usize>(), 1);
         assert_eq!(parts.iter().map(|part| part.link_rtts.len()).sum::<usize>(), 1, "told once");
+        let queues: Vec<_> = parts.iter().flat_map(|part| &part.congestion).collect();
+        assert_eq!((queues.len(), queues[0].ports.len()), (1, 256), "told once");
         assert!(parts.iter().all(|part| part.time_unix_ns == 7 && part.node == "n1"));
         assert!(parts.iter().all(|part| prost::Message::encoded_len(part) < MAX_SENT_BYTES / 2));
     }

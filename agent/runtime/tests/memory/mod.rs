@@ -13,6 +13,8 @@ use canopy_agent_link::Link;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::notify::Notifier;
 use canopy_agent_runtime::{LinkGone, Parts, run};
+use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry};
+use canopy_model::ids::{PortIndex, Qpn};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
 use canopy_model::telemetry::{DropCount, GroupTelemetry};
@@ -58,7 +60,7 @@ impl Datapath for Memory {
         let drop = DropCount { reason: 3, name: "branch_unknown".into(), packets: 4 };
         let mut groups = self.groups.lock().unwrap();
         groups.iter_mut().for_each(|g| g.data_packets += 1);
-        Ok(Sample { groups: groups.clone(), node_drops: vec![drop] })
+        Ok(Sample { groups: groups.clone(), node_drops: vec![drop], congestion: vec![queue()] })
     }
 
     async fn next_event(&mut self) -> DatapathEvent {
@@ -67,6 +69,26 @@ impl Datapath for Memory {
             None => std::future::pending().await,
         }
     }
+}
+
+/// A port with a queue and a flow.
+pub fn queue() -> PortCongestion {
+    let qp = |n| Qpn::new("qp", n).unwrap();
+    let flow = FlowTelemetry {
+        src: "2001:db8::1".parse().unwrap(),
+        dst: "2001:db8::2".parse().unwrap(),
+        dst_qp: qp(18),
+        src_qp: Some(qp(17)),
+        origin: FlowOrigin::Learned,
+        packets: 1,
+        bytes: 2,
+        ce: 1,
+        rate_bps: 16,
+        share_permille: 1_000,
+        counts: CnpCounts { unknown_source_qp: 3, ..CnpCounts::default() },
+    };
+    let queue = QueueTelemetry { queue_bytes: 7_000, level: 20, counts: flow.counts, ..QueueTelemetry::default() };
+    PortCongestion { port: PortIndex::new("port", 2).unwrap(), queue, flows: vec![flow] }
 }
 
 /// A running event loop for `leaf-1`.

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Link directions as the northbound API shows them.
 
+use canopy_model::topology::Endpoint;
+
 use super::Domain;
-use super::links::{Declared, label};
-use crate::view::{LinkDesired, LinkObserved, LinkRttView, LinkView};
+use super::links::{Declared, Queue, label};
+use crate::view::{FlowView, LinkCongestion, LinkDesired, LinkObserved, LinkRttView, LinkView};
+
+/// What was told longer ago than this is not shown: the agent tells once a telemetry interval, 1 s unless it is configured.
+const STALE_NS: u64 = 60_000_000_000;
 
 impl Domain {
     /// Every link direction that a node sends in, in the topology's order; `now_ns` is on the clock of
@@ -17,6 +22,33 @@ impl Domain {
         let mut all = self.declared_links().into_iter();
         let declared = all.find(|d| d.from.device == node && d.from.port == port)?;
         self.link_view(declared, now_ns)
+    }
+
+    /// The flows that agents told of, in the topology's order, each port's in the agent's order; only of `node`,
+    /// and only of `port`, where these are given.
+    pub fn flows(&self, node: Option<&str>, port: Option<&str>, now_ns: u64) -> Vec<FlowView> {
+        let mut flows = Vec::new();
+        for declared in self.declared_links() {
+            let from = &declared.from;
+            if node.is_some_and(|node| node != from.device) || port.is_some_and(|port| port != from.port) {
+                continue;
+            }
+            let Some((queue, reported_ago_ns)) = self.fresh_queue(from, now_ns) else { continue };
+            let of_port = queue.told.flows.iter().map(|flow| FlowView {
+                node: from.device.clone(),
+                port: from.port.clone(),
+                flow: *flow,
+                reported_ago_ns,
+            });
+            flows.extend(of_port);
+        }
+        flows
+    }
+
+    fn fresh_queue(&self, from: &Endpoint, now_ns: u64) -> Option<(&Queue, u64)> {
+        let queue = self.direction(from)?.queue.as_ref()?;
+        let ago_ns = now_ns.saturating_sub(queue.at_ns);
+        (ago_ns <= STALE_NS).then_some((queue, ago_ns))
     }
 
     fn link_view(&self, declared: Declared, now_ns: u64) -> Option<LinkView> {
@@ -63,6 +95,9 @@ impl Domain {
             pushes: machine.map_or(0, |m| m.pushes()),
             pushed_ago_ns: pushed.map(|p| now_ns.saturating_sub(p.at_ns)),
             pushed_rtt_ns: pushed.map(|p| p.rtt_ns),
+            congestion: self
+                .fresh_queue(&from, now_ns)
+                .map(|(queue, reported_ago_ns)| LinkCongestion { queue: queue.told.queue, reported_ago_ns }),
         };
         Some(LinkView { name: from.to_string(), generation: topology.metadata.generation, spec, status })
     }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use canopy_model::congestion::{MAX_TOLD_FLOWS, PortCongestion};
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{NodeBase, Port, PortThresholds};
 use canopy_model::telemetry::LinkRtt;
@@ -31,6 +32,7 @@ pub(super) struct Direction {
     /// `None` where the rate is not known.
     pub(super) machine: Option<LinkThresholds>,
     pub(super) report: Option<Report>,
+    pub(super) queue: Option<Queue>,
 }
 
 /// What the agent last measured.
@@ -40,6 +42,13 @@ pub(super) struct Report {
     pub(super) rtt_ns: Option<u64>,
     pub(super) samples: u64,
     pub(super) lost: u64,
+    pub(super) at_ns: u64,
+}
+
+/// What the agent last told of the sending port's queue, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    pub(super) told: PortCongestion,
     pub(super) at_ns: u64,
 }
 
@@ -74,7 +83,8 @@ impl Domain {
         for declared in self.declared_links() {
             let Declared { from, to, settings, port, rtt_us, .. } = declared;
             let old = before.get_mut(&from.device).and_then(|ports| ports.remove(&from.port));
-            let mut direction = old.filter(|d| d.to == to).unwrap_or(Direction { to, machine: None, report: None });
+            let new = || Direction { to: to.clone(), machine: None, report: None, queue: None };
+            let mut direction = old.filter(|d| d.to == to).unwrap_or_else(new);
             direction.machine = match direction.machine.take() {
                 _ if port.rate_bps == 0 => None,
                 Some(machine) => Some(machine),
@@ -109,6 +119,30 @@ impl Domain {
         if !self.changes(at).is_empty() {
             self.links.due.insert(node.to_owned());
         }
+    }
+
+    /// Takes in what the agent of `node` told of its queues, at `now_ns` on the same clock. It replaces what was known: a port
+    /// that is not told of has nothing to tell. Nodes whose agent is away are left out, ports that the node does not have are left out, and flows beyond the first
+    /// [`MAX_TOLD_FLOWS`] of the node.
+    pub fn queues(&mut self, node: &str, told: Vec<PortCongestion>, now_ns: u64) {
+        // What comes in after the agent went would stay.
+        let Some(at) = self.index(node).filter(|at| self.nodes[*at].connected) else { return };
+        let (spec, Some(ports)) = (&self.nodes[at].spec, self.links.nodes.get_mut(node)) else { return };
+        ports.values_mut().for_each(|direction| direction.queue = None);
+        let mut room = MAX_TOLD_FLOWS;
+        for mut told in told {
+            let Some(port) = spec.base.ports.get(usize::from(told.port.get()) - 1) else { continue };
+            let Some(direction) = ports.get_mut(&port.name) else { continue };
+            told.flows.truncate(room);
+            room -= told.flows.len();
+            direction.queue = Some(Queue { told, at_ns: now_ns });
+        }
+    }
+
+    /// Forgets what was told of a node's queues: nobody knows what they do now.
+    pub(super) fn forget_queues(&mut self, node: &str) {
+        let ports = self.links.nodes.get_mut(node);
+        ports.into_iter().flat_map(BTreeMap::values_mut).for_each(|direction| direction.queue = None);
     }
 
     /// True when [`Command::PushThresholds`](crate::Command::PushThresholds) would tell a node something.

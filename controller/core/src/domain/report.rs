@@ -40,6 +40,9 @@ impl Domain {
     pub fn agent_connected(&mut self, node: &str, connected: bool) -> Vec<String> {
         match self.index(node) {
             Some(ix) if self.nodes[ix].connected != connected => {
+                if !connected {
+                    self.forget_queues(node);
+                }
                 let all: BTreeSet<GroupId> = self.nodes[ix].spec.groups.keys().copied().collect();
                 self.observe(ix, &all, |n| {
                     n.connected = connected;

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::{link_path, segment};
+use super::{flows, link_path, segment};
 use crate::cli::{GetArgs, Output, Resource};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -46,6 +46,10 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<(Vec<Value>, Value), F
         let value = client.get(&format!("getting {path}"), &path).await?;
         return Ok((vec![value.clone()], value));
     }
+    if let Resource::Flows = args.resource {
+        let of = args.name.as_deref().map(flows::query).transpose()?.unwrap_or_default();
+        return all(client, "/api/v1/flows", &format!("limit={MAX_FLOWS}&{of}")).await;
+    }
     let named = args.name.as_deref().map(|n| segment("resource", n)).transpose()?;
     let one = |path: String| async move {
         let value = client.get(&format!("getting {path}"), &path).await?;
@@ -67,6 +71,7 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<(Vec<Value>, Value), F
         (Resource::Events, None) => {
             all(client, "/api/v1/events", &group.map(|g| format!("group={g}")).unwrap_or_default()).await
         }
+        (Resource::Flows, _) => all(client, "/api/v1/flows", "").await,
         (Resource::Links, _) => all(client, "/api/v1/links", "").await,
         (Resource::Nodes, None) => all(client, "/api/v1/nodes", "").await,
         (Resource::Groups, None) => {
@@ -111,11 +116,18 @@ fn name(resource: Resource, item: &Value) -> String {
         Resource::Topology => format!("topology/{}", text(item, "/metadata/name")),
         Resource::Nodes => format!("node/{}", text(item, "/metadata/name")),
         Resource::Links => format!("link/{}", text(item, "/metadata/name")),
+        Resource::Flows => {
+            let [node, port, src, dst, qp] = ["/node", "/port", "/src", "/dst", "/dstQp"].map(|p| text(item, p));
+            format!("flow/{node}/{port}/{src}/{dst}/{qp}")
+        }
         Resource::Groups => format!("group/{}", text(item, "/metadata/name")),
         Resource::Members => format!("member/{}/{}", text(item, "/metadata/group"), text(item, "/metadata/name")),
         Resource::Events => format!("event/{}", text(item, "/sequence")),
     }
 }
+
+/// What one request can ask for: 64 nodes' flows and more.
+const MAX_FLOWS: usize = 4096;
 
 /// Header and JSON pointer; the bool says that it is for `-o wide` only.
 type Column = (&'static str, &'static str, bool);
@@ -147,10 +159,15 @@ const LINKS: &[Column] = &[
     ("TO", "/spec/to", false),
     ("RATE BPS", "/spec/rateBps", false),
     ("RTT NS", "/status/rtt/estimateNs", false),
-    ("MEASURED NS", "/status/rtt/measuredNs", false),
+    ("MEASURED NS", "/status/rtt/measuredNs", true),
     ("K_MAX", "/status/thresholds/kMaxBytes", false),
     ("K_MIN", "/status/thresholds/kMinBytes", false),
     ("BOUND", "/status/thresholds/bound/by", false),
+    ("QUEUE", "/status/congestion/queueBytes", false),
+    ("LEVEL", "/status/congestion/level", false),
+    ("MARKED", "/status/congestion/marked", false),
+    ("PEAK", "/status/congestion/peakQueueBytes", true),
+    ("PEAK LEVEL", "/status/congestion/peakLevel", true),
     ("WANTED", "/status/thresholds/bound/wantedBytes", true),
     ("BUFFER", "/spec/bufferBytes", true),
     ("ALPHA", "/spec/alpha", true),
@@ -191,7 +208,16 @@ const EVENTS: &[Column] = &[
 ];
 
 fn columns(resource: Resource, wide: bool, items: &[Value], out: &mut dyn Write) -> Result<(), Failure> {
+    let own: Vec<Value>;
+    let items = match resource {
+        Resource::Flows => {
+            own = items.iter().map(flows::shown).collect();
+            &own
+        }
+        _ => items,
+    };
     let columns = match resource {
+        Resource::Flows => flows::COLUMNS,
         Resource::Topology => TOPOLOGY,
         Resource::Nodes => NODES,
         Resource::Links => LINKS,
@@ -202,6 +228,12 @@ fn columns(resource: Resource, wide: bool, items: &[Value], out: &mut dyn Write)
     let shown: Vec<&Column> = columns.iter().filter(|c| wide || !c.2).collect();
     let mut header: Vec<&str> = shown.iter().map(|c| c.0).collect();
     let mut rows: Vec<Vec<String>> = items.iter().map(|i| shown.iter().map(|c| text(i, c.1)).collect()).collect();
+    if resource == Resource::Flows {
+        header.insert(0, "FROM");
+        for (row, item) in rows.iter_mut().zip(items) {
+            row.insert(0, text(item, "/from"));
+        }
+    }
     if resource == Resource::Events {
         header.insert(0, "TIME");
         for (row, item) in rows.iter_mut().zip(items) {
@@ -229,4 +261,37 @@ fn time(item: &Value) -> String {
     let at = UNIX_EPOCH + Duration::from_nanos(ns);
     // Years beyond 9999 cannot be written: u64 nanoseconds end in 2554.
     humantime::format_rfc3339_millis(at).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(resource: Resource, wide: bool, item: Value) -> String {
+        let mut out = Vec::new();
+        columns(resource, wide, &[item], &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// A long-haul link of 400 Gb/s, full.
+    #[test]
+    fn links_and_flows_fit_120_columns_and_wide_ones_leave_nothing_out() {
+        let link = json!({"metadata": {"name": "leaf-12/eth1"}, "spec": {"to": "spine-3/eth12", "rateBps": 400_000_000_000_u64},
+            "status": {"rtt": {"estimateNs": 50_000_000, "measuredNs": 50_000_001}, "pushes": 1,
+                "thresholds": {"kMaxBytes": 2_500_000_000_u64, "kMinBytes": 1_250_000_000, "bound": {"by": "bandwidthDelay"}},
+                "congestion": {"queueBytes": 2_600_000_000_u64, "level": 255, "marked": 123_456, "peakQueueBytes": 2_700_000_000_u64}}});
+        let flow = json!({"node": "leaf-12", "port": "eth1", "src": "2001:db8:1::1", "dst": "2001:db8:2::1",
+            "dstQp": 16_777_214, "srcQp": 16_777_213, "origin": "learned", "rateBps": 399_000_000_000_u64, "sharePermille": 1_000,
+            "packets": 1, "bytes": 2, "ce": 12_345_678, "suppressed": 3, "cnps": {"rateReduce": 12_345}});
+        for (resource, item, always, wide) in [
+            (Resource::Links, link, ["2600000000", "255", "123456", "bandwidthDelay"], "2700000000"),
+            (Resource::Flows, flow, ["leaf-12/eth1", "100.0 %", "12345678", "16777213"], "learned"),
+        ] {
+            let text = shown(resource, false, item.clone());
+            let widest = text.lines().map(str::len).max().unwrap();
+            assert!(widest <= 120, "{widest} columns:\n{text}");
+            always.iter().for_each(|word| assert!(text.contains(word), "{word} is not in\n{text}"));
+            assert!(!text.contains(wide) && shown(resource, true, item).contains(wide), "{text}");
+        }
+    }
 }

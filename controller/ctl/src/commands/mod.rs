@@ -4,6 +4,7 @@
 pub mod apply;
 pub mod delete;
 pub mod describe;
+mod flows;
 pub mod get;
 pub mod wait;
 
@@ -46,15 +47,21 @@ fn segment<'a>(what: &str, name: &'a str) -> Result<&'a str, Failure> {
     }
 }
 
-/// `node/port` that is to stand in a path.
-fn link_path(name: &str) -> Result<String, Failure> {
+/// `node/port` that is to stand in a path or a query.
+fn link_name(name: &str) -> Result<(&str, &str), Failure> {
     let usage = || Failure::new(Exit::Usage, format!("{name:?} is not a link direction: use NODE/PORT, as in n1/eth1"));
     let (node, port) = name.split_once('/').ok_or_else(usage)?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     if port.is_empty() || port.starts_with('.') || !port.bytes().all(plain) {
         return Err(usage());
     }
-    Ok(format!("/api/v1/links/{}/{port}", segment("node", node)?))
+    Ok((segment("node", node)?, port))
+}
+
+/// Path of a link direction.
+fn link_path(name: &str) -> Result<String, Failure> {
+    let (node, port) = link_name(name)?;
+    Ok(format!("/api/v1/links/{node}/{port}"))
 }
 
 /// clap_complete wants a sized writer.

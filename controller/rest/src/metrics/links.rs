@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Link directions: thresholds and round-trip times.
+//! Link directions: thresholds, round-trip times, queues. Flows are no metrics: they come and go, and each would leave a series.
 
 use std::fmt::Error;
 
@@ -9,6 +9,8 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
 use super::{counter, gauge};
+
+mod queues;
 
 /// Directions in one scrape, at most; `canopy_scrape_links_left_out` says how many more there are.
 const MAX_LINKS: usize = 20_000;
@@ -62,7 +64,8 @@ pub(super) fn encode(controller: &Controller, out: &mut DescriptorEncoder) -> Re
         "canopy_link_threshold_changes",
         "Changes of thresholds that were pushed to the node.",
         all.iter().map(|l| (labels(l), l.status.pushes)),
-    )
+    )?;
+    queues::encode(&all, out)
 }
 
 fn labels(link: &LinkView) -> [(&'static str, &str); 2] {

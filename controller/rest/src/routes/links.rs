@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/links`: the queue thresholds of every link direction, and what they are made of.
+//! `/api/v1/links`: the queue thresholds of every link direction, what they are made of, and what the queue does.
 
 use axum::Json;
 use axum::extract::State;

@@ -2,6 +2,7 @@
 //! One file per resource: extract, turn into a command, one call, answer.
 
 pub(crate) mod events;
+pub(crate) mod flows;
 pub(crate) mod groups;
 pub(crate) mod links;
 pub(crate) mod members;

@@ -28,7 +28,7 @@ fn came(lab: &mut Lab, count: u64, queue_bytes: u64, marked: u64) -> Vec<(u64, u
 fn falls(lab: &mut Lab, parts: &[(u64, u64)]) -> u64 {
     parts.iter().for_each(|(count, bytes)| drop(lab.steps(*count, 60 * MB, &[(1, *bytes)])));
     lab.step(126 * MB, &[(1, parts.last().unwrap().1)]);
-    lab.node.counts().deferred
+    lab.node.counts().suppressed
 }
 
 /// Most of the flow is marked: an RTT of silence. Then the level is higher: an escalation; the same and beyond K_max: a
@@ -75,14 +75,14 @@ fn a_gap_in_the_looks_at_flows_is_no_fall() {
     lab.steps(15, 60 * MB, &[(1, 10_000)]);
     lab.steps(100, MB, &[]);
     let told = lab.steps(3, 126 * MB, &[(1, 10_000)]);
-    assert_eq!((told.len(), lab.node.counts().deferred), (1, 0));
+    assert_eq!((told.len(), lab.node.counts().suppressed), (1, 0));
     // A gap shorter than half an RTT is a time in which nothing came.
     let mut lab = self::lab();
     lab.steps(16, 60 * MB, &[(1, 10_000)]);
     lab.steps(4, 60 * MB, &[]);
     lab.steps(2, 60 * MB, &[(1, 1_000)]);
     lab.step(126 * MB, &[(1, 1_000)]);
-    assert_eq!(lab.node.counts().deferred, 1);
+    assert_eq!(lab.node.counts().suppressed, 1);
 }
 
 /// Windows end after 6, 11, 16, 21 ms.
@@ -111,5 +111,5 @@ fn a_node_that_does_not_defer_speaks() {
     let known = Input::Flow { flow: flow(1), origin: Origin::Provisioned, accepts_roce: false };
     lab.node.handle(known, 0).unwrap();
     assert_eq!(came(&mut lab, 3, 126 * MB, 9_000).len(), 1);
-    assert_eq!(lab.node.counts().deferred, 0);
+    assert_eq!(lab.node.counts().suppressed, 0);
 }

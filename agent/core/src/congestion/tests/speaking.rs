@@ -86,7 +86,7 @@ fn one_packet_per_flow_and_rtt_and_a_lower_level_at_rest() {
     let told = lab.steps(40, 126 * MB, &[(1, 9_000)]);
     let times: Vec<_> = told.iter().map(|(at, _)| *at).collect();
     assert_eq!(times, [12, 22, 32, 42]);
-    assert!(lab.node.counts().flow_limited >= 36);
+    assert!(lab.node.counts().rate_limited_flow >= 36);
 }
 
 /// The queue hovers around K_min: no Resume before a whole RTT below it.
@@ -123,8 +123,8 @@ fn a_port_has_a_limit_for_all_flows_together() {
     // A burst of 3, then one each 10 ms.
     assert!((100..=103).contains(&told.len()), "{}", told.len());
     assert!(told.iter().filter(|(at, _)| *at == 2).count() == 3);
-    assert!(lab.node.counts().port_limited > 0);
-    assert_eq!(lab.node.counts().sent, told.len() as u64);
+    assert!(lab.node.counts().rate_limited_port > 0);
+    assert_eq!(lab.node.counts().cnps.sent(), told.len() as u64);
 }
 
 /// A node upstream was heard: the rate fell by a half. Silence for an RTT; then the queue is as it was: a plain
@@ -140,7 +140,7 @@ fn a_flow_whose_rate_fell_is_left_alone_for_an_rtt_and_then_judged_by_the_metric
         assert_eq!(lab.steps(15, 60 * MB, &[(1, 10_000)]), []);
         assert_eq!(lab.steps(6, 60 * MB, &[(1, 5_000)]), []);
         assert_eq!(lab.steps(1, 126 * MB, &[(1, 5_000)]), [], "the rate fell");
-        assert_eq!(lab.node.counts().deferred, 1);
+        assert_eq!(lab.node.counts().suppressed, 1);
         let told = lab.steps(10, later, &[(1, 5_000)]);
         // Seen to fall after 21 ms, so silent until 31 ms.
         let found: Vec<_> = told.iter().map(|(at, command)| (*at, command.level, command.action)).collect();
@@ -180,7 +180,7 @@ fn what_left_the_table_is_forgotten_everywhere_and_a_port_that_is_gone_says_noth
         lab.step(126 * MB, &[(n, 1_000)]);
         assert!(lab.node.flows() <= 2);
     }
-    assert_eq!(lab.node.counts().evicted, 988);
+    assert_eq!(lab.node.evicted(), 988);
     assert_eq!(lab.node.poll_timeout(), Some(lab.now - MS + 50 * MS));
     lab.node.handle_timeout(lab.now + 50 * MS);
     assert_eq!((lab.node.flows(), lab.node.poll_timeout()), (0, None));

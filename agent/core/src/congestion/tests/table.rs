@@ -63,11 +63,23 @@ fn a_table_full_of_provisioned_flows_says_so_until_one_is_withdrawn() {
 }
 
 #[test]
+fn rdma_cm_speaks_before_the_first_packet_and_its_flows_are_bounded_and_age_like_others() {
+    let mut table = FlowTable::<u64>::new(2, 100);
+    assert_eq!(table.learn(flow(1), Origin::Provisioned, 0), Ok(None));
+    assert_eq!(table.learn(flow(2), Origin::Cm, 0), Ok(None));
+    assert_eq!(table.src_qp(&key(2)), Some((flow(2).src_qp, Origin::Cm)));
+    assert_eq!(table.learn(flow(3), Origin::Cm, 50), Ok(Some(key(2))), "the oldest that is not provisioned");
+    assert_eq!((table.expire(149), table.expire(150), table.len()), (None, Some(key(3)), 1));
+    assert_eq!(table.learn(flow(4), Origin::Provisioned, 150), Ok(None));
+    assert_eq!((table.learn(flow(5), Origin::Cm, 150), table.len()), (Ok(None), 2), "no room is no error");
+}
+
+#[test]
 fn a_source_qp_comes_from_the_most_trusted_origin() {
     let mut table = FlowTable::<u64>::new(2, AGE);
     let from = |n| FourTuple { key: key(1), src_qp: qp(n) };
     assert_eq!(table.learn(from(10), Origin::Learned, 0), Ok(None));
-    assert!(table.is_empty(), "ACKs and CM messages alone add nothing");
+    assert!(table.is_empty(), "ACKs alone add nothing");
     see(&mut table, 1, 0);
     let steps = [
         (10, Origin::Learned, (10, Origin::Learned)),

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From counters to the node: what counts as arrived, whose source QP is known, and who is told.
 
-use canopy_agent_core::congestion::{Action, Counters, FourTuple, Limits};
+use std::sync::Arc;
+
+use canopy_agent_core::congestion::{Action, CmMessage, CmSays, Counters, FourTuple, Limits};
 use canopy_model::ids::PortIndex;
 
 use super::*;
-use crate::egress::driver::{Driver, FlowShown, Shown};
+use crate::egress::driver::{Driver, Shown};
 use crate::egress::orders::{KnownFlow, Orders, WatchedPort};
+use crate::egress::window::FlowShown;
 
 const MS: u64 = 1_000_000;
 const IFINDEX: u32 = 7;
@@ -27,10 +30,12 @@ fn orders(flows: Vec<KnownFlow>) -> Orders {
 
 /// Flow totals of a port whose queue is this deep.
 fn shown(queue_bytes: u64, flows: &[(u32, u64)], now: u64) -> Shown {
-    let shown = |(n, bytes): &(u32, u64)| ((IFINDEX, flow(*n)), FlowShown { bytes: *bytes, seen_ns: now });
+    let shown = |(n, bytes): &(u32, u64)| {
+        ((IFINDEX, flow(*n)), FlowShown { bytes: *bytes, seen_ns: now, ..FlowShown::default() })
+    };
     Shown {
         ports: BTreeMap::from([(IFINDEX, Counters { queue_bytes, packets: now / MS, ce_packets: 0 })]),
-        flows: Some(flows.iter().map(shown).collect()),
+        flows: Some(Arc::new(flows.iter().map(shown).collect())),
         acks: vec![],
     }
 }
@@ -74,10 +79,38 @@ fn an_ack_gives_a_source_qp_away_only_where_it_can_be_nobody_elses() {
         };
         look(&mut driver, 0, 2 * MS);
         let said = look(&mut driver, 9_000, 4 * MS);
-        (said.iter().map(|(c, _)| c.flow.src_qp.get()).collect::<Vec<_>>(), driver.counts().unknown_source_qp)
+        (said.iter().map(|(c, _)| c.flow.src_qp.get()).collect::<Vec<_>>(), driver.node().counts().unknown_source_qp)
     };
     assert_eq!(blamed(vec![(ack(1, 5), MS)]), (vec![5], 0));
     assert_eq!(blamed(vec![(ack(1, 5), MS), (ack(1, 6), MS)]), (vec![], 1), "two QPs of one host");
     assert_eq!(blamed(vec![(ack(2, 5), MS)]), (vec![], 1), "another host's");
     assert_eq!(blamed(vec![]), (vec![], 1));
+}
+
+#[test]
+fn rdma_cm_gives_a_source_qp_where_acks_leave_a_doubt() {
+    let mut driver = Driver::new();
+    driver.order(orders(vec![]), MS);
+    let message = |from, to, says| CmMessage { from, to, says };
+    let wanted = flow(1);
+    driver.cm(message(host(1), far(), CmSays::Request { local_id: 3, qpn: qp(21) }), MS);
+    driver.cm(message(far(), host(1), CmSays::Reply { remote_id: 3, qpn: wanted.dst_qp }), MS);
+    driver.look(shown(50_000, &[(1, 0)], 2 * MS), 2 * MS);
+    let said = driver.look(shown(50_000, &[(1, 9_000)], 4 * MS), 4 * MS);
+    assert_eq!(said.iter().map(|(c, _)| c.flow).collect::<Vec<_>>(), [FourTuple { key: wanted, src_qp: qp(21) }]);
+}
+
+#[test]
+fn a_flow_that_comes_marked_is_left_to_the_node_that_marked_it() {
+    let said = |came| {
+        let known = KnownFlow { flow: FourTuple { key: flow(1), src_qp: qp(11) }, tell: host(1), accepts_roce: false };
+        let mut driver = Driver::new();
+        driver.order(orders(vec![known]), MS);
+        driver.look(shown(50_000, &[(1, 0)], 2 * MS), 2 * MS);
+        let mut marked = shown(50_000, &[(1, 9_000)], 4 * MS);
+        let flows = Arc::make_mut(marked.flows.as_mut().unwrap());
+        flows.values_mut().for_each(|f| f.came = came);
+        (driver.look(marked, 4 * MS).len(), driver.node().counts().suppressed)
+    };
+    assert_eq!([said(0), said(9_000)], [(1, 0), (0, 1)]);
 }

@@ -77,6 +77,8 @@ fn what_is_not_ecn_capable_is_counted_and_left_alone_and_a_mark_is_not_counted_t
     assert_eq!(bed.run(&ce), ce);
     let stats = bed.stats();
     assert_eq!((stats.packets, stats.marked, stats.ce, stats.not_ect), (3, 1, 2, 1));
+    let [(_, seen)] = bed.flows()[..] else { panic!("{}", bed.flows().len()) };
+    assert_eq!((seen.ce, seen.came), (2, ce.len() as u64 + 14), "what came marked is told from what was marked here");
 }
 
 #[test]

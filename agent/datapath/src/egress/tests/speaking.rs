@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The whole way: a burst, a queue above K_max, a Long-haul CNP at the host that sends, and a Resume when it has stopped.
 
+use std::time::{Duration, Instant};
+
+use canopy_model::congestion::{CnpsSaid, DepthSource, FlowOrigin, PortCongestion};
 use canopy_model::node_spec::PortThresholds;
 use canopy_packet::long_haul_cnp::Action;
 use canopy_packet::long_haul_cnp::extension::Object;
@@ -9,7 +12,6 @@ use canopy_packet::long_haul_cnp::roce::RocePacket;
 
 use super::host::Host;
 use super::*;
-use crate::egress::DepthSource;
 use crate::testbed::{SOURCE_QPN, node, plan, proxy, receiver, receiver_qpn, source};
 
 /// `d0` with a queue of 4 Mb/s and K_max 40 kB, and a receiver of the group behind it; the group's source behind `u0`.
@@ -67,9 +69,34 @@ fn about_this_node(objects: &[Object]) {
     assert_eq!((device.as_str(), &path[..]), ("n1", &2u64.to_be_bytes()[..]));
 }
 
+/// The one port with limits, as soon as a sample shows it so.
+fn until(bed: &mut Testbed, so: impl Fn(&PortCongestion) -> bool) -> PortCongestion {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let sample = bed.congestion();
+        match &sample[..] {
+            [port] if so(port) => return port.clone(),
+            _ if Instant::now() > deadline => panic!("it never came to that: {sample:?}"),
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+fn count(said: &mut CnpsSaid, action: Action) {
+    *match action {
+        Action::Notify => &mut said.notify,
+        Action::Pause { .. } => &mut said.pause,
+        Action::RateReduce { .. } => &mut said.rate_reduce,
+        Action::Resume { .. } => &mut said.resume,
+    } += 1;
+}
+
+/// What is said arrives, and what is told of it in samples is what arrived.
 #[test]
 fn a_burst_is_answered_at_its_source_and_its_end_too() {
     let Scene { mut bed, host, socket, mut sent } = Scene::new(false);
+    let quiet = until(&mut bed.bed, |_| true);
+    assert_eq!((quiet.queue.packets, quiet.queue.counts.total(), &quiet.flows[..]), (0, 0, &[][..]));
     let (from, octets) = host.message(|| Scene::burst(&socket, &mut sent));
     let me = plan().node_address(node(1));
     assert_eq!(from, me);
@@ -78,34 +105,46 @@ fn a_burst_is_answered_at_its_source_and_its_end_too() {
     assert_eq!(message.cnp.source_qp, SOURCE_QPN);
     assert!(!matches!(message.cnp.action, Action::Resume { .. }), "{:?}", message.cnp);
     about_this_node(&message.objects);
+    let mut arrived = CnpsSaid::default();
+    count(&mut arrived, message.cnp.action);
+    let said = until(&mut bed.bed, |port| port.queue.counts.cnps.sent() > 0 && port.queue.peak_level > 0);
+    assert!(said.queue.peak_level >= message.cnp.level && said.queue.peak_queue_bytes > 20_000, "{said:?}");
     // Silence: the queue drains, and whoever was asked for less hears that it may have more.
     let resumed = loop {
         let (_, octets) = host.message(|| ());
         let cnp = Message::parse(me, source(), &octets).unwrap().cnp;
+        count(&mut arrived, cnp.action);
         if let Action::Resume { percent } = cnp.action {
             break (percent, cnp.source_qp);
         }
     };
     assert_eq!(resumed, (50, SOURCE_QPN));
 
-    // What was sent is counted after it was sent.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    let report = loop {
-        let report = bed.bed.datapath.congestion(1).unwrap();
-        if report.ports[0].said.resume > 0 || std::time::Instant::now() > deadline {
-            break report;
-        }
-        std::thread::yield_now();
-    };
-    let [port] = &report.ports[..] else { panic!("{report:?}") };
-    assert_eq!((port.depth_source, port.packets), (Some(DepthSource::Kernel), u64::from(sent)));
-    assert!(port.marked > 0 && port.marked == port.ce && port.not_ect == 0, "{port:?}");
-    assert!(port.events > 0 && port.said.sent() > 1 && port.said.resume == 1 && port.said.failed == 0, "{port:?}");
-    assert!(port.said.sent() <= report.counts.sent);
-    let [top] = &report.flows[..] else { panic!("{report:?}") };
-    assert_eq!((top.flow, top.packets, top.ce, top.said), (copies(), u64::from(sent), port.ce, port.said));
-    // Without limits the port is left alone again.
+    let end = until(&mut bed.bed, |p| {
+        p.queue.counts.cnps.resume > 0 && p.flows.first().is_some_and(|f| f.counts == p.queue.counts)
+    });
+    let queue = &end.queue;
+    assert_eq!((end.port.get(), queue.depth_source, queue.packets), (2, Some(DepthSource::Kernel), u64::from(sent)));
+    assert_eq!(queue.counts.cnps, arrived);
+    assert!(queue.marked > 0 && queue.marked == queue.ce && queue.not_ect == 0, "{queue:?}");
+    assert!(queue.queue_bytes <= 20_000 && queue.level < message.cnp.level, "{queue:?}");
+    let [flow] = &end.flows[..] else { panic!("{end:?}") };
+    let FlowKey { src, dst, dst_qp } = copies();
+    assert_eq!((flow.src, flow.dst, flow.dst_qp), (src, dst, dst_qp));
+    assert_eq!((flow.packets, flow.bytes, flow.ce), (queue.packets, queue.bytes, queue.ce));
+    assert_eq!((flow.src_qp.unwrap().get(), flow.origin), (SOURCE_QPN, FlowOrigin::Provisioned));
+    // Whoever sends alone has the whole port.
+    let alone = |port: &PortCongestion| port.flows.first().is_some_and(|flow| flow.rate_bps > 0);
+    Scene::burst(&socket, &mut sent);
+    let [flow] = until(&mut bed.bed, alone).flows[..] else { panic!("one flow") };
+    assert!((500..=1_000).contains(&flow.share_permille), "{flow:?}");
+    // Without limits the port is left alone again, and nothing is told of it.
     assert_eq!(bed.bed.reconcile(|spec| spec.base.ports[1].thresholds = None), []);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !bed.bed.congestion().is_empty() {
+        assert!(Instant::now() < deadline, "it is told of for ever");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     bed.queue("1kbit");
     bed.fill(50);
     let p = copy(1, b"abcd");
@@ -115,11 +154,11 @@ fn a_burst_is_answered_at_its_source_and_its_end_too() {
 #[test]
 fn an_endpoint_that_is_registered_for_it_gets_the_rocev2_format() {
     let Scene { bed: _bed, host, socket, mut sent } = Scene::new(true);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
     let wire = loop {
-        assert!(std::time::Instant::now() < deadline, "no Long-haul CNP arrived");
+        assert!(Instant::now() < deadline, "no Long-haul CNP arrived");
         Scene::burst(&socket, &mut sent);
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
         if let Some(packet) = host.tap.try_next(|p| RocePacket::parse(p).is_ok()) {
             break packet;
         }

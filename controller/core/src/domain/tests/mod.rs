@@ -19,6 +19,7 @@ mod lifecycle;
 mod links;
 mod moving;
 mod multicast;
+mod queues;
 mod random;
 mod refusals;
 mod stall;

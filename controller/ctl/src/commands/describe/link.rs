@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A link direction: what its thresholds are made of, and what they are.
+//! A link direction: what its thresholds are made of, what they are, what its queue does, and which flows send.
 
 use std::io::Write;
 
@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::{ago, field};
 use crate::client::Client;
-use crate::commands::link_path;
+use crate::commands::{flows, link_path};
 use crate::failure::Failure;
-use crate::output::text;
+use crate::output::{list, table, text};
 
 pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -> Result<(), Failure> {
     let link = client.get(&format!("describing link {name}"), &link_path(name)?).await?;
@@ -41,18 +41,75 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
     let reason = text(&link, "/status/reason");
     if reason != "-" {
         field(out, "  None", reason)?;
+    } else {
+        thresholds(&link, out)?;
+    }
+    queue(&link, out)?;
+    let flows = client.get("listing flows", &format!("/api/v1/flows?{}", flows::query(name)?)).await?;
+    let flows: Vec<Value> = list(&flows, "/items").iter().map(flows::shown).collect();
+    if flows.is_empty() {
         return Ok(());
     }
-    field(out, "  K_max (octets)", text(&link, "/status/thresholds/kMaxBytes"))?;
-    field(out, "  K_min (octets)", text(&link, "/status/thresholds/kMinBytes"))?;
-    let bound = match text(&link, "/status/thresholds/bound/by").as_str() {
-        "buffer" => format!("the port's buffer; wanted were {}", text(&link, "/status/thresholds/bound/wantedBytes")),
+    for (title, columns) in [("Flows", flows::traffic()), ("Long-haul CNPs about them", flows::said())] {
+        writeln!(out, "\n{title}:")?;
+        let header: Vec<&str> = columns.iter().map(|c| c.0).collect();
+        table(out, &header, flows.iter().map(|flow| columns.iter().map(|c| text(flow, c.1)).collect()).collect())?;
+    }
+    Ok(())
+}
+
+fn thresholds(link: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+    let age = |pointer: &str| ago(link.pointer(pointer).and_then(Value::as_u64));
+    field(out, "  K_max (octets)", text(link, "/status/thresholds/kMaxBytes"))?;
+    field(out, "  K_min (octets)", text(link, "/status/thresholds/kMinBytes"))?;
+    let bound = match text(link, "/status/thresholds/bound/by").as_str() {
+        "buffer" => format!("the port's buffer; wanted were {}", text(link, "/status/thresholds/bound/wantedBytes")),
         "base" => "K_base; the bandwidth-delay product is smaller".to_owned(),
         "bandwidthDelay" => "alpha times the bandwidth-delay product".to_owned(),
         other => other.to_owned(),
     };
     field(out, "  Bound by", bound)?;
-    field(out, "  Computed from", format!("{} ns", text(&link, "/status/pushedRttNs")))?;
+    field(out, "  Computed from", format!("{} ns", text(link, "/status/pushedRttNs")))?;
     field(out, "  Last change", age("/status/pushedAgoNs"))?;
-    field(out, "  Changes", text(&link, "/status/pushes"))
+    field(out, "  Changes", text(link, "/status/pushes"))
+}
+
+fn queue(link: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+    writeln!(out, "\nQueue:")?;
+    let congestion = link.pointer("/status/congestion").filter(|c| !c.is_null());
+    let Some(congestion) = congestion else {
+        return field(out, "  Unknown", "the node's agent does not tell: is it connected, and are there thresholds?");
+    };
+    for (label, pointer) in [
+        ("  Depth (octets)", "/queueBytes"),
+        ("  Peak of 1 to 2 s", "/peakQueueBytes"),
+        ("  Depth from", "/depthSource"),
+        ("  Level (0..255)", "/level"),
+        ("  Peak level", "/peakLevel"),
+        ("  EMR (1/1000)", "/emrPermille"),
+        ("  QGR (octets/ms)", "/qgrBytesPerMs"),
+        ("  Packets", "/packets"),
+        ("  Octets", "/bytes"),
+        ("  Marked here", "/marked"),
+        ("  Left with CE", "/ce"),
+        ("  Not ECN capable", "/notEct"),
+    ] {
+        field(out, label, text(congestion, pointer))?;
+    }
+    field(out, "  Reported", ago(congestion.get("reportedAgoNs").and_then(Value::as_u64)))?;
+    writeln!(out, "\nLong-haul CNPs:")?;
+    for (label, pointer) in [
+        ("  Notify", "/cnps/notify"),
+        ("  Pause", "/cnps/pause"),
+        ("  Rate Reduce", "/cnps/rateReduce"),
+        ("  Resume", "/cnps/resume"),
+        ("  Failed", "/cnps/failed"),
+        ("  Suppressed", "/suppressed"),
+        ("  Flow limit", "/rateLimitedFlow"),
+        ("  Port limit", "/rateLimitedPort"),
+        ("  No source QP", "/unknownSourceQp"),
+    ] {
+        field(out, label, text(congestion, pointer))?;
+    }
+    Ok(())
 }

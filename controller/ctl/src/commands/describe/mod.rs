@@ -28,7 +28,7 @@ pub async fn run(client: &Client, args: &DescribeArgs, out: &mut dyn Write) -> R
 }
 
 fn field(out: &mut dyn Write, name: &str, value: impl std::fmt::Display) -> Result<(), Failure> {
-    Ok(writeln!(out, "{:<18}{value}", format!("{name}:"))?)
+    Ok(writeln!(out, "{:<20}{value}", format!("{name}:"))?)
 }
 
 fn conditions(out: &mut dyn Write, resource: &Value) -> Result<(), Failure> {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A signal that the process gets, for whatever reason, does not end the watcher.
+
+use std::time::{Duration, Instant};
+
+use canopy_model::node_spec::PortThresholds;
+
+use super::*;
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// Threads of watchers, of this test and of those that run beside it.
+fn watchers() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let named = tasks.filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "long-haul\n"));
+    named.map(|task| task.file_name().unwrap().to_str().unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn a_signal_does_not_end_the_watcher() {
+    let handler: extern "C" fn(libc::c_int) = nothing;
+    // SAFETY: the handler does nothing, so it is async signal safe; SIGUSR2 is used for nothing else.
+    assert_ne!(unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) }, libc::SIG_ERR);
+    let mut bed = Bed::new();
+    let thresholds =
+        PortThresholds { k_min_bytes: 20_000, k_max_bytes: 40_000, rtt_ns: 10_000_000, port_rate_bps: 8_000 };
+    assert_eq!(bed.bed.reconcile(|spec| spec.base.ports[1].thresholds = Some(thresholds)), []);
+    assert!(!watchers().is_empty());
+    for _ in 0..20 {
+        for thread in watchers() {
+            // SAFETY: no memory is involved; a thread that has ended meanwhile gets nothing.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGUSR2) };
+        }
+        // Long enough for it to wait in the kernel again.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    bed.queue("8kbit");
+    bed.fill(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while bed.bed.congestion().first().is_none_or(|port| port.queue.queue_bytes == 0) {
+        assert!(Instant::now() < deadline, "nobody looks at the queue");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

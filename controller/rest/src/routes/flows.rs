@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/flows`: the flows that agents tell of, at most 64 of each node.
+
+use axum::Json;
+use axum::extract::State;
+use canopy_controller_actor::Controller;
+use canopy_controller_core::view::FlowView;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::error::{ApiError, Problem};
+use crate::extract::ApiQuery;
+use crate::resources::List;
+
+const DEFAULT_LIMIT: usize = 200;
+const MAX_LIMIT: usize = 4096;
+
+/// Which flows.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FlowQuery {
+    /// How many, 1..=4096; 200 when absent.
+    limit: Option<usize>,
+    /// Only flows through this node.
+    node: Option<String>,
+    /// Only flows that leave by this port; goes with `node`.
+    port: Option<String>,
+}
+
+/// The flows that send most first.
+#[utoipa::path(get, path = "/api/v1/flows", tag = "links", operation_id = "listFlows", params(FlowQuery),
+    responses((status = 200, body = List<FlowView>, description = "flows"), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 404, body = Problem, description = "no such node or port")))]
+pub(crate) async fn list(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<FlowQuery>,
+) -> Result<Json<List<FlowView>>, ApiError> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_LIMIT}")));
+    }
+    match (&query.node, &query.port) {
+        (Some(node), Some(port)) if controller.link(node, port).is_none() => {
+            return Err(ApiError::not_found("link", format!("{node}/{port}")));
+        }
+        (Some(node), None) if controller.read(|d| d.node_spec(node)).is_none() => {
+            return Err(ApiError::not_found("node", node));
+        }
+        (None, Some(_)) => return Err(ApiError::bad_request("port", "is a port of no node: name the node too")),
+        _ => {}
+    }
+    let mut flows = controller.flows(query.node.as_deref(), query.port.as_deref());
+    flows.sort_by_key(|f| std::cmp::Reverse((f.flow.rate_bps, f.flow.counts.total())));
+    flows.truncate(limit);
+    Ok(Json(List::new("FlowList", flows)))
+}
