@@ -34,10 +34,10 @@ async fn a_group_becomes_ready_and_is_described() {
     send_telemetry(&controller).await;
     let text = controller.ctl(&["describe", "group", "g1"]).await.unwrap();
     for line in [
-        "Phase:            Ready",
+        "Phase:              Ready",
         "Proxy Address:",
         "Segment [1]:",
-        "End.MT TLVs:    edge n2: 2001:db8:2::1 QPN 17, 2001:db8:3::1 QPN 19",
+        "End.MT TLVs:      edge n2: 2001:db8:2::1 QPN 17, 2001:db8:3::1 QPN 19",
         "└─ r2 2001:db8:3::1 via eth3, QPN 19",
         "branch_unknown",
         "FatalNak",
@@ -47,7 +47,7 @@ async fn a_group_becomes_ready_and_is_described() {
     let row = text.lines().find(|l| l.contains("1.5 s ago")).unwrap_or_else(|| panic!("no branch in\n{text}"));
     assert_eq!(row.split_whitespace().take(4).collect::<Vec<_>>(), ["n2", "r1", "100", "-"]);
     let node = controller.ctl(&["describe", "node", "n2"]).await.unwrap();
-    assert!(node.contains("Connected:        yes") && node.contains("not_ours"), "{node}");
+    assert!(node.contains("Connected:          yes") && node.contains("not_ours"), "{node}");
 
     controller.stop().await;
     for agent in agents {

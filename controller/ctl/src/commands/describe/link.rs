@@ -82,7 +82,7 @@ fn queue(link: &Value, out: &mut dyn Write) -> Result<(), Failure> {
     };
     for (label, pointer) in [
         ("  Depth (octets)", "/queueBytes"),
-        ("  Peak of 1 to 2 s", "/peakQueueBytes"),
+        ("  Peak (octets)", "/peakQueueBytes"),
         ("  Depth from", "/depthSource"),
         ("  Level (0..255)", "/level"),
         ("  Peak level", "/peakLevel"),
