@@ -6,9 +6,9 @@
 #define MAX_PORTS 4096
 /* Flows that nobody announced, over all ports: the least recently used one leaves for another. */
 #define MAX_LEARNED 65536
-/* Flows that the agent announced; their counters are per port that they leave by. */
+/* Flows that the agent announced; their counters are per port that they leave by. Larger tables take longer to be read. */
 #define MAX_KNOWN 65536
-#define MAX_KEPT (4 * MAX_KNOWN)
+#define MAX_KEPT MAX_KNOWN
 
 #define EGRESS_MAP(NAME, TYPE, FLAGS, KEY, VALUE, MAX)          \
 	struct {                                                \

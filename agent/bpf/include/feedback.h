@@ -218,12 +218,17 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 	if (fast)
 		return count_drop(g->group_id, DROP_CNP_RATE);
 	note_heard(g->group_id, slot, now);
-	if (start) {
-		bpf_timer_init(&c->timer, &cnps, 1 /* CLOCK_MONOTONIC */);
-		bpf_timer_set_callback(&c->timer, cnp_window_ends);
-		bpf_timer_start(&c->timer, g->cnp_window_ns, 0);
-	}
-	return TC_ACT_SHOT;
+	if (!start)
+		return TC_ACT_SHOT;
+	/* Only the first CNP of a group makes the timer; the kernel may be out of memory for it at that moment. */
+	bpf_timer_init(&c->timer, &cnps, 1 /* CLOCK_MONOTONIC */);
+	if (!bpf_timer_set_callback(&c->timer, cnp_window_ends) && !bpf_timer_start(&c->timer, g->cnp_window_ns, 0))
+		return TC_ACT_SHOT;
+	/* The next CNP tries again: a window that never ends would silence the group. */
+	bpf_spin_lock(&s->lock);
+	c->running = 0;
+	bpf_spin_unlock(&s->lock);
+	return count_drop(g->group_id, DROP_CNP_TIMER);
 }
 
 /*

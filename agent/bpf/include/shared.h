@@ -52,6 +52,7 @@ enum canopy_drop {
 	DROP_STATE_MISSING = 27,	/* group is configured but its state is not there yet */
 	DROP_BRANCH_INACTIVE = 28,	/* feedback from a branch that has not started */
 	DROP_EPOCH_OLD = 29,		/* said by a child node before receivers moved behind it */
+	DROP_CNP_TIMER = 30,		/* the kernel had no timer for the CNP's window */
 	DROP_REASONS
 };
 

@@ -93,9 +93,14 @@ fn pump(map: &MapHandle, tx: &mpsc::Sender<types::canopy_event>, stop: &AtomicBo
 /// Acts on one event; returns what people should know.
 pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
     if e.kind == EVENT_CNP {
-        if monotonic_ns().saturating_sub(e.time_ns) < STALE_NS
-            && let Err(error) = speak_cnp(bpf, e.group_id)
-        {
+        let late = monotonic_ns().saturating_sub(e.time_ns);
+        if late >= STALE_NS {
+            tracing::debug!(
+                group = e.group_id,
+                late_ms = late / 1_000_000,
+                "the end of a CNP window was heard of too late"
+            );
+        } else if let Err(error) = speak_cnp(bpf, e.group_id) {
             tracing::warn!(error = chain(&error), group = e.group_id, "a CNP was not spoken");
         }
         return None;

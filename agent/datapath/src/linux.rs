@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_agent_core::congestion::Settings;
 use canopy_agent_core::net::{self, Interface, NetCommand};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_model::node_spec::NodeSpec;
@@ -40,6 +41,8 @@ pub struct Options {
     pub pin_dir: PathBuf,
     /// Who keeps IPv6 multicast routing switched on for groups that replicate by it.
     pub hold_multicast: Hold,
+    /// How queues are judged.
+    pub congestion: Settings,
 }
 
 /// The Linux kernel as a [`Datapath`].
@@ -66,7 +69,7 @@ impl LinuxDatapath {
         let cold = !options.pin_dir.join("canopy_ingress").exists();
         let bpf = Bpf::load(&options.pin_dir)?;
         let egress = Arc::new(EgressBpf::load(&options.pin_dir)?);
-        let watcher = Watcher::start(Arc::clone(&egress))?;
+        let watcher = Watcher::start(Arc::clone(&egress), options.congestion)?;
         let events = Events::open(&bpf.events_path())?;
         netlink::enable_forwarding()?;
         let holder = Holder::new(options.hold_multicast);

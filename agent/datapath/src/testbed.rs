@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use canopy_agent_core::Datapath;
-use canopy_agent_core::congestion::FlowKey;
+use canopy_agent_core::congestion::{FlowKey, Settings};
 use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
@@ -57,7 +57,7 @@ fn ok<T, E: std::fmt::Display>(r: Result<T, E>) -> T {
 }
 
 fn options(pin_dir: &std::path::Path) -> Options {
-    Options { pin_dir: pin_dir.to_owned(), hold_multicast: Hold::Itself }
+    Options { pin_dir: pin_dir.to_owned(), hold_multicast: Hold::Itself, congestion: Settings::default() }
 }
 
 fn ip(args: &str) {

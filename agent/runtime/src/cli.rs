@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use canopy_agent_runtime::config::{
-    Config, HostSocketLayer, Layer, LogFormat, LogLayer, Number, SYSTEM_FILE, StampLayer, VARIABLE_PREFIX,
+    Config, CongestionLayer, HostSocketLayer, Layer, LogFormat, LogLayer, Number, SYSTEM_FILE, StampLayer, Switch,
+    VARIABLE_PREFIX,
 };
 use canopy_agent_runtime::doctor;
 use clap::{Args, Parser, Subcommand};
@@ -73,6 +74,12 @@ pub(crate) struct Flags {
     /// Time between two STAMP test packets of a link, 10ms to 1m [default: 1s].
     #[arg(long, global = true, value_name = "TIME")]
     stamp_interval: Option<String>,
+    /// Interval over which queues are judged, 1ms to 1s [default: 1ms].
+    #[arg(long, global = true, value_name = "TIME")]
+    congestion_interval: Option<String>,
+    /// Whether Long-haul CNPs tell how deep queues are, true or false [default: true].
+    #[arg(long, global = true, value_name = "BOOL")]
+    congestion_disclose: Option<String>,
     /// How log lines look [default: auto].
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -95,6 +102,10 @@ impl Flags {
             telemetry_interval: self.telemetry_interval,
             host_socket: HostSocketLayer { path: self.host_socket, ..HostSocketLayer::default() },
             stamp: StampLayer { port: self.stamp_port.map(Number::Text), interval: self.stamp_interval },
+            congestion: CongestionLayer {
+                interval: self.congestion_interval,
+                disclose: self.congestion_disclose.map(Switch::Text),
+            },
             log: LogLayer { format: self.log_format, level: self.log_level },
         };
         let mut variables = vec![];

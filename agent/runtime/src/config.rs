@@ -2,6 +2,7 @@
 //! Settings: defaults, then `/etc/canopy/agent.toml`, the file named by `--config`, `CANOPY__KEY` variables and
 //! flags, each over the one before. Unknown keys are errors everywhere.
 
+mod congestion;
 mod host_socket;
 mod layer;
 
@@ -12,6 +13,7 @@ use canopy_agent_link::{Target, TargetError};
 use canopy_model::ids::check_name;
 use serde::Serialize;
 
+pub use congestion::{Congestion, CongestionLayer, Switch};
 pub use host_socket::{HostSocket, HostSocketLayer, Ids};
 pub use layer::{Layer, LogFormat, LogLayer, Number, StampLayer, VARIABLE_PREFIX};
 
@@ -37,6 +39,8 @@ pub struct Config {
     pub host_socket: HostSocket,
     /// Measuring links.
     pub stamp: Stamp,
+    /// Judging queues.
+    pub congestion: Congestion,
     /// Logging.
     pub log: Log,
 }
@@ -137,6 +141,7 @@ impl Config {
                 port: pick(layers, "stamp.port", |layer| layer.stamp.port.clone(), udp_port)?,
                 interval: pick(layers, "stamp.interval", |layer| layer.stamp.interval.clone(), test_interval)?,
             },
+            congestion: Congestion::resolve(layers)?,
             log: Log {
                 format: pick(layers, "log.format", |layer| layer.log.format, Ok)?,
                 level: pick(layers, "log.level", |layer| layer.log.level.clone(), level)?,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use canopy_agent_core::congestion::Settings;
 use canopy_agent_runtime::config::{Config, Log, LogFormat};
 use canopy_agent_runtime::host_socket::Hosts;
 use canopy_agent_runtime::ledger::Ledger;
@@ -65,7 +66,12 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     let ledger = Ledger::open(&config.state_dir)?;
     let known = ledger.load(&config.node)?.map(Arc::new);
     let program = std::env::current_exe().context("finding this program's path")?;
-    let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast: Hold::Process(program) };
+    let congestion = Settings {
+        interval_ns: config.congestion.interval.as_nanos() as u64,
+        disclose: config.congestion.disclose,
+        ..Settings::default()
+    };
+    let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast: Hold::Process(program), congestion };
     let datapath = LinuxDatapath::open(options).await;
     let datapath = datapath.context("the datapath cannot be opened (`canopy-agent doctor` says what is missing)")?;
     let channels = config.controller.channels().context("controller")?;

@@ -5,6 +5,7 @@
 //! workspace's binaries (`make build`) and the tools of `make tools`; what is missing makes them fail.
 
 pub mod capture;
+pub mod longhaul;
 pub mod pacer;
 pub mod queue;
 

@@ -42,8 +42,8 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn new() -> Self {
-        let (node, connections) = (Node::new(Settings::default()), Connections::new(REQUESTS));
+    pub(crate) fn new(settings: Settings) -> Self {
+        let (node, connections) = (Node::new(settings), Connections::new(REQUESTS));
         Self { node, orders: None, before: None, busy_until_ns: 0, connections }
     }
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use canopy_agent_core::DatapathError;
-use canopy_agent_core::congestion::{Command, Counters};
+use canopy_agent_core::congestion::{Command, Counters, Settings};
 use libbpf_rs::ErrorKind;
 
 use super::driver::{Driver, Shown};
@@ -24,16 +24,17 @@ use crate::egress_skel::types;
 use crate::error::{Doing, chain};
 use crate::events::monotonic_ns;
 
-/// Between two looks while a queue is, or lately was, above K_min; otherwise; and without a port to watch. An event of the
-/// program ends the wait at once.
-const BUSY: Duration = Duration::from_millis(1);
+/// Between two looks while no queue is, or lately was, above K_min, then it is the interval of a reading; and without a port to
+/// watch. An event of the program ends the wait at once.
 const IDLE: Duration = Duration::from_millis(10);
 const NOTHING: Duration = Duration::from_millis(200);
-/// A look at a large flow table takes longer than an interval: then half of the time is spent on it. While the queues are short,
-/// flows are looked at only where that takes less than this: whoever is to blame when they are long is then known at once.
-const CHEAP: Duration = Duration::from_micros(500);
-/// After this, a large flow table is looked at again, to see whether it still is.
-const TRY_AGAIN_NS: u64 = 1_000_000_000;
+/// A look at a large flow table takes longer than an interval: then half of the time is spent on it. While queues are short,
+/// flows are looked at so seldom that a hundredth is: whoever is to blame when they are long is then known at once.
+const SELDOM: u32 = 100;
+const SELDOM_AT_MOST: Duration = Duration::from_millis(100);
+
+/// Priority of the thread, as of nice(1).
+const NICE: libc::c_int = -10;
 
 /// The running thread.
 pub(crate) struct Watcher {
@@ -55,7 +56,7 @@ impl Drop for Watcher {
 
 impl Watcher {
     /// Starts in the network namespace of the caller.
-    pub(crate) fn start(egress: Arc<EgressBpf>) -> Result<Self, DatapathError> {
+    pub(crate) fn start(egress: Arc<EgressBpf>, settings: Settings) -> Result<Self, DatapathError> {
         let (queues, mouth) = (Queues::open()?, Mouth::open()?);
         let rings = Rings::open(&egress)?;
         let shared = Arc::new(Shared::default());
@@ -68,10 +69,10 @@ impl Watcher {
                     shared: &of_thread,
                     queues,
                     mouth,
-                    driver: Driver::new(),
+                    driver: Driver::new(settings),
+                    busy: Duration::from_nanos(settings.interval_ns),
                     window: Window::default(),
-                    flows_took: Duration::ZERO,
-                    try_flows_ns: 0,
+                    flows_again_ns: 0,
                 };
                 if let Err(e) = watch.run(&rings) {
                     watch.blind();
@@ -107,14 +108,25 @@ struct Watch<'a> {
     queues: Queues,
     mouth: Mouth,
     driver: Driver,
-    /// How long the last look at the flows took, and when to see whether it is shorter by now.
-    flows_took: Duration,
-    try_flows_ns: u64,
+    /// Interval of a reading.
+    busy: Duration,
+    /// When flows are looked at although queues are short.
+    flows_again_ns: u64,
     window: Window,
+}
+
+/// Before ordinary processes, where that is permitted (CAP_SYS_NICE): on a busy node a queue fills in the time that they run.
+fn hurry() {
+    // SAFETY: no memory is involved; 0 is the calling thread.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } != 0 {
+        let error = std::io::Error::last_os_error();
+        tracing::debug!(%error, "queues are looked at with ordinary priority");
+    }
 }
 
 impl Watch<'_> {
     fn run(&mut self, rings: &Rings) -> Result<(), DatapathError> {
+        hurry();
         let heard = Heard::default();
         let ring = rings.into(&heard)?;
         let mut wait = IDLE;
@@ -134,7 +146,7 @@ impl Watch<'_> {
             let watching = self.driver.orders().is_some_and(|o| !o.ports.is_empty());
             let every = match (watching, self.driver.busy(began)) {
                 (false, _) => NOTHING,
-                (true, true) => BUSY,
+                (true, true) => self.busy,
                 (true, false) => IDLE,
             };
             let looked = if watching { self.look(every, began) } else { Ok(()) };
@@ -179,7 +191,7 @@ impl Watch<'_> {
             ports.insert(ifindex, PortShown { index, bytes: stats.bytes });
         }
         let closing = self.window.is_over(now_ns);
-        let judging = self.driver.busy(now_ns) || self.flows_took < CHEAP || now_ns >= self.try_flows_ns;
+        let judging = self.driver.busy(now_ns) || now_ns >= self.flows_again_ns;
         let flows = if judging || closing { Some(Arc::new(self.flows()?)) } else { None };
         if judging {
             shown.flows.clone_from(&flows);
@@ -218,8 +230,8 @@ impl Watch<'_> {
         };
         let flows = self.egress.flows()?.into_iter().filter_map(of_map).collect();
         let now = monotonic_ns();
-        self.flows_took = Duration::from_nanos(now.saturating_sub(began));
-        self.try_flows_ns = now.saturating_add(TRY_AGAIN_NS);
+        let again = (Duration::from_nanos(now.saturating_sub(began)) * SELDOM).max(SELDOM_AT_MOST);
+        self.flows_again_ns = now.saturating_add(again.as_nanos() as u64);
         Ok(flows)
     }
 

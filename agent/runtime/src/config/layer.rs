@@ -7,7 +7,7 @@ use canopy_packet::stamp::PORT;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, HostSocketLayer};
+use super::{ConfigError, CongestionLayer, HostSocketLayer};
 
 /// Variables with this prefix are settings; `__` separates levels, as in `CANOPY__LOG__LEVEL`.
 pub const VARIABLE_PREFIX: &str = "CANOPY__";
@@ -24,6 +24,7 @@ pub struct Layer {
     pub telemetry_interval: Option<String>,
     pub host_socket: HostSocketLayer,
     pub stamp: StampLayer,
+    pub congestion: CongestionLayer,
     pub log: LogLayer,
 }
 
@@ -88,6 +89,7 @@ impl Layer {
             telemetry_interval: Some("1s".to_owned()),
             host_socket: HostSocketLayer::defaults(),
             stamp: StampLayer { port: Some(Number::Number(PORT.into())), interval: Some("1s".to_owned()) },
+            congestion: CongestionLayer::defaults(),
             log: LogLayer { format: Some(LogFormat::Auto), level: Some("info".to_owned()) },
         }
     }

@@ -70,6 +70,8 @@ fn bad_values_name_the_key_and_the_source() {
         ("stamp.port = 0", "stamp.port (from "),
         ("stamp.port = '65536'", "stamp.port (from "),
         ("stamp.interval = '1ms'", "stamp.interval (from "),
+        ("congestion.interval = '10us'", "congestion.interval (from "),
+        ("congestion.disclose = 'maybe'", "congestion.disclose (from "),
         ("log.level = 'verbose'", "log.level (from "),
         ("log.level = 'info,canopy_datapath=loud'", "log.level (from "),
     ] {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use canopy_agent_core::congestion::{Action, CmMessage, CmSays, Counters, FourTuple, Limits};
+use canopy_agent_core::congestion::{Action, CmMessage, CmSays, Counters, FourTuple, Limits, Settings};
 use canopy_model::ids::PortIndex;
 
 use super::*;
@@ -43,7 +43,7 @@ fn shown(queue_bytes: u64, flows: &[(u32, u64)], now: u64) -> Shown {
 #[test]
 fn the_flow_that_sent_most_between_two_looks_is_blamed_not_the_one_that_sent_most_before() {
     let known = |n, tell| KnownFlow { flow: FourTuple { key: flow(n), src_qp: qp(n + 10) }, tell, accepts_roce: false };
-    let mut driver = Driver::new();
+    let mut driver = Driver::new(Settings::default());
     driver.order(orders(vec![known(1, host(1)), known(2, far())]), MS);
     assert!(!driver.busy(MS));
     assert_eq!(driver.look(shown(50_000, &[(1, 1 << 40), (2, 10)], 2 * MS), 2 * MS), []);
@@ -59,7 +59,7 @@ fn the_flow_that_sent_most_between_two_looks_is_blamed_not_the_one_that_sent_mos
 fn a_counter_that_began_again_is_not_a_gap_of_octets() {
     let known =
         |n| KnownFlow { flow: FourTuple { key: flow(n), src_qp: qp(n + 10) }, tell: host(n), accepts_roce: false };
-    let mut driver = Driver::new();
+    let mut driver = Driver::new(Settings::default());
     driver.order(orders(vec![known(1), known(2)]), MS);
     driver.look(shown(50_000, &[(1, 1_000_000), (2, 0)], 2 * MS), 2 * MS);
     let said = driver.look(shown(50_000, &[(1, 100), (2, 5_000)], 4 * MS), 4 * MS);
@@ -70,7 +70,7 @@ fn a_counter_that_began_again_is_not_a_gap_of_octets() {
 fn an_ack_gives_a_source_qp_away_only_where_it_can_be_nobody_elses() {
     let ack = |n: u32, to| FlowKey { src: far(), dst: host(n), dst_qp: qp(to) };
     let blamed = |acks: Vec<(FlowKey, u64)>| {
-        let mut driver = Driver::new();
+        let mut driver = Driver::new(Settings::default());
         driver.order(orders(vec![]), MS);
         let look = |driver: &mut Driver, bytes, now| {
             let mut shown = shown(50_000, &[(1, bytes)], now);
@@ -89,7 +89,7 @@ fn an_ack_gives_a_source_qp_away_only_where_it_can_be_nobody_elses() {
 
 #[test]
 fn rdma_cm_gives_a_source_qp_where_acks_leave_a_doubt() {
-    let mut driver = Driver::new();
+    let mut driver = Driver::new(Settings::default());
     driver.order(orders(vec![]), MS);
     let message = |from, to, says| CmMessage { from, to, says };
     let wanted = flow(1);
@@ -104,7 +104,7 @@ fn rdma_cm_gives_a_source_qp_where_acks_leave_a_doubt() {
 fn a_flow_that_comes_marked_is_left_to_the_node_that_marked_it() {
     let said = |came| {
         let known = KnownFlow { flow: FourTuple { key: flow(1), src_qp: qp(11) }, tell: host(1), accepts_roce: false };
-        let mut driver = Driver::new();
+        let mut driver = Driver::new(Settings::default());
         driver.order(orders(vec![known]), MS);
         driver.look(shown(50_000, &[(1, 0)], 2 * MS), 2 * MS);
         let mut marked = shown(50_000, &[(1, 9_000)], 4 * MS);

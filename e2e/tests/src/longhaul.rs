@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One bottleneck on a path of 20 ms there and back, and what a transfer through it shows: how soon the source is slower, and how
+//! long the queue is too long, with Long-haul CNPs of the nodes and with CNPs of the receivers alone.
+//!
+//! ```text
+//! s1 --- n1 === d ms === n2 (50 Mbit/s) === 10 - d ms === n3 --- r1, r2
+//! ```
+
+use anyhow::{Context, Result, ensure};
+use canopy_lab::TransferSpec;
+use serde_json::{Value, json};
+
+use crate::pacer::Pacer;
+use crate::queue::{Sampler, above_ns, first_above};
+use crate::{Bed, up_changed};
+
+/// The group, and the source's queue pair in it.
+pub const GROUP: &str = "g";
+/// Rate at which the source begins.
+pub const LINE_RATE: &str = "200M";
+const QPN: u32 = 0x1234;
+const NEAR: &str = "n1/eth1--n2/eth1";
+const FAR: &str = "n2/eth2--n3/eth1";
+const ONE_WAY_MS: f64 = 10.0;
+/// Octets that the bottleneck sends in a millisecond.
+const OCTETS_PER_MS: f64 = 6_250.0;
+const K_BASE: f64 = 64_000.0;
+
+/// The path.
+#[derive(Debug)]
+pub struct Path {
+    /// The lab, with the group.
+    pub bed: Bed,
+    /// Addresses of n1, n2 and n3.
+    pub nodes: Vec<String>,
+    /// K_min and K_max of the bottleneck.
+    limits: (u64, u64),
+}
+
+/// What one transfer showed.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// From the queue's being above K_min to the source's first slower rate.
+    pub reaction_ms: f64,
+    /// Queue above K_max, altogether.
+    pub above_ms: f64,
+    /// The whole transfer.
+    pub seconds: f64,
+    /// Who made the source slower first: a node's address, or `peer`.
+    pub blamed: String,
+}
+
+impl Path {
+    /// Brings it up with the bottleneck next to the source.
+    ///
+    /// # Errors
+    /// The lab does not come up, or thresholds do not follow.
+    pub fn up() -> Result<Self> {
+        let bed = up_changed("longhaul", |file| {
+            file.spec.defaults.rate = None;
+            for link in &mut file.spec.links {
+                let between = link.a.device.starts_with('n') && link.b.device.starts_with('n');
+                link.delay = between.then(|| "10ms".parse()).transpose().map_err(anyhow::Error::msg)?;
+                let rate = match link.b.to_string().as_str() {
+                    "n3/eth1" => Some("50Mbit"),
+                    // The source's own queue is the pacer's.
+                    _ if link.a.device == "s1" => None,
+                    _ => Some("1Gbit"),
+                };
+                link.rate = rate.map(str::parse).transpose().map_err(anyhow::Error::msg)?;
+            }
+            Ok(())
+        })?;
+        bed.lab.create_group(GROUP, json!({"pathMtu": 4096, "cnpWindowUs": 1000}))?;
+        let nodes = node_addresses(&bed)?;
+        let mut path = Self { bed, nodes, limits: (0, 0) };
+        path.move_bottleneck(0.0)?;
+        Ok(path)
+    }
+
+    /// Puts the bottleneck `ms` away from the source, and waits until its thresholds have followed.
+    ///
+    /// # Errors
+    /// They do not follow in time.
+    pub fn move_bottleneck(&mut self, ms: f64) -> Result<()> {
+        for (link, ms) in [(NEAR, ms), (FAR, ONE_WAY_MS - ms)] {
+            self.bed.lab.set_delay(link, format!("{}us", ms * 1e3).parse().map_err(anyhow::Error::msg)?)?;
+        }
+        // Measured, so not exactly.
+        let wanted = (OCTETS_PER_MS * 2.0 * (ONE_WAY_MS - ms)).max(K_BASE);
+        let near = |k: u64| (k as f64) > wanted * 0.99 && (k as f64) < wanted * 1.15 + 2_000.0;
+        let mut seen = None;
+        let followed = self.bed.lab.wait(&format!("K_max of n2/eth2 to be about {wanted}"), |_| {
+            seen = thresholds(&self.bed, "n2/eth2")?;
+            Ok(seen.is_some_and(|(_, k_max)| near(k_max)))
+        });
+        followed.with_context(|| format!("{:#}", link(&self.bed, "n2/eth2").unwrap_or_default()))?;
+        self.limits = seen.context("thresholds")?;
+        Ok(())
+    }
+
+    /// A transfer from s1. The source obeys its receivers' CNPs, and with `told` the nodes.
+    ///
+    /// # Errors
+    /// Bytes differ, there was no congestion, or the source never became slower.
+    pub fn trial(&self, told: bool) -> Result<Trial> {
+        let pacer = start_pacer(&self.bed, if told { &self.nodes } else { &[] })?;
+        let sampler = Sampler::start(&self.bed.lab, "n2", "eth2")?;
+        let report = self.bed.lab.transfer(transfer(&["r1", "r2"]))?;
+        ensure!(report.mismatches().is_empty(), "other bytes at {:?}", report.mismatches());
+        let depths = sampler.stop()?;
+        let status = pacer.status()?;
+        let actions = pacer.stop()?;
+        let (k_min, k_max) = self.limits;
+        let began = first_above(&depths, k_min).context("the queue was never above K_min")?;
+        let first =
+            first_slower(&actions, began).with_context(|| format!("the source was never slower: {status:#}"))?;
+        Ok(Trial {
+            reaction_ms: (first["appliedNs"].as_u64().context("appliedNs")?.saturating_sub(began)) as f64 / 1e6,
+            above_ms: above_ns(&depths, k_max) as f64 / 1e6,
+            seconds: report.source.seconds,
+            blamed: first["blamed"].as_str().unwrap_or("nobody").to_owned(),
+        })
+    }
+}
+
+fn first_slower(actions: &[Value], began: u64) -> Option<&Value> {
+    let slower = |a: &&Value| a["paused"] == true || a["rateBps"].as_u64() < a["lineRateBps"].as_u64();
+    // A node may see the queue grow before the sampler sees it above K_min.
+    let soon = |a: &&Value| a["appliedNs"].as_u64().is_some_and(|at| at + 20_000_000 > began);
+    actions.iter().find(|a| slower(a) && soon(a))
+}
+
+/// 8 MiB with more than rate x RTT in flight; the pacer alone slows it down.
+pub fn transfer(receivers: &[&str]) -> TransferSpec {
+    let mut spec = TransferSpec::new(GROUP, "s1", receivers, 8 << 20);
+    let qpn = QPN.to_string();
+    let rc = ["--qpn", &qpn, "--window", "2048", "--timeout", "1s", "--ignore-cnps"];
+    spec.args.insert("s1".into(), rc.map(String::from).into());
+    spec
+}
+
+/// At s1, with the source's queue pair known before its first packet.
+///
+/// # Errors
+/// It does not start.
+pub fn start_pacer(bed: &Bed, nodes: &[String]) -> Result<Pacer> {
+    let args = ["--line-rate", LINE_RATE, "--rtt", "20ms", "--fixed-rtt"];
+    let trusted = nodes.iter().flat_map(|node| ["--node", node]);
+    let pacer = Pacer::start(&bed.lab, "s1", &args.into_iter().chain(trusted).collect::<Vec<_>>())?;
+    let connection = bed.group(GROUP)?["connection"].clone();
+    let dest_qpn = connection["designatedQpn"].as_u64().and_then(|q| u32::try_from(q).ok()).context("designatedQpn")?;
+    pacer.open(QPN, connection["proxyAddress"].as_str().context("proxyAddress")?, dest_qpn)?;
+    Ok(pacer)
+}
+
+/// Of n1, n2 and n3.
+///
+/// # Errors
+/// The controller does not answer.
+pub fn node_addresses(bed: &Bed) -> Result<Vec<String>> {
+    let address = |n| {
+        let (_, node) = bed.lab.rest("GET", &format!("/api/v1/nodes/{n}"), None)?;
+        Ok(node["spec"]["nodeAddress"].as_str().with_context(|| format!("{node:#}"))?.to_owned())
+    };
+    ["n1", "n2", "n3"].into_iter().map(address).collect()
+}
+
+/// A link direction as the REST API shows it.
+///
+/// # Errors
+/// The controller does not answer 200.
+pub fn link(bed: &Bed, port: &str) -> Result<Value> {
+    let (status, body) = bed.lab.rest("GET", &format!("/api/v1/links/{port}"), None)?;
+    ensure!(status == 200, "GET link {port}: {status} {body}");
+    Ok(body)
+}
+
+/// K_min and K_max of a port, once it has them.
+///
+/// # Errors
+/// As [`link`].
+pub fn thresholds(bed: &Bed, port: &str) -> Result<Option<(u64, u64)>> {
+    let link = link(bed, port)?;
+    let of = |name: &str| link["status"]["thresholds"][name].as_u64();
+    Ok(of("kMinBytes").zip(of("kMaxBytes")))
+}
+
+/// The middle one of some numbers.
+pub fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_long_before_is_no_reaction() {
+        let action = |at: u64, rate: u64| json!({"appliedNs": at, "rateBps": rate, "lineRateBps": 10, "paused": false});
+        let all = [action(1, 5), action(90_000_000, 10), action(95_000_000, 9), action(99_000_000, 8)];
+        assert_eq!(first_slower(&all, 100_000_000).unwrap()["rateBps"], 9);
+        assert_eq!((median(vec![3.0, 1.0, 2.0]), first_slower(&[], 0)), (2.0, None));
+    }
+}
