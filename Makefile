@@ -30,7 +30,7 @@ test-verbs: build ## the shortest proof with the kernel's own RDMA stack, in a V
 verbs: tools build ## all of it: SEND, WRITE, loss, refusals, eviction with the kernel's own RDMA stack, in a VM
 	scripts/verbs-vm.sh -- python3 e2e/verbs/run.py
 
-kernels: tools build ## the BPF programs and their packet tests on Debian's 6.1 and 6.12, in a VM
+kernels: tools build ## the BPF programs, their packet tests and the pacer with fq on Debian's 6.1 and 6.12, in a VM
 	scripts/kernel-matrix.sh 6.1 6.12
 
 test-deep: build ## the long campaigns: 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU
@@ -41,9 +41,10 @@ conformance: build ## docs/conformance.md names tests that exist and run
 	python3 scripts/test_check_conformance.py
 	python3 scripts/check-conformance.py
 
-bench: tools build ## ns per packet, time to Ready, goodput beside one unicast flow
+bench: tools build ## ns per packet, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
 	cargo bench -p canopy-datapath --features testbed --bench packets
 	cargo run -q -p canopy-e2e --bin canopy-bench
+	cargo run -q -p canopy-e2e --bin canopy-bench-longhaul
 
 build: ## debug build of the whole workspace
 	cargo build --workspace --all-targets

@@ -3,7 +3,7 @@
 //! long the queue is too long, with Long-haul CNPs of the nodes and with CNPs of the receivers alone.
 //!
 //! ```text
-//! s1 --- n1 === d ms === n2 (50 Mbit/s) === 10 - d ms === n3 --- r1, r2
+//! s1 --- n1 === d ms === n2 (40 Mbit/s) === 10 - d ms === n3 --- r1, r2
 //! ```
 
 use anyhow::{Context, Result, ensure};
@@ -17,13 +17,13 @@ use crate::{Bed, up_changed};
 /// The group, and the source's queue pair in it.
 pub const GROUP: &str = "g";
 /// Rate at which the source begins.
-pub const LINE_RATE: &str = "200M";
+pub const LINE_RATE: &str = "120M";
 const QPN: u32 = 0x1234;
 const NEAR: &str = "n1/eth1--n2/eth1";
 const FAR: &str = "n2/eth2--n3/eth1";
 const ONE_WAY_MS: f64 = 10.0;
 /// Octets that the bottleneck sends in a millisecond.
-const OCTETS_PER_MS: f64 = 6_250.0;
+const OCTETS_PER_MS: f64 = 5_000.0;
 const K_BASE: f64 = 64_000.0;
 
 /// The path.
@@ -62,7 +62,7 @@ impl Path {
                 let between = link.a.device.starts_with('n') && link.b.device.starts_with('n');
                 link.delay = between.then(|| "10ms".parse()).transpose().map_err(anyhow::Error::msg)?;
                 let rate = match link.b.to_string().as_str() {
-                    "n3/eth1" => Some("50Mbit"),
+                    "n3/eth1" => Some("40Mbit"),
                     // The source's own queue is the pacer's.
                     _ if link.a.device == "s1" => None,
                     _ => Some("1Gbit"),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Depth of a port's queue over time, as `tc` reads it, some thousand times a second.
+//! Depth of a port's queue over time: the kernel is asked for that one queue some thousand times a second, which costs little.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -10,11 +10,28 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use canopy_lab::Lab;
+use nix::net::if_::if_nametoindex;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket,
+    sockopt,
+};
+use nix::sys::time::TimeVal;
 use nix::time::{ClockId, clock_gettime};
-use serde_json::Value;
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_micros(500);
+/// linux/rtnetlink.h: `struct nlmsghdr`, `struct tcmsg` (family, ifindex, handle, parent, info), and attributes.
+const RTM_NEWQDISC: u16 = 36;
+const RTM_GETQDISC: u16 = 38;
+/// NLM_F_REQUEST | NLM_F_ECHO: whoever asks is answered.
+const ASK: u16 = 1 | 8;
+/// The kernel answers at once, or never.
+const PATIENCE: i64 = 1;
+const HEADERS: usize = 16 + 20;
+const TCA_STATS: u16 = 3;
+/// `backlog` in `struct tc_stats`, octets.
+const BACKLOG: usize = 32;
 
 /// CLOCK_MONOTONIC, nanoseconds: what `canopy-pacer watch --json` tells too.
 pub fn monotonic_ns() -> u64 {
@@ -41,54 +58,72 @@ impl Sampler {
     /// Begins with the root queue of `port` at `device`.
     ///
     /// # Errors
-    /// No such device, or `tc` cannot be started.
+    /// No such device.
     pub fn start(lab: &Lab, device: &str, port: &str) -> Result<Self> {
-        let mut c: Command = lab.command(device, "tc")?;
-        c.args(["-s", "-j", "-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = c.spawn().context("starting tc (apt-get install iproute2)")?;
+        let path = format!("/run/netns/{}", lab.state().instance.namespace(device));
+        let namespace = File::open(&path).with_context(|| format!("opening {path}"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (flag, port) = (Arc::clone(&stop), port.to_owned());
-        Ok(Self { stop, thread: std::thread::spawn(move || look(child, &port, &flag)) })
+        Ok(Self { stop, thread: std::thread::spawn(move || look(&namespace, &port, &flag)) })
     }
 
     /// All looks, in order.
     ///
     /// # Errors
-    /// `tc` ended early, or said something else than a depth.
+    /// There is no such port, or it has no queue.
     pub fn stop(self) -> Result<Vec<Depth>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|_| bail!("the sampler panicked"))
     }
 }
 
-fn look(mut child: Child, port: &str, stop: &AtomicBool) -> Result<Vec<Depth>> {
-    let mut ask = child.stdin.take().context("tc's standard input")?;
-    let mut said = BufReader::new(child.stdout.take().context("tc's standard output")?);
-    let (mut all, mut line) = (Vec::new(), String::new());
+/// In a thread of its own, which goes into the namespace.
+fn look(namespace: &File, port: &str, stop: &AtomicBool) -> Result<Vec<Depth>> {
+    setns(namespace, CloneFlags::CLONE_NEWNET).context("entering the namespace")?;
+    let ifindex = if_nametoindex(port).with_context(|| format!("interface {port}"))?;
+    let netlink: OwnedFd =
+        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
+    bind(netlink.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+    setsockopt(&netlink, sockopt::ReceiveTimeout, &TimeVal::new(PATIENCE, 0))?;
+    let mut request = [0u8; HEADERS];
+    request[..4].copy_from_slice(&(HEADERS as u32).to_ne_bytes());
+    request[4..6].copy_from_slice(&RTM_GETQDISC.to_ne_bytes());
+    request[6..8].copy_from_slice(&ASK.to_ne_bytes());
+    request[20..24].copy_from_slice(&ifindex.to_ne_bytes());
+    // TC_H_ROOT
+    request[28..32].copy_from_slice(&u32::MAX.to_ne_bytes());
+    let (mut all, mut answer) = (Vec::new(), [0u8; 4096]);
     while !stop.load(Ordering::Relaxed) {
-        writeln!(ask, "qdisc show dev {port}")?;
-        line.clear();
-        if said.read_line(&mut line)? == 0 {
-            bail!("tc ended: is there a queue at {port}?");
-        }
-        let bytes = octets(&line).with_context(|| format!("tc said {line:?}"))?;
+        send(netlink.as_raw_fd(), &request, MsgFlags::empty())?;
+        let len = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+        let bytes = octets(&answer[..len]).with_context(|| format!("{port} has no queue of its own"))?;
         all.push(Depth { at_ns: monotonic_ns(), bytes });
         std::thread::sleep(EVERY);
     }
-    drop(ask);
-    child.wait()?;
     Ok(all)
 }
 
-/// Of the root queue.
-fn octets(line: &str) -> Option<u64> {
-    let queues: Vec<Value> = serde_json::from_str(line).ok()?;
-    queues.iter().find(|q| q["root"] == true)?["backlog"].as_u64()
+/// Of a message about a queue.
+fn octets(message: &[u8]) -> Option<u64> {
+    let half = |at: usize| Some(u16::from_ne_bytes(*message.get(at..)?.first_chunk()?));
+    if half(4)? != RTM_NEWQDISC {
+        return None;
+    }
+    let mut at = HEADERS;
+    while half(at + 2)? != TCA_STATS {
+        at += usize::from(half(at)?.max(4)).next_multiple_of(4);
+    }
+    Some(u32::from_ne_bytes(*message.get(at + 4 + BACKLOG..)?.first_chunk()?).into())
 }
 
-/// When a queue was first above `bytes`.
+/// When a queue was first above `bytes`: on the straight line between two looks.
 pub fn first_above(depths: &[Depth], bytes: u64) -> Option<u64> {
-    depths.iter().find(|d| d.bytes > bytes).map(|d| d.at_ns)
+    let at = depths.iter().position(|d| d.bytes > bytes)?;
+    let (after, Some(before)) = (depths[at], at.checked_sub(1).map(|i| depths[i])) else {
+        return Some(depths[at].at_ns);
+    };
+    let part = (bytes - before.bytes) as f64 / (after.bytes - before.bytes) as f64;
+    Some(before.at_ns + (part * (after.at_ns - before.at_ns) as f64) as u64)
 }
 
 /// How long it was above `bytes` altogether, nanoseconds.
@@ -103,9 +138,25 @@ mod tests {
 
     #[test]
     fn depths_are_read_and_added_up() {
-        let line = r#"[{"kind":"tbf","root":true,"backlog":4096},{"kind":"clsact","backlog":0}]"#;
-        assert_eq!((octets(line), octets("[]"), octets("x")), (Some(4096), None, None));
+        let mut message = vec![0; HEADERS];
+        message[4..6].copy_from_slice(&RTM_NEWQDISC.to_ne_bytes());
+        assert_eq!(octets(&message), None, "no statistics");
+        let mut attribute = |kind: u16, value: &[u8]| {
+            message.extend((4 + value.len() as u16).to_ne_bytes());
+            message.extend(kind.to_ne_bytes());
+            message.extend(value);
+            message.resize(message.len().next_multiple_of(4), 0);
+        };
+        attribute(1, b"tbf\0\0");
+        let mut stats = [0; 36];
+        stats[BACKLOG..].copy_from_slice(&4096u32.to_ne_bytes());
+        attribute(TCA_STATS, &stats);
+        assert_eq!((octets(&message), octets(&message[..message.len() - 1])), (Some(4096), None));
         let depths = [(0, 5), (10, 20), (30, 21), (40, 3), (50, 9)].map(|(at_ns, bytes)| Depth { at_ns, bytes });
-        assert_eq!((first_above(&depths, 10), above_ns(&depths, 10), above_ns(&depths, 30)), (Some(10), 30, 0));
+        assert_eq!(
+            (first_above(&depths, 8), first_above(&depths, 3), first_above(&depths, 30)),
+            (Some(2), Some(0), None)
+        );
+        assert_eq!((above_ns(&depths, 10), above_ns(&depths, 30)), (30, 0));
     }
 }

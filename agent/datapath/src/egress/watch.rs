@@ -73,6 +73,7 @@ impl Watcher {
                     busy: Duration::from_nanos(settings.interval_ns),
                     window: Window::default(),
                     flows_again_ns: 0,
+                    acks_again_ns: 0,
                 };
                 if let Err(e) = watch.run(&rings) {
                     watch.blind();
@@ -112,6 +113,7 @@ struct Watch<'a> {
     busy: Duration,
     /// When flows are looked at although queues are short.
     flows_again_ns: u64,
+    acks_again_ns: u64,
     window: Window,
 }
 
@@ -195,6 +197,10 @@ impl Watch<'_> {
         let flows = if judging || closing { Some(Arc::new(self.flows()?)) } else { None };
         if judging {
             shown.flows.clone_from(&flows);
+        }
+        // Whose ACKs they are is no matter of milliseconds.
+        if judging && now_ns >= self.acks_again_ns {
+            self.acks_again_ns = now_ns.saturating_add(SELDOM_AT_MOST.as_nanos() as u64);
             shown.acks = self.egress.acks()?.iter().filter_map(|(key, seen)| Some((keys::flow(key)?, *seen))).collect();
         }
         for (command, tell) in self.driver.look(shown, now_ns) {
