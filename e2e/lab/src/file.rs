@@ -134,7 +134,7 @@ impl Link {
     pub fn buffer_bytes(&self) -> Option<u64> {
         let bytes_per_ms = self.rate?.bps() / 8_000;
         let ms = self.delay.map_or(0, |d| 6 * d.nanos() / 1_000_000).max(50);
-        Some((bytes_per_ms.saturating_mul(ms)).max(32 * (u64::from(self.mtu) + 14)).max(131_072).min(1 << 30))
+        Some(bytes_per_ms.saturating_mul(ms).max(32 * (u64::from(self.mtu) + 14)).clamp(131_072, 1 << 30))
     }
 }
 
