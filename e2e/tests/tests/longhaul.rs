@@ -47,9 +47,9 @@ fn three_nodes_in_a_chain_leave_it_to_the_first() {
         file.spec.defaults.rate = None;
         for link in &mut file.spec.links {
             let (delay, rate) = match link.a.to_string().as_str() {
-                "n1/eth1" => (Some("5ms"), Some("80Mbit")),
-                "n2/eth2" => (Some("5ms"), Some("40Mbit")),
-                "n3/eth2" => (None, Some("20Mbit")),
+                "n1/eth1" => (Some("5ms"), Some("40Mbit")),
+                "n2/eth2" => (Some("5ms"), Some("20Mbit")),
+                "n3/eth2" => (None, Some("10Mbit")),
                 _ => (None, None),
             };
             link.rate = rate.map(|r| r.parse().unwrap());
@@ -72,7 +72,7 @@ fn three_nodes_in_a_chain_leave_it_to_the_first() {
     let nodes = node_addresses(&bed).unwrap();
     let pacer = start_pacer(&bed, &nodes).unwrap();
     let capture = Capture::start(&bed.lab, "s1", "eth0", "icmp6 and ip6[40] == 200").unwrap();
-    let report = bed.lab.transfer(transfer(&["r1"])).unwrap();
+    let report = bed.lab.transfer(TransferSpec { bytes: 2 << 20, ..transfer(&["r1"]) }).unwrap();
     assert_eq!(report.mismatches(), Vec::<&str>::new());
     // Who spoke, how long after the first word of all.
     let packets = capture.stop().unwrap();
