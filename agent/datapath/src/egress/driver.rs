@@ -34,7 +34,7 @@ pub(crate) struct Shown {
 pub(crate) struct Driver {
     node: Node,
     orders: Option<Orders>,
-    /// Octets of each flow at the last look; `None` when the last look was not at flows.
+    /// Totals of each flow when flows were last looked at.
     before: Option<Arc<Flows>>,
     /// A port was above K_min, until then.
     busy_until_ns: u64,
@@ -90,7 +90,7 @@ impl Driver {
     pub(crate) fn look(&mut self, shown: Shown, now_ns: u64) -> Vec<(Command, Ipv6Addr)> {
         let Some(orders) = self.orders.clone() else { return Vec::new() };
         let port_of: BTreeMap<u32, PortIndex> = orders.ports.iter().map(|(index, p)| (p.ifindex, *index)).collect();
-        if let (Some(flows), Some(before)) = (&shown.flows, &self.before.take()) {
+        if let (Some(flows), Some(before)) = (&shown.flows, self.before.clone()) {
             for ((ifindex, key), flow) in &**flows {
                 let old = before.get(&(*ifindex, *key));
                 // An entry that left the table and came back counts from zero.
@@ -109,7 +109,7 @@ impl Driver {
                 self.hear(Input::Flow { flow, origin: Origin::Learned, accepts_roce: false }, now_ns);
             }
         }
-        self.before = shown.flows;
+        self.before = shown.flows.or(self.before.take());
         for (index, port) in &orders.ports {
             if let Some(counters) = shown.ports.get(&port.ifindex) {
                 self.hear(Input::Sample(*index, *counters), now_ns);

@@ -114,3 +114,15 @@ fn a_flow_that_comes_marked_is_left_to_the_node_that_marked_it() {
     };
     assert_eq!([said(0), said(9_000)], [(1, 0), (0, 1)]);
 }
+
+#[test]
+fn a_look_at_the_queues_alone_forgets_no_flow() {
+    let known = KnownFlow { flow: FourTuple { key: flow(1), src_qp: qp(11) }, tell: host(1), accepts_roce: false };
+    let mut driver = Driver::new(Settings::default());
+    driver.order(orders(vec![known]), MS);
+    driver.look(shown(0, &[(1, 0)], 2 * MS), 2 * MS);
+    let depths_only = Shown { flows: None, ..shown(0, &[], 12 * MS) };
+    driver.look(depths_only, 12 * MS);
+    let said = driver.look(shown(50_000, &[(1, 9_000)], 22 * MS), 22 * MS);
+    assert_eq!(said.len(), 1, "whoever filled the queue is known at the first look that finds it long");
+}
