@@ -33,7 +33,7 @@ pub(crate) struct Shown {
 /// The node and what it was told before.
 pub(crate) struct Driver {
     node: Node,
-    orders: Option<Orders>,
+    orders: Option<Arc<Orders>>,
     /// Totals of each flow when flows were last looked at.
     before: Option<Arc<Flows>>,
     /// A port was above K_min, until then.
@@ -65,12 +65,12 @@ impl Driver {
                 refused.push(flow.key);
             }
         }
-        self.orders = Some(new);
+        self.orders = Some(Arc::new(new));
         refused
     }
 
     pub(crate) fn orders(&self) -> Option<&Orders> {
-        self.orders.as_ref()
+        self.orders.as_deref()
     }
 
     /// Whether flows are worth looking at: a queue is above K_min, or was within the last RTTs.
@@ -81,7 +81,7 @@ impl Driver {
     /// A queue of this port is above K_min.
     pub(crate) fn alarm(&mut self, ifindex: u32, now_ns: u64) {
         let rtt = |o: &Orders| o.ports.values().find(|p| p.ifindex == ifindex).map(|p| p.limits.rtt_ns);
-        if let Some(rtt) = self.orders.as_ref().and_then(rtt) {
+        if let Some(rtt) = self.orders().and_then(rtt) {
             self.busy_until_ns = self.busy_until_ns.max(now_ns.saturating_add(rtt.saturating_mul(4)));
         }
     }
