@@ -5,7 +5,7 @@ set -euo pipefail
 
 declare -A package_of=(
   [clang]=clang [llvm-strip]=llvm [protoc]=protobuf-compiler [pkg-config]=pkg-config [cmake]=cmake [make]=make [gcc]=gcc
-  [ip]=iproute2 [tc]=iproute2 [bpftool]=bpftool [tshark]=tshark [tcpdump]=tcpdump [nsenter]=util-linux [ethtool]=ethtool [python3]=python3
+  [ip]=iproute2 [tc]=iproute2 [bpftool]=bpftool [tshark]=tshark [tcpdump]=tcpdump [nsenter]=util-linux [ethtool]=ethtool [ping]=iputils-ping [python3]=python3
 )
 missing=()
 for tool in "${!package_of[@]}"; do
