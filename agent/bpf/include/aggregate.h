@@ -171,8 +171,9 @@ struct canopy_heard {
 };
 
 /*
- * Decisions 3.3: unwrapped near the newest, within [minimum - W, high], or [high - W, high] while there is no minimum; 3.9: of
- * this epoch. 0, or a drop reason.
+ * Decisions 3.3: unwrapped near the newest, within [minimum - W, high], or [high - W, high] while there is no minimum.
+ * Decisions 3.9: since <= epoch <= own epoch. A child with a newer program may have stopped counting a receiver that no other
+ * branch of this node counts yet. 0, or a drop reason.
  */
 static __always_inline __u32 accept(const struct canopy_state *s, const struct canopy_group *g,
 				    const struct canopy_heard *h, __u64 *next)
@@ -189,6 +190,8 @@ static __always_inline __u32 accept(const struct canopy_state *s, const struct c
 		psn += s->shift[slot];
 	else if ((h->epoch - s->since[slot]) & EPOCH_HALF)
 		return DROP_EPOCH_OLD;
+	else if ((g->epoch - h->epoch) & EPOCH_HALF)
+		return DROP_EPOCH_AHEAD;
 	*next += unwrap_psn(s->high, psn);
 	return *next > s->high || *next + g->window < base ? DROP_FEEDBACK_WINDOW : 0;
 }
@@ -322,6 +325,29 @@ static __always_inline void vacant(struct canopy_state *s, struct canopy_speech 
 	s->sent_next = s->high;
 	s->acks_out += 1;
 	say(out, SPEAK_ACK, 31, s->high - 1, s->msn_told);
+}
+
+/*
+ * Decisions 3.9: sends the last ACK or NAK upstream once more, after this node has adopted a program: its parent dropped the
+ * first one if it had not adopted the program yet, and a receiver sends one NAK per gap. Does nothing before the first one.
+ */
+static __always_inline void repeat_upstream(struct canopy_state *s, __u64 now, struct canopy_speech *out)
+{
+	__u64 key = s->tree[1].key;
+	__u32 kind = key & 63;
+
+	if (must_be_silent(s) || !s->sent_next)
+		return;
+	if (key == KEY_EMPTY) {
+		if (!(s->pending.word[0] | s->pending.word[1]))
+			return;
+		s->acks_out += 1;
+		say(out, SPEAK_ACK, 31, s->sent_next - 1, s->msn_told);
+	} else if (kind == KIND_NONE || min_was_resent(s)) {
+		say_ack(s, out);
+	} else {
+		say_nak(s, out, kind, now);
+	}
 }
 
 /* A data packet passes down; `to` becomes the branches that get it. 0, or a drop reason. */

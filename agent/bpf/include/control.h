@@ -21,12 +21,14 @@ static __always_inline int control(canopy_ctx *ctx, __u32 group_id, __u32 op, __
 		bpf_spin_unlock(&s->lock);
 		return TC_ACT_OK;
 	}
-	if (op == CONTROL_REMOVE || op == CONTROL_VACANT) {
+	if (op == CONTROL_REMOVE || op == CONTROL_VACANT || op == CONTROL_REPEAT) {
 		bpf_spin_lock(&s->lock);
 		if (op == CONTROL_REMOVE)
 			branch_leave(s, slot, now, &out);
-		else
+		else if (op == CONTROL_VACANT)
 			vacant(s, &out);
+		else
+			repeat_upstream(s, now, &out);
 		bpf_spin_unlock(&s->lock);
 		if (out.what == SPEAK_NOTHING)
 			return TC_ACT_OK;

@@ -53,6 +53,7 @@ enum canopy_drop {
 	DROP_BRANCH_INACTIVE = 28,	/* feedback from a branch that has not started */
 	DROP_EPOCH_OLD = 29,		/* said by a child node before receivers moved behind it */
 	DROP_CNP_TIMER = 30,		/* the kernel had no timer for the CNP's window */
+	DROP_EPOCH_AHEAD = 31,		/* feedback of a child node whose program is newer than this node's */
 	DROP_REASONS
 };
 
@@ -248,5 +249,6 @@ struct canopy_event {
 #define JOIN_RECEIVER 2
 #define CONTROL_SPEAK 3		/* cb: op, group; the frame goes upstream as it is */
 #define CONTROL_VACANT 4	/* cb: op, group; the frame becomes an ACK if nobody counts yet and somebody waits */
+#define CONTROL_REPEAT 5	/* cb: op, group; the frame becomes the last ACK or NAK that went upstream, if there was one */
 
 #endif

@@ -104,6 +104,10 @@ pub enum Input {
     Leave(u32),
     /// Time passes: a node where nobody counts yet must hold nobody up.
     Vacant,
+    /// The node's program of this epoch is in force: feedback goes upstream in its name.
+    Adopt(u32),
+    /// Shortly after a program was adopted: the parent may have dropped what was sent upstream as ahead of its own program.
+    Repeat,
 }
 
 /// What goes upstream.
@@ -126,8 +130,10 @@ pub enum Refusal {
     Window,
     /// A NAK below what its branch has acknowledged since (3.4).
     Ghost,
-    /// Feedback that a child node said before receivers moved behind it (3.9).
-    Epoch,
+    /// Feedback that a child node sent before receivers moved behind it (3.9).
+    EpochOld,
+    /// Feedback of a child node whose program is newer than this node's (3.9).
+    EpochAhead,
 }
 
 /// What was heard and said.
@@ -165,6 +171,8 @@ struct Branch {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Aggregation {
     params: Params,
+    /// Epoch of the program in force.
+    epoch: u32,
     /// 0: nothing was sent yet.
     high: u64,
     position: u64,
@@ -203,10 +211,11 @@ fn not_before(a: u32, b: u32) -> bool {
 }
 
 impl Aggregation {
-    /// Nothing sent, nobody joined. A node that lost its state starts like this too.
-    pub fn new(params: Params) -> Self {
+    /// Nothing sent, nobody joined, the program of `epoch` in force. A node that lost its state starts like this too.
+    pub fn new(params: Params, epoch: u32) -> Self {
         Self {
             params,
+            epoch,
             high: 0,
             position: 0,
             told: 0,
@@ -227,6 +236,11 @@ impl Aggregation {
     /// The lowest `next`; `None` without branches, before data, or while one of them was not heard.
     pub fn minimum(&self) -> Option<u64> {
         (self.high != 0 && self.all_heard()).then(|| self.base()).flatten()
+    }
+
+    /// Epoch of the program in force: what this node's feedback carries.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// Highest data PSN sent down + 1; `None` before data.
@@ -294,6 +308,29 @@ impl Aggregation {
                 Ok(self.advance(now))
             }
             Input::Vacant => Ok(self.vacant()),
+            Input::Adopt(epoch) => {
+                self.epoch = epoch;
+                Ok(None)
+            }
+            Input::Repeat => Ok(self.repeat(now)),
+        }
+    }
+
+    /// 3.9: sends the last ACK or NAK upstream once more. Does nothing before the first one.
+    fn repeat(&mut self, now: u64) -> Option<Speech> {
+        if self.told == 0 || self.high == 0 || !self.all_heard() {
+            return None;
+        }
+        let Some((minimum, at)) = self.lowest() else {
+            if self.pending.is_empty() {
+                return None;
+            }
+            self.counters.acks_out += 1;
+            return Some(self.speech(31, self.told - 1));
+        };
+        match at.nak {
+            Some(nak) if !self.was_resent(minimum, at.nak_heard) => Some(self.say_nak(nak, now)),
+            _ => Some(self.say_ack()),
         }
     }
 
@@ -399,7 +436,8 @@ impl Aggregation {
     }
 
     /// 3.3: unwrapped near the newest, within [minimum - W, high] - or [high - W, high] while there is no minimum -, after
-    /// something was sent; 3.9: of this epoch.
+    /// something was sent; 3.9: since <= epoch <= own epoch, because a child with a newer program may have stopped counting a
+    /// receiver that no other branch of this node counts yet.
     fn accept(&self, branch: u32, epoch: u32, psn: u32, held_more: u64) -> Result<u64, Refusal> {
         let b = self.branches.get(&branch).ok_or(Refusal::Inactive)?;
         if self.high == 0 {
@@ -407,7 +445,10 @@ impl Aggregation {
         }
         let base = self.minimum().unwrap_or(self.high);
         if !b.entry.receiver && !not_before(epoch, b.entry.since) {
-            return Err(Refusal::Epoch);
+            return Err(Refusal::EpochOld);
+        }
+        if !b.entry.receiver && !not_before(self.epoch, epoch) {
+            return Err(Refusal::EpochAhead);
         }
         let next = unwrap(self.high, psn.wrapping_add(b.shift as u32), self.params.psn_bits) + held_more;
         if next <= self.high && next + self.params.window >= base { Ok(next) } else { Err(Refusal::Window) }
@@ -490,13 +531,17 @@ impl Aggregation {
         }
         let (minimum, at) = self.lowest().filter(|(m, _)| *m > self.told)?;
         self.told = minimum;
-        let (from, when) = self.go_back;
-        let resent = when > at.nak_heard && from <= minimum && self.position > minimum;
         match at.nak {
-            Some(Nak::Sequence) if resent => Some(self.say_ack()),
+            Some(Nak::Sequence) if self.was_resent(minimum, at.nak_heard) => Some(self.say_ack()),
             Some(nak) => Some(self.say_nak(nak, now)),
             None => Some(self.say_ack()),
         }
+    }
+
+    /// The retransmission of `minimum` has passed down since it was asked for at `asked`.
+    fn was_resent(&self, minimum: u64, asked: u64) -> bool {
+        let (from, when) = self.go_back;
+        when > asked && from <= minimum && self.position > minimum
     }
 
     /// 3.2: the serial minimum of MSN and the minimum of credits.

@@ -55,6 +55,7 @@ pub(crate) enum Control {
     Join { slot: u32, at_boundary: bool, receiver: bool, since: u32 },
     Speak,
     Vacant,
+    Repeat,
 }
 
 /// Programs and maps, pinned under one directory.
@@ -185,6 +186,7 @@ impl Bpf {
             }
             Control::Speak => (3, 0, 0, 0),
             Control::Vacant => (4, 0, 0, 0),
+            Control::Repeat => (5, 0, 0, 0),
         };
         let mut skb = [0u8; SKB_LEN];
         for (i, word) in [code, group, slot, flags, since].into_iter().enumerate() {

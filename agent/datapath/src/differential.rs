@@ -56,7 +56,7 @@ impl Pair {
         assert_eq!(errors, []);
         let params =
             Params { start: TURN + u64::from(start), window: (1 << 22) - 1, reack_ns, nak_merge_ns, psn_bits: 24 };
-        let mut reference = Aggregation::new(params);
+        let mut reference = Aggregation::new(params, 1);
         for b in 0..BRANCHES {
             let entry = Entry { at_boundary: false, receiver: b < RECEIVERS, since: 1 };
             reference.handle(Input::Join(b, entry), 0).unwrap();
@@ -85,6 +85,8 @@ impl Pair {
             }
             Input::Leave(slot) => return self.control(Control::Remove { slot }),
             Input::Vacant => return self.control(Control::Vacant),
+            Input::Repeat => return self.control(Control::Repeat),
+            Input::Adopt(epoch) => return self.bed.datapath.set_epoch(5, epoch),
         };
         let (Input::Ack { branch, .. } | Input::Nak { branch, .. }) = input else { return };
         let (action, out, _) = self.bed.run(&port_of(branch), &packet);
@@ -95,7 +97,8 @@ impl Pair {
             Err(Refusal::Inactive) => "branch_inactive",
             Err(Refusal::Window) => "feedback_window",
             Err(Refusal::Ghost) => "nak_ghost",
-            Err(Refusal::Epoch) => "epoch_old",
+            Err(Refusal::EpochOld) => "epoch_old",
+            Err(Refusal::EpochAhead) => "epoch_ahead",
             Ok(_) => "",
         };
         if !reason.is_empty() {
@@ -140,10 +143,18 @@ impl Pair {
             75..88 => Input::Nak { branch, epoch, psn: near(dice, *high), msn, nak: Nak::Sequence },
             88..96 => Input::Nak { branch, epoch, psn: near(dice, *high), msn, nak: Nak::Rnr(dice.below(32) as u8) },
             96..98 => Input::Leave(branch),
-            98 if dice.below(2) == 0 => Input::Vacant,
+            98 => match dice.below(3) {
+                0 => Input::Vacant,
+                1 => Input::Repeat,
+                // Behind its children for a while, as a node whose agent is late.
+                _ => Input::Adopt(self.epoch.saturating_sub(dice.below(2) as u32)),
+            },
             _ => {
                 self.epoch += u32::from(dice.below(3) == 0);
                 let at_boundary = dice.below(2) == 0;
+                if dice.below(4) > 0 {
+                    self.feed(Input::Adopt(self.epoch));
+                }
                 Input::Join(branch, Entry { at_boundary, receiver: branch < RECEIVERS, since: self.epoch })
             }
         }
@@ -213,7 +224,7 @@ fn run(start: u32, reack_ns: u64, nak_merge_ns: u64, events: u32, seed: u64) {
         assert_eq!(drops.get(*reason), Some(n), "start {start:#x} seed {seed}: {reason}");
     }
     assert!(pair.spoken > u64::from(events) / 50, "{} packets spoken: this proves little", pair.spoken);
-    for reason in ["branch_inactive", "feedback_window", "nak_ghost", "epoch_old"] {
+    for reason in ["branch_inactive", "feedback_window", "nak_ghost", "epoch_old", "epoch_ahead"] {
         assert!(pair.refused.contains_key(reason), "{reason} was never provoked");
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use canopy_agent_core::congestion::Settings;
 use canopy_agent_core::net::{self, Interface, NetCommand};
@@ -33,6 +33,10 @@ const NEIGHBOUR_PATIENCE: Duration = Duration::from_millis(300);
 const NEIGHBOUR_POLL: Duration = Duration::from_millis(10);
 /// How often a node where nobody counts yet acknowledges what passed: the source goes on at a window per this time.
 const LOOK_FOR_VACANT: Duration = Duration::from_millis(2);
+/// How often a node repeats its last feedback after it has adopted a program, and for how long (decisions 3.9): its parent drops
+/// feedback of a newer program than its own.
+const REPEAT_INTERVAL: Duration = Duration::from_millis(10);
+const REPEAT_FOR: Duration = Duration::from_secs(2);
 
 /// How to open the datapath.
 #[derive(Clone, Debug)]
@@ -58,6 +62,9 @@ pub struct LinuxDatapath {
     /// Groups in which late branches wait for a message to begin.
     waiting: BTreeSet<u32>,
     look: tokio::time::Interval,
+    /// Groups whose program was adopted a moment ago, and until when their last feedback is repeated.
+    repeats: BTreeMap<u32, Instant>,
+    repeat: tokio::time::Interval,
 }
 
 impl LinuxDatapath {
@@ -75,8 +82,11 @@ impl LinuxDatapath {
         let holder = Holder::new(options.hold_multicast);
         let mut look = tokio::time::interval(LOOK_FOR_VACANT);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut repeat = tokio::time::interval(REPEAT_INTERVAL);
+        repeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let netlink = Netlink::open()?;
-        Ok(Self { bpf, egress, watcher, netlink, events, holder, cold, waiting: BTreeSet::new(), look })
+        let (waiting, repeats) = (BTreeSet::new(), BTreeMap::new());
+        Ok(Self { bpf, egress, watcher, netlink, events, holder, cold, waiting, look, repeats, repeat })
     }
 
     fn order(&self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<(), DatapathError> {
@@ -101,6 +111,20 @@ impl LinuxDatapath {
     #[cfg(test)]
     pub(crate) fn membership(&self, group: u32, op: Control) -> Result<(), DatapathError> {
         self.bpf.control(group, op, &[0; ACK_FRAME])
+    }
+
+    /// The group's program is of `epoch` from now on, and nothing else changes.
+    #[cfg(test)]
+    pub(crate) fn set_epoch(&self, group: u32, epoch: u32) {
+        let known: Option<types::canopy_group> = self.bpf.get_as(Table::Groups, &group).unwrap();
+        let conf = types::canopy_group { epoch, ..known.unwrap() };
+        self.bpf.put(Table::Groups, bytes(&group), bytes(&conf)).unwrap();
+    }
+
+    /// Some group's last feedback is being repeated.
+    #[cfg(test)]
+    pub(crate) fn repeats_feedback(&self) -> bool {
+        !self.repeats.is_empty()
     }
 
     /// Nanoseconds and runs of the ingress program, as the kernel counts them with `kernel.bpf_stats_enabled`.
@@ -162,7 +186,7 @@ impl LinuxDatapath {
     }
 
     /// Groups that stay as they are because the desired state could not be rendered for them now.
-    fn maps(&self, t: &Tables, held: &Slots, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
+    fn maps(&mut self, t: &Tables, held: &Slots, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
         if let Some(node) = &t.node {
             self.bpf.put(Table::Node, bytes(&0u32), bytes(node))?;
         }
@@ -171,7 +195,9 @@ impl LinuxDatapath {
             self.put_missing(table, want)?;
         }
         for (id, conf) in &t.groups {
-            self.group(*id, conf, t, held.get(id))?;
+            if self.group(*id, conf, t, held.get(id))? {
+                self.repeats.insert(*id, Instant::now() + REPEAT_FOR);
+            }
         }
         for (table, want) in entry_points(t) {
             self.put_missing(table, want)?;
@@ -205,7 +231,8 @@ impl LinuxDatapath {
         Ok(())
     }
 
-    /// One group: its state exists, its branches join under the lock, its decisions come into force, branches leave.
+    /// One group: its state exists, its branches join under the lock, its decisions come into force, branches leave. Returns
+    /// whether its feedback goes to another node in the name of an epoch that this node has adopted only now.
     ///
     /// In this order, because with its decisions the node speaks in the name of the new epoch: by then every branch of that
     /// epoch must be counted (decisions 3.9), and what a leaving branch held back must not be told before.
@@ -215,7 +242,7 @@ impl LinuxDatapath {
         conf: &types::canopy_group,
         t: &Tables,
         held: Option<&BTreeMap<Ipv6Addr, u32>>,
-    ) -> Result<(), DatapathError> {
+    ) -> Result<bool, DatapathError> {
         let slots = &t.slots[&id];
         if self.bpf.get(Table::States, bytes(&id))?.is_none() {
             self.bpf.put(Table::States, bytes(&id), bytes(&fresh_state()))?;
@@ -235,6 +262,7 @@ impl LinuxDatapath {
             self.bpf.put(Table::Groups, bytes(&id), bytes(conf))?;
         }
         self.join(id, slots.values().filter_map(|slot| Some((*slot, t.entries.get(&(id, *slot))?))))?;
+        let was = known.as_deref().and_then(read::<types::canopy_group>);
         if known.is_some_and(|k| k != bytes(conf)) {
             self.bpf.put(Table::Groups, bytes(&id), bytes(conf))?;
         }
@@ -245,7 +273,10 @@ impl LinuxDatapath {
                 self.bpf.control(id, Control::Remove { slot: *slot }, &[0; ACK_FRAME])?;
             }
         }
-        Ok(())
+        // The source, to which a headend answers, has no epochs.
+        let is_headend = conf.flags & tables::GROUP_HEADEND != 0;
+        let parent = |g: &types::canopy_group| (g.epoch, g.up_da.hi, g.up_da.lo);
+        Ok(!is_headend && was.is_none_or(|w| parent(&w) != parent(conf)))
     }
 
     /// New branches, those behind which receivers moved, and those that are another branch under an old address.
@@ -441,6 +472,19 @@ impl LinuxDatapath {
         });
     }
 
+    /// Repeats the last feedback of groups whose program was adopted less than [`REPEAT_FOR`] ago. A failure is logged and tried
+    /// again at the next interval.
+    fn repeat_feedback(&mut self) {
+        let Self { bpf, repeats, .. } = self;
+        let now = Instant::now();
+        repeats.retain(|_, until| *until > now);
+        for id in repeats.keys() {
+            if let Err(e) = bpf.control(*id, Control::Repeat, &[0; ACK_FRAME]) {
+                tracing::warn!(group = id, error = chain(&e), "cannot repeat the last feedback to the parent node");
+            }
+        }
+    }
+
     async fn try_reconcile(&mut self, spec: &NodeSpec) -> Result<Vec<ItemError>, DatapathError> {
         let interfaces = self.netlink.interfaces().await?;
         let mut errors = self.network(spec, &interfaces).await?;
@@ -458,6 +502,7 @@ impl LinuxDatapath {
             errors.push(ItemError { kind: "program".into(), name, group: None, detail: chain(&e) });
         }
         self.cold = false;
+        self.repeats.retain(|id, _| tables.groups.contains_key(id));
         self.waiting = tables.groups.keys().copied().collect();
         self.look_for_vacant();
         errors.extend(self.verify_maps(spec, &tables)?);
@@ -486,6 +531,7 @@ impl Datapath for LinuxDatapath {
             tokio::select! {
                 () = self.netlink.changed() => return DatapathEvent::KernelChanged,
                 _ = self.look.tick(), if !self.waiting.is_empty() => self.look_for_vacant(),
+                _ = self.repeat.tick(), if !self.repeats.is_empty() => self.repeat_feedback(),
                 () = self.holder.ended() => return DatapathEvent::KernelChanged,
                 raw = self.events.next() => {
                     if let Some(event) = crate::events::act(&self.bpf, &raw) {

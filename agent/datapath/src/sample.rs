@@ -127,6 +127,7 @@ fn reason_name(reason: u32) -> String {
         D::DROP_BRANCH_INACTIVE => "branch_inactive",
         D::DROP_EPOCH_OLD => "epoch_old",
         D::DROP_CNP_TIMER => "cnp_timer",
+        D::DROP_EPOCH_AHEAD => "epoch_ahead",
         D(other) => return format!("reason_{other}"),
     };
     name.into()

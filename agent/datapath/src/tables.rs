@@ -23,7 +23,7 @@ pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Slots by group and branch address.
 pub(crate) type Slots = BTreeMap<u32, BTreeMap<Ipv6Addr, u32>>;
 
-const GROUP_HEADEND: u32 = 1;
+pub(crate) const GROUP_HEADEND: u32 = 1;
 const GROUP_PROVISIONED: u32 = 2;
 const GROUP_MULTICAST: u32 = 4;
 const BRANCH_NODE: u32 = 1;

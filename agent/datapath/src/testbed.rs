@@ -235,12 +235,21 @@ impl Testbed {
         sample.groups.into_iter().next().unwrap_or_else(|| panic!("no group"))
     }
 
-    /// Drops by reason name, of the group and of the node.
     /// What is known of the ports' queues.
     pub fn congestion(&mut self) -> Vec<PortCongestion> {
         ok(self.runtime.block_on(self.datapath.sample())).congestion
     }
 
+    /// The datapath does what is due by itself for `time`; events are dropped.
+    pub fn let_time_pass(&mut self, time: Duration) {
+        let Self { runtime, datapath, .. } = self;
+        runtime.block_on(async {
+            let end = tokio::time::Instant::now() + time;
+            while tokio::time::timeout_at(end, datapath.next_event()).await.is_ok() {}
+        });
+    }
+
+    /// Drops by reason name, of the group and of the node.
     pub fn drops(&mut self) -> BTreeMap<String, u64> {
         let sample = ok(self.runtime.block_on(self.datapath.sample()));
         let mut by_name = BTreeMap::new();

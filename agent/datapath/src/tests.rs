@@ -428,22 +428,55 @@ fn a_late_receiver_gets_the_psns_that_its_qp_expects() {
     }
 }
 
+/// An ACK of `child` (1 or 2) in `epoch`; returns the PSN and UDP source port of what goes upstream for it.
+fn child_acks(bed: &Testbed, child: u64, epoch: u16, psn: u32) -> Option<(u32, u16)> {
+    let (from, to) = (plan().node_address(node(9 + child)), plan().node_address(node(1)));
+    let mut b = RoceBuilder::new(from, to, Opcode::ACKNOWLEDGE, DQPN, psn);
+    b.src_port = 0xC000 | epoch;
+    b.extensions.aeth = Some(Aeth { syndrome: Syndrome::ack(31), msn: 1 });
+    let (action, out, _) = bed.run(&format!("d{child}"), &b.build().unwrap());
+    (action == REDIRECT).then(|| RoceFrame::parse(&out).unwrap()).map(|f| (f.bth.psn, f.udp.src_port))
+}
+
+#[test]
+fn feedback_of_a_program_that_the_node_has_not_adopted_is_refused() {
+    let mut bed = Testbed::new(&Shape { receivers: 0, children: 2, ..Shape::default() });
+    for psn in 100..164 {
+        bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), replication(), vec![], 0));
+    }
+    assert_eq!(child_acks(&bed, 2, 1, 163), None);
+    assert_eq!(child_acks(&bed, 1, 1, 105), Some((105, 0xC001)));
+    let before = bed.state_octets();
+    assert_eq!(child_acks(&bed, 1, 2, 163), None);
+    assert_eq!(bed.drops()["epoch_ahead"], 1);
+    assert!(bed.state_octets() == before, "refused feedback changes no octet of the state");
+    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.epoch = 2)), []);
+    assert_eq!(child_acks(&bed, 1, 2, 163), Some((163, 0xC002)));
+}
+
+#[test]
+fn a_node_repeats_its_last_feedback_for_two_seconds_after_it_adopted_a_program() {
+    let mut bed = Testbed::new(&Shape { receivers: 0, children: 1, ..Shape::default() });
+    bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, 100, b"x"), replication(), vec![], 0));
+    assert_eq!(child_acks(&bed, 1, 1, 100), Some((100, 0xC001)));
+    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.epoch = 2)), []);
+    let repeated = |bed: &mut Testbed| bed.telemetry().acks_out;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    // A busy machine makes fewer of them; it ends all the same.
+    while bed.datapath.repeats_feedback() {
+        assert!(std::time::Instant::now() < deadline, "{} ACKs and no end", repeated(&mut bed));
+        bed.let_time_pass(std::time::Duration::from_millis(20));
+    }
+    let sent = repeated(&mut bed);
+    assert!((3..=202).contains(&sent), "{sent} ACKs were sent upstream");
+    assert_eq!(bed.reconcile(|_| ()), []);
+    assert!(!bed.datapath.repeats_feedback(), "nothing was adopted");
+}
+
 #[test]
 fn a_child_speaks_for_receivers_that_moved_behind_it_only_in_their_epoch() {
     let mut bed = Testbed::new(&Shape { receivers: 0, children: 2, ..Shape::default() });
-    let says = |bed: &Testbed, child: u64, epoch: u16, psn| {
-        let mut b = RoceBuilder::new(
-            plan().node_address(node(9 + child)),
-            plan().node_address(node(1)),
-            Opcode::ACKNOWLEDGE,
-            DQPN,
-            psn,
-        );
-        b.src_port = 0xC000 | epoch;
-        b.extensions.aeth = Some(Aeth { syndrome: Syndrome::ack(31), msn: 1 });
-        let (action, out, _) = bed.run(&format!("d{child}"), &b.build().unwrap());
-        (action == REDIRECT).then(|| RoceFrame::parse(&out).unwrap()).map(|f| (f.bth.psn, f.udp.src_port))
-    };
+    let says = child_acks;
     for psn in 100..120 {
         bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), replication(), vec![], 0));
     }

@@ -10,6 +10,10 @@ use crate::run::{TIMEOUTS, World};
 use crate::schedule::Action;
 use crate::tree::{MAX_BRANCHES, ROOT};
 
+/// How often, ns, and how many times a node repeats its last feedback after it has adopted a program (3.9).
+const REPEAT_INTERVAL: u64 = 10_000_000;
+const REPEATS: u32 = 200;
+
 impl World<'_> {
     pub(crate) fn act(&mut self, action: Action, now: u64) {
         match action {
@@ -18,7 +22,6 @@ impl World<'_> {
             Action::AgentRestarts(n) => self.agent_restarts(n, now),
             Action::NodeDown(n) => self.node_down(n, now),
             Action::NodeUp(place) => self.node_up(place, now),
-            Action::Join(n) => self.join_late(n, now),
             Action::Leave(n) if self.moving.is_none() => {
                 if let Some(index) = self.draw_receiver(n) {
                     self.report.leaves += 1;
@@ -32,14 +35,17 @@ impl World<'_> {
                 }
             }
             Action::Evict if self.moving.is_none() => self.evict(now),
-            Action::Move { who, to, pace, leaves_first } if self.moving.is_none() => {
-                self.begin_move(who, to, leaves_first, pace, now);
-            }
+            Action::Join(n) if self.moving.is_none() => self.join_late(n, now),
+            Action::Move { who, to, pace } if self.moving.is_none() => self.begin_move(who, to, pace, now),
             Action::Move { .. } => {}
-            Action::MoveOn => self.move_on(now),
+            Action::Adopt(place) => self.adopt_move(place, now),
+            Action::Answers { who, to } => self.answers(who, to, now),
+            Action::Repeat(place, left) => self.repeat(place, left, now),
             Action::Calm if self.moving.is_none() => self.calm_down(now),
             // The controller makes one change after the other.
-            Action::Leave(_) | Action::Evict | Action::Calm => self.net.at(now + 10_000, Event::Acts(action)),
+            Action::Join(_) | Action::Leave(_) | Action::Evict | Action::Calm => {
+                self.net.at(now + 10_000, Event::Acts(action));
+            }
         }
     }
 
@@ -57,6 +63,31 @@ impl World<'_> {
         self.calm = Some((now, now + TIMEOUTS * self.source.timer.max(self.setup.timeout)));
     }
 
+    /// A node's aggregation starts over in its present epoch.
+    pub(crate) fn forget_all(&mut self, node: Place) {
+        let (params, mutant, epoch) = (self.tree.params, self.tree.mutant, self.tree.node(node).epoch);
+        self.tree.node_mut(node).machine = Machine::new(params, mutant, epoch);
+    }
+
+    /// A node's program of `epoch` comes into force; its agent repeats the last feedback for a while (3.9).
+    pub(crate) fn adopt(&mut self, node: Place, epoch: u32, now: u64) {
+        self.remark(now, || format!("{node}: adopts epoch {epoch}"));
+        self.tree.node_mut(node).epoch = epoch;
+        self.tell(node, Input::Adopt(epoch), now);
+        if node != ROOT {
+            self.net.at(now + REPEAT_INTERVAL, Event::Acts(Action::Repeat(node, REPEATS - 1)));
+        }
+    }
+
+    fn repeat(&mut self, node: Place, left: u32, now: u64) {
+        if !self.tree.node(node).is_down {
+            self.tell(node, Input::Repeat, now);
+        }
+        if left > 0 {
+            self.net.at(now + REPEAT_INTERVAL, Event::Acts(Action::Repeat(node, left - 1)));
+        }
+    }
+
     /// A branch joins, or is reset: configuration first, then the node if it is there.
     pub(crate) fn join(&mut self, node: Place, branch: Place, entry: Entry, now: u64) {
         let at = self.tree.node_mut(node);
@@ -71,17 +102,21 @@ impl World<'_> {
 
     /// A branch leaves, and a node without branches with it.
     pub(crate) fn leave(&mut self, node: Place, branch: Place, now: u64) {
+        self.forget(node, branch, now);
+        if self.tree.node(node).branches.is_empty() && node != ROOT {
+            self.forget_all(node);
+            self.leave(self.tree.parent(node), node, now);
+        }
+    }
+
+    /// A branch leaves one node.
+    pub(crate) fn forget(&mut self, node: Place, branch: Place, now: u64) {
         let forgets = self.tree.node_mut(node);
         forgets.branches.remove(&branch);
         forgets.floors.remove(&branch);
         self.remark(now, || format!("{node}: leave {branch}"));
         if !self.tree.node(node).is_down {
             self.tell(node, Input::Leave(branch), now);
-        }
-        if self.tree.node(node).branches.is_empty() && node != ROOT {
-            let (params, mutant) = (self.tree.params, self.tree.mutant);
-            self.tree.node_mut(node).machine = Machine::new(params, mutant);
-            self.leave(self.tree.parent(node), node, now);
         }
     }
 
@@ -144,14 +179,12 @@ impl World<'_> {
     }
 
     fn node_up(&mut self, place: Place, now: u64) {
-        let (params, mutant) = (self.tree.params, self.tree.mutant);
-        let node = self.tree.node_mut(place);
-        if !std::mem::take(&mut node.is_down) {
+        if !std::mem::take(&mut self.tree.node_mut(place).is_down) {
             return;
         }
-        node.machine = Machine::new(params, mutant);
+        self.forget_all(place);
         self.report.states_lost += 1;
-        let branches = node.branches.clone();
+        let branches = self.tree.node(place).branches.clone();
         branches.into_iter().for_each(|(branch, entry)| self.tell(place, Input::Join(branch, entry), now));
     }
 
@@ -160,7 +193,7 @@ impl World<'_> {
         let above = self.tree.upwards(edge);
         let full = above.iter().any(|node| self.tree.node(*node).branches.len() >= MAX_BRANCHES);
         let unsafe_now = above.iter().any(|node| !self.takes_late(*node));
-        if full || unsafe_now || (self.moving.is_some() && !self.tree.is_attached(edge)) {
+        if full || unsafe_now {
             return;
         }
         self.report.joins += 1;
@@ -171,14 +204,14 @@ impl World<'_> {
         for node in above {
             let first = self.tree.node(node).branches.is_empty();
             let receiver = self.tree.receiver_index(branch).is_some();
-            if first {
-                self.tree.node_mut(node).epoch = since;
-            }
             self.join(node, branch, Entry { at_boundary: true, receiver, since }, now);
             if !first {
                 break;
             }
             branch = node;
+        }
+        for node in 1..=self.tree.nodes.len() as Place {
+            self.adopt(node, since, now);
         }
     }
 

@@ -17,7 +17,9 @@ pub struct Refusals {
     /// A NAK of what was acknowledged since.
     pub ghost: u64,
     /// Of an old epoch.
-    pub epoch: u64,
+    pub epoch_old: u64,
+    /// Of a newer program than the node's own.
+    pub epoch_ahead: u64,
 }
 
 impl Refusals {
@@ -27,13 +29,14 @@ impl Refusals {
             Refusal::Inactive => &mut self.inactive,
             Refusal::Window => &mut self.window,
             Refusal::Ghost => &mut self.ghost,
-            Refusal::Epoch => &mut self.epoch,
+            Refusal::EpochOld => &mut self.epoch_old,
+            Refusal::EpochAhead => &mut self.epoch_ahead,
         } += 1;
     }
 
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.inactive + self.window + self.ghost + self.epoch
+        self.inactive + self.window + self.ghost + self.epoch_old + self.epoch_ahead
     }
 }
 
@@ -66,15 +69,19 @@ fn draw(node: &Node, chance: &mut Chance) -> Option<(Input, u32, Refusal)> {
         }
     };
     let far = chance.below(1 << 21);
-    Some(match chance.below(4) {
+    Some(match chance.below(5) {
         0 => (says(1 << 20, epoch, high.unwrap_or(0)), 0, Refusal::Inactive),
         // One more than was sent down, or anything before something was.
         1 => (says(branch, epoch, high.unwrap_or(0) + 1 + far), epoch, Refusal::Window),
         2 if !entry.receiver => {
             let old = epoch.wrapping_sub(1 + far as u32 % 0x1FFF);
-            (says(branch, old, high?.wrapping_sub(1)), epoch, Refusal::Epoch)
+            (says(branch, old, high?.wrapping_sub(1)), epoch, Refusal::EpochOld)
         }
-        2 => (says(branch, epoch, high?.wrapping_sub((1 << 22) + (1 << 21) + far)), epoch, Refusal::Window),
+        3 if !entry.receiver => {
+            let ahead = node.epoch.wrapping_add(1 + far as u32 % 0x1000);
+            (says(branch, ahead, high?.wrapping_sub(1)), epoch, Refusal::EpochAhead)
+        }
+        2 | 3 => (says(branch, epoch, high?.wrapping_sub((1 << 22) + (1 << 21) + far)), epoch, Refusal::Window),
         _ => {
             let psn = node.machine.inner.minimum()?.wrapping_sub(1 + far);
             let psn = psn.wrapping_sub(shift) as u32 & 0xFF_FFFF;

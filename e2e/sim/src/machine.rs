@@ -15,6 +15,8 @@ pub enum Mutant {
     OwnNak,
     /// Feedback of an old epoch counts (3.9).
     NoEpoch,
+    /// Feedback of a newer program than the node's own counts (3.9).
+    NoBound,
     /// A branch behind which receivers moved keeps what it said without them (3.9).
     NoReset,
     /// What was acknowledged is never acknowledged again (3.5).
@@ -29,13 +31,15 @@ pub struct Machine {
     /// The real one.
     pub inner: Aggregation,
     mutant: Mutant,
+    /// Epoch that it began with.
+    first: u32,
     said: u64,
 }
 
 impl Machine {
-    /// Nothing sent, nobody joined.
-    pub fn new(params: Params, mutant: Mutant) -> Self {
-        Self { inner: Aggregation::new(params), mutant, said: 0 }
+    /// Nothing sent, nobody joined, the program of `epoch` in force.
+    pub fn new(params: Params, mutant: Mutant, epoch: u32) -> Self {
+        Self { inner: Aggregation::new(params, epoch), mutant, first: epoch, said: 0 }
     }
 
     /// As [`Aggregation::handle`]; `since` is the epoch of the branch that speaks.
@@ -59,18 +63,26 @@ impl Machine {
             (Mutant::NoEpoch, Input::Nak { branch, psn, msn, nak, .. }) => {
                 self.inner.handle(Input::Nak { branch, epoch: since, psn, msn, nak }, now)
             }
+            (Mutant::NoBound, Input::Ack { branch, epoch, psn, msn, credits }) => {
+                let epoch = self.inner.epoch().min(epoch);
+                self.inner.handle(Input::Ack { branch, epoch, psn, msn, credits }, now)
+            }
+            (Mutant::NoBound, Input::Nak { branch, epoch, psn, msn, nak }) => {
+                let epoch = self.inner.epoch().min(epoch);
+                self.inner.handle(Input::Nak { branch, epoch, psn, msn, nak }, now)
+            }
             (Mutant::NoReset, Input::Join(branch, entry)) => {
                 // Known already: it keeps its first epoch, so that its feedback goes on to count.
                 if self.inner.active().all(|b| b != branch) {
-                    return self.inner.handle(Input::Join(branch, Entry { since: 0, ..entry }), now);
+                    return self.inner.handle(Input::Join(branch, Entry { since: self.first, ..entry }), now);
                 }
                 Ok(None)
             }
             (Mutant::NoReset, Input::Ack { branch, psn, msn, credits, .. }) => {
-                self.inner.handle(Input::Ack { branch, epoch: 0, psn, msn, credits }, now)
+                self.inner.handle(Input::Ack { branch, epoch: self.first, psn, msn, credits }, now)
             }
             (Mutant::NoReset, Input::Nak { branch, psn, msn, nak, .. }) => {
-                self.inner.handle(Input::Nak { branch, epoch: 0, psn, msn, nak }, now)
+                self.inner.handle(Input::Nak { branch, epoch: self.first, psn, msn, nak }, now)
             }
             (Mutant::NoReack, Input::Ack { .. }) => {
                 let before = self.said;

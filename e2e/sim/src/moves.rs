@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A receiver or a node moves to another parent, make before break.
+//! A receiver or a node moves to another parent: every node adopts its new program at a time of its own.
+
+use std::collections::BTreeMap;
 
 use canopy_agent_core::aggregate::Entry;
 
@@ -8,34 +10,37 @@ use crate::run::World;
 use crate::schedule::Action;
 use crate::tree::{MAX_BRANCHES, ROOT};
 
-/// A move under way, make before break.
-pub(crate) struct Move {
-    steps: std::vec::IntoIter<Step>,
-    pace: u64,
+/// What a node's program of the new epoch changes there.
+#[derive(Default)]
+struct Program {
+    joins: Vec<(Place, Entry)>,
+    leaves: Vec<Place>,
+    /// The node answers to this parent.
+    parent: Option<Place>,
+    /// The node has no branches any more.
+    empty: bool,
 }
 
-/// One step of a move.
-#[derive(Clone, Copy)]
-enum Step {
-    /// A node is told that receivers moved behind a branch of it, and says so in its own feedback unless it had them
-    /// before.
-    Resets { node: Place, branch: Place, receiver: bool, since: u32, adopts: bool },
-    /// What moves answers to its new parent.
-    Answers { who: Place, to: Place },
-    /// The old parent forgets it.
-    Forgets { node: Place, branch: Place },
+/// A move under way.
+pub(crate) struct Move {
+    epoch: u32,
+    /// Nodes that have not adopted their program yet.
+    programs: BTreeMap<Place, Program>,
+    /// A receiver that still answers to its old parent.
+    receiver: bool,
 }
 
 impl World<'_> {
-    /// What may move: receivers that count from the group's start, and nodes of the tree with all behind them.
-    pub(crate) fn begin_move(&mut self, who: u64, to: u64, leaves_first: bool, pace: u64, now: u64) {
+    /// What may move: receivers that count from the group's start, and nodes of the tree with all behind them. Nodes adopt their
+    /// programs in any order within `pace`, as agents do.
+    pub(crate) fn begin_move(&mut self, who: u64, to: u64, pace: u64, now: u64) {
         let tree = &self.tree;
         let (nodes, receivers) = (tree.nodes.len() as u64, tree.receivers.len() as u64);
         let who = (who % (nodes + receivers)) as Place + 1;
         let index = tree.receiver_index(who);
         let movable = match index {
             Some(index) => !tree.receivers[index].gone && tree.receivers[index].started == Some(0),
-            // One that waits for its message boundary is not heard before: its new parent would wait for ever.
+            // Feedback of one that waits for its message boundary is refused before: its new parent would wait for ever.
             None => {
                 let speaks = self.careless || tree.node(who).machine.inner.minimum().is_some();
                 who != ROOT && tree.is_attached(who) && speaks
@@ -51,54 +56,85 @@ impl World<'_> {
         let Some(to) = (0..nodes).map(|n| ((to + n) % nodes) as Place + 1).find(fits).filter(|_| movable) else {
             return;
         };
-        let path = tree.upwards(to);
         self.report.moves += 1;
         self.epoch += 1;
-        let (since, old) = (self.epoch, self.tree.upwards(from));
+        let epoch = self.epoch;
+        let mut programs = self.programs((who, from, to), epoch);
         if index.is_none() {
-            self.tree.node_mut(who).epoch = since;
+            programs.entry(who).or_default().parent = Some(to);
         }
-        let had = |node: Place| old.contains(&node);
-        let mut steps =
-            vec![Step::Resets { node: to, branch: who, receiver: index.is_some(), since, adopts: !had(to) }];
-        for pair in path.windows(2).take_while(|pair| !had(pair[0])) {
-            let (branch, node) = (pair[0], pair[1]);
-            steps.push(Step::Resets { node, branch, receiver: false, since, adopts: !had(node) });
+        for node in programs.keys() {
+            let after = self.chance.between(1, pace);
+            self.net.at(now + after, Event::Acts(Action::Adopt(*node)));
         }
-        steps.push(Step::Answers { who, to });
-        steps.push(Step::Forgets { node: from, branch: who });
-        if leaves_first {
-            let last = steps.len() - 1;
-            steps.swap(last - 1, last);
+        if index.is_some() {
+            let after = self.chance.between(1, pace);
+            self.net.at(now + after, Event::Acts(Action::Answers { who, to }));
         }
-        self.moving = Some(Move { steps: steps.into_iter(), pace });
-        self.move_on(now);
+        self.moving = Some(Move { epoch, programs, receiver: index.is_some() });
     }
 
-    pub(crate) fn move_on(&mut self, now: u64) {
-        let Some(moving) = &mut self.moving else { return };
-        let (step, pace) = (moving.steps.next(), moving.pace);
-        match step {
-            Some(Step::Resets { node, branch, receiver, since, adopts }) => {
-                if adopts {
-                    self.tree.node_mut(node).epoch = since;
-                }
-                self.join(node, branch, Entry { at_boundary: false, receiver, since }, now);
-            }
-            Some(Step::Answers { who, to }) => {
-                self.remark(now, || format!("{who} answers to {to}"));
-                match self.tree.receiver_index(who) {
-                    Some(index) => self.tree.receivers[index].parent = to,
-                    None => self.tree.node_mut(who).parent = to,
-                }
-            }
-            Some(Step::Forgets { node, branch }) => self.leave(node, branch, now),
-            None => {
-                self.moving = None;
-                return;
-            }
+    /// A program for every node: the new parent and the way up to the old tree count `who` anew, the old parent forgets it, and
+    /// nodes that lose their last branch go with it.
+    fn programs(&self, (who, from, to): (Place, Place, Place), since: u32) -> BTreeMap<Place, Program> {
+        let tree = &self.tree;
+        let mut programs: BTreeMap<Place, Program> =
+            (1..=tree.nodes.len() as Place).map(|node| (node, Program::default())).collect();
+        let entry = |branch| Entry { at_boundary: false, receiver: tree.receiver_index(branch).is_some(), since };
+        let had = tree.upwards(from);
+        let path = tree.upwards(to);
+        let mut way = vec![(to, who)];
+        way.extend(path.windows(2).take_while(|pair| !had.contains(&pair[0])).map(|pair| (pair[1], pair[0])));
+        for (node, branch) in way {
+            programs.entry(node).or_default().joins.push((branch, entry(branch)));
         }
-        let after = self.chance.between(1, pace);
-        self.net.at(now + after, Event::Acts(Action::MoveOn));
+        let (mut node, mut gone) = (from, who);
+        loop {
+            let program = programs.entry(node).or_default();
+            program.leaves.push(gone);
+            program.empty = program.joins.is_empty() && tree.node(node).branches.len() == 1 && node != ROOT;
+            if !program.empty {
+                return programs;
+            }
+            (gone, node) = (node, tree.parent(node));
+        }
+    }
+
+    /// A node adopts its program: branches join, then the epoch is in force, then branches leave; as the agent does it.
+    pub(crate) fn adopt_move(&mut self, node: Place, now: u64) {
+        let Some(moving) = &mut self.moving else { return };
+        let (epoch, program) = (moving.epoch, moving.programs.remove(&node).unwrap_or_default());
+        for (branch, entry) in program.joins {
+            self.join(node, branch, entry, now);
+        }
+        self.adopt(node, epoch, now);
+        for branch in program.leaves {
+            self.forget(node, branch, now);
+        }
+        if program.empty {
+            self.forget_all(node);
+        }
+        if let Some(parent) = program.parent {
+            self.tree.node_mut(node).parent = parent;
+        }
+        self.end_move();
+    }
+
+    /// A receiver answers to its new parent.
+    pub(crate) fn answers(&mut self, who: Place, to: Place, now: u64) {
+        self.remark(now, || format!("{who} answers to {to}"));
+        if let Some(index) = self.tree.receiver_index(who) {
+            self.tree.receivers[index].parent = to;
+        }
+        if let Some(moving) = &mut self.moving {
+            moving.receiver = false;
+        }
+        self.end_move();
+    }
+
+    fn end_move(&mut self) {
+        if self.moving.as_ref().is_some_and(|m| m.programs.is_empty() && !m.receiver) {
+            self.moving = None;
+        }
     }
 }

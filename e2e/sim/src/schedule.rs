@@ -26,7 +26,7 @@ pub enum Action {
     Dies(u64),
     /// The controller evicts the dead.
     Evict,
-    /// A receiver or a node moves to another parent, in steps this far apart.
+    /// A receiver or a node moves to another parent: every node adopts its program within so much time.
     Move {
         /// What moves.
         who: u64,
@@ -34,11 +34,18 @@ pub enum Action {
         to: u64,
         /// ns.
         pace: u64,
-        /// The old parent forgets it before it answers to the new one.
-        leaves_first: bool,
     },
-    /// The next step of the move.
-    MoveOn,
+    /// A node adopts its program of the move under way.
+    Adopt(u32),
+    /// What moves, a receiver, answers to its new parent.
+    Answers {
+        /// The receiver.
+        who: u32,
+        /// Its new parent.
+        to: u32,
+    },
+    /// A node repeats its last feedback, and so many times more.
+    Repeat(u32, u32),
     /// Faults stop.
     Calm,
 }
@@ -70,9 +77,9 @@ pub fn draw(config: &Config, setup: &Setup, chance: &mut Chance) -> Vec<(u64, Ac
             }
             _ => {
                 // As fast as answers travel, or far slower.
-                let slowest = if chance.below(2) == 0 { 10_000 } else { end / 100 };
-                let (to, pace) = (chance.below(1 << 32), chance.between(1_000, slowest));
-                all.push((at, Action::Move { who, to, pace, leaves_first: chance.below(2) == 0 }));
+                let slowest = if chance.below(2) == 0 { 50_000 } else { end / 4 };
+                let (to, pace) = (chance.below(1 << 32), chance.between(5_000, slowest));
+                all.push((at, Action::Move { who, to, pace }));
             }
         }
     }

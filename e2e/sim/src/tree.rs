@@ -67,8 +67,8 @@ impl Tree {
                 _ if big => 2 + place % middle,
                 _ => chance.between(1, u64::from(place) - 1) as Place,
             };
-            let machine = Machine::new(params, mutant);
             let epoch = setup.epoch;
+            let machine = Machine::new(params, mutant, epoch);
             let (branches, floors) = (BTreeMap::new(), BTreeMap::new());
             tree.nodes.push(Node { machine, epoch, parent, branches, has_pending: false, floors, is_down: false });
         }

@@ -21,7 +21,7 @@ fn params() -> Params {
 }
 
 fn machine(branches: u32, packets: std::ops::Range<u32>) -> Aggregation {
-    let mut a = Aggregation::new(params());
+    let mut a = Aggregation::new(params(), 1);
     (0..branches).for_each(|b| a.join(b, receiver(false)));
     for psn in packets {
         a.handle(Input::Data { psn, begins: true }, 1).unwrap();
@@ -80,7 +80,7 @@ fn a_node_with_nobody_starts_with_a_message_sent_again() {
 
 #[test]
 fn what_a_child_said_before_receivers_moved_behind_it_counts_for_nothing() {
-    let mut a = Aggregation::new(params());
+    let mut a = Aggregation::new(params(), 1);
     let node = |since| Entry { at_boundary: false, receiver: false, since };
     a.join(0, node(1));
     a.join(1, node(1));
@@ -91,9 +91,67 @@ fn what_a_child_said_before_receivers_moved_behind_it_counts_for_nothing() {
     assert_eq!(a.handle(ack(1, 105), 3), said(105));
     // A receiver that holds 105 moves from child 1, which goes away, behind child 0, which said 115 without it.
     a.join(0, node(2));
+    a.handle(Input::Adopt(2), 4).unwrap();
     assert_eq!(a.handle(Input::Leave(1), 4), Ok(None));
-    assert_eq!(a.handle(ack(0, 116), 5), Err(Refusal::Epoch));
+    assert_eq!(a.handle(ack(0, 116), 5), Err(Refusal::EpochOld));
     assert_eq!(a.handle(Input::Ack { branch: 0, epoch: 2, psn: 105, msn: 1, credits: 31 }, 6), said(105));
+}
+
+/// Two child nodes since epoch 1, data 100 to 163; child 0 holds up to 105 and child 1 all of it.
+fn two_children() -> Aggregation {
+    let mut a = Aggregation::new(params(), 1);
+    let node = Entry { at_boundary: false, receiver: false, since: 1 };
+    (0..2).for_each(|b| a.join(b, node));
+    for psn in 100..164 {
+        a.handle(Input::Data { psn, begins: true }, 1).unwrap();
+    }
+    assert_eq!(a.handle(ack(1, 163), 2), Ok(None));
+    assert_eq!(a.handle(ack(0, 105), 3), said(105));
+    a
+}
+
+#[test]
+fn feedback_of_a_newer_program_than_the_nodes_own_is_refused() {
+    let mut a = two_children();
+    let before = a.clone();
+    // Child 0 has adopted epoch 2 and no longer counts a receiver that is still behind it for this node.
+    let ahead = Input::Ack { branch: 0, epoch: 2, psn: 163, msn: 1, credits: 31 };
+    assert_eq!(a.handle(ahead, 4), Err(Refusal::EpochAhead));
+    let nak = Input::Nak { branch: 0, epoch: 2, psn: 120, msn: 1, nak: Nak::Sequence };
+    assert_eq!(a.handle(nak, 5), Err(Refusal::EpochAhead));
+    assert_eq!(a, before, "refused feedback changes nothing");
+    a.handle(Input::Adopt(2), 6).unwrap();
+    assert_eq!(a.handle(ahead, 7), said(163));
+}
+
+#[test]
+fn the_last_answer_is_repeated_as_it_was() {
+    let mut a = two_children();
+    assert_eq!(a.handle(Input::Repeat, 4), said(105));
+    let nak = Input::Nak { branch: 0, epoch: 1, psn: 106, msn: 1, nak: Nak::Sequence };
+    let sent = Ok(Some(Speech { syndrome: 0x60, psn: 106, msn: 1 }));
+    assert_eq!(a.handle(nak, 100), sent);
+    assert_eq!(a.handle(Input::Repeat, 200), sent);
+    // The retransmission has passed down: the parent received the NAK, or another branch's.
+    for psn in 106..108 {
+        a.handle(Input::Data { psn, begins: true }, 201).unwrap();
+    }
+    assert_eq!(a.handle(Input::Repeat, 202), said(105));
+    // A branch that is reset holds an unknown part: there is nothing to repeat.
+    a.join(1, Entry { at_boundary: false, receiver: false, since: 2 });
+    assert_eq!(a.handle(Input::Repeat, 203), Ok(None));
+    assert_eq!(Aggregation::new(params(), 1).handle(Input::Repeat, 1), Ok(None));
+}
+
+#[test]
+fn what_only_pending_branches_let_pass_is_repeated_too() {
+    let mut a = machine(0, 0..0);
+    a.handle(Input::Data { psn: 100, begins: false }, 1).unwrap();
+    a.join(0, receiver(true));
+    assert_eq!(a.handle(Input::Repeat, 2), Ok(None), "nothing was acknowledged yet");
+    let ack = a.handle(Input::Vacant, 3);
+    assert!(matches!(ack, Ok(Some(Speech { psn: 100, .. }))), "{ack:?}");
+    assert_eq!(a.handle(Input::Repeat, 4), ack);
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Scenario {
         node.group = Arc::new(group.canonical());
         if let Some(Speech { syndrome, psn, .. }) = said {
             let up = if place == Place::Root { Place::Source } else { Place::Root };
-            let packet = Packet::Feedback { psn, nak: syndrome == Nak::Sequence.syndrome(), epoch: node.epoch };
+            let packet = Packet::Feedback { psn, nak: syndrome == Nak::Sequence.syndrome(), epoch: node.group.epoch() };
             s.links[link(place, up)].push(packet);
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Scenario {
                 s.node(node).program.retain(|(b, _)| *b != branch);
                 assert_eq!(self.handle(s, node, Input::Leave(branch)), Ok(()));
             }
-            Change::Epoch { node, epoch } => s.node(node).epoch = epoch,
+            Change::Epoch { node, epoch } => assert_eq!(self.handle(s, node, Input::Adopt(epoch)), Ok(())),
             Change::Dies(r) => s.receivers[r].alive = false,
             Change::Evicted(r) => s.receivers[r].member = false,
         }

@@ -20,6 +20,7 @@ fn a_late_edge_never_starts_below_the_boundary_of_its_parent() {
         Join { node: edge, branch: 2, entry: LATE },
         Epoch { node: edge, epoch: LATE.since },
         Join { node: Place::Root, branch: B as u32, entry: Entry { receiver: false, ..LATE } },
+        Epoch { node: Place::Root, epoch: LATE.since },
     ];
     let (to_root, to_edge) = (link(Place::Source, Place::Root), link(Place::Root, edge));
     let from_root = link(Place::Root, Place::Source);

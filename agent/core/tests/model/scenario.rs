@@ -4,7 +4,7 @@
 use canopy_agent_core::aggregate::{Entry, Params};
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::network::Place;
+use crate::network::{A, B, Place};
 
 /// What the controller does, in its order, at any time; and what happens to a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub(crate) enum Change {
         node: Place,
         branch: u32,
     },
-    /// A node's feedback carries this epoch from now on.
+    /// A node's program of this epoch is in force: its feedback carries it, and newer feedback is refused.
     Epoch {
         node: Place,
         epoch: u32,
@@ -54,6 +54,8 @@ pub(crate) struct Scenario {
     pub(crate) crashes: u8,
     /// Receivers that are in the group from the start.
     pub(crate) members: [bool; 3],
+    /// The edge that each receiver is behind at the start.
+    pub(crate) parents: [usize; 3],
     pub(crate) changes: Vec<Change>,
     /// `sometimes` properties that must be seen.
     pub(crate) seen: &'static [&'static str],
@@ -75,6 +77,7 @@ impl Scenario {
             crashing: &[],
             crashes: 0,
             members: [true; 3],
+            parents: [A, A, B],
             changes: Vec::new(),
             seen: &["PSN wraps", "finished"],
         }

@@ -17,7 +17,6 @@ pub(crate) const FIRST_EPOCH: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
     pub(crate) group: Arc<Aggregation>,
-    pub(crate) epoch: u32,
     pub(crate) program: Vec<(u32, Entry)>,
 }
 
@@ -54,13 +53,13 @@ pub(crate) struct State {
 
 impl Node {
     pub(crate) fn new(s: &Scenario, program: Vec<(u32, Entry)>, epoch: u32) -> Self {
-        let mut group = Aggregation::new(s.params());
+        let mut group = Aggregation::new(s.params(), epoch);
         for (branch, entry) in &program {
             // What was there before the state was lost holds what nobody knows.
             let at_once = Entry { at_boundary: false, ..*entry };
             assert_eq!(group.handle(Input::Join(*branch, at_once), NOW), Ok(None));
         }
-        Self { group: Arc::new(group.canonical()), epoch, program }
+        Self { group: Arc::new(group.canonical()), program }
     }
 
     pub(crate) fn is_active(&self, branch: u32) -> bool {
@@ -71,7 +70,7 @@ impl Node {
 impl State {
     pub(crate) fn new(s: &Scenario) -> Self {
         let entry = |receiver| Entry { at_boundary: false, receiver, since: FIRST_EPOCH };
-        let parents = [A, A, B];
+        let parents = s.parents;
         let edge = |e: usize| {
             let of_edge = (0..3).filter(|r| s.members[*r] && parents[*r] == e);
             Node::new(s, of_edge.map(|r| (r as u32, entry(true))).collect(), FIRST_EPOCH)

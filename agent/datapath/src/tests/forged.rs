@@ -17,10 +17,11 @@ const HOUR: u64 = 3_600_000_000_000;
 const BATCH: u64 = 500;
 
 /// Every reason that there is for dropping feedback of a group that is whole.
-const REASONS: [&str; 13] = [
+const REASONS: [&str; 14] = [
     "branch_inactive",
     "branch_unknown",
     "cnp_rate",
+    "epoch_ahead",
     "epoch_old",
     "feedback_icrc",
     "feedback_malformed",

@@ -166,7 +166,7 @@ impl Forger {
     /// The next one.
     pub(super) fn forge(&mut self) -> Forged {
         let b = self.branch();
-        let (packet, reason) = match self.dice.below(16) {
+        let (packet, reason) = match self.dice.below(17) {
             0 => (self.flip_bits(b), "feedback_icrc"),
             1 => (self.stranger(b), "branch_unknown"),
             2 => return self.elsewhere(b),
@@ -188,6 +188,7 @@ impl Forger {
             12 => self.other_qpn(b),
             13 => (self.cut(b), "truncated"),
             14 => (complains(b).build().unwrap(), if self.running { "cnp_rate" } else { return self.forge() }),
+            15 => return self.epoch_ahead(),
             _ => (self.in_the_sources_name(b), "source_unregistered"),
         };
         // While nothing was sent, whatever is right but for its PSN is before all data.
@@ -253,6 +254,15 @@ impl Forger {
         words.src_port = 0xC000 | (EPOCH.wrapping_sub(self.dice.edgy(1, 0x2000) as u16) & 0x3FFF);
         let reason = if self.running { "epoch_old" } else { "feedback_window" };
         Forged { port: port_of(b), packet: words.build().unwrap(), reason }
+    }
+
+    /// Of a program that the node has not adopted: its own is of the epoch after [`EPOCH`] once the late receiver has joined.
+    fn epoch_ahead(&mut self) -> Forged {
+        let b = RECEIVERS + self.dice.below(u64::from(BRANCHES - RECEIVERS)) as u32;
+        let mut ack = self.true_words(b);
+        ack.src_port = 0xC000 | ((EPOCH + 1 + self.dice.edgy(1, 0x1FFE) as u16) & 0x3FFF);
+        let reason = if self.running { "epoch_ahead" } else { "feedback_window" };
+        Forged { port: port_of(b), packet: ack.build().unwrap(), reason }
     }
 
     fn not_started(&mut self) -> Forged {
