@@ -112,13 +112,14 @@ impl MembershipService for Membership {
         let missing =
             || error::command(CommandError::Domain(DomainError::NotFound { kind: "group", name: group.clone() }));
         let (id, mut told) = self.look(&group).ok_or_else(missing)?;
+        let deleted = Status::not_found(format!("group {group:?} was deleted"));
         let this = Self { controller: self.controller.clone(), closing: self.closing.clone() };
         let mut closing = self.closing.clone();
         let stream = async_stream::stream! {
             yield Ok(told.clone());
             loop {
                 tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { return },
+                    changed = changes.changed() => if changed.is_err() { yield Err(error::stopping()); return },
                     () = closed(&mut closing) => { yield Err(error::stopping()); return; }
                 }
                 match this.look(&group) {
@@ -127,7 +128,7 @@ impl MembershipService for Membership {
                         told = now.clone();
                         yield Ok(now);
                     },
-                    _ => return,
+                    _ => { yield Err(deleted); return }
                 }
             }
         };

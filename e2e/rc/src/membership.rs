@@ -71,7 +71,7 @@ impl Member {
         };
         match timeout_at(deadline, watch).await {
             Ok(Ok(Some(state))) => Ok(state),
-            Ok(Ok(None)) => bail!("group {:?} was deleted while waiting for it", self.group),
+            Ok(Ok(None)) => bail!("the controller ended the watch of group {:?} without a status", self.group),
             Ok(Err(status)) => Err(status).with_context(|| format!("watching group {:?}", self.group)),
             Err(_) => bail!("group {:?} {}", self.group, why_not_ready(seen, receivers, write)),
         }

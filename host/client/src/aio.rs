@@ -223,7 +223,8 @@ impl Events {
                     self.pause.reset();
                     self.follower.state(state, &mut self.ready);
                 }
-                Ok(None) => self.deleted = true,
+                // A deleted group has a status of its own: whoever served this watch is gone.
+                Ok(None) => self.broken(Status::unavailable("the agent ended the watch without a status"))?,
                 Err(status) => self.broken(status)?,
             }
         }

@@ -82,7 +82,7 @@ fn events_go_on_over_a_crash_of_the_agent_and_end_with_the_group() {
     assert_eq!(next(), Event::Ready { receivers: 2, write_length: 4096 });
     drop(agent);
     assert!(matches!(next(), Event::Disconnected { .. }));
-    let mut agent = Agent::start(dir.path());
+    let agent = Agent::start(dir.path());
     agent.tell(state(GroupPhase::Ready, "", 1, &[("r1", "silent")]));
     assert_eq!(next(), Event::Reconnected);
     assert_eq!(next(), Event::ReceiverLeft { receivers: 1 });
@@ -92,6 +92,23 @@ fn events_go_on_over_a_crash_of_the_agent_and_end_with_the_group() {
     agent.delete_group();
     let rest: Vec<Event> = events.map(Result::unwrap).collect();
     assert_eq!(rest, [Event::Deleted]);
+}
+
+/// An agent whose tasks are dropped one after the other may still end its streams in order.
+#[test]
+fn a_watch_that_ends_without_a_status_is_no_deleted_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut agent = Agent::start(dir.path());
+    let member = Client::connect(agent.path()).unwrap().join(JoinOptions::source("g", "s1", 17)).unwrap();
+    agent.tell(state(GroupPhase::Ready, "", 2, &[]));
+    let mut events = member.events();
+    let mut next = || events.next_within(PATIENCE).unwrap().unwrap();
+    assert_eq!(next(), Event::Ready { receivers: 2, write_length: 4096 });
+    agent.end_watches();
+    assert!(matches!(next(), Event::Disconnected { .. }));
+    agent.tell(state(GroupPhase::Ready, "", 3, &[]));
+    assert_eq!(next(), Event::Reconnected);
+    assert_eq!(next(), Event::ReceiverJoined { receivers: 3 });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use canopy_control::pb::WatchGroupResponse;
 use tokio::sync::{OwnedSemaphorePermit, watch as state};
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::closed;
 
@@ -30,8 +30,16 @@ pub(super) fn pass_on(
             };
             match next {
                 Ok(Some(state)) => said.send_replace(Some(Ok(state))),
-                // The group was deleted.
-                Ok(None) => return,
+                // A deleted group has a status of its own: an end without one was not meant.
+                Ok(None) => {
+                    let cut_off = Status::unavailable("it ended the watch without a status");
+                    said.send_replace(Some(Err(unreachable(&target, &cut_off))));
+                    return;
+                }
+                Err(status) if status.code() == Code::NotFound => {
+                    said.send_replace(Some(Err(Status::not_found(status.message()))));
+                    return;
+                }
                 Err(status) => {
                     said.send_replace(Some(Err(unreachable(&target, &status))));
                     return;

@@ -26,17 +26,21 @@ pub struct Heard {
     pub leaves: Vec<LeaveRequest>,
 }
 
+/// What a watch yields.
+type Said = Option<Result<WatchGroupResponse, Status>>;
+
 /// Dropping it is a crash.
 pub struct Agent {
     pub heard: Arc<Mutex<Heard>>,
-    state: Option<watch::Sender<Option<WatchGroupResponse>>>,
+    state: Option<watch::Sender<Said>>,
+    watched: Arc<Mutex<watch::Receiver<Said>>>,
     runtime: Option<Runtime>,
     path: PathBuf,
 }
 
 struct Service {
     heard: Arc<Mutex<Heard>>,
-    state: watch::Receiver<Option<WatchGroupResponse>>,
+    watched: Arc<Mutex<watch::Receiver<Said>>>,
 }
 
 pub fn state(phase: GroupPhase, reason: &str, receivers: u32, evicted: &[(&str, &str)]) -> WatchGroupResponse {
@@ -53,10 +57,11 @@ impl Agent {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let heard = Arc::<Mutex<Heard>>::default();
         let (send, receive) = watch::channel(None);
-        let service = MembershipServiceServer::new(Service { heard: heard.clone(), state: receive });
+        let watched = Arc::new(Mutex::new(receive));
+        let service = MembershipServiceServer::new(Service { heard: heard.clone(), watched: watched.clone() });
         let listener = runtime.block_on(async { UnixListener::bind(&path) }).unwrap();
         runtime.spawn(Server::builder().add_service(service).serve_with_incoming(UnixListenerStream::new(listener)));
-        Self { heard, state: Some(send), runtime: Some(runtime), path }
+        Self { heard, state: Some(send), watched, runtime: Some(runtime), path }
     }
 
     pub fn path(&self) -> &Path {
@@ -65,12 +70,19 @@ impl Agent {
 
     /// What everybody who watches is told, now and when they begin to.
     pub fn tell(&self, state: WatchGroupResponse) {
-        self.state.as_ref().unwrap().send_replace(Some(state));
+        self.state.as_ref().unwrap().send_replace(Some(Ok(state)));
     }
 
     /// As if the group were deleted.
-    pub fn delete_group(&mut self) {
-        self.state = None;
+    pub fn delete_group(&self) {
+        self.state.as_ref().unwrap().send_replace(Some(Err(Status::not_found("group \"g\" was deleted"))));
+    }
+
+    /// Ends every watch in order and without a status, as a process does whose tasks are dropped one after the other.
+    pub fn end_watches(&mut self) {
+        let (send, receive) = watch::channel(None);
+        self.state = Some(send);
+        *self.watched.lock().unwrap() = receive;
     }
 }
 
@@ -121,7 +133,7 @@ impl MembershipService for Service {
         if request.get_ref().group == "slow" {
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         }
-        let states = WatchStream::new(self.state.clone()).filter_map(|state| state.map(Ok));
+        let states = WatchStream::new(self.watched.lock().unwrap().clone()).filter_map(|state| state);
         Ok(Response::new(Box::pin(states)))
     }
 }
