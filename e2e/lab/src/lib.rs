@@ -3,6 +3,7 @@
 //!
 //! - [`file`], [`units`]: the lab file and its quantities; [`names`]: what an instance calls its things.
 //! - `network`, [`loss`]: namespaces, links, rates; random loss and byte counters, by a BPF program of the lab's own.
+//! - `order`: a veth pair delivers the packets of a flow in the order in which they were sent, as a wire does.
 //! - [`delay`], [`line`]: delay of links, by the kernel or by a process between two veth pairs.
 //! - [`lab`]: [`Lab`], a lab that is up. `control` runs the programs under test, `wires` asks and sets links.
 //! - [`transfer`], [`report`]: one transfer with `canopy-rc`. [`demo`], [`paths`], [`table`]: the demonstration.
@@ -32,6 +33,7 @@ mod host;
 mod http;
 mod netns;
 mod network;
+mod order;
 mod said;
 mod sh;
 mod wires;

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, anyhow};
-use nix::sched::{CloneFlags, setns};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::sh;
 
@@ -61,6 +62,23 @@ pub(crate) fn within<T: Send>(ns: &str, f: impl FnOnce() -> Result<T> + Send) ->
     };
     std::thread::scope(|scope| scope.spawn(enter).join())
         .map_err(|_| anyhow!("a thread in network namespace {ns} panicked"))?
+}
+
+/// As [`within`], and /sys shows the namespace's own interfaces to `f`, and hides what is mounted below it elsewhere, bpffs
+/// for one. No other thread sees the mount, and it ends with `f`.
+///
+/// # Errors
+/// As [`within`], or the kernel refuses the mount.
+pub(crate) fn within_own_sysfs<T: Send>(ns: &str, f: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    within(ns, || {
+        unshare(CloneFlags::CLONE_NEWNS)
+            .with_context(|| format!("making a mount namespace to see the queues of {ns}: are you root?"))?;
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+            .context("making all mounts private to one thread")?;
+        mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), None::<&str>)
+            .with_context(|| format!("mounting sysfs of network namespace {ns} at /sys"))?;
+        f()
+    })
 }
 
 /// Processes that live in any of these namespaces, without the caller's own.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Namespaces, veth pairs, host addresses, rates, delays and loss programs.
+//! Namespaces, veth pairs that keep the order, host addresses, rates, delays and loss programs.
 //!
 //! A host gets its address and a default route through fe80::1, which its node's agent answers. A node gets only
 //! interfaces that are up: addresses and routes are the agent's to make.
@@ -14,7 +14,7 @@ use canopy_model::topology::{Endpoint, HostDecl};
 use crate::delay::{self, Means};
 use crate::file::Link;
 use crate::state::State;
-use crate::{host, loss, netns, sh};
+use crate::{host, loss, netns, order, sh};
 
 /// Makes the whole network that `state.file` describes, noting each namespace in the state first.
 ///
@@ -51,6 +51,7 @@ pub(crate) fn create(state: &mut State) -> Result<()> {
 
     let links: Vec<Link> = state.file.links().collect();
     wire(state, &links)?;
+    order::keep(&state.namespaces)?;
     if state.delay_means == Some(Means::Netem) {
         netns::within(&lines, || delay::start_netem(state)).context("starting netem")?;
     }
