@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_control::HeldSpec;
 use canopy_control::pb::membership_service_server::MembershipServiceServer;
-use canopy_model::node_spec::NodeSpec;
 use tokio::sync::watch as state;
 use tonic::transport::{Channel, Server};
 
@@ -49,7 +49,7 @@ pub struct Hosts {
     /// Connection to the controller that serves nothing else.
     pub controller: Channel,
     /// Newest accepted spec: it says which hosts are attached.
-    pub specs: state::Receiver<Option<Arc<NodeSpec>>>,
+    pub specs: state::Receiver<Option<Arc<HeldSpec>>>,
     /// Where the owners of memberships are kept.
     pub state_dir: PathBuf,
 }

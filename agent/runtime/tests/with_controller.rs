@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use canopy_agent_link::{Target, channels};
 use canopy_agent_runtime::notify::Notifier;
-use canopy_control::{Digest, delta_response, snapshot_response};
+use canopy_control::Items;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use memory::Agent;
-use support::{Controller, soon, spec};
+use support::{Controller, delta, snapshot, soon, spec};
 
 fn start(dir: &Path) -> Agent {
     let target: Target = format!("unix:{}", dir.join("controller.sock").display()).parse().unwrap();
@@ -46,11 +46,11 @@ async fn pushes_are_applied_and_reported_and_outlive_controller_and_agent() {
     let (first, second) = (spec(3, 1, &[1]), spec(3, 2, &[1, 2]));
 
     let watch = controller.watch().await;
-    watch.send(snapshot_response(&first)).await;
+    watch.send(snapshot(&first)).await;
     assert_eq!(reconciled(&mut agent, 0).await, 1);
     assert!(controller.report_of(1).await.errors.is_empty());
 
-    watch.send(delta_response(&first, Digest::of(&first), &second).0).await;
+    watch.send(delta(&first, &second)).await;
     assert_eq!(reconciled(&mut agent, 1).await, 2);
     assert!(controller.report_of(2).await.errors.is_empty());
 
@@ -65,7 +65,7 @@ async fn pushes_are_applied_and_reported_and_outlive_controller_and_agent() {
     let mut controller = Controller::start(&dir.path().join("controller.sock"));
     let watch = controller.watch().await;
     assert_eq!(watch.request.known_generation, 2);
-    assert_eq!(watch.request.known_digest, Vec::from(Digest::of(&second)));
+    assert_eq!(watch.request.known_digest, Vec::from(Items::encode(&second).digest()));
     assert_eq!(controller.report_of(2).await.kernel, "6.8.0");
     agent.stop().await;
 }
@@ -76,14 +76,14 @@ async fn a_restarted_controller_with_a_lower_term_is_refused_even_after_the_agen
     let socket = dir.path().join("controller.sock");
     let mut controller = Controller::start(&socket);
     let mut agent = start(dir.path());
-    controller.watch().await.send(snapshot_response(&spec(5, 1, &[1]))).await;
+    controller.watch().await.send(snapshot(&spec(5, 1, &[1]))).await;
     assert_eq!(reconciled(&mut agent, 0).await, 1);
     agent.stop().await;
     drop(controller);
 
     let mut controller = Controller::start(&socket);
     let mut agent = start(dir.path());
-    controller.watch().await.send(snapshot_response(&spec(4, 2, &[2]))).await;
+    controller.watch().await.send(snapshot(&spec(4, 2, &[2]))).await;
     let refused = loop {
         let report = controller.report().await;
         if let Some(error) = report.errors.first() {
@@ -100,7 +100,7 @@ async fn a_restarted_controller_with_a_lower_term_is_refused_even_after_the_agen
         }
     };
     assert!(event.detail.contains("term 4"), "{}", event.detail);
-    watch.send(snapshot_response(&spec(6, 3, &[3]))).await;
+    watch.send(snapshot(&spec(6, 3, &[3]))).await;
     assert_eq!(reconciled(&mut agent, 1).await, 3);
     agent.stop().await;
 }
@@ -169,13 +169,13 @@ async fn a_stalled_branch_is_told_and_told_again_to_a_new_session() {
     let receiver: std::net::Ipv6Addr = "2001:db8:1::2".parse().unwrap();
     let event = |code: &str| (code.to_owned(), 1, receiver.octets().to_vec());
     *agent.kernel.groups.lock().unwrap() = vec![group(110, 100)];
-    controller.watch().await.send(snapshot_response(&spec(1, 1, &[1]))).await;
+    controller.watch().await.send(snapshot(&spec(1, 1, &[1]))).await;
     assert_eq!(reconciled(&mut agent, 0).await, 1);
     assert_eq!(branch_event(&mut controller).await, event("BranchStalled"));
     drop(controller);
 
     let mut controller = Controller::start(&socket);
-    controller.watch().await.send(snapshot_response(&spec(1, 1, &[1]))).await;
+    controller.watch().await.send(snapshot(&spec(1, 1, &[1]))).await;
     assert_eq!(branch_event(&mut controller).await, event("BranchStalled"), "it may not have been heard");
     *agent.kernel.groups.lock().unwrap() = vec![group(110, 110)];
     assert_eq!(branch_event(&mut controller).await, event("BranchRecovered"));

@@ -108,6 +108,17 @@ impl Controller {
         all.unwrap_or(Err((0, CommandError::Stopping)))
     }
 
+    /// Takes a term higher than `above`, which an agent has accepted: the store was put back to before it. Durable first; then every
+    /// node gets its spec under the new term.
+    ///
+    /// # Errors
+    /// The store failed, or the controller is stopping.
+    pub async fn raise_term(&self, above: u64) -> Result<(), CommandError> {
+        let (answer, done) = oneshot::channel();
+        self.0.commands.send(Message::RaiseTerm { above, answer }).await.map_err(|_| CommandError::Stopping)?;
+        done.await.map_err(|_| CommandError::Stopping)?
+    }
+
     /// Ends the task after the commands that are already queued; later ones are [`CommandError::Stopping`].
     pub async fn stop(&self) {
         // Not there to be told: it has stopped already.
@@ -230,31 +241,31 @@ impl Controller {
 
     /// Tells the nodes and everyone who watches groups what a command changed.
     pub(crate) fn publish(&self, applied: &Applied) {
-        {
-            let mut nodes = self.nodes();
-            for name in &applied.nodes {
-                match self.read(|d| d.node_spec(name)) {
-                    Some(spec) => {
-                        self.0.telemetry.retain(name, |g: GroupId| spec.groups.contains_key(&g));
-                        if let Some(n) = nodes.get(name) {
-                            n.spec.send_if_modified(|now| {
-                                let newer = now.generation != spec.generation;
-                                if newer {
-                                    *now = spec;
-                                }
-                                newer
-                            });
-                        }
-                    }
-                    None => {
-                        nodes.remove(name);
-                        self.0.telemetry.forget_node(name);
-                    }
-                }
-            }
-        }
+        self.publish_nodes(&applied.nodes);
         self.groups_changed(&applied.groups);
         self.limit_moves(&applied.groups);
+    }
+
+    /// Hands the nodes' present specs to their streams.
+    pub(crate) fn publish_nodes(&self, names: &[String]) {
+        let mut nodes = self.nodes();
+        for name in names {
+            let Some(spec) = self.read(|d| d.node_spec(name)) else {
+                nodes.remove(name);
+                self.0.telemetry.forget_node(name);
+                continue;
+            };
+            self.0.telemetry.retain(name, |g: GroupId| spec.groups.contains_key(&g));
+            if let Some(node) = nodes.get(name) {
+                node.spec.send_if_modified(|now| {
+                    let newer = (now.term, now.generation) != (spec.term, spec.generation);
+                    if newer {
+                        *now = spec;
+                    }
+                    newer
+                });
+            }
+        }
     }
 
     pub(crate) fn groups_changed(&self, groups: &[String]) {

@@ -14,7 +14,7 @@ use crate::{Controller, StartError, task};
 
 /// Our own records; all others are the domain's.
 const OWN_PREFIX: &str = "controller/";
-const TERM_KEY: &str = "controller/term";
+pub(crate) const TERM_KEY: &str = "controller/term";
 
 /// A controller and its task.
 pub struct Running {
@@ -26,8 +26,9 @@ pub struct Running {
 
 /// Reads the store, takes the next term and spawns the task on the current tokio runtime.
 ///
-/// The term is the store's revision after it was written: it grows with every start and, since revisions never go back,
-/// also after a restore from a backup.
+/// The term is the store's revision after it was written, or one more than the last term where that is higher: it grows with every
+/// start and, since revisions jump forward, with every restore and import. Where the store is older all the same than what agents
+/// saw, [`Controller::raise_term`] follows them.
 ///
 /// # Errors
 /// The store cannot be read or written, or what is in it makes no domain.
@@ -57,7 +58,9 @@ pub async fn start_with(
 
 fn open(store: &dyn Store, plan: AddressPlan) -> Result<(Domain, u64), StartError> {
     let snapshot = store.scan("").map_err(StartError::Store)?;
-    let term = snapshot.revision + 1;
+    let last = snapshot.entries.iter().find(|(key, _)| key == TERM_KEY);
+    let last = last.and_then(|(_, term)| std::str::from_utf8(term).ok()?.parse::<u64>().ok()).unwrap_or(0);
+    let term = (snapshot.revision + 1).max(last + 1);
     // Restored before the term is taken: a store that makes no domain is left as it is.
     let expected = snapshot.revision;
     let records = snapshot.entries.into_iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX));

@@ -122,6 +122,12 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Generation of the present term that the agent last reconciled. A report of another term is of another controller's life
+    /// and confirms nothing, whatever its numbers.
+    pub(crate) fn observed(&self) -> Option<Generation> {
+        self.status.as_ref().filter(|s| s.observed_term == self.spec.term).map(|s| s.observed_generation)
+    }
+
     /// Forgets what was said of branches that are no longer there.
     pub(crate) fn prune_stalls(&mut self) {
         let groups = &self.spec.groups;

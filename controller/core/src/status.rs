@@ -85,8 +85,7 @@ pub(crate) fn is_programmed(assessment: &Assessment) -> bool {
     assessment.conditions.iter().any(|c| c.kind == "Programmed" && c.holds())
 }
 
-/// True when a node that reported `observed` has reconciled what first appeared at `since`. A report from beyond the
-/// `latest` generation is from another life of the controller's store and confirms nothing.
+/// True when a node that reported `observed` of the present term has reconciled what first appeared at `since`.
 pub(crate) fn is_confirmed(observed: Option<Generation>, since: Generation, latest: Generation) -> bool {
     observed.is_some_and(|o| (since..=latest).contains(&o))
 }
@@ -113,7 +112,7 @@ fn node_progress(node: &Node, id: GroupId) -> NodeProgress {
     NodeProgress {
         node: node.spec.base.name.clone(),
         desired_generation: node.since.get(&id).copied().unwrap_or(node.spec.generation),
-        observed_generation: node.status.as_ref().map(|s| s.observed_generation),
+        observed_generation: node.observed(),
         connected: node.connected,
         errors,
     }
@@ -132,14 +131,6 @@ fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition 
             names(&away)
         );
         return Condition::new("Programmed", false, "AgentNotConnected", message);
-    }
-    if let Some((p, latest)) = waiting.iter().find(|(p, latest)| p.observed_generation.is_some_and(|o| o > *latest)) {
-        let message = format!(
-            "node {} reports generation {}, newer than {latest}, the latest of this controller: was its store lost? remove the agent's ledger to start anew",
-            p.node,
-            p.observed_generation.unwrap_or_default()
-        );
-        return Condition::new("Programmed", false, "ForeignGeneration", message);
     }
     let all: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).collect();
     Condition::new("Programmed", false, "Waiting", format!("waiting for {} to confirm epoch {epoch}", names(&all)))

@@ -88,7 +88,9 @@ pub struct NodeDesired {
     /// End.MT SID.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub end_mt: Ipv6Addr,
-    /// Generation of the node's desired state.
+    /// Term of the controller that desires it.
+    pub term: u64,
+    /// Generation of the node's desired state, within the term.
     pub generation: Generation,
     /// Ports in index order.
     pub ports: Vec<PortView>,
@@ -246,8 +248,14 @@ pub struct LinkRttView {
 pub struct NodeObserved {
     /// The agent has a live connection to this controller.
     pub connected: bool,
-    /// Generation that the agent last reconciled; `None` until it reported.
+    /// Term of what the agent last reconciled; `None` until it reported.
+    pub observed_term: Option<u64>,
+    /// Generation, within that term, that the agent last reconciled; `None` until it reported.
     pub observed_generation: Option<Generation>,
+    /// Digest of what the agent last reconciled, 64 hexadecimal digits; empty until it reported.
+    pub observed_digest: String,
+    /// Version of the southbound contract that agent and controller agreed on, such as `1.1`; empty until it reported.
+    pub contract: String,
     /// Items that are not in the kernel as desired.
     pub errors: Vec<ItemError>,
     /// Agent version, empty until it reported.
@@ -388,7 +396,7 @@ pub struct NodeProgress {
     pub node: String,
     /// Generation of the node's spec that first carried the group's present program.
     pub desired_generation: Generation,
-    /// Generation that the agent last reconciled; `None` until it reported.
+    /// Generation of the present term that the agent last reconciled; `None` until it reported one.
     pub observed_generation: Option<Generation>,
     /// The agent has a live connection.
     pub connected: bool,

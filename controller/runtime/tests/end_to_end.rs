@@ -4,6 +4,7 @@
 
 mod support;
 
+use canopy_control::HeldSpec;
 use canopy_control::pb::watch_response::Update;
 use canopy_control::pb::{BranchTelemetry, DropCount, Event, GroupTelemetry, StreamTelemetryRequest};
 use support::{Agent, Controller, LAB};
@@ -105,7 +106,7 @@ async fn a_restart_changes_nothing_and_resends_nothing() {
     controller.apply(LAB).await.unwrap();
     let mut agent = Agent::connect(&controller, "n2", None).await.unwrap();
     let first = agent.next().await.unwrap().unwrap();
-    assert!(matches!(first.update, Some(Update::Snapshot(_))));
+    assert!(matches!(first.update, Some(Update::Page(_))));
     agent.report().await;
     let connection = controller.get(&["groups", "g1"]).await["status"]["connection"].clone();
     let held = agent.held.take();
@@ -123,16 +124,16 @@ async fn a_restart_changes_nothing_and_resends_nothing() {
         "what the node holds already is sent again"
     );
     // A node that holds something else gets everything.
-    let mut wrong = held.unwrap();
+    let mut wrong = held.unwrap().spec().clone();
     wrong.groups.clear();
-    let mut other = Agent::connect(&controller, "n2", Some(wrong)).await.unwrap();
-    assert!(matches!(other.next().await.unwrap().unwrap().update, Some(Update::Snapshot(_))));
+    let mut other = Agent::connect(&controller, "n2", Some(HeldSpec::encode(wrong))).await.unwrap();
+    assert!(matches!(other.next().await.unwrap().unwrap().update, Some(Update::Page(_))));
     // Later generations are larger, and travel as deltas.
     controller.ctl(&["delete", "member", "r1", "-g", "g1"]).await.unwrap();
     let delta = agent.next().await.unwrap().unwrap();
     assert!(delta.generation > again.generation);
     assert!(
-        matches!(delta.update, Some(Update::Delta(d)) if d.from_generation == again.generation && d.removed_groups.len() == 1)
+        matches!(delta.update, Some(Update::Delta(d)) if d.from_digest == again.digest && d.removed_groups.len() == 1)
     );
     controller.stop().await;
 }
@@ -161,7 +162,7 @@ async fn two_hundred_groups_come_and_go_and_leave_nothing() {
         assert!(tokio::time::Instant::now() < deadline, "the agent does not follow");
     }
     controller.stop().await;
-    assert!(agent.await.unwrap().0.unwrap().groups.is_empty());
+    assert!(agent.await.unwrap().0.unwrap().spec().groups.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

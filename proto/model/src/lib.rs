@@ -8,11 +8,13 @@
 //! - [`addressing`]: the domain's address plan, from which every SID and address is derived.
 //! - [`topology`], [`group`], [`member`]: what operators and hosts ask for (intents).
 //! - [`node_spec`]: what one node must do; leaves the agent no choice.
+//! - [`digest`]: the name of a node's desired state.
 //! - [`status`]: what a node and a group report back.
 //! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
 
 pub mod addressing;
 pub mod congestion;
+pub mod digest;
 pub mod error;
 pub mod group;
 pub mod ids;

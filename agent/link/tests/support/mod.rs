@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use canopy_control::pb;
 use canopy_control::pb::node_service_server::{NodeService, NodeServiceServer};
+use canopy_control::{HeldSpec, Items, delta_response, snapshot_responses};
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::node_spec::*;
 use tokio::net::UnixListener;
@@ -163,6 +164,16 @@ impl NodeService for Service {
         }
         Ok(Response::new(pb::StreamTelemetryResponse {}))
     }
+}
+
+/// The only page of a snapshot of `spec`.
+pub fn snapshot(spec: &NodeSpec) -> pb::WatchResponse {
+    snapshot_responses(&HeldSpec::encode(spec.clone())).remove(0)
+}
+
+/// The delta from the content of `from` to `to`.
+pub fn delta(from: &NodeSpec, to: &NodeSpec) -> pb::WatchResponse {
+    delta_response((to.term, to.generation), &Items::encode(from), &Items::encode(to))
 }
 
 /// A spec for `leaf-1` with the given groups.

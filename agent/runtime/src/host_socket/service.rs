@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_control::pb;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::membership_service_server::MembershipService;
+use canopy_control::{HeldSpec, pb};
 use canopy_model::ids::check_name;
 use canopy_model::node_spec::{NodeSpec, Peer};
 use tokio::sync::{Semaphore, watch as state};
@@ -29,7 +29,7 @@ pub(super) struct Membership {
     node: String,
     target: String,
     controller: MembershipServiceClient<Channel>,
-    specs: state::Receiver<Option<Arc<NodeSpec>>>,
+    specs: state::Receiver<Option<Arc<HeldSpec>>>,
     owners: Arc<Owners>,
     watches: Arc<Semaphore>,
     closing: state::Receiver<bool>,
@@ -56,7 +56,7 @@ impl Membership {
                 self.node, self.target
             )));
         };
-        let hosts: Vec<&str> = attached(&spec).collect();
+        let hosts: Vec<&str> = attached(spec.spec()).collect();
         if hosts.contains(&host) {
             return Ok(());
         }

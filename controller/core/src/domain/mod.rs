@@ -59,6 +59,15 @@ impl Domain {
         &self.addresses
     }
 
+    /// Every node's spec carries `term` from now on, which is higher than the present one. Returns the nodes.
+    pub fn raise_term(&mut self, term: u64) -> Vec<String> {
+        self.term = term;
+        for node in &mut self.nodes {
+            node.spec = Arc::new(NodeSpec { term, ..(*node.spec).clone() });
+        }
+        self.nodes.iter().map(|node| node.spec.base.name.clone()).collect()
+    }
+
     /// The leader's term that every node's spec carries.
     pub fn term(&self) -> u64 {
         self.term

@@ -87,13 +87,13 @@ fn touched_groups(node: &Node, status: &NodeStatus) -> BTreeSet<GroupId> {
     let empty: &[ItemError] = &[];
     let old_errors = old.map_or(empty, |s| &s.errors);
     let latest = node.spec.generation;
-    let foreign = |generation: Option<u64>| generation.filter(|g| *g > latest);
-    let (before, now) = (old.map(|s| s.observed_generation), Some(status.observed_generation));
+    let before = node.observed();
+    let now = (status.observed_term == node.spec.term).then_some(status.observed_generation);
     let in_one =
         |a: &[ItemError], b: &[ItemError]| a.iter().filter(|e| !b.contains(e)).map(|e| e.group).collect::<Vec<_>>();
     let mut differing = in_one(old_errors, &status.errors);
     differing.extend(in_one(&status.errors, old_errors));
-    if differing.contains(&None) || foreign(before) != foreign(now) {
+    if differing.contains(&None) {
         return node.spec.groups.keys().copied().collect();
     }
     let confirmed = node

@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_control::Digest;
-use canopy_control::apply_update;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::pb::{ReportRequest, WatchRequest, WatchResponse};
+use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
 use canopy_controller_runtime::{Listen, Parts, run};
-use canopy_model::node_spec::NodeSpec;
 use canopy_store::{SledStore, Store};
 use clap::Parser;
 use hyper_util::rt::TokioIo;
@@ -142,39 +140,52 @@ pub(crate) async fn channel(socket: PathBuf) -> Channel {
 /// What an agent holds.
 pub(crate) struct Agent {
     pub(crate) node: String,
-    pub(crate) held: Option<NodeSpec>,
+    pub(crate) held: Option<HeldSpec>,
+    staged: Option<Staged>,
     client: NodeServiceClient<Channel>,
     stream: Streaming<WatchResponse>,
 }
 
 impl Agent {
-    pub(crate) async fn connect(controller: &Controller, node: &str, held: Option<NodeSpec>) -> Result<Self, Status> {
+    pub(crate) async fn connect(controller: &Controller, node: &str, held: Option<HeldSpec>) -> Result<Self, Status> {
         let mut client = controller.nodes().await;
         let request = WatchRequest {
             node: node.into(),
-            known_generation: held.as_ref().map_or(0, |h| h.generation),
-            known_digest: held.as_ref().map(|h| Digest::of(h).into()).unwrap_or_default(),
+            known_term: held.as_ref().map_or(0, |h| h.spec().term),
+            known_generation: held.as_ref().map_or(0, |h| h.spec().generation),
+            known_digest: held.as_ref().map(|h| h.digest().into()).unwrap_or_default(),
             agent_version: "test".into(),
+            minor_version: MINOR_VERSION,
+            resume: None,
         };
         let stream = client.watch(request).await?.into_inner();
-        Ok(Self { node: node.into(), held, client, stream })
+        Ok(Self { node: node.into(), held, staged: None, client, stream })
+    }
+
+    fn take(&mut self, message: WatchResponse) {
+        if let Accepted::Spec(next) = apply_update(self.held.as_ref(), &mut self.staged, message).unwrap() {
+            self.held = Some(*next);
+        }
     }
 
     /// The next message; what it says is held afterwards.
     pub(crate) async fn next(&mut self) -> Result<Option<WatchResponse>, Status> {
         let message = tokio::time::timeout(DEADLINE, self.stream.message()).await.expect("nothing came")?;
         if let Some(m) = &message {
-            self.held = Some(apply_update(self.held.take(), m.clone()).unwrap());
+            self.take(m.clone());
         }
         Ok(message)
     }
 
     /// Says that what is held is in the kernel.
     pub(crate) async fn report(&mut self) {
-        let observed_generation = self.held.as_ref().unwrap().generation;
+        let Some(held) = &self.held else { return };
         let report = ReportRequest {
             node: self.node.clone(),
-            observed_generation,
+            observed_term: held.spec().term,
+            observed_generation: held.spec().generation,
+            observed_digest: held.digest().into(),
+            minor_version: MINOR_VERSION,
             agent_version: "test".into(),
             kernel: "test".into(),
             errors: vec![],
@@ -183,11 +194,11 @@ impl Agent {
     }
 
     /// Obeys and reports until the stream ends; gives what was held then.
-    pub(crate) fn obey(mut self) -> JoinHandle<(Option<NodeSpec>, Option<Status>)> {
+    pub(crate) fn obey(mut self) -> JoinHandle<(Option<HeldSpec>, Option<Status>)> {
         tokio::spawn(async move {
             loop {
                 match self.stream.message().await {
-                    Ok(Some(message)) => self.held = Some(apply_update(self.held.take(), message).unwrap()),
+                    Ok(Some(message)) => self.take(message),
                     Ok(None) => return (self.held, None),
                     Err(status) => return (self.held, Some(status)),
                 }

@@ -25,6 +25,9 @@ mod refusals;
 mod stall;
 mod status;
 
+/// Term of a world's first controller.
+const TERM: u64 = 1;
+
 /// Keys and JSON.
 type Records = BTreeMap<String, Vec<u8>>;
 
@@ -37,7 +40,7 @@ struct World {
 
 impl World {
     fn empty() -> Self {
-        Self { domain: Domain::restore(AddressPlan::default(), 1, []).unwrap(), records: BTreeMap::new() }
+        Self { domain: Domain::restore(AddressPlan::default(), TERM, []).unwrap(), records: BTreeMap::new() }
     }
 
     fn with(spec: TopologySpec) -> Self {
@@ -114,9 +117,11 @@ fn leave(group: &str, host: &str) -> Command {
 fn reported(node: &str, observed_generation: u64, errors: Vec<ItemError>) -> NodeStatus {
     NodeStatus {
         node: node.to_owned(),
+        observed_term: TERM,
         observed_generation,
         errors,
         agent_version: "0.1.0".to_owned(),
         kernel: "6.12".to_owned(),
+        ..NodeStatus::default()
     }
 }
