@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a store to a running controller. First start, restart and restart after a crash are this one path.
+//! From a store to a running controller. First start, restart and restart after a crash use this one path.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::{Controller, StartError, task};
 
-/// Our own records; all others are the domain's.
+/// Prefix of the controller's own records; all others belong to the domain.
 const OWN_PREFIX: &str = "controller/";
 const TERM_KEY: &str = "controller/term";
 
@@ -30,12 +30,12 @@ pub struct Running {
 /// also after a restore from a backup.
 ///
 /// # Errors
-/// The store cannot be read or written, or what is in it makes no domain.
+/// The store cannot be read or written, or its records are not a consistent domain.
 pub async fn start(store: Arc<dyn Store>, plan: AddressPlan) -> Result<Running, StartError> {
     start_with(store, plan, ThresholdSettings::default()).await
 }
 
-/// [`start`] with the alpha and K_base of links that do not have their own.
+/// [`start`] with the default alpha and K_base, for links without their own.
 ///
 /// # Errors
 /// As [`start`].
@@ -58,7 +58,7 @@ pub async fn start_with(
 fn open(store: &dyn Store, plan: AddressPlan) -> Result<(Domain, u64), StartError> {
     let snapshot = store.scan("").map_err(StartError::Store)?;
     let term = snapshot.revision + 1;
-    // Restored before the term is taken: a store that makes no domain is left as it is.
+    // Restored before the term is written: a store whose records are not consistent is left unchanged.
     let expected = snapshot.revision;
     let records = snapshot.entries.into_iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX));
     let domain = Domain::restore(plan, term, records).map_err(StartError::Restore)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The task: one command after the other, from check to durable record to everyone who has to know.
+//! The task: one command after the other, from check to durable record to published state.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{CommandError, Controller, Done, tag};
 
-/// Commands that wait their turn: a second's worth of membership changes, after which callers wait.
+/// Commands that may wait in the queue: one second of membership changes. Beyond that, callers wait.
 pub(crate) const QUEUE: usize = 1024;
 
 pub(crate) enum Message {
@@ -24,7 +24,8 @@ pub(crate) struct Request {
     pub(crate) answer: oneshot::Sender<Result<Done, CommandError>>,
 }
 
-/// Runs until [`Message::Stop`], or until the store fails: then its state is unknown, and only a restart, which reads it, helps.
+/// Runs until [`Message::Stop`], or until the store fails: its state is then unknown, and only a restart, which reads
+/// it, recovers.
 pub(crate) async fn run(
     controller: Controller,
     store: Arc<dyn Store>,
@@ -41,7 +42,7 @@ pub(crate) async fn run(
         match answer {
             Err(CommandError::Store(e)) if !matches!(e, StoreError::Limit(_)) => {
                 let detail = e.to_string();
-                // The caller may have gone; the command is carried out or not all the same.
+                // The caller may have gone away; the command is executed all the same.
                 _ = request.answer.send(Err(CommandError::Store(e)));
                 return Err(StoreError::Failed { doing: "committing", detail });
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the gRPC services say to callers that are wrong, and what RDMA applications see of their group.
+//! Answers of the gRPC services to invalid requests, and the group status that RDMA applications receive.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -57,8 +57,8 @@ async fn applications_join_watch_and_leave() {
     );
 
     let agents = [
-        Agent::connect(&controller, "n1", None).await.unwrap().obey(),
-        Agent::connect(&controller, "n2", None).await.unwrap().obey(),
+        Agent::connect(&controller, "n1", None).await.unwrap().apply_all(),
+        Agent::connect(&controller, "n2", None).await.unwrap().apply_all(),
     ];
     let ready = loop {
         let now = tokio::time::timeout(DEADLINE, watch.message()).await.expect("not ready").unwrap().unwrap();
@@ -116,7 +116,7 @@ async fn wrong_requests_are_refused_by_field() {
 }
 
 #[tokio::test]
-async fn a_removed_node_is_told_so_and_a_changed_one_keeps_its_stream() {
+async fn the_stream_of_a_removed_node_ends_and_a_changed_one_keeps_its_stream() {
     let dir = tempfile::tempdir().unwrap();
     let controller = Controller::start(dir.path()).await;
     controller.apply(LAB).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_removed_node_is_told_so_and_a_changed_one_keeps_its_stream() {
     controller.stop().await;
 }
 
-/// Bytes as they are, as the body of a call.
+/// A call with these bytes as its body, unchanged.
 async fn raw(controller: &Controller, path: &str, bytes: &'static [u8]) -> Status {
     let request = Request::post(format!("http://controller{path}"))
         .header("content-type", "application/grpc")
@@ -159,15 +159,15 @@ async fn raw(controller: &Controller, path: &str, bytes: &'static [u8]) -> Statu
 }
 
 #[tokio::test]
-async fn messages_that_are_cut_or_too_large_get_an_error_that_says_so() {
+async fn truncated_or_oversized_messages_get_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let controller = Controller::start(dir.path()).await;
     controller.apply(LAB).await.unwrap();
     for path in ["/canopy.v1.NodeService/Watch", "/canopy.v1.NodeService/Report", "/canopy.v1.MembershipService/Join"] {
-        // The message says that its string has 9 bytes and ends after 2.
+        // The message declares a string of 9 bytes and ends after 2.
         let cut_inside = raw(&controller, path, b"\0\0\0\0\x04\x0a\x09n1").await;
         assert!(cut_inside.code() != Code::Ok && cut_inside.message().contains("decode"), "{path}: {cut_inside}");
-        // The frame says that 64 bytes follow; 2 do.
+        // The frame declares 64 bytes; 2 follow.
         let cut_frame = raw(&controller, path, b"\0\0\0\0\x40\x0a\x09").await;
         assert!(cut_frame.code() != Code::Ok && !cut_frame.message().is_empty(), "{path}: {cut_frame}");
         let nothing = raw(&controller, path, b"").await;
@@ -175,7 +175,7 @@ async fn messages_that_are_cut_or_too_large_get_an_error_that_says_so() {
         let too_large = raw(&controller, path, b"\0\x7f\xff\xff\xff\x0a").await;
         assert!(too_large.code() == Code::OutOfRange && too_large.message().contains("limit"), "{path}: {too_large}");
     }
-    // The connection's other calls go on.
+    // Other calls on the connection continue.
     Agent::connect(&controller, "n1", None).await.unwrap().next().await.unwrap().unwrap();
     controller.stop().await;
 }

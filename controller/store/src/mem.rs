@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::{Op, Revision, Snapshot, Store, StoreError, check_ops};
 
-/// Keeps everything in memory; ends with the process.
+/// Keeps all entries in memory; not durable.
 #[derive(Default)]
 pub struct MemStore(Mutex<State>);
 

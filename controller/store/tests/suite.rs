@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One suite, run against every engine: a store that passes can stand behind the controller.
+//! One suite, run against every engine that the controller supports.
 #![allow(clippy::unwrap_used)]
 
 use canopy_store::{MAX_OPS, MAX_VALUE_BYTES, MemStore, Op, SledStore, Snapshot, Store, StoreError};

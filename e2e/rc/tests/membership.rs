@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The membership client against a controller that says what a test tells it to.
-#![allow(clippy::unwrap_used)] // A test that cannot go on panics.
+//! The membership client against a controller that gives the answers a test configures.
+#![allow(clippy::unwrap_used)] // A test that cannot continue panics.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use tonic::{Request, Response, Status};
 const PATIENCE: Duration = Duration::from_secs(20);
 const BRIEF: Duration = Duration::from_millis(200);
 
-/// Answers every join alike, plays its states to every watch, and remembers what it was asked.
+/// Answers every join alike, sends its states to every watch, and records the requests.
 #[derive(Clone, Default)]
 struct Controller {
     refusal: Option<tonic::Code>,

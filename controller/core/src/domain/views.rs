@@ -20,7 +20,7 @@ use crate::topology::Network;
 use crate::view::*;
 
 impl Domain {
-    /// The network; `None` until one was declared.
+    /// The network; `None` before a topology was declared.
     pub fn topology(&self) -> Option<TopologyView> {
         let t = self.topology.as_ref()?;
         let count = |of: &dyn Fn(&Node) -> bool| self.nodes.iter().filter(|n| of(n)).count();
@@ -29,7 +29,7 @@ impl Domain {
             "Ready",
             synced == all,
             if synced == all { "AllSynced" } else { "NotSynced" },
-            format!("{synced} of {all} nodes run what is desired, {connected} agents are connected"),
+            format!("{synced} of {all} nodes run their desired state, {connected} agents are connected"),
         );
         Some(TopologyView {
             metadata: t.metadata.clone(),
@@ -70,7 +70,7 @@ impl Domain {
             Some(names) => Box::new(names.range::<str, _>(from).filter_map(|n| self.groups.get(n))),
             None => Box::new(self.groups.range::<str, _>(from).map(|(_, g)| g)),
         };
-        // One more than asked tells whether there is a next page.
+        // One more than requested, to find out whether there is a next page.
         let mut found: Vec<&Group> =
             in_order.filter(|g| selector.matches(&g.metadata.labels)).take(limit + 1).collect();
         let more = found.len() > limit;
@@ -254,7 +254,7 @@ fn node_conditions(node: &Node) -> Vec<Condition> {
             "Connected",
             false,
             "AgentNotConnected",
-            "the agent is not connected: start canopy-agent on the node, or check its way to this controller",
+            "the agent is not connected: start canopy-agent on the node, or check its path to this controller",
         )
     };
     let desired = node.spec.generation;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real controller in this process, on sockets and a store in a temporary directory; an agent that obeys.
+//! The real controller in this process, on sockets and a store in a temporary directory; a simulated agent.
 #![allow(dead_code)] // Each test program uses its part.
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-/// Longest that anything here may take.
+/// Timeout of every operation.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) const LAB: &str = r#"
@@ -57,7 +57,7 @@ spec:
     - {a: n2/eth3, b: r2/eth0}
 "#;
 
-/// A controller that runs.
+/// A running controller.
 pub(crate) struct Controller {
     dir: PathBuf,
     stop: watch::Sender<bool>,
@@ -106,7 +106,7 @@ impl Controller {
         MembershipServiceClient::new(self.channel().await)
     }
 
-    /// What `canopyctl` prints, or its exit code and error.
+    /// The output of `canopyctl`, or its exit code and error.
     pub(crate) async fn ctl(&self, args: &[&str]) -> Result<String, (u8, String)> {
         let server = format!("unix:{}", self.dir.join("rest.sock").display());
         let line = [&["canopyctl", "--server", &server], args].concat();
@@ -139,7 +139,7 @@ pub(crate) async fn channel(socket: PathBuf) -> Channel {
     Endpoint::from_static("http://controller").connect_with_connector(connect).await.unwrap()
 }
 
-/// What an agent holds.
+/// A simulated agent and its node's state.
 pub(crate) struct Agent {
     pub(crate) node: String,
     pub(crate) held: Option<NodeSpec>,
@@ -160,7 +160,7 @@ impl Agent {
         Ok(Self { node: node.into(), held, client, stream })
     }
 
-    /// The next message; what it says is held afterwards.
+    /// The next message, after applying it to `held`.
     pub(crate) async fn next(&mut self) -> Result<Option<WatchResponse>, Status> {
         let message = tokio::time::timeout(DEADLINE, self.stream.message()).await.expect("nothing came")?;
         if let Some(m) = &message {
@@ -169,7 +169,7 @@ impl Agent {
         Ok(message)
     }
 
-    /// Says that what is held is in the kernel.
+    /// Reports that the kernel has the state of `held`.
     pub(crate) async fn report(&mut self) {
         let observed_generation = self.held.as_ref().unwrap().generation;
         let report = ReportRequest {
@@ -182,8 +182,8 @@ impl Agent {
         self.client.report(report).await.unwrap();
     }
 
-    /// Obeys and reports until the stream ends; gives what was held then.
-    pub(crate) fn obey(mut self) -> JoinHandle<(Option<NodeSpec>, Option<Status>)> {
+    /// Applies and reports updates until the stream ends; returns the last state.
+    pub(crate) fn apply_all(mut self) -> JoinHandle<(Option<NodeSpec>, Option<Status>)> {
         tokio::spawn(async move {
             loop {
                 match self.stream.message().await {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The domain beside a store of plain records, as a controller has them.
+//! The domain together with a store of plain records, as in a controller.
 
 use std::collections::BTreeMap;
 
@@ -65,12 +65,12 @@ impl World {
         format!("{}: {e}", e.code())
     }
 
-    /// What a controller that starts from the records would be.
+    /// The domain of a controller that restarts from the records.
     fn restarted(&self) -> Domain {
         Domain::restore(AddressPlan::default(), 2, self.records.clone()).unwrap()
     }
 
-    /// Every node confirms what it has, from a connected agent.
+    /// Every node confirms its spec, from a connected agent.
     fn confirm_all(&mut self) {
         for node in self.domain.nodes() {
             self.domain.agent_connected(&node.name, true);

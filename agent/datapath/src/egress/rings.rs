@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program tells at once, through its ring buffers.
+//! The ring buffers of the egress program.
 
 use std::cell::RefCell;
 
@@ -11,16 +11,16 @@ use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use super::keys;
 use super::object::EgressBpf;
 use crate::egress_skel::types;
-use crate::error::Doing;
+use crate::error::Context;
 use crate::plain::read;
 
 /// CM_REQUEST and CM_REPLY of egress_shared.h.
 const REQUEST: u32 = 0x10;
 const REPLY: u32 = 0x13;
 
-/// Told and not yet taken, the oldest first.
+/// Events that were read but not handled yet, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct RingEvents {
     /// Interfaces with a queue above K_min.
     pub(crate) alarms: RefCell<Vec<u32>>,
     /// RDMA-CM messages.
@@ -32,30 +32,31 @@ pub(crate) struct Rings([MapHandle; 2]);
 
 impl Rings {
     pub(crate) fn open(egress: &EgressBpf) -> Result<Self, DatapathError> {
-        let open =
-            |path: std::path::PathBuf| MapHandle::from_pinned_path(&path).doing(format!("opening {}", path.display()));
+        let open = |path: std::path::PathBuf| {
+            MapHandle::from_pinned_path(&path).with_context(|| format!("opening {}", path.display()))
+        };
         Ok(Self([open(egress.events_path())?, open(egress.cms_path())?]))
     }
 
-    /// Polling it fills `heard`.
-    pub(crate) fn into<'a>(&'a self, heard: &'a Heard) -> Result<RingBuffer<'a>, DatapathError> {
+    /// The ring buffers as one; polling it adds to `events`.
+    pub(crate) fn into<'a>(&'a self, received: &'a RingEvents) -> Result<RingBuffer<'a>, DatapathError> {
         let [events, cms] = &self.0;
         let mut builder = RingBufferBuilder::new();
         let alarm = |data: &[u8]| {
-            heard.alarms.borrow_mut().extend(read::<types::canopy_second_level>(data).map(|e| e.flow.ifindex));
+            received.alarms.borrow_mut().extend(read::<types::canopy_second_level>(data).map(|e| e.flow.ifindex));
             0
         };
         let connection = |data: &[u8]| {
-            heard.cms.borrow_mut().extend(read(data).as_ref().and_then(message));
+            received.cms.borrow_mut().extend(read(data).as_ref().and_then(message));
             0
         };
-        builder.add(events, alarm).doing("reading the ring buffer of congestion events")?;
-        builder.add(cms, connection).doing("reading the ring buffer of RDMA-CM messages")?;
-        builder.build().doing("reading the ring buffers of the egress program")
+        builder.add(events, alarm).context("reading the ring buffer of congestion events")?;
+        builder.add(cms, connection).context("reading the ring buffer of RDMA-CM messages")?;
+        builder.build().context("reading the ring buffers of the egress program")
     }
 }
 
-/// `None` when it names no QP, as only a broken host does.
+/// The message of an event; `None` if its QPN is invalid, which only a broken host sends.
 pub(crate) fn message(cm: &types::canopy_cm) -> Option<CmMessage> {
     let qpn = Qpn::new("Local QPN", cm.qpn.into()).ok()?;
     let says = match cm.kind {
