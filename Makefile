@@ -16,13 +16,14 @@ lab: tools build ## Figure 1 with real parts: multicast 256 MiB from s1 to r1..r
 down: ## take the lab down
 	$(BIN)/canopy-lab down
 
-test: tools lint deps fuzz-build build conformance test-verbs test-unit test-e2e ## everything that proves it; what CI runs
+test: ## everything that proves it, with a table at the end; what CI runs
+	@python3 scripts/test.py
 
 test-unit: build ## unit, property, packet and kernel tests of every crate
-	cargo test --workspace --exclude canopy-e2e
+	@python3 scripts/test.py unit
 
 test-e2e: build ## the lab: real controller, agents, kernel and traffic
-	cargo test -p canopy-e2e
+	@python3 scripts/test.py e2e
 
 test-verbs: build ## the shortest proof with the kernel's own RDMA stack, in a VM
 	scripts/verbs-vm.sh -- python3 e2e/verbs/run.py --only one_send_of_1_mib
@@ -37,9 +38,11 @@ test-deep: build ## the long campaigns: 10^4 seeds, 10^6 forged answers, wide mo
 	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-sim -p canopy-datapath -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
 
-conformance: build ## docs/conformance.md names tests that exist and run
+conformance: build ## docs/conformance.md names tests that exist and run, docs/resources.md the fields of the API
 	python3 scripts/test_check_conformance.py
 	python3 scripts/check-conformance.py
+	python3 scripts/test_check_resources.py
+	python3 scripts/check-resources.py
 
 bench: tools build ## ns per packet, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
 	cargo bench -p canopy-datapath --features testbed --bench packets
@@ -52,10 +55,12 @@ build: ## debug build of the whole workspace
 tools: ## install what is missing on this machine
 	@scripts/install-tools.sh
 
-lint: ## formatting, clippy, protocol buffers
+lint: ## formatting, clippy, protocol buffers, the words of docs/glossary.md
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cd proto/control/proto && buf lint
+	cd proto/control/proto && buf lint && buf breaking --against ../released/canopy-v1.binpb
+	python3 scripts/test_check_words.py
+	python3 scripts/check-words.py
 
 deps: ## the arrow rule of ARCHITECTURE.md, from cargo's own graph
 	@scripts/check-arrows.sh

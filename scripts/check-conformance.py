@@ -30,7 +30,7 @@ NAMED = re.compile(r"`([^`:\s]+\.rs):(\w+)`")
 KEYWORD = re.compile(r"\b(MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
 BLOCKS = {"t", "li", "dd", "dt", "ol", "ul", "dl", "name", "section", "artwork", "figure", "table"}
 NONE, NOT_BUILT = "—", "not implemented"
-# Nothing that a program can do, so that neither a file nor a test shows it; the last cell says who can.
+# A requirement that people meet, not a program: it has neither file nor test, and the last cell names who meets it.
 FOR_PEOPLE = "for people"
 
 
@@ -132,7 +132,7 @@ def check_row(root, runs, row, cells):
         if not (root / path).exists():
             yield f"{row}: {path} does not exist: correct where it is implemented"
     if "not yet wired" in note:
-        yield f"{row}: is said to be not yet wired: nothing is conformance that nobody calls"
+        yield f"{row}: is marked as not yet wired: code that is never called is not conformance"
     if where == FOR_PEOPLE:
         if test != NONE or note == NONE:
             yield f"{row}: write {NONE} as its test, and in the last cell who can do it"
@@ -143,7 +143,7 @@ def check_row(root, runs, row, cells):
         yield f"{row}: is {NOT_BUILT}, so no test can show it: write {NONE} as its test"
     if where == NOT_BUILT:
         if note == NONE:
-            yield f"{row}: say in the last cell why it is {NOT_BUILT}"
+            yield f"{row}: give in the last cell the reason why it is {NOT_BUILT}"
         return
     if not NAMED.findall(test) or NAMED.sub("", test).strip(" ,"):
         yield f"{row}: write the tests as `path/to/file.rs:test_fn`, with commas between; what is built has one"
@@ -188,7 +188,7 @@ def check_draft(rows, xml, letter="L"):
 
 
 def check(root, text, runs, draft=None, letter="L"):
-    """All problems, and the line that says what the table holds."""
+    """All problems, and a summary line of the table."""
     table, name = TABLES[letter]
     rows, problems = read_table(text, letter)
     if not rows and not problems:
@@ -209,10 +209,10 @@ def check(root, text, runs, draft=None, letter="L"):
 def ask_cargo():
     """The list, as cargo prints it."""
     command = [*LIST[:2], "--color=never", *LIST[2:]]
-    said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if said.returncode:
-        sys.exit(f"{said.stdout}\nconformance: `{' '.join(LIST)}` failed: make it pass first")
-    return said.stdout
+    listed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if listed.returncode:
+        sys.exit(f"{listed.stdout}\nconformance: `{' '.join(LIST)}` failed: make it pass first")
+    return listed.stdout
 
 
 def main():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what a build and the lab need, on Debian and its kin; elsewhere says what is missing.
+# Installs what a build and the lab need, on Debian and its derivatives; elsewhere prints what is missing.
 set -euo pipefail
 
 declare -A package_of=(

@@ -142,7 +142,7 @@ class Rows(Tree):
             problems, summary = conformance.check(self.root, text, rows, None, letter)
             self.assertEqual((problems, summary.split(": ")[1][:6]), ([], "1 rows"))
 
-    def test_what_nobody_calls_or_nobody_can_do_is_told_apart(self):
+    def test_unused_code_and_work_for_people_have_different_messages(self):
         self.finds(self.row(f"`{FILE}:runs`", note="Note: not yet wired."), "not yet wired")
         self.finds(self.row("—", where="for people"), "who can do it")
 
@@ -175,7 +175,7 @@ class Draft(Tree):
     DRAFT = """<rfc><middle><section anchor="one"><name>One</name>
     <section anchor="requirements-language"><t>"MUST" is a keyword.</t></section>
     <section anchor="two"><t>A node MUST do <xref target="x"/>.  It should not stop.</t>
-    <ol><li>Each SHOULD go on.  All MAY end.</li></ol></section></section></middle></rfc>"""
+    <ol><li>Each SHOULD continue.  All MAY end.</li></ol></section></section></middle></rfc>"""
 
     def test_sentences_are_counted_by_section(self):
         self.assertEqual(conformance.requirement_sentences(self.DRAFT), {"1.2": 3})

@@ -5,7 +5,7 @@
 set -euo pipefail
 kernel=${1:?6.12 or 6.1} cache=${2:?cache directory}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-say() { echo "verbs-tools: $*" >&2; }
+log() { echo "verbs-tools: $*" >&2; }
 
 declare -A package_of=(
   [qemu-system-x86_64]=qemu-system-x86 [busybox]=busybox-static [kmod]=kmod [depmod]=kmod [xz]=xz-utils [dpkg-deb]=dpkg
@@ -25,7 +25,7 @@ if ((${#missing[@]})); then
     echo "missing: $list- install these Debian packages as root: apt-get install --no-install-recommends $list" >&2
     exit 1
   fi
-  say "installing $list"
+  log "installing $list"
   apt-get update -qq
   # shellcheck disable=SC2086
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $list >/dev/null
@@ -50,7 +50,7 @@ if [ ! -e "$dir/unpacked" ]; then
   name=$(apt-cache "${apt[@]}" search --names-only "^linux-image-${kernel//./\\.}\\.[0-9].*-amd64-unsigned\$" | awk '{ print $1 }' |
     grep -Ev -- '-(cloud|rt)-' | sort -V | tail -1)
   [ -n "$name" ] || { echo "$suite has no linux-image-$kernel.*-amd64-unsigned" >&2; exit 1; }
-  say "downloading $name of $suite"
+  log "downloading $name of $suite"
   (cd "$dir" && apt-get "${apt[@]}" download -qq "$name" && dpkg-deb -x ./*.deb root && rm -rf ./*.deb apt)
   version=$(basename "$dir"/root/boot/vmlinuz-*) && version=${version#vmlinuz-}
   # A merged-/usr kernel package has them in one place, older ones in the other.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Long-haul congestion at the TC egress of every port (draft-tian-ccwg-long-haul-cnp-00 section 5). It stands in front of the
- * port's queue, so the depth that a packet meets is the one that it is judged by:
+ * Long-haul congestion at the TC egress of every port (draft-tian-ccwg-long-haul-cnp-00 section 5). The program runs in front of
+ * the port's queue and compares the depth that a packet finds there with the port's thresholds:
  *
- *   every data packet       -> counted, in its port and its flow
- *   depth above K_min       -> CE, on packets that are ECN capable, and an event
- *   RDMA-CM names a QP      -> an event, so that the agent knows sources by their QPs
- *   depth above K_max       -> an event, within the limits per flow and port
+ *   every data packet       -> counted per port and per flow
+ *   depth above K_min       -> CE on ECN-capable packets, and an event
+ *   depth above K_max       -> an event, rate limited per flow and port
+ *   RDMA-CM with a QPN      -> an event, from which the agent learns the source QP of a flow
  *
- * Nothing is ever dropped or held here.
+ * The program never drops or delays a packet.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -55,14 +55,14 @@ static __always_inline struct canopy_port_state *state_of(__u32 ifindex)
 	return state;
 }
 
-/* The octet at `at` says CE from now on. Masked in the ICRC, and in no checksum but the packet's own running one. */
+/* Sets CE in the IPv6 header at `at`. ICRC and UDP checksum do not cover it; only skb->csum changes. */
 static __always_inline bool set_ce(canopy_ctx *ctx, __u32 at, __u8 octet)
 {
 	octet |= ECN_CE << ECN_SHIFT;
 	return !bpf_skb_store_bytes(ctx, at + 1, &octet, 1, BPF_F_RECOMPUTE_CSUM);
 }
 
-/* Both headers, so that no way of decapsulating loses the mark; an outer header that is not ECN capable stays so. */
+/* Marks the inner and the outer header, so that the mark survives any decapsulation; a Not-ECT outer header stays Not-ECT. */
 static __always_inline bool mark(canopy_ctx *ctx, const struct found *at)
 {
 	if (!set_ce(ctx, at->inner, at->inner_octet))
@@ -90,7 +90,7 @@ int canopy_egress(struct __sk_buff *skb)
 	struct canopy_flow *flow;
 	struct found at = {};
 	enum passing passing;
-	bool by_kernel, ce, came;
+	bool by_kernel, ce, ce_in;
 
 	if (skb->protocol != bpf_htons(0x86DD))
 		return TC_ACT_UNSPEC;
@@ -121,11 +121,11 @@ int canopy_egress(struct __sk_buff *skb)
 	state->source = by_kernel ? DEPTH_KERNEL : DEPTH_SAMPLED;
 	limits = bpf_map_lookup_elem(&eg_limits, &port);
 
-	/* One buffer may stand for several packets that the device is to cut. */
+	/* A GSO buffer is several packets. */
 	packets = skb->gso_segs ?: 1;
 	bytes = skb->len;
 	ce = ecn(at.inner_octet) == ECN_CE || (at.outer && ecn(at.inner_octet) && ecn(at.outer_octet) == ECN_CE);
-	came = ce;
+	ce_in = ce;
 	if (limits && depth > limits->k_min && !ce) {
 		if (!ecn(at.inner_octet)) {
 			stats->not_ect += packets;
@@ -146,12 +146,12 @@ int canopy_egress(struct __sk_buff *skb)
 	__sync_fetch_and_add(&flow->bytes, bytes);
 	if (ce)
 		__sync_fetch_and_add(&flow->ce, packets);
-	if (came)
-		__sync_fetch_and_add(&flow->came, bytes);
+	if (ce_in)
+		__sync_fetch_and_add(&flow->ce_in_bytes, bytes);
 	flow->seen_ns = now;
 	if (limits && depth > limits->k_max)
-		tell(&key, flow, state, stats, limits, depth, now);
+		emit_event(&key, flow, state, stats, limits, depth, now);
 	else if (limits && depth > limits->k_min)
-		wake(port, state, limits, depth, now);
+		emit_first_level(port, state, limits, depth, now);
 	return TC_ACT_UNSPEC;
 }

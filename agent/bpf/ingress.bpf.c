@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Canopy's datapath: one program at the TC ingress of every port. Parse, look up, act.
+ * Canopy's datapath: one program at the TC ingress of every port.
  *
  *   outer DA = Replication-SID  -> replicate            (RFC 9524)
  *   outer DA = End.MT SID       -> strip, copy, rewrite (draft-li section 6)
- *   outer DA = group's ff3e::   -> the same, and the kernel's multicast routes for child nodes (decisions 2.3)
- *   DA = Proxy Address          -> headend for the source, feedback for a receiver
+ *   outer DA = group's ff3e::   -> the same; the kernel's multicast routes replicate to child nodes (decisions 2.3)
+ *   DA = Proxy Address          -> headend if SA is the source, otherwise feedback of a receiver
  *   DA = node address, RoCEv2   -> feedback of a child node
- *   anything else               -> the kernel's own stack
+ *   anything else               -> the kernel's stack
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -78,7 +78,7 @@ int canopy_ingress(struct __sk_buff *skb)
 	return addr_eq(&ip6.src, &g->source) ? headend(skb, g) : feedback(skb, g);
 }
 
-/* Run by the agent through BPF_PROG_TEST_RUN: membership changes and what user space has to say. */
+/* Run by the agent through BPF_PROG_TEST_RUN: membership changes, and frames that user space sends upstream. */
 SEC("tc")
 int canopy_control(struct __sk_buff *skb)
 {

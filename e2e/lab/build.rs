@@ -12,7 +12,7 @@ const SOURCE: &str = "bpf/loss.bpf.c";
 fn main() -> Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is set by cargo")?).join("loss.skel.rs");
     let mut args = vec!["-Wall".to_owned(), "-Werror".to_owned()];
-    // Debian keeps asm/types.h under the multiarch triple, where clang does not look when it targets BPF.
+    // Debian keeps asm/types.h under the multiarch triple, which clang does not search when it targets BPF.
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
     args.push(format!("-I/usr/include/{arch}-linux-gnu"));
     SkeletonBuilder::new()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab with RDMA hosts, transfers over it, and what the kernel says of them."""
+"""The lab with RDMA hosts, transfers over it, and the kernel's counters and messages about them."""
 
 import json
 import os
@@ -21,7 +21,7 @@ RECEIVERS = ["r1", "r2", "r3", "r4", "r5"]
 
 
 def programs():
-    """Where Canopy's programs are."""
+    """Directory of Canopy's programs."""
     return Path(os.environ.get("CANOPY_BIN", HERE.parents[1] / "target/debug"))
 
 
@@ -72,7 +72,7 @@ class Bed:
 
 
 class IcrcChecks:
-    """Every packet that any RDMA device checks the ICRC of, counted by outcome with a probe on rdma_rxe's own check."""
+    """Counts, by outcome, every packet whose ICRC any RDMA device checks, with a probe on rdma_rxe's check."""
 
     @staticmethod
     def start():
@@ -107,7 +107,7 @@ class Process:
                 return None
             more = os.read(self.output, 1 << 16)
             if not more:
-                raise RuntimeError(f"{self.host} ended; it said {self.seen[-3:]}")
+                raise RuntimeError(f"{self.host} ended; its last lines: {self.seen[-3:]}")
             self.text += more
         line, self.text = self.text.split(b"\n", 1)
         return json.loads(line)
@@ -116,32 +116,32 @@ class Process:
         """The next `event` of the process."""
         deadline = time.monotonic() + seconds
         while True:
-            said = self._line(deadline)
-            if said is None:
-                raise TimeoutError(f"{self.host} said no {event!r} within {seconds} s; it said {self.seen[-3:]}")
-            self.seen.append(said)
-            if said["event"] == "failed":
-                raise RuntimeError(f"{self.host}: {said['error']}")
-            if said["event"] == event:
-                return said
+            line = self._line(deadline)
+            if line is None:
+                raise TimeoutError(f"{self.host} sent no {event!r} within {seconds} s; its last lines: {self.seen[-3:]}")
+            self.seen.append(line)
+            if line["event"] == "failed":
+                raise RuntimeError(f"{self.host}: {line['error']}")
+            if line["event"] == event:
+                return line
 
-    def tell(self, **line):
-        """One line to the process."""
+    def send_line(self, **line):
+        """Sends one line to the process."""
         os.write(self.input, json.dumps(line).encode() + b"\n")
 
     def memory(self):
         """SHA-256 of its memory and the state of its queue pair, now."""
-        self.tell(do="memory")
+        self.send_line(do="memory")
         return self.wait("memory")
 
     def kill(self):
-        """As if it crashed."""
+        """Kills it like a crash."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             self._gone()
 
     def stop(self):
-        """Ends it: the end of its input is the end of it."""
+        """Ends it by closing its standard input."""
         if self.pid:
             os.close(self.input)
             self.input = None
@@ -159,7 +159,7 @@ class Transfer:
     """One source and its receivers in a group of their own; a context manager."""
 
     def __init__(self, bed, name, work, receivers=RECEIVERS, source="s1", seed=1, spec=None, room=None, **options):
-        """`room`: what the receivers have memory for, where that is not `work`. `options` are those of Process."""
+        """`room`: memory of the receivers, if not the size of `work`. `options` are those of Process."""
         self.bed, self.name, self.work, self.seed = bed, name, work, seed
         self.room = room or work
         self.spec = {"pathMtu": 1024, "stallAfterMs": 60000} | (spec or {})
@@ -174,7 +174,7 @@ class Transfer:
             self.processes += self.receivers
             for process in self.receivers:
                 process.wait("joined")
-            # The source joins last: only then is the base of the receivers' memory known to be theirs.
+            # The source joins last: only then is the base of the receivers' memory known.
             self.source = make(source, "source", self.work)
             self.processes.append(self.source)
             self.connection = self.source.wait("joined")["connection"]
@@ -192,8 +192,8 @@ class Transfer:
         controller.delete_group(self.name)
 
     def start(self):
-        """Lets the source go."""
-        self.source.tell(do="go")
+        """Starts the source."""
+        self.source.send_line(do="go")
 
     def expected(self):
         """SHA-256 of what every receiver must hold."""

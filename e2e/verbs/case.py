@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test of the VM shares: one bed, and the checks that hold after any transfer."""
+"""Shared by every test of the VM: one bed, and the checks that hold after any transfer."""
 
 import subprocess
 import unittest
@@ -11,11 +11,11 @@ RTS = 3
 
 
 class Case(unittest.TestCase):
-    """A test with the bed; before and after it the kernel must have found nothing wrong."""
+    """A test with the bed; before and after it the kernel must not have reported an error."""
 
     maxDiff = 2000
     bed = None
-    # What the kernel may say of RDMA devices in a test of this class.
+    # A line that the kernel may log about RDMA devices in a test of this class.
     expected = None
 
     @classmethod
@@ -29,11 +29,11 @@ class Case(unittest.TestCase):
 
     def tearDown(self):
         good, bad = (now - before for now, before in zip(b.IcrcChecks.read(), self.checked))
-        self.assertEqual(bad, 0, f"RDMA devices found {bad} wrong ICRCs beside {good} right ones")
+        self.assertEqual(bad, 0, f"RDMA devices found {bad} wrong ICRCs and {good} right ones")
         self.assertGreater(good, 0, "no RDMA device checked any ICRC: the probe or the traffic is missing")
         dmesg = subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout.splitlines()
-        said = [line for line in dmesg if "rxe" in line and not (self.expected and self.expected in line)]
-        self.assertEqual(said, [], "what rdma_rxe says of what it did not expect")
+        unexpected = [line for line in dmesg if "rxe" in line and not (self.expected and self.expected in line)]
+        self.assertEqual(unexpected, [], "unexpected kernel messages of rdma_rxe")
 
     def run_transfer(self, t):
         """Runs a transfer to its end and checks all of it."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Canopy's REST API, as much of it as an application and its operator need."""
+"""Canopy's REST API, as far as an application and its operator need it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ SERVER = os.environ.get("CANOPY_SERVER", "http://127.0.0.1:8640")
 
 
 class Refused(Exception):
-    """The controller said no; `status` is the HTTP status, `problem` what it said (RFC 9457)."""
+    """The controller refused a request; `status` is the HTTP status, `problem` the body (RFC 9457)."""
 
     def __init__(self, method, path, status, problem):
         super().__init__(f"{method} {path}: {status} {problem}")
@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 def request(method, path, body=None):
-    """One request; returns the JSON answer, None where there is none."""
+    """One request; returns the JSON answer, None if it is empty."""
     data = None if body is None else json.dumps(body).encode()
     req = urllib.request.Request(f"{SERVER}/api/v1{path}", data, {"content-type": "application/json"}, method=method)
     try:
@@ -52,7 +52,7 @@ def delete_group(name):
 
 
 def join(name, host, role, qpn, memory=None):
-    """Joins a group; returns what the QP has to be connected to."""
+    """Joins a group; returns the connection parameters of the QP."""
     spec = {"host": host, "role": role, "qpn": qpn}
     if memory:
         spec["memory"] = memory
@@ -66,7 +66,7 @@ def leave(name, host):
 
 
 def wait_ready(name, receivers, seconds=120):
-    """Waits until the group is ready with so many receivers; returns its status."""
+    """Waits until the group is ready with this many receivers; returns its status."""
     return wait(
         lambda: group(name),
         lambda s: s["phase"] == "Ready" and s["receivers"] == receivers and s["source"],
@@ -86,11 +86,11 @@ def events(name):
     return request("GET", f"/events?limit=1000&group={name}")["items"]
 
 
-def wait(look, good, what, seconds=120):
-    """Polls `look()` until `good(value)`; returns the value."""
+def wait(read, good, what, seconds=120):
+    """Polls `read()` until `good(value)`; returns the value."""
     deadline = time.monotonic() + seconds
     while True:
-        value = look()
+        value = read()
         if good(value):
             return value
         if time.monotonic() > deadline:

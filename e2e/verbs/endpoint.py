@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An RDMA application on one host: one RC queue pair of libibverbs, a process of its own.
 
-It is started with a dict, and speaks JSON lines: on standard output what happens, on standard input what it is told. A member of a group joins at the controller and connects to what the controller answers; what it does after that is what
-any RC application does. Without a group it prints where it can be reached and waits for its peer's line.
+It is started with a dict, and exchanges JSON lines with the runner: events on standard output, commands on standard
+input. A member of a group joins at the controller and connects to what the controller answers; after that it behaves
+like any RC application. Without a group it prints its own address, QPN and memory, and waits for those of its peer.
 """
 
 import ipaddress
@@ -41,13 +42,13 @@ ACCESS = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REM
 WORD = 8
 
 
-def say(event, **more):
-    """Tells the runner."""
+def send_event(event, **more):
+    """Sends an event to the runner."""
     print(json.dumps({"event": event, **more}), flush=True)
 
 
-def hear():
-    """Waits for the runner's next line; its end is the runner's end."""
+def read_command():
+    """Waits for the runner's next line; exits when the runner has closed the input."""
     line = sys.stdin.readline()
     if not line:
         sys.exit(0)
@@ -75,7 +76,7 @@ class Endpoint:
         self.qp.to_init(attr)
 
     def _gid_index(self, wanted):
-        """The entry of the GID table that is the host's global address, as perftest's -x names it."""
+        """The index of the host's global address in the GID table, as perftest's -x takes it."""
         for index in range(self.context.query_port(1).gid_tbl_len):
             if bytes.fromhex(str(self.context.query_gid(1, index)).replace(":", "")) == wanted:
                 return index
@@ -87,20 +88,20 @@ class Endpoint:
         self.memory.write(image, self.length)
 
     def post_receives(self):
-        """One receive per operation that consumes one, where its bytes belong."""
+        """Posts one receive per operation that consumes one, at the place of its bytes."""
         for number, op in enumerate(self.work):
             if op["op"] in w.CONSUMES:
-                # The bytes of a WRITE do not go through the receive; pyverbs wants an entry nevertheless.
+                # The bytes of a WRITE do not pass through the receive; pyverbs needs an entry nevertheless.
                 size = 0 if op["op"] == "write_imm" else op["size"]
                 sge = SGE(self.memory.buf + op["at"], size, self.memory.lkey)
                 self.qp.post_recv(RecvWR(wr_id=number, num_sge=1, sg=[sge]))
 
     def local(self):
-        """What the other side, or the controller, has to know."""
+        """The values that the other side, or the controller, needs."""
         return {"qpn": self.qp.qp_num, "va": self.memory.buf, "rkey": self.memory.rkey, "length": self.length}
 
     def connect(self, address, qpn, send_psn, receive_psn, path_mtu):
-        """RESET has gone to INIT; on to RTR and RTS."""
+        """From INIT to RTR and RTS."""
         route = GlobalRoute(dgid=GID(ipaddress.IPv6Address(address).exploded), sgid_index=self.gid, hop_limit=64, traffic_class=2)
         attr = QPAttr(port_num=1)
         attr.ah_attr = AHAttr(gr=route, is_global=1, port_num=1)
@@ -132,7 +133,7 @@ class Endpoint:
         self.qp.post_send(wr)
 
     def completions(self, count):
-        """Yields so many completions, however they end."""
+        """Yields `count` completions, successful or not."""
         done = 0
         while done < count:
             number, found = self.cq.poll(16)
@@ -148,27 +149,27 @@ class Endpoint:
 
 
 def member(endpoint, config):
-    """Joins the group and connects; returns where WRITEs go."""
+    """Joins the group and connects; returns the base address and R_Key of WRITEs."""
     local = endpoint.local()
     memory = None if endpoint.source else {k: local[k] for k in ("va", "rkey", "length")}
     c = controller.join(config["group"], config["host"], config["role"], local["qpn"], memory)
     endpoint.connect(c["proxyAddress"], c["designatedQpn"], c["startPsn"], c["startPsn"], c["pathMtu"])
-    say("joined", qpn=local["qpn"], connection=c)
+    send_event("joined", qpn=local["qpn"], connection=c)
     return c["writeBaseVa"], c["writeRkey"]
 
 
 def peer(endpoint, config):
-    """Connects to the peer that the runner names; returns where WRITEs go."""
-    say("local", **endpoint.local())
-    p = hear()
+    """Connects to the peer that the runner names; returns the base address and R_Key of WRITEs."""
+    send_event("local", **endpoint.local())
+    p = read_command()
     endpoint.connect(p["address"], p["qpn"], config["psn"], config["psn"], config["path_mtu"])
-    say("joined", qpn=endpoint.qp.qp_num)
+    send_event("joined", qpn=endpoint.qp.qp_num)
     return p["va"], p["rkey"]
 
 
 def send(endpoint, remote):
-    """The source: everything is posted at once, as far as it goes; ends with the status of every operation."""
-    hear()
+    """The source: posts as many operations as fit at once; ends with the status of every operation."""
+    read_command()
     began = time.monotonic()
     for number in range(len(endpoint.work)):
         endpoint.post(number, remote)
@@ -176,22 +177,22 @@ def send(endpoint, remote):
     for completion in endpoint.completions(len(endpoint.work)):
         status[completion.wr_id] = STATUS[completion.status]
         if completion.wr_id % 8 == 0:
-            say("progress", number=completion.wr_id)
-    say("done", status=status, seconds=time.monotonic() - began)
+            send_event("progress", number=completion.wr_id)
+    send_event("done", status=status, seconds=time.monotonic() - began)
 
 
 def receive(endpoint):
-    """A receiver: ends with what every receive completed with, and with what its memory is."""
+    """A receiver: ends with the status of every receive, and then reports its memory."""
     expected = [n for n, op in enumerate(endpoint.work) if op["op"] in w.CONSUMES]
     status, sizes, imm = [], [], []
     for completion in endpoint.completions(len(expected)):
         status.append(STATUS[completion.status])
-        # A WRITE with immediate tells the length of the WRITE.
+        # The completion of a WRITE with immediate has the length of the WRITE.
         sizes.append(completion.byte_len)
         imm.append(int(completion.imm_data) if completion.wc_flags & e.IBV_WC_WITH_IMM else None)
         if len(status) % 8 == 0:
-            say("progress", number=len(status))
-    say("done", status=status, sizes=sizes, imm=imm)
+            send_event("progress", number=len(status))
+    send_event("done", status=status, sizes=sizes, imm=imm)
 
 
 def application(config):
@@ -205,10 +206,10 @@ def application(config):
         send(endpoint, remote)
     elif config["expects"]:
         receive(endpoint)
-    # The memory as it is when the runner asks: what must not be touched has had time to be.
-    while hear().get("do") == "memory":
+    # The memory at the time of the runner's request: a forbidden write would have had time to arrive.
+    while read_command().get("do") == "memory":
         state = endpoint.qp.query(e.IBV_QP_STATE)[0].qp_state
-        say("memory", sha256=w.digest(endpoint.memory.read(endpoint.length, 0)), qp_state=int(state))
+        send_event("memory", sha256=w.digest(endpoint.memory.read(endpoint.length, 0)), qp_state=int(state))
 
 
 def start(config):
@@ -220,13 +221,13 @@ def start(config):
         return pid, to_it, from_it
     try:
         os.dup2(stdin, 0), os.dup2(stdout, 1)
-        # Nothing else of the runner's stays open: the end of its pipes must be seen.
+        # Closes the runner's other descriptors, so that the ends of its pipes are detected.
         os.closerange(3, 256)
         sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
         application(config)
     except SystemExit:
         pass
     except BaseException as error:  # what the runner shows of a process that failed
-        say("failed", error="".join(traceback.format_exception(error)))
+        send_event("failed", error="".join(traceback.format_exception(error)))
     finally:
         os._exit(0)

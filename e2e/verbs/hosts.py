@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """RDMA hosts: the far end of each of the lab's host links, with the kernel's rdma_rxe on it.
 
-rdma_rxe serves the first network namespace only, so all hosts live in that one. What makes them separate machines is
-routing: what one of them sends is looked up in its own table before the kernel looks whether an address is its own, so
-every packet from one host to another leaves by the sender's link and comes back by the receiver's.
+rdma_rxe serves the first network namespace only, so all hosts live in that one. Routing separates them: packets of a
+host are routed by its own table before the `local` table, so every packet from one host to another leaves by the
+sender's link and comes back by the receiver's.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ LAB = Path("/run/canopy-lab/default/lab.json")
 
 
 def run(*command, check=True):
-    """Runs a command and returns what it says."""
+    """Runs a command and returns its output."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if check and done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.returncode}: {done.stdout}")
@@ -38,7 +38,8 @@ def prepare():
     """Routing of the first namespace, once."""
     for name, value in (("all/accept_dad", 0), ("default/accept_dad", 0), ("default/accept_ra", 0), ("default/router_solicitations", 0)):
         Path(f"/proc/sys/net/ipv6/conf/{name}").write_text(str(value))
-    # Order: the hosts' own tables, then "is this address mine". A rule before the old one goes, so that there is always one.
+    # Order: the hosts' own tables, then table `local`. The new rule is added before the old one is deleted, so that
+    # there is always one.
     run("ip", "-6", "rule", "add", "pref", "90", "lookup", "local")
     run("ip", "-6", "rule", "del", "pref", "0")
 
@@ -93,7 +94,7 @@ def counters(host):
 
 
 def gid_index(host):
-    """The entry of the device's GID table that is a global address, for tools that want it by number."""
+    """The index of a global address in the device's GID table, for tools that take it by number."""
     table = Path(f"/sys/class/infiniband/{device(host)}/ports/1/gids")
     for entry in sorted(table.iterdir(), key=lambda f: int(f.name)):
         gid = entry.read_text().strip()
@@ -103,9 +104,9 @@ def gid_index(host):
 
 
 def wait_listening(port, seconds=60):
-    """Waits until somebody listens on a TCP port."""
+    """Waits until a process listens on a TCP port."""
     deadline = time.monotonic() + seconds
     while f":{port} " not in run("ss", "-Hltn"):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"nobody listens on port {port} after {seconds} s")
+            raise TimeoutError(f"no process listens on port {port} after {seconds} s")
         time.sleep(0.05)

@@ -25,7 +25,7 @@ def selected(suite, only):
 
 
 class Result(unittest.TextTestResult):
-    """Says at once what failed: a later test may never end."""
+    """Prints at once what failed: a later test may never end."""
 
     def addError(self, test, err):
         super().addError(test, err)
@@ -36,14 +36,14 @@ class Result(unittest.TextTestResult):
         self.stream.writeln(self.failures[-1][1])
 
     def printErrors(self):
-        """They have been said."""
+        """Already printed."""
 
 
 def main():
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="part of a test's name; may be given again")
-    parser.add_argument("--list", action="store_true", help="say which tests there are")
+    parser.add_argument("--list", action="store_true", help="list the tests")
     args = parser.parse_args()
     loader = unittest.TestLoader()
     loader.sortTestMethodsUsing = None
@@ -55,7 +55,7 @@ def main():
     if not tests:
         print(f"no test's name contains any of {args.only}; --list names them", file=sys.stderr)
         return 2
-    # Found beside this file, like the tests themselves.
+    # In this directory, like the tests.
     from case import Case
 
     try:

@@ -2,7 +2,7 @@
 """What is transferred: a list of operations, and the memory that a receiver must have afterwards.
 
 An operation is a dict: `op` (send, send_imm, write, write_imm, read, atomic), `size` in bytes, `at` its offset in the memory of
-the receiver, and `imm`. Operations do not touch each other: between them are bytes that nobody may write.
+the receiver, and `imm`. Operations do not touch each other: between them are bytes that must not be written.
 """
 
 import hashlib
@@ -16,7 +16,8 @@ CONSUMES = ("send", "send_imm", "write_imm")
 
 
 def plan(ops, sizes):
-    """Every size with every operation in turn. A SEND comes last: its completion tells that all before it is there."""
+    """Every size with every operation in turn. A SEND comes last: its completion implies that all before it has
+    arrived."""
     work, at = [], GAP
     for i, (op, size) in enumerate([(op, size) for size in sizes for op in ops] + [("send", 1)]):
         work.append({"op": op, "size": size, "at": at, "imm": 0x10000 + i})

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Both examples with the kernel's rdma_rxe, in the VM of e2e/verbs (its README says what that needs):
+"""Both examples with the kernel's rdma_rxe, in the VM of e2e/verbs (its README lists the requirements):
 
     cargo build && cargo build -p canopy-host-capi
     scripts/verbs-vm.sh -- python3 host/examples/in_vm.py
 
-CANOPY_BIN says where the programs and libcanopy_host_c.so are when that is not target/debug.
+CANOPY_BIN is the directory of the programs and libcanopy_host_c.so if that is not target/debug.
 """
 
 import hashlib
@@ -41,24 +41,24 @@ def start(example, host, role, *arguments):
 
 
 def run(example, source, receiver):
-    """Runs an example from s1 to three receivers; returns each one's folder and what the source said."""
+    """Runs an example from s1 to three receivers; returns each one's folder and the output of the source."""
     controller.create_group(example, pathMtu=1024, stallAfterMs=60000)
     folders = {host: Path(tempfile.mkdtemp(prefix=f"{host}-")) for host in RECEIVERS}
     members = {host: start(example, host, "receive", *receiver, folders[host]) for host in RECEIVERS}
     members["s1"] = start(example, "s1", "send", "--receivers", len(RECEIVERS), "--wait", 120, *source)
-    said = {}
+    output = {}
     try:
         for host, member in members.items():
-            said[host] = member.communicate(timeout=DEADLINE)[0]
-            print(f"{host}: {said[host].strip()}", flush=True)
+            output[host] = member.communicate(timeout=DEADLINE)[0]
+            print(f"{host}: {output[host].strip()}", flush=True)
             assert member.returncode == 0, f"{example} at {host} ended with {member.returncode}"
     finally:
         for member in members.values():
             member.kill()
     status = controller.group(example)
-    assert status["receivers"] == 0 and not status["source"], f"somebody did not leave: {status}"
+    assert status["receivers"] == 0 and not status["source"], f"a member did not leave: {status}"
     assert not controller.drops(example).get("feedback_window"), controller.drops(example)
-    return folders, said["s1"]
+    return folders, output["s1"]
 
 
 def compare(files, folders):
@@ -84,7 +84,7 @@ def main():
     bed = b.Bed()
     try:
         work = Path(tempfile.mkdtemp())
-        # Many chunks, so that the receivers' receives hold the source back; and a last one that is not whole.
+        # Many chunks, so that RNR NAKs delay the source; and an incomplete last one.
         file = work / "image.bin"
         file.write_bytes(random.Random(1).randbytes(3 * (1 << 20) + 12345))
         folders, _ = run("canopy-cp", [file], ["--memory", "256K"])
@@ -94,11 +94,11 @@ def main():
         for n in range(2):
             safetensors(weights / f"model-{n}.safetensors", n, [1 << 19, 77, 1 << 18])
         meet = ["--rendezvous", "[::1]:4711"]
-        folders, said = run("canopy-broadcast", [*meet, weights], [*meet, "--wait", 300, "--memory", "1M"])
+        folders, output = run("canopy-broadcast", [*meet, weights], [*meet, "--wait", 300, "--memory", "1M"])
         compare(weights.iterdir(), folders)
-        sent = {line.split()[0]: float(line.split()[4]) for line in said.splitlines() if line.startswith(("multi", "uni"))}
+        sent = {line.split()[0]: float(line.split()[4]) for line in output.splitlines() if line.startswith(("multi", "uni"))}
         assert sent["unicast"] > 2.5 * sent["multicast"], f"one copy is not less than three: {sent}"
-        print("both examples did what they say")
+        print("both examples passed")
     finally:
         bed.down()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Canopy half of the examples: joining, and what happens to the group meanwhile."""
+"""The Canopy half of the examples: joining, and the group's events."""
 
 import sys
 
@@ -7,7 +7,7 @@ import canopy_host as ch
 
 
 def arguments(parser):
-    """What every member has to be told."""
+    """The options of every member."""
     parser.add_argument("--group", required=True, help="the group, which `canopyctl apply` has declared")
     parser.add_argument("--host", required=True, help="this host's name in the topology")
     parser.add_argument("--device", required=True, help="RDMA device (see `ibv_devices`)")
@@ -16,7 +16,7 @@ def arguments(parser):
 
 
 class Group:
-    """A member, and what it was told. Leaves at the end of `with`."""
+    """A member, with the events of its group. Leaves at the end of `with`."""
 
     def __init__(self, args, role, qp, memory=None):
         self.client = ch.Client(args.socket)
@@ -37,8 +37,8 @@ class Group:
             self.member.close()
             self.client.close()
 
-    def look(self):
-        """Takes what was told; raises what ends the transfer, says the rest."""
+    def poll(self):
+        """Reads pending events; raises those that end the transfer, prints the others."""
         while event := self.events.next(0):
             kind = ch.EventKind
             if event.kind == kind.EVICTED:

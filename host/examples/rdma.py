@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RDMA half of the examples: one device, its memory, and RC queue pairs, through pyverbs. Nothing in here knows of groups."""
+"""The RDMA half of the examples: one device, its memory, and RC queue pairs, through pyverbs. Independent of
+groups."""
 
 import ipaddress
 import time
@@ -17,7 +18,7 @@ from pyverbs.wr import SGE, RecvWR, SendWR
 MTUS = {256: e.IBV_MTU_256, 512: e.IBV_MTU_512, 1024: e.IBV_MTU_1024, 2048: e.IBV_MTU_2048, 4096: e.IBV_MTU_4096}
 PORT = 1
 DEPTH = 16
-# 4.096 us * 2^17 = 0.5 s, and as many retries as there can be; 7 RNR retries are any number.
+# 4.096 us * 2^17 = 0.5 s, with the maximum number of retries; 7 RNR retries are unlimited.
 TIMEOUT, RETRIES, RNR_RETRIES = 17, 7, 7
 RNR_TIMER_640_US = 12
 LOCAL, REMOTE = e.IBV_ACCESS_LOCAL_WRITE, e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE
@@ -25,7 +26,7 @@ STATUS = {getattr(e, n): n for n in dir(e) if n.startswith("IBV_WC_") and n.ends
 
 
 class Broken(Exception):
-    """A queue pair stopped: the work request that was not carried out, and why."""
+    """A queue pair stopped: the work request that failed, and its status."""
 
 
 class Device:
@@ -57,11 +58,12 @@ class Device:
             return None
 
     def memory(self, length, remote=False):
-        """Registers memory; with `remote`, others may WRITE into it."""
+        """Registers memory; with `remote`, peers may WRITE into it."""
         return MR(self.pd, length, REMOTE if remote else LOCAL)
 
     def sent_bytes(self):
-        """Bytes that the device has sent, as its own counter or its network interface says; None if neither does."""
+        """Bytes that the device has sent, from its own counter or that of its network interface; None if it has
+        neither."""
         base = Path(f"/sys/class/infiniband/{self.name}")
         try:
             # The counter is in units of four octets (IBTA, PortXmitData).
@@ -103,7 +105,7 @@ class QueuePair:
         self.qp.to_rts(attr)
 
     def write(self, number, memory, at, length, va, rkey):
-        """RDMA WRITE of `memory[at:at + length]`; `number` comes back with its completion."""
+        """RDMA WRITE of `memory[at:at + length]`; its completion has `number`."""
         wr = self._request(number, e.IBV_WR_RDMA_WRITE, memory, at, length)
         wr.set_wr_rdma(rkey, va)
         self.qp.post_send(wr)
@@ -122,7 +124,8 @@ class QueuePair:
         return SendWR(wr_id=number, opcode=opcode, num_sge=1, sg=[sge], send_flags=e.IBV_SEND_SIGNALED)
 
     def completion(self, idle):
-        """Waits for the next completion; returns its (number, bytes received). Calls `idle()` now and then: it may raise."""
+        """Waits for the next completion; returns its (number, bytes received). Calls `idle()` periodically: it may
+        raise."""
         called = time.monotonic()
         while True:
             count, found = self.cq.poll(1)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files over RC queue pairs: RDMA WRITE of a chunk into the receiver's memory, then a SEND that says what it was.
+"""Files over RC queue pairs: RDMA WRITE of a chunk into the receiver's memory, then a SEND that describes it.
 
-The receiver's memory has two halves, used in turn, and the receiver has one receive posted, which it posts again when it has
-taken a chunk out of its half. So SEND k+1 is not accepted before chunk k is taken, and WRITE k+2, which overwrites chunk k, comes
-behind SEND k+1: RNR NAKs hold the source back, and nothing else has to be said. That holds for each receiver of a group by itself.
+The receiver's memory has two halves, used in turn, and the receiver has one receive posted, which it posts again when
+it has taken a chunk out of its half. So SEND k+1 is not accepted before chunk k is taken, and WRITE k+2, which
+overwrites chunk k, comes after SEND k+1: RNR NAKs delay the source, and no other flow control is needed. That holds
+for each receiver of a group on its own.
 """
 
 import hashlib
@@ -11,8 +12,8 @@ import os
 import struct
 from pathlib import Path
 
-# Magic, where in the memory, bytes, position in the file, size of the file, SHA-256 of the file up to here, bytes of the name, and
-# whether another file follows; then the name.
+# Magic, offset in the memory, bytes, position in the file, size of the file, SHA-256 of the file up to here, bytes of
+# the name, and whether another file follows; then the name.
 TRAILER = struct.Struct("!8sQQQQ32sHB")
 MAGIC = b"CANOPYX1"
 TRAILER_MAX = 1024
@@ -20,18 +21,18 @@ HALVES = 2
 
 
 class Corrupt(Exception):
-    """What arrived is not what was sent."""
+    """The received data differs from the data sent."""
 
 
 class Lane:
-    """A queue pair with what its WRITEs are addressed to: a group's base, or one receiver's memory."""
+    """A queue pair with the address of its WRITEs: a group's base, or one receiver's memory."""
 
     def __init__(self, qp, va, rkey):
         self.qp, self.va, self.rkey = qp, va, rkey
 
 
 class Source:
-    """Sends files down every lane: one lane to a group is multicast, N lanes to N receivers are N unicasts."""
+    """Sends files on every lane: one lane to a group is multicast, N lanes to N receivers are N unicasts."""
 
     def __init__(self, device, room, idle):
         """`room`: bytes that every receiver has registered."""
@@ -80,7 +81,7 @@ class Source:
             lane.qp.send(2 * self.number + 1, self.trailers, trailer_at, len(trailer))
 
     def _acknowledged(self, posted, lanes, progress):
-        """Every receiver holds the chunk: its half may be filled again."""
+        """Every receiver has taken the chunk: its half may be filled again."""
         number, length = posted
         for lane in lanes:
             while lane.qp.completion(self.idle)[0] != 2 * number + 1:
@@ -97,14 +98,15 @@ class Sink:
         self.trailer = device.memory(TRAILER_MAX)
 
     def start(self):
-        """Once, before the queue pair is connected."""
+        """Must be called before the queue pair is connected."""
         self._post()
 
     def _post(self):
         self.qp.receive(0, self.trailer, 0, TRAILER_MAX)
 
     def receive(self, folder):
-        """Yields (name, bytes, SHA-256) per file, which is in `folder` then, whole; with no folder it is only checked."""
+        """Yields (name, bytes, SHA-256) per file, which is then complete in `folder`; without a folder it is only
+        checked."""
         more, file = True, None
         try:
             while more:
@@ -113,13 +115,14 @@ class Sink:
                 if position == 0:
                     file = Incoming(folder, name)
                 if file is None or (file.name, file.position) != (name, position):
-                    raise Corrupt(f"{name} goes on at {position}, which does not follow what came before")
+                    raise Corrupt(f"{name} continues at {position}, which does not follow the chunk before")
                 file.add(self.data.read(length, at) if length else b"")
                 if file.digest.digest() != expected:
                     raise Corrupt(f"{name}: the SHA-256 of its first {file.position} bytes is not the source's")
                 if file.position == size:
                     done = file.finish()
-                    # Before the receive: what the source sees as acknowledged behind the next chunk is on disk.
+                    # Before the next receive is posted: data that the source sees as acknowledged with the next chunk
+                    # is on disk.
                     file = None
                     self._post_if(more)
                     yield name, size, done
@@ -137,14 +140,14 @@ class Sink:
         raw = self.trailer.read(length, 0)
         magic, at, length, position, size, digest, name_length, more = TRAILER.unpack_from(raw)
         name = raw[TRAILER.size : TRAILER.size + name_length].decode()
-        # A path would lead out of the folder.
+        # A name with a path could leave the folder.
         if magic != MAGIC or at + length > self.room or position + length > size or Path(name).name != name:
-            raise Corrupt(f"the source speaks another protocol, or says what cannot be: {raw[:64].hex()}")
+            raise Corrupt(f"the source uses another protocol, or sent an invalid trailer: {raw[:64].hex()}")
         return at, length, position, size, digest, name, bool(more)
 
 
 class Incoming:
-    """A file on its way: beside its place until it is whole."""
+    """A file that is being received: under a temporary name until it is complete."""
 
     def __init__(self, folder, name):
         self.name, self.position, self.digest = name, 0, hashlib.sha256()
@@ -159,7 +162,7 @@ class Incoming:
             self.file.write(chunk)
 
     def finish(self):
-        """The content is on disk before the file has its name; returns its SHA-256."""
+        """The content is on disk before the file gets its name; returns its SHA-256."""
         if self.file:
             self.file.flush()
             os.fsync(self.file.fileno())
@@ -168,7 +171,7 @@ class Incoming:
         return self.digest.hexdigest()
 
     def discard(self):
-        """What is not whole does not stay."""
+        """Removes an incomplete file."""
         if self.file:
             self.file.close()
             self.part.unlink(missing_ok=True)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the BPF programs. Their object is embedded; maps are reached by name, so that no skeleton is needed.
+//! Compiles the BPF programs and embeds the object; maps are accessed by name, so that no skeleton is needed.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -2,8 +2,13 @@
 //! Generates the gRPC code from `proto/`.
 
 fn main() -> std::io::Result<()> {
-    tonic_prost_build::configure().compile_protos(
-        &["proto/canopy/v1/node.proto", "proto/canopy/v1/membership.proto", "proto/canopy/v1/pacer.proto"],
-        &["proto"],
-    )
+    tonic_prost_build::configure()
+        // Items are shared, not copied, between what a node holds, what travels and what the ledger stores.
+        .bytes(".canopy.v1.GroupItem.program")
+        .bytes(".canopy.v1.NodeDelta.base")
+        .bytes(".canopy.v1.SnapshotPage.base")
+        .compile_protos(
+            &["proto/canopy/v1/node.proto", "proto/canopy/v1/membership.proto", "proto/canopy/v1/pacer.proto"],
+            &["proto"],
+        )
 }

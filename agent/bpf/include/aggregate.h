@@ -2,7 +2,7 @@
 /*
  * ACK and NAK aggregation, decisions.md section 3. Every function here runs under the state's lock
  * and calls no helper. The minimum over the branches is a tournament tree in an array: a change of
- * one branch costs log2(128) = 7 steps however many branches there are.
+ * one branch costs log2(128) = 7 steps for any number of branches.
  */
 #ifndef CANOPY_AGGREGATE_H
 #define CANOPY_AGGREGATE_H
@@ -10,16 +10,16 @@
 #define TREE_MASK (2 * CANOPY_MAX_BRANCHES - 1)
 #define SLOT_MASK (CANOPY_MAX_BRANCHES - 1)
 
-/* Epochs are compared in the 14 bits that feedback between nodes carries. */
+/* Half of the epoch space: feedback between nodes carries 14 bits of the epoch. */
 #define EPOCH_HALF 0x2000
 
-#define SPEAK_NOTHING 0
-#define SPEAK_ACK 1
-#define SPEAK_NAK 2
+#define FEEDBACK_NONE 0
+#define FEEDBACK_ACK 1
+#define FEEDBACK_NAK 2
 
-/* What goes upstream. */
-struct canopy_speech {
-	__u32 what;
+/* An ACK or NAK to send upstream. */
+struct canopy_feedback {
+	__u32 kind;			/* FEEDBACK_ */
 	__u32 syndrome;
 	__u32 psn;
 	__u32 msn;
@@ -89,97 +89,100 @@ static __always_inline __u32 min_slot(const struct canopy_state *s)
 	return i & SLOT_MASK;
 }
 
-static __always_inline void say(struct canopy_speech *out, __u32 what, __u32 syndrome, __u64 psn, __u64 msn)
+static __always_inline void fill_feedback(struct canopy_feedback *out, __u32 kind, __u32 syndrome, __u64 psn, __u64 msn)
 {
-	out->what = what;
+	out->kind = kind;
 	out->syndrome = syndrome;
 	out->psn = (__u32)psn & 0xFFFFFF;
 	out->msn = (__u32)msn & 0xFFFFFF;
 }
 
-static __always_inline void say_ack(struct canopy_state *s, struct canopy_speech *out)
+static __always_inline void make_ack(struct canopy_state *s, struct canopy_feedback *out)
 {
-	s->msn_told = s->tree[1].msn;
-	say(out, SPEAK_ACK, s->tree[1].credits & 0x1F, (s->tree[1].key >> 6) - 1, s->tree[1].msn);
+	s->msn_sent = s->tree[1].msn;
+	fill_feedback(out, FEEDBACK_ACK, s->tree[1].credits & 0x1F, (s->tree[1].key >> 6) - 1, s->tree[1].msn);
 	s->acks_out += 1;
 }
 
-/* kind 0..31 = RNR with timer (32 - kind) mod 32, else PSN sequence error. */
-static __always_inline void say_nak(struct canopy_state *s, struct canopy_speech *out, __u32 kind, __u64 now)
+/* kind 0..31: RNR NAK with timer (32 - kind) mod 32; otherwise PSN sequence NAK. */
+static __always_inline void make_nak(struct canopy_state *s, struct canopy_feedback *out, __u32 kind, __u64 now)
 {
 	__u64 next = s->tree[1].key >> 6;
 
-	s->msn_told = s->tree[1].msn;
-	say(out, SPEAK_NAK, kind < 32 ? 0x20 | ((32 - kind) & 0x1F) : 0x60, next, s->tree[1].msn);
+	s->msn_sent = s->tree[1].msn;
+	fill_feedback(out, FEEDBACK_NAK, kind < 32 ? 0x20 | ((32 - kind) & 0x1F) : 0x60, next, s->tree[1].msn);
 	s->nak_key = make_key(next, kind);
 	s->nak_ns = now;
 	s->naks_out += 1;
 }
 
-/* The retransmission that the minimum branch asked for has passed down since it asked. */
+/* The retransmission that the minimum branch requested has been forwarded since its NAK arrived. */
 static __always_inline bool min_was_resent(const struct canopy_state *s)
 {
 	__u64 next = s->tree[1].key >> 6;
 
-	return s->retx_ns > s->nak_heard_ns[min_slot(s)] && s->retx_from <= next && s->position > next;
+	return s->retx_ns > s->nak_received_ns[min_slot(s)] && s->retx_from <= next && s->position > next;
 }
 
-/* Nothing was sent, or a branch that may lack something was not heard: decisions 3.3 and 3.9. */
-static __always_inline bool must_be_silent(const struct canopy_state *s)
+/* No data was forwarded, or a branch is unconfirmed: then no feedback goes upstream (decisions 3.3 and 3.9). */
+static __always_inline bool minimum_is_unknown(const struct canopy_state *s)
 {
-	return !s->high || s->unheard.word[0] || s->unheard.word[1];
+	return !s->high || s->unconfirmed.word[0] || s->unconfirmed.word[1];
 }
 
-/* The minimum rose: decisions 3.5, and 3.6 for a NAK that was held until it became the minimum. */
-static __always_inline bool speak_advance(struct canopy_state *s, __u64 now, struct canopy_speech *out)
+/*
+ * Reports a minimum that rose (decisions 3.5), as a NAK if the minimum branch has one outstanding (3.6). False if there is
+ * nothing new to report.
+ */
+static __always_inline bool report_advance(struct canopy_state *s, __u64 now, struct canopy_feedback *out)
 {
 	__u64 key = s->tree[1].key;
 	__u32 kind = key & 63;
 
-	if (must_be_silent(s) || key == KEY_EMPTY || key >> 6 <= s->sent_next)
+	if (minimum_is_unknown(s) || key == KEY_EMPTY || key >> 6 <= s->sent_next)
 		return false;
 	s->sent_next = key >> 6;
 	if (kind == KIND_NONE || (kind == KIND_NAK && min_was_resent(s)))
-		say_ack(s, out);
+		make_ack(s, out);
 	else
-		say_nak(s, out, kind, now);
+		make_nak(s, out, kind, now);
 	return true;
 }
 
-/* Decisions 3.6 and 3.7, when a NAK changed nothing in the minimum. */
-static __always_inline void speak_nak(struct canopy_state *s, const struct canopy_group *g, bool rnr, __u64 now,
-				      struct canopy_speech *out)
+/* Decisions 3.6 and 3.7: sends or merges a NAK that did not raise the minimum. */
+static __always_inline void report_nak(struct canopy_state *s, const struct canopy_group *g, bool rnr, __u64 now,
+				       struct canopy_feedback *out)
 {
 	__u64 key = s->tree[1].key;
 	__u32 kind = key & 63;
 
 	if (rnr && kind >= 32)
-		return;		/* held: somebody is behind, or at the same PSN and missing data */
+		return;		/* held: another branch has a lower next PSN, or misses data at the same one */
 	if (kind == KIND_NONE)
-		kind = KIND_NAK;	/* a branch without a NAK is lowest: its next is the ePSN */
+		kind = KIND_NAK;	/* the minimum branch has no NAK outstanding: its next PSN is the ePSN */
 	if (s->nak_ns && s->nak_key == make_key(key >> 6, kind) && now - s->nak_ns < g->nak_merge_ns)
 		return;
-	say_nak(s, out, kind, now);
+	make_nak(s, out, kind, now);
 }
 
-/* What a branch says, as it came. */
-struct canopy_heard {
+/* Feedback of a branch, as received. */
+struct canopy_received {
 	__u32 slot;
-	__u32 epoch;		/* a child node's */
+	__u32 epoch;		/* of a child node */
 	__u32 psn;
 	__u32 msn;
 };
 
 /*
- * Decisions 3.3: unwrapped near the newest, within [minimum - W, high], or [high - W, high] while there is no minimum.
- * Decisions 3.9: since <= epoch <= own epoch. A child with a newer program may have stopped counting a receiver that no other
- * branch of this node counts yet. 0, or a drop reason.
+ * Decisions 3.3: the PSN is unwrapped relative to `high` and must be within [minimum - W, high], or [high - W, high] while the
+ * minimum is unknown. Decisions 3.9: since <= epoch <= own epoch, because a child node with a newer epoch may have stopped
+ * counting a receiver that no other branch of this node counts yet. Returns 0 or a drop reason.
  */
 static __always_inline __u32 accept(const struct canopy_state *s, const struct canopy_group *g,
-				    const struct canopy_heard *h, __u64 *next)
+				    const struct canopy_received *h, __u64 *next)
 {
 	__u32 slot = h->slot & SLOT_MASK;
-	__u64 base = must_be_silent(s) ? s->high : s->tree[1].key >> 6;
+	__u64 base = minimum_is_unknown(s) ? s->high : s->tree[1].key >> 6;
 	__u32 psn = h->psn;
 
 	if (s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].key == KEY_EMPTY)
@@ -196,20 +199,20 @@ static __always_inline __u32 accept(const struct canopy_state *s, const struct c
 	return *next > s->high || *next + g->window < base ? DROP_FEEDBACK_WINDOW : 0;
 }
 
-/* The branch holds everything below `next`; `kind` says what else. */
-static __always_inline void branch_heard(struct canopy_state *s, const struct canopy_heard *h, __u64 next, __u32 kind,
-					 __u64 credits)
+/* Stores the next PSN of a branch, which is confirmed from now on, and its NAK (`kind`). */
+static __always_inline void branch_confirm(struct canopy_state *s, const struct canopy_received *h, __u64 next, __u32 kind,
+					   __u64 credits)
 {
 	__u32 slot = h->slot & SLOT_MASK;
 	__u64 msn = s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].msn;
 
-	slot_remove(&s->unheard, slot);
+	slot_remove(&s->unconfirmed, slot);
 	min_set(s, slot, make_key(next, kind), unwrap_psn(msn, h->msn + s->msn_base[slot]), credits);
 }
 
-/* ACK of everything up to its PSN; 0, or a drop reason. */
-static __always_inline __u32 heard_ack(struct canopy_state *s, const struct canopy_group *g,
-				       const struct canopy_heard *h, __u32 credits, __u64 now, struct canopy_speech *out)
+/* ACK of everything up to its PSN. Returns 0 or a drop reason. */
+static __always_inline __u32 receive_ack(struct canopy_state *s, const struct canopy_group *g,
+					 const struct canopy_received *h, __u32 credits, __u64 now, struct canopy_feedback *out)
 {
 	__u32 slot = h->slot & SLOT_MASK;
 	__u64 next = 1, old = s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].key;
@@ -218,19 +221,19 @@ static __always_inline __u32 heard_ack(struct canopy_state *s, const struct cano
 	if (drop)
 		return drop;
 	s->acks_in += 1;
-	if (next > old >> 6 || slot_in(&s->unheard, slot)) {
-		branch_heard(s, h, next, KIND_NONE, credits);
-		speak_advance(s, now, out);
+	if (next > old >> 6 || slot_in(&s->unconfirmed, slot)) {
+		branch_confirm(s, h, next, KIND_NONE, credits);
+		report_advance(s, now, out);
 	} else if (s->sent_next && now - s->reack_ns >= g->reack_ns) {
 		s->reack_ns = now;
-		say_ack(s, out);
+		make_ack(s, out);
 	}
 	return 0;
 }
 
-/* PSN sequence NAK (kind 62) or RNR NAK (kind 0..31) expecting its PSN; 0, or a drop reason. */
-static __always_inline __u32 heard_nak(struct canopy_state *s, const struct canopy_group *g,
-				       const struct canopy_heard *h, __u32 kind, __u64 now, struct canopy_speech *out)
+/* PSN sequence NAK (kind 62) or RNR NAK (kind 0..31) whose PSN is the next one expected. Returns 0 or a drop reason. */
+static __always_inline __u32 receive_nak(struct canopy_state *s, const struct canopy_group *g,
+					 const struct canopy_received *h, __u32 kind, __u64 now, struct canopy_feedback *out)
 {
 	__u32 slot = h->slot & SLOT_MASK;
 	const struct canopy_min *m = &s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK];
@@ -239,23 +242,23 @@ static __always_inline __u32 heard_nak(struct canopy_state *s, const struct cano
 
 	if (drop)
 		return drop;
-	if (next < m->key >> 6 && !slot_in(&s->unheard, slot))
+	if (next < m->key >> 6 && !slot_in(&s->unconfirmed, slot))
 		return DROP_NAK_GHOST;
 	s->naks_in += 1;
-	s->nak_heard_ns[slot] = now;
-	branch_heard(s, h, next, kind, credits);
-	if (!speak_advance(s, now, out) && s->sent_next)
-		speak_nak(s, g, kind < 32, now, out);
+	s->nak_received_ns[slot] = now;
+	branch_confirm(s, h, next, kind, credits);
+	if (!report_advance(s, now, out) && s->sent_next)
+		report_nak(s, g, kind < 32, now, out);
 	return 0;
 }
 
 /*
- * Late branches count from here: what came before is none of theirs. Receivers go on in the PSNs that their QPs expect.
- * Leaves first, then the whole tree once.
+ * Makes the pending branches active: they count from PSN `next` on. Their receivers get PSNs that continue what their QPs
+ * expect. Sets the leaves first and then recomputes the whole tree once.
  */
 static __always_inline void pending_start(struct canopy_state *s, const struct canopy_group *g, __u64 next)
 {
-	__u64 msn = s->tree[1].key == KEY_EMPTY ? s->msn_told ?: CANOPY_PSN_TURN : s->tree[1].msn;
+	__u64 msn = s->tree[1].key == KEY_EMPTY ? s->msn_sent ?: CANOPY_PSN_TURN : s->tree[1].msn;
 
 	for (__u32 slot = 0; slot < CANOPY_MAX_BRANCHES; slot++) {
 		if (slot_in(&s->pending, slot)) {
@@ -274,7 +277,10 @@ static __always_inline void pending_start(struct canopy_state *s, const struct c
 	}
 }
 
-/* Decisions 3.9: late ones at a message boundary; others at once, and nothing is said until they were heard. */
+/*
+ * Decisions 3.9: late branches become active at a message boundary. Other branches become active at once, and no feedback goes
+ * upstream until each of them is confirmed.
+ */
 static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u32 flags, __u32 since)
 {
 	slot &= SLOT_MASK;
@@ -284,7 +290,7 @@ static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u3
 	slot_remove(&s->receivers, slot);
 	if (flags & JOIN_RECEIVER)
 		slot_add(&s->receivers, slot);
-	/* A node that knows of no data may have lost what it knew: a child that says nothing yet may lack anything. */
+	/* Before any data a child node joins as unconfirmed: this node may have lost its state, so the child may lack data. */
 	if (flags & JOIN_AT_BOUNDARY && (flags & JOIN_RECEIVER || s->high)) {
 		slot_add(&s->pending, slot);
 		return;
@@ -292,66 +298,67 @@ static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u3
 	slot_remove(&s->pending, slot);
 	slot_remove(&s->late, slot);
 	slot_add(&s->active, slot);
-	slot_add(&s->unheard, slot);
+	slot_add(&s->unconfirmed, slot);
 	s->sent_next = 0;
 	s->shift[slot] = 0;
 	s->msn_base[slot] = 0;
-	s->nak_heard_ns[slot] = 0;
+	s->nak_received_ns[slot] = 0;
 	min_set(s, slot, make_key(0, KIND_NONE), CANOPY_PSN_TURN, 31);
 }
 
-/* Decisions 3.9: the minimum is recomputed and told at once; of no branches there is no ACK. */
-static __always_inline void branch_leave(struct canopy_state *s, __u32 slot, __u64 now, struct canopy_speech *out)
+/* Decisions 3.9: recomputes the minimum and reports it at once; without branches there is no ACK. */
+static __always_inline void branch_leave(struct canopy_state *s, __u32 slot, __u64 now, struct canopy_feedback *out)
 {
 	slot_remove(&s->active, slot);
 	slot_remove(&s->pending, slot);
-	slot_remove(&s->unheard, slot);
+	slot_remove(&s->unconfirmed, slot);
 	slot_remove(&s->late, slot);
 	min_set(s, slot, KEY_EMPTY, ~0ULL, ~0ULL);
-	speak_advance(s, now, out);
+	report_advance(s, now, out);
 }
 
 /*
- * Decisions 3.9: late branches wait for a message to begin, and nobody else is here. What passed meanwhile is none of theirs: it
- * is acknowledged, or the message under way, and so the wait, would never end. Again after more data: an ACK may be lost.
+ * Decisions 3.9: a group that has only pending branches acknowledges the data forwarded so far, which is not meant for them.
+ * Without that ACK the source would not finish its current message, and the pending branches would wait for the next message
+ * for ever. Repeated after more data, because an ACK may be lost.
  */
-static __always_inline void vacant(struct canopy_state *s, struct canopy_speech *out)
+static __always_inline void pending_only(struct canopy_state *s, struct canopy_feedback *out)
 {
-	bool passed = s->vacant_at != s->data_packets;
+	bool forwarded = s->pending_checked_at != s->data_packets;
 
-	s->vacant_at = s->data_packets;
-	if (!passed || !s->high || s->active.word[0] || s->active.word[1] || !(s->pending.word[0] | s->pending.word[1]))
+	s->pending_checked_at = s->data_packets;
+	if (!forwarded || !s->high || s->active.word[0] || s->active.word[1] || !(s->pending.word[0] | s->pending.word[1]))
 		return;
 	s->sent_next = s->high;
 	s->acks_out += 1;
-	say(out, SPEAK_ACK, 31, s->high - 1, s->msn_told);
+	fill_feedback(out, FEEDBACK_ACK, 31, s->high - 1, s->msn_sent);
 }
 
 /*
- * Decisions 3.9: sends the last ACK or NAK upstream once more, after this node has adopted a program: its parent dropped the
- * first one if it had not adopted the program yet, and a receiver sends one NAK per gap. Does nothing before the first one.
+ * Decisions 3.9: repeats the last ACK or NAK upstream after this node has adopted a new epoch. Its parent dropped the first one
+ * if it had not adopted that epoch yet, and a receiver sends only one NAK per gap. Does nothing before the first one.
  */
-static __always_inline void repeat_upstream(struct canopy_state *s, __u64 now, struct canopy_speech *out)
+static __always_inline void repeat_upstream(struct canopy_state *s, __u64 now, struct canopy_feedback *out)
 {
 	__u64 key = s->tree[1].key;
 	__u32 kind = key & 63;
 
-	if (must_be_silent(s) || !s->sent_next)
+	if (minimum_is_unknown(s) || !s->sent_next)
 		return;
 	if (key == KEY_EMPTY) {
 		if (!(s->pending.word[0] | s->pending.word[1]))
 			return;
 		s->acks_out += 1;
-		say(out, SPEAK_ACK, 31, s->sent_next - 1, s->msn_told);
+		fill_feedback(out, FEEDBACK_ACK, 31, s->sent_next - 1, s->msn_sent);
 	} else if (kind == KIND_NONE || min_was_resent(s)) {
-		say_ack(s, out);
+		make_ack(s, out);
 	} else {
-		say_nak(s, out, kind, now);
+		make_nak(s, out, kind, now);
 	}
 }
 
-/* A data packet passes down; `to` becomes the branches that get it. 0, or a drop reason. */
-static __always_inline __u32 data_passes(struct canopy_state *s, const struct canopy_group *g, __u32 psn, bool begins,
+/* Accounts for a data packet and sets `to` to the branches that get a copy. Returns 0 or a drop reason. */
+static __always_inline __u32 data_passes(struct canopy_state *s, const struct canopy_group *g, __u32 psn, bool message_start,
 					 __u32 bytes, __u64 now, struct canopy_slots *to)
 {
 	__u64 v = unwrap_psn(s->high ?: g->start, psn);
@@ -370,11 +377,11 @@ static __always_inline __u32 data_passes(struct canopy_state *s, const struct ca
 	}
 	s->position = v + 1;
 	/*
-	 * One boundary at a time: those of the last one must have gone past it, so that one number says what is theirs. A node
-	 * with nobody starts with a message sent again too, unless it said that it was held: its first copy was lost, and
-	 * nothing follows it.
+	 * Pending branches start at a new message, and only once the minimum has reached the late_from of the previous start, so
+	 * that one late_from is enough. Without active branches they also start at a retransmitted message that this node has not
+	 * acknowledged: its first copy was lost, and no other message may follow it.
 	 */
-	if (begins && (s->pending.word[0] | s->pending.word[1]) &&
+	if (message_start && (s->pending.word[0] | s->pending.word[1]) &&
 	    ((v >= s->high && s->sent_next >= s->late_from) || (!(s->active.word[0] | s->active.word[1]) && v >= s->sent_next)))
 		pending_start(s, g, v);
 	if (v >= s->high)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Membership changes under the state's lock, and frames that user space has composed. */
+/* Control program: membership changes under the lock of the group's state, and frames that user space has composed. */
 #ifndef CANOPY_CONTROL_H
 #define CANOPY_CONTROL_H
 
@@ -8,7 +8,7 @@ static __always_inline int control(canopy_ctx *ctx, __u32 group_id, __u32 op, __
 {
 	const struct canopy_group *g = bpf_map_lookup_elem(&groups, &group_id);
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &group_id);
-	struct canopy_speech out = {};
+	struct canopy_feedback out = {};
 	__u64 now = bpf_ktime_get_ns();
 	__u32 drop = 0;
 	__u8 macs[12];
@@ -21,26 +21,26 @@ static __always_inline int control(canopy_ctx *ctx, __u32 group_id, __u32 op, __
 		bpf_spin_unlock(&s->lock);
 		return TC_ACT_OK;
 	}
-	if (op == CONTROL_REMOVE || op == CONTROL_VACANT || op == CONTROL_REPEAT) {
+	if (op == CONTROL_REMOVE || op == CONTROL_PENDING_ONLY || op == CONTROL_REPEAT) {
 		bpf_spin_lock(&s->lock);
 		if (op == CONTROL_REMOVE)
 			branch_leave(s, slot, now, &out);
-		else if (op == CONTROL_VACANT)
-			vacant(s, &out);
+		else if (op == CONTROL_PENDING_ONLY)
+			pending_only(s, &out);
 		else
 			repeat_upstream(s, now, &out);
 		bpf_spin_unlock(&s->lock);
-		if (out.what == SPEAK_NOTHING)
+		if (out.kind == FEEDBACK_NONE)
 			return TC_ACT_OK;
 		drop = write_upstream(ctx, g, &out);
-	} else if (op == CONTROL_SPEAK) {
+	} else if (op == CONTROL_SEND) {
 		drop = resolve(ctx, g->up_ifindex, &g->up_da, ctx_len(ctx) - ETH_LEN, macs);
 		if (!drop && ctx_store(ctx, 0, macs, sizeof(macs)))
 			drop = DROP_TRUNCATED;
 	} else {
 		return TC_ACT_UNSPEC;
 	}
-	/* Counted like any packet that is lost: the operation itself has happened. */
+	/* The operation itself succeeded: a frame that cannot be sent is counted as a drop. */
 	if (drop)
 		count_drop(group_id, drop);
 	else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The packet as TC has it. An XDP entry provides the same names over struct xdp_md. */
+/* Packet access in a TC program. An XDP entry would provide the same names over struct xdp_md. */
 #ifndef CANOPY_CTX_H
 #define CANOPY_CTX_H
 
@@ -10,7 +10,7 @@ static __always_inline __u32 ctx_len(const canopy_ctx *ctx)
 	return ctx->len;
 }
 
-/* The port it arrived on. */
+/* The port on which the packet arrived. */
 static __always_inline __u32 ctx_port(const canopy_ctx *ctx)
 {
 	return ctx->ingress_ifindex ?: ctx->ifindex;
@@ -26,19 +26,19 @@ static __always_inline int ctx_store(canopy_ctx *ctx, __u32 off, const void *fro
 	return bpf_skb_store_bytes(ctx, off, from, len, 0);
 }
 
-/* Opens (positive) or closes (negative) a gap behind the Ethernet header. */
+/* Inserts (positive) or removes (negative) bytes after the Ethernet header. */
 static __always_inline int ctx_resize(canopy_ctx *ctx, __s32 by)
 {
 	return bpf_skb_adjust_room(ctx, by, BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO);
 }
 
-/* A copy of the packet as it stands leaves through `ifindex`. */
+/* Sends a copy of the packet in its current form through `ifindex`. */
 static __always_inline int ctx_copy_to(canopy_ctx *ctx, __u32 ifindex)
 {
 	return bpf_clone_redirect(ctx, ifindex, 0);
 }
 
-/* A copy of the packet as it stands goes to the kernel's own stack, past this program. */
+/* Passes a copy of the packet in its current form to the kernel's stack; this program ignores that copy. */
 static __always_inline int ctx_copy_to_kernel(canopy_ctx *ctx)
 {
 	int rc;
@@ -49,7 +49,7 @@ static __always_inline int ctx_copy_to_kernel(canopy_ctx *ctx)
 	return rc;
 }
 
-/* True for such a copy. */
+/* True for a copy from ctx_copy_to_kernel(). */
 static __always_inline bool ctx_is_for_kernel(canopy_ctx *ctx)
 {
 	if (ctx->mark != CANOPY_MARK_KERNEL)
@@ -58,7 +58,7 @@ static __always_inline bool ctx_is_for_kernel(canopy_ctx *ctx)
 	return true;
 }
 
-/* The packet itself leaves through `ifindex`; the program returns this. */
+/* Sends the packet itself through `ifindex`; the program must return the result. */
 static __always_inline int ctx_send_to(canopy_ctx *ctx, __u32 ifindex)
 {
 	return bpf_redirect(ifindex, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Depth of the queue that a packet is about to enter, read out of the kernel's own structures. The fields are found by
- * CO-RE in the running kernel's BTF.
+ * Depth of the queue that a packet is about to enter, read from the kernel's structures. CO-RE relocates the fields to the
+ * running kernel's BTF.
  */
 #ifndef CANOPY_DEPTH_H
 #define CANOPY_DEPTH_H
@@ -32,13 +32,12 @@ struct sk_buff {
 	struct net_device *dev;
 } CORE;
 
-/* include/net/sch_generic.h: the queue counts per processor, and its own counter stays zero. */
+/* include/net/sch_generic.h: the queue counts per processor, and its qstats stay zero. */
 #define TCQ_F_CPUSTATS 0x20
 
 /*
- * Octets in the port's queue, this packet not among them. False where the kernel does not have them in one place: one queue
- * per transmit ring (mq), or counters per processor (pfifo_fast). The first ring's queue is the port's own where one
- * queue serves all rings.
+ * Octets in the port's queue, without this packet. False if the kernel has no single counter of them: one queue per transmit
+ * ring (mq), or counters per processor (pfifo_fast). If one queue serves all rings, the first ring's queue is the root queue.
  */
 static __always_inline bool kernel_depth(struct __sk_buff *ctx, __u64 *depth)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The three ways down: headend, replication and End.MT. */
+/* The downstream entries: headend, replication and End.MT. */
 #ifndef CANOPY_DOWNSTREAM_H
 #define CANOPY_DOWNSTREAM_H
 
 /*
- * Runs a packet past the group's state; `to` becomes the branches that get it. 0, or a drop reason. Not static: the verifier looks
- * at it once, not once for every way that leads here.
+ * Accounts for a data packet in the group's state and sets `to` to the branches that get a copy. Returns 0 or a drop reason. A
+ * global function: the verifier checks it once, and not at every call.
  */
-__noinline __u32 canopy_pass(__u32 group_id, __u32 psn, __u32 begins, __u32 bytes, struct canopy_slots *to)
+__noinline __u32 canopy_pass(__u32 group_id, __u32 psn, __u32 message_start, __u32 bytes, struct canopy_slots *to)
 {
 	const struct canopy_group *g = bpf_map_lookup_elem(&groups, &group_id);
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &group_id);
@@ -19,19 +19,19 @@ __noinline __u32 canopy_pass(__u32 group_id, __u32 psn, __u32 begins, __u32 byte
 		return DROP_STATE_MISSING;
 	bpf_spin_lock(&s->lock);
 	first = !s->high;
-	drop = data_passes(s, g, psn, begins, bytes, now, to);
+	drop = data_passes(s, g, psn, message_start, bytes, now, to);
 	bpf_spin_unlock(&s->lock);
 	if (first && g->flags & GROUP_HEADEND)
-		tell(EVENT_FIRST_DATA, group_id, 0, psn, now);
+		emit_event(EVENT_FIRST_DATA, group_id, 0, psn, now);
 	return drop;
 }
 
 static __always_inline __u32 pass(const struct down *d, struct canopy_slots *to)
 {
-	return canopy_pass(d->g->group_id, bth_psn(&d->head.bth), op_begins(d->head.bth.opcode), d->l3_len, to);
+	return canopy_pass(d->g->group_id, bth_psn(&d->head.bth), op_starts_message(d->head.bth.opcode), d->l3_len, to);
 }
 
-/* Puts the prepared outer header in front: traffic class from the inner one (RFC 6040 normal mode). */
+/* Prepends the prepared outer header with the inner traffic class (RFC 6040 normal mode). Returns its length, 0 on failure. */
 static __noinline __u32 encapsulate(canopy_ctx *ctx, const struct canopy_group *g, __be32 inner_vtf, __u32 inner_len)
 {
 	struct canopy_outer *o = bpf_map_lookup_elem(&outers, &g->group_id);
@@ -54,7 +54,7 @@ static __noinline __u32 encapsulate(canopy_ctx *ctx, const struct canopy_group *
 	return ctx_store(ctx, ETH_LEN, &front, 6) ? 0 : len;
 }
 
-/* The source's own packet (decisions 2.1): it arrives on the source's port or not at all. */
+/* A packet of the source (decisions 2.1); accepted on the port of the source only. */
 static __noinline int headend(canopy_ctx *ctx, const struct canopy_group *g)
 {
 	struct down d = { .ctx = ctx, .g = g };
@@ -88,7 +88,7 @@ static __noinline int headend(canopy_ctx *ctx, const struct canopy_group *g)
 	return send_down(&d, &to, &g->receivers);
 }
 
-/* Checks the SRH behind the outer header `ip6`; the length of both in `d->outer_len`. 0, or a drop reason. */
+/* Checks the SRH after the outer header `ip6` and sets `d->outer_len` to the length of both. Returns 0 or a drop reason. */
 static __noinline __u32 read_srh(struct down *d, const struct ip6 *ip6, struct srh *srh)
 {
 	__u32 len, payload = bpf_ntohs(ip6->payload_len);
@@ -110,7 +110,7 @@ static __noinline __u32 read_srh(struct down *d, const struct ip6 *ip6, struct s
 	return 0;
 }
 
-/* The receivers here that the packet names, from its TLVs or as provisioned. */
+/* Sets `here` to the receivers of this edge: from the TLVs of the packet, or as provisioned. Returns 0 or a drop reason. */
 static __noinline __u32 receivers_here(struct down *d, const struct canopy_node *n, const struct srh *srh,
 				       struct canopy_slots *here)
 {
@@ -124,7 +124,7 @@ static __noinline __u32 receivers_here(struct down *d, const struct canopy_node 
 	return drop;
 }
 
-/* RFC 6040 decapsulation; 0, or a drop reason. */
+/* RFC 6040 decapsulation. Returns 0 or a drop reason. */
 static __always_inline __u32 ecn_inward(struct roce *inner, __be32 outer_vtf)
 {
 	__u32 tc = traffic_class(inner->ip6.vtf);
@@ -137,7 +137,7 @@ static __always_inline __u32 ecn_inward(struct roce *inner, __be32 outer_vtf)
 	return 0;
 }
 
-/* What replication and End.MT share: an encapsulated packet from the parent. */
+/* The common part of replication and End.MT: an encapsulated packet from the parent node. */
 static __always_inline int encapsulated(struct down *d, const struct canopy_node *n, const struct ip6 *outer,
 					const struct srh *srh)
 {
@@ -146,7 +146,7 @@ static __always_inline int encapsulated(struct down *d, const struct canopy_node
 	__u32 drop;
 	__u8 hop_limit = outer->hop_limit - 1;
 
-	if (g->up_ifindex != ctx_port(d->ctx) && g->also_ifindex != ctx_port(d->ctx))
+	if (g->up_ifindex != ctx_port(d->ctx) && g->alternate_ifindex != ctx_port(d->ctx))
 		return count_drop(g->group_id, DROP_WRONG_PORT);
 	if (outer->hop_limit <= 1)
 		return count_drop(g->group_id, DROP_HOP_LIMIT);
@@ -166,7 +166,7 @@ static __always_inline int encapsulated(struct down *d, const struct canopy_node
 	drop = pass(d, &to);
 	if (drop)
 		return count_drop(g->group_id, drop);
-	/* The kernel's multicast forwarding takes one off itself. */
+	/* The kernel's multicast forwarding decrements the hop limit itself. */
 	if (!(g->flags & GROUP_MULTICAST) && ctx_store(d->ctx, ETH_LEN + 7, &hop_limit, 1))
 		return count_drop(g->group_id, DROP_TRUNCATED);
 	return send_down(d, &to, &here);
@@ -185,7 +185,7 @@ static __noinline int replicate(canopy_ctx *ctx, const struct canopy_node *n, co
 	return encapsulated(&d, n, outer, &srh);
 }
 
-/* Decisions 2.3: a group's packets come to its own multicast address or to none. */
+/* Decisions 2.3: with multicast replication the outer DA is the multicast address of the group, otherwise it is unicast. */
 static __always_inline bool addressed_as_planned(const struct canopy_group *g, const struct canopy_addr *dst)
 {
 	const __u32 *id;
@@ -196,7 +196,7 @@ static __always_inline bool addressed_as_planned(const struct canopy_group *g, c
 	return g->flags & GROUP_MULTICAST && id && *id == g->group_id;
 }
 
-/* draft-li section 6: S01..S15. The Proxy Address that Segments Left leads to names the group. */
+/* draft-li section 6: S01..S15. The next segment is the Proxy Address, which identifies the group. */
 static __noinline int end_mt(canopy_ctx *ctx, const struct canopy_node *n, const struct ip6 *outer)
 {
 	struct down d = { .ctx = ctx };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* One counter per (group, reason); a drop is always counted where it is decided. */
+/* One counter per group and drop reason; a drop is counted where it is decided. */
 #ifndef CANOPY_DROP_H
 #define CANOPY_DROP_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Reverse path: a branch's ACK, NAK or CNP comes in; at most one packet goes upstream. */
+/* Reverse path: an ACK, NAK or CNP of a branch is received, and at most one packet is sent upstream. */
 #ifndef CANOPY_FEEDBACK_H
 #define CANOPY_FEEDBACK_H
 
-/* A whole ACK packet. */
+/* An ACK frame from the Ethernet header to the ICRC. */
 struct ack_frame {
 	ROCE_FIELDS;
 	__be32 aeth;
@@ -13,7 +13,7 @@ struct ack_frame {
 #define ACK_PAYLOAD (UDP_LEN + BTH_LEN + AETH_LEN + ICRC_LEN)
 #define CNP_PAYLOAD (UDP_LEN + BTH_LEN + CNP_LEN + ICRC_LEN)
 
-/* What the ICRC covers, with the fields that change on the way set to ones. */
+/* Input of the ICRC, with the variant fields set to ones. */
 struct icrc_input {
 	__u64 lrh;
 	struct ip6 ip6;
@@ -52,8 +52,8 @@ static __noinline bool feedback_icrc_ok(canopy_ctx *ctx, const struct roce *h, _
 	return bpf_htonl(__builtin_bswap32(wire)) == ~crc;
 }
 
-/* Makes the packet the upstream ACK or NAK that `say` asks for; 0, or a drop reason. */
-static __noinline __u32 write_upstream(canopy_ctx *ctx, const struct canopy_group *g, const struct canopy_speech *say)
+/* Overwrites the packet with the upstream ACK or NAK `fb`. Returns 0 or a drop reason. */
+static __noinline __u32 write_upstream(canopy_ctx *ctx, const struct canopy_group *g, const struct canopy_feedback *fb)
 {
 	struct ack_frame f = {};
 	const __u8 *tail = (const __u8 *)&f.bth.psn;
@@ -74,11 +74,11 @@ static __noinline __u32 write_upstream(canopy_ctx *ctx, const struct canopy_grou
 	f.udp.dport = bpf_htons(ROCE_PORT);
 	f.udp.len = bpf_htons(ACK_PAYLOAD);
 	f.bth.opcode = OP_ACK;
-	f.bth.flags = 0x40;	/* MigReq: migrated, as every endpoint sends it */
+	f.bth.flags = 0x40;	/* MigReq: migrated, as RoCEv2 endpoints send it */
 	f.bth.pkey = 0xFFFF;
 	f.bth.qpn = bpf_htonl(g->up_qpn);
-	f.bth.psn = bpf_htonl(say->psn);
-	f.aeth = bpf_htonl(say->syndrome << 24 | say->msn);
+	f.bth.psn = bpf_htonl(fb->psn);
+	f.aeth = bpf_htonl(fb->syndrome << 24 | fb->msn);
 #pragma unroll
 	for (int i = 0; i < 8; i++)
 		crc = crc_byte(crc, tail[i]);
@@ -86,47 +86,47 @@ static __noinline __u32 write_upstream(canopy_ctx *ctx, const struct canopy_grou
 	return ctx_store(ctx, 0, f.eth, ETH_LEN + IP6_LEN + ACK_PAYLOAD) ? DROP_TRUNCATED : 0;
 }
 
-static __always_inline int speak(canopy_ctx *ctx, const struct canopy_group *g, const struct canopy_speech *say)
+static __always_inline int send_upstream(canopy_ctx *ctx, const struct canopy_group *g, const struct canopy_feedback *fb)
 {
 	__u32 drop;
 
-	if (say->what == SPEAK_NOTHING)
-		return TC_ACT_SHOT;	/* merged: nothing lost, nothing to count */
-	drop = write_upstream(ctx, g, say);
+	if (fb->kind == FEEDBACK_NONE)
+		return TC_ACT_SHOT;	/* merged, not lost: not counted as a drop */
+	drop = write_upstream(ctx, g, fb);
 	if (drop)
 		return count_drop(g->group_id, drop);
 	return ctx_send_to(ctx, g->up_ifindex);
 }
 
-static __noinline int tell_event(const struct canopy_event *e)
+static __noinline int output_event(const struct canopy_event *e)
 {
 	return bpf_ringbuf_output(&events, (void *)e, sizeof(*e), 0);
 }
 
-static __always_inline void tell(__u32 kind, __u32 group_id, __u32 slot, __u32 value, __u64 now)
+static __always_inline void emit_event(__u32 kind, __u32 group_id, __u32 slot, __u32 value, __u64 now)
 {
 	struct canopy_event e = { .time_ns = now, .kind = kind, .group_id = group_id, .slot = slot, .value = value };
 
-	tell_event(&e);
+	output_event(&e);
 }
 
-/* The branch lives: it said something that was accepted. */
-static __always_inline void note_heard(__u32 group_id, __u32 slot, __u64 now)
+/* Records the time of the last accepted feedback of a branch. */
+static __always_inline void note_received(__u32 group_id, __u32 slot, __u64 now)
 {
 	struct canopy_slot_key key = { .group_id = group_id, .slot = slot };
 	struct canopy_branch_stats *s = bpf_map_lookup_elem(&stats, &key);
 
 	if (s)
-		s->last_heard_ns = now;
+		s->last_received_ns = now;
 }
 
-/* ACK, NAK: the AETH says which. */
+/* ACK or NAK, by the AETH syndrome. Returns -1 if it was accepted and `out` is what to send upstream, otherwise a TC action. */
 static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g, const struct roce *h, __u32 slot,
-				   struct canopy_speech *out)
+				   struct canopy_feedback *out)
 {
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &g->group_id);
 	__u64 now = bpf_ktime_get_ns();
-	struct canopy_heard heard = { .slot = slot, .epoch = bpf_ntohs(h->udp.sport), .psn = bth_psn(&h->bth) };
+	struct canopy_received received = { .slot = slot, .epoch = bpf_ntohs(h->udp.sport), .psn = bth_psn(&h->bth) };
 	__u32 drop, syndrome;
 	__be32 aeth;
 
@@ -137,32 +137,32 @@ static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g
 	if (!feedback_icrc_ok(ctx, h, AETH_LEN))
 		return count_drop(g->group_id, DROP_FEEDBACK_ICRC);
 	syndrome = bpf_ntohl(aeth) >> 24;
-	heard.msn = bpf_ntohl(aeth) & 0xFFFFFF;
+	received.msn = bpf_ntohl(aeth) & 0xFFFFFF;
 	if (syndrome >= 0x61 && syndrome <= 0x64) {
-		tell(EVENT_FATAL_NAK, g->group_id, slot, syndrome, now);
+		emit_event(EVENT_FATAL_NAK, g->group_id, slot, syndrome, now);
 		return count_drop(g->group_id, DROP_NAK_FATAL);
 	}
 	if (syndrome >> 5 == 0) {
 		bpf_spin_lock(&s->lock);
-		drop = heard_ack(s, g, &heard, syndrome & 0x1F, now, out);
+		drop = receive_ack(s, g, &received, syndrome & 0x1F, now, out);
 		bpf_spin_unlock(&s->lock);
 	} else if (syndrome == 0x60 || syndrome >> 5 == 1) {
 		__u32 timer = syndrome & 0x1F;
 		__u32 kind = syndrome == 0x60 ? KIND_NAK : (timer ? 32 - timer : 0);
 
 		bpf_spin_lock(&s->lock);
-		drop = heard_nak(s, g, &heard, kind, now, out);
+		drop = receive_nak(s, g, &received, kind, now, out);
 		bpf_spin_unlock(&s->lock);
 	} else {
 		drop = DROP_FEEDBACK_MALFORMED;
 	}
 	if (drop)
 		return count_drop(g->group_id, drop);
-	note_heard(g->group_id, slot, now);
+	note_received(g->group_id, slot, now);
 	return -1;
 }
 
-/* The window ended: one CNP for the branch that complained most, spoken from user space. */
+/* Timer: ends the CNP window. User space sends one CNP, for the branch with the highest count. */
 static int cnp_window_ends(void *map, __u32 *group_id, struct canopy_cnp *c)
 {
 	struct canopy_state *s = bpf_map_lookup_elem(&states, group_id);
@@ -178,7 +178,7 @@ static int cnp_window_ends(void *map, __u32 *group_id, struct canopy_cnp *c)
 	c->window += 1;
 	c->cnps_out += 1;
 	bpf_spin_unlock(&s->lock);
-	tell(EVENT_CNP, id, slot, count, bpf_ktime_get_ns());
+	emit_event(EVENT_CNP, id, slot, count, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -217,14 +217,14 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 	bpf_spin_unlock(&s->lock);
 	if (fast)
 		return count_drop(g->group_id, DROP_CNP_RATE);
-	note_heard(g->group_id, slot, now);
+	note_received(g->group_id, slot, now);
 	if (!start)
 		return TC_ACT_SHOT;
-	/* Only the first CNP of a group makes the timer; the kernel may be out of memory for it at that moment. */
+	/* The timer is allocated with the first CNP of a group; that allocation can fail. */
 	bpf_timer_init(&c->timer, &cnps, 1 /* CLOCK_MONOTONIC */);
 	if (!bpf_timer_set_callback(&c->timer, cnp_window_ends) && !bpf_timer_start(&c->timer, g->cnp_window_ns, 0))
 		return TC_ACT_SHOT;
-	/* The next CNP tries again: a window that never ends would silence the group. */
+	/* The next CNP tries again: while a window is open, no CNP goes upstream. */
 	bpf_spin_lock(&s->lock);
 	c->running = 0;
 	bpf_spin_unlock(&s->lock);
@@ -232,8 +232,8 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 }
 
 /*
- * RoCEv2 that is not the source's data: from a current branch on its own port (decisions 3.1), addressed to the
- * Designated QPN, or nothing at all.
+ * RoCEv2 packets that are not from the source: accepted from a current branch only, on the port of that branch
+ * (decisions 3.1) and to the Designated QPN.
  */
 static __noinline int feedback(canopy_ctx *ctx, const struct canopy_group *g)
 {
@@ -253,11 +253,11 @@ static __noinline int feedback(canopy_ctx *ctx, const struct canopy_group *g)
 	if (bth_qpn(&h.bth) != g->dqpn)
 		return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);
 	if (h.bth.opcode == OP_ACK) {
-		struct canopy_speech out = {};
+		struct canopy_feedback out = {};
 		int verdict = feedback_ack(ctx, g, &h, peer->slot, &out);
 
-		/* Spoken from here: two frames fewer on the stack than from in there. */
-		return verdict >= 0 ? verdict : speak(ctx, g, &out);
+		/* Sending here and not in feedback_ack() keeps two frames off the BPF stack. */
+		return verdict >= 0 ? verdict : send_upstream(ctx, g, &out);
 	}
 	if (h.bth.opcode == OP_CNP)
 		return feedback_cnp(ctx, g, &h, peer->slot);

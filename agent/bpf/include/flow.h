@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The flow of a packet: plain RoCEv2, or inside IPv6 or SRv6. */
+/* The flow of a RoCEv2 packet, also if it is encapsulated in IPv6 or SRv6. */
 #ifndef CANOPY_FLOW_H
 #define CANOPY_FLOW_H
 
@@ -19,12 +19,12 @@
 
 enum passing { PASSING_OTHER, PASSING_DATA, PASSING_ACK, PASSING_CM };
 
-/* Where the headers are. */
+/* Offsets of the headers of a packet. */
 struct found {
-	__u32 inner;		/* offset of the IPv6 header in front of UDP */
-	__u32 outer;		/* offset of the encapsulating one; 0 = none */
-	__u32 behind;		/* offset of what is behind the BTH */
-	__u8 inner_octet;	/* second octet of each: low half of the traffic class */
+	__u32 inner;		/* the IPv6 header before UDP */
+	__u32 outer;		/* the encapsulating IPv6 header; 0 = none */
+	__u32 behind;		/* the first octet after the BTH */
+	__u8 inner_octet;	/* second octet of each header: low half of the traffic class */
 	__u8 outer_octet;
 };
 
@@ -38,7 +38,7 @@ static __always_inline __u32 ecn(__u8 octet)
 	return (octet >> ECN_SHIFT) & ECN_MASK;
 }
 
-/* CNPs and answers are not data: they are small, and slowing them down heals no queue. */
+/* CNPs and responses are not data: they are small, and slowing them down does not shorten a queue. */
 static __always_inline enum passing passing_of(__u8 opcode)
 {
 	__u8 kind = opcode & OP_KIND, class = opcode & OP_CLASS;
@@ -50,7 +50,7 @@ static __always_inline enum passing passing_of(__u8 opcode)
 	return PASSING_DATA;
 }
 
-/* Fills everything of `key` but the port. */
+/* Fills `key` except for the port. */
 static __always_inline enum passing find_flow(canopy_ctx *ctx, struct canopy_flow_key *key, struct found *at)
 {
 	struct {
@@ -94,7 +94,7 @@ static __always_inline enum passing find_flow(canopy_ctx *ctx, struct canopy_flo
 	return passing_of(l4.bth.opcode);
 }
 
-/* The entry of a data packet's flow, made where there is none; announced flows have a table of their own. */
+/* The table entry of a flow, created if there is none; announced flows have a table of their own. */
 static __always_inline struct canopy_flow *flow_entry(const struct canopy_flow_key *key)
 {
 	struct canopy_flow_key anywhere = *key;

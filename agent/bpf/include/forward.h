@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Downstream: one packet in, one copy per branch out. Encapsulated copies to child nodes first,
- * then the outer header is stripped once and the receivers here are served.
+ * Downstream: one packet in, one copy per branch out. Encapsulated copies to child nodes are sent
+ * first; then the outer header is removed once, and each receiver here gets its copy.
  */
 #ifndef CANOPY_FORWARD_H
 #define CANOPY_FORWARD_H
 
-/* A packet on its way down, and the copy that is being made. */
+/* A packet that is being replicated. */
 struct down {
 	canopy_ctx *ctx;
 	const struct canopy_group *g;
-	struct canopy_slots todo;	/* branches still to serve */
-	struct roce head;		/* inner headers as they came */
-	__u32 l3_len;			/* of the packet as it stands */
-	__u32 ready;			/* port that the packet as it stands is meant for; 0 = none */
+	struct canopy_slots todo;	/* branches that still need a copy */
+	struct roce head;		/* inner headers as received */
+	__u32 l3_len;			/* current length of the packet */
+	__u32 ready;			/* output port of the copy that the packet holds now; 0 = none */
 	__u32 outer_len;		/* outer IPv6 + SRH; 0 = plain */
 	__u32 tail;			/* bytes between BTH and ICRC */
-	__u32 icrc;			/* as the source wrote it */
-	__be32 psn;			/* likewise, with AckReq */
-	__u16 udp_check;		/* likewise */
-	__u64 va;			/* RETH, where the opcode has one */
+	__u32 icrc;			/* as sent by the source */
+	__be32 psn;			/* as sent by the source, with AckReq */
+	__u16 udp_check;		/* as sent by the source */
+	__u64 va;			/* RETH, if the opcode has one */
 	__u32 rkey;
 	__u32 dma_len;
 };
@@ -52,7 +52,7 @@ static __always_inline __u32 lowest_bit(__u64 w)
 	return n + !(w & 1);
 }
 
-/* Takes the lowest slot out of the set; false when it is empty. */
+/* Removes the lowest slot from the set; false if the set is empty. */
 static __always_inline bool slots_take(struct canopy_slots *s, __u32 *slot)
 {
 	if (s->word[0]) {
@@ -68,7 +68,7 @@ static __always_inline bool slots_take(struct canopy_slots *s, __u32 *slot)
 	return false;
 }
 
-/* The copy that stands ready leaves as a clone: the packet is needed once more. */
+/* Sends the finished copy as a clone, because the packet is needed for another one. */
 static __always_inline void flush(struct down *d)
 {
 	if (d->ready) {
@@ -129,7 +129,7 @@ static long copy_to_child(__u32 i, struct down *d)
 	return 0;
 }
 
-/* The kernel's multicast route makes the copies: they are only counted here. */
+/* The kernel's multicast route makes this copy; here it is only counted. */
 static long count_child(__u32 i, struct down *d)
 {
 	__u32 slot;
@@ -141,7 +141,8 @@ static long count_child(__u32 i, struct down *d)
 }
 
 /*
- * The kernel's multicast route serves the child nodes: with the packet itself (true), or with a copy if it is needed here too.
+ * Leaves the child nodes to the kernel's multicast route. True if the packet itself goes to the kernel, false if a copy of it was
+ * sent because the packet is needed here.
  */
 static __noinline int kernel_serves_children(struct down *d, __u64 needed)
 {
@@ -153,7 +154,7 @@ static __noinline int kernel_serves_children(struct down *d, __u64 needed)
 	return 0;
 }
 
-/* On top of `delta` behind the BTH, the register difference that another last word of the BTH makes. */
+/* Adds to `delta`, the CRC register difference after the BTH, that of a changed last word of the BTH. */
 static __always_inline __u32 word_delta(__u32 delta, __u32 word_xor)
 {
 	__u32 own = 0;
@@ -163,7 +164,7 @@ static __always_inline __u32 word_delta(__u32 delta, __u32 word_xor)
 	return delta ^ own;
 }
 
-/* How far behind the group's PSNs a late receiver counts. */
+/* What is subtracted from the group's PSNs in copies to a late receiver. */
 static __always_inline __u32 shift_of(const struct down *d, __u32 slot)
 {
 	const struct canopy_state *s = bpf_map_lookup_elem(&states, &d->g->group_id);
@@ -171,7 +172,7 @@ static __always_inline __u32 shift_of(const struct down *d, __u32 slot)
 	return s ? s->shift[slot & SLOT_MASK] : 0;
 }
 
-/* The register difference that another VA and R_Key make, on top of `delta` behind the BTH. */
+/* Continues `delta`, the CRC register difference after the BTH, over a changed VA and R_Key. */
 static __noinline __u32 reth_delta(__u32 delta, __u64 va_xor, __u32 rkey_xor)
 {
 	for (int i = 56; i >= 0; i -= 8)
@@ -181,10 +182,10 @@ static __noinline __u32 reth_delta(__u32 delta, __u64 va_xor, __u32 rkey_xor)
 	return delta;
 }
 
-/* 32-bit words that a copy changes besides the addresses and the PSN: DestQP, VA, R_Key, ICRC. */
+/* 32-bit words that differ in a copy, apart from the addresses and the PSN: DestQP, VA (2), R_Key, ICRC. */
 #define CHANGED_WORDS 5
 
-/* RFC 1624 over everything that a copy changes; a result of 0 is sent as ones (RFC 768). */
+/* RFC 1624: updates the UDP checksum for all changes of a copy; 0 is sent as all ones (RFC 768). */
 static __noinline __u16 udp_check_of(struct down *d, const struct canopy_branch *b, __be32 *old, __be32 *new)
 {
 	const struct canopy_group *g = d->g;
@@ -198,7 +199,7 @@ static __noinline __u16 udp_check_of(struct down *d, const struct canopy_branch 
 	return ~sum & 0xFFFF ?: 0xFFFF;
 }
 
-/* Decisions 2.4: SA := Proxy, DA := receiver, DestQP := receiver's; ICRC by difference. */
+/* Decisions 2.4: SA = Proxy Address, DA = receiver, DestQP = the receiver's; the ICRC is updated by difference. */
 static __noinline int write_receiver(struct down *d, const struct canopy_branch *b, const __u8 *macs, __u32 shift)
 {
 	const struct canopy_group *g = d->g;
@@ -236,7 +237,7 @@ static __noinline int write_receiver(struct down *d, const struct canopy_branch 
 		if (ctx_store(d->ctx, ROCE_LEN, &new[1], 12))
 			return -1;
 	}
-	/* The ICRC lies little endian on the wire; the register is its numeric value. */
+	/* The ICRC is little endian on the wire; the CRC register is its numeric value. */
 	new[4] = d->icrc ^ __builtin_bswap32(bpf_htonl(icrc_shift(diff, tail)));
 	if (d->udp_check)
 		h->udp.check = udp_check_of(d, b, old, new);
@@ -264,7 +265,7 @@ static long copy_to_receiver(__u32 i, struct down *d)
 	return 0;
 }
 
-/* Reads the inner packet at `off` (its IPv6 header) and checks that it is this group's data. */
+/* Reads the inner packet, whose IPv6 header is at `off`, and checks that it is data of this group. Returns 0 or a drop reason. */
 static __noinline __u32 read_inner(struct down *d, __u32 off)
 {
 	struct roce *h = &d->head;
@@ -305,7 +306,7 @@ static __noinline __u32 read_inner(struct down *d, __u32 off)
 	return 0;
 }
 
-/* Decisions 2.8: the smallest region registered here bounds what may be written. */
+/* Decisions 2.8: an RDMA WRITE must fit the smallest memory region that the receivers here registered. */
 static __always_inline bool write_allowed(const struct down *d)
 {
 	__u64 at = d->va - d->g->write_base;
@@ -315,15 +316,15 @@ static __always_inline bool write_allowed(const struct down *d)
 }
 
 /*
- * Serves child nodes, then the receivers in `here`. The packet is encapsulated when d->outer_len says so. Where the kernel
- * replicates to child nodes, it gets the packet itself, or a copy if receivers here need it too.
+ * Sends the copies to child nodes, then to the receivers in `here`. The packet is encapsulated if d->outer_len is not 0. If the
+ * kernel replicates to child nodes, it gets the packet itself, or a copy if receivers here need the packet too.
  */
 static __always_inline int send_down(struct down *d, const struct canopy_slots *to, const struct canopy_slots *here)
 {
 	struct canopy_slots receivers;
 
-	d->todo.word[0] = d->g->children.word[0] & (to->word[0] | d->g->warming.word[0]);
-	d->todo.word[1] = d->g->children.word[1] & (to->word[1] | d->g->warming.word[1]);
+	d->todo.word[0] = d->g->children.word[0] & (to->word[0] | d->g->standby.word[0]);
+	d->todo.word[1] = d->g->children.word[1] & (to->word[1] | d->g->standby.word[1]);
 	receivers.word[0] = here->word[0] & to->word[0] & d->g->receivers.word[0];
 	receivers.word[1] = here->word[1] & to->word[1] & d->g->receivers.word[1];
 	if (d->todo.word[0] | d->todo.word[1]) {
@@ -334,7 +335,7 @@ static __always_inline int send_down(struct down *d, const struct canopy_slots *
 	}
 	if (receivers.word[0] | receivers.word[1]) {
 		flush(d);
-		d->ready = 0;	/* however it came to be: one state for the verifier */
+		d->ready = 0;	/* 0 already after flush(), but set again: one state for the verifier */
 		if (d->outer_len && ctx_resize(d->ctx, -(__s32)d->outer_len))
 			return count_drop(d->g->group_id, DROP_NO_ROOM);
 		d->outer_len = 0;

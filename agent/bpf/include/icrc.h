@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * ICRC by difference. CRC-32 is linear: when header bits change, the new ICRC is the old one XOR
- * the register difference behind the change, multiplied by x^(8n) for the n bytes that follow.
+ * ICRC by difference. CRC-32 is linear: if header bits change, the new ICRC is the old one XOR the
+ * CRC register difference after the change, multiplied by x^(8n) for the n bytes that follow.
  * Reflected representation: bit 31 of the register is x^0.
  */
 #ifndef CANOPY_ICRC_H
@@ -17,7 +17,7 @@ static __always_inline __u32 crc_byte(__u32 crc, __u8 byte)
 {
 	__u32 i = crc ^ byte;
 
-	barrier_var(i);	/* the mask stays behind the XOR: Linux 6.1 loses the bounds of an XOR of masked halves */
+	barrier_var(i);	/* keeps the mask after the XOR: Linux 6.1 loses the bounds of an XOR of masked halves */
 	return (crc >> 8) ^ crc_table[i & 0xFF];
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Every map, pinned by name under the agent's pin directory: they outlive it. */
+/* Every map is pinned by name under the agent's pin directory and outlives the agent. */
 #ifndef CANOPY_MAPS_H
 #define CANOPY_MAPS_H
 
@@ -28,7 +28,7 @@ CANOPY_HASH(groups, __u32, struct canopy_group, MAX_GROUPS);
 CANOPY_HASH(proxies, struct canopy_addr, __u32, MAX_GROUPS);
 CANOPY_HASH(qpns, __u32, __u32, MAX_GROUPS);
 CANOPY_HASH(trees, __u32, __u32, MAX_GROUPS);
-/* The groups' IPv6 multicast addresses: also the record of which kernel routes are ours. */
+/* IPv6 multicast addresses of the groups; also the record of which kernel multicast routes belong to the agent. */
 CANOPY_HASH(multicasts, struct canopy_addr, __u32, MAX_GROUPS);
 CANOPY_HASH(outers, __u32, struct canopy_outer, MAX_GROUPS);
 CANOPY_HASH(branches, struct canopy_slot_key, struct canopy_branch, MAX_GROUP_BRANCHES);
@@ -36,7 +36,7 @@ CANOPY_HASH(peers, struct canopy_peer_key, struct canopy_peer, MAX_GROUP_BRANCHE
 CANOPY_HASH(stats, struct canopy_slot_key, struct canopy_branch_stats, MAX_GROUP_BRANCHES);
 CANOPY_HASH(states, __u32, struct canopy_state, MAX_GROUPS);
 
-/* Kernels want maps that hold timers preallocated or not by version: both work with this one. */
+/* Whether maps with timers must be preallocated depends on the kernel version; all supported versions accept this map. */
 CANOPY_HASH(cnps, __u32, struct canopy_cnp, MAX_GROUPS);
 
 struct {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Link-layer addresses come from the kernel's own FIB and neighbour tables at packet time. */
+/* Link-layer addresses are looked up per packet in the kernel's FIB and neighbour table. */
 #ifndef CANOPY_NEXTHOP_H
 #define CANOPY_NEXTHOP_H
 
 #define FAMILY_INET6 10
 
 /*
- * Fills dmac and smac (12 bytes) towards `next_hop` on `ifindex`; 0, or a drop reason. `next_hop` is a global address:
- * the kernel's lookup refuses link-local ones, and follows the route to the link-local gateway itself.
+ * Fills dmac and smac (12 bytes) for `next_hop` on `ifindex`. Returns 0 or a drop reason. `next_hop` is a global address: the
+ * kernel's lookup refuses link-local ones, and resolves the link-local gateway of the route itself.
  */
 static __noinline __u32 resolve(canopy_ctx *ctx, __u32 ifindex, const struct canopy_addr *next_hop,
 				__u32 l3_len, __u8 *macs)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Headers as they lie on the wire, and the one place that knows their offsets. */
+/* Headers in wire format, and their offsets. */
 #ifndef CANOPY_PARSE_H
 #define CANOPY_PARSE_H
 
@@ -54,8 +54,8 @@ struct srh {
 };
 
 /*
- * Ethernet .. BTH of a plain RoCEv2 packet: read at once, written at once, at `eth`. The two bytes in
- * front put the addresses on 8-byte boundaries, as the verifier wants them on the stack.
+ * Ethernet header to BTH of a plain RoCEv2 packet, read and written in one call at `eth`. The two bytes
+ * before it align the addresses to 8 bytes, as the verifier requires on the stack.
  */
 #define ROCE_FIELDS                 \
 	__u8 align[2];              \
@@ -101,7 +101,7 @@ static __always_inline __be32 with_traffic_class(__be32 vtf, __u32 tc)
 	return bpf_htonl((bpf_ntohl(vtf) & 0xF00FFFFF) | (tc & 0xFF) << 20);
 }
 
-/* SEND and WRITE, with and without immediate: what can be multicast (decisions 2.8). */
+/* SEND and WRITE, with and without immediate, can be multicast (decisions 2.8). */
 static __always_inline bool op_multicast(__u8 op)
 {
 	return op <= OP_WRITE_ONLY_IMM;
@@ -112,8 +112,8 @@ static __always_inline bool op_has_reth(__u8 op)
 	return op == OP_WRITE_FIRST || op == OP_WRITE_ONLY || op == OP_WRITE_ONLY_IMM;
 }
 
-/* A message begins here. */
-static __always_inline bool op_begins(__u8 op)
+/* FIRST or ONLY: the packet starts a message. */
+static __always_inline bool op_starts_message(__u8 op)
 {
 	return op == OP_SEND_FIRST || op == OP_SEND_ONLY || op == OP_SEND_ONLY_IMM || op_has_reth(op);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* SRH and its End.MT TLVs: which of this edge's receivers a packet is for (decisions 2.4, 2.6, 2.7). */
+/* End.MT TLVs of the SRH: to which receivers of this edge a packet goes (decisions 2.4, 2.6, 2.7). */
 #ifndef CANOPY_TLV_H
 #define CANOPY_TLV_H
 
@@ -34,7 +34,7 @@ struct tlv_walk {
 	struct canopy_slots slots;
 };
 
-/* One receiver of a TLV of ours: only what the controller provisioned is accepted. */
+/* One receiver of a TLV of this edge; accepted only if the controller provisioned it. Returns 0 or a drop reason. */
 static __noinline __u32 tlv_receiver(struct tlv_walk *w, __u32 off)
 {
 	struct end_mt_receiver r;
@@ -105,7 +105,7 @@ static long tlv_step(__u32 i, struct tlv_walk *w)
 	return 0;
 }
 
-/* The receivers that this packet names for this edge; 0, or a drop reason. */
+/* Sets w->slots to the receivers that the packet names for this edge. Returns 0 or a drop reason. */
 static __noinline __u32 tlv_receivers(struct tlv_walk *w, const struct canopy_group *g)
 {
 	bpf_loop(CANOPY_MAX_TLVS, tlv_step, w, 0);

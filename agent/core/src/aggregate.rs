@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reverse path of one group at one node, as a machine to read: what the BPF programs must do, rule by rule.
+//! Reference model of the ACK and NAK aggregation of one group at one node: the rules that the BPF programs must follow.
 //!
-//! The kernel does the same with a minimum tree in constant steps (`agent/bpf/include/aggregate.h`); here every rule is written
-//! down plainly, with the number of the protocol decision that it carries out. A differential test holds the two together.
+//! The kernel implements the same rules with a minimum tree in constant steps (`agent/bpf/include/aggregate.h`). Here each rule
+//! is written out with the number of its protocol decision; a differential test compares the two implementations.
 //! PSNs are unwrapped to 64 bits.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Constants of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Params {
-    /// Unwrapped start PSN, at least one turn of the PSN space.
+    /// Unwrapped start PSN; at least the size of the PSN space.
     pub start: u64,
-    /// W: how far below the minimum feedback may lie, and data from the newest, packets, less than a quarter turn.
+    /// W, packets: how far feedback may lie below the minimum, and data from the newest PSN; less than a quarter of the PSN
+    /// space.
     pub window: u64,
-    /// Shortest distance between repeated upstream ACKs, ns.
+    /// Minimum interval between repeated upstream ACKs, ns.
     pub reack_ns: u64,
     /// Identical NAKs are merged for this long, ns.
     pub nak_merge_ns: u64,
@@ -22,7 +23,7 @@ pub struct Params {
     pub psn_bits: u32,
 }
 
-/// Why a branch does not go on.
+/// Reason of a NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nak {
     /// PSN sequence error (syndrome 0x60).
@@ -40,7 +41,8 @@ impl Nak {
         }
     }
 
-    /// Lower speaks first among branches at one PSN: RNR before sequence errors, longer timers before shorter (3.7).
+    /// Priority among NAKs of branches at the same PSN, the lowest rank first: RNR before sequence errors, longer timers before
+    /// shorter (3.7).
     fn rank(self) -> u8 {
         match self {
             Self::Rnr(0) => 0,
@@ -50,33 +52,33 @@ impl Nak {
     }
 }
 
-/// How a branch comes into the group (3.9).
+/// How a branch joins the group (3.9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Nobody behind it was in the group before: it starts at the next message boundary. Otherwise it holds an unknown
-    /// part of what was sent, and nothing is said upstream until it was heard.
+    /// No receiver behind the branch was a member before: it starts at the next message boundary. Otherwise it holds an
+    /// unknown part of the data, and no feedback is sent upstream until the branch is confirmed.
     pub at_boundary: bool,
     /// A receiver rather than a child node.
     pub receiver: bool,
-    /// The group's epoch that brought it in, or that moved receivers behind it.
+    /// Epoch of the group that added the branch, or that moved receivers behind it.
     pub since: u32,
 }
 
-/// What arrives.
+/// An input of the aggregation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// A data packet passes down.
+    /// A data packet is forwarded downstream.
     Data {
         /// PSN on the wire.
         psn: u32,
-        /// FIRST or ONLY: a message begins.
+        /// FIRST or ONLY: the packet starts a message.
         begins: bool,
     },
     /// A branch acknowledges everything up to `psn`.
     Ack {
         /// Which branch.
         branch: u32,
-        /// A child node's epoch; of no meaning for a receiver.
+        /// Epoch of a child node; ignored for a receiver.
         epoch: u32,
         /// BTH PSN, the acknowledged one.
         psn: u32,
@@ -85,34 +87,34 @@ pub enum Input {
         /// AETH credit count, 0..=31.
         credits: u8,
     },
-    /// A branch expects `psn` next and says why it does not have it.
+    /// A branch expects `psn` next and reports why it does not have it.
     Nak {
         /// Which branch.
         branch: u32,
-        /// A child node's epoch; of no meaning for a receiver.
+        /// Epoch of a child node; ignored for a receiver.
         epoch: u32,
         /// BTH PSN, the expected one.
         psn: u32,
         /// AETH MSN.
         msn: u32,
-        /// Why.
+        /// The reason.
         nak: Nak,
     },
-    /// A branch joins, or receivers moved behind one that is there (`since` grew).
+    /// A branch joins, or receivers moved behind an existing branch (`since` grew).
     Join(u32, Entry),
     /// A branch leaves.
     Leave(u32),
-    /// Time passes: a node where nobody counts yet must hold nobody up.
-    Vacant,
-    /// The node's program of this epoch is in force: feedback goes upstream in its name.
+    /// Periodic poll: a node that has only pending branches must not block the group.
+    PendingOnly,
+    /// The node's program of this epoch is active: upstream feedback carries this epoch.
     Adopt(u32),
-    /// Shortly after a program was adopted: the parent may have dropped what was sent upstream as ahead of its own program.
+    /// Shortly after a program was adopted: the parent may have dropped earlier feedback as ahead of its own program.
     Repeat,
 }
 
-/// What goes upstream.
+/// Feedback sent upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Speech {
+pub struct Feedback {
     /// AETH syndrome: credits of an ACK, or a NAK code.
     pub syndrome: u8,
     /// BTH PSN.
@@ -124,11 +126,11 @@ pub struct Speech {
 /// Why an input changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Feedback of a branch that has not started, or is none (I3).
+    /// Feedback of an unknown branch, or of one that has not started (I3).
     Inactive,
-    /// PSN outside the window, or nothing was sent yet (3.3).
+    /// The PSN is outside the window, or no data was sent yet (3.3).
     Window,
-    /// A NAK below what its branch has acknowledged since (3.4).
+    /// A NAK below the PSN that its branch has acknowledged since (3.4).
     Ghost,
     /// Feedback that a child node sent before receivers moved behind it (3.9).
     EpochOld,
@@ -136,34 +138,34 @@ pub enum Refusal {
     EpochAhead,
 }
 
-/// What was heard and said.
+/// Counters of received and sent packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
-    /// ACKs taken in.
+    /// ACKs accepted.
     pub acks_in: u64,
-    /// ACKs said.
+    /// ACKs sent upstream.
     pub acks_out: u64,
-    /// NAKs taken in.
+    /// NAKs accepted.
     pub naks_in: u64,
-    /// NAKs said.
+    /// NAKs sent upstream.
     pub naks_out: u64,
-    /// Data packets passed down.
+    /// Data packets forwarded downstream.
     pub data_packets: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Branch {
-    /// Everything below is held, once it was heard.
-    next: u64,
-    heard: bool,
+    /// Once confirmed, the branch holds everything below this PSN.
+    next_psn: u64,
+    confirmed: bool,
     nak: Option<Nak>,
-    nak_heard: u64,
+    nak_received: u64,
     msn: u64,
     credits: u8,
-    entry: Entry,
-    /// A receiver that came late counts PSNs from the group's start, as its QP was told: this far behind.
+    join_point: Entry,
+    /// A late receiver counts PSNs from the group's start PSN, with which its QP was configured: so many behind the group.
     shift: u64,
-    /// What others had completed when a late branch began to count its messages.
+    /// MSN of the group when a late branch started to count messages.
     msn_base: u64,
 }
 
@@ -171,32 +173,33 @@ struct Branch {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Aggregation {
     params: Params,
-    /// Epoch of the program in force.
+    /// Epoch of the active program.
     epoch: u32,
-    /// 0: nothing was sent yet.
+    /// Highest data PSN sent downstream + 1; 0: no data was sent yet.
     high: u64,
     position: u64,
-    /// 0: say the minimum as soon as it is known.
-    told: u64,
-    told_nak: Option<(u64, Nak, u64)>,
-    last_nak_next: u64,
-    repeated: u64,
+    /// Minimum last sent upstream; 0: send it as soon as it is known.
+    reported: u64,
+    /// PSN, reason and time of the NAK last sent upstream.
+    reported_nak: Option<(u64, Nak, u64)>,
+    last_nak_psn: u64,
+    reacked: u64,
     go_back: (u64, u64),
     branches: BTreeMap<u32, Branch>,
     pending: BTreeMap<u32, Entry>,
-    /// Branches that started last, and where: what is sent again from below is none of theirs.
+    /// Branches that started last, and their start PSN: retransmissions below it are not sent to them.
     late: BTreeSet<u32>,
     late_from: u64,
-    /// Messages completed, as last said: what a node says while nobody counts, and those who then begin count from.
-    msn_told: u64,
-    /// Packets that had passed when it was last looked whether nobody counts.
-    vacant_at: u64,
+    /// MSN last sent upstream: sent while only pending branches exist, and the base of those that start then.
+    reported_msn: u64,
+    /// `counters.data_packets` at the last [`Input::PendingOnly`].
+    data_packets_polled: u64,
     counters: Counters,
 }
 
 /// MSNs are 24 bits and start one turn above zero, so that nothing underflows.
 const TURN: u64 = 1 << 24;
-/// Epochs are compared in the bits that feedback between nodes carries.
+/// Bits of an epoch in feedback between nodes; epochs are compared in these bits only.
 pub const EPOCH_BITS: u32 = 14;
 
 /// The 64-bit number nearest to `base` whose low `bits` are those of `low`.
@@ -211,34 +214,34 @@ fn not_before(a: u32, b: u32) -> bool {
 }
 
 impl Aggregation {
-    /// Nothing sent, nobody joined, the program of `epoch` in force. A node that lost its state starts like this too.
+    /// No data, no branches, the program of `epoch` active. A node that lost its state starts like this too.
     pub fn new(params: Params, epoch: u32) -> Self {
         Self {
             params,
             epoch,
             high: 0,
             position: 0,
-            told: 0,
-            told_nak: None,
-            last_nak_next: 0,
-            repeated: 0,
+            reported: 0,
+            reported_nak: None,
+            last_nak_psn: 0,
+            reacked: 0,
             go_back: (0, 0),
             branches: BTreeMap::new(),
             pending: BTreeMap::new(),
             late: BTreeSet::new(),
             late_from: 0,
-            msn_told: TURN,
-            vacant_at: 0,
+            reported_msn: TURN,
+            data_packets_polled: 0,
             counters: Counters::default(),
         }
     }
 
-    /// The lowest `next`; `None` without branches, before data, or while one of them was not heard.
+    /// The lowest next PSN of all branches; `None` without branches, before data, or while a branch is unconfirmed.
     pub fn minimum(&self) -> Option<u64> {
-        (self.high != 0 && self.all_heard()).then(|| self.base()).flatten()
+        (self.high != 0 && self.all_confirmed()).then(|| self.base()).flatten()
     }
 
-    /// Epoch of the program in force: what this node's feedback carries.
+    /// Epoch of the active program, which this node's feedback carries.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
@@ -248,66 +251,66 @@ impl Aggregation {
         (self.high != 0).then_some(self.high)
     }
 
-    /// Branches that count.
+    /// Active branches.
     pub fn active(&self) -> impl Iterator<Item = u32> {
         self.branches.keys().copied()
     }
 
-    /// Branches that the last data packet goes to, each with what is subtracted from the PSN of its copy.
+    /// Branches that get a copy of the last data packet, each with the offset to subtract from the PSN of its copy.
     pub fn copies(&self) -> impl Iterator<Item = (u32, u64)> {
         let before = self.position <= self.late_from;
-        let mine = move |(slot, _): &(&u32, &Branch)| !(before && self.late.contains(slot));
-        self.branches.iter().filter(mine).map(|(slot, b)| (*slot, b.shift))
+        let included = move |(slot, _): &(&u32, &Branch)| !(before && self.late.contains(slot));
+        self.branches.iter().filter(included).map(|(slot, b)| (*slot, b.shift))
     }
 
-    /// What `branch` is known to hold everything below; `None` when it is none, or was not heard.
+    /// Next PSN of `branch`; `None` if the branch is unknown or unconfirmed.
     pub fn next(&self, branch: u32) -> Option<u64> {
-        self.branches.get(&branch).filter(|b| b.heard && self.high != 0).map(|b| b.next)
+        self.branches.get(&branch).filter(|b| b.confirmed && self.high != 0).map(|b| b.next_psn)
     }
 
-    /// What was heard and said since the start.
+    /// Counters since the start.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Forgets what has no influence on what follows, so that equal situations are equal values: counters, and times
-    /// beyond their order. For model checking with rates of "always" or "never".
+    /// Clears counters, and times beyond their order, so that states with the same future compare equal. For model checking
+    /// with intervals of zero or infinity.
     pub fn canonical(mut self) -> Self {
-        (self.counters, self.vacant_at) = (Counters::default(), 0);
-        self.repeated = 0;
-        let mut times: Vec<u64> = self.branches.values().map(|b| b.nak_heard).chain([0, self.go_back.1]).collect();
+        (self.counters, self.data_packets_polled) = (Counters::default(), 0);
+        self.reacked = 0;
+        let mut times: Vec<u64> = self.branches.values().map(|b| b.nak_received).chain([0, self.go_back.1]).collect();
         times.sort_unstable();
         times.dedup();
         let rank = |t: u64| times.binary_search(&t).map_or(0, |r| r as u64);
         self.go_back.1 = rank(self.go_back.1);
-        self.branches.values_mut().for_each(|b| b.nak_heard = rank(b.nak_heard));
-        if let Some((_, _, when)) = &mut self.told_nak {
+        self.branches.values_mut().for_each(|b| b.nak_received = rank(b.nak_received));
+        if let Some((_, _, when)) = &mut self.reported_nak {
             *when = 0;
         }
         self
     }
 
-    /// Takes one input at `now` (ns, growing, not 0); returns what goes upstream.
+    /// Processes one input at `now` (ns, increasing, not 0); returns the feedback to send upstream.
     ///
     /// # Errors
-    /// Why nothing changed.
-    pub fn handle(&mut self, input: Input, now: u64) -> Result<Option<Speech>, Refusal> {
+    /// The reason why the input changed nothing.
+    pub fn handle(&mut self, input: Input, now: u64) -> Result<Option<Feedback>, Refusal> {
         match input {
             Input::Data { psn, begins } => self.data(psn, begins, now).map(|()| None),
             Input::Ack { branch, epoch, psn, msn, credits } => self.ack(branch, epoch, (psn, msn), credits, now),
             Input::Nak { branch, epoch, psn, msn, nak } => self.nak(branch, epoch, (psn, msn), nak, now),
-            Input::Join(branch, entry) => {
-                self.join(branch, entry);
+            Input::Join(branch, join_point) => {
+                self.join(branch, join_point);
                 Ok(None)
             }
-            // 3.9: the minimum is recomputed and told at once; of no branches there is no ACK.
+            // 3.9: the minimum is recomputed and sent at once; without branches there is no ACK.
             Input::Leave(branch) => {
                 self.branches.remove(&branch);
                 self.pending.remove(&branch);
                 self.late.remove(&branch);
                 Ok(self.advance(now))
             }
-            Input::Vacant => Ok(self.vacant()),
+            Input::PendingOnly => Ok(self.acknowledge_pending_only()),
             Input::Adopt(epoch) => {
                 self.epoch = epoch;
                 Ok(None)
@@ -317,8 +320,8 @@ impl Aggregation {
     }
 
     /// 3.9: sends the last ACK or NAK upstream once more. Does nothing before the first one.
-    fn repeat(&mut self, now: u64) -> Option<Speech> {
-        if self.told == 0 || self.high == 0 || !self.all_heard() {
+    fn repeat(&mut self, now: u64) -> Option<Feedback> {
+        if self.reported == 0 || self.high == 0 || !self.all_confirmed() {
             return None;
         }
         let Some((minimum, at)) = self.lowest() else {
@@ -326,60 +329,62 @@ impl Aggregation {
                 return None;
             }
             self.counters.acks_out += 1;
-            return Some(self.speech(31, self.told - 1));
+            return Some(self.feedback(31, self.reported - 1));
         };
         match at.nak {
-            Some(nak) if !self.was_resent(minimum, at.nak_heard) => Some(self.say_nak(nak, now)),
-            _ => Some(self.say_ack()),
+            Some(nak) if !self.was_resent(minimum, at.nak_received) => Some(self.send_nak(nak, now)),
+            _ => Some(self.send_ack()),
         }
     }
 
-    /// 3.9: late branches wait for a message to begin, and nobody else is here. What passed meanwhile is none of theirs: it is
-    /// acknowledged, or the message under way, and so the wait, would never end. Again after more data: an ACK may be lost.
-    fn vacant(&mut self) -> Option<Speech> {
-        let passed = std::mem::replace(&mut self.vacant_at, self.counters.data_packets) != self.counters.data_packets;
-        if !self.branches.is_empty() || self.pending.is_empty() || !passed || self.high == 0 {
+    /// 3.9: all branches are late and wait for the start of a message. They do not need data forwarded meanwhile: without an
+    /// ACK for it, the current message, and so the wait, would never end. Repeated after more data, because an ACK may be lost.
+    fn acknowledge_pending_only(&mut self) -> Option<Feedback> {
+        let polled = std::mem::replace(&mut self.data_packets_polled, self.counters.data_packets);
+        let forwarded = polled != self.counters.data_packets;
+        if !self.branches.is_empty() || self.pending.is_empty() || !forwarded || self.high == 0 {
             return None;
         }
-        self.told = self.high;
+        self.reported = self.high;
         self.counters.acks_out += 1;
-        Some(self.speech(31, self.high - 1))
+        Some(self.feedback(31, self.high - 1))
     }
 
     fn base(&self) -> Option<u64> {
-        self.branches.values().map(|b| b.next).min()
+        self.branches.values().map(|b| b.next_psn).min()
     }
 
-    fn all_heard(&self) -> bool {
-        self.branches.values().all(|b| b.heard)
+    fn all_confirmed(&self) -> bool {
+        self.branches.values().all(|b| b.confirmed)
     }
 
-    /// 3.9: at a message boundary; or at once, with nothing acknowledged until it was heard.
-    fn join(&mut self, branch: u32, entry: Entry) {
-        if self.branches.get(&branch).is_some_and(|b| entry.at_boundary || b.entry.since == entry.since) {
+    /// 3.9: the branch starts at a message boundary; or at once, and nothing is acknowledged until it is confirmed.
+    fn join(&mut self, branch: u32, join_point: Entry) {
+        if self.branches.get(&branch).is_some_and(|b| join_point.at_boundary || b.join_point.since == join_point.since)
+        {
             return;
         }
-        // A node that knows of no data may have lost what it knew: a child that says nothing yet may lack anything.
-        if entry.at_boundary && (entry.receiver || self.high != 0) {
-            self.pending.insert(branch, entry);
+        // A node without data may have lost its state: a child node that is not confirmed may lack any packet.
+        if join_point.at_boundary && (join_point.receiver || self.high != 0) {
+            self.pending.insert(branch, join_point);
             return;
         }
-        // It holds an unknown part.
+        // It holds an unknown part of the data.
         let fresh = Branch {
-            next: 0,
-            heard: false,
+            next_psn: 0,
+            confirmed: false,
             nak: None,
-            nak_heard: 0,
+            nak_received: 0,
             msn: TURN,
             credits: 31,
-            entry,
+            join_point,
             shift: 0,
             msn_base: 0,
         };
         self.branches.insert(branch, fresh);
         self.pending.remove(&branch);
         self.late.remove(&branch);
-        self.told = 0;
+        self.reported = 0;
     }
 
     fn data(&mut self, psn: u32, begins: bool, now: u64) -> Result<(), Refusal> {
@@ -394,17 +399,19 @@ impl Aggregation {
         }
         if v < self.position {
             self.go_back = (v, now);
-            // 3.6: the retransmission is seen passing down.
-            if v <= self.last_nak_next {
-                self.told_nak = None;
+            // 3.6: the retransmission is forwarded downstream.
+            if v <= self.last_nak_psn {
+                self.reported_nak = None;
             }
         }
         self.position = v + 1;
-        // A node with nobody starts with a message sent again too, unless it said that it was held: its first copy was
-        // lost, and nothing follows it.
-        // One boundary at a time: those of the last one must have gone past it, so that one number says what is theirs.
-        let past = self.told >= self.late_from;
-        if begins && !self.pending.is_empty() && (v >= self.high && past || self.branches.is_empty() && v >= self.told)
+        // A node without active branches also starts with a retransmitted message, unless it acknowledged that message: if the
+        // first copy was lost, no other message may follow.
+        // One boundary at a time: every branch must have passed the last one, because `late_from` is a single PSN.
+        let passed = self.reported >= self.late_from;
+        if begins
+            && !self.pending.is_empty()
+            && (v >= self.high && passed || self.branches.is_empty() && v >= self.reported)
         {
             self.start_pending(v);
         }
@@ -413,21 +420,21 @@ impl Aggregation {
         Ok(())
     }
 
-    /// They count from here: what came before is none of theirs.
-    fn start_pending(&mut self, next: u64) {
-        let msn = self.branches.values().map(|b| b.msn).min().unwrap_or(self.msn_told);
+    /// Activates the pending branches at `next_psn`; they do not need earlier data.
+    fn start_pending(&mut self, next_psn: u64) {
+        let msn = self.branches.values().map(|b| b.msn).min().unwrap_or(self.reported_msn);
         self.late = self.pending.keys().copied().collect();
-        self.late_from = next;
-        for (branch, entry) in std::mem::take(&mut self.pending) {
-            let shift = if entry.receiver { next.wrapping_sub(self.params.start) } else { 0 };
+        self.late_from = next_psn;
+        for (branch, join_point) in std::mem::take(&mut self.pending) {
+            let shift = if join_point.receiver { next_psn.wrapping_sub(self.params.start) } else { 0 };
             let late = Branch {
-                next,
-                heard: true,
+                next_psn,
+                confirmed: true,
                 nak: None,
-                nak_heard: 0,
+                nak_received: 0,
                 msn,
                 credits: 31,
-                entry,
+                join_point,
                 shift,
                 msn_base: msn & 0xFF_FFFF,
             };
@@ -435,23 +442,23 @@ impl Aggregation {
         }
     }
 
-    /// 3.3: unwrapped near the newest, within [minimum - W, high] - or [high - W, high] while there is no minimum -, after
-    /// something was sent; 3.9: since <= epoch <= own epoch, because a child with a newer program may have stopped counting a
-    /// receiver that no other branch of this node counts yet.
+    /// 3.3: accepts a PSN, unwrapped near the newest, within [minimum - W, high], or [high - W, high] without a minimum, once
+    /// data was sent. 3.9: only with since <= epoch <= own epoch, because a child with a newer program may have stopped counting
+    /// a receiver that no other branch of this node counts yet.
     fn accept(&self, branch: u32, epoch: u32, psn: u32, held_more: u64) -> Result<u64, Refusal> {
         let b = self.branches.get(&branch).ok_or(Refusal::Inactive)?;
         if self.high == 0 {
             return Err(Refusal::Window);
         }
         let base = self.minimum().unwrap_or(self.high);
-        if !b.entry.receiver && !not_before(epoch, b.entry.since) {
+        if !b.join_point.receiver && !not_before(epoch, b.join_point.since) {
             return Err(Refusal::EpochOld);
         }
-        if !b.entry.receiver && !not_before(self.epoch, epoch) {
+        if !b.join_point.receiver && !not_before(self.epoch, epoch) {
             return Err(Refusal::EpochAhead);
         }
-        let next = unwrap(self.high, psn.wrapping_add(b.shift as u32), self.params.psn_bits) + held_more;
-        if next <= self.high && next + self.params.window >= base { Ok(next) } else { Err(Refusal::Window) }
+        let next_psn = unwrap(self.high, psn.wrapping_add(b.shift as u32), self.params.psn_bits) + held_more;
+        if next_psn <= self.high && next_psn + self.params.window >= base { Ok(next_psn) } else { Err(Refusal::Window) }
     }
 
     fn ack(
@@ -461,19 +468,19 @@ impl Aggregation {
         (psn, msn): (u32, u32),
         credits: u8,
         now: u64,
-    ) -> Result<Option<Speech>, Refusal> {
-        let next = self.accept(branch, epoch, psn, 1)?;
+    ) -> Result<Option<Feedback>, Refusal> {
+        let next_psn = self.accept(branch, epoch, psn, 1)?;
         let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
         self.counters.acks_in += 1;
-        if next > b.next || !b.heard {
+        if next_psn > b.next_psn || !b.confirmed {
             let msn = unwrap(b.msn, msn.wrapping_add(b.msn_base as u32), 24);
-            *b = Branch { next, heard: true, nak: None, msn, credits, ..*b };
+            *b = Branch { next_psn, confirmed: true, nak: None, msn, credits, ..*b };
             return Ok(self.advance(now));
         }
-        // 3.5: said again, because the upstream ACK may have been lost.
-        if self.told != 0 && now - self.repeated >= self.params.reack_ns {
-            self.repeated = now;
-            return Ok(Some(self.say_ack()));
+        // 3.5: repeated, because the upstream ACK may have been lost.
+        if self.reported != 0 && now - self.reacked >= self.params.reack_ns {
+            self.reacked = now;
+            return Ok(Some(self.send_ack()));
         }
         Ok(None)
     }
@@ -485,85 +492,85 @@ impl Aggregation {
         (psn, msn): (u32, u32),
         nak: Nak,
         now: u64,
-    ) -> Result<Option<Speech>, Refusal> {
-        let next = self.accept(branch, epoch, psn, 0)?;
+    ) -> Result<Option<Feedback>, Refusal> {
+        let next_psn = self.accept(branch, epoch, psn, 0)?;
         let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
-        if b.heard && next < b.next {
+        if b.confirmed && next_psn < b.next_psn {
             return Err(Refusal::Ghost);
         }
         self.counters.naks_in += 1;
         // 3.4: a NAK acknowledges everything before it.
         let msn = unwrap(b.msn, msn.wrapping_add(b.msn_base as u32), 24);
-        *b = Branch { next, heard: true, nak: Some(nak), nak_heard: now, msn, ..*b };
-        if let Some(speech) = self.advance(now) {
-            return Ok(Some(speech));
+        *b = Branch { next_psn, confirmed: true, nak: Some(nak), nak_received: now, msn, ..*b };
+        if let Some(feedback) = self.advance(now) {
+            return Ok(Some(feedback));
         }
-        if self.told == 0 {
+        if self.reported == 0 {
             return Ok(None);
         }
         let Some((minimum, at)) = self.lowest() else { return Ok(None) };
-        let say = match (nak, at.nak) {
+        let merged = match (nak, at.nak) {
             // 3.7: an RNR NAK waits until its PSN is the minimum.
             (Nak::Rnr(_), Some(Nak::Sequence) | None) => return Ok(None),
-            (_, Some(said)) => said,
-            // 3.6: the lowest branch has no NAK, its next is the ePSN.
+            (_, Some(lowest)) => lowest,
+            // 3.6: the lowest branch has no NAK; its next PSN is the ePSN.
             (Nak::Sequence, None) => Nak::Sequence,
         };
-        if let Some((next, told, when)) = self.told_nak
-            && (next, told) == (minimum, say)
+        if let Some((psn, last, when)) = self.reported_nak
+            && (psn, last) == (minimum, merged)
             && now - when < self.params.nak_merge_ns
         {
             return Ok(None);
         }
-        Ok(Some(self.say_nak(say, now)))
+        Ok(Some(self.send_nak(merged, now)))
     }
 
-    /// The lowest branch that has most to say.
+    /// The branch with the lowest next PSN; among equals, the one whose NAK has priority.
     fn lowest(&self) -> Option<(u64, Branch)> {
-        self.branches.values().min_by_key(|b| (b.next, b.nak.map_or(63, Nak::rank))).map(|b| (b.next, *b))
+        self.branches.values().min_by_key(|b| (b.next_psn, b.nak.map_or(63, Nak::rank))).map(|b| (b.next_psn, *b))
     }
 
-    /// 3.5 when the minimum rose, and 3.6 for a NAK that was held until it became the minimum; 3.9: silent while a branch
-    /// that may lack something was not heard.
-    fn advance(&mut self, now: u64) -> Option<Speech> {
-        if self.high == 0 || !self.all_heard() {
+    /// Sends an ACK when the minimum rose (3.5), or a NAK that was held until its PSN became the minimum (3.6); nothing while a
+    /// branch is unconfirmed (3.9).
+    fn advance(&mut self, now: u64) -> Option<Feedback> {
+        if self.high == 0 || !self.all_confirmed() {
             return None;
         }
-        let (minimum, at) = self.lowest().filter(|(m, _)| *m > self.told)?;
-        self.told = minimum;
+        let (minimum, at) = self.lowest().filter(|(m, _)| *m > self.reported)?;
+        self.reported = minimum;
         match at.nak {
-            Some(Nak::Sequence) if self.was_resent(minimum, at.nak_heard) => Some(self.say_ack()),
-            Some(nak) => Some(self.say_nak(nak, now)),
-            None => Some(self.say_ack()),
+            Some(Nak::Sequence) if self.was_resent(minimum, at.nak_received) => Some(self.send_ack()),
+            Some(nak) => Some(self.send_nak(nak, now)),
+            None => Some(self.send_ack()),
         }
     }
 
-    /// The retransmission of `minimum` has passed down since it was asked for at `asked`.
-    fn was_resent(&self, minimum: u64, asked: u64) -> bool {
+    /// Whether `minimum` was retransmitted downstream after its NAK was received at `nak_received`.
+    fn was_resent(&self, minimum: u64, nak_received: u64) -> bool {
         let (from, when) = self.go_back;
-        when > asked && from <= minimum && self.position > minimum
+        when > nak_received && from <= minimum && self.position > minimum
     }
 
-    /// 3.2: the serial minimum of MSN and the minimum of credits.
-    fn speech(&mut self, syndrome: u8, psn: u64) -> Speech {
-        let msn = self.branches.values().map(|b| b.msn).min().unwrap_or(self.msn_told);
-        self.msn_told = msn;
+    /// 3.2: the minimum MSN in serial-number order, and the minimum of credits.
+    fn feedback(&mut self, syndrome: u8, psn: u64) -> Feedback {
+        let msn = self.branches.values().map(|b| b.msn).min().unwrap_or(self.reported_msn);
+        self.reported_msn = msn;
         let mask = u64::MAX >> (64 - self.params.psn_bits);
-        Speech { syndrome, psn: (psn & mask) as u32, msn: msn as u32 & 0xFF_FFFF }
+        Feedback { syndrome, psn: (psn & mask) as u32, msn: msn as u32 & 0xFF_FFFF }
     }
 
-    fn say_ack(&mut self) -> Speech {
+    fn send_ack(&mut self) -> Feedback {
         self.counters.acks_out += 1;
         let credits = self.branches.values().map(|b| b.credits).min().unwrap_or(31);
-        self.speech(credits, self.base().unwrap_or(1) - 1)
+        self.feedback(credits, self.base().unwrap_or(1) - 1)
     }
 
-    fn say_nak(&mut self, nak: Nak, now: u64) -> Speech {
+    fn send_nak(&mut self, nak: Nak, now: u64) -> Feedback {
         self.counters.naks_out += 1;
-        let next = self.base().unwrap_or(0);
-        self.told_nak = Some((next, nak, now));
-        self.last_nak_next = next;
-        self.speech(nak.syndrome(), next)
+        let next_psn = self.base().unwrap_or(0);
+        self.reported_nak = Some((next_psn, nak, now));
+        self.last_nak_psn = next_psn;
+        self.feedback(nak.syndrome(), next_psn)
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's pure half: what the kernel should hold for a `NodeSpec`, and the seam to the half that touches it.
+//! Pure part of the agent: computes the kernel state that a `NodeSpec` requires; [`Datapath`] is the interface to the kernel.
 
 pub mod aggregate;
 pub mod congestion;
@@ -17,20 +17,20 @@ use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
 use canopy_model::telemetry::{DropCount, Event, GroupTelemetry};
 
-/// What the agent's event loop needs of a datapath; `canopy-datapath` implements it on the Linux kernel.
+/// Operations that the agent's event loop needs from a datapath; `canopy-datapath` implements them on the Linux kernel.
 pub trait Datapath: Send {
-    /// Makes the kernel match `spec` (all desired against all observed), reads everything back, and returns what
-    /// does not match. Empty means applied. Safe to run any number of times.
+    /// Makes the kernel match `spec` (all desired against all observed), reads everything back, and returns the items
+    /// that do not match; an empty result means applied. Safe to run any number of times.
     fn reconcile(&mut self, spec: &NodeSpec) -> impl Future<Output = Vec<ItemError>> + Send;
 
-    /// Reads the counters and the aggregation state of every group, and what is known of the ports' queues.
+    /// Reads the counters and the aggregation state of every group, and the state of the ports' queues.
     fn sample(&mut self) -> impl Future<Output = Result<Sample, DatapathError>> + Send;
 
-    /// Waits for the next thing worth acting on. Cancel safe.
+    /// Waits for the next event. Cancel safe.
     fn next_event(&mut self) -> impl Future<Output = DatapathEvent> + Send;
 }
 
-/// One reading of the datapath.
+/// One sample of the datapath.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Per group.
@@ -41,20 +41,20 @@ pub struct Sample {
     pub congestion: Vec<PortCongestion>,
 }
 
-/// Why the datapath woke its owner.
+/// An event that the datapath reports to the agent's event loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatapathEvent {
     /// Links, addresses, routes or neighbours changed in the kernel: reconcile again.
     KernelChanged,
-    /// Something to tell people.
+    /// An event for the operator.
     Event(Event),
 }
 
-/// A datapath operation failed; says what was being done.
+/// A datapath operation failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing}")]
 pub struct DatapathError {
-    /// What was being done.
+    /// The operation.
     pub doing: String,
     /// Why it failed.
     #[source]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's IPv6 multicast routes for groups in IP multicast replication (decisions 2.3): what there should be, what there is,
-//! and the commands between the two.
+//! The kernel's IPv6 multicast routes of groups with IP multicast replication (decisions 2.3): desired and observed state, and
+//! the commands from one to the other.
 //!
-//! Commands come in two halves, around the change of the programs' state: a child is a branch before packets go to its port, and
-//! its port is taken away before it is a branch no more. Otherwise the node would acknowledge for those it does not count.
+//! The commands run in two parts, before and after the change of the BPF programs' state: a child becomes a branch before packets
+//! are sent to its port, and its port is removed before the branch is. Otherwise the node would acknowledge data for receivers
+//! that it does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -19,58 +20,58 @@ pub type Mif = u16;
 /// The (S, G) of a route.
 pub type Flow = (Ipv6Addr, Ipv6Addr);
 
-/// Where a route takes packets from and to, by interface index.
+/// Input and outputs of a route, by interface index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// Interface that they arrive on.
+    /// Interface on which packets arrive.
     pub input: u32,
-    /// Interfaces that copies leave by.
+    /// Interfaces to which copies are sent.
     pub outputs: BTreeSet<u32>,
 }
 
-/// Multicast routing as the kernel has it, foreign parts included.
+/// Multicast routing state of the kernel, including foreign routes and interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Our holder keeps multicast routing switched on in this network namespace.
+    /// The multicast routing holder process keeps multicast routing enabled in this network namespace.
     pub held: bool,
     /// Multicast interfaces: interface index, by MIF.
     pub interfaces: BTreeMap<Mif, u32>,
-    /// MIFs that no routing daemon made for itself: ours.
+    /// MIFs that the agent made, not a routing daemon.
     pub fixed: BTreeSet<Mif>,
-    /// Routes; a MIF that is gone is not among a route's outputs.
+    /// Routes; their outputs do not include removed MIFs.
     pub routes: BTreeMap<Flow, Route>,
 }
 
 /// One change of the kernel's multicast routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Switch multicast routing on and keep it on.
+    /// Enable multicast routing and keep it enabled.
     Hold,
     /// Make an interface a multicast interface.
     AddInterface(Mif, u32),
-    /// Make it none again.
+    /// Remove a multicast interface.
     RemoveInterface(Mif),
     /// Add or replace a route.
     SetRoute(Flow, Route),
     /// Remove a route.
     RemoveRoute(Flow),
-    /// Switch multicast routing off.
+    /// Disable multicast routing.
     Release,
 }
 
-/// What the agent wants, and what it answers for.
+/// Desired routes, and the groups whose routes the agent manages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
-    /// Routes of the groups that can be carried out.
+    /// Routes of the groups that can be served.
     pub routes: BTreeMap<Flow, Route>,
-    /// G of every route that the agent made at any time: others are foreign.
+    /// G of every route that the agent ever made; all others are foreign.
     pub ours: BTreeSet<Ipv6Addr>,
-    /// G of groups that stay as they are because their desired state could not be worked out.
+    /// G of groups that stay unchanged because their desired state could not be computed.
     pub kept: BTreeSet<Ipv6Addr>,
 }
 
-/// The desired routes, and the groups that find no room. `recorded` are the groups' addresses that the programs know from before,
-/// `kept` the groups (by number) that stay as they are.
+/// The desired routes, and an error for each group without a free multicast interface. `recorded` are the group addresses that
+/// the programs already hold, `kept` the groups (by number) that stay unchanged.
 pub fn desired(
     spec: &NodeSpec,
     interfaces: &BTreeMap<String, Interface>,
@@ -92,7 +93,7 @@ pub fn desired(
             d.kept.insert(flow.group);
             continue;
         }
-        // A port without an interface is its group's error already: such a group is kept.
+        // A port without an interface is already reported as an error of its group, and the group is kept.
         let Some(input) = index_of.get(&input).copied() else { continue };
         let outputs: BTreeSet<u32> = outputs.iter().filter_map(|p| index_of.get(p).copied()).collect();
         let with: BTreeSet<u32> = used.iter().chain(&outputs).copied().chain([input]).collect();
@@ -101,15 +102,17 @@ pub fn desired(
         };
         if with.len() > MAX_MULTICAST_PORTS {
             fail(format!(
-                "group {} would need {} multicast interfaces on {} with the groups before it, and Linux has {MAX_MULTICAST_PORTS}: use replication srv6",
+                "group {} would need {} multicast interfaces on {} together with the groups before it, but Linux supports \
+                 {MAX_MULTICAST_PORTS}: use replication srv6",
                 g.name,
                 with.len(),
                 spec.base.name
             ));
         } else if let Some(big) = with.iter().find(|i| **i > u32::from(u16::MAX)) {
-            // struct mif6ctl has 16 bits for it.
+            // struct mif6ctl holds 16 bits of the index.
             fail(format!(
-                "interface index {big} on {} does not fit a multicast interface: recreate the interface, or use replication srv6",
+                "interface index {big} on {} is above 65535, the limit of multicast interfaces: recreate the interface, or \
+                 use replication srv6",
                 spec.base.name
             ));
         } else {
@@ -120,7 +123,7 @@ pub fn desired(
     (d, errors)
 }
 
-/// What must go before branches leave the programs' state: routes that are not wanted, and outputs that are not.
+/// Commands to run before branches are removed from the programs' state: remove unwanted routes and outputs.
 pub fn plan_before(desired: &Desired, observed: &Observed) -> Vec<Command> {
     let mut out = Vec::new();
     for (flow, have) in ours(desired, observed) {
@@ -137,7 +140,7 @@ pub fn plan_before(desired: &Desired, observed: &Observed) -> Vec<Command> {
     out
 }
 
-/// What comes once every branch is in the programs' state; `observed` is from behind [`plan_before`].
+/// Commands to run after every branch is in the programs' state; `observed` was read after [`plan_before`].
 pub fn plan_after(desired: &Desired, observed: &Observed) -> Vec<Command> {
     let mut out = Vec::new();
     let wanted: BTreeSet<u32> =
@@ -145,7 +148,7 @@ pub fn plan_after(desired: &Desired, observed: &Observed) -> Vec<Command> {
     if !wanted.is_empty() && !observed.held {
         out.push(Command::Hold);
     }
-    // Whatever route uses an interface keeps it, whoever made the route.
+    // Any route keeps the interfaces that it uses, foreign routes included.
     let used: BTreeSet<u32> =
         observed.routes.values().flat_map(|r| r.outputs.iter().copied().chain([r.input])).collect();
     let mut interfaces = observed.interfaces.clone();
@@ -158,7 +161,7 @@ pub fn plan_after(desired: &Desired, observed: &Observed) -> Vec<Command> {
     let present: BTreeSet<u32> = interfaces.values().copied().collect();
     let missing: Vec<u32> = wanted.difference(&present).copied().collect();
     for index in &missing {
-        // Foreign ones may take some: what finds no place is missing when the kernel is read back.
+        // Foreign interfaces may occupy MIFs: an interface without a free MIF is found missing when the kernel is read back.
         let free = (0..MAX_MULTICAST_PORTS as Mif).find(|m| !interfaces.contains_key(m));
         if let Some(mif) = free {
             interfaces.insert(mif, *index);
@@ -166,7 +169,7 @@ pub fn plan_after(desired: &Desired, observed: &Observed) -> Vec<Command> {
         }
     }
     for (flow, want) in &desired.routes {
-        // A route remembers outputs by MIF: where one came to be anew, it may mean another interface than before.
+        // A route stores its outputs by MIF: a MIF that was added again may refer to another interface than before.
         if observed.routes.get(flow) != Some(want) || !missing.is_empty() {
             out.push(Command::SetRoute(*flow, want.clone()));
         }
@@ -178,7 +181,7 @@ pub fn plan_after(desired: &Desired, observed: &Observed) -> Vec<Command> {
     out
 }
 
-/// Routes that the agent answers for and may change.
+/// Routes that the agent manages and may change.
 fn ours<'a>(desired: &'a Desired, observed: &'a Observed) -> impl Iterator<Item = (&'a Flow, &'a Route)> {
     observed.routes.iter().filter(|((_, g), _)| desired.ours.contains(g) && !desired.kept.contains(g))
 }

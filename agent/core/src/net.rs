@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What netlink should show for a `NodeSpec`, what it shows, and the commands between the two.
+//! Desired network state of a `NodeSpec`, observed network state of the kernel, and the commands from one to the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -21,14 +21,14 @@ pub struct Interface {
     pub carrier: bool,
 }
 
-/// Where a route leads.
+/// Next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Via {
     /// The destination is a neighbour.
     OnLink,
     /// A neighbour's link-local address.
     Gateway(Ipv6Addr),
-    /// Nowhere: the kernel itself is the SRv6 endpoint uN (End with NEXT-CSID, RFC 8986 and RFC 9800).
+    /// None: the kernel is the SRv6 endpoint uN (End with NEXT-CSID, RFC 8986 and RFC 9800).
     End,
 }
 
@@ -39,11 +39,11 @@ pub struct NetState {
     pub up: BTreeSet<u32>,
     /// (interface, address/length).
     pub addresses: BTreeSet<(u32, Ipv6Net)>,
-    /// Routes of our own protocol number: (prefix, interface, via).
+    /// Routes with the agent's protocol number: (prefix, interface, via).
     pub routes: BTreeSet<(Ipv6Net, u32, Via)>,
     /// Neighbours that the kernel keeps resolved: (interface, address).
     pub neighbours: BTreeSet<(u32, Ipv6Addr)>,
-    /// Interfaces whose TC ingress runs our program.
+    /// Interfaces whose TC ingress runs the agent's program.
     pub attached: BTreeSet<u32>,
 }
 
@@ -60,17 +60,17 @@ pub enum NetCommand {
     AddRoute(Ipv6Net, u32, Via),
     /// Remove a route.
     RemoveRoute(Ipv6Net, u32, Via),
-    /// Let the kernel keep a neighbour resolved.
+    /// Make the kernel keep a neighbour resolved.
     AddNeighbour(u32, Ipv6Addr),
-    /// Forget a neighbour.
+    /// Remove a neighbour.
     RemoveNeighbour(u32, Ipv6Addr),
-    /// Attach our program.
+    /// Attach the agent's program.
     Attach(u32),
     /// Detach it.
     Detach(u32),
 }
 
-/// The desired state, and the ports that cannot be as desired.
+/// The desired state, and an error for each port that cannot be configured.
 pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (NetState, Vec<ItemError>) {
     let (mut state, mut errors) = (NetState::default(), Vec::new());
     let base = &spec.base;
@@ -81,7 +81,7 @@ pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (Ne
         state.addresses.insert((lo.index, Ipv6Net::from(base.node_address)));
     }
     ports(base, interfaces, &mut state, &mut errors);
-    // The kernel wants some device on a local SID's route; packets for the SID may come in by any.
+    // The kernel requires a device on the route of a local SID; packets for the SID may arrive on any.
     if let Some(any) = index_of.values().next() {
         state.routes.insert((base.un, *any, Via::End));
     }
@@ -91,7 +91,7 @@ pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (Ne
         }
     }
     for g in spec.groups.values() {
-        // What the programs look up per packet: the route to a child or the parent on the port that the tree uses.
+        // The programs look up these routes per packet: the route to a child or to the parent on the port that the tree uses.
         let nodes = g
             .branches
             .iter()
@@ -132,12 +132,13 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
         };
         if i.mtu < p.mtu {
             problem(format!(
-                "interface {} has MTU {}, the topology's link says {}: raise the interface's or lower the link's",
+                "interface {} has MTU {}, its link in the topology has {}: raise the MTU of the interface, or lower the \
+                 link's",
                 p.name, i.mtu, p.mtu
             ));
         }
         if i.up && !i.carrier {
-            // The controller leads everything around such a link.
+            // The controller routes around such a link.
             fault("link", format!("interface {} has no carrier: check the cable or the far end", p.name));
         }
         state.up.insert(i.index);
@@ -155,7 +156,7 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
     }
 }
 
-/// The commands that lead from `observed` to `desired`: what is in the way goes first, then links, addresses, routes.
+/// The commands that change `observed` into `desired`: removals first, then links, addresses, routes.
 pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
     let mut out = Vec::new();
     for i in observed.attached.difference(&desired.attached) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Nanoseconds per packet of every entry of the datapath: median over many runs, with the quartiles.
 //!
-//! Sizes are of the payload. Where a frame does not fit a test run (a page less its overhead) the figure is of real
-//! frames through a veth pair, as the kernel's own program statistics count them: those rows say `traffic`.
-//! `cargo bench .. -- flat` prints feedback by branches only, `-- flows` the egress by flows only.
+//! Sizes are of the payload. If a frame does not fit a test run (a page less its overhead), the figure is of frames sent
+//! through a veth pair, measured by the kernel's program statistics; these rows are marked `traffic`.
+//! `cargo bench .. -- flat` prints only the table of feedback by branches, `-- flows` only that of the egress by flows.
 
 #[path = "packets/flat.rs"]
 mod flat;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The BPF programs and the reference machine, fed the same: they must say the same, packet by packet, and refuse the same.
+//! Feeds the BPF programs and the reference state machine the same inputs: they must send the same feedback, packet by packet, and
+//! refuse the same inputs.
 //!
-//! Real time passes between two test runs, so the two rates are set to "always" or "never": both sides then agree on them.
+//! The duration of a test run is not constant, so each of the two rate limits is set to "always" or "never", independent of time.
 
 use std::collections::BTreeMap;
 
-use canopy_agent_core::aggregate::{Aggregation, Counters, Entry, Input, Nak, Params, Refusal, Speech};
+use canopy_agent_core::aggregate::{Aggregation, Counters, Entry, Feedback, Input, Nak, Params, Refusal};
 use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::RoceBuilder;
@@ -36,7 +37,7 @@ struct Pair {
     now: u64,
     epoch: u32,
     refused: BTreeMap<&'static str, u64>,
-    spoken: u64,
+    sent: u64,
 }
 
 impl Pair {
@@ -61,10 +62,10 @@ impl Pair {
             let entry = Entry { at_boundary: false, receiver: b < RECEIVERS, since: 1 };
             reference.handle(Input::Join(b, entry), 0).unwrap();
         }
-        Self { bed, reference, now: 0, epoch: 1, refused: BTreeMap::new(), spoken: 0 }
+        Self { bed, reference, now: 0, epoch: 1, refused: BTreeMap::new(), sent: 0 }
     }
 
-    /// One input to both.
+    /// Feeds one input to both and compares the feedback that they send upstream.
     fn feed(&mut self, input: Input) {
         self.now += 1;
         let expected = self.reference.handle(input, self.now);
@@ -78,21 +79,25 @@ impl Pair {
                 }
                 return;
             }
-            Input::Ack { branch, epoch, psn, msn, credits } => says(branch, epoch, Syndrome::ack(credits), psn, msn),
-            Input::Nak { branch, epoch, psn, msn, nak } => says(branch, epoch, Syndrome(nak.syndrome()), psn, msn),
+            Input::Ack { branch, epoch, psn, msn, credits } => {
+                feedback_of(branch, epoch, Syndrome::ack(credits), psn, msn)
+            }
+            Input::Nak { branch, epoch, psn, msn, nak } => {
+                feedback_of(branch, epoch, Syndrome(nak.syndrome()), psn, msn)
+            }
             Input::Join(slot, Entry { at_boundary, receiver, since }) => {
                 return self.control(Control::Join { slot, at_boundary, receiver, since });
             }
             Input::Leave(slot) => return self.control(Control::Remove { slot }),
-            Input::Vacant => return self.control(Control::Vacant),
+            Input::PendingOnly => return self.control(Control::PendingOnly),
             Input::Repeat => return self.control(Control::Repeat),
             Input::Adopt(epoch) => return self.bed.datapath.set_epoch(5, epoch),
         };
         let (Input::Ack { branch, .. } | Input::Nak { branch, .. }) = input else { return };
         let (action, out, _) = self.bed.run(&port_of(branch), &packet);
-        let said = (action == REDIRECT).then_some(out);
+        let sent = (action == REDIRECT).then_some(out);
         let wanted = expected.unwrap_or(None).map(upstream);
-        self.spoken += u64::from(said.is_some());
+        self.sent += u64::from(sent.is_some());
         let reason = match expected {
             Err(Refusal::Inactive) => "branch_inactive",
             Err(Refusal::Window) => "feedback_window",
@@ -104,10 +109,10 @@ impl Pair {
         if !reason.is_empty() {
             *self.refused.entry(reason).or_default() += 1;
         }
-        if said != wanted {
+        if sent != wanted {
             let (t, drops) = (self.bed.telemetry(), self.bed.drops());
             panic!(
-                "after {input:?}: said {said:02x?}, expected {expected:?} {wanted:02x?}; kernel {t:#?} {drops:?}, reference {:#?}",
+                "after {input:?}: sent {sent:02x?}, expected {expected:?} {wanted:02x?}; kernel {t:#?} {drops:?}, reference {:#?}",
                 self.reference
             );
         }
@@ -117,7 +122,7 @@ impl Pair {
         self.bed.datapath.membership(5, op).unwrap();
     }
 
-    /// Mostly plausible, sometimes not: near the minimum, near the newest, far off.
+    /// A random input: mostly plausible, with PSNs near the minimum and the highest PSN, sometimes far off.
     fn event(&mut self, dice: &mut Dice, high: &mut u64) -> Input {
         let low = self.reference.minimum().unwrap_or(*high);
         let near = |dice: &mut Dice, high: u64| {
@@ -144,9 +149,9 @@ impl Pair {
             88..96 => Input::Nak { branch, epoch, psn: near(dice, *high), msn, nak: Nak::Rnr(dice.below(32) as u8) },
             96..98 => Input::Leave(branch),
             98 => match dice.below(3) {
-                0 => Input::Vacant,
+                0 => Input::PendingOnly,
                 1 => Input::Repeat,
-                // Behind its children for a while, as a node whose agent is late.
+                // At times an older epoch than that of the child nodes.
                 _ => Input::Adopt(self.epoch.saturating_sub(dice.below(2) as u32)),
             },
             _ => {
@@ -161,7 +166,7 @@ impl Pair {
     }
 }
 
-/// Slots follow the order of addresses: receivers and child nodes as the test bed made them.
+/// Slots are in the order of addresses: first the receivers, then the child nodes of the test bed.
 fn address_of(branch: u32) -> std::net::Ipv6Addr {
     if branch < RECEIVERS { receiver(branch) } else { plan().node_address(node(u64::from(10 + branch - RECEIVERS))) }
 }
@@ -170,8 +175,8 @@ fn port_of(branch: u32) -> String {
     if branch < RECEIVERS { "d0".into() } else { format!("d{}", 1 + branch - RECEIVERS) }
 }
 
-/// Feedback of a branch: a receiver to the Proxy Address, a child node to this node, stamped with its epoch.
-fn says(branch: u32, epoch: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
+/// Feedback of a branch: of a receiver to the Proxy Address, of a child node to this node with its epoch.
+fn feedback_of(branch: u32, epoch: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
     if branch < RECEIVERS {
         return answer(branch, syndrome, psn, msn);
     }
@@ -181,8 +186,8 @@ fn says(branch: u32, epoch: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<
     b.build().unwrap()
 }
 
-/// The whole packet that must go to the parent.
-fn upstream(s: Speech) -> Vec<u8> {
+/// The packet that must be sent to the parent node.
+fn upstream(s: Feedback) -> Vec<u8> {
     let (me, parent) = (plan().node_address(node(1)), plan().node_address(node(2)));
     let mut b = RoceBuilder::new(me, parent, Opcode::ACKNOWLEDGE, DQPN, s.psn);
     b.src_port = 0xC001;
@@ -194,11 +199,11 @@ fn upstream(s: Speech) -> Vec<u8> {
 fn run(start: u32, reack_ns: u64, nak_merge_ns: u64, events: u32, seed: u64) {
     let (mut pair, mut dice) = (Pair::new(start, reack_ns, nak_merge_ns), Dice(seed));
     let mut high = TURN + u64::from(start);
-    // The first packet shows where the group stands: not a wild one.
+    // The first packet sets the PSN of the group, so it is not a random one.
     pair.feed(Input::Data { psn: start, begins: true });
     for n in 0..events {
         let input = pair.event(&mut dice, &mut high);
-        // A data packet from far away may be within the window and move the newest PSN: follow it.
+        // A random data packet within the window may raise the highest PSN.
         pair.feed(input);
         high = high.max(pair.reference.high().unwrap_or(high));
         if n % 512 == 0 || n + 1 == events {
@@ -223,9 +228,9 @@ fn run(start: u32, reack_ns: u64, nak_merge_ns: u64, events: u32, seed: u64) {
     for (reason, n) in &pair.refused {
         assert_eq!(drops.get(*reason), Some(n), "start {start:#x} seed {seed}: {reason}");
     }
-    assert!(pair.spoken > u64::from(events) / 50, "{} packets spoken: this proves little", pair.spoken);
+    assert!(pair.sent > u64::from(events) / 50, "only {} packets were sent upstream", pair.sent);
     for reason in ["branch_inactive", "feedback_window", "nak_ghost", "epoch_old", "epoch_ahead"] {
-        assert!(pair.refused.contains_key(reason), "{reason} was never provoked");
+        assert!(pair.refused.contains_key(reason), "{reason} did not occur");
     }
 }
 

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Errors say what was being done; the cause stays in `source`.
+//! An error names the failed operation; the cause stays in `source`.
 
 use canopy_agent_core::DatapathError;
 
-/// Adds what was being done to any error.
-pub(crate) trait Doing<T> {
-    fn doing(self, what: impl Into<String>) -> Result<T, DatapathError>;
+/// Adds the failed operation to any error.
+pub(crate) trait Context<T> {
+    fn context(self, operation: &'static str) -> Result<T, DatapathError>;
+
+    /// As [`Context::context`] with a formatted text; `operation` is called only on error.
+    fn with_context(self, operation: impl FnOnce() -> String) -> Result<T, DatapathError>;
 }
 
-impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Doing<T> for Result<T, E> {
-    fn doing(self, what: impl Into<String>) -> Result<T, DatapathError> {
-        self.map_err(|e| DatapathError { doing: what.into(), source: e.into() })
+impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Context<T> for Result<T, E> {
+    fn context(self, operation: &'static str) -> Result<T, DatapathError> {
+        self.with_context(|| operation.into())
+    }
+
+    fn with_context(self, operation: impl FnOnce() -> String) -> Result<T, DatapathError> {
+        self.map_err(|e| DatapathError { doing: operation(), source: e.into() })
     }
 }
 

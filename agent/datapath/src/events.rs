@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the programs tell user space: CNP windows that ended, and NAKs that no merging can heal.
+//! Events of the ingress program: ended CNP windows, first data of a group, and fatal NAKs, which are never merged.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -18,21 +18,21 @@ use libbpf_rs::{MapHandle, RingBufferBuilder};
 use tokio::sync::mpsc;
 
 use crate::bpf::{Bpf, Control, Table};
-use crate::error::{Doing, chain};
+use crate::error::{Context, chain};
 use crate::plain::read;
 use crate::skel::types;
 use crate::tables;
 
 const EVENT_CNP: u32 = 1;
 const EVENT_FIRST_DATA: u32 = 3;
-/// An event that waited longer than this is history: an agent that was away does not speak for it.
+/// An older CNP event is ignored: a restarted agent sends no CNPs for windows that ended before.
 const STALE_NS: u64 = 100_000_000;
 /// UDP + BTH + 16 reserved + ICRC.
 const CNP_PAYLOAD: u16 = 40;
-/// Events waiting for the loop; past it the ring buffer itself holds 8,000 more and then drops the newest.
+/// Events that wait for the event loop, in addition to some 8,000 in the ring buffer; when both are full, the newest are lost.
 const DEPTH: usize = 1024;
 
-/// The ring buffer's reader thread.
+/// The thread that reads the ring buffer.
 pub(crate) struct Events {
     receiver: mpsc::Receiver<types::canopy_event>,
     stop: Arc<AtomicBool>,
@@ -46,14 +46,14 @@ impl Drop for Events {
 
 impl Events {
     pub(crate) fn open(pin: &Path) -> Result<Self, DatapathError> {
-        let map = MapHandle::from_pinned_path(pin).doing(format!("opening {}", pin.display()))?;
+        let map = MapHandle::from_pinned_path(pin).with_context(|| format!("opening {}", pin.display()))?;
         let (tx, receiver) = mpsc::channel(DEPTH);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         thread::Builder::new()
             .name("bpf-events".into())
             .spawn(move || pump(&map, &tx, &stopped))
-            .doing("starting the event reader")?;
+            .context("starting the event reader")?;
         Ok(Self { receiver, stop })
     }
 
@@ -70,7 +70,7 @@ fn pump(map: &MapHandle, tx: &mpsc::Sender<types::canopy_event>, stop: &AtomicBo
     let mut builder = RingBufferBuilder::new();
     let push = |data: &[u8]| {
         if let Some(e) = read(data) {
-            // A full queue means that the loop is busy; the newest event is the one to lose.
+            // If the event loop does not keep up, the newest event is lost.
             let _ = tx.try_send(e);
         }
         0
@@ -79,18 +79,18 @@ fn pump(map: &MapHandle, tx: &mpsc::Sender<types::canopy_event>, stop: &AtomicBo
     let ring = match added.and_then(|()| builder.build()) {
         Ok(ring) => ring,
         Err(e) => {
-            tracing::error!(error = %e, "the event ring buffer cannot be read: CNPs will not be spoken");
+            tracing::error!(error = %e, "cannot read the event ring buffer: this node sends no CNPs upstream until the agent is restarted");
             return;
         }
     };
     while !stop.load(Ordering::Relaxed) {
         if let Err(e) = ring.poll(Duration::from_millis(200)) {
-            tracing::warn!(error = %e, "polling the event ring buffer");
+            tracing::warn!(error = %e, "cannot poll the event ring buffer, trying again");
         }
     }
 }
 
-/// Acts on one event; returns what people should know.
+/// Handles one event; returns the event to report to the controller, if any.
 pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
     if e.kind == EVENT_CNP {
         let late = monotonic_ns().saturating_sub(e.time_ns);
@@ -98,37 +98,38 @@ pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
             tracing::debug!(
                 group = e.group_id,
                 late_ms = late / 1_000_000,
-                "the end of a CNP window was heard of too late"
+                "ignored the end of a CNP window: the event is too old"
             );
-        } else if let Err(error) = speak_cnp(bpf, e.group_id) {
-            tracing::warn!(error = chain(&error), group = e.group_id, "a CNP was not spoken");
+        } else if let Err(error) = send_cnp(bpf, e.group_id) {
+            tracing::warn!(error = chain(&error), group = e.group_id, "cannot send a CNP upstream");
         }
         return None;
     }
     let group = GroupId::new("group", e.group_id.into()).ok();
     if e.kind == EVENT_FIRST_DATA {
-        let detail = format!("the source's first packet passed, PSN {:#08x}: who joins from now on is late", e.value);
+        let detail =
+            format!("first packet of the source, PSN {:#08x}: receivers that join from now on are late", e.value);
         return Some(Event { time_unix_ns: unix_ns(), code: "FirstData".into(), group, branch: None, detail });
     }
     let branch = branch_address(bpf, e.group_id, e.slot);
-    let who = branch.map_or_else(|| "a branch that has left".to_string(), |a| a.to_string());
+    let name = branch.map_or_else(|| "a branch that has left".to_string(), |a| a.to_string());
     let detail = format!(
-        "{who} answered with a fatal NAK (AETH syndrome {:#04x}): its QP is in error and will not recover by retransmission",
+        "{name} answered with a fatal NAK (AETH syndrome {:#04x}): its QP is in error and will not recover by retransmission",
         e.value
     );
     Some(Event { time_unix_ns: unix_ns(), code: "FatalNak".into(), group, branch, detail })
 }
 
-/// One CNP upstream for the window (draft-li, CNP Aggregation).
-fn speak_cnp(bpf: &Bpf, group: u32) -> Result<(), DatapathError> {
+/// Sends one CNP upstream for an ended window (draft-li, CNP Aggregation).
+fn send_cnp(bpf: &Bpf, group: u32) -> Result<(), DatapathError> {
     let Some(g) = bpf.get_as::<u32, types::canopy_group>(Table::Groups, &group)? else { return Ok(()) };
-    bpf.control(group, Control::Speak, &cnp_frame(&g).doing("composing a CNP")?)
+    bpf.control(group, Control::Send, &cnp_frame(&g).context("composing a CNP")?)
 }
 
 fn cnp_frame(g: &types::canopy_group) -> Result<Vec<u8>, String> {
     let mut packet = vec![0; 40 + usize::from(CNP_PAYLOAD) - 4];
     let ip = Ipv6 {
-        // CNPs travel in the class that hosts use for them by default: DSCP 48.
+        // DSCP 48, the default of hosts for CNPs.
         traffic_class: 48 << 2,
         flow_label: 0,
         payload_len: CNP_PAYLOAD,
@@ -169,7 +170,7 @@ fn branch_address(bpf: &Bpf, group: u32, slot: u32) -> Option<Ipv6Addr> {
     })
 }
 
-/// CLOCK_MONOTONIC, as the programs stamp with it.
+/// CLOCK_MONOTONIC, the clock of the programs' timestamps.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a valid timespec on the stack.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Canopy's datapath on the Linux kernel: BPF programs and maps by libbpf, everything else by netlink.
+//! Canopy's datapath on the Linux kernel: BPF programs and maps through libbpf, everything else through netlink.
 //!
 //! The only crate with `unsafe` code. [`LinuxDatapath::reconcile`](canopy_agent_core::Datapath::reconcile)
-//! compares all desired with all observed, applies the difference, and reads everything back.
+//! compares the whole desired with the whole observed state, applies the difference, and reads everything back.
 //!
-//! Programs and maps are pinned under one directory per node; the TC filters live in the kernel. Killing the agent
-//! therefore stops nothing and forgets nothing.
+//! Programs and maps are pinned under one directory per node, and the kernel holds the TC filters. Forwarding and its state
+//! therefore survive the end of the agent.
 
 mod bpf;
 #[cfg(test)]
@@ -17,10 +17,10 @@ mod egress_skel {
 }
 mod error;
 mod events;
-mod holder;
 mod libbpf;
 mod linux;
 mod mroute;
+mod mroute_holder;
 mod multicast;
 mod netlink;
 mod plain;
@@ -37,5 +37,5 @@ pub mod testbed;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-pub use holder::{Hold, hold_multicast};
 pub use linux::{LinuxDatapath, Options, cleanup};
+pub use mroute_holder::{Hold, hold_multicast};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What both objects need of libbpf: loading that signals do not stop, and its own words in the agent's log.
+//! Loading of BPF objects that signals do not interrupt, and libbpf's messages in the agent's log.
 
 use std::sync::Once;
 
@@ -7,24 +7,24 @@ use canopy_agent_core::DatapathError;
 use libbpf_rs::PrintLevel;
 use libbpf_rs::skel::OpenSkel;
 
-use crate::error::Doing;
+use crate::error::Context;
 
-/// How often loading is tried.
+/// Attempts to load an object.
 const ATTEMPTS: u32 = 20;
-/// How libbpf begins what the kernel says to a netlink request that fails.
-const KERNEL_SAYS: &str = "Kernel error message";
+/// Start of libbpf's message about a netlink request that the kernel rejected.
+const KERNEL_ERROR: &str = "Kernel error message";
 
-/// Loads what `open` opens; it opens anew for each attempt.
+/// Loads the object that `open` opens; each attempt opens it again. `operation` is the context of an error.
 pub(crate) fn load<O: OpenSkel<'static>>(
     open: impl Fn() -> Result<O, DatapathError>,
-    doing: impl Into<String>,
+    operation: impl FnOnce() -> String,
 ) -> Result<O::Output, DatapathError> {
-    static LISTENING: Once = Once::new();
-    LISTENING.call_once(|| _ = libbpf_rs::set_print(Some((PrintLevel::Info, log))));
-    attempt(|| Ok(open()?.load()))?.doing(doing)
+    static LOG_REDIRECTED: Once = Once::new();
+    LOG_REDIRECTED.call_once(|| _ = libbpf_rs::set_print(Some((PrintLevel::Info, log))));
+    attempt(|| Ok(open()?.load()))?.with_context(operation)
 }
 
-/// The verifier stops when a signal comes in, whatever it is; libbpf tries again a few times only.
+/// Retries: any signal interrupts the verifier with EAGAIN, and libbpf itself retries a few times only.
 fn attempt<T>(
     load: impl Fn() -> Result<libbpf_rs::Result<T>, DatapathError>,
 ) -> Result<libbpf_rs::Result<T>, DatapathError> {
@@ -37,13 +37,14 @@ fn attempt<T>(
     }
 }
 
-/// Whoever called gets an error and says so where it matters: a filter that is not there yet, for one, does not.
+/// Kernel errors are logged at debug level only, because the caller gets them as errors, and some are expected (a filter that does
+/// not exist yet).
 fn log(level: PrintLevel, text: String) {
     let text = text.trim_end();
     match level {
-        PrintLevel::Warn if !text.contains(KERNEL_SAYS) => {
+        PrintLevel::Warn if !text.contains(KERNEL_ERROR) => {
             tracing::warn!("libbpf: {text}");
-            // Tests have no log, and a refusal of the verifier is said here only.
+            // Tests have no log, and libbpf reports why the verifier rejected a program only here.
             if cfg!(test) {
                 eprintln!("{text}");
             }

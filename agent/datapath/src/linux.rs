@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reconciliation: maps and netlink, all desired against all observed.
+//! Reconciliation of maps and netlink state: all desired against all observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,37 +15,38 @@ use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
 
 use crate::bpf::{Bpf, Control, Table};
-use crate::egress::{self, EgressBpf, Orders, Watcher};
-use crate::error::{Doing, chain};
+use crate::egress::{self, EgressBpf, Watcher, WatcherConfig};
+use crate::error::{Context, chain};
 use crate::events::Events;
-use crate::holder::{Hold, Holder};
-use crate::multicast::{self, Turn};
+use crate::mroute_holder::{Hold, MrouteHolder};
+use crate::multicast::{self, MulticastUpdate};
 use crate::netlink::{self, Netlink};
 use crate::plain::{bytes, read};
 use crate::sample::sample;
 use crate::skel::types;
-use crate::tables::{self, Entries, Slots, Tables};
+use crate::tables::{self, Entries, JoinPoint, Slots, Tables};
 
-/// Room for an upstream ACK, the longest frame that the control program writes.
+/// Length of an upstream ACK frame, the longest frame that the control program writes.
 const ACK_FRAME: usize = 82;
-/// How long a neighbour that was just asked for may take to answer: some round trips of a local link.
+/// How long a new neighbour entry may take to resolve: some round trips of a local link.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_millis(300);
 const NEIGHBOUR_POLL: Duration = Duration::from_millis(10);
-/// How often a node where nobody counts yet acknowledges what passed: the source goes on at a window per this time.
-const LOOK_FOR_VACANT: Duration = Duration::from_millis(2);
-/// How often a node repeats its last feedback after it has adopted a program, and for how long (decisions 3.9): its parent drops
-/// feedback of a newer program than its own.
+/// How often a group that has only pending branches acknowledges the data forwarded so far: the source can send one window per this
+/// time.
+const POLL_PENDING_ONLY: Duration = Duration::from_millis(2);
+/// How often a node repeats its last feedback after it has adopted a new epoch, and for how long (decisions 3.9): its parent drops
+/// feedback of a newer epoch than its own.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(10);
 const REPEAT_FOR: Duration = Duration::from_secs(2);
 
-/// How to open the datapath.
+/// Options of the datapath.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Directory on a BPF file system for this node's programs and maps.
     pub pin_dir: PathBuf,
-    /// Who keeps IPv6 multicast routing switched on for groups that replicate by it.
+    /// Which process keeps IPv6 multicast routing enabled for groups that use it.
     pub hold_multicast: Hold,
-    /// How queues are judged.
+    /// Parameters of the congestion detection.
     pub congestion: Settings,
 }
 
@@ -56,22 +57,22 @@ pub struct LinuxDatapath {
     watcher: Watcher,
     netlink: Netlink,
     events: Events,
-    holder: Holder,
-    /// Nothing was pinned: what earlier branches hold is not known, not even of those that came in at a boundary.
+    mroute_holder: MrouteHolder,
+    /// Nothing was pinned: the next PSN of every branch is unknown, also of those that joined at a boundary.
     cold: bool,
-    /// Groups in which late branches wait for a message to begin.
-    waiting: BTreeSet<u32>,
-    look: tokio::time::Interval,
-    /// Groups whose program was adopted a moment ago, and until when their last feedback is repeated.
+    /// Groups that may have pending branches.
+    may_be_pending: BTreeSet<u32>,
+    pending_poll: tokio::time::Interval,
+    /// Groups whose epoch was adopted recently, and until when their last feedback is repeated.
     repeats: BTreeMap<u32, Instant>,
     repeat: tokio::time::Interval,
 }
 
 impl LinuxDatapath {
-    /// Loads the programs, taking over what an earlier agent pinned.
+    /// Loads the programs and reuses the maps that an earlier agent pinned.
     ///
     /// # Errors
-    /// When the kernel refuses: the error says which step and what it needs.
+    /// The kernel rejects a step; the error names it and its requirement.
     pub async fn open(options: Options) -> Result<Self, DatapathError> {
         let cold = !options.pin_dir.join("canopy_ingress").exists();
         let bpf = Bpf::load(&options.pin_dir)?;
@@ -79,41 +80,56 @@ impl LinuxDatapath {
         let watcher = Watcher::start(Arc::clone(&egress), options.congestion)?;
         let events = Events::open(&bpf.events_path())?;
         netlink::enable_forwarding()?;
-        let holder = Holder::new(options.hold_multicast);
-        let mut look = tokio::time::interval(LOOK_FOR_VACANT);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mroute_holder = MrouteHolder::new(options.hold_multicast);
+        let mut pending_poll = tokio::time::interval(POLL_PENDING_ONLY);
+        pending_poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut repeat = tokio::time::interval(REPEAT_INTERVAL);
         repeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let netlink = Netlink::open()?;
-        let (waiting, repeats) = (BTreeSet::new(), BTreeMap::new());
-        Ok(Self { bpf, egress, watcher, netlink, events, holder, cold, waiting, look, repeats, repeat })
+        Ok(Self {
+            bpf,
+            egress,
+            watcher,
+            netlink,
+            events,
+            mroute_holder,
+            cold,
+            may_be_pending: BTreeSet::new(),
+            pending_poll,
+            repeats: BTreeMap::new(),
+            repeat,
+        })
     }
 
-    fn order(&self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<(), DatapathError> {
+    fn configure_congestion(
+        &self,
+        spec: &NodeSpec,
+        interfaces: &BTreeMap<String, Interface>,
+    ) -> Result<(), DatapathError> {
         let ports = &spec.base.ports;
         let ifindexes: BTreeMap<_, _> =
             ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
-        let orders = Orders::new(spec, &ifindexes);
+        let config = WatcherConfig::new(spec, &ifindexes);
         self.egress.keep_ports(&ifindexes.values().copied().collect())?;
-        self.egress.set_limits(&orders.kernel_limits())?;
-        self.egress.set_known(orders.flows.keys())?;
-        self.watcher.order(orders);
+        self.egress.set_limits(&config.kernel_limits())?;
+        self.egress.set_known(config.flows.keys())?;
+        self.watcher.configure(config);
         Ok(())
     }
 
-    /// One packet (from its IPv6 header) through the ingress program as if it came in on `ifindex`.
+    /// Runs the ingress program on one packet (from its IPv6 header) received on `ifindex`.
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn run_ingress(&self, ifindex: u32, packet: &[u8]) -> (u32, Vec<u8>, std::time::Duration) {
         self.bpf.run_ingress(ifindex, packet)
     }
 
-    /// A branch joins or leaves the state only, as the control program does it.
+    /// Runs one operation of the control program and changes nothing else.
     #[cfg(test)]
     pub(crate) fn membership(&self, group: u32, op: Control) -> Result<(), DatapathError> {
         self.bpf.control(group, op, &[0; ACK_FRAME])
     }
 
-    /// The group's program is of `epoch` from now on, and nothing else changes.
+    /// Sets the epoch of the group and changes nothing else.
     #[cfg(test)]
     pub(crate) fn set_epoch(&self, group: u32, epoch: u32) {
         let known: Option<types::canopy_group> = self.bpf.get_as(Table::Groups, &group).unwrap();
@@ -121,19 +137,19 @@ impl LinuxDatapath {
         self.bpf.put(Table::Groups, bytes(&group), bytes(&conf)).unwrap();
     }
 
-    /// Some group's last feedback is being repeated.
+    /// Whether the last feedback of any group is being repeated.
     #[cfg(test)]
     pub(crate) fn repeats_feedback(&self) -> bool {
         !self.repeats.is_empty()
     }
 
-    /// Nanoseconds and runs of the ingress program, as the kernel counts them with `kernel.bpf_stats_enabled`.
+    /// Nanoseconds and runs of the ingress program, counted by the kernel with `kernel.bpf_stats_enabled`.
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn program_stats(&self) -> (u64, u64) {
         self.bpf.program_stats()
     }
 
-    /// Entries of every map but the node's.
+    /// Entries of all maps except `node`.
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn count_entries(&self) -> usize {
         use Table::*;
@@ -166,7 +182,7 @@ impl LinuxDatapath {
         Ok(out)
     }
 
-    /// New entries and values before anything points at them.
+    /// Writes new and changed entries, before other entries refer to them.
     fn put_missing(&self, table: Table, want: &Entries) -> Result<(), DatapathError> {
         for (key, value) in want {
             if self.bpf.get(table, key)?.as_deref() != Some(value) {
@@ -185,7 +201,7 @@ impl LinuxDatapath {
         Ok(())
     }
 
-    /// Groups that stay as they are because the desired state could not be rendered for them now.
+    /// Writes all maps. `kept` are the groups that stay unchanged because their desired state could not be rendered.
     fn maps(&mut self, t: &Tables, held: &Slots, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
         if let Some(node) = &t.node {
             self.bpf.put(Table::Node, bytes(&0u32), bytes(node))?;
@@ -205,13 +221,13 @@ impl LinuxDatapath {
         self.sweep(t, kept)
     }
 
-    /// Stops groups that are gone, entry points first, and those that start over with another first PSN.
+    /// Removes groups that are gone, entry points first, and the state of groups with another session.
     fn retire(&self, t: &Tables, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
         let lives =
             |value: &[u8]| read::<u32>(value).is_some_and(|id| t.groups.contains_key(&id) || kept.contains(&id));
         for (table, want) in entry_points(t) {
             for (key, value) in self.entries(table)? {
-                // A group that lives on in the other replication has no multicast address.
+                // A group that changed to SRv6 replication has no multicast address any more.
                 let of_other = table == Table::Multicasts && !want.contains_key(&key) && !is_kept(&value, kept);
                 if !lives(&value) || of_other {
                     self.bpf.delete(table, &key)?;
@@ -231,11 +247,11 @@ impl LinuxDatapath {
         Ok(())
     }
 
-    /// One group: its state exists, its branches join under the lock, its decisions come into force, branches leave. Returns
-    /// whether its feedback goes to another node in the name of an epoch that this node has adopted only now.
+    /// Applies one group: creates its state, joins new branches, writes the group's configuration, removes branches, in this order.
+    /// Returns whether its feedback goes to another node and this node adopted the epoch only now.
     ///
-    /// In this order, because with its decisions the node speaks in the name of the new epoch: by then every branch of that
-    /// epoch must be counted (decisions 3.9), and what a leaving branch held back must not be told before.
+    /// The written configuration makes the node send feedback with the new epoch. Before that every branch of the epoch must be
+    /// counted (decisions 3.9), and a leaving branch must still hold back the minimum.
     fn group(
         &self,
         id: u32,
@@ -258,10 +274,10 @@ impl LinuxDatapath {
         }
         let known = self.bpf.get(Table::Groups, bytes(&id))?;
         if known.is_none() {
-            // The control program wants one; no entry point leads to it yet.
+            // The control program requires the entry; no entry point refers to it yet.
             self.bpf.put(Table::Groups, bytes(&id), bytes(conf))?;
         }
-        self.join(id, slots.values().filter_map(|slot| Some((*slot, t.entries.get(&(id, *slot))?))))?;
+        self.join(id, slots.values().filter_map(|slot| Some((*slot, t.join_points.get(&(id, *slot))?))))?;
         let was = known.as_deref().and_then(read::<types::canopy_group>);
         if known.is_some_and(|k| k != bytes(conf)) {
             self.bpf.put(Table::Groups, bytes(&id), bytes(conf))?;
@@ -269,20 +285,20 @@ impl LinuxDatapath {
         let state: Option<types::canopy_state> = self.bpf.get_as(Table::States, &id)?;
         for (address, slot) in held.into_iter().flatten() {
             let counts = || state.is_some_and(|s| has(&s.active, *slot) || has(&s.pending, *slot));
-            if !slots.contains_key(address) || (has(&conf.warming, *slot) && counts()) {
+            if !slots.contains_key(address) || (has(&conf.standby, *slot) && counts()) {
                 self.bpf.control(id, Control::Remove { slot: *slot }, &[0; ACK_FRAME])?;
             }
         }
-        // The source, to which a headend answers, has no epochs.
+        // A headend sends feedback to the source, which has no epochs.
         let is_headend = conf.flags & tables::GROUP_HEADEND != 0;
         let parent = |g: &types::canopy_group| (g.epoch, g.up_da.hi, g.up_da.lo);
         Ok(!is_headend && was.is_none_or(|w| parent(&w) != parent(conf)))
     }
 
-    /// New branches, those behind which receivers moved, and those that are another branch under an old address.
-    fn join<'a>(&self, id: u32, entries: impl Iterator<Item = (u32, &'a tables::Entry)>) -> Result<(), DatapathError> {
+    /// Joins new branches, branches behind which receivers moved, and branches that reuse the address of a former one.
+    fn join<'a>(&self, id: u32, branches: impl Iterator<Item = (u32, &'a JoinPoint)>) -> Result<(), DatapathError> {
         let state: Option<types::canopy_state> = self.bpf.get_as(Table::States, &id)?;
-        for (slot, &tables::Entry { at_boundary, receiver, since }) in entries {
+        for (slot, &JoinPoint { at_boundary, receiver, since }) in branches {
             let there = state.filter(|s| has(&s.active, slot) || has(&s.pending, slot));
             if there.is_some_and(|s| s.since[slot as usize % s.since.len()] == since) {
                 continue;
@@ -290,7 +306,7 @@ impl LinuxDatapath {
             if there.is_some() && receiver {
                 self.bpf.control(id, Control::Remove { slot }, &[0; ACK_FRAME])?;
             }
-            // A child that counts already goes on from what it says next, whoever has come behind it.
+            // A child node that is active already continues with its next feedback, whatever receivers moved behind it.
             let counts = there.is_some_and(|s| has(&s.active, slot));
             let at_boundary = at_boundary && !self.cold && (receiver || !counts);
             self.bpf.control(id, Control::Join { slot, at_boundary, receiver, since }, &[0; ACK_FRAME])?;
@@ -298,7 +314,7 @@ impl LinuxDatapath {
         Ok(())
     }
 
-    /// Removes what nothing points at any more.
+    /// Removes entries to which no other entry refers any more.
     fn sweep(&self, t: &Tables, kept: &BTreeSet<u32>) -> Result<(), DatapathError> {
         let of_kept = |key: &[u8]| key.first_chunk::<4>().is_some_and(|id| kept.contains(&u32::from_ne_bytes(*id)));
         let of_group = |key: &[u8]| {
@@ -313,7 +329,7 @@ impl LinuxDatapath {
         self.delete_extra(Table::Drops, |k| of_group(k) || of_kept(k))
     }
 
-    /// Reads every map back; the first difference of each group is its error.
+    /// Reads every map back and reports the first difference of each group.
     fn verify_maps(&self, spec: &NodeSpec, t: &Tables) -> Result<Vec<ItemError>, DatapathError> {
         let mut errors = Vec::new();
         for g in spec.groups.values() {
@@ -339,11 +355,11 @@ impl LinuxDatapath {
                 }
             }
             let state: Option<types::canopy_state> = self.bpf.get_as(Table::States, &id)?;
-            let since = |slot: u32| t.entries.get(&(id, slot)).map(|e| e.since);
+            let since = |slot: u32| t.join_points.get(&(id, slot)).map(|j| j.since);
             let counts = |s: &types::canopy_state, slot: u32| {
                 (has(&s.active, slot) || has(&s.pending, slot)) && Some(s.since[slot as usize % 128]) == since(slot)
             };
-            let counted = |slot: &&u32| t.entries.contains_key(&(id, **slot));
+            let counted = |slot: &&u32| t.join_points.contains_key(&(id, **slot));
             if !t.slots[&id].values().filter(counted).all(|slot| state.is_some_and(|s| counts(&s, *slot))) {
                 wrong.push(Table::States);
             }
@@ -355,7 +371,7 @@ impl LinuxDatapath {
         Ok(errors)
     }
 
-    /// Of these interfaces, those that run both programs; where none is wanted, those that run any.
+    /// The interfaces that count as attached: both programs run if the interface is desired, any program runs if it is not.
     fn attached(&self, desired: &net::NetState, interfaces: impl Iterator<Item = u32>) -> BTreeSet<u32> {
         let runs = |i: &u32| match (self.bpf.attached(*i), self.egress.attached(*i)) {
             (ingress, egress) if desired.attached.contains(i) => ingress && egress,
@@ -388,7 +404,12 @@ impl LinuxDatapath {
                 _ => self.netlink.execute(command).await,
             };
             if let Err(e) = result {
-                tracing::warn!(error = chain(&e), "command failed");
+                tracing::warn!(
+                    error = chain(&e),
+                    kind = kind(command),
+                    item = name(command, interfaces),
+                    "cannot apply a change to the kernel"
+                );
                 errors.push(ItemError {
                     kind: kind(command).into(),
                     name: name(command, interfaces),
@@ -405,9 +426,10 @@ impl LinuxDatapath {
         let mut after = self.resolved(&interfaces, &ports, &desired, &fresh).await?;
         after.state.attached = self.attached(&desired, ports.iter().copied());
         for command in net::plan(&desired, &after.state) {
-            // What an address or a link cannot be is told above or by the next run; what is missing is an error now.
+            // Every remaining difference is an error, unless the command that failed for the same item has been reported.
             if !errors.iter().any(|e| e.kind == kind(&command) && e.name == name(&command, &interfaces)) {
-                let detail = format!("kernel state still needs {command:?} after applying it");
+                let detail =
+                    format!("the kernel does not have the desired state after applying it: still needs {command:?}");
                 errors.push(ItemError {
                     kind: kind(&command).into(),
                     name: name(&command, &interfaces),
@@ -422,10 +444,8 @@ impl LinuxDatapath {
             {
                 let Some(p) = spec.base.ports.iter().find(|p| p.index == port) else { continue };
                 if interfaces.get(&p.name).is_some_and(|i| after.unresolved.contains(&(i.index, hop))) {
-                    let detail = format!(
-                        "{hop} does not answer neighbour discovery on {}: check that the device behind it is up",
-                        p.name
-                    );
+                    let detail =
+                        format!("{hop} does not answer neighbour discovery on {}: check that the device is up", p.name);
                     errors.push(ItemError {
                         kind: "neighbour".into(),
                         name: format!("{}/{hop}", p.name),
@@ -438,7 +458,7 @@ impl LinuxDatapath {
         Ok(errors)
     }
 
-    /// Observes; neighbours that were only just asked for get a moment to answer before anybody calls them silent.
+    /// Observes the network state, and waits up to [`NEIGHBOUR_PATIENCE`] for the new neighbours `fresh` to resolve.
     async fn resolved(
         &self,
         interfaces: &BTreeMap<String, Interface>,
@@ -456,24 +476,28 @@ impl LinuxDatapath {
         }
     }
 
-    /// Where late branches wait and nobody else is, what passed is acknowledged (shared.h CONTROL_VACANT). Who waits was told by
-    /// the last reconcile; a failure shows in the next one.
-    fn look_for_vacant(&mut self) {
-        let Self { bpf, waiting, .. } = self;
-        waiting.retain(|id| {
+    /// Acknowledges data for groups that have only pending branches (shared.h CONTROL_PENDING_ONLY). Polls the groups of the last
+    /// reconcile until they have no pending branches.
+    fn poll_pending_only(&mut self) {
+        let Self { bpf, may_be_pending, .. } = self;
+        may_be_pending.retain(|id| {
             let state = bpf.get_as(Table::States, id).ok().flatten();
             let Some(state) = state.filter(|s: &types::canopy_state| !is_empty(&s.pending)) else { return false };
             if is_empty(&state.active)
-                && let Err(e) = bpf.control(*id, Control::Vacant, &[0; ACK_FRAME])
+                && let Err(e) = bpf.control(*id, Control::PendingOnly, &[0; ACK_FRAME])
             {
-                tracing::warn!(group = id, error = chain(&e), "what passed while nobody counts is not acknowledged");
+                tracing::warn!(
+                    group = id,
+                    error = chain(&e),
+                    "cannot acknowledge data for a group that has only pending branches"
+                );
             }
             true
         });
     }
 
-    /// Repeats the last feedback of groups whose program was adopted less than [`REPEAT_FOR`] ago. A failure is logged and tried
-    /// again at the next interval.
+    /// Repeats the last feedback of groups whose epoch was adopted less than [`REPEAT_FOR`] ago. A failure is logged and retried at
+    /// the next interval.
     fn repeat_feedback(&mut self) {
         let Self { bpf, repeats, .. } = self;
         let now = Instant::now();
@@ -494,17 +518,17 @@ impl LinuxDatapath {
         let kept = refused.iter().filter_map(|e| Some(e.group?.get())).collect();
         errors.extend(refused);
         let recorded = multicasts(&self.bpf)?;
-        let turn = Turn::before(&mut self.holder, spec, &interfaces, &recorded, &kept)?;
+        let update = MulticastUpdate::before(&mut self.mroute_holder, spec, &interfaces, &recorded, &kept)?;
         self.maps(&tables, &held, &kept)?;
-        errors.extend(turn.after(&mut self.holder).await?);
-        if let Err(e) = self.order(spec, &interfaces) {
+        errors.extend(update.after(&mut self.mroute_holder).await?);
+        if let Err(e) = self.configure_congestion(spec, &interfaces) {
             let name = "congestion".to_string();
             errors.push(ItemError { kind: "program".into(), name, group: None, detail: chain(&e) });
         }
         self.cold = false;
         self.repeats.retain(|id, _| tables.groups.contains_key(id));
-        self.waiting = tables.groups.keys().copied().collect();
-        self.look_for_vacant();
+        self.may_be_pending = tables.groups.keys().copied().collect();
+        self.poll_pending_only();
         errors.extend(self.verify_maps(spec, &tables)?);
         Ok(errors)
     }
@@ -522,7 +546,7 @@ impl Datapath for LinuxDatapath {
     }
 
     async fn sample(&mut self) -> Result<Sample, DatapathError> {
-        let congestion = egress::report(&self.egress, self.watcher.watched())?;
+        let congestion = egress::report(&self.egress, self.watcher.observations())?;
         Ok(Sample { congestion, ..sample(&self.bpf)? })
     }
 
@@ -530,9 +554,9 @@ impl Datapath for LinuxDatapath {
         loop {
             tokio::select! {
                 () = self.netlink.changed() => return DatapathEvent::KernelChanged,
-                _ = self.look.tick(), if !self.waiting.is_empty() => self.look_for_vacant(),
+                _ = self.pending_poll.tick(), if !self.may_be_pending.is_empty() => self.poll_pending_only(),
                 _ = self.repeat.tick(), if !self.repeats.is_empty() => self.repeat_feedback(),
-                () = self.holder.ended() => return DatapathEvent::KernelChanged,
+                () = self.mroute_holder.ended() => return DatapathEvent::KernelChanged,
                 raw = self.events.next() => {
                     if let Some(event) = crate::events::act(&self.bpf, &raw) {
                         return DatapathEvent::Event(event);
@@ -543,7 +567,7 @@ impl Datapath for LinuxDatapath {
     }
 }
 
-/// Removes everything that an agent with this pin directory programmed: filters, pins, routes, neighbours, multicast routing.
+/// Removes everything that an agent with this pin directory added: filters, pins, routes, neighbours, multicast routing.
 ///
 /// # Errors
 /// The first step that failed.
@@ -554,7 +578,7 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
         let netlink = Netlink::open()?;
         let interfaces = netlink.interfaces().await?;
         for i in interfaces.values() {
-            // Attaching first makes the filter ours, whichever version of the program put it there.
+            // Attaching first replaces the filter of any version by ours, which can then be detached.
             if bpf.has_filter(i.index) {
                 bpf.attach(i.index)?;
                 bpf.detach(i.index)?;
@@ -567,7 +591,7 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
         let none = net::NetState::default();
         let mut observed = netlink.observe(&interfaces, &BTreeSet::new(), &none).await?.state;
         let ours = multicasts(&bpf)?.into_keys().collect();
-        multicast::cleanup(&mut Holder::new(Hold::Itself), &interfaces, ours).await?;
+        multicast::cleanup(&mut MrouteHolder::new(Hold::Itself), &interfaces, ours).await?;
         observed.up.clear();
         for command in net::plan(&none, &observed) {
             netlink.execute(&command).await?;
@@ -575,11 +599,11 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
     }
     match fs::remove_dir_all(pin_dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.doing(format!("removing {}", pin_dir.display())),
+        other => other.with_context(|| format!("removing {}", pin_dir.display())),
     }
 }
 
-/// Maps that lead from a packet to its group.
+/// Maps by which the programs find the group of a packet.
 fn entry_points(t: &Tables) -> [(Table, &Entries); 4] {
     [(Table::Proxies, &t.proxies), (Table::Qpns, &t.qpns), (Table::Trees, &t.trees), (Table::Multicasts, &t.multicasts)]
 }
@@ -588,7 +612,7 @@ fn is_kept(value: &[u8], kept: &BTreeSet<u32>) -> bool {
     read::<u32>(value).is_some_and(|id| kept.contains(&id))
 }
 
-/// The groups' multicast addresses as the programs have them: which kernel routes are ours.
+/// Multicast addresses of the groups in the programs' maps: the record of which kernel routes are ours.
 fn multicasts(bpf: &Bpf) -> Result<BTreeMap<Ipv6Addr, u32>, DatapathError> {
     let mut out = BTreeMap::new();
     for key in bpf.keys(Table::Multicasts) {
@@ -599,15 +623,15 @@ fn multicasts(bpf: &Bpf) -> Result<BTreeMap<Ipv6Addr, u32>, DatapathError> {
     Ok(out)
 }
 
-/// State of a group that nothing was seen of: the first packet shows where it stands, and nothing is acknowledged until
-/// every branch was heard (decisions 3.3, 3.9).
+/// State of a new group: the first data packet sets its PSN, and nothing is acknowledged until every branch is confirmed
+/// (decisions 3.3, 3.9).
 fn fresh_state() -> types::canopy_state {
     let empty = types::canopy_min { key: tables::KEY_EMPTY, msn: u64::MAX, credits: u64::MAX };
     types::canopy_state { tree: [empty; 256], ..types::canopy_state::default() }
 }
 
-/// What a run of PSNs belongs to: another start or another source QP counts from the start again. A source that left and
-/// came back as another QP may look like one change from here.
+/// Identity of a PSN sequence: with another start PSN or source QP the group's state starts again. A source that left and
+/// rejoined with another QP can be a single change of the spec.
 fn session(g: &types::canopy_group) -> (u64, u32, u32, u64, u64) {
     (g.start, g.dqpn, g.source_qpn, g.source.hi, g.source.lo)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's IPv6 multicast routing: read back from `/proc`, changed by the MRT6 socket options.
+//! The kernel's IPv6 multicast routing: read from `/proc`, changed by the MRT6 socket options.
 //!
-//! What another socket than the routing daemon's own adds is permanent (MFC_STATIC): routes and interfaces stay when the agent
-//! ends. That packets are forwarded at all takes a socket that stays open: the [`holder`](crate::holder)'s.
+//! Entries from any other socket than the one that called MRT6_INIT are permanent (MFC_STATIC): routes and interfaces stay when the
+//! agent ends. Forwarding itself requires that the MRT6_INIT socket stays open: that of the
+//! [`mroute_holder`](crate::mroute_holder).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,15 +14,15 @@ use canopy_agent_core::DatapathError;
 use canopy_agent_core::mroute::{Command, Flow, Mif, Observed, Route};
 use canopy_agent_core::net::Interface;
 
-use crate::error::Doing;
+use crate::error::Context;
 
-/// Of this thread's network namespace: how many sockets route, 0 or 1. Absent in kernels without multicast routing.
+/// Number of sockets that enabled multicast routing in this thread's network namespace, 0 or 1. Absent in kernels without it.
 const SWITCH: &str = "/proc/sys/net/ipv6/conf/all/mc_forwarding";
 const INTERFACES: &str = "/proc/thread-self/net/ip6_mr_vif";
 const ROUTES: &str = "/proc/thread-self/net/ip6_mr_cache";
-/// What to do when somebody else routes.
+/// Error text if another program has enabled multicast routing.
 pub(crate) const TAKEN: &str = "a routing daemon (pim6sd, smcroute?) has switched IPv6 multicast routing on in this network namespace: stop it, or use replication srv6";
-/// Made by another socket than the daemon's (VIFF_STATIC).
+/// VIFF_STATIC: added by another socket than the one that called MRT6_INIT.
 const STATIC: u32 = 0x8000;
 /// Socket options (include/uapi/linux/mroute6.h).
 const MRT6_INIT: i32 = 200;
@@ -35,27 +36,27 @@ pub(crate) fn is_supported() -> bool {
     fs::exists(SWITCH).unwrap_or(false)
 }
 
-/// Some socket of this network namespace routes: ours or a daemon's.
+/// A socket in this network namespace, ours or that of a routing daemon, has enabled multicast routing.
 pub(crate) fn is_on() -> bool {
     fs::read_to_string(SWITCH).is_ok_and(|s| s.trim() != "0")
 }
 
-/// What the kernel shows but for [`Observed::held`].
+/// The kernel's state, except for [`Observed::held`].
 pub(crate) fn observe(interfaces: &BTreeMap<String, Interface>) -> Result<Observed, DatapathError> {
-    let read = |path: &str| fs::read_to_string(path).doing(format!("reading {path}"));
+    let read = |path: &str| fs::read_to_string(path).with_context(|| format!("reading {path}"));
     let (mifs, fixed) = parse_interfaces(&read(INTERFACES)?, interfaces);
     let routes = parse_routes(&read(ROUTES)?, &mifs);
     Ok(Observed { held: false, interfaces: mifs, fixed, routes })
 }
 
-/// `mif name bytes-in packets-in bytes-out packets-out flags`, below a line of titles.
+/// `mif name bytes-in packets-in bytes-out packets-out flags`, after a header line.
 fn parse_interfaces(text: &str, interfaces: &BTreeMap<String, Interface>) -> (BTreeMap<Mif, u32>, BTreeSet<Mif>) {
     let (mut mifs, mut fixed) = (BTreeMap::new(), BTreeSet::new());
     for line in text.lines().skip(1) {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [mif, name, .., flags] = fields[..] else { continue };
         let Ok(mif) = mif.parse() else { continue };
-        // One that we do not know takes its place all the same.
+        // An unknown interface occupies its MIF too.
         mifs.insert(mif, interfaces.get(name).map_or(0, |i| i.index));
         if u32::from_str_radix(flags, 16).is_ok_and(|f| f & STATIC != 0) {
             fixed.insert(mif);
@@ -64,13 +65,13 @@ fn parse_interfaces(text: &str, interfaces: &BTreeMap<String, Interface>) -> (BT
     (mifs, fixed)
 }
 
-/// `group origin mif packets bytes wrong mif:threshold..`, below a line of titles; unresolved ones have no MIF.
+/// `group origin mif packets bytes wrong mif:threshold..`, after a header line; unresolved entries have no MIF.
 fn parse_routes(text: &str, mifs: &BTreeMap<Mif, u32>) -> BTreeMap<Flow, Route> {
     let route = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let index = |mif: &str| mifs.get(&mif.parse::<Mif>().ok()?).copied();
         let flow: Flow = (fields.get(1)?.parse().ok()?, fields.first()?.parse().ok()?);
-        // A route whose input is gone takes nothing in: 0 is no interface.
+        // If the input interface is gone, the input is 0, which is no interface.
         let parent: i32 = fields.get(2)?.parse().ok()?;
         let input = u16::try_from(parent).ok().filter(|p| *p != u16::MAX)?;
         let outputs = fields.get(6..)?.iter().filter_map(|o| index(o.split_once(':')?.0)).collect();
@@ -79,7 +80,7 @@ fn parse_routes(text: &str, mifs: &BTreeMap<Mif, u32>) -> BTreeMap<Flow, Route> 
     text.lines().skip(1).filter_map(route).collect()
 }
 
-/// A raw ICMPv6 socket, as the MRT6 options want it.
+/// A raw ICMPv6 socket, as the MRT6 options require.
 pub(crate) struct Socket(OwnedFd);
 
 impl Socket {
@@ -87,46 +88,48 @@ impl Socket {
         // SAFETY: a plain socket(2); the result is checked and owned at once.
         let fd = unsafe { libc::socket(libc::AF_INET6, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMPV6) };
         if fd < 0 {
-            return Err(std::io::Error::last_os_error()).doing("opening a raw ICMPv6 socket (it takes CAP_NET_RAW)");
+            return Err(std::io::Error::last_os_error()).context("opening a raw ICMPv6 socket (requires CAP_NET_RAW)");
         }
-        // SAFETY: `fd` is a fresh descriptor that nobody else owns.
+        // SAFETY: `fd` is a new descriptor without another owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Switches multicast routing on for as long as this socket is open.
+    /// Enables multicast routing until this socket is closed.
     pub(crate) fn switch_on(&self) -> Result<(), DatapathError> {
         match self.set(MRT6_INIT, &1i32.to_ne_bytes()) {
-            Err(e) if e.raw_os_error() == Some(libc::EADDRINUSE) => Err(e).doing(TAKEN),
-            other => other.doing("switching IPv6 multicast routing on (MRT6_INIT)"),
+            Err(e) if e.raw_os_error() == Some(libc::EADDRINUSE) => Err(e).context(TAKEN),
+            other => other.context("enabling IPv6 multicast routing (MRT6_INIT)"),
         }
     }
 
-    /// Carries out one command about interfaces or routes; `mifs` are the multicast interfaces there are.
+    /// Executes one command for interfaces or routes; `mifs` are the existing multicast interfaces.
     pub(crate) fn execute(&self, command: &Command, mifs: &mut BTreeMap<Mif, u32>) -> Result<(), DatapathError> {
         let mif_of = |mifs: &BTreeMap<Mif, u32>, index: u32| {
             mifs.iter().find(|(_, i)| **i == index).map(|(m, _)| *m).ok_or_else(|| {
-                format!("interface {index} is no multicast interface: other routing took all {}", mifs.len())
+                format!("interface {index} is not a multicast interface: other programs use all {} of them", mifs.len())
             })
         };
         match command {
             Command::AddInterface(mif, index) => {
                 self.set(MRT6_ADD_MIF, &mif6ctl(*mif, *index))
-                    .doing(format!("making interface {index} a multicast interface"))?;
+                    .with_context(|| format!("making interface {index} a multicast interface"))?;
                 mifs.insert(*mif, *index);
             }
             Command::RemoveInterface(mif) => {
-                self.set(MRT6_DEL_MIF, &mif.to_ne_bytes()).doing(format!("removing multicast interface {mif}"))?;
+                self.set(MRT6_DEL_MIF, &mif.to_ne_bytes())
+                    .with_context(|| format!("removing multicast interface {mif}"))?;
                 mifs.remove(mif);
             }
             Command::SetRoute(flow, route) => {
-                let doing = || format!("adding multicast route ({}, {})", flow.0, flow.1);
-                let input = mif_of(mifs, route.input).doing(doing())?;
+                let operation = || format!("adding multicast route ({}, {})", flow.0, flow.1);
+                let input = mif_of(mifs, route.input).with_context(operation)?;
                 let outputs: Result<Vec<Mif>, String> = route.outputs.iter().map(|i| mif_of(mifs, *i)).collect();
-                self.set(MRT6_ADD_MFC, &mf6cctl(*flow, input, &outputs.doing(doing())?)).doing(doing())?;
+                self.set(MRT6_ADD_MFC, &mf6cctl(*flow, input, &outputs.with_context(operation)?))
+                    .with_context(operation)?;
             }
             Command::RemoveRoute(flow) => match self.set(MRT6_DEL_MFC, &mf6cctl(*flow, 0, &[])) {
                 Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
-                other => other.doing(format!("removing multicast route ({}, {})", flow.0, flow.1))?,
+                other => other.with_context(|| format!("removing multicast route ({}, {})", flow.0, flow.1))?,
             },
             Command::Hold | Command::Release => {}
         }
@@ -135,7 +138,7 @@ impl Socket {
 
     fn set(&self, option: i32, value: &[u8]) -> std::io::Result<()> {
         let (fd, len) = (self.0.as_raw_fd(), value.len() as libc::socklen_t);
-        // SAFETY: pointer and length are of a live slice, which the kernel only reads.
+        // SAFETY: pointer and length describe a live slice, which the kernel only reads.
         let rc = unsafe { libc::setsockopt(fd, libc::IPPROTO_IPV6, option, value.as_ptr().cast(), len) };
         if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
     }
@@ -183,7 +186,7 @@ mod tests {
         let interfaces = BTreeMap::from([("eth1".to_owned(), port(2)), ("eth2".to_owned(), port(3))]);
         let vif = "Interface      BytesIn  PktsIn  BytesOut PktsOut Flags\n 0 eth1              10       1         0       0 08000\n 3 eth2                0       0         0       0 08000\n 4 wg0                 0       0         0       0 00000\n";
         let (mifs, fixed) = parse_interfaces(vif, &interfaces);
-        assert_eq!(mifs, BTreeMap::from([(0, 2), (3, 3), (4, 0)]), "a strange one takes its place too");
+        assert_eq!(mifs, BTreeMap::from([(0, 2), (3, 3), (4, 0)]), "an unknown interface occupies its MIF");
         assert_eq!(fixed, BTreeSet::from([0, 3]));
         let cache = "Group                            Origin                           Iif      Pkts  Bytes     Wrong  Oifs\n\
             ff3e:0000:0000:0000:0000:0000:8000:0001 fcff:0000:0000:0006:0000:0000:0000:0001 0         12     9000        0  3:1   4:1  \n\
@@ -193,6 +196,6 @@ mod tests {
         let s: Ipv6Addr = "fcff:0:0:6::1".parse().unwrap();
         let g = |n: u16| Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x8000, n);
         let want = [((s, g(1)), Route { input: 2, outputs: BTreeSet::from([0, 3]) }), ((s, g(2)), Route::default())];
-        assert_eq!(parse_routes(cache, &mifs), BTreeMap::from(want), "what is not resolved is no route");
+        assert_eq!(parse_routes(cache, &mifs), BTreeMap::from(want), "an unresolved entry is no route");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One reconciliation's multicast routing, in two halves around the change of the programs' state.
+//! Multicast routing in a reconcile: removals before the change of the programs' state, additions after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -11,24 +11,24 @@ use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::ItemError;
 
 use crate::error::chain;
-use crate::holder::Holder;
 use crate::mroute::{Socket, TAKEN, is_on, is_supported, observe};
+use crate::mroute_holder::MrouteHolder;
 
-/// Between the halves.
-pub(crate) struct Turn<'a> {
+/// The multicast part of a reconcile, between its two halves.
+pub(crate) struct MulticastUpdate<'a> {
     spec: &'a NodeSpec,
     interfaces: &'a BTreeMap<String, Interface>,
     desired: Desired,
     errors: Vec<ItemError>,
-    /// Nothing is asked for and nothing was ever done.
+    /// No route is desired, and none was ever added.
     idle: bool,
 }
 
-impl<'a> Turn<'a> {
-    /// Takes away what is not wanted. `recorded` are the multicast addresses of groups in the programs' maps, `kept` the groups
-    /// that stay as they are.
+impl<'a> MulticastUpdate<'a> {
+    /// Removes undesired routes and interfaces. `recorded` are the multicast addresses of groups in the programs' maps, `kept` the
+    /// groups that stay unchanged.
     pub(crate) fn before(
-        holder: &mut Holder,
+        holder: &mut MrouteHolder,
         spec: &'a NodeSpec,
         interfaces: &'a BTreeMap<String, Interface>,
         recorded: &BTreeMap<Ipv6Addr, u32>,
@@ -37,30 +37,30 @@ impl<'a> Turn<'a> {
         let (desired, errors) = mroute::desired(spec, interfaces, recorded, kept);
         let held = holder.watch();
         let idle = desired.routes.is_empty() && recorded.is_empty() && !held;
-        let mut turn = Self { spec, interfaces, desired, errors, idle };
-        if turn.idle {
-            return Ok(turn);
+        let mut update = Self { spec, interfaces, desired, errors, idle };
+        if update.idle {
+            return Ok(update);
         }
         if !is_supported() {
-            turn.fail_all(
+            update.fail_all(
                 "this kernel has no IPv6 multicast routing: use one with CONFIG_IPV6_MROUTE=y, or replication srv6",
             );
-            turn.idle = true;
-            return Ok(turn);
+            update.idle = true;
+            return Ok(update);
         }
-        let observed = turn.observe(held)?;
-        let commands = mroute::plan_before(&turn.desired, &observed);
+        let observed = update.observe(held)?;
+        let commands = mroute::plan_before(&update.desired, &observed);
         if !commands.is_empty() {
             let (socket, mut mifs) = (Socket::open()?, observed.interfaces);
             for command in commands {
                 socket.execute(&command, &mut mifs)?;
             }
         }
-        Ok(turn)
+        Ok(update)
     }
 
-    /// Adds what is missing and reads everything back.
-    pub(crate) async fn after(mut self, holder: &mut Holder) -> Result<Vec<ItemError>, DatapathError> {
+    /// Adds missing routes and interfaces and reads everything back.
+    pub(crate) async fn after(mut self, holder: &mut MrouteHolder) -> Result<Vec<ItemError>, DatapathError> {
         if self.idle {
             return Ok(self.errors);
         }
@@ -78,7 +78,7 @@ impl<'a> Turn<'a> {
                 match (done, command) {
                     (Ok(()), _) => {}
                     (Err(detail), Command::SetRoute(flow, _)) => self.fail(*flow, &detail),
-                    // Without it none of them forwards anything.
+                    // Without an interface or the mroute-holder no route forwards packets.
                     (Err(detail), _) => {
                         self.fail_all(&detail);
                         return Ok(self.errors);
@@ -101,7 +101,7 @@ impl<'a> Turn<'a> {
         Ok(Observed { held, ..observe(self.interfaces)? })
     }
 
-    /// The first problem of each group is its error.
+    /// Reports the first error of each group of `flow`.
     fn fail(&mut self, flow: Flow, detail: &str) {
         let of_flow = self.spec.groups.values().filter(|g| g.multicast.is_some_and(|m| (m.source, m.group) == flow));
         for g in of_flow {
@@ -122,9 +122,9 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Removes every route of the groups in `ours`, our multicast interfaces, and the holder.
+/// Removes every route of the groups in `ours` and our multicast interfaces, and ends the mroute-holder.
 pub(crate) async fn cleanup(
-    holder: &mut Holder,
+    holder: &mut MrouteHolder,
     interfaces: &BTreeMap<String, Interface>,
     ours: BTreeSet<Ipv6Addr>,
 ) -> Result<(), DatapathError> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses, routes, neighbours and links by netlink. We touch only routes of our own protocol number, only
-//! neighbours that are managed, and only addresses on our ports.
+//! Addresses, routes, neighbours and links through netlink. The agent changes only routes with its own protocol number,
+//! managed neighbours, and addresses on its ports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,11 +24,11 @@ use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::error::Doing;
+use crate::error::Context;
 
-/// Our routes' protocol number (rtnetlink(7), 4 < proto < 256 is free for daemons).
+/// Protocol number of our routes (rtnetlink(7): values above RTPROT_STATIC are for daemons).
 const PROTOCOL: u8 = 201;
-/// Attribute numbers that the netlink crate has no name for (include/uapi/linux/seg6_local.h, netlink.h).
+/// Attribute numbers that the netlink crate does not define (include/uapi/linux/seg6_local.h, netlink.h).
 const SEG6_LOCAL_FLAVORS: u16 = 11;
 const NLA_F_NESTED: u16 = 1 << 15;
 const SYSCTL: &str = "/proc/sys/net/ipv6/conf";
@@ -46,7 +46,7 @@ impl Drop for Netlink {
     }
 }
 
-/// What the kernel shows now.
+/// State observed in the kernel.
 #[derive(Default)]
 pub(crate) struct Observed {
     pub(crate) state: NetState,
@@ -56,7 +56,7 @@ pub(crate) struct Observed {
 
 impl Netlink {
     pub(crate) fn open() -> Result<Self, DatapathError> {
-        let (connection, handle, _) = rtnetlink::new_connection().doing("opening a netlink socket")?;
+        let (connection, handle, _) = rtnetlink::new_connection().context("opening a netlink socket")?;
         let groups = [
             MulticastGroup::Link,
             MulticastGroup::Neigh,
@@ -65,8 +65,8 @@ impl Netlink {
             MulticastGroup::Ipv6Mroute,
         ];
         let (listener, _, mut messages) =
-            rtnetlink::new_multicast_connection(&groups).doing("subscribing to netlink notifications")?;
-        // Depth 1: a notification only says "look again", so one that waits stands for all.
+            rtnetlink::new_multicast_connection(&groups).context("subscribing to netlink notifications")?;
+        // Depth 1: a notification only triggers a reconcile, so one pending notification covers all later ones.
         let (tx, changes) = mpsc::channel(1);
         let forward = async move {
             use futures::StreamExt;
@@ -82,7 +82,7 @@ impl Netlink {
         Ok(Self { handle, changes, tasks })
     }
 
-    /// Something changed. Cancel safe.
+    /// Completes when the kernel reports a change. Cancel safe.
     pub(crate) async fn changed(&mut self) {
         if self.changes.recv().await.is_none() {
             std::future::pending::<()>().await;
@@ -91,7 +91,7 @@ impl Netlink {
 
     /// Interfaces by name.
     pub(crate) async fn interfaces(&self) -> Result<BTreeMap<String, Interface>, DatapathError> {
-        let links: Vec<_> = self.handle.link().get().execute().try_collect().await.doing("listing interfaces")?;
+        let links: Vec<_> = self.handle.link().get().execute().try_collect().await.context("listing interfaces")?;
         let mut out = BTreeMap::new();
         for l in links {
             let (mut name, mut mtu) = (None, 0);
@@ -118,7 +118,7 @@ impl Netlink {
         Ok(out)
     }
 
-    /// Our part of the kernel's state on `ports`; `lo` may carry addresses of others.
+    /// Observes the agent's part of the kernel's state on `ports`; other addresses on `lo` are ignored.
     pub(crate) async fn observe(
         &self,
         interfaces: &BTreeMap<String, Interface>,
@@ -127,7 +127,8 @@ impl Netlink {
     ) -> Result<Observed, DatapathError> {
         let mut o = Observed::default();
         o.state.up = interfaces.values().filter(|i| i.up).map(|i| i.index).collect();
-        let addresses: Vec<_> = self.handle.address().get().execute().try_collect().await.doing("listing addresses")?;
+        let addresses: Vec<_> =
+            self.handle.address().get().execute().try_collect().await.context("listing addresses")?;
         for a in addresses {
             let ip = a.attributes.iter().find_map(|x| match x {
                 AddressAttribute::Address(IpAddr::V6(ip)) => Some(*ip),
@@ -141,7 +142,7 @@ impl Netlink {
             }
         }
         let query = RouteMessageBuilder::<Ipv6Addr>::new().build();
-        let routes: Vec<_> = self.handle.route().get(query).execute().try_collect().await.doing("listing routes")?;
+        let routes: Vec<_> = self.handle.route().get(query).execute().try_collect().await.context("listing routes")?;
         o.state.routes =
             routes.iter().filter(|r| r.header.protocol == RouteProtocol::from(PROTOCOL)).filter_map(route_of).collect();
         let neighbours: Vec<_> = self
@@ -152,7 +153,7 @@ impl Netlink {
             .execute()
             .try_collect()
             .await
-            .doing("listing neighbours")?;
+            .context("listing neighbours")?;
         for n in neighbours.iter().filter(|n| managed(n)) {
             if let Some(ip) = destination(n) {
                 let entry = (n.header.ifindex, ip);
@@ -166,7 +167,7 @@ impl Netlink {
         Ok(o)
     }
 
-    /// Carries out one command that is netlink's.
+    /// Executes one netlink command; attaching and detaching programs is not one.
     pub(crate) async fn execute(&self, command: &NetCommand) -> Result<(), DatapathError> {
         match *command {
             NetCommand::Up(i) => self
@@ -175,12 +176,12 @@ impl Netlink {
                 .set(LinkUnspec::new_with_index(i).up().build())
                 .execute()
                 .await
-                .doing(format!("setting interface {i} up")),
+                .with_context(|| format!("setting interface {i} up")),
             NetCommand::AddAddress(i, a) => {
                 let mut request = self.handle.address().add(i, IpAddr::V6(a.addr()), a.prefix_len()).replace();
-                // Addresses of the plan are unique by construction; detection would leave them tentative for a second.
+                // Addresses of the plan are unique; duplicate address detection would keep them tentative for a second.
                 request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
-                request.execute().await.doing(format!("adding address {a} to interface {i}"))
+                request.execute().await.with_context(|| format!("adding address {a} to interface {i}"))
             }
             NetCommand::RemoveAddress(i, a) => {
                 let mut message = netlink_packet_route::address::AddressMessage::default();
@@ -193,7 +194,7 @@ impl Netlink {
                     .del(message)
                     .execute()
                     .await
-                    .doing(format!("removing address {a} from interface {i}"))
+                    .with_context(|| format!("removing address {a} from interface {i}"))
             }
             NetCommand::AddRoute(p, i, g) => self
                 .handle
@@ -202,18 +203,18 @@ impl Netlink {
                 .replace()
                 .execute()
                 .await
-                .doing(format!("adding route {p} by interface {i}")),
+                .with_context(|| format!("adding route {p} through interface {i}")),
             NetCommand::RemoveRoute(p, i, g) => self
                 .handle
                 .route()
                 .del(route(p, i, g))
                 .execute()
                 .await
-                .doing(format!("removing route {p} by interface {i}")),
+                .with_context(|| format!("removing route {p} through interface {i}")),
             NetCommand::AddNeighbour(i, a) => {
                 let mut request = self.handle.neighbours().add(i, IpAddr::V6(a)).state(NeighbourState::None).replace();
                 request.message_mut().attributes.push(NeighbourAttribute::ExtFlags(NeighbourExtFlags::Managed));
-                request.execute().await.doing(format!("managing neighbour {a} on interface {i}"))
+                request.execute().await.with_context(|| format!("adding managed neighbour {a} on interface {i}"))
             }
             NetCommand::RemoveNeighbour(i, a) => {
                 let mut message = NeighbourMessage::default();
@@ -225,18 +226,18 @@ impl Netlink {
                     .del(message)
                     .execute()
                     .await
-                    .doing(format!("forgetting neighbour {a} on interface {i}"))
+                    .with_context(|| format!("removing neighbour {a} on interface {i}"))
             }
             NetCommand::Attach(_) | NetCommand::Detach(_) => Ok(()),
         }
     }
 }
 
-/// Lets this network namespace forward IPv6; the kernel's FIB helper refuses otherwise.
+/// Enables IPv6 forwarding in this network namespace, which the kernel's FIB lookup helper requires.
 pub(crate) fn enable_forwarding() -> Result<(), DatapathError> {
     for name in ["all", "default"] {
         let path = format!("{SYSCTL}/{name}/forwarding");
-        fs::write(&path, "1").doing(format!("writing {path}"))?;
+        fs::write(&path, "1").with_context(|| format!("writing {path}"))?;
     }
     Ok(())
 }
@@ -257,7 +258,7 @@ fn route(prefix: Ipv6Net, ifindex: u32, via: Via) -> RouteMessage {
     .build()
 }
 
-/// `flavors next-csid lblen 32 nflen 16`: a 32-bit block and 16-bit uSIDs.
+/// `flavors next-csid lblen 32 nflen 16`: 32-bit block, 16-bit uSIDs.
 fn next_csid() -> Vec<u8> {
     const OPERATION: u16 = 1;
     const LCBLOCK_BITS: u16 = 2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Map keys and values as bytes and back.
+//! Conversion of map keys and values to bytes and back.
 
-/// A `#[repr(C)]` type without padding that matters, generated from the BPF programs' own BTF.
+/// A `#[repr(C)]` type without unnamed padding, generated from the BTF of the BPF programs.
 ///
 /// # Safety
 /// Every bit pattern must be a valid value, and padding bytes must not be read through [`bytes`]:
@@ -57,7 +57,7 @@ pub(crate) fn bytes<T: Plain>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
-/// The value in `bytes`, or `None` when the length is another.
+/// The value in `bytes`, or `None` if their length differs from the size of `T`.
 pub(crate) fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     // SAFETY: the length is right and `Plain` accepts every bit pattern; the read needs no alignment.
     (bytes.len() == size_of::<T>()).then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counters and aggregation state, read from the maps.
+//! Reads counters and aggregation state from the maps.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::tables::{self, KEY_EMPTY};
 const KIND_NONE: u64 = 63;
 const LEAVES: usize = 128;
 
-/// One reading of everything that the ingress program counts.
+/// One sample of all counters and states of the ingress program.
 pub(crate) fn sample(bpf: &Bpf) -> Result<Sample, DatapathError> {
     let mut drops: BTreeMap<u32, Vec<DropCount>> = BTreeMap::new();
     for key in bpf.keys(Table::Drops) {
@@ -51,7 +51,7 @@ pub(crate) fn sample(bpf: &Bpf) -> Result<Sample, DatapathError> {
             group_id,
             epoch,
             high: s.high,
-            min_next: (s.high != 0 && s.unheard.word == [0; 2] && s.tree[1].key != KEY_EMPTY)
+            min_next: (s.high != 0 && s.unconfirmed.word == [0; 2] && s.tree[1].key != KEY_EMPTY)
                 .then_some(s.tree[1].key >> 6),
             acks_in: s.acks_in,
             acks_out: s.acks_out,
@@ -78,23 +78,23 @@ fn branch(
     now: u64,
 ) -> BranchTelemetry {
     let key = s.tree[LEAVES + slot].key;
-    let unheard = s.unheard.word[slot / 64] >> (slot % 64) & 1 == 1;
-    let next = (key != KEY_EMPTY && s.high != 0 && !unheard).then_some(key >> 6);
+    let unconfirmed = s.unconfirmed.word[slot / 64] >> (slot % 64) & 1 == 1;
+    let next = (key != KEY_EMPTY && s.high != 0 && !unconfirmed).then_some(key >> 6);
     let psn = |v: u64| (v & 0xFF_FFFF) as u32;
     BranchTelemetry {
         address: tables::address(&k.address),
         next,
-        unheard: unheard && key != KEY_EMPTY,
+        unconfirmed: unconfirmed && key != KEY_EMPTY,
         ack_psn: next.map(|n| psn(n - 1)),
         epsn: next.filter(|_| key & 63 != KIND_NONE).map(psn),
         ccount: if cnp.slot_window[slot] == cnp.window { cnp.slot_count[slot] } else { 0 },
-        last_heard_ns: (stats.last_heard_ns != 0).then(|| now.saturating_sub(stats.last_heard_ns)),
+        last_feedback_ns: (stats.last_received_ns != 0).then(|| now.saturating_sub(stats.last_received_ns)),
         packets: stats.packets,
         bytes: stats.bytes,
     }
 }
 
-/// The reason's name from shared.h, as metrics show it.
+/// Name of a drop reason of shared.h in metrics.
 fn reason_name(reason: u32) -> String {
     let name = match D(reason) {
         D::DROP_TRUNCATED => "truncated",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the configuration maps should hold for a `NodeSpec`: finished decisions, byte for byte.
+//! Desired content of the configuration maps for a `NodeSpec`, byte for byte.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -28,7 +28,7 @@ const GROUP_PROVISIONED: u32 = 2;
 const GROUP_MULTICAST: u32 = 4;
 const BRANCH_NODE: u32 = 1;
 const BRANCH_RECEIVER: u32 = 2;
-/// Key of a leaf that counts for nothing (shared.h KEY_EMPTY).
+/// Key of an empty leaf of the minimum tree (shared.h KEY_EMPTY).
 pub(crate) const KEY_EMPTY: u64 = u64::MAX;
 const TURN: u64 = 1 << 24;
 const NEXT_HEADER_ROUTING: u8 = 43;
@@ -37,7 +37,7 @@ const NEXT_HEADER_UDP: u8 = 17;
 /// UDP + BTH + AETH + ICRC.
 const ACK_PAYLOAD: u16 = 28;
 
-/// Every configuration map, whole.
+/// Desired content of every configuration map.
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) node: Option<types::canopy_node>,
@@ -50,18 +50,18 @@ pub(crate) struct Tables {
     pub(crate) branches: Entries,
     pub(crate) peers: Entries,
     pub(crate) slots: Slots,
-    /// How the branch in each (group, slot) comes in.
-    pub(crate) entries: BTreeMap<(u32, u32), Entry>,
+    /// How the branch of each (group, slot) joins; without standby branches.
+    pub(crate) join_points: BTreeMap<(u32, u32), JoinPoint>,
 }
 
-/// How a branch comes into its group (decisions 3.9).
-pub(crate) struct Entry {
+/// How a branch joins its group (decisions 3.9).
+pub(crate) struct JoinPoint {
     pub(crate) at_boundary: bool,
     pub(crate) receiver: bool,
     pub(crate) since: u32,
 }
 
-/// The address as it lies on the wire.
+/// An address in wire order, as the maps store it.
 pub(crate) fn addr(a: Ipv6Addr) -> types::canopy_addr {
     let o = a.octets();
     let half = |at: usize| {
@@ -70,7 +70,7 @@ pub(crate) fn addr(a: Ipv6Addr) -> types::canopy_addr {
     types::canopy_addr { hi: half(0), lo: half(8) }
 }
 
-/// The address back from its map form.
+/// The address of a map's entry.
 pub(crate) fn address(a: &types::canopy_addr) -> Ipv6Addr {
     let (hi, lo) = (a.hi.to_ne_bytes(), a.lo.to_ne_bytes());
     let mut o = [0; 16];
@@ -79,13 +79,13 @@ pub(crate) fn address(a: &types::canopy_addr) -> Ipv6Addr {
     Ipv6Addr::from(o)
 }
 
-/// A slot's key.
+/// Map key of a slot.
 pub(crate) fn slot_key(group_id: u32, slot: u32) -> types::canopy_slot_key {
     types::canopy_slot_key { group_id, slot }
 }
 
 impl Tables {
-    /// Everything that `spec` asks for; `held` are the slots that branches have now.
+    /// Renders `spec`; `held` are the current slots of the branches. A group that cannot be rendered is an error and left out.
     pub(crate) fn desired(
         spec: &NodeSpec,
         interfaces: &BTreeMap<String, Interface>,
@@ -118,7 +118,7 @@ impl Tables {
                     names.join(", "),
                     spec.base.name
                 ));
-                // The group stays as it last was: the branches that still can go on forwarding.
+                // The group stays in its last state: branches on existing interfaces continue to forward.
                 continue;
             }
             if let Err(detail) = t.add(spec.base.node_address, g, &ports, held.get(&g.group_id.get())) {
@@ -147,12 +147,12 @@ impl Tables {
             let set = if matches!(b.kind, BranchKind::Node { .. }) { &mut conf.children } else { &mut conf.receivers };
             set.word[slot as usize / 64] |= 1 << (slot % 64);
             let receiver = matches!(b.kind, BranchKind::Receiver { .. });
-            // A branch that is warming up keeps its slot, but what it says comes from no port.
-            let ifindex = if b.warming { 0 } else { ports[&b.port] };
-            if b.warming {
-                conf.warming.word[slot as usize / 64] |= 1 << (slot % 64);
+            // A standby branch has a slot, but no port on which its feedback is accepted.
+            let ifindex = if b.standby { 0 } else { ports[&b.port] };
+            if b.standby {
+                conf.standby.word[slot as usize / 64] |= 1 << (slot % 64);
             } else {
-                self.entries.insert((id, slot), Entry { at_boundary: b.at_boundary, receiver, since: b.since });
+                self.join_points.insert((id, slot), JoinPoint { at_boundary: b.at_boundary, receiver, since: b.since });
             }
             let value = branch(g, b, ports[&b.port]);
             self.branches.insert(bytes(&slot_key(id, slot)).to_vec(), bytes(&value).to_vec());
@@ -177,11 +177,11 @@ impl Tables {
 }
 
 fn used_ports(g: &GroupProgram) -> impl Iterator<Item = PortIndex> {
-    let up = [g.upstream.port].into_iter().chain(g.also_from);
+    let up = [g.upstream.port].into_iter().chain(g.alternate_upstream);
     g.branches.iter().map(|b| b.port).chain(up).chain(g.headend.iter().map(|h| h.source_port))
 }
 
-/// First half of this node's Replication-SIDs: the End.MT SID's with the other function.
+/// First half of this node's Replication-SIDs: that of the End.MT SID with another function.
 fn replicate_hi(end_mt: Ipv6Addr) -> u64 {
     let mut s = end_mt.segments();
     s[3] = canopy_model::addressing::FUNCTION_REPLICATE;
@@ -200,7 +200,7 @@ fn group(g: &GroupProgram, ports: &BTreeMap<PortIndex, u32>) -> types::canopy_gr
         proxy: addr(g.proxy),
         source: addr(g.source.address),
         up_ifindex: ports[&g.upstream.port],
-        also_ifindex: g.also_from.map_or(0, |port| ports[&port]),
+        alternate_ifindex: g.alternate_upstream.map_or(0, |port| ports[&port]),
         up_sa: addr(g.upstream.source_address),
         up_da: addr(g.upstream.destination),
         up_qpn: g.upstream.dest_qp.get(),
@@ -252,7 +252,7 @@ fn branch(g: &GroupProgram, b: &Branch, ifindex: u32) -> types::canopy_branch {
     c
 }
 
-/// The CRC register behind everything of an upstream ACK that does not change from one to the next.
+/// The CRC register after the constant first bytes of an upstream ACK.
 fn ack_seed(g: &GroupProgram) -> u32 {
     let ip = Ipv6 {
         traffic_class: 0,
@@ -265,14 +265,14 @@ fn ack_seed(g: &GroupProgram) -> u32 {
     };
     let udp = Udp { src_port: ack_source_port(g), dst_port: ROCE_PORT, length: ACK_PAYLOAD, checksum: 0 };
     let (mut ip_bytes, mut udp_bytes) = ([0; 40], [0; 8]);
-    // Both buffers have the header's own length, which is all that emitting can refuse.
+    // Emitting fails only if the buffer is too short; both have the length of their header.
     let _ = ip.emit(&mut ip_bytes).and(udp.emit(&mut udp_bytes));
     let qpn = g.upstream.dest_qp.get().to_be_bytes();
     icrc::seed(&ip_bytes, &udp_bytes, &[0x11, 0x40, 0xFF, 0xFF, 0, qpn[1], qpn[2], qpn[3]])
 }
 
-/// UDP source port of what a node itself speaks upstream. Between nodes its low 14 bits are the epoch, which the ICRC
-/// covers: a parent tells by it what was said before receivers moved. Towards the source it never changes.
+/// UDP source port of feedback that a node sends upstream. Between nodes its low 14 bits are the epoch, which the ICRC
+/// covers: a parent node recognises feedback that was sent before receivers moved. Towards the source it is constant.
 fn ack_source_port(g: &GroupProgram) -> u16 {
     let low = if g.headend.is_some() { g.designated_qpn.get() } else { g.epoch };
     0xC000 | (low & 0x3FFF) as u16
@@ -301,7 +301,7 @@ fn outer(node_address: Ipv6Addr, g: &GroupProgram) -> Result<Option<types::canop
     let srh = srh.to_vec().map_err(|e| format!("SRH of group {}: {e}", g.name))?;
     let ip = Ipv6 {
         traffic_class: 0,
-        // One label per group: a path through ECMP underlays that does not reorder (RFC 6437).
+        // One flow label per group (RFC 6437), so that ECMP in the underlay does not reorder its packets.
         flow_label: g.designated_qpn.get() & 0xF_FFFF,
         payload_len: 0,
         next_header: NEXT_HEADER_ROUTING,

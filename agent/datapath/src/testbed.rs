@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real programs in a network namespace of the test's own, fed packet by packet through `BPF_PROG_TEST_RUN`.
+//! The programs in a network namespace per test, run packet by packet through `BPF_PROG_TEST_RUN`.
 //!
 //! One node n1 (End.MT, Replication-SID): `u0` leads to its parent or source, `d0`..`dN` to branches.
 
@@ -30,11 +30,11 @@ use crate::skel::types;
 use crate::tables;
 use crate::{Hold, LinuxDatapath, Options};
 
-/// `TC_ACT_SHOT`: dropped, merged, or gone as copies.
+/// `TC_ACT_SHOT`: dropped, merged, or sent as copies only.
 pub const SHOT: u32 = 2;
-/// `TC_ACT_REDIRECT`: the packet itself leaves as the output shows it.
+/// `TC_ACT_REDIRECT`: the packet itself is sent, as in the output.
 pub const REDIRECT: u32 = 7;
-/// `TC_ACT_OK`: the kernel's own.
+/// `TC_ACT_OK`: passed to the kernel's stack.
 pub const OK: u32 = 0;
 
 /// The group's Designated QPN.
@@ -46,7 +46,7 @@ pub const SOURCE_QPN: u32 = 0x11;
 pub struct Testbed {
     /// The datapath under test.
     pub datapath: LinuxDatapath,
-    /// What it was told.
+    /// The spec that it reconciled last.
     pub spec: NodeSpec,
     runtime: tokio::runtime::Runtime,
     pin_dir: PathBuf,
@@ -75,7 +75,7 @@ pub fn source() -> Ipv6Addr {
     Ipv6Addr::from(0x2001_0db8_00ff_0000_0000_0000_0000_0001_u128)
 }
 
-/// The plan's defaults.
+/// The address plan with its defaults.
 pub fn plan() -> AddressPlan {
     AddressPlan::default()
 }
@@ -94,22 +94,22 @@ pub fn receiver_qpn(i: u32) -> u32 {
     0x100 + i
 }
 
-/// What to build.
+/// The node and the group of a test bed.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Receivers here, all behind port `d0`.
+    /// Number of receivers here, all behind port `d0`.
     pub receivers: u32,
-    /// Child nodes, numbered from 10, behind ports `d1`, `d2`, ..
+    /// Number of child nodes; their node ids start at 10 and they are behind ports `d1`, `d2`, ..
     pub children: u32,
-    /// The source is here: upstream is the host, packets are encapsulated.
+    /// The node is the headend: upstream is the source host, packets are encapsulated.
     pub headend: bool,
-    /// End.MT without a TLV is served.
+    /// End.MT without a TLV delivers to all receivers.
     pub provisioned: bool,
     /// First PSN.
     pub start_psn: u32,
     /// Memory per receiver: (virtual address, R_Key, length).
     pub memory: Option<(u64, u32, u64)>,
-    /// Child nodes are served by the kernel's multicast routes.
+    /// The kernel's multicast routes replicate to child nodes.
     pub multicast: bool,
 }
 
@@ -128,7 +128,7 @@ impl Default for Shape {
 }
 
 impl Testbed {
-    /// A fresh namespace with the datapath programmed for `shape`.
+    /// A new namespace with the datapath configured for `shape`.
     pub fn new(shape: &Shape) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // SAFETY: moves only this thread into a new network namespace; no memory is involved.
@@ -154,7 +154,7 @@ impl Testbed {
             .block_on(async { LinuxDatapath::open(options(&pin_dir)).await })
             .unwrap_or_else(|e| panic!("{}", crate::error::chain(&e)));
         let errors = runtime.block_on(datapath.reconcile(&spec));
-        // Nobody answers behind the veths: the neighbours are the only thing that may be missing.
+        // The veth peers do not answer neighbour discovery, so only neighbours may be missing.
         assert!(errors.iter().all(|e| e.kind == "neighbour"), "{errors:#?}");
         let mut bed = Self { datapath, spec, runtime, pin_dir };
         bed.answer_for_neighbours();
@@ -192,7 +192,7 @@ impl Testbed {
         }
     }
 
-    /// Another agent takes over the pins, as after a restart.
+    /// Opens another datapath on the same pins, as a restarted agent does.
     pub fn reopen(&mut self) {
         let options = options(&self.pin_dir);
         self.datapath = ok(self.runtime.block_on(async { LinuxDatapath::open(options).await }));
@@ -204,13 +204,14 @@ impl Testbed {
         unsafe { libc::if_nametoindex(ok(std::ffi::CString::new(name)).as_ptr()) }
     }
 
-    /// Runs one packet (from its IPv6 header) in from `port`; the action, the packet as it then stands, and the time.
+    /// Runs the ingress program on one packet (from its IPv6 header) received on `port`; returns the action, the packet afterwards, and
+    /// the duration.
     pub fn run(&self, port: &str, packet: &[u8]) -> (u32, Vec<u8>, Duration) {
         let (action, mut frame, took) = self.datapath.run_ingress(self.ifindex(port), packet);
         (action, frame.split_off(14), took)
     }
 
-    /// Runs one packet (from its IPv6 header) out by `port`; the time.
+    /// Runs the egress program on one packet (from its IPv6 header) sent through `port`; returns the duration.
     pub fn egress(&self, port: &str, packet: &[u8]) -> Duration {
         let mut frame = vec![0u8; 12];
         frame.extend([0x86, 0xDD]);
@@ -218,13 +219,13 @@ impl Testbed {
         self.datapath.egress.run(self.ifindex(port), &frame).1
     }
 
-    /// Announces the flow of [`flow_packet`] as the only one.
+    /// Announces the flow of [`flow_packet`], and no other.
     pub fn announce_flow(&self, n: u32) {
         let key = FlowKey { src: flow_source(n), dst: receiver(0), dst_qp: ok(Qpn::new("qpn", FLOW_QPN.into())) };
         ok(self.datapath.egress.set_known([key].iter()));
     }
 
-    /// Entries in the flow tables of the egress.
+    /// Number of entries in the flow tables of the egress program.
     pub fn egress_flows(&self) -> usize {
         ok(self.datapath.egress.flows()).len()
     }
@@ -235,12 +236,12 @@ impl Testbed {
         sample.groups.into_iter().next().unwrap_or_else(|| panic!("no group"))
     }
 
-    /// What is known of the ports' queues.
+    /// Telemetry of the ports' queues.
     pub fn congestion(&mut self) -> Vec<PortCongestion> {
         ok(self.runtime.block_on(self.datapath.sample())).congestion
     }
 
-    /// The datapath does what is due by itself for `time`; events are dropped.
+    /// Runs the timers of the datapath for `time`; events are dropped.
     pub fn let_time_pass(&mut self, time: Duration) {
         let Self { runtime, datapath, .. } = self;
         runtime.block_on(async {
@@ -259,7 +260,7 @@ impl Testbed {
         by_name
     }
 
-    /// The aggregation state as the kernel holds it, octet by octet: maps `states`, `cnps` and `stats`.
+    /// The aggregation state in the kernel, octet by octet: maps `states`, `cnps` and `stats`.
     pub fn state_octets(&self) -> Vec<u8> {
         let mut all = Vec::new();
         for name in ["states", "cnps", "stats"] {
@@ -275,12 +276,12 @@ impl Testbed {
         all
     }
 
-    /// Where a program or map is pinned.
+    /// Path of the pin of a program or map.
     pub fn pin(&self, name: &str) -> PathBuf {
         self.pin_dir.join(name)
     }
 
-    /// The branch whose CNP the window would end with, were it to end now, and its CCount.
+    /// The branch with the highest CCount of the open window, and that CCount.
     pub fn cnp_leader(&self) -> (Ipv6Addr, u32) {
         let map = |name| ok(MapHandle::from_pinned_path(self.pin_dir.join(name)));
         let group = self.spec.groups.keys().next().map_or(0, |g| g.get());
@@ -296,7 +297,7 @@ impl Testbed {
         (leader.unwrap_or(Ipv6Addr::UNSPECIFIED), cnp.best_count)
     }
 
-    /// Entries left in any map but the node's.
+    /// Entries of all maps except `node`.
     pub fn entries(&self) -> usize {
         self.datapath.count_entries()
     }
@@ -308,7 +309,7 @@ impl Drop for Testbed {
     }
 }
 
-/// The plan's Proxy Address of the group.
+/// Proxy Address of the group.
 pub fn proxy() -> Ipv6Addr {
     plan().proxy(1).unwrap_or(Ipv6Addr::UNSPECIFIED)
 }
@@ -382,7 +383,7 @@ fn spec(s: &Shape) -> NodeSpec {
             kind: BranchKind::Receiver { qpn: ok(Qpn::new("qpn", receiver_qpn(i).into())), memory },
             at_boundary: false,
             since: 1,
-            warming: false,
+            standby: false,
         })
         .collect();
     for i in 1..=u64::from(s.children) {
@@ -394,7 +395,7 @@ fn spec(s: &Shape) -> NodeSpec {
             kind: BranchKind::Node { sid: if s.multicast { group_address() } else { plan.end_mt(child) } },
             at_boundary: false,
             since: 1,
-            warming: false,
+            standby: false,
         });
     }
     let dqpn = ok(Qpn::new("dqpn", DQPN.into()));
@@ -435,7 +436,7 @@ fn spec(s: &Shape) -> NodeSpec {
                 next_hop: ll(parent, 1),
             }
         },
-        also_from: None,
+        alternate_upstream: None,
         branches,
         receivers_provisioned: s.provisioned,
         write_base_va: 0x1000,
@@ -458,7 +459,7 @@ fn spec(s: &Shape) -> NodeSpec {
     }
 }
 
-/// A data packet as the source sends it.
+/// A data packet of the source.
 pub fn data(opcode: Opcode, psn: u32, payload: &[u8]) -> Vec<u8> {
     let mut b = RoceBuilder::new(source(), proxy(), opcode, DQPN, psn);
     b.payload = payload;
@@ -480,7 +481,7 @@ pub fn congestion(i: u32) -> Vec<u8> {
     ok(b.build())
 }
 
-/// `inner` as a parent would send it here: outer IPv6 and an SRH with `tlvs`.
+/// `inner` as the parent node sends it: with an outer IPv6 header and an SRH with `tlvs`.
 pub fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {
     let first = plan().replication(node(9), ok(TreeId::new("tree", 7)));
     let srh =
@@ -502,7 +503,7 @@ pub fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<
     p
 }
 
-/// TLVs of this node's receivers.
+/// End.MT TLVs of this node's receivers.
 pub fn list(receivers: std::ops::Range<u32>) -> Vec<Tlv> {
     let all: Vec<_> = receivers.map(|i| (receiver(i), receiver_qpn(i))).collect();
     EndMt::split(plan().node_address(node(1)), &all).into_iter().map(Tlv::EndMt).collect()
@@ -519,9 +520,9 @@ pub fn replication() -> Ipv6Addr {
 }
 
 impl Testbed {
-    /// Real frames through the veth pair into `port`; nanoseconds and runs that the kernel counted for the program.
+    /// Sends frames through the veth pair into `port`; returns nanoseconds and runs that the kernel counted for the program.
     ///
-    /// Needs `kernel.bpf_stats_enabled`, which it sets for the time being.
+    /// Sets `kernel.bpf_stats_enabled` while it runs.
     pub fn traffic(&self, port: &str, packets: &[Vec<u8>]) -> (u64, u64) {
         const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
         let was = ok(std::fs::read_to_string(SWITCH));
@@ -557,7 +558,7 @@ impl PacketSocket {
         // SAFETY: a plain socket(2); the result is checked and owned at once.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
         assert!(fd >= 0, "packet socket: {}", std::io::Error::last_os_error());
-        // SAFETY: `fd` is a fresh descriptor that nobody else owns; all-zero is a valid sockaddr_ll.
+        // SAFETY: `fd` is a new descriptor without another owner; all-zero is a valid sockaddr_ll.
         let (fd, mut to) = unsafe { (std::os::fd::OwnedFd::from_raw_fd(fd), std::mem::zeroed::<libc::sockaddr_ll>()) };
         to.sll_family = libc::AF_PACKET as u16;
         to.sll_ifindex = ifindex as i32;
@@ -566,7 +567,7 @@ impl PacketSocket {
 
     pub(crate) fn send(&self, frame: &[u8]) {
         use std::os::fd::AsRawFd;
-        // SAFETY: pointers and lengths are of live objects.
+        // SAFETY: pointers and lengths describe live objects.
         let sent = unsafe {
             libc::sendto(
                 self.fd.as_raw_fd(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real programs, packet by packet: every output is compared whole with what `canopy-packet` builds.
+//! The programs packet by packet: every output is compared octet by octet with a packet built by `canopy-packet`.
 
 use canopy_model::ids::Psn;
 use canopy_model::node_spec::Branch;
@@ -20,7 +20,7 @@ mod forger;
 mod moving;
 mod verifier;
 
-/// What receiver `i` must get for `sent`.
+/// The copy of `sent` that receiver `i` must get.
 pub(crate) fn copy_for(i: u32, sent: &[u8]) -> Vec<u8> {
     let f = RoceFrame::parse(sent).unwrap();
     let mut b = RoceBuilder::from(&f);
@@ -31,7 +31,7 @@ pub(crate) fn copy_for(i: u32, sent: &[u8]) -> Vec<u8> {
     b.build().unwrap()
 }
 
-/// A test run takes frames of at most a page less its overhead; 4096-byte payloads are the lab's.
+/// A test run takes frames of at most a page less its overhead; 4096-byte payloads are tested in the lab.
 #[test]
 fn end_mt_delivers_exactly_the_receivers_packet() {
     let bed = Testbed::new(&Shape::default());
@@ -211,7 +211,7 @@ fn what_cannot_be_processed_whole_is_dropped_whole_and_counted() {
     assert_eq!(bed.run("d0", &outer(list(0..2))).0, SHOT);
     assert_eq!(bed.drops()["wrong_port"], 1);
     let t = bed.telemetry();
-    assert_eq!(t.branches.iter().map(|b| b.packets).sum::<u64>(), 2, "nothing was half delivered");
+    assert_eq!(t.branches.iter().map(|b| b.packets).sum::<u64>(), 2, "no packet was delivered in part");
     assert_eq!(t.data_packets, 1);
 }
 
@@ -225,7 +225,7 @@ fn every_truncation_of_a_packet_is_refused() {
     assert_eq!(bed.telemetry().data_packets, 0);
 }
 
-/// An upstream packet as the node must send it to its parent.
+/// The feedback that the node must send to its parent node.
 fn upstream(syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
     let mut b =
         RoceBuilder::new(plan().node_address(node(1)), plan().node_address(node(2)), Opcode::ACKNOWLEDGE, DQPN, psn);
@@ -249,7 +249,7 @@ fn the_minimum_is_acknowledged_and_nothing_else() {
         let bed = Testbed::new(&Shape { receivers: 3, start_psn: start, ..Shape::default() });
         let psn = |i: u32| (start + i) & 0xFF_FFFF;
         let ack = |i, p, msn| bed.run("d0", &answer(i, Syndrome::ack(31), psn(p), msn));
-        // Before any data nothing is believed.
+        // Before any data all feedback is dropped.
         assert_eq!(ack(0, 0, 1).0, SHOT);
         send(&bed, start..start + 16, 3);
         assert_eq!(ack(0, 7, 8).0, SHOT);
@@ -258,7 +258,7 @@ fn the_minimum_is_acknowledged_and_nothing_else() {
         assert_eq!((action, out), (REDIRECT, upstream(Syndrome::ack(31), psn(5), 6)), "start {start:#x}");
         let (_, out, _) = ack(2, 12, 13);
         assert_eq!(out, upstream(Syndrome::ack(31), psn(7), 8));
-        // Never sent, so never held.
+        // A PSN that was never sent.
         assert_eq!(ack(0, 16, 17).0, SHOT);
     }
 }
@@ -270,11 +270,11 @@ fn a_repeated_ack_heals_a_lost_one_but_not_faster_than_the_limit() {
     let ack = |bed: &Testbed, i, psn| bed.run("d0", &answer(i, Syndrome::ack(31), psn, 1));
     ack(&bed, 0, 105);
     assert_eq!(ack(&bed, 1, 105).0, REDIRECT);
-    // However slow the machine is, the first limit has always passed and the second never.
-    for (limit, told) in [(1, 50), (u64::MAX / 2, 0)] {
+    // Independent of the machine's speed, the first limit has always passed and the second never.
+    for (limit, sent) in [(1, 50), (u64::MAX / 2, 0)] {
         bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.params.reack_interval_ns = limit));
         let repeated: Vec<_> = (0..50).map(|_| ack(&bed, 1, 105)).filter(|r| r.0 == REDIRECT).collect();
-        assert_eq!(repeated.len(), told);
+        assert_eq!(repeated.len(), sent);
         assert!(repeated.iter().all(|r| r.1 == upstream(Syndrome::ack(31), 105, 1)));
     }
     assert_eq!(bed.telemetry().min_next, Some((1 << 24) + 106));
@@ -283,12 +283,12 @@ fn a_repeated_ack_heals_a_lost_one_but_not_faster_than_the_limit() {
 #[test]
 fn naks_are_merged_and_never_run_ahead_of_a_slower_branch() {
     let mut bed = Testbed::new(&Shape { receivers: 3, ..Shape::default() });
-    // However slow the machine is, the same NAK comes within the time that merges it.
+    // Independent of the machine's speed, an identical NAK arrives within the merge time.
     bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.params.nak_merge_ns = u64::MAX / 2));
     send(&bed, 100..120, 3);
     let ack = |i, psn| answer(i, Syndrome::ack(31), psn, 1);
     let nak = |i, psn| answer(i, NAK, psn, 1);
-    // Branches 1 and 2 are at 100: branch 0's gap at 110 must not be told as 110, nor anything before they were heard.
+    // Branches 1 and 2 are at 100: no NAK for branch 0's gap at 110 may be sent, and nothing before they are confirmed.
     assert_eq!(bed.run("d0", &nak(0, 110)).0, SHOT);
     assert_eq!(bed.run("d0", &nak(1, 100)).0, SHOT);
     let (action, out, _) = bed.run("d0", &nak(2, 100));
@@ -296,10 +296,10 @@ fn naks_are_merged_and_never_run_ahead_of_a_slower_branch() {
     assert_eq!(bed.run("d0", &nak(1, 110)).0, SHOT, "the same NAK again is merged");
     let (action, out, _) = bed.run("d0", &ack(2, 115));
     assert_eq!((action, out), (REDIRECT, upstream(NAK, 110, 1)), "held until it became the minimum");
-    // The retransmission passes; another receiver asks for the same: that is a new loss.
+    // After the retransmission has been forwarded, a NAK of another receiver for the same PSN is a new loss.
     send(&bed, 110..112, 3);
     assert_eq!(bed.run("d0", &nak(0, 110)).0, REDIRECT);
-    // Ghost: older than what the branch has acknowledged since.
+    // Ghost NAK: below what the branch has acknowledged since.
     bed.run("d0", &ack(0, 112));
     assert_eq!(bed.run("d0", &nak(0, 105)).0, SHOT);
     assert_eq!(bed.drops()["nak_ghost"], 1);
@@ -313,7 +313,7 @@ fn rnr_waits_for_its_turn_and_the_longest_timer_wins() {
     assert_eq!(rnr(0, 105, 5).0, SHOT, "held: branch 1 is behind");
     let (action, out, _) = rnr(1, 105, 9);
     assert_eq!((action, out), (REDIRECT, upstream(Syndrome::rnr_nak(9), 105, 1)));
-    // 0 stands for 655.36 ms, the longest of all.
+    // Timer code 0 is 655.36 ms, the longest.
     let (_, out, _) = rnr(0, 105, 0);
     assert_eq!(out, upstream(Syndrome::rnr_nak(0), 105, 1));
 }
@@ -380,8 +380,8 @@ fn a_branch_that_leaves_unblocks_the_minimum_and_one_that_joins_waits_for_a_mess
         []
     );
     let t = bed.telemetry();
-    assert_eq!((t.acks_out, t.min_next), (1, Some((1 << 24) + 102)), "the minimum is recomputed and told at once");
-    // It comes back in the middle of a message: nothing is sent to it and nothing counts until the next message.
+    assert_eq!((t.acks_out, t.min_next), (1, Some((1 << 24) + 102)), "the minimum is recomputed and reported at once");
+    // It rejoins in the middle of a message: until the next message it gets no copies and does not count.
     data_in(&bed, Opcode::SEND_FIRST, 102);
     assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.branches.push(stalled.clone()))), []);
     data_in(&bed, Opcode::SEND_LAST, 103);
@@ -423,12 +423,16 @@ fn a_late_receiver_gets_the_psns_that_its_qp_expects() {
         }
         let (action, out, _) = bed.run("d0", &answer(0, Syndrome::ack(31), 101, 2));
         let f = RoceFrame::parse(&out).unwrap();
-        assert_eq!((action, f.bth.psn), (REDIRECT, 108), "the parent hears the group's PSN");
-        assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 108, 2)).0, SHOT, "which means nothing to the receiver");
+        assert_eq!((action, f.bth.psn), (REDIRECT, 108), "the PSN sent upstream is the group's");
+        assert_eq!(
+            bed.run("d0", &answer(0, Syndrome::ack(31), 108, 2)).0,
+            SHOT,
+            "a PSN outside the receiver's sequence"
+        );
     }
 }
 
-/// An ACK of `child` (1 or 2) in `epoch`; returns the PSN and UDP source port of what goes upstream for it.
+/// An ACK of `child` (1 or 2) in `epoch`; returns the PSN and UDP source port of the feedback sent upstream for it.
 fn child_acks(bed: &Testbed, child: u64, epoch: u16, psn: u32) -> Option<(u32, u16)> {
     let (from, to) = (plan().node_address(node(9 + child)), plan().node_address(node(1)));
     let mut b = RoceBuilder::new(from, to, Opcode::ACKNOWLEDGE, DQPN, psn);
@@ -462,9 +466,9 @@ fn a_node_repeats_its_last_feedback_for_two_seconds_after_it_adopted_a_program()
     assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.epoch = 2)), []);
     let repeated = |bed: &mut Testbed| bed.telemetry().acks_out;
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    // A busy machine makes fewer of them; it ends all the same.
+    // A busy machine sends fewer of them, but the repetition must end.
     while bed.datapath.repeats_feedback() {
-        assert!(std::time::Instant::now() < deadline, "{} ACKs and no end", repeated(&mut bed));
+        assert!(std::time::Instant::now() < deadline, "still repeating after {} ACKs", repeated(&mut bed));
         bed.let_time_pass(std::time::Duration::from_millis(20));
     }
     let sent = repeated(&mut bed);
@@ -474,23 +478,22 @@ fn a_node_repeats_its_last_feedback_for_two_seconds_after_it_adopted_a_program()
 }
 
 #[test]
-fn a_child_speaks_for_receivers_that_moved_behind_it_only_in_their_epoch() {
+fn feedback_of_a_child_counts_for_receivers_that_moved_behind_it_only_in_their_epoch() {
     let mut bed = Testbed::new(&Shape { receivers: 0, children: 2, ..Shape::default() });
-    let says = child_acks;
     for psn in 100..120 {
         bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), replication(), vec![], 0));
     }
-    assert_eq!(says(&bed, 1, 1, 115), None);
-    assert_eq!(says(&bed, 2, 1, 105), Some((105, 0xC001)));
-    // A receiver that holds 105 moves from behind child 2, which goes, to behind child 1, which said 115 without it.
+    assert_eq!(child_acks(&bed, 1, 1, 115), None);
+    assert_eq!(child_acks(&bed, 2, 1, 105), Some((105, 0xC001)));
+    // A receiver that holds 105 moves from child 2, which is removed, to child 1, which has sent 115 without it.
     let moves = |g: &mut canopy_model::node_spec::GroupProgram| {
         g.branches.remove(1);
         (g.branches[0].since, g.epoch) = (2, 2);
     };
     assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(moves)), []);
-    assert_eq!(says(&bed, 1, 1, 116), None);
+    assert_eq!(child_acks(&bed, 1, 1, 116), None);
     assert_eq!((bed.drops()["epoch_old"], bed.telemetry().min_next), (1, None));
-    assert_eq!(says(&bed, 1, 2, 105), Some((105, 0xC002)));
+    assert_eq!(child_acks(&bed, 1, 2, 105), Some((105, 0xC002)));
 }
 
 #[test]
@@ -501,7 +504,7 @@ fn state_survives_the_agent_and_nothing_survives_the_group() {
         bed.run("d0", &answer(i, Syndrome::ack(31), 104, 1));
     }
     let before = bed.telemetry();
-    // A second agent on the same pins: what a restart is.
+    // A restart: a second agent on the same pins.
     bed.reopen();
     assert_eq!(bed.reconcile(|_| ()), []);
     let after = bed.telemetry();
@@ -532,7 +535,7 @@ fn another_source_qp_starts_over() {
 }
 
 #[test]
-fn a_missing_interface_is_named_and_the_others_go_on() {
+fn a_missing_interface_is_named_and_the_others_continue() {
     let mut bed = Testbed::new(&Shape { children: 1, ..Shape::default() });
     std::process::Command::new("ip").args(["link", "del", "d1"]).status().unwrap();
     let errors = bed.reconcile(|_| ());

@@ -4,7 +4,7 @@
 //! [`channels`] makes the two ends. The event loop keeps [`Link`]; [`Worker::run`] is spawned with connections to the
 //! controller ([`Target::channels`]) and a source of randomness, and ends when the [`Link`] is dropped. Between them:
 //!
-//! - `specs`: `watch`, the newest accepted [`NodeSpec`]; equal specs wake nobody.
+//! - `specs`: `watch`, the newest accepted [`HeldSpec`]; it changes with its term, generation or digest only.
 //! - `refusal`: `watch`, why the controller's last update was not accepted; `None` once one is.
 //! - `session`: `watch`, whether a Watch stream is open and how many have been; a new one means (re)connected.
 //! - `status`: `watch` the other way, the newest [`NodeStatus`]; reported when it changes and on every session.
@@ -20,7 +20,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use canopy_model::node_spec::NodeSpec;
+use canopy_control::HeldSpec;
 use canopy_model::status::NodeStatus;
 use tokio::sync::watch as state;
 use tonic::transport::Channel;
@@ -29,10 +29,10 @@ pub use backoff::Backoff;
 pub use target::{Target, TargetError};
 pub use telemetry::{TelemetryQueue, TelemetrySample};
 
-/// Largest Watch message accepted, bytes: 10,000 groups of 64 receivers come to about 75 MB.
-pub const MAX_SPEC_BYTES: usize = 128 << 20;
+/// Largest Watch message accepted, bytes: a page of 1 MiB, or one program that is longer, and what surrounds it.
+pub const MAX_SPEC_BYTES: usize = 16 << 20;
 
-/// Largest message sent, bytes; tonic's servers accept 4 MiB unless told otherwise.
+/// Largest message sent, bytes: the default limit of tonic's servers, 4 MiB.
 pub const MAX_SENT_BYTES: usize = 4 << 20;
 
 /// Uniform in `[0, 1)`; passed in so that a run can be replayed.
@@ -52,13 +52,15 @@ pub struct Session {
     pub opened: u64,
     /// The last of them is still open.
     pub up: bool,
+    /// Minor version of the contract that both sides implement; 0 before the first update.
+    pub minor_version: u32,
 }
 
 /// The event loop's end.
 #[derive(Debug)]
 pub struct Link {
     /// Newest accepted spec; starts as the ledger's.
-    pub specs: state::Receiver<Option<Arc<NodeSpec>>>,
+    pub specs: state::Receiver<Option<Arc<HeldSpec>>>,
     /// Standing refusal, if any.
     pub refusal: state::Receiver<Option<Refusal>>,
     /// Whether a controller is there.
@@ -97,10 +99,10 @@ pub struct Worker {
     /// Name of this node: what it watches, and the only name it accepts in a spec.
     pub node: String,
     /// Where accepted specs go.
-    pub specs: state::Sender<Option<Arc<NodeSpec>>>,
+    pub specs: state::Sender<Option<Arc<HeldSpec>>>,
     /// Where refusals go.
     pub refusal: state::Sender<Option<Refusal>>,
-    /// Where the coming and going of sessions is told.
+    /// Where session changes go.
     pub session: state::Sender<Session>,
     /// The newest status.
     pub status: state::Receiver<Option<NodeStatus>>,
@@ -109,7 +111,7 @@ pub struct Worker {
 }
 
 /// Makes both ends for `node`; `known` is the ledger's spec, presented to the controller on the first Watch.
-pub fn channels(node: &str, known: Option<Arc<NodeSpec>>) -> (Link, Worker) {
+pub fn channels(node: &str, known: Option<Arc<HeldSpec>>) -> (Link, Worker) {
     let (specs_tx, specs_rx) = state::channel(known);
     let (refusal_tx, refusal_rx) = state::channel(None);
     let (session_tx, session_rx) = state::channel(Session::default());

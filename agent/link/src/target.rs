@@ -47,15 +47,15 @@ impl FromStr for Target {
             };
         }
         if value.starts_with("https:") {
-            return refuse("the agent holds no certificates yet, so it cannot speak TLS");
+            return refuse("TLS is not implemented yet: the agent has no certificates");
         }
         let Some(authority) = value.strip_prefix("http://") else {
             return refuse("it is neither unix: nor http:");
         };
         match authority.strip_suffix('/').unwrap_or(authority).parse::<SocketAddr>() {
-            Ok(address) if !address.ip().is_loopback() => {
-                refuse("without certificates the agent could not tell who answers there, so only loopback is allowed")
-            }
+            Ok(address) if !address.ip().is_loopback() => refuse(
+                "TLS is not implemented yet, so the agent cannot authenticate the controller there: only loopback is allowed",
+            ),
             Ok(address) if address.port() == 0 => refuse("port 0 cannot be connected to"),
             Ok(address) => Ok(Self::Loopback(address)),
             Err(_) => refuse("it must be a loopback IP address with a port, not a name"),

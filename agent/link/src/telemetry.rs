@@ -30,7 +30,7 @@ pub struct TelemetrySample {
     pub node_drops: Vec<DropCount>,
     /// Per port with a STAMP session.
     pub link_rtts: Vec<LinkRtt>,
-    /// Per port that has thresholds; `None` where nobody looked.
+    /// Per port that has thresholds; `None` if the queues were not sampled.
     pub congestion: Option<Vec<PortCongestion>>,
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use canopy_control::pb;
 use canopy_control::pb::node_service_client::NodeServiceClient;
-use canopy_control::{Digest, UpdateError, apply_update};
-use canopy_model::node_spec::NodeSpec;
+use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, UpdateError, apply_update};
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::Channel;
@@ -21,10 +20,12 @@ const OPEN_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) struct Watcher {
     node: String,
     agent_version: String,
-    specs: watch::Sender<Option<Arc<NodeSpec>>>,
+    specs: watch::Sender<Option<Arc<HeldSpec>>>,
     refusal: watch::Sender<Option<Refusal>>,
     session: watch::Sender<Session>,
-    /// The last update did not fit what is known: ask for a snapshot instead of a delta.
+    /// Pages of a snapshot that is not complete: the next stream continues it.
+    staged: Option<Staged>,
+    /// The last update did not fit what is held: ask for a snapshot instead of a delta.
     from_scratch: bool,
 }
 
@@ -43,14 +44,14 @@ impl Watcher {
     pub(crate) fn new(
         node: String,
         agent_version: String,
-        specs: watch::Sender<Option<Arc<NodeSpec>>>,
+        specs: watch::Sender<Option<Arc<HeldSpec>>>,
         refusal: watch::Sender<Option<Refusal>>,
         session: watch::Sender<Session>,
     ) -> Self {
-        Self { node, agent_version, specs, refusal, session, from_scratch: false }
+        Self { node, agent_version, specs, refusal, session, staged: None, from_scratch: false }
     }
 
-    /// Watches until nobody reads the specs any more.
+    /// Watches until every receiver of the specs is dropped.
     pub(crate) async fn run(mut self, channel: Channel, random: Random) {
         let mut client = NodeServiceClient::new(channel).max_decoding_message_size(MAX_SPEC_BYTES);
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(15));
@@ -79,13 +80,17 @@ impl Watcher {
             Err(_) => return Status::deadline_exceeded("the controller did not open the stream in time").into(),
         };
         tracing::info!("following the controller");
-        self.session.send_modify(|session| *session = Session { opened: session.opened + 1, up: true });
+        self.session
+            .send_modify(|session| *session = Session { opened: session.opened + 1, up: true, minor_version: 0 });
         loop {
             match stream.message().await {
-                Ok(Some(update)) => match self.accept(update) {
-                    Ok(()) => backoff.reset(),
-                    Err(detail) => return Ended::Refused(detail),
-                },
+                Ok(Some(update)) => {
+                    self.agree(update.minor_version);
+                    match self.accept(update) {
+                        Ok(()) => backoff.reset(),
+                        Err(detail) => return Ended::Refused(detail),
+                    }
+                }
                 Ok(None) => return Ended::Closed,
                 Err(status) => return status.into(),
             }
@@ -96,30 +101,43 @@ impl Watcher {
         let known = if self.from_scratch { None } else { self.specs.borrow().clone() };
         pb::WatchRequest {
             node: self.node.clone(),
-            known_generation: known.as_ref().map_or(0, |spec| spec.generation),
-            known_digest: known.map(|spec| Digest::of(&spec).into()).unwrap_or_default(),
+            known_term: known.as_ref().map_or(0, |held| held.spec().term),
+            known_generation: known.as_ref().map_or(0, |held| held.spec().generation),
+            known_digest: known.map(|held| held.digest().into()).unwrap_or_default(),
             agent_version: self.agent_version.clone(),
+            minor_version: MINOR_VERSION,
+            resume: self.staged.as_ref().map(Staged::position),
         }
     }
 
-    /// Applies `update` to what is known, publishes the result, or says why not. What is known, and with it the
-    /// highest accepted term, is the same after a refusal.
+    /// Notes the minor version that both sides implement.
+    fn agree(&self, minor_version: u32) {
+        let minor_version = minor_version.min(MINOR_VERSION);
+        self.session
+            .send_if_modified(|session| std::mem::replace(&mut session.minor_version, minor_version) != minor_version);
+    }
+
+    /// Applies `update` to the known spec and publishes the result, or returns the reason for the refusal. A refusal changes
+    /// neither the known spec nor the highest accepted term.
     fn accept(&mut self, update: pb::WatchResponse) -> Result<(), String> {
         let known = self.specs.borrow().clone();
-        let accepted = apply_update(known.as_deref().cloned(), update).map_err(|error| {
+        let accepted = apply_update(known.as_deref(), &mut self.staged, update).map_err(|error| {
             // From a controller that is merely behind, a snapshot would be no better.
             let behind = matches!(error, UpdateError::LowerTerm { .. } | UpdateError::OlderGeneration { .. });
             self.from_scratch |= !behind;
+            self.staged = None;
             error.to_string()
         });
-        match accepted.and_then(|spec| self.check_name(spec)) {
-            Ok(spec) => {
+        match accepted.and_then(|accepted| self.check_name(accepted)) {
+            Ok(Accepted::Page) => Ok(()),
+            Ok(Accepted::Spec(held)) => {
                 self.from_scratch = false;
                 self.stand(None);
+                let name = |held: &HeldSpec| (held.spec().term, held.spec().generation, held.digest());
                 self.specs.send_if_modified(|current| {
-                    let changed = current.as_deref() != Some(&spec);
+                    let changed = current.as_deref().map(name) != Some(name(&held));
                     if changed {
-                        *current = Some(Arc::new(spec));
+                        *current = Some(Arc::from(held));
                     }
                     changed
                 });
@@ -132,7 +150,7 @@ impl Watcher {
         }
     }
 
-    /// Makes `refusal` the standing one; the same one again wakes nobody.
+    /// Sets the current refusal; receivers are notified only if it changed.
     fn stand(&self, refusal: Option<Refusal>) {
         self.refusal.send_if_modified(|standing| {
             let changed = *standing != refusal;
@@ -141,13 +159,14 @@ impl Watcher {
         });
     }
 
-    fn check_name(&self, spec: NodeSpec) -> Result<NodeSpec, String> {
-        if spec.base.name == self.node {
-            return Ok(spec);
+    fn check_name(&self, accepted: Accepted) -> Result<Accepted, String> {
+        match &accepted {
+            Accepted::Spec(held) if held.spec().base.name != self.node => Err(format!(
+                "base.name: the spec is for node {:?} but this node is {:?}; check `node` in the agent's configuration",
+                held.spec().base.name,
+                self.node
+            )),
+            _ => Ok(accepted),
         }
-        Err(format!(
-            "base.name: the spec is for node {:?} but this node is {:?}; check `node` in the agent's configuration",
-            spec.base.name, self.node
-        ))
     }
 }

@@ -9,35 +9,31 @@ use std::path::Path;
 use std::sync::Arc;
 
 use canopy_agent_link::{Link, Session, Target, TelemetrySample, channels};
-use canopy_control::{Digest, delta_response, pb, snapshot_response};
+use canopy_control::{HeldSpec, Items, MINOR_VERSION, pb};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
 use canopy_model::telemetry::{DropCount, Event};
-use support::{Controller, soon, spec};
+use support::{Controller, delta, snapshot, soon, spec};
 use tokio::net::{UnixListener, UnixStream};
 
-/// A running link of `leaf-1` to whoever serves `path`.
+/// A running link of `leaf-1` to the server at `path`.
 fn link(path: &Path, known: Option<NodeSpec>) -> Link {
-    let (link, worker) = channels("leaf-1", known.map(Arc::new));
+    let (link, worker) = channels("leaf-1", known.map(|spec| Arc::new(HeldSpec::encode(spec))));
     let target: Target = format!("unix:{}", path.display()).parse().unwrap();
     tokio::spawn(worker.run(target.channels().unwrap(), "0.1.0", Arc::new(|| 0.5)));
     link
 }
 
 async fn spec_of(link: &mut Link, generation: u64) -> NodeSpec {
-    let arrived = link.specs.wait_for(|spec| spec.as_ref().is_some_and(|spec| spec.generation == generation));
+    let arrived = link.specs.wait_for(|spec| spec.as_ref().is_some_and(|held| held.spec().generation == generation));
     let spec = soon("the spec", arrived).await.unwrap().clone();
-    (*spec.unwrap()).clone()
+    spec.unwrap().spec().clone()
 }
 
 async fn refusal(link: &mut Link) -> String {
     let refused = link.refusal.wait_for(Option::is_some);
     let refusal = soon("a refusal", refused).await.unwrap().clone();
     refusal.unwrap().detail
-}
-
-fn delta(from: &NodeSpec, to: &NodeSpec) -> pb::WatchResponse {
-    delta_response(from, Digest::of(from), to).0
 }
 
 fn status(generation: u64) -> NodeStatus {
@@ -79,10 +75,15 @@ async fn first_push_then_delta() {
     let mut controller = Controller::start(&place.socket());
     let mut link = link(&place.socket(), None);
     let watch = controller.watch().await;
-    let asked = pb::WatchRequest { node: "leaf-1".into(), agent_version: "0.1.0".into(), ..Default::default() };
+    let asked = pb::WatchRequest {
+        node: "leaf-1".into(),
+        agent_version: "0.1.0".into(),
+        minor_version: MINOR_VERSION,
+        ..Default::default()
+    };
     assert_eq!(watch.request, asked);
     let (first, second) = (spec(1, 1, &[1, 2]), spec(1, 2, &[2, 3]));
-    watch.send(snapshot_response(&first)).await;
+    watch.send(snapshot(&first)).await;
     assert_eq!(spec_of(&mut link, 1).await, first);
     watch.send(delta(&first, &second)).await;
     assert_eq!(spec_of(&mut link, 2).await, second);
@@ -101,11 +102,11 @@ async fn a_bad_digest_leads_to_a_snapshot() {
     bad.digest[0] ^= 1;
     watch.send(bad).await;
     assert!(refusal(&mut link).await.contains("digest"));
-    assert_eq!(**link.specs.borrow().as_ref().unwrap(), known, "what is known stays in force");
+    assert_eq!(*link.specs.borrow().as_ref().unwrap().spec(), known, "what is known stays in force");
 
     let again = controller.watch().await;
     assert_eq!((again.request.known_generation, again.request.known_digest.len()), (0, 0));
-    again.send(snapshot_response(&next)).await;
+    again.send(snapshot(&next)).await;
     assert_eq!(spec_of(&mut link, 2).await, next);
     soon("the refusal's end", link.refusal.wait_for(Option::is_none)).await.unwrap();
     drop(again);
@@ -122,15 +123,15 @@ async fn a_reconnect_presents_what_is_known_and_reports_again() {
         let mut controller = Controller::start(&place.socket());
         let watch = controller.watch().await;
         assert_eq!(watch.request.known_generation, 7);
-        assert_eq!(watch.request.known_digest, Vec::from(Digest::of(&known)));
+        assert_eq!(watch.request.known_digest, Vec::from(Items::encode(&known).digest()));
         watch.send(delta(&known, &known)).await;
-        let up = Session { opened, up: true };
+        let up = Session { opened, up: true, minor_version: MINOR_VERSION };
         soon("the session", link.session.wait_for(|session| *session == up)).await.unwrap();
         assert_eq!(controller.report().await.observed_generation, 7);
         drop(controller);
         soon("the session's end", link.session.wait_for(|session| !session.up)).await.unwrap();
     }
-    assert!(!link.specs.has_changed().unwrap(), "an equal spec wakes nobody");
+    assert!(!link.specs.has_changed().unwrap(), "an equal spec is no change");
 }
 
 #[tokio::test]
@@ -139,12 +140,12 @@ async fn a_lower_term_is_refused_and_what_is_known_stays() {
     let mut controller = Controller::start(&place.socket());
     let known = spec(5, 7, &[1]);
     let mut link = link(&place.socket(), Some(known.clone()));
-    controller.watch().await.send(snapshot_response(&spec(4, 8, &[]))).await;
+    controller.watch().await.send(snapshot(&spec(4, 8, &[]))).await;
     assert!(refusal(&mut link).await.contains("term 4"));
     let again = controller.watch().await;
     assert_eq!(again.request.known_generation, 7, "the leader, once back, need not send everything");
-    assert_eq!(**link.specs.borrow().as_ref().unwrap(), known);
-    again.send(snapshot_response(&spec(6, 8, &[2]))).await;
+    assert_eq!(*link.specs.borrow().as_ref().unwrap().spec(), known);
+    again.send(snapshot(&spec(6, 8, &[2]))).await;
     assert_eq!(spec_of(&mut link, 8).await.term, 6);
 }
 
@@ -155,10 +156,10 @@ async fn a_spec_for_another_node_is_refused_and_its_term_is_not_taken() {
     let mut link = link(&place.socket(), None);
     let mut other = spec(9, 9, &[]);
     other.base.name = "leaf-2".into();
-    controller.watch().await.send(snapshot_response(&other)).await;
+    controller.watch().await.send(snapshot(&other)).await;
     let reason = refusal(&mut link).await;
     assert!(reason.starts_with("base.name") && reason.contains("leaf-2"), "{reason}");
-    controller.watch().await.send(snapshot_response(&spec(1, 1, &[]))).await;
+    controller.watch().await.send(snapshot(&spec(1, 1, &[]))).await;
     assert_eq!(spec_of(&mut link, 1).await.term, 1);
 }
 
@@ -184,7 +185,7 @@ async fn only_the_latest_status_is_retried_and_an_equal_one_is_not_sent() {
 }
 
 #[tokio::test]
-async fn telemetry_survives_an_outage_and_tells_what_it_cost() {
+async fn telemetry_survives_an_outage_and_reports_what_was_dropped() {
     let place = Place::new();
     let link = link(&place.socket(), None);
     (1..=6).for_each(|time| link.telemetry.push_sample(sample(time, 1)));
@@ -216,13 +217,13 @@ async fn a_controller_that_reads_no_telemetry_holds_up_nothing() {
         }
     })
     .await;
-    watch.send(snapshot_response(&spec(1, 1, &[1]))).await;
+    watch.send(snapshot(&spec(1, 1, &[1]))).await;
     spec_of(&mut link, 1).await;
     link.report(status(1));
     assert_eq!(controller.report().await.observed_generation, 1);
 }
 
-/// Passes bytes both ways until told to freeze: then the peer looks alive to the kernel and says nothing.
+/// Forwards bytes both ways until `freeze` is set: then the connection stays open and no bytes arrive.
 async fn relay(from: std::path::PathBuf, to: std::path::PathBuf, freeze: tokio::sync::watch::Receiver<bool>) {
     let listener = UnixListener::bind(from).unwrap();
     let mut held = vec![];
@@ -254,7 +255,7 @@ async fn a_controller_that_hangs_is_noticed() {
     }
     let mut link = link(&front, None);
     let watch = controller.watch().await;
-    watch.send(snapshot_response(&spec(1, 1, &[1]))).await;
+    watch.send(snapshot(&spec(1, 1, &[1]))).await;
     spec_of(&mut link, 1).await;
     freeze.send(true).unwrap();
     // From here on only timers can make progress, so their time may fly.

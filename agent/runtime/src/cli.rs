@@ -11,10 +11,10 @@ use canopy_agent_runtime::config::{
 use canopy_agent_runtime::doctor;
 use clap::{Args, Parser, Subcommand};
 
-/// Programs this node's kernel as the Canopy controller says, and reports what it does.
+/// Programs this node's kernel with the configuration of the Canopy controller, and reports status and telemetry.
 ///
 /// Settings come from defaults, /etc/canopy/agent.toml, --config FILE, CANOPY__KEY variables (CANOPY__LOG__LEVEL)
-/// and flags, each over the one before.
+/// and flags; each overrides the ones before it.
 #[derive(Debug, Parser)]
 #[command(name = "canopy-agent", version)]
 pub(crate) struct Cli {
@@ -28,12 +28,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Runs the agent (the default). SIGTERM stops it; the kernel keeps forwarding.
     Run,
-    /// Looks at the configuration.
+    /// Inspects the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Says what this kernel offers, what it misses, and how to get that.
+    /// Checks the kernel features that the agent needs, and prints how to get missing ones.
     Doctor,
-    /// Keeps IPv6 multicast routing switched on until it is ended. The agent starts and ends it by itself.
+    /// Keeps IPv6 multicast routing enabled while it runs. The agent starts and stops this process.
     HoldMulticast,
     /// Removes everything that the agent programmed into the kernel; stop the agent first.
     Cleanup,
@@ -56,7 +56,7 @@ pub(crate) struct Flags {
     /// Controller: unix:/path/to/socket or http://127.0.0.1:PORT [default: unix:/run/canopy/controller.sock].
     #[arg(long, global = true, value_name = "URL")]
     controller: Option<String>,
-    /// Where the ledger is [default: /var/lib/canopy/agent].
+    /// Directory of the ledger [default: /var/lib/canopy/agent].
     #[arg(long, global = true, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// Directory on a bpffs for programs and maps [default: /sys/fs/bpf/canopy].
@@ -74,13 +74,13 @@ pub(crate) struct Flags {
     /// Time between two STAMP test packets of a link, 10ms to 1m [default: 1s].
     #[arg(long, global = true, value_name = "TIME")]
     stamp_interval: Option<String>,
-    /// Interval over which queues are judged, 1ms to 1s [default: 1ms].
+    /// Sampling interval of queues, 1ms to 1s [default: 1ms].
     #[arg(long, global = true, value_name = "TIME")]
     congestion_interval: Option<String>,
-    /// Whether Long-haul CNPs tell how deep queues are, true or false [default: true].
+    /// Whether Long-haul CNPs carry the queue metric, true or false [default: true].
     #[arg(long, global = true, value_name = "BOOL")]
     congestion_disclose: Option<String>,
-    /// How log lines look [default: auto].
+    /// Format of log lines [default: auto].
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
     /// Log level, or directives such as info,canopy_datapath=debug [default: info].

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings: defaults, then `/etc/canopy/agent.toml`, the file named by `--config`, `CANOPY__KEY` variables and
-//! flags, each over the one before. Unknown keys are errors everywhere.
+//! flags; each overrides the ones before it. Unknown keys are errors in every source.
 
 mod congestion;
 mod host_socket;
@@ -20,26 +20,26 @@ pub use layer::{Layer, LogFormat, LogLayer, Number, StampLayer, VARIABLE_PREFIX}
 /// Read if it exists, unlike the file that `--config` names.
 pub const SYSTEM_FILE: &str = "/etc/canopy/agent.toml";
 
-/// Effective settings, every one checked.
+/// Effective, validated settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Config {
     /// This node's name in the topology; the short host name by default.
     pub node: String,
-    /// Where the controller is.
+    /// Address of the controller.
     #[serde(serialize_with = "as_text")]
     pub controller: Target,
-    /// Where the ledger is.
+    /// Directory of the ledger.
     pub state_dir: PathBuf,
     /// Directory on a bpffs where programs and maps are pinned.
     pub pin_dir: PathBuf,
     /// Time between telemetry samples, 100 ms ..= 1 h.
     #[serde(serialize_with = "as_duration")]
     pub telemetry_interval: Duration,
-    /// Where applications of the attached hosts call, and which may.
+    /// Socket for applications of the attached hosts, and its permissions.
     pub host_socket: HostSocket,
-    /// Measuring links.
+    /// Measurement of links.
     pub stamp: Stamp,
-    /// Judging queues.
+    /// Sampling of queues.
     pub congestion: Congestion,
     /// Logging.
     pub log: Log,
@@ -64,15 +64,15 @@ pub struct Log {
     pub level: String,
 }
 
-/// A setting that cannot be used; names it, where it came from and what is permitted.
+/// An invalid setting; the message names the key, its source and the permitted values.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file could not be read.
     #[error("{}: cannot be read", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// A source that does not parse, or has an unknown key.
@@ -80,7 +80,7 @@ pub enum ConfigError {
     Malformed {
         /// File or variable.
         source_name: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// A value out of range.
@@ -90,14 +90,14 @@ pub enum ConfigError {
         key: &'static str,
         /// File, variable, flag or default.
         source_name: String,
-        /// What is wrong and what is permitted.
+        /// The problem and the permitted values.
         reason: String,
     },
 }
 
 impl Config {
-    /// Reads every layer. `file` is `--config`'s; `variables` is the environment; `hostname` names the node unless
-    /// a layer does.
+    /// Reads every layer. `file` is that of `--config`; `variables` is the environment; `hostname` is the default node
+    /// name.
     ///
     /// # Errors
     /// The first unreadable file, unknown key or bad value.
@@ -150,7 +150,7 @@ impl Config {
     }
 }
 
-/// The last layer that sets a key wins, and is named if the value is bad.
+/// Takes a key from the last layer that sets it; an error names that layer.
 fn pick<T, U>(
     layers: &[(String, Layer)],
     key: &'static str,
@@ -167,7 +167,7 @@ fn name(name: String) -> Result<String, String> {
     check_name("node", &name).map(|()| name).map_err(|error| error.detail)
 }
 
-/// Without `..`: what is checked about a path must hold for what it leads to.
+/// Accepts absolute paths without `..`, so that checks of the path apply to its target.
 fn absolute(path: PathBuf) -> Result<PathBuf, String> {
     if path.is_absolute() && !path.components().any(|part| part == Component::ParentDir) {
         Ok(path)
@@ -190,15 +190,15 @@ fn test_interval(text: String) -> Result<Duration, String> {
 }
 
 fn duration(text: String, shortest: Duration, longest: Duration) -> Result<Duration, String> {
-    let say = humantime::format_duration;
+    let format = humantime::format_duration;
     match humantime::parse_duration(&text) {
         Ok(duration) if (shortest..=longest).contains(&duration) => Ok(duration),
-        Ok(_) => Err(format!("{text:?} is out of range: use {} to {}", say(shortest), say(longest))),
+        Ok(_) => Err(format!("{text:?} is out of range: use {} to {}", format(shortest), format(longest))),
         Err(error) => Err(format!("{text:?} is not a duration ({error}): use for example \"1s\" or \"500ms\"")),
     }
 }
 
-/// `EnvFilter` takes any word for a target's name, so a misspelt level would silently mean something else.
+/// `EnvFilter` accepts any word as a target name, so a misspelt level would silently have another meaning.
 fn level(text: String) -> Result<String, String> {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let known = |part: &str| levels.contains(&part.rsplit('=').next().unwrap_or(part).trim());

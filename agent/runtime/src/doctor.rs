@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `canopy-agent doctor`: what this kernel offers, what it misses, and how to get it.
+//! `canopy-agent doctor`: checks the kernel features that the agent needs, and how to get missing ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Oldest kernel with everything that the datapath uses.
+/// Oldest supported kernel release.
 const OLDEST_KERNEL: (u32, u32) = (5, 17);
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_BPF: u32 = 39;
 
-/// One thing that the agent needs.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What.
+    /// Name of the requirement.
     pub name: &'static str,
-    /// What was found.
+    /// State on this host.
     pub found: String,
-    /// How to get it; `None` = it is there.
+    /// How to meet the requirement; `None` if it is met.
     pub fix: Option<String>,
 }
 
-/// Examines the host whose `/proc` and `/sys` are below `root` (`/`, but for tests).
+/// Examines the host whose `/proc` and `/sys` are below `root` (`/`, except in tests).
 pub fn examine(root: &Path, pin_dir: &Path) -> Vec<Check> {
     let host = Host { root };
     vec![host.kernel(), host.btf(), host.bpffs(pin_dir), host.capabilities(), host.ipv6()]
 }
 
-/// Checks that `pin_dir` (canonical) can be removed with everything in it: that it is a directory of its own on a bpffs.
+/// Checks that `pin_dir` (canonical) can be removed with its content: it must be a directory on a bpffs, not a mount point.
 ///
 /// # Errors
-/// For a person: what it is instead.
+/// What `pin_dir` is instead, for the operator.
 pub fn check_pin_dir(root: &Path, pin_dir: &Path) -> Result<(), String> {
     let mounts = Host { root }.read("proc/self/mountinfo")?;
     let pin_dir_is = |what: &str| Err(format!("pin_dir: {} is {what}; nothing is removed", pin_dir.display()));
     match mount_of(&mounts, pin_dir) {
         Some((_, kind)) if kind != "bpf" => pin_dir_is(&format!("on {kind}, not on a bpffs")),
-        Some((point, _)) if point == pin_dir => pin_dir_is("a whole bpffs, which others may use"),
+        Some((point, _)) if point == pin_dir => pin_dir_is("a whole bpffs, which other programs may use"),
         Some(_) => Ok(()),
         None => pin_dir_is("on no known file system"),
     }
@@ -70,7 +70,7 @@ impl Host<'_> {
         let path = "sys/kernel/btf/vmlinux";
         let present = fs::metadata(self.root.join(path)).is_ok_and(|meta| meta.len() > 0);
         check("kernel BTF", presence(path, present), present, || {
-            "boot a kernel that was built with CONFIG_DEBUG_INFO_BTF=y (`grep BTF /boot/config-$(uname -r)` tells)"
+            "boot a kernel that was built with CONFIG_DEBUG_INFO_BTF=y (check: `grep BTF /boot/config-$(uname -r)`)"
                 .to_owned()
         })
     }
@@ -141,8 +141,8 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// The mount that `path` is on: the longest mount point that is a prefix of it; the last one where several cover
-/// each other. See proc_pid_mountinfo(5) for the columns.
+/// The mount of `path`: the longest mount point that is a prefix of it; the last one if several are mounted over each
+/// other. See proc_pid_mountinfo(5) for the columns.
 fn mount_of(mountinfo: &str, path: &Path) -> Option<(PathBuf, String)> {
     let mount = |line: &str| {
         let (left, right) = line.split_once(" - ")?;
@@ -168,7 +168,7 @@ mod tests {
         ("proc/sys/net/ipv6/conf/all/disable_ipv6", "0\n"),
     ];
 
-    /// Names of what is missing on a good host whose file `path` reads `text` instead.
+    /// Names of the failed checks on a good host whose file `path` contains `text` instead.
     fn missing(path: &str, text: Option<&str>) -> Vec<&'static str> {
         let root = tempfile::tempdir().unwrap();
         for (name, good) in GOOD {
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_good_host_misses_nothing() {
+    fn a_good_host_passes_all_checks() {
         assert!(missing("", None).is_empty());
         assert!(missing("proc/sys/kernel/osrelease", Some("5.17.0")).is_empty());
         assert!(missing("proc/self/status", Some("CapEff:\t0000000000201000")).is_empty(), "SYS_ADMIN contains BPF");
     }
 
     #[test]
-    fn only_an_own_directory_on_a_bpffs_may_be_removed() {
+    fn only_a_directory_on_a_bpffs_that_is_no_mount_point_may_be_removed() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("proc/self")).unwrap();
         fs::write(root.path().join("proc/self/mountinfo"), GOOD[2].1).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn each_missing_thing_is_found() {
+    fn each_failed_check_is_reported() {
         for old in ["5.16.20", "4.19.0", "garbage"] {
             assert_eq!(missing("proc/sys/kernel/osrelease", Some(old)), ["kernel release"]);
         }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use canopy_agent_core::stamp::{LinkProber, stamp_links};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent};
 use canopy_agent_link::{Link, Refusal, TelemetrySample};
+use canopy_control::HeldSpec;
+use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
-use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, NodeStatus};
 use canopy_model::telemetry::Event;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -42,7 +43,7 @@ pub struct Parts<D> {
     /// What survives a restart.
     pub ledger: Arc<Ledger>,
     /// The spec that the ledger held at start.
-    pub known: Option<Arc<NodeSpec>>,
+    pub known: Option<Arc<HeldSpec>>,
     /// Stamps samples and events.
     pub clock: Clock,
     /// The service manager.
@@ -67,7 +68,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
         stored: parts.known.clone(),
         parts,
         schedule: Schedule::default(),
-        observed: 0,
+        observed: Observed::default(),
         item_errors: vec![],
         ledger_error: None,
         refusal: None,
@@ -82,7 +83,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
     }
     tokio::pin!(shutdown);
     loop {
-        let (due, look) = (agent.schedule.due(), agent.stalls.due());
+        let (due, sample_due) = (agent.schedule.due(), agent.stalls.due());
         // In this order, so that a flood of kernel events starves nothing.
         tokio::select! {
             biased;
@@ -100,15 +101,15 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
             changed = agent.parts.link.session.changed() => {
                 changed.map_err(|_| LinkGone)?;
                 if agent.parts.link.session.borrow_and_update().up {
-                    agent.stalls.tell_again();
+                    agent.stalls.report_again();
                     agent.is_ready();
                 }
             }
             _ = telemetry.tick() => agent.sample().await,
-            () = tokio::time::sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => agent.look_for_stalls().await,
+            () = tokio::time::sleep_until(sample_due.unwrap_or_else(Instant::now)), if sample_due.is_some() => agent.detect_stalls().await,
             event = agent.parts.datapath.next_event() => match event {
                 DatapathEvent::KernelChanged => agent.schedule.kernel_changed(Instant::now()),
-                DatapathEvent::Event(event) => agent.tell(event),
+                DatapathEvent::Event(event) => agent.emit(event),
             },
         }
     }
@@ -120,9 +121,9 @@ struct Agent<D> {
     parts: Parts<D>,
     schedule: Schedule,
     /// What the ledger holds: the only thing that is ever reconciled.
-    stored: Option<Arc<NodeSpec>>,
-    /// Generation of the last reconciled spec, and what was not as it desires.
-    observed: Generation,
+    stored: Option<Arc<HeldSpec>>,
+    /// The last reconciled spec, and what was not as it desires.
+    observed: Observed,
     item_errors: Vec<ItemError>,
     ledger_error: Option<ItemError>,
     refusal: Option<Refusal>,
@@ -140,16 +141,18 @@ impl<D: Datapath> Agent<D> {
             self.report();
             return;
         };
-        let errors = self.parts.datapath.reconcile(&spec).await;
+        let observed = Observed::of(&spec);
+        let errors = self.parts.datapath.reconcile(spec.spec()).await;
         self.schedule.finished(Instant::now(), errors.is_empty() && self.ledger_error.is_none());
-        if errors != self.item_errors || self.observed != spec.generation {
-            tracing::info!(term = spec.term, generation = spec.generation, errors = errors.len(), "reconciled");
+        if errors != self.item_errors || self.observed != observed {
+            let Observed { term, generation, digest } = observed;
+            tracing::info!(term, generation, %digest, errors = errors.len(), "reconciled");
             for error in errors.iter().take(MAX_ERRORS) {
                 tracing::warn!(kind = error.kind, name = error.name, group = ?error.group, "{}", error.detail);
             }
         }
         self.item_errors = errors;
-        self.observed = spec.generation;
+        self.observed = observed;
         self.report();
         self.is_ready();
     }
@@ -176,8 +179,9 @@ impl<D: Datapath> Agent<D> {
                 self.watch();
             }
             Some(reason) => {
-                tracing::error!(generation = newest.generation, %reason, "the spec is not applied");
-                let detail = format!("generation {} is not applied because the ledger {reason}", newest.generation);
+                let generation = newest.spec().generation;
+                tracing::error!(generation, %reason, "cannot store the spec in the ledger; it is not applied");
+                let detail = format!("generation {generation} is not applied because the ledger {reason}");
                 self.ledger_error = Some(own_error("ledger", detail));
             }
         }
@@ -188,7 +192,7 @@ impl<D: Datapath> Agent<D> {
         if let Some(refusal) = &self.refusal {
             let detail = refusal.detail.clone();
             let time_unix_ns = (self.parts.clock)();
-            self.tell(Event { time_unix_ns, code: "SpecRefused".to_owned(), group: None, branch: None, detail });
+            self.emit(Event { time_unix_ns, code: "SpecRefused".to_owned(), group: None, branch: None, detail });
         }
         self.report();
     }
@@ -213,30 +217,30 @@ impl<D: Datapath> Agent<D> {
     fn sample_failed(&mut self, error: &DatapathError) {
         if !std::mem::replace(&mut self.sampling_failed, true) {
             let (time_unix_ns, detail) = ((self.parts.clock)(), with_causes(error));
-            self.tell(Event { time_unix_ns, code: "SampleFailed".to_owned(), group: None, branch: None, detail });
+            self.emit(Event { time_unix_ns, code: "SampleFailed".to_owned(), group: None, branch: None, detail });
         }
     }
 
     fn watch(&mut self) {
-        if let Some(spec) = &self.stored {
-            self.parts.prober.watch(stamp_links(spec));
-            self.stalls.watch(spec, Instant::now());
+        if let Some(held) = &self.stored {
+            self.parts.prober.watch(stamp_links(held.spec()));
+            self.stalls.watch(held.spec(), Instant::now());
         }
     }
 
-    async fn look_for_stalls(&mut self) {
-        let began = Instant::now();
+    async fn detect_stalls(&mut self) {
+        let started = Instant::now();
         match self.parts.datapath.sample().await {
             Ok(sample) => {
-                let events = self.stalls.observe(&sample.groups, began, (self.parts.clock)());
-                events.into_iter().for_each(|event| self.tell(event));
+                let events = self.stalls.observe(&sample.groups, started, (self.parts.clock)());
+                events.into_iter().for_each(|event| self.emit(event));
             }
             Err(error) => self.sample_failed(&error),
         }
-        self.stalls.looked(began, Instant::now());
+        self.stalls.sampled(started, Instant::now());
     }
 
-    fn tell(&self, event: Event) {
+    fn emit(&self, event: Event) {
         tracing::warn!(code = event.code, group = ?event.group, branch = ?event.branch, "{}", event.detail);
         self.parts.link.telemetry.push_event(event);
     }
@@ -251,7 +255,10 @@ impl<D: Datapath> Agent<D> {
         }
         self.parts.link.report(NodeStatus {
             node: self.parts.node.clone(),
-            observed_generation: self.observed,
+            observed_term: self.observed.term,
+            observed_generation: self.observed.generation,
+            observed_digest: self.observed.digest,
+            minor_version: self.parts.link.session.borrow().minor_version,
             errors,
             agent_version: self.parts.agent_version.clone(),
             kernel: self.parts.kernel.clone(),
@@ -262,6 +269,20 @@ impl<D: Datapath> Agent<D> {
         if !std::mem::replace(&mut self.ready, true) {
             self.parts.notifier.ready();
         }
+    }
+}
+
+/// What names a spec.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Observed {
+    term: u64,
+    generation: Generation,
+    digest: SpecDigest,
+}
+
+impl Observed {
+    fn of(held: &HeldSpec) -> Self {
+        Self { term: held.spec().term, generation: held.spec().generation, digest: held.digest() }
     }
 }
 

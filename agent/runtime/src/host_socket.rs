@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The socket that RDMA applications on attached hosts call: `MembershipService`, passed on to the controller.
+//! The socket for RDMA applications on attached hosts: `MembershipService`, forwarded to the controller.
 //!
-//! The kernel says who calls (`SO_PEERCRED`): [`access`] decides whether they may, [`slots`] how many at once. A
-//! membership belongs to the user that made it; [`owners`] keeps that over restarts. [`service`] checks each call and
-//! passes it on over a connection of its own, so that slow applications hold up nothing of the node's.
+//! The kernel reports the caller's credentials (`SO_PEERCRED`): [`access`] decides whether the caller is permitted, [`slots`]
+//! limits concurrent connections. A membership belongs to the user that made it; [`owners`] stores the owner across restarts.
+//! [`service`] checks each call and forwards it over a separate connection, so that slow applications do not delay the agent's
+//! own calls.
 //!
-//! Nothing here can stop the node from forwarding: a socket that cannot be made is said in the log and tried again.
+//! Errors here never stop forwarding: if the socket cannot be created, the agent logs an error and retries.
 
 mod access;
 mod listen;
@@ -18,8 +19,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_control::HeldSpec;
 use canopy_control::pb::membership_service_server::MembershipServiceServer;
-use canopy_model::node_spec::NodeSpec;
 use tokio::sync::watch as state;
 use tonic::transport::{Channel, Server};
 
@@ -28,17 +29,17 @@ use access::Access;
 use owners::Owners;
 use service::Membership;
 
-/// Calls at once on one connection, watches among them.
+/// Concurrent calls on one connection, including watches.
 const MAX_STREAMS: u32 = 128;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// A Join has two names of at most 63 bytes and some numbers.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between attempts to make the socket.
+/// Time between attempts to create the socket.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What the socket's server is made of.
+/// Configuration and dependencies of the socket's server.
 pub struct Hosts {
     /// Path and permissions.
     pub config: HostSocket,
@@ -46,11 +47,11 @@ pub struct Hosts {
     pub node: String,
     /// The controller's address, for messages.
     pub target: String,
-    /// Connection to the controller that serves nothing else.
+    /// Separate connection to the controller.
     pub controller: Channel,
-    /// Newest accepted spec: it says which hosts are attached.
-    pub specs: state::Receiver<Option<Arc<NodeSpec>>>,
-    /// Where the owners of memberships are kept.
+    /// Newest accepted spec, which lists the attached hosts.
+    pub specs: state::Receiver<Option<Arc<HeldSpec>>>,
+    /// Directory of the file of membership owners.
     pub state_dir: PathBuf,
 }
 
@@ -63,7 +64,7 @@ impl Hosts {
         if self.config.group.is_empty() && !(self.config.uids.is_empty() && self.config.gids.is_empty()) {
             tracing::warn!(
                 "host_socket.uids and host_socket.gids permit users, but only the agent's own group can open the socket: \
-                 set host_socket.group to a group that they are in"
+                 set host_socket.group to a group of these users"
             );
         }
         let owners = Arc::new(Owners::load(&self.state_dir));
@@ -90,7 +91,7 @@ impl Hosts {
                 Err(reason) => reason,
             };
             tracing::error!(path = %self.config.path.display(), reason = failed, retry_in = ?RETRY,
-                "host_socket.path: applications cannot join through this agent");
+                "host_socket.path: cannot serve the socket, applications cannot join through this agent");
             tokio::select! {
                 () = tokio::time::sleep(RETRY) => {}
                 () = closed(&mut closing) => return,
@@ -99,8 +100,8 @@ impl Hosts {
     }
 }
 
-/// Waits until `closing` is true, or nobody can set it any more.
+/// Waits until `closing` is true or its sender is dropped.
 async fn closed(closing: &mut state::Receiver<bool>) {
-    // An error is the sender's end, and the agent's.
+    // An error means that the sender was dropped: the agent is stopping.
     _ = closing.wait_for(|closing| *closing).await;
 }

@@ -24,8 +24,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use cli::{Cli, Command, ConfigCommand};
 
-/// How long applications' calls may take to finish at the end.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// How long calls of applications may take to finish at shutdown.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -43,8 +43,10 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
     let config = || cli.flags.load();
     match cli.command.unwrap_or(Command::Run) {
         Command::Run => runtime()?.block_on(run_agent(config()?))?,
-        // Without settings: it is the same for every agent.
-        Command::HoldMulticast => match canopy_datapath::hold_multicast().context("holding multicast routing")? {},
+        // Needs no configuration.
+        Command::HoldMulticast => {
+            match canopy_datapath::hold_multicast().context("keeping multicast routing enabled")? {}
+        }
         Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&config()?)?),
         Command::Doctor => return Ok(print_examination(&config()?)),
         Command::Cleanup => runtime()?.block_on(clean_up(&config()?))?,
@@ -52,7 +54,7 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One thread for the loop, which makes system calls that take their time, and one for the link.
+/// One thread for the event loop, which makes blocking system calls, and one for the link.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     built.context("starting the runtime")
@@ -73,7 +75,7 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     };
     let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast: Hold::Process(program), congestion };
     let datapath = LinuxDatapath::open(options).await;
-    let datapath = datapath.context("the datapath cannot be opened (`canopy-agent doctor` says what is missing)")?;
+    let datapath = datapath.context("opening the datapath (`canopy-agent doctor` lists missing kernel features)")?;
     let channels = config.controller.channels().context("controller")?;
     let (link, worker) = canopy_agent_link::channels(&config.node, known.clone());
     tokio::spawn(worker.run(channels, VERSION, Arc::new(random)));
@@ -108,15 +110,15 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     };
     let ended = run(parts, shutdown).await;
     close.send_replace(true);
-    if tokio::time::timeout(LAST_ANSWERS, hosts).await.is_err() {
-        tracing::warn!("applications' calls did not end within {LAST_ANSWERS:?} and are cut");
+    if tokio::time::timeout(SHUTDOWN_GRACE, hosts).await.is_err() {
+        tracing::warn!("calls of applications did not finish within {SHUTDOWN_GRACE:?} and are aborted");
     }
     ended?;
-    tracing::info!("stopped; what the kernel holds keeps forwarding (`canopy-agent cleanup` removes it)");
+    tracing::info!("stopped; the kernel continues to forward (`canopy-agent cleanup` removes its state)");
     Ok(())
 }
 
-/// Refuses while an agent runs: it would put everything back.
+/// Removes the pinned state; refused while an agent runs, which would restore it.
 async fn clean_up(config: &Config) -> anyhow::Result<()> {
     let pin_dir = match std::fs::canonicalize(&config.pin_dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -129,7 +131,7 @@ async fn clean_up(config: &Config) -> anyhow::Result<()> {
     let _alone = config.state_dir.exists().then(|| Ledger::open(&config.state_dir)).transpose()?;
     canopy_datapath::cleanup(&pin_dir).await.context("cleaning up")?;
     println!(
-        "removed what was pinned at {}; the ledger in {} is kept, so an agent that starts again programs it again",
+        "removed everything pinned at {}; the ledger in {} is kept, so an agent that starts again restores it",
         pin_dir.display(),
         config.state_dir.display()
     );
@@ -164,7 +166,7 @@ fn init_log(log: &Log) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Uniform in `[0, 1)`, from the operating system's keys of a hasher: good enough to spread agents out.
+/// Uniform in `[0, 1)`, from the random keys of a hasher: sufficient to spread the agents' reconnects.
 fn random() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
 }

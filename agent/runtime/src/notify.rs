@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Tells the service manager how the agent is; does nothing where there is none.
+/// Reports the agent's state to the service manager; does nothing without one.
 #[derive(Debug, Default)]
 pub struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
@@ -15,8 +15,8 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID through `variable`; `pid` is this process's. A value
-    /// that makes no sense is logged and ignored: forwarding does not depend on the service manager.
+    /// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID through `variable`; `pid` is that of this process. An
+    /// invalid value is logged and ignored: forwarding does not depend on the service manager.
     pub fn from_env(variable: impl Fn(&str) -> Option<OsString>, pid: u32) -> Self {
         let Some(path) = variable("NOTIFY_SOCKET") else { return Self::default() };
         let address = match path.as_bytes() {
@@ -26,7 +26,7 @@ impl Notifier {
         let socket = match address.and_then(|address| Ok((UnixDatagram::unbound()?, address))) {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::warn!(%error, ?path, "NOTIFY_SOCKET cannot be used");
+                tracing::warn!(%error, ?path, "cannot use NOTIFY_SOCKET: the service manager gets no notifications");
                 return Self::default();
             }
         };
@@ -36,12 +36,12 @@ impl Notifier {
         Self { socket: Some(socket), watchdog }
     }
 
-    /// How often to ping: half of what the service manager allows, as sd_watchdog_enabled(3) advises.
+    /// Interval of watchdog pings: half of the watchdog timeout, as sd_watchdog_enabled(3) recommends.
     pub fn ping_interval(&self) -> Option<Duration> {
         self.watchdog.map(|allowed| (allowed / 2).max(Duration::from_millis(1)))
     }
 
-    /// The node is managed: a spec was reconciled, or a controller is there.
+    /// The agent is ready: a spec was reconciled, or the controller is connected.
     pub fn ready(&self) {
         self.send("READY=1");
     }
@@ -51,7 +51,7 @@ impl Notifier {
         self.send("WATCHDOG=1");
     }
 
-    /// The agent is on its way out.
+    /// The agent is stopping.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
@@ -59,7 +59,7 @@ impl Notifier {
     fn send(&self, state: &str) {
         let Some((socket, address)) = &self.socket else { return };
         if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
-            tracing::warn!(%error, state, "the service manager cannot be notified");
+            tracing::warn!(%error, state, "cannot notify the service manager");
         }
     }
 }

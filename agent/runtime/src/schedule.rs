@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When to reconcile next. Pure: `now` comes in.
+//! When to reconcile next. Pure: takes the time as an argument.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Nothing happened: look again anyway, since a notification can be lost.
+/// Reconcile interval without events, because a notification can be lost.
 const RESYNC: Duration = Duration::from_secs(30);
-/// Kernel changes come in bursts (a link that goes down takes its routes along): one reconcile per this time.
+/// Minimum interval of reconciles for kernel changes, which come in bursts (a link that goes down removes its routes).
 const SPACING: Duration = Duration::from_millis(100);
 /// Retries after errors.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(15);
 
-/// The one deadline that every reason to reconcile moves.
+/// The deadline of the next reconcile.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     due: Option<Instant>,
@@ -22,24 +22,24 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// `None` until there is a spec.
+    /// When to reconcile; `None` until there is a spec.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// There is a new spec: at once, and its errors are counted from the start.
+    /// A new spec: reconcile at once and reset the retry backoff.
     pub(crate) fn spec_changed(&mut self, now: Instant) {
         self.failures = 0;
         self.due = Some(now);
     }
 
-    /// The kernel changed: soon, but not sooner after the last reconcile than the spacing.
+    /// The kernel changed: reconcile as soon as the spacing after the last reconcile permits.
     pub(crate) fn kernel_changed(&mut self, now: Instant) {
         let earliest = self.finished.map_or(now, |finished| now.max(finished + SPACING));
         self.due = self.due.map(|due| due.min(earliest));
     }
 
-    /// A reconcile ended, with everything as desired or not.
+    /// A reconcile ended; `as_desired` if the kernel matches the spec.
     pub(crate) fn finished(&mut self, now: Instant, as_desired: bool) {
         self.finished = Some(now);
         let wait = if as_desired {
@@ -93,6 +93,6 @@ mod tests {
         schedule.kernel_changed(now);
         assert_eq!(waits(&schedule, now), SPACING);
         schedule.kernel_changed(now + Duration::from_millis(50));
-        assert_eq!(waits(&schedule, now), SPACING, "a burst does not push the deadline along");
+        assert_eq!(waits(&schedule, now), SPACING, "a burst does not postpone the deadline");
     }
 }

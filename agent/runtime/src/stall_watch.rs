@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When to look for branches that hold their group up. Pure: `now` comes in.
+//! When to sample groups for stalled branches. Pure: takes the time as an argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
-/// Looks per stall time.
-const LOOKS: u64 = 4;
-/// A look that takes long waits this many times as long before the next: forwarding changes go first.
+/// Samples per stall time.
+const SAMPLES: u64 = 4;
+/// A sample that takes long delays the next one by this many times its duration: forwarding changes have priority.
 const REST: u32 = 4;
 
-/// The machine and its deadline.
+/// The stall detection and its next deadline.
 #[derive(Debug)]
 pub(crate) struct StallWatch {
     stalls: Stalls,
@@ -31,7 +31,7 @@ impl StallWatch {
         Self { stalls: Stalls::default(), stall_after: BTreeMap::new(), start: now, due: None }
     }
 
-    /// `None` while there is no group.
+    /// When the next sample is due; `None` while there is no group.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -43,24 +43,24 @@ impl StallWatch {
         self.due = next.map(|next| self.due.map_or(next, |due| due.min(next)));
     }
 
-    /// A look that began at `began` has ended, well or not.
-    pub(crate) fn looked(&mut self, began: Instant, now: Instant) {
-        self.due = self.interval().map(|interval| now + interval.max((now - began) * REST));
+    /// A sample that started at `started` has ended, successfully or not.
+    pub(crate) fn sampled(&mut self, started: Instant, now: Instant) {
+        self.due = self.interval().map(|interval| now + interval.max((now - started) * REST));
     }
 
-    /// What follows from a sample.
+    /// Events of a sample.
     pub(crate) fn observe(&mut self, groups: &[GroupTelemetry], now: Instant, time_unix_ns: u64) -> Vec<Event> {
         let now = u64::try_from((now - self.start).as_nanos()).unwrap_or(u64::MAX);
         self.stalls.observe(groups, |id| self.stall_after.get(&id).copied(), now, time_unix_ns)
     }
 
-    /// Somebody listens who may not have heard what was told.
-    pub(crate) fn tell_again(&mut self) {
-        self.stalls.tell_again();
+    /// Reports stalled branches again, for a controller that may not have received the events.
+    pub(crate) fn report_again(&mut self) {
+        self.stalls.report_again();
     }
 
     fn interval(&self) -> Option<Duration> {
         let shortest = self.stall_after.values().min()?;
-        Some(Duration::from_nanos(shortest / LOOKS).clamp(SHORTEST, LONGEST))
+        Some(Duration::from_nanos(shortest / SAMPLES).clamp(SHORTEST, LONGEST))
     }
 }

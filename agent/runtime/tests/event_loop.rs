@@ -16,6 +16,7 @@ use canopy_agent_core::DatapathEvent;
 use canopy_agent_link::{Refusal, Session, Worker, channels};
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::notify::Notifier;
+use canopy_control::HeldSpec;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
 use memory::{Agent, Reconcile, error};
@@ -38,7 +39,7 @@ fn start_with(state_dir: &Path, notifier: Notifier) -> (Agent, Worker) {
 }
 
 fn push(worker: &Worker, spec: NodeSpec) {
-    worker.specs.send_replace(Some(Arc::new(spec)));
+    worker.specs.send_replace(Some(Arc::new(HeldSpec::encode(spec))));
 }
 
 async fn reconcile(agent: &mut Agent) -> Reconcile {
@@ -51,7 +52,7 @@ async fn status(worker: &mut Worker, wanted: impl Fn(&NodeStatus) -> bool) -> No
 }
 
 fn stored(state_dir: &Path) -> Option<NodeSpec> {
-    Ledger::open(state_dir).unwrap().load("leaf-1").unwrap()
+    Ledger::open(state_dir).unwrap().load("leaf-1").unwrap().map(|held| held.spec().clone())
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,10 +76,14 @@ async fn a_spec_is_in_the_ledger_before_it_is_in_the_kernel() {
 #[tokio::test(start_paused = true)]
 async fn a_restart_without_a_controller_forwards_from_the_ledger() {
     let dir = tempfile::tempdir().unwrap();
-    Ledger::open(dir.path()).unwrap().store(&spec(4, 9, &[1, 2])).unwrap();
+    Ledger::open(dir.path()).unwrap().store(&HeldSpec::encode(spec(4, 9, &[1, 2]))).unwrap();
     let (mut agent, worker) = start(dir.path());
     assert_eq!(reconcile(&mut agent).await.spec, spec(4, 9, &[1, 2]));
-    assert_eq!(worker.specs.borrow().as_deref(), Some(&spec(4, 9, &[1, 2])), "and the controller will be told");
+    assert_eq!(
+        worker.specs.borrow().as_deref().map(HeldSpec::spec),
+        Some(&spec(4, 9, &[1, 2])),
+        "the controller gets its name"
+    );
     agent.stop().await;
 }
 
@@ -99,7 +104,7 @@ async fn errors_are_reported_retried_with_back_off_and_cleared() {
     let healed = status(&mut worker, |status| status.errors.is_empty()).await;
     assert_eq!(healed.observed_generation, 1);
     let resync = reconcile(&mut agent).await.at - first;
-    assert_eq!(resync.as_secs(), 37, "once healed, the next look is the periodic one");
+    assert_eq!(resync.as_secs(), 37, "once healed, the next reconcile is the periodic one");
     agent.stop().await;
 }
 
@@ -153,16 +158,16 @@ async fn kernel_changes_without_a_spec_touch_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_spec_that_cannot_be_stored_is_not_applied_until_it_can() {
     let dir = tempfile::tempdir().unwrap();
+    Ledger::open(dir.path()).unwrap().store(&HeldSpec::encode(spec(1, 1, &[1]))).unwrap();
     let (mut agent, mut worker) = start(dir.path());
-    push(&worker, spec(1, 1, &[1]));
     reconcile(&mut agent).await;
-    // A directory where the temporary file goes: a fault that root cannot write through.
-    let obstacle = dir.path().join("spec.pb.tmp");
+    // The first log of a life is a new file. A directory where it is written: a fault that root cannot write through.
+    let obstacle = dir.path().join("spec.log.tmp");
     std::fs::create_dir(&obstacle).unwrap();
     push(&worker, spec(1, 2, &[1, 2]));
     let refused = status(&mut worker, |status| !status.errors.is_empty()).await;
     assert_eq!((refused.observed_generation, refused.errors[0].name.as_str()), (1, "ledger"));
-    assert!(refused.errors[0].detail.contains("spec.pb.tmp"), "{}", refused.errors[0].detail);
+    assert!(refused.errors[0].detail.contains("spec.log.tmp"), "{}", refused.errors[0].detail);
     assert_eq!(reconcile(&mut agent).await.spec.generation, 1, "what was stored is kept in force");
     std::fs::remove_dir(&obstacle).unwrap();
     let applied = status(&mut worker, |status| status.observed_generation == 2).await;
@@ -221,11 +226,11 @@ async fn readiness_comes_once_with_the_first_reconcile_or_connect() {
             push(&worker, spec(1, 1, &[]));
             reconcile(&mut agent).await;
         } else {
-            worker.session.send_replace(Session { opened: 1, up: true });
+            worker.session.send_replace(Session { opened: 1, up: true, minor_version: 1 });
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(notes(&manager), ["READY=1"]);
-        worker.session.send_replace(Session { opened: 2, up: true });
+        worker.session.send_replace(Session { opened: 2, up: true, minor_version: 1 });
         tokio::time::sleep(Duration::from_secs(29)).await;
         let pings = notes(&manager);
         assert!(pings.iter().all(|note| note == "WATCHDOG=1") && pings.len() == 3, "{pings:?}");

@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use canopy_agent_link::{Target, channels};
 use canopy_agent_runtime::notify::Notifier;
-use canopy_control::{Digest, delta_response, snapshot_response};
+use canopy_control::{HeldSpec, Items, delta_response, snapshot_responses};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::GroupId;
+use canopy_model::node_spec::NodeSpec;
 use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use memory::Agent;
-use support::{Controller, soon, spec};
+use support::{Controller, delta, snapshot, soon, spec};
 
 fn start(dir: &Path) -> Agent {
     let target: Target = format!("unix:{}", dir.join("controller.sock").display()).parse().unwrap();
@@ -46,11 +47,11 @@ async fn pushes_are_applied_and_reported_and_outlive_controller_and_agent() {
     let (first, second) = (spec(3, 1, &[1]), spec(3, 2, &[1, 2]));
 
     let watch = controller.watch().await;
-    watch.send(snapshot_response(&first)).await;
+    watch.send(snapshot(&first)).await;
     assert_eq!(reconciled(&mut agent, 0).await, 1);
     assert!(controller.report_of(1).await.errors.is_empty());
 
-    watch.send(delta_response(&first, Digest::of(&first), &second).0).await;
+    watch.send(delta(&first, &second)).await;
     assert_eq!(reconciled(&mut agent, 1).await, 2);
     assert!(controller.report_of(2).await.errors.is_empty());
 
@@ -65,7 +66,7 @@ async fn pushes_are_applied_and_reported_and_outlive_controller_and_agent() {
     let mut controller = Controller::start(&dir.path().join("controller.sock"));
     let watch = controller.watch().await;
     assert_eq!(watch.request.known_generation, 2);
-    assert_eq!(watch.request.known_digest, Vec::from(Digest::of(&second)));
+    assert_eq!(watch.request.known_digest, Vec::from(Items::encode(&second).digest()));
     assert_eq!(controller.report_of(2).await.kernel, "6.8.0");
     agent.stop().await;
 }
@@ -76,14 +77,14 @@ async fn a_restarted_controller_with_a_lower_term_is_refused_even_after_the_agen
     let socket = dir.path().join("controller.sock");
     let mut controller = Controller::start(&socket);
     let mut agent = start(dir.path());
-    controller.watch().await.send(snapshot_response(&spec(5, 1, &[1]))).await;
+    controller.watch().await.send(snapshot(&spec(5, 1, &[1]))).await;
     assert_eq!(reconciled(&mut agent, 0).await, 1);
     agent.stop().await;
     drop(controller);
 
     let mut controller = Controller::start(&socket);
     let mut agent = start(dir.path());
-    controller.watch().await.send(snapshot_response(&spec(4, 2, &[2]))).await;
+    controller.watch().await.send(snapshot(&spec(4, 2, &[2]))).await;
     let refused = loop {
         let report = controller.report().await;
         if let Some(error) = report.errors.first() {
@@ -92,7 +93,7 @@ async fn a_restarted_controller_with_a_lower_term_is_refused_even_after_the_agen
         }
     };
     assert!(refused.name == "spec" && refused.detail.contains("term 4"), "{refused:?}");
-    // A refused stream is over, so the event travels with the next session.
+    // A refusal ends the stream, so the event is sent in the next session.
     let watch = controller.watch().await;
     let event = loop {
         if let Some(event) = controller.sample().await.events.into_iter().find(|event| event.code == "SpecRefused") {
@@ -100,9 +101,50 @@ async fn a_restarted_controller_with_a_lower_term_is_refused_even_after_the_agen
         }
     };
     assert!(event.detail.contains("term 4"), "{}", event.detail);
-    watch.send(snapshot_response(&spec(6, 3, &[3]))).await;
+    watch.send(snapshot(&spec(6, 3, &[3]))).await;
     assert_eq!(reconciled(&mut agent, 1).await, 3);
     agent.stop().await;
+}
+
+/// A controller whose schema has one field more: its items are applied, reported under the digest of the octets that were sent,
+/// and are still in the ledger after a restart.
+#[tokio::test]
+async fn an_agent_follows_a_controller_of_a_later_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("controller.sock");
+    let mut controller = Controller::start(&socket);
+    let agent = start(dir.path());
+    let (first, second) = (later(&spec(3, 1, &[1])), later(&spec(3, 2, &[1, 2])));
+    let watch = controller.watch().await;
+    for page in snapshot_responses(&first) {
+        watch.send(page).await;
+    }
+    assert_eq!(controller.report_of(1).await.observed_digest, Vec::from(first.digest()));
+    // One group of two changed: the delta is relative to octets that this agent cannot make itself.
+    watch.send(delta_response((3, 2), first.items(), second.items())).await;
+    let report = controller.report_of(2).await;
+    assert_eq!((report.observed_term, report.observed_digest, report.errors.len()), (3, second.digest().into(), 0));
+    assert!(!agent.kernel.reconciles.is_closed());
+    agent.stop().await;
+
+    let agent = start(dir.path());
+    let again = controller.watch().await;
+    assert_eq!(again.request.known_digest, Vec::from(second.digest()));
+    // An earlier controller: the field is gone again.
+    let earlier = HeldSpec::encode(spec(4, 1, &[1, 2]));
+    assert_ne!(earlier.digest(), second.digest());
+    again.send(delta_response((4, 1), second.items(), earlier.items())).await;
+    let report = controller.report_of(1).await;
+    assert_eq!((report.observed_term, report.observed_digest), (4, earlier.digest().into()));
+    agent.stop().await;
+}
+
+/// `spec` as a later version encodes it: every item has field 1000, a string.
+fn later(spec: &NodeSpec) -> HeldSpec {
+    let field = |octets: &[u8]| [octets, &[0xC2, 0x3E, 2], b"hi"].concat().into();
+    let plain = HeldSpec::encode(spec.clone());
+    let groups = plain.items().groups().map(|(id, octets)| (id, field(octets)));
+    HeldSpec::parse(spec.term, spec.generation, Items::new(field(plain.items().base()), groups)).unwrap()
 }
 
 #[tokio::test]
@@ -124,11 +166,11 @@ fn group(high: u64, next: u64) -> GroupTelemetry {
     let branch = BranchTelemetry {
         address: "2001:db8:1::2".parse().unwrap(),
         next: Some(next),
-        unheard: false,
+        unconfirmed: false,
         ack_psn: None,
         epsn: None,
         ccount: 0,
-        last_heard_ns: None,
+        last_feedback_ns: None,
         packets: 0,
         bytes: 0,
     };
@@ -150,7 +192,7 @@ fn group(high: u64, next: u64) -> GroupTelemetry {
     }
 }
 
-/// Code, group and branch of the next event that speaks of a branch.
+/// Code, group and branch of the next event about a branch.
 async fn branch_event(controller: &mut Controller) -> (String, u32, Vec<u8>) {
     loop {
         let events = controller.sample().await.events;
@@ -161,7 +203,7 @@ async fn branch_event(controller: &mut Controller) -> (String, u32, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn a_stalled_branch_is_told_and_told_again_to_a_new_session() {
+async fn a_stalled_branch_is_reported_and_reported_again_in_a_new_session() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("controller.sock");
     let mut controller = Controller::start(&socket);
@@ -169,14 +211,14 @@ async fn a_stalled_branch_is_told_and_told_again_to_a_new_session() {
     let receiver: std::net::Ipv6Addr = "2001:db8:1::2".parse().unwrap();
     let event = |code: &str| (code.to_owned(), 1, receiver.octets().to_vec());
     *agent.kernel.groups.lock().unwrap() = vec![group(110, 100)];
-    controller.watch().await.send(snapshot_response(&spec(1, 1, &[1]))).await;
+    controller.watch().await.send(snapshot(&spec(1, 1, &[1]))).await;
     assert_eq!(reconciled(&mut agent, 0).await, 1);
     assert_eq!(branch_event(&mut controller).await, event("BranchStalled"));
     drop(controller);
 
     let mut controller = Controller::start(&socket);
-    controller.watch().await.send(snapshot_response(&spec(1, 1, &[1]))).await;
-    assert_eq!(branch_event(&mut controller).await, event("BranchStalled"), "it may not have been heard");
+    controller.watch().await.send(snapshot(&spec(1, 1, &[1]))).await;
+    assert_eq!(branch_event(&mut controller).await, event("BranchStalled"), "the first report may be lost");
     *agent.kernel.groups.lock().unwrap() = vec![group(110, 110)];
     assert_eq!(branch_event(&mut controller).await, event("BranchRecovered"));
     agent.stop().await;

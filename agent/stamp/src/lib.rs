@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! STAMP (RFC 8762) over a node's links: one task per link with two UDP sockets on the link's interface, around the
-//! machines of `canopy_agent_core::stamp`.
+//! STAMP (RFC 8762) over a node's links: one task per link runs the state machines of `canopy_agent_core::stamp` with two UDP
+//! sockets on the link's interface.
 //!
-//! The Session-Sender's socket has a port of its own, which is what names the session; the Session-Reflector's socket is
-//! bound to the port's link-local address and to its interface, so that the kernel itself refuses what arrives elsewhere.
-//! Times of arrival are the kernel's. A task whose interface or address is not there tries again every second, for ever.
+//! The Session-Sender's socket has its own UDP port, which identifies the session. The Session-Reflector's socket is bound to the
+//! port's link-local address and to its interface, so that the kernel rejects packets that arrive elsewhere. Receive timestamps are
+//! the kernel's. If the interface or address of a link does not exist, its task tries again every second.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 mod link;
@@ -19,12 +19,12 @@ use canopy_model::telemetry::LinkRtt;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// How links are measured; the same port at all nodes.
+/// Parameters of the measurement; the UDP port must be the same at all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampSettings {
-    /// UDP port of the reflectors.
+    /// UDP port of the Session-Reflectors.
     pub port: u16,
-    /// Time between two test packets of a link.
+    /// Time between two test packets on a link.
     pub interval: Duration,
 }
 
@@ -33,28 +33,28 @@ pub struct StampSettings {
 pub struct Prober {
     settings: StampSettings,
     start: Instant,
-    links: BTreeMap<StampLink, Watched>,
+    links: BTreeMap<StampLink, LinkSession>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct LinkSession {
     session: Arc<Mutex<Session>>,
     task: AbortHandle,
 }
 
-impl Drop for Watched {
+impl Drop for LinkSession {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 impl Prober {
-    /// Measures nothing yet.
+    /// A prober without links.
     pub fn new(settings: StampSettings) -> Self {
         Self { settings, start: Instant::now(), links: BTreeMap::new() }
     }
 
-    fn begin(&self, link: &StampLink, before: Option<&LinkRtt>) -> Watched {
+    fn start_session(&self, link: &StampLink, before: Option<&LinkRtt>) -> LinkSession {
         let interval_ns = u64::try_from(self.settings.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
         let now_ns = link::since(self.start);
         let session = Arc::new(Mutex::new(Session::new(SessionSettings { interval_ns }, now_ns, before)));
@@ -64,31 +64,32 @@ impl Prober {
             start: self.start,
             session: Arc::clone(&session),
         };
-        Watched { session, task: tokio::spawn(task.run()).abort_handle() }
+        LinkSession { session, task: tokio::spawn(task.run()).abort_handle() }
     }
 }
 
 impl LinkProber for Prober {
-    /// Call it on the tokio runtime.
+    /// Must be called on the tokio runtime.
     fn watch(&mut self, links: Vec<StampLink>) {
         let mut gone = std::mem::take(&mut self.links);
-        let mut kept: BTreeMap<StampLink, Watched> = links.iter().filter_map(|link| gone.remove_entry(link)).collect();
-        let counts: Vec<LinkRtt> = gone.iter().map(|(link, w)| locked(&w.session).take(link.port)).collect();
-        // Their sockets are in the way of new ones.
+        let mut kept: BTreeMap<StampLink, LinkSession> =
+            links.iter().filter_map(|link| gone.remove_entry(link)).collect();
+        let counts: Vec<LinkRtt> = gone.iter().map(|(link, s)| locked(&s.session).take(link.port)).collect();
+        // Close the sockets of removed links before new ones bind the same addresses.
         drop(gone);
         for link in links {
             let before = counts.iter().find(|c| c.port == link.port);
-            kept.entry(link).or_insert_with_key(|link| self.begin(link, before));
+            kept.entry(link).or_insert_with_key(|link| self.start_session(link, before));
         }
         self.links = kept;
     }
 
     fn take(&mut self) -> Vec<LinkRtt> {
-        self.links.iter().map(|(link, watched)| locked(&watched.session).take(link.port)).collect()
+        self.links.iter().map(|(link, s)| locked(&s.session).take(link.port)).collect()
     }
 }
 
-/// Nothing panics while a session is locked.
+/// Ignores poisoning: no code panics while a session is locked.
 fn locked(session: &Mutex<Session>) -> std::sync::MutexGuard<'_, Session> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }

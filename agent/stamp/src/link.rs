@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::locked;
 use crate::socket::{Arrival, StampSocket};
 
-/// Pause before sockets are opened anew.
+/// Time before the sockets are opened again.
 const RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Task {
@@ -23,23 +23,27 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Never ends by itself.
+    /// Runs until it is aborted.
     pub(crate) async fn run(self) {
         let mut reflector = Reflector::new(self.link.neighbour);
-        let mut told = String::new();
+        let mut logged = String::new();
         loop {
             let error = match self.open() {
                 Ok((sender, reflecting)) => {
-                    tracing::info!(interface = self.link.interface, neighbour = %self.link.neighbour, "STAMP runs");
-                    told.clear();
+                    tracing::info!(interface = self.link.interface, neighbour = %self.link.neighbour, "STAMP session started");
+                    logged.clear();
                     self.serve(&mut reflector, &sender, &reflecting).await
                 }
                 Err(error) => error,
             };
             let reason = error.to_string();
-            if reason != told {
-                tracing::warn!(interface = self.link.interface, reason, "STAMP stands still");
-                told = reason;
+            if reason != logged {
+                tracing::warn!(
+                    interface = self.link.interface,
+                    reason,
+                    "cannot measure the link with STAMP, trying again every second"
+                );
+                logged = reason;
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -50,14 +54,15 @@ impl Task {
         Ok((open(0)?, open(self.port)?))
     }
 
-    /// Until a socket fails. The own timer first, then own answers: a flood of others' packets delays neither.
+    /// Runs until a socket fails. The timer is first, replies to own packets are next: a flood of test packets from others delays
+    /// neither.
     async fn serve(&self, reflector: &mut Reflector, sender: &StampSocket, reflecting: &StampSocket) -> io::Error {
         loop {
             let due = self.start + Duration::from_nanos(locked(&self.session).poll_timeout());
             let done = tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(due) => self.send(sender),
-                arrival = sender.receive() => arrival.map(|arrival| self.answered(&arrival)),
+                arrival = sender.receive() => arrival.map(|arrival| self.handle_reply(&arrival)),
                 arrival = reflecting.receive() => arrival.and_then(|a| self.reflect(reflector, reflecting, &a)),
             };
             if let Err(error) = done {
@@ -74,11 +79,11 @@ impl Task {
         socket.send(&packet, self.link.neighbour, self.port)
     }
 
-    fn answered(&self, arrival: &Arrival) {
+    fn handle_reply(&self, arrival: &Arrival) {
         if arrival.source != self.link.neighbour || arrival.source_port != self.port {
             return;
         }
-        // What does not parse is as good as lost.
+        // A malformed reply counts as lost.
         if let Ok(packet) = ReflectorPacket::parse(arrival.datagram()) {
             locked(&self.session).handle_answer(&packet, arrival.time());
         }
@@ -90,7 +95,7 @@ impl Task {
         let answer = match answer {
             Ok(answer) => answer,
             Err(refused) => {
-                tracing::debug!(interface = self.link.interface, %refused, "test packet not answered");
+                tracing::debug!(interface = self.link.interface, %refused, "refused a STAMP test packet");
                 return Ok(());
             }
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A UDP socket on one interface, with the kernel's time of arrival.
+//! A UDP socket on one interface, with receive timestamps of the kernel.
 
 use std::ffi::c_int;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -16,9 +16,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Longest datagram that is looked at; only its first 44 octets are.
+/// Length of the receive buffer; only the first 44 octets of a datagram are parsed.
 const LONGEST: usize = 2048;
-/// Hop Limit of what is sent (RFC 8762 section 4.2.1: the reflector tells what arrived).
+/// Hop Limit of sent packets (RFC 8762 section 4.2.1: the reflector reports the received one).
 const HOP_LIMIT: u32 = 255;
 
 pub(crate) struct StampSocket {
@@ -26,11 +26,11 @@ pub(crate) struct StampSocket {
     scope: u32,
 }
 
-/// A datagram that has arrived.
+/// A received datagram.
 pub(crate) struct Arrival {
     pub(crate) source: Ipv6Addr,
     pub(crate) source_port: u16,
-    /// Hop Limit on arrival; 0 where the kernel did not say.
+    /// Received Hop Limit; 0 if the kernel did not report it.
     pub(crate) hop_limit: u8,
     /// Nanoseconds since the Unix epoch.
     unix_ns: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Arrival {
 }
 
 impl StampSocket {
-    /// A socket of `interface`, bound to its address `own` and to `port` (0: any).
+    /// A socket on `interface`, bound to its address `own` and to `port` (0: any).
     pub(crate) fn open(interface: &str, own: Ipv6Addr, port: u16) -> io::Result<Self> {
         let scope = if_nametoindex(interface)?;
         let socket = Socket::new(Domain::IPV6, Type::DGRAM.nonblocking().cloexec(), Some(Protocol::UDP))?;
@@ -52,9 +52,9 @@ impl StampSocket {
         Ok(Self { socket: UdpSocket::from_std(socket.into())?, scope })
     }
 
-    /// Sends at once; what does not fit the queue is lost, as on the wire.
+    /// Sends without waiting; a packet that does not fit the socket's queue is lost, as on the wire.
     pub(crate) fn send(&self, datagram: &[u8], to: Ipv6Addr, port: u16) -> io::Result<()> {
-        // Past the runtime, which takes a new socket for full until it has waited for it once.
+        // Bypasses tokio, which treats a new socket as not writable until it has polled it once.
         let socket = SockRef::from(&self.socket);
         match socket.send_to(datagram, &SocketAddrV6::new(to, port, 0, self.scope).into()) {
             Ok(_) => Ok(()),
@@ -74,7 +74,7 @@ impl Arrival {
         &self.octets[..self.len]
     }
 
-    /// When it arrived.
+    /// Receive timestamp.
     pub(crate) fn time(&self) -> Timestamp {
         Timestamp::from_unix_ns(self.unix_ns)
     }
@@ -95,7 +95,7 @@ fn receive(socket: &UdpSocket) -> io::Result<Arrival> {
     }
     let (source, source_port) = message.address.map_or((Ipv6Addr::UNSPECIFIED, 0), |a| (a.ip(), a.port()));
     let len = message.bytes.min(LONGEST);
-    // Where the kernel does not stamp, now is as near as it gets.
+    // Without a timestamp of the kernel, the current time is used.
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     Ok(Arrival { source, source_port, hop_limit, unix_ns: unix_ns.unwrap_or_else(now), octets, len })
 }
@@ -109,7 +109,7 @@ fn nanoseconds(time: TimeSpec) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Over the loopback interface: the kernel's stamp lies between before and after, and the Hop Limit is ours.
+    /// Over the loopback interface: the kernel's timestamp is between send and receive, and the Hop Limit is the sender's.
     #[tokio::test]
     async fn arrivals_have_the_kernels_time_and_the_senders_hop_limit() {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;

@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     flaps: Mutex<HashMap<String, Flap>>,
     /// What times of links are counted from.
     started: Instant,
-    /// A task is about to tell nodes their thresholds.
+    /// A task is about to push thresholds to nodes.
     pushing: AtomicBool,
 }
 
@@ -108,15 +108,26 @@ impl Controller {
         all.unwrap_or(Err((0, CommandError::Stopping)))
     }
 
+    /// Takes a term higher than `above`, which an agent has accepted: the store was put back to before it. Durable first; then every
+    /// node gets its spec under the new term.
+    ///
+    /// # Errors
+    /// The store failed, or the controller is stopping.
+    pub async fn raise_term(&self, above: u64) -> Result<(), CommandError> {
+        let (answer, done) = oneshot::channel();
+        self.0.commands.send(Message::RaiseTerm { above, answer }).await.map_err(|_| CommandError::Stopping)?;
+        done.await.map_err(|_| CommandError::Stopping)?
+    }
+
     /// Ends the task after the commands that are already queued; later ones are [`CommandError::Stopping`].
     pub async fn stop(&self) {
-        // Not there to be told: it has stopped already.
+        // An error means that the task has stopped already.
         _ = self.0.commands.send(Message::Stop).await;
     }
 
-    /// Looks at the domain. `look` must be short: it holds up writers.
-    pub fn read<R>(&self, look: impl FnOnce(&Domain) -> R) -> R {
-        look(&self.0.domain.read().expect(POISONED))
+    /// Reads the domain. `read` must be short: it blocks writers.
+    pub fn read<R>(&self, read: impl FnOnce(&Domain) -> R) -> R {
+        read(&self.0.domain.read().expect(POISONED))
     }
 
     pub(crate) fn write<R>(&self, change: impl FnOnce(&mut Domain) -> R) -> R {
@@ -168,7 +179,7 @@ impl Controller {
                 "AgentDisconnected",
                 Some(node),
                 None,
-                "the node's agent disconnected; it goes on forwarding",
+                "the node's agent disconnected; the node continues to forward",
             );
             self.groups_changed(&groups);
         }
@@ -187,7 +198,7 @@ impl Controller {
         Ok(())
     }
 
-    /// A counter that grows whenever something that people look at changed.
+    /// A counter that increases whenever a resource visible in the API changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
@@ -228,38 +239,38 @@ impl Controller {
         !self.0.commands.is_closed()
     }
 
-    /// Tells the nodes and everyone who watches groups what a command changed.
+    /// Publishes a command's changes to the nodes and to the watchers of groups.
     pub(crate) fn publish(&self, applied: &Applied) {
-        {
-            let mut nodes = self.nodes();
-            for name in &applied.nodes {
-                match self.read(|d| d.node_spec(name)) {
-                    Some(spec) => {
-                        self.0.telemetry.retain(name, |g: GroupId| spec.groups.contains_key(&g));
-                        if let Some(n) = nodes.get(name) {
-                            n.spec.send_if_modified(|now| {
-                                let newer = now.generation != spec.generation;
-                                if newer {
-                                    *now = spec;
-                                }
-                                newer
-                            });
-                        }
-                    }
-                    None => {
-                        nodes.remove(name);
-                        self.0.telemetry.forget_node(name);
-                    }
-                }
-            }
-        }
+        self.publish_nodes(&applied.nodes);
         self.groups_changed(&applied.groups);
         self.limit_moves(&applied.groups);
     }
 
+    /// Hands the nodes' present specs to their streams.
+    pub(crate) fn publish_nodes(&self, names: &[String]) {
+        let mut nodes = self.nodes();
+        for name in names {
+            let Some(spec) = self.read(|d| d.node_spec(name)) else {
+                nodes.remove(name);
+                self.0.telemetry.forget_node(name);
+                continue;
+            };
+            self.0.telemetry.retain(name, |g: GroupId| spec.groups.contains_key(&g));
+            if let Some(node) = nodes.get(name) {
+                node.spec.send_if_modified(|now| {
+                    let newer = (now.term, now.generation) != (spec.term, spec.generation);
+                    if newer {
+                        *now = spec;
+                    }
+                    newer
+                });
+            }
+        }
+    }
+
     pub(crate) fn groups_changed(&self, groups: &[String]) {
         for name in groups {
-            // Locked before looking, so that an older look never overwrites a newer one.
+            // Locked before the read, so that an older phase never overwrites a newer one.
             let mut phases = self.0.phases.lock().unwrap_or_else(PoisonError::into_inner);
             let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason));
             match now {
@@ -281,12 +292,12 @@ impl Controller {
         self.0.flaps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True while a task is about to tell nodes their thresholds.
+    /// True while a task is about to push thresholds to nodes.
     pub(crate) fn pushing(&self) -> &AtomicBool {
         &self.0.pushing
     }
 
-    /// Nanoseconds since the controller started: the clock of everything that is said of links.
+    /// Nanoseconds since the controller started: the clock of all link measurements.
     pub(crate) fn now_ns(&self) -> u64 {
         u64::try_from(self.0.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

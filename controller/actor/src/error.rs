@@ -4,13 +4,13 @@
 use canopy_controller_core::{DomainError, RestoreError};
 use canopy_store::StoreError;
 
-/// Why a command was not carried out; unless it says otherwise, nothing changed.
+/// Why a command was not executed. Unless stated otherwise, nothing changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The domain refused it.
     #[error(transparent)]
     Domain(#[from] DomainError),
-    /// The resource is not the one that the caller saw.
+    /// The resource is not at the version that the caller read.
     #[error("{resource} is now {actual}, the precondition asks for {expected}: read it again and repeat the change")]
     Precondition {
         /// Kind and name.
@@ -20,10 +20,10 @@ pub enum CommandError {
         /// Present tag, or `absent`.
         actual: String,
     },
-    /// The store did not take it. After a failure of the engine the outcome is unknown and the controller stops.
+    /// The store rejected the commit. After an engine failure the outcome is unknown and the controller stops.
     #[error("the change could not be stored")]
     Store(#[source] StoreError),
-    /// The controller is ending.
+    /// The controller is shutting down.
     #[error("the controller is stopping: ask again when it is back")]
     Stopping,
 }
@@ -34,10 +34,10 @@ pub enum StartError {
     /// The store cannot be read or written.
     #[error("reading the store")]
     Store(#[source] StoreError),
-    /// What is in it makes no domain.
+    /// The stored records are not a consistent domain.
     #[error("restoring the domain from the store")]
     Restore(#[source] RestoreError),
-    /// The runtime is ending.
+    /// The runtime is shutting down.
     #[error("the runtime ended while the store was being read")]
     Runtime,
 }

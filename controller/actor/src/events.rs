@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The last events, in a ring: what nodes report and what the controller notices. Never stored.
+//! The most recent events, in a ring: what nodes report and what the controller detects. Never stored.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Events that are kept.
+/// Events kept.
 pub const RING: usize = 4096;
 /// Longest detail kept of an event, bytes.
 const MAX_DETAIL: usize = 1024;
@@ -20,13 +20,13 @@ pub struct Event {
     pub time_unix_ns: u64,
     /// Stable code, for example `FatalNak`, `BranchStalled`, `MemberEvicted`, `GroupPhase`, `AgentConnected`.
     pub code: String,
-    /// Node that it is about.
+    /// Node concerned.
     pub node: Option<String>,
-    /// Group that it is about.
+    /// Group concerned.
     pub group: Option<String>,
-    /// Branch that it is about.
+    /// Branch concerned.
     pub branch: Option<Ipv6Addr>,
-    /// For a person.
+    /// Text for operators.
     pub detail: String,
 }
 
@@ -41,7 +41,7 @@ struct Ring {
 }
 
 impl Events {
-    /// Adds an event; its sequence is given here, and its time where it is 0.
+    /// Adds an event. Assigns its sequence number, and the current time if its time is 0.
     pub fn push(&self, mut event: Event) {
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         event.sequence = ring.next;

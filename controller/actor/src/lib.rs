@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The domain with a store behind it and the world around it: what both APIs share.
+//! The domain, its store and the task that serializes changes: what both APIs share.
 //!
 //! One task owns the way from command to durable record: prepare -> commit (blocking, off the async threads) -> apply -> publish.
-//! Nothing is answered and no node is told anything before the commit is durable, and a crash between the two
-//! is a restart that finds the records. Reads go to the domain directly.
+//! Nothing is answered and nothing is pushed to a node before the commit is durable. A crash between commit and apply
+//! is a restart that reads the records. Reads go to the domain directly.
 //!
-//! - [`start`] restores the domain and spawns the task; [`Controller`] is the handle that everyone clones.
-//! - Channels: commands in one bounded queue; a node's state out on a `watch` per node; one `watch` counter that says
-//!   "something that people look at changed".
+//! - [`start`] restores the domain and spawns the task; [`Controller`] is the handle, which is cheap to clone.
+//! - Channels: commands in one bounded queue; each node's desired state on a `watch` per node; one `watch` counter for
+//!   "something that the APIs show has changed".
 //! - [`telemetry`] and [`events`] keep what nodes report, in memory only and bounded.
 
 mod controller;

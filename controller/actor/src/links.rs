@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links that break and mend: around a broken one at once, back over a mended one when it has stayed so for a while.
+//! Link failure and recovery: trees and routes leave a failed link at once, and return to it after it has been stable
+//! for a while.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,40 +10,42 @@ use tokio::time::Instant;
 
 use crate::Controller;
 
-/// How long a port must have its carrier before anything leads over it again: a link that flaps moves trees once.
+/// How long a port must have its carrier before trees and routes use it again, so that a flapping link moves trees
+/// once.
 const LINK_SETTLES: Duration = Duration::from_secs(5);
 
-/// What a node last said of its ports, and since when; kept while somebody waits for it to settle.
+/// The ports without carrier in a node's last report, and since when; kept while `watch_ports` waits for them to
+/// settle.
 pub(crate) struct Flap {
-    said: BTreeSet<String>,
+    reported: BTreeSet<String>,
     since: Instant,
 }
 
 impl Controller {
-    /// Compares what the node's last report says of its ports with what trees and routes were led around.
+    /// Compares the ports without carrier in the node's last report with those that trees and routes avoid now.
     pub(crate) fn ports_reported(&self, node: &str) {
-        let Some((known, said)) = self.read(|d| d.ports_down(node)) else { return };
+        let Some((avoided, reported)) = self.read(|d| d.ports_down(node)) else { return };
         let mut flaps = self.flaps();
         match flaps.get_mut(node) {
-            Some(flap) if flap.said == said => {}
-            Some(flap) => (flap.said, flap.since) = (said.clone(), Instant::now()),
-            None if known == said => return,
+            Some(flap) if flap.reported == reported => {}
+            Some(flap) => (flap.reported, flap.since) = (reported.clone(), Instant::now()),
+            None if avoided == reported => return,
             None => {
-                flaps.insert(node.to_owned(), Flap { said: said.clone(), since: Instant::now() });
+                flaps.insert(node.to_owned(), Flap { reported: reported.clone(), since: Instant::now() });
                 let (this, node) = (self.clone(), node.to_owned());
                 tokio::spawn(async move { this.watch_ports(&node).await });
             }
         }
         drop(flaps);
-        if !said.is_subset(&known) {
+        if !reported.is_subset(&avoided) {
             let (this, node) = (self.clone(), node.to_owned());
-            tokio::spawn(
-                async move { this.lead_around(&node, |known, said| known.union(&said).cloned().collect()).await },
-            );
+            tokio::spawn(async move {
+                this.route_around(&node, |avoided, reported| avoided.union(&reported).cloned().collect()).await
+            });
         }
     }
 
-    /// Waits until the node's ports have stayed as they are, and takes back into service what has mended.
+    /// Waits until the node's ports have not changed for `LINK_SETTLES`, then puts recovered ports back into service.
     async fn watch_ports(&self, node: &str) {
         loop {
             let due = self.flaps().get(node).map(|flap| flap.since + LINK_SETTLES);
@@ -51,9 +54,9 @@ impl Controller {
                 tokio::time::sleep_until(due).await;
                 continue;
             }
-            self.lead_around(node, |_, said| said).await;
+            self.route_around(node, |_, reported| reported).await;
             let mut flaps = self.flaps();
-            let settled = self.read(|d| d.ports_down(node)).is_none_or(|(known, said)| known == said);
+            let settled = self.read(|d| d.ports_down(node)).is_none_or(|(avoided, reported)| avoided == reported);
             match flaps.get_mut(node) {
                 Some(flap) if !settled => flap.since = Instant::now(),
                 _ => _ = flaps.remove(node),
@@ -61,17 +64,18 @@ impl Controller {
         }
     }
 
-    /// Leads around the ports that `which` makes of those known and those said to have no carrier.
-    async fn lead_around(
+    /// Makes trees and routes avoid the ports that `select` chooses from those avoided now and those reported without
+    /// carrier.
+    async fn route_around(
         &self,
         node: &str,
-        which: impl FnOnce(BTreeSet<String>, BTreeSet<String>) -> BTreeSet<String>,
+        select: impl FnOnce(BTreeSet<String>, BTreeSet<String>) -> BTreeSet<String>,
     ) {
-        let Some((known, said)) = self.read(|d| d.ports_down(node)) else { return };
-        let ports = which(known.clone(), said);
+        let Some((avoided, reported)) = self.read(|d| d.ports_down(node)) else { return };
+        let ports = select(avoided.clone(), reported);
         let names = |ports: Vec<&String>| ports.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(", ");
-        let broken = names(ports.difference(&known).collect());
-        let mended = names(known.difference(&ports).collect());
+        let broken = names(ports.difference(&avoided).collect());
+        let mended = names(avoided.difference(&ports).collect());
         if broken.is_empty() && mended.is_empty() {
             return;
         }
@@ -79,19 +83,25 @@ impl Controller {
             Ok(done) if done.outcome == Outcome::Unchanged => {}
             Ok(_) => {
                 if !broken.is_empty() {
-                    tracing::warn!(node, ports = broken, "no carrier: trees and routes are led around");
-                    let detail = format!("no carrier on {broken}: nothing leads over it where there is another way");
+                    tracing::warn!(
+                        node,
+                        ports = broken,
+                        "no carrier: trees and routes avoid these ports where another path exists"
+                    );
+                    let detail = format!("no carrier on {broken}: trees and routes avoid it where another path exists");
                     self.events().note("LinkDown", Some(node), None, detail);
                 }
                 if !mended.is_empty() {
                     tracing::info!(node, ports = mended, "carrier is back");
-                    let detail =
-                        format!("{mended} has its carrier again, for {} s now, and is used", LINK_SETTLES.as_secs());
+                    let detail = format!(
+                        "{mended} has had its carrier again for {} s and is back in service",
+                        LINK_SETTLES.as_secs()
+                    );
                     self.events().note("LinkUp", Some(node), None, detail);
                 }
             }
             Err(e) => {
-                let detail = format!("ports without a carrier are still led over: {e}");
+                let detail = format!("trees and routes still use ports without a carrier: {e}");
                 self.events().note("LinkChangeNotCarriedOut", Some(node), None, detail);
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The second step of a tree's move: once every node has made the new tree, or when that takes too long.
+//! The second step of a tree's move (make-before-break): once every node has programmed the new tree, or on timeout.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use canopy_controller_core::Command;
 
 use crate::Controller;
 
-/// Longest time that two trees lie side by side: a node that does not answer does not hold a move up for ever.
-const MAKE_LASTS: Duration = Duration::from_secs(2);
+/// Longest time that both trees are in force: a node that does not answer cannot delay a move for ever.
+const MAX_STAGING: Duration = Duration::from_secs(2);
 
 impl Controller {
-    /// Breaks the old trees of those `groups` whose new one every node has confirmed.
+    /// Removes the old trees of those `groups` whose new tree every node has confirmed.
     pub(crate) fn finish_moves(&self, groups: &[String]) {
         for name in groups.iter().filter(|name| self.read(|d| d.is_made(name)) == Some(true)) {
             let (this, name) = (self.clone(), name.clone());
@@ -19,7 +19,7 @@ impl Controller {
         }
     }
 
-    /// Sees to it that a move of any of `groups` ends.
+    /// Starts the timeout after which the moves of `groups` are finished.
     pub(crate) fn limit_moves(&self, groups: &[String]) {
         let moving: Vec<String> =
             groups.iter().filter(|name| self.read(|d| d.is_made(name).is_some())).cloned().collect();
@@ -28,7 +28,7 @@ impl Controller {
         }
         let this = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(MAKE_LASTS).await;
+            tokio::time::sleep(MAX_STAGING).await;
             for name in moving {
                 this.finish_move(name).await;
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Carries out what a group's policy says about a receiver that stalls or fails (decisions 3.7, 3.10).
+//! Executes a group's stall policy for a receiver that stalls or fails (decisions 3.7, 3.10).
 
 use canopy_controller_core::{BranchNews, Command, DomainError, Outcome};
 use canopy_model::ids::GroupId;
@@ -8,8 +8,8 @@ use canopy_model::telemetry::Event;
 use crate::{CommandError, Controller};
 
 impl Controller {
-    /// Acts on what a node told. Returns at once; what the policy asks for becomes durable behind the commands that wait.
-    /// Call it on the tokio runtime.
+    /// Handles an event that a node reported. Returns at once; commands of the policy are queued behind those that
+    /// wait. Must be called on the tokio runtime.
     pub fn node_event(&self, node: &str, event: &Event) {
         if let ("FirstData", Some(group)) = (event.code.as_str(), event.group) {
             self.data_flows(group);
@@ -32,7 +32,7 @@ impl Controller {
         }
     }
 
-    /// Data of the group was seen: who joins from now on is late.
+    /// Records that data of the group was seen: receivers that join from now on are late.
     pub fn data_flows(&self, group: GroupId) {
         if !self.read(|d| d.has_started(group)) {
             self.write(|d| d.data_flows(group));
@@ -48,13 +48,13 @@ impl Controller {
         let (code, detail) = match self.execute(command, None, false).await {
             Ok(done) if done.outcome == Outcome::Unchanged => return,
             Ok(_) => {
-                tracing::warn!(code, group, node, reason, "the stall policy was carried out");
+                tracing::warn!(code, group, node, reason, "stall policy executed");
                 (code, format!("group {group}: {reason}"))
             }
-            // Somebody else was faster.
+            // Another command removed the receiver or failed the group first.
             Err(CommandError::Domain(DomainError::NotFound { .. })) => return,
             Err(e) => {
-                ("PolicyNotCarriedOut", format!("group {group}: {reason}, and the controller could not act: {e}"))
+                ("PolicyNotCarriedOut", format!("group {group}: {reason}; the stall policy could not be executed: {e}"))
             }
         };
         self.events().note(code, Some(node), Some(&group), detail);

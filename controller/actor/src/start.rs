@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a store to a running controller. First start, restart and restart after a crash are this one path.
+//! From a store to a running controller. First start, restart and restart after a crash use this one path.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use tokio::task::JoinHandle;
 
 use crate::{Controller, StartError, task};
 
-/// Our own records; all others are the domain's.
+/// Prefix of the controller's own records; all others belong to the domain.
 const OWN_PREFIX: &str = "controller/";
-const TERM_KEY: &str = "controller/term";
+pub(crate) const TERM_KEY: &str = "controller/term";
 
 /// A controller and its task.
 pub struct Running {
@@ -26,16 +26,17 @@ pub struct Running {
 
 /// Reads the store, takes the next term and spawns the task on the current tokio runtime.
 ///
-/// The term is the store's revision after it was written: it grows with every start and, since revisions never go back,
-/// also after a restore from a backup.
+/// The term is the store's revision after it was written, or one more than the last term where that is higher: it grows with every
+/// start and, since revisions jump forward, with every restore and import. Where the store is older all the same than what agents
+/// saw, [`Controller::raise_term`] follows them.
 ///
 /// # Errors
-/// The store cannot be read or written, or what is in it makes no domain.
+/// The store cannot be read or written, or its records are not a consistent domain.
 pub async fn start(store: Arc<dyn Store>, plan: AddressPlan) -> Result<Running, StartError> {
     start_with(store, plan, ThresholdSettings::default()).await
 }
 
-/// [`start`] with the alpha and K_base of links that do not have their own.
+/// [`start`] with the default alpha and K_base, for links without their own.
 ///
 /// # Errors
 /// As [`start`].
@@ -57,8 +58,10 @@ pub async fn start_with(
 
 fn open(store: &dyn Store, plan: AddressPlan) -> Result<(Domain, u64), StartError> {
     let snapshot = store.scan("").map_err(StartError::Store)?;
-    let term = snapshot.revision + 1;
-    // Restored before the term is taken: a store that makes no domain is left as it is.
+    let last = snapshot.entries.iter().find(|(key, _)| key == TERM_KEY);
+    let last = last.and_then(|(_, term)| std::str::from_utf8(term).ok()?.parse::<u64>().ok()).unwrap_or(0);
+    let term = (snapshot.revision + 1).max(last + 1);
+    // Restored before the term is written: a store whose records are not consistent is left unchanged.
     let expected = snapshot.revision;
     let records = snapshot.entries.into_iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX));
     let domain = Domain::restore(plan, term, records).map_err(StartError::Restore)?;

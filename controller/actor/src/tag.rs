@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tags that name one state of one resource's intent; the ETags of the REST API.
 //!
-//! A group's holds its id beside the generation: a group that was deleted and made anew is another one.
+//! A group's tag holds its id and its generation: a group that was deleted and created again is another group.
 
 use canopy_controller_core::view::{GroupView, MemberView, TopologyView};
 use canopy_controller_core::{Command, Domain};

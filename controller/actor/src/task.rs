@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The task: one command after the other, from check to durable record to everyone who has to know.
+//! The task: one command after the other, from check to durable record to published state.
 
 use std::sync::Arc;
 
@@ -7,13 +7,19 @@ use canopy_controller_core::{Command, Domain, Outcome, Write};
 use canopy_store::{Op, Revision, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::start::TERM_KEY;
 use crate::{CommandError, Controller, Done, tag};
 
-/// Commands that wait their turn: a second's worth of membership changes, after which callers wait.
+/// Commands that may wait in the queue: one second of membership changes. Beyond that, callers wait.
 pub(crate) const QUEUE: usize = 1024;
 
 pub(crate) enum Message {
     Execute(Box<Request>),
+    /// Takes a term above this one, durably.
+    RaiseTerm {
+        above: u64,
+        answer: oneshot::Sender<Result<(), CommandError>>,
+    },
     Stop,
 }
 
@@ -24,7 +30,8 @@ pub(crate) struct Request {
     pub(crate) answer: oneshot::Sender<Result<Done, CommandError>>,
 }
 
-/// Runs until [`Message::Stop`], or until the store fails: then its state is unknown, and only a restart, which reads it, helps.
+/// Runs until [`Message::Stop`], or until the store fails: its state is then unknown, and only a restart, which reads
+/// it, recovers.
 pub(crate) async fn run(
     controller: Controller,
     store: Arc<dyn Store>,
@@ -34,6 +41,15 @@ pub(crate) async fn run(
     while let Some(message) = queue.recv().await {
         let request = match message {
             Message::Execute(request) => *request,
+            Message::RaiseTerm { above, answer } => {
+                let raised = raise_term(&controller, &store, &mut revision, above).await;
+                let failed = raised.as_ref().err().map(ToString::to_string);
+                _ = answer.send(raised.map_err(CommandError::Store));
+                match failed {
+                    Some(detail) => return Err(StoreError::Failed { doing: "committing", detail }),
+                    None => continue,
+                }
+            }
             Message::Stop => break,
         };
         let answer =
@@ -41,7 +57,7 @@ pub(crate) async fn run(
         match answer {
             Err(CommandError::Store(e)) if !matches!(e, StoreError::Limit(_)) => {
                 let detail = e.to_string();
-                // The caller may have gone; the command is carried out or not all the same.
+                // The caller may have gone away; the command is executed all the same.
                 _ = request.answer.send(Err(CommandError::Store(e)));
                 return Err(StoreError::Failed { doing: "committing", detail });
             }
@@ -70,12 +86,7 @@ async fn execute(
     }
     if !prepared.is_noop() {
         let ops: Vec<Op> = prepared.writes.iter().map(op).collect();
-        let (store, expected) = (store.clone(), *revision);
-        let committed = tokio::task::spawn_blocking(move || store.commit(expected, &ops)).await;
-        // A panic inside the store is a failure like any other: the outcome is unknown.
-        let committed =
-            committed.unwrap_or_else(|e| Err(StoreError::Failed { doing: "committing", detail: e.to_string() }));
-        *revision = committed.map_err(CommandError::Store)?;
+        *revision = commit(store, *revision, ops).await.map_err(CommandError::Store)?;
     }
     let applied = controller.write(|d| d.apply(prepared))?;
     controller.publish(&applied);
@@ -83,6 +94,31 @@ async fn execute(
         controller.tune_links();
     }
     Ok(Done { outcome, applied: Some(applied) })
+}
+
+async fn commit(store: &Arc<dyn Store>, expected: Revision, ops: Vec<Op>) -> Result<Revision, StoreError> {
+    let store = store.clone();
+    let committed = tokio::task::spawn_blocking(move || store.commit(expected, &ops)).await;
+    // A panic inside the store is a failure like any other: the outcome is unknown.
+    committed.unwrap_or_else(|e| Err(StoreError::Failed { doing: "committing", detail: e.to_string() }))
+}
+
+/// Durable first: a restart must not fall back to a term that agents have seen exceeded.
+async fn raise_term(
+    controller: &Controller,
+    store: &Arc<dyn Store>,
+    revision: &mut Revision,
+    above: u64,
+) -> Result<(), StoreError> {
+    if controller.read(|d| d.term()) > above {
+        return Ok(());
+    }
+    let term = above + 1;
+    let put = Op::Put { key: TERM_KEY.into(), value: term.to_string().into_bytes() };
+    *revision = commit(store, *revision, vec![put]).await?;
+    let nodes = controller.write(|d| d.raise_term(term));
+    controller.publish_nodes(&nodes);
+    Ok(())
 }
 
 fn check_precondition(domain: &Domain, command: &Command, if_match: Option<String>) -> Result<(), CommandError> {

@@ -12,7 +12,7 @@ const MAX_BRANCHES: usize = 1024;
 /// Distinct drop reasons kept per node and per group.
 const MAX_REASONS: usize = 128;
 
-/// What one node last reported.
+/// Counters that one node last reported.
 #[derive(Clone, Debug, Default)]
 pub struct NodeTelemetry {
     /// The node's clock at its last sample, nanoseconds since the Unix epoch.
@@ -28,8 +28,8 @@ pub struct NodeTelemetry {
 pub struct Telemetry(RwLock<HashMap<String, NodeTelemetry>>);
 
 impl Telemetry {
-    /// Takes in one sample: the groups in it replace what was known of them. Groups that `is_known` denies are left out, so that
-    /// a node can make nothing grow here that the controller did not ask for.
+    /// Stores one sample: its groups replace their previous samples. Groups that `is_known` rejects are dropped, so
+    /// that a node cannot make the controller store groups that it did not configure.
     pub fn record(&self, node: &str, sample: NodeTelemetry, is_known: impl Fn(GroupId) -> bool) {
         let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let known = nodes.entry(node.to_owned()).or_default();
@@ -46,12 +46,12 @@ impl Telemetry {
         }
     }
 
-    /// Forgets a node.
+    /// Removes a node.
     pub fn forget_node(&self, node: &str) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(node);
     }
 
-    /// Forgets groups that `is_known` denies, at one node.
+    /// Removes one node's groups that `is_known` rejects.
     pub fn retain(&self, node: &str, is_known: impl Fn(GroupId) -> bool) {
         if let Some(known) = self.0.write().unwrap_or_else(PoisonError::into_inner).get_mut(node) {
             known.groups.retain(|id, _| is_known(*id));
@@ -72,7 +72,7 @@ impl Telemetry {
             .collect()
     }
 
-    /// Calls `visit` for every node, in no order.
+    /// Calls `visit` for every node, in arbitrary order.
     pub fn for_each(&self, mut visit: impl FnMut(&str, &NodeTelemetry)) {
         for (name, node) in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
             visit(name, node);

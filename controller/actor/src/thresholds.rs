@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links: round-trip times and queues in; one command for all nodes that have to be told thresholds out.
+//! Links: round-trip times and queue reports in; one command that pushes changed thresholds to all nodes concerned out.
 
 use std::sync::atomic::Ordering;
 
@@ -11,8 +11,8 @@ use canopy_model::telemetry::LinkRtt;
 use crate::Controller;
 
 impl Controller {
-    /// Takes in what a node's agent measured. Returns at once; what follows is told behind the commands that wait. Call it
-    /// on the tokio runtime.
+    /// Processes the round-trip times that a node's agent measured. Returns at once; new thresholds are pushed by a
+    /// command behind those that wait. Must be called on the tokio runtime.
     pub fn link_rtts(&self, node: &str, rtts: &[LinkRtt]) {
         if rtts.is_empty() {
             return;
@@ -22,38 +22,39 @@ impl Controller {
         self.push_thresholds();
     }
 
-    /// Takes in what a node's agent told of its queues.
-    pub fn queues(&self, node: &str, told: Vec<PortCongestion>) {
+    /// Stores the queue state that a node's agent reported.
+    pub fn queues(&self, node: &str, reports: Vec<PortCongestion>) {
         let now_ns = self.now_ns();
-        self.write(|d| d.queues(node, told, now_ns));
+        self.write(|d| d.queues(node, reports, now_ns));
     }
 
-    /// The flows that agents told of, only of `node` and only of `port` where these are given.
+    /// The flows that agents reported, restricted to `node` and `port` where given.
     pub fn flows(&self, node: Option<&str>, port: Option<&str>) -> Vec<FlowView> {
         let now_ns = self.now_ns();
         self.read(|d| d.flows(node, port, now_ns))
     }
 
-    /// Every link direction that a node sends in.
+    /// Every link direction out of a node's port.
     pub fn links(&self) -> Vec<LinkView> {
         let now_ns = self.now_ns();
         self.read(|d| d.links(now_ns))
     }
 
-    /// The direction that `port` of `node` sends in.
+    /// The direction out of `port` of `node`.
     pub fn link(&self, node: &str, port: &str) -> Option<LinkView> {
         let now_ns = self.now_ns();
         self.read(|d| d.link(node, port, now_ns))
     }
 
-    /// Takes in what a new topology says of links.
+    /// Applies the link settings of a new topology.
     pub(crate) fn tune_links(&self) {
         let now_ns = self.now_ns();
         self.write(|d| d.tune_links(now_ns));
         self.push_thresholds();
     }
 
-    /// One task pushes for everybody: what becomes due while a commit is under way goes with the next.
+    /// One task pushes for all callers: changes that become due while a commit is in progress are pushed by the next
+    /// command.
     fn push_thresholds(&self) {
         if !self.read(|d| d.thresholds_are_due()) || self.pushing().swap(true, Ordering::AcqRel) {
             return;
@@ -64,8 +65,13 @@ impl Controller {
                 let done = this.execute(Command::PushThresholds, None, false).await;
                 this.pushing().store(false, Ordering::Release);
                 if let Err(e) = done {
-                    // The next sample tries again.
-                    this.events().note("ThresholdsNotPushed", None, None, format!("nodes keep what they have: {e}"));
+                    // The next sample triggers another attempt.
+                    this.events().note(
+                        "ThresholdsNotPushed",
+                        None,
+                        None,
+                        format!("nodes keep their present thresholds until the next attempt: {e}"),
+                    );
                     return;
                 }
                 if !this.read(|d| d.thresholds_are_due()) || this.pushing().swap(true, Ordering::AcqRel) {

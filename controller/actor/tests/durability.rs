@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nobody hears of a change before it is durable, and a store that failed ends the task.
+//! No change is visible before it is durable, and a store failure ends the task.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -189,7 +189,7 @@ async fn a_node_that_leaves_the_topology_closes_its_watch() {
     controller.execute(put_topology(2), None, false).await.unwrap();
     while spec.changed().await.is_ok() {}
     assert!(controller.watch_node("n3").is_none());
-    // It comes back, and its agent connects before the old stream is gone: the old one's end must not count.
+    // The node comes back and its agent connects before the old stream ends: the end of the old stream must not count.
     controller.execute(put_topology(3), None, false).await.unwrap();
     let _spec = controller.watch_node("n3").unwrap();
     let _new = controller.agent_connected("n3");

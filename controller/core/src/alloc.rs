@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Numbers that are unique in the domain while in use.
 //!
-//! Each pool hands out the first free number at or behind a cursor that moves past every number given, and wraps. So a
-//! number that was just freed comes back as late as possible: feedback that is still on its way names a group that is
-//! gone, not another one. Which numbers are in use is read from the groups' records; only the cursors are state.
+//! Each pool hands out the first free number at or after a cursor that moves past every number given, and wraps. So a
+//! freed number is reused as late as possible: feedback still in flight names a group that no longer exists, not
+//! another group. The numbers in use are read from the groups' records; only the cursors are state.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::DomainError;
 use crate::hash::mix;
 
-/// What a group holds from its creation to its end; part of its record.
+/// Numbers that a group holds from its creation to its deletion; part of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Allocation {
@@ -28,7 +28,7 @@ pub(crate) struct Allocation {
     pub(crate) write_rkey: u32,
 }
 
-/// Where each pool goes on; durable, so that a restart does not hand out what was just freed.
+/// The position of each pool's cursor; durable, so that a restart does not hand out what was just freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Cursors {
@@ -51,7 +51,7 @@ impl Pool {
         Self { next: *range.start(), range, used: BTreeSet::new() }
     }
 
-    /// The first free number at or behind the cursor.
+    /// The first free number at or after the cursor.
     fn peek(&self) -> Option<u64> {
         let (start, end) = (*self.range.start(), *self.range.end());
         self.first_free(self.next, end).or_else(|| self.first_free(start, self.next - 1))
@@ -119,7 +119,8 @@ impl Pools {
         };
         let group_id = GroupId::new("groupId", next(&self.group_id, "group identifiers")?)?;
         let designated_qpn = Qpn::new("designatedQpn", next(&self.designated_qpn, "Designated QPNs")?)?;
-        // Not always 0: a receiver that was set up for another group would take a 0 for its own first packet.
+        // Not always 0: a receiver whose QP was configured for another group would accept PSN 0 as its own first
+        // packet.
         let start_psn = Psn::new("startPsn", mix(0x50534E, u64::from(group_id.get())) & 0xFF_FFFF)?;
         // An R_Key is a 24-bit index and an 8-bit key (IBTA 10.6.3): the index is the QPN, unique with it.
         let write_rkey = designated_qpn.get() << 8 | (mix(0x524B, u64::from(designated_qpn.get())) & 0xFF) as u32;
@@ -133,7 +134,7 @@ impl Pools {
         })
     }
 
-    /// Marks everything in `a` as used, or nothing: the name of the first number that is not free.
+    /// Marks all numbers in `a` as used, or none of them. On error: the kind of the first number that is not free.
     pub(crate) fn claim(&mut self, a: &Allocation) -> Result<(), &'static str> {
         let failed = self
             .each(a)
@@ -158,7 +159,7 @@ impl Pools {
         }
     }
 
-    /// The cursors now.
+    /// The present cursors.
     pub(crate) fn cursors(&self) -> Cursors {
         Cursors {
             group_id: self.group_id.next,
@@ -168,7 +169,7 @@ impl Pools {
         }
     }
 
-    /// The cursors once `a` was given away.
+    /// The cursors after `a` is claimed.
     pub(crate) fn cursors_behind(&self, a: &Allocation) -> Cursors {
         Cursors {
             group_id: self.group_id.behind(a.group_id.get().into()),
@@ -178,7 +179,7 @@ impl Pools {
         }
     }
 
-    /// Goes on from `cursors`.
+    /// Sets the cursors to `cursors`.
     pub(crate) fn resume(&mut self, cursors: &Cursors) {
         self.group_id.resume(cursors.group_id);
         self.tree_id.resume(cursors.tree_id);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one can ask of the domain, and the two steps of carrying it out.
+//! The commands of the domain, and the two steps of executing them.
 //!
-//! `prepare` checks a command and says what has to become durable; the caller commits that; `apply` then makes it
-//! so in memory. A crash between the two loses nothing: `restore` reads the same records.
+//! `prepare` checks a command and returns the records to write; the caller commits them; `apply` then changes the state
+//! in memory. A crash between the two loses nothing: `restore` reads the same records.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use canopy_model::topology::TopologySpec;
 use crate::domain::Effect;
 use crate::metadata::Labels;
 
-/// Most writes of one command: stores commit them as one transaction.
+/// Most writes of one command; stores commit them in one transaction.
 pub const MAX_WRITES: usize = 128;
 
-/// A change that an operator or a host asks for.
+/// A change requested by an operator, a host or the controller itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Replaces the topology as a whole.
+    /// Replaces the whole topology.
     PutTopology {
         /// Labels of the topology.
         labels: Labels,
@@ -37,7 +37,7 @@ pub enum Command {
         name: String,
         /// Its labels.
         labels: Labels,
-        /// What is asked of it.
+        /// Its desired configuration.
         spec: GroupSpec,
         /// Refused with `Conflict` unless the group is at this generation.
         if_match: Option<Generation>,
@@ -55,7 +55,8 @@ pub enum Command {
         group: String,
         /// The membership; its host names it.
         spec: MemberSpec,
-        /// An existing membership with other content is refused with `AlreadyExists`; with the same content it is a success.
+        /// If true, an existing membership with other content is refused with `AlreadyExists`; with the same content
+        /// the command succeeds.
         create_only: bool,
     },
     /// Ends a membership.
@@ -65,35 +66,39 @@ pub enum Command {
         /// Member's host name.
         host: String,
     },
-    /// Removes a receiver as the stall policy `evict` asks; the group tells its members.
+    /// Removes a receiver, for the stall policy `evict`; the group's members receive the eviction with the group's
+    /// status.
     EvictMember {
         /// Group to remove it from.
         group: String,
         /// Receiver's host name.
         host: String,
-        /// For a person.
+        /// Text for operators.
         reason: String,
     },
-    /// Stops a group as the stall policy `fail` asks: nobody can join, and nothing is forwarded, until every member has left.
+    /// Stops a group, for the stall policy `fail`: no host can join and nothing is forwarded until every member has
+    /// left.
     FailGroup {
         /// Its name.
         name: String,
-        /// For a person.
+        /// Text for operators.
         reason: String,
     },
-    /// Takes in which ports of a node have no carrier: trees and routes leave their links while there is another way.
+    /// Records which ports of a node have no carrier: trees and routes avoid their links while another path exists.
     PortsDown {
         /// Node's name.
         node: String,
-        /// Names of all its ports that have no carrier; names that are no ports of it are left out.
+        /// Names of all its ports that have no carrier; unknown names are ignored.
         ports: BTreeSet<String>,
     },
-    /// Ends what [`Domain::is_made`](crate::Domain::is_made) asks about: the old tree goes, the new one is all there is.
+    /// Finishes the move that [`Domain::is_made`](crate::Domain::is_made) reports: removes the old tree and puts the
+    /// new one alone into force.
     FinishMove {
         /// Name of a group.
         group: String,
     },
-    /// Tells the nodes those thresholds of their ports that changed, see [`Domain::thresholds_are_due`](crate::Domain::thresholds_are_due).
+    /// Pushes changed thresholds to the nodes concerned, see
+    /// [`Domain::thresholds_are_due`](crate::Domain::thresholds_are_due).
     PushThresholds,
 }
 
@@ -102,14 +107,14 @@ pub enum Command {
 pub enum Write {
     /// Stores a record (JSON).
     Put {
-        /// Where.
+        /// Its key.
         key: String,
-        /// What.
+        /// Its value.
         value: Vec<u8>,
     },
     /// Removes a record.
     Delete {
-        /// Where.
+        /// Its key.
         key: String,
     },
 }
@@ -137,12 +142,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What applying this will have done.
+    /// The outcome that applying this will have.
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// True when the state already is as asked: there is nothing to commit, applying is a formality.
+    /// True when the state is already as requested: nothing to commit, and applying it changes nothing.
     pub fn is_noop(&self) -> bool {
         self.writes.is_empty()
     }
@@ -151,20 +156,20 @@ impl Prepared {
 /// What a command did to its resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is new.
+    /// The resource was created.
     Created,
-    /// It was replaced.
+    /// The resource was replaced.
     Updated,
-    /// It already was as asked.
+    /// The resource was already as requested.
     Unchanged,
-    /// It is gone.
+    /// The resource was deleted.
     Deleted,
 }
 
-/// What followed from a command.
+/// The effects of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// What happened to the resource.
+    /// The effect on the resource itself.
     pub outcome: Outcome,
     /// The resource's generation after the command; for a deletion, the last one it had.
     pub generation: Generation,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Typed conditions: a status that programs can test and people can read.
+//! Typed conditions: machine-readable status with a message for people.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,39 +11,39 @@ pub struct Condition {
     /// Which aspect, for example `Programmed`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds.
+    /// Whether the condition is met.
     pub status: ConditionStatus,
-    /// One CamelCase word for programs.
+    /// CamelCase reason code.
     pub reason: String,
-    /// A sentence for people.
+    /// Text for operators.
     pub message: String,
 }
 
-/// Whether a condition holds.
+/// Whether a condition is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition is met.
     True,
-    /// It does not.
+    /// The condition is not met.
     False,
-    /// Nobody can tell yet.
+    /// Not known yet.
     Unknown,
 }
 
 impl Condition {
-    /// A condition that holds, or does not.
+    /// A condition with status True or False.
     pub(crate) fn new(kind: &str, holds: bool, reason: &str, message: impl Into<String>) -> Self {
         let status = if holds { ConditionStatus::True } else { ConditionStatus::False };
         Self { kind: kind.to_owned(), status, reason: reason.to_owned(), message: message.into() }
     }
 
-    /// True when it holds.
+    /// True when the status is True.
     pub(crate) fn holds(&self) -> bool {
         self.status == ConditionStatus::True
     }
 
-    /// A condition that nobody can tell yet.
+    /// A condition whose status is not known yet.
     pub(crate) fn unknown(kind: &str, reason: &str, message: impl Into<String>) -> Self {
         Self {
             kind: kind.to_owned(),

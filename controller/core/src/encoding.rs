@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How receiver lists travel: in End.MT TLVs, as provisioned state, or some of each (decisions 2.6).
+//! How receiver lists are distributed: in End.MT TLVs, as provisioned state, or a mix of both (decisions 2.6).
 //!
-//! An SRH ends at 2048 bytes, and the encapsulated packet must fit the smallest link between the tree's nodes. Within
-//! that, `auto` keeps as many edges in-band as it can: the shortest lists first, which is the largest number of edges
-//! that can fit; the longest lists become provisioned state.
+//! An SRH has at most 2048 bytes, and the encapsulated packet must fit the smallest link between the tree's nodes.
+//! Within that, `auto` keeps as many edges in-band as it can by taking the shortest lists first; the longest lists
+//! become provisioned state.
 
 use std::net::Ipv6Addr;
 
@@ -18,12 +18,12 @@ use canopy_packet::udp::Udp;
 use canopy_packet::{icrc, srh};
 use serde::{Deserialize, Serialize};
 
-/// The choice that was made for a group, and why.
+/// The encoding chosen for a group, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EncodingReport {
-    /// What is in force.
+    /// The mode in force.
     pub mode: EncodingMode,
     /// Why, with the numbers that decided it.
     pub reason: String,
@@ -34,7 +34,7 @@ pub struct EncodingReport {
     /// Segment List in wire order: `[0]` the Proxy Address, `[1]` the tree's first SID.
     #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
     pub segments: Vec<Ipv6Addr>,
-    /// Edge nodes whose receivers travel in End.MT TLVs, in the tree's order.
+    /// Edge nodes whose receiver lists are in End.MT TLVs, in the tree's order.
     pub in_band_edges: Vec<String>,
     /// Edge nodes that hold their receivers as provisioned state, in the tree's order.
     pub provisioned_edges: Vec<String>,
@@ -52,14 +52,14 @@ pub(crate) fn inner_bytes(path_mtu: u32) -> usize {
     INNER_HEADERS + path_mtu as usize
 }
 
-/// A link and what it can carry.
+/// A link and its MTU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TightLink {
     pub(crate) label: String,
     pub(crate) mtu: u32,
 }
 
-/// What is to be decided.
+/// Inputs of the decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Question<'a> {
     pub(crate) choice: EncodingChoice,
@@ -70,7 +70,7 @@ pub(crate) struct Question<'a> {
     pub(crate) tightest: Option<TightLink>,
 }
 
-/// What was decided.
+/// The decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) mode: EncodingMode,
@@ -87,7 +87,7 @@ impl Decision {
     }
 }
 
-/// A host link must carry the packet as it leaves the fabric.
+/// Checks that a host link can carry the decapsulated packet.
 ///
 /// # Errors
 /// Names the link and the path MTU that would fit.
@@ -96,7 +96,7 @@ pub(crate) fn check_host_link(path_mtu: u32, link: &TightLink) -> Result<(), Fie
     if needed <= link.mtu as usize { Ok(()) } else { Err(too_small(path_mtu, link, needed, INNER_HEADERS)) }
 }
 
-/// Decides.
+/// Chooses the encoding.
 ///
 /// # Errors
 /// `spec.pathMtu` when a link cannot carry even a packet without TLVs; `spec.encoding` when all lists were asked to be
@@ -155,7 +155,7 @@ fn shortest_lists(lists: &[usize], budget: usize, whole: usize, limit: &str) -> 
     Decision { mode, reason, srh_bytes: srh_bytes(sum), in_band }
 }
 
-/// Most bytes that the SRH may have, and the limit in words.
+/// Largest size of the SRH, and the limit in words.
 fn budget(q: &Question<'_>) -> Result<(usize, String), FieldError> {
     let around = Ipv6::LEN + inner_bytes(q.path_mtu);
     let spec = (srh::MAX_LEN, format!("{}, the largest SRH there can be (RFC 8754)", srh::MAX_LEN));
@@ -164,10 +164,7 @@ fn budget(q: &Question<'_>) -> Result<(usize, String), FieldError> {
         Some(left) if left >= srh::MAX_LEN => Ok(spec),
         Some(left) if left >= BARE_SRH => Ok((
             left,
-            format!(
-                "{left}: link {} has MTU {}, of which packets and outer headers take {around}",
-                link.label, link.mtu
-            ),
+            format!("{left}: link {} has MTU {}, and packets with outer headers need {around}", link.label, link.mtu),
         )),
         _ => Err(too_small(q.path_mtu, link, around + BARE_SRH, around + BARE_SRH - q.path_mtu as usize)),
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why the domain refuses something. Edges map [`DomainError::code`] to their own status codes.
+//! Errors of the domain. Edges map [`DomainError::code`] to their own status codes.
 
 use canopy_model::ids::Generation;
 use canopy_model::{FieldError, FieldErrors};
@@ -7,7 +7,7 @@ use canopy_model::{FieldError, FieldErrors};
 /// A refused command; the domain is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DomainError {
-    /// The input does not make sense; each problem names its field.
+    /// The input is invalid; each problem names its field.
     #[error("{0}")]
     Invalid(FieldErrors),
     /// There is no such resource.
@@ -18,7 +18,7 @@ pub enum DomainError {
         /// Its name; `group/host` for a member.
         name: String,
     },
-    /// It exists already, with other content.
+    /// The resource exists already, with other content.
     #[error("{kind} {name:?} exists already: {detail}")]
     AlreadyExists {
         /// Kind of resource.
@@ -37,23 +37,23 @@ pub enum DomainError {
         name: String,
         /// Generation that the caller wanted to change.
         expected: Generation,
-        /// Generation there is.
+        /// Present generation.
         actual: Generation,
     },
-    /// Something else depends on it.
+    /// Another resource depends on it.
     #[error("{kind} {name:?} is in use: {detail}")]
     InUse {
         /// Kind of resource.
         kind: &'static str,
         /// Its name.
         name: String,
-        /// By what, and what to do.
+        /// The dependent, and what to do.
         detail: String,
     },
-    /// A bound of this controller is reached.
+    /// A limit of this controller is reached.
     #[error("{0}")]
     Limit(String),
-    /// The command was prepared against another state than the present one: prepare it again.
+    /// The command was prepared against an older revision: prepare it again.
     #[error("prepared at revision {prepared}, but the domain is at {current}: prepare the command again")]
     Stale {
         /// Revision the command was prepared against.
@@ -77,7 +77,7 @@ impl DomainError {
         }
     }
 
-    /// The fields that are wrong; empty unless [`Self::Invalid`].
+    /// The invalid fields; empty unless [`Self::Invalid`].
     pub fn fields(&self) -> &[FieldError] {
         match self {
             Self::Invalid(errors) => &errors.0,
@@ -103,18 +103,19 @@ impl From<FieldError> for DomainError {
     }
 }
 
-/// Durable records that do not make a domain. Nothing is served from a store like that: it needs a person.
+/// Durable records that are not a consistent domain. The controller does not start on such a store; an operator must
+/// repair it.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The configured address plan is impossible.
+    /// The configured address plan is invalid.
     #[error("address plan: {0}")]
     AddressPlan(#[source] FieldErrors),
-    /// A record is not what its key says.
+    /// A record does not have the content that its key implies.
     #[error("record {key:?} cannot be read")]
     Record {
         /// The record's key.
         key: String,
-        /// What the JSON parser says.
+        /// Error of the JSON parser.
         #[source]
         source: serde_json::Error,
     },

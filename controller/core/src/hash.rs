@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Deterministic spreading: a bijective mixer of 64 bits (the finaliser of SplitMix64), not a cryptographic hash.
+//! Deterministic spreading: a bijective 64-bit mixer (the finaliser of SplitMix64), not a cryptographic hash.
 
 /// Mixes two numbers into one; equal inputs give equal outputs on every machine and in every version.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {

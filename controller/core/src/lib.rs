@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller's decisions, pure: no clock, socket, task or randomness, so that the same commands and reports lead to
-//! the same state everywhere.
+//! The controller's decisions as a pure function: no clock, socket, task or randomness, so that the same commands and
+//! reports lead to the same state on every machine.
 //!
-//! In come [`Command`]s (from operators and hosts) and `NodeStatus` reports (from agents); out come durable writes, one
-//! `NodeSpec` per node, and views for people. [`Domain`] holds it all. Beneath it, each of these knows nothing of the
-//! ones behind it:
+//! Input: [`Command`]s (from operators and hosts) and `NodeStatus` reports (from agents). Output: durable writes, one
+//! `NodeSpec` per node, and API views. [`Domain`] holds the state. Each of the following modules depends only on those
+//! listed before it:
 //!
 //! - `topology`: the declared network as a compact graph; `routes`: unicast routes and the rest of a node's base.
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel; `plan`: programs from both.
 //! - `alloc`: numbers that are unique while in use.
-//! - `resource`: what is held and its records; `status`: plan beside reports.
+//! - `resource`: resources in memory and their records; `status`: plan compared with reports.
 //! - `threshold`: queue thresholds of a link direction from its bandwidth-delay product.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
@@ -23,11 +23,11 @@ pub mod limits;
 pub mod metadata;
 pub mod threshold;
 pub mod view;
-mod ways;
 
 mod alloc;
 mod hash;
 mod plan;
+mod receivers_by_edge;
 mod resource;
 mod routes;
 mod status;

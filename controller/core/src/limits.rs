@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bounds of one domain. Each is checked where the thing enters.
+//! Limits of one domain. Each is checked where the object is created.
 
 /// Forwarding nodes.
 pub const MAX_NODES: usize = 16_384;
@@ -13,7 +13,7 @@ pub const MAX_GROUPS: usize = 1_048_576;
 pub const MAX_MEMBERS: usize = 16_384;
 /// Evicted receivers that a group remembers.
 pub const MAX_EVICTED: usize = 256;
-/// Items that one node may report as not as desired.
+/// Item errors that one node may report.
 pub const MAX_ITEM_ERRORS: usize = 16_384;
 /// Items of one page.
 pub const MAX_PAGE: usize = 1_000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every resource carries besides its spec, and selecting resources by their labels.
+//! Metadata that every resource carries, and label selectors.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use canopy_model::ids::Generation;
 use canopy_model::{FieldError, FieldErrors};
 use serde::{Deserialize, Serialize};
 
-/// The one tenant there is until tenants are a resource of their own.
+/// The only tenant; tenants are not a resource yet.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Most labels that one resource may carry.
+/// Most labels per resource.
 pub const MAX_LABELS: usize = 32;
 
 /// Labels of a resource: key to value, both in Kubernetes' syntax.
@@ -25,7 +25,7 @@ pub struct Metadata {
     pub name: String,
     /// Owner; `default` unless tenants are in use.
     pub tenant: String,
-    /// For selecting and for people.
+    /// For selectors and for people.
     #[serde(default)]
     pub labels: Labels,
     /// 1 at creation, grows by one with every change of labels or spec.
@@ -86,7 +86,7 @@ impl Selector {
     /// Parses `key=value,key!=value,key`; an empty text selects everything.
     ///
     /// # Errors
-    /// Names `field` when a requirement has no key or holds a character that labels cannot.
+    /// Names `field` when a requirement has no key or contains an invalid character.
     pub fn parse(field: &str, text: &str) -> Result<Self, FieldError> {
         let mut all = Vec::new();
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
@@ -120,7 +120,7 @@ impl Selector {
         })
     }
 
-    /// The `key=value` requirements: an index by label answers these without a scan.
+    /// The `key=value` requirements, which the label index answers without a scan.
     pub(crate) fn equalities(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|r| match r {
             Requirement::Equals(k, v) => Some((k.as_str(), v.as_str())),
@@ -140,9 +140,15 @@ mod tests {
     #[test]
     fn selectors_require_all_of_their_parts() {
         let l = labels(&[("job", "llm"), ("team", "a")]);
-        let says = |text: &str| Selector::parse("selector", text).unwrap().matches(&l);
-        assert!(says("") && says("job=llm") && says("job == llm , team") && says("team!=b") && says("zone!=x"));
-        assert!(!says("job=x") && !says("job=llm,zone") && !says("team!=a"));
+        let matches = |text: &str| Selector::parse("selector", text).unwrap().matches(&l);
+        assert!(
+            matches("")
+                && matches("job=llm")
+                && matches("job == llm , team")
+                && matches("team!=b")
+                && matches("zone!=x")
+        );
+        assert!(!matches("job=x") && !matches("job=llm,zone") && !matches("team!=a"));
         assert!(Selector::parse("labelSelector", "=x").unwrap_err().to_string().starts_with("labelSelector: "));
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a group, its members and the network to one program per tree node.
 //!
-//! A program leaves the agent no choice: every address, port, SID and next hop is in it. Where the decisions page
-//! speaks: who encapsulates (2.1), the outer header (2.2), which SID a child is addressed by (2.3), the addresses of the
+//! A program leaves the agent no choice: it contains every address, port, SID and next hop. See the decisions page for:
+//! which node encapsulates (2.1), the outer header (2.2), which SID a child is addressed by (2.3), the addresses of the
 //! reverse path (3.1).
 //!
 //! With IP multicast between nodes the tree, its branches and the reverse path are the same; only the first SID differs.
@@ -23,15 +23,15 @@ use canopy_model::node_spec::{
 use crate::alloc::Allocation;
 use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide};
 use crate::error::DomainError;
+use crate::receivers_by_edge::{Joined, ReceiversByEdge, has_moved, join_point};
 use crate::resource::Member;
 use crate::topology::{Network, NodeIx};
 use crate::tree::{Tree, TreeNode};
-use crate::ways::{Joined, Ways, entry, has_moved};
 
-/// Virtual address that a source's WRITEs count from: the same for every group, each edge adds its receivers' own.
+/// Base virtual address of a source's WRITEs: the same for every group; each edge adds its receiver's own.
 pub(crate) const WRITE_BASE_VA: u64 = 0;
 
-/// A group as the planner sees it.
+/// Input of the planner for one group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intent<'a> {
     pub(crate) name: &'a str,
@@ -43,7 +43,7 @@ pub(crate) struct Intent<'a> {
     pub(crate) before: Option<&'a GroupPlan>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
-    /// Why it was stopped, if it was.
+    /// Why the group was stopped, if it was.
     pub(crate) failed: Option<&'a str>,
 }
 
@@ -52,23 +52,23 @@ pub(crate) struct Intent<'a> {
 pub(crate) struct GroupPlan {
     pub(crate) tree: Tree,
     pub(crate) encoding: EncodingReport,
-    pub(crate) ways: Ways,
+    pub(crate) receivers_by_edge: ReceiversByEdge,
     /// Epoch in which receivers last moved.
     pub(crate) moved: u32,
 }
 
-/// What comes of a group's intent.
+/// The result of planning a group.
 #[derive(Clone, Debug)]
 pub(crate) enum Planned {
-    /// No traffic is possible yet; why.
+    /// No traffic is possible yet; the reason.
     Waiting(&'static str),
-    /// It was stopped; why.
+    /// The group was stopped; the reason.
     Failed(String),
     /// There is a tree. Programs in the tree's order.
     Live(GroupPlan, Vec<GroupProgram>),
 }
 
-/// A member where it hangs.
+/// A member and the node it is attached to.
 struct Placed {
     node: NodeIx,
     port: PortIndex,
@@ -108,24 +108,33 @@ pub(crate) fn plan_group(
     for m in with_role(Role::Receiver) {
         receivers.push(place(network, m)?);
     }
-    // The order of copies and of TLV entries.
+    // Receivers sorted by address: the order of copies and of TLV entries.
     receivers.sort_unstable_by_key(|r| r.address);
     for m in receivers.iter().chain([&source]) {
         check_host_link(intent.spec.path_mtu, &tight_link(network, m.link))?;
     }
     let tree = Tree::build(network, intent.allocation.tree_id, source.node, receivers.iter().map(|r| r.node));
     let edges = by_node(&receivers);
-    let ways = behind(network, &tree, &edges);
-    let moves = intent.before.is_some_and(|p| has_moved(&p.ways, &ways, intent.epoch));
+    let receivers_by_edge = behind(network, &tree, &edges);
+    let moves = intent.before.is_some_and(|p| has_moved(&p.receivers_by_edge, &receivers_by_edge, intent.epoch));
     let moved = if moves { intent.epoch } else { intent.moved };
     let intent = Intent { moved, ..intent };
     let multicast = multicast(addresses, network, &intent, &tree)?;
-    let planner = Planner { addresses, network, intent, source: &source, edges, tree: &tree, ways: &ways, multicast };
+    let planner = Planner {
+        addresses,
+        network,
+        intent,
+        source: &source,
+        edges,
+        tree: &tree,
+        receivers_by_edge: &receivers_by_edge,
+        multicast,
+    };
     planner.check_branches()?;
     let (decision, edges) = planner.encoding()?;
     let programs = (0..tree.nodes.len()).map(|at| planner.program(at, &decision, &edges)).collect::<Result<_, _>>()?;
     let encoding = planner.report(decision, &edges)?;
-    Ok(Planned::Live(GroupPlan { tree, encoding, ways, moved }, programs))
+    Ok(Planned::Live(GroupPlan { tree, encoding, receivers_by_edge, moved }, programs))
 }
 
 fn unknown_host(host: &str) -> DomainError {
@@ -163,11 +172,11 @@ fn by_node(receivers: &[Placed]) -> BTreeMap<NodeIx, Vec<&Placed>> {
 }
 
 /// The receivers behind every child of the tree.
-fn behind(network: &Network, tree: &Tree, edges: &BTreeMap<NodeIx, Vec<&Placed>>) -> Ways {
+fn behind(network: &Network, tree: &Tree, edges: &BTreeMap<NodeIx, Vec<&Placed>>) -> ReceiversByEdge {
     let own = |t: &TreeNode| edges.get(&t.node).into_iter().flatten().map(|r| r.joined).collect();
     let mut at: Vec<BTreeSet<Joined>> = tree.nodes.iter().map(own).collect();
     let mut out = BTreeMap::new();
-    // Parents stand before their children.
+    // Parents come before their children.
     for (child, t) in tree.nodes.iter().enumerate().rev() {
         let Some(up) = t.parent else { continue };
         let receivers = std::mem::take(&mut at[child]);
@@ -177,7 +186,7 @@ fn behind(network: &Network, tree: &Tree, edges: &BTreeMap<NodeIx, Vec<&Placed>>
     out
 }
 
-/// The (S, G) of a group that is to be replicated by IP multicast. A group's number exists for as long as the group.
+/// The (S, G) of a group that uses IP multicast replication. A group's number exists as long as the group.
 fn multicast(
     addresses: &AddressPlan,
     network: &Network,
@@ -202,11 +211,11 @@ struct Planner<'a> {
     network: &'a Network,
     intent: Intent<'a>,
     source: &'a Placed,
-    /// Receivers by the node that they hang off.
+    /// Receivers by the node that they are attached to.
     edges: BTreeMap<NodeIx, Vec<&'a Placed>>,
     tree: &'a Tree,
-    ways: &'a Ways,
-    /// IP multicast between nodes.
+    receivers_by_edge: &'a ReceiversByEdge,
+    /// Set for IP multicast between nodes.
     multicast: Option<Multicast>,
 }
 
@@ -260,7 +269,7 @@ impl Planner<'_> {
             multicast: self.multicast,
             headend: if t.parent.is_none() { Some(self.headend(decision, edges)?) } else { None },
             upstream: self.upstream(t)?,
-            also_from: None,
+            alternate_upstream: None,
             branches: self.branches(t),
             receivers_provisioned: provisioned,
             write_base_va: WRITE_BASE_VA,
@@ -273,7 +282,7 @@ impl Planner<'_> {
         })
     }
 
-    /// A group's Proxy Address exists for as long as the group: its index is allocated within the prefix.
+    /// A group's Proxy Address exists as long as the group: its index is allocated within the prefix.
     fn proxy(&self) -> Result<Ipv6Addr, DomainError> {
         let index = self.intent.allocation.proxy_index;
         self.addresses.proxy(index).ok_or_else(|| {
@@ -291,14 +300,15 @@ impl Planner<'_> {
         self.addresses.node_address(self.network.id(node))
     }
 
-    /// RFC 9524, unless the kernel replicates: the root, and every node that replicates to other nodes, has a Replication-SID; an edge needs only End.MT.
+    /// RFC 9524, unless the kernel replicates: the root and every node that replicates to other nodes have a
+    /// Replication-SID; an edge needs only End.MT.
     fn replication_sid(&self, at: usize) -> Option<Ipv6Addr> {
         let t = &self.tree.nodes[at];
         let replicates = self.multicast.is_none() && (t.parent.is_none() || !t.children.is_empty());
         replicates.then(|| self.addresses.replication(self.network.id(t.node), self.intent.allocation.tree_id))
     }
 
-    /// The SID by which copies reach a tree node; one for all of them in IP multicast.
+    /// The SID that copies to a tree node are addressed to; with IP multicast, the same for all nodes.
     fn sid(&self, at: usize) -> Ipv6Addr {
         if let Some(m) = self.multicast {
             return m.group;
@@ -351,16 +361,16 @@ impl Planner<'_> {
         let nodes = t.children.iter().filter_map(|&at| {
             let child = &self.tree.nodes[at];
             let up = child.parent?;
-            let behind = self.ways.get(&(self.network.id(t.node), self.network.id(child.node)))?;
-            let entry = entry(behind, self.intent.moved);
+            let behind = self.receivers_by_edge.get(&(self.network.id(t.node), self.network.id(child.node)))?;
+            let joined = join_point(behind, self.intent.moved);
             Some(Branch {
                 address: self.address(child.node),
                 port: up.parent_port,
                 next_hop: self.addresses.link_local(self.network.id(child.node), up.port),
                 kind: BranchKind::Node { sid: self.sid(at) },
-                at_boundary: entry.at_boundary,
-                since: entry.since,
-                warming: false,
+                at_boundary: joined.at_boundary,
+                since: joined.since,
+                standby: false,
             })
         });
         let receivers = self.receivers(t.node).iter().map(|r| Branch {
@@ -368,10 +378,10 @@ impl Planner<'_> {
             port: r.port,
             next_hop: r.address,
             kind: BranchKind::Receiver { qpn: r.qpn, memory: r.memory },
-            // With another source everything starts over.
+            // With another source all receivers start over.
             at_boundary: r.joined.late && r.joined.since > self.source.joined.since,
             since: r.joined.since,
-            warming: false,
+            standby: false,
         });
         nodes.chain(receivers).collect()
     }

@@ -2,8 +2,7 @@
 //! Resources as the domain holds them, and their durable records.
 //!
 //! Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, and `domain/state` for the revision and the
-//! allocators' cursors. A group's record holds what was allocated to it, so that nothing can leak: what no record holds
-//! is free.
+//! A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no record is free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -34,7 +33,7 @@ pub(crate) const STATE_KEY: &str = "domain/state";
 pub(crate) struct Topology {
     pub(crate) metadata: Metadata,
     pub(crate) network: Arc<Network>,
-    /// Ports that their nodes say have no carrier.
+    /// Ports that their nodes report without carrier.
     pub(crate) down: BTreeSet<Endpoint>,
 }
 
@@ -50,38 +49,39 @@ pub(crate) struct Group {
     pub(crate) members: BTreeMap<String, Member>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
-    /// A node saw data of the present source: who joins now is late. Not durable, nodes tell it again.
+    /// A node forwarded data of the present source: receivers that join now are late. Not durable, nodes report it
+    /// again.
     pub(crate) started: bool,
-    /// Why the stall policy stopped it; `None` while it did not.
+    /// Why the stall policy stopped the group; `None` if it did not.
     pub(crate) failed: Option<String>,
     /// Receivers that the stall policy removed since the source joined, oldest first.
     pub(crate) evicted: Vec<Evicted>,
     pub(crate) state: GroupState,
-    /// Nodes of the next tree that the present one does not have, while the next is being made (decisions 3.9).
+    /// Nodes of the staged tree that are not in the present one, while a move is in progress (decisions 3.9).
     pub(crate) making: Option<Vec<NodeIx>>,
 }
 
 /// Whether a group has a tree.
 #[derive(Clone, Debug)]
 pub(crate) enum GroupState {
-    /// No traffic is possible yet; why.
+    /// No traffic is possible yet; the reason.
     Waiting(&'static str),
-    /// There cannot be a tree; why. Only a departure or a restart with another version leads here.
+    /// No tree is possible; the reason. Only a departure or a restart with another version leads here.
     Infeasible(String),
-    /// The stall policy stopped it; why.
+    /// The stall policy stopped the group; the reason.
     Failed(String),
     /// The programs are in the nodes' specs.
     Live(GroupPlan),
 }
 
 impl Group {
-    /// Nodes that have a program of the group: those of its tree in the tree's order, then those that are being made.
+    /// Nodes that have a program of the group: those of its tree in the tree's order, then those of the staged tree.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIx> {
         let tree = self.plan().into_iter().flat_map(|p| p.tree.nodes.iter().map(|t| t.node));
         tree.chain(self.making.iter().flatten().copied())
     }
 
-    /// As it is before a change: a move that was being made ends with it, in an epoch of its own.
+    /// The group before a change: a move in progress ends with the change, in an epoch of its own.
     pub(crate) fn unsettled(&self) -> Self {
         let epoch = self.epoch + u32::from(self.making.is_some());
         Self { epoch, making: None, ..self.clone() }
@@ -101,15 +101,15 @@ impl Group {
 pub(crate) struct Member {
     pub(crate) metadata: Metadata,
     pub(crate) spec: MemberSpec,
-    /// Epoch that it joined in, or got another QP.
+    /// Epoch in which it joined, or replaced its QP.
     #[serde(default)]
     pub(crate) since: u32,
-    /// It joined after data had flowed.
+    /// It joined after data of the group was seen.
     #[serde(default)]
     pub(crate) late: bool,
 }
 
-/// A node: what it must do, and what its agent says.
+/// A node: its desired state, and its agent's reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) spec: Arc<NodeSpec>,
@@ -117,12 +117,18 @@ pub(crate) struct Node {
     pub(crate) since: BTreeMap<GroupId, Generation>,
     pub(crate) status: Option<NodeStatus>,
     pub(crate) connected: bool,
-    /// Branches that it says hold their group up.
+    /// Branches that it reports as stalling their group.
     pub(crate) stalls: BTreeMap<(GroupId, Ipv6Addr), Stall>,
 }
 
 impl Node {
-    /// Forgets what was said of branches that are no longer there.
+    /// Generation of the present term that the agent last reconciled. A report of another term is of another controller's life
+    /// and confirms nothing, whatever its numbers.
+    pub(crate) fn observed(&self) -> Option<Generation> {
+        self.status.as_ref().filter(|s| s.observed_term == self.spec.term).map(|s| s.observed_generation)
+    }
+
+    /// Removes the reports on branches that no longer exist.
     pub(crate) fn prune_stalls(&mut self) {
         let groups = &self.spec.groups;
         let there = |id: &GroupId, branch: &Ipv6Addr| {
@@ -132,12 +138,12 @@ impl Node {
     }
 }
 
-/// A branch that holds its group up.
+/// A branch that stalls its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
     /// `receiver r1` or `node n2`.
     pub(crate) who: String,
-    /// Beneath a child node somebody else is to blame.
+    /// False for a child node, where the cause is a receiver further down.
     pub(crate) is_receiver: bool,
     /// Its QP is in error.
     pub(crate) fatal: bool,
@@ -153,7 +159,7 @@ pub(crate) struct TopologyRecord {
     /// here because one transaction cannot rewrite the records of a million groups.
     #[serde(default)]
     pub(crate) moved: BTreeMap<u32, u32>,
-    /// Ports without a carrier, as their nodes last said.
+    /// Ports without a carrier, as last reported by their nodes.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) down: BTreeSet<Endpoint>,
 }
@@ -183,8 +189,8 @@ pub(crate) struct MemberRecord {
     pub(crate) member: Member,
 }
 
-/// What must survive although no resource holds it: deletions must neither take the revision back, nor make the
-/// allocators repeat what was just freed.
+/// State that must survive although no resource holds it: deletions must not decrease the revision, nor make the
+/// allocators reuse what was just freed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StateRecord {
     pub(crate) revision: u64,

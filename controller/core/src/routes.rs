@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node holds whatever the groups: identity, ports and unicast routes.
+//! The part of a node's spec that does not depend on groups: identity, ports and unicast routes.
 //!
-//! Routes lead over shortest paths to every other node's locator (uN) and address, and to every remote host's prefix.
-//! Every hop lies on a shortest path to the destination, so no combination of the nodes' choices makes a loop; ties fall
-//! by a hash of destination and neighbour. Prefixes of the node's own hosts are on-link at their ports, not routes.
+//! Routes follow shortest paths to every other node's locator (uN) and address, and to every remote host's prefix.
+//! Every hop lies on a shortest path to the destination, so no combination of the nodes' choices makes a loop; ties are
+//! broken by a hash of destination and neighbour. Prefixes of the node's own hosts are on-link at their ports, not
+//! routes.
 
 use std::cmp::Reverse;
 
@@ -124,7 +125,7 @@ mod tests {
             let route = base.routes.iter().filter(|r| r.prefix.contains(&to)).max_by_key(|r| r.prefix.prefix_len())?;
             let port = base.ports.iter().find(|p| p.index == route.port)?;
             let Peer::Node { name, link_local } = &port.peer else { return None };
-            assert_eq!(*link_local, route.next_hop, "the next hop is not who lives on the port");
+            assert_eq!(*link_local, route.next_hop, "the next hop is not the node on the port");
             at = network.node(name)?;
             hops += 1;
             assert!(hops <= network.len() as u32, "the routes make a loop");

@@ -9,8 +9,8 @@
 //! Failed       the stall policy stopped it
 //! ```
 //!
-//! A receiver that holds the group up is no phase but the condition `Stalled`: forwarding goes on. Forwarding is static: an agent that went away after it confirmed leaves the group Ready, with the condition
-//! `AgentsConnected` false.
+//! A receiver that stalls the group does not change the phase but sets the condition `Stalled`: forwarding continues. Forwarding is
+//! static: a group stays Ready when an agent disconnects after it confirmed, with the condition `AgentsConnected` false.
 
 use std::net::Ipv6Addr;
 
@@ -32,7 +32,7 @@ pub(crate) struct Assessment {
 }
 
 impl Assessment {
-    /// True when somebody who watches the group would want to know; progress of single nodes alone is not that.
+    /// True if watchers of the group are to be notified: phase, reason or conditions differ. Progress of single nodes is not enough.
     pub(crate) fn differs(&self, other: &Self) -> bool {
         self.phase != other.phase || self.reason != other.reason || self.conditions != other.conditions
     }
@@ -85,8 +85,7 @@ pub(crate) fn is_programmed(assessment: &Assessment) -> bool {
     assessment.conditions.iter().any(|c| c.kind == "Programmed" && c.holds())
 }
 
-/// True when a node that reported `observed` has reconciled what first appeared at `since`. A report from beyond the
-/// `latest` generation is from another life of the controller's store and confirms nothing.
+/// True when a node that reported `observed` of the present term has reconciled what first appeared at `since`.
 pub(crate) fn is_confirmed(observed: Option<Generation>, since: Generation, latest: Generation) -> bool {
     observed.is_some_and(|o| (since..=latest).contains(&o))
 }
@@ -101,7 +100,7 @@ pub(crate) fn concerns(error: &ItemError, spec: &NodeSpec, program: &GroupProgra
 }
 
 fn uses_port(spec: &NodeSpec, program: &GroupProgram, name: &str) -> bool {
-    let used = program.branches.iter().map(|b| b.port).chain([program.upstream.port]).chain(program.also_from);
+    let used = program.branches.iter().map(|b| b.port).chain([program.upstream.port]).chain(program.alternate_upstream);
     let mut used = used.chain(program.headend.iter().map(|h| h.source_port));
     used.any(|index| spec.base.ports.iter().any(|p| p.index == index && p.name == name))
 }
@@ -113,7 +112,7 @@ fn node_progress(node: &Node, id: GroupId) -> NodeProgress {
     NodeProgress {
         node: node.spec.base.name.clone(),
         desired_generation: node.since.get(&id).copied().unwrap_or(node.spec.generation),
-        observed_generation: node.status.as_ref().map(|s| s.observed_generation),
+        observed_generation: node.observed(),
         connected: node.connected,
         errors,
     }
@@ -132,14 +131,6 @@ fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition 
             names(&away)
         );
         return Condition::new("Programmed", false, "AgentNotConnected", message);
-    }
-    if let Some((p, latest)) = waiting.iter().find(|(p, latest)| p.observed_generation.is_some_and(|o| o > *latest)) {
-        let message = format!(
-            "node {} reports generation {}, newer than {latest}, the latest of this controller: was its store lost? remove the agent's ledger to start anew",
-            p.node,
-            p.observed_generation.unwrap_or_default()
-        );
-        return Condition::new("Programmed", false, "ForeignGeneration", message);
     }
     let all: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).collect();
     Condition::new("Programmed", false, "Waiting", format!("waiting for {} to confirm epoch {epoch}", names(&all)))
@@ -164,7 +155,7 @@ fn agents_connected(progress: &[NodeProgress]) -> Condition {
         return Condition::new("AgentsConnected", true, "AllConnected", "the agents of all tree nodes are connected");
     }
     let message = format!(
-        "no agent is connected from {}: forwarding goes on, but changes and failures there are not seen",
+        "no agent is connected from {}: forwarding continues, but changes and failures there are not seen",
         some_names(away())
     );
     Condition::new("AgentsConnected", false, "AgentNotConnected", message)

@@ -47,7 +47,8 @@ pub(crate) fn fabric(leaves: u16, spines: u16, hosts_per_leaf: u16) -> TopologyS
     t
 }
 
-/// A connected graph of bare nodes: a random spanning tree (node i hangs off an earlier one) plus extra links.
+/// A connected graph of nodes without hosts: a random spanning tree (the parent of node i is an earlier node) plus
+/// extra links.
 pub(crate) fn random_graph(parents: &[usize], extra: &[(usize, usize)]) -> TopologySpec {
     let n = parents.len() + 1;
     let mut t = TopologySpec {

@@ -8,8 +8,8 @@
 //!
 //! - [`compute`]: the formula, exact in integers, rounded down to octets.
 //! - [`RttFilter`]: RTT_est from samples: the smallest of the last 2.4 s, so that a queue does not raise its own threshold.
-//!   A configured round-trip time counts instead.
-//! - [`LinkThresholds`]: both, for one direction of one link, and when a change is worth pushing to the node.
+//! A configured round-trip time takes precedence.
+//! - [`LinkThresholds`]: both, for one direction of one link, and when a change is pushed to the node.
 //!
 //! A kilobyte is 1000 octets.
 
@@ -27,13 +27,13 @@ use serde::{Deserialize, Serialize};
 pub const DEFAULT_K_BASE_BYTES: u64 = 64_000;
 /// Default of alpha: 1.0.
 pub const DEFAULT_ALPHA_PERMILLE: u16 = 1_000;
-/// Longest round-trip time that is believed: 10 s.
+/// Longest round-trip time that is accepted: 10 s.
 pub const MAX_RTT_NS: u64 = MAX_LINK_RTT_US * 1_000;
 
-/// Bits in an octet, thousandths in one, nanoseconds in a second: what divides alpha * R * RTT.
+/// Bits in an octet, thousandths in one, nanoseconds in a second: the divisor of alpha * R * RTT.
 const DIVISOR: u128 = 8 * 1_000 * 1_000_000_000;
 
-/// What an operator may set, per link or for all.
+/// Settings of an operator, per link or as the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -57,17 +57,17 @@ impl Default for ThresholdSettings {
 pub struct PortLimits {
     /// R_port in bits per second (at least 1).
     pub rate_bps: u64,
-    /// Octets that the port can queue (at least 2, so that K_min is below K_max); `None` where that is not known.
+    /// Octets that the port can queue (at least 2, so that K_min is below K_max); `None` if not known.
     pub buffer_bytes: Option<u64>,
 }
 
-/// Why settings, a port or a round-trip time cannot be used.
+/// A setting, port value or round-trip time out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found}: give a value in {min}..={max}")]
 pub struct ThresholdError {
     /// The field, as in the API.
     pub field: &'static str,
-    /// What it is.
+    /// The value found.
     pub found: u64,
     /// Smallest acceptable value.
     pub min: u64,

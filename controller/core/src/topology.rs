@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The declared network as a compact graph: nodes by index, adjacency in one array, hosts by where they hang.
+//! The declared network as a compact graph: nodes by index, adjacency in one array, hosts by their attachment.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv6Addr;
@@ -15,7 +15,7 @@ use crate::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 /// Index of a node in its [`Network`], in the order of declaration. Meaningless in another network.
 pub(crate) type NodeIx = usize;
 
-/// A validated topology, ready to be walked.
+/// A validated topology, indexed for graph algorithms.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     pub(crate) spec: TopologySpec,
@@ -25,7 +25,7 @@ pub(crate) struct Network {
     rows: Vec<usize>,
     adjacent: Vec<Adjacent>,
     hosts: HashMap<String, Attachment>,
-    /// Links of which an end has no carrier, by index.
+    /// Indexes of links of which an end has no carrier.
     broken: BTreeSet<usize>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Adjacent {
     pub(crate) mtu: u32,
 }
 
-/// Where a host hangs.
+/// Attachment of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attachment {
     pub(crate) node: NodeIx,
@@ -70,22 +70,23 @@ pub(crate) struct Attachment {
     pub(crate) link: usize,
     pub(crate) prefix: Ipv6Net,
     pub(crate) address: Ipv6Addr,
-    /// Long-haul CNPs may come to it in the RoCEv2 format.
+    /// The host accepts Long-haul CNPs in the RoCEv2 format.
     pub(crate) accepts_roce: bool,
 }
 
 impl Network {
-    /// With every link in service.
+    /// The network with every link in service.
     #[cfg(test)]
     pub(crate) fn build(spec: TopologySpec, plan: &AddressPlan) -> Result<Self, FieldErrors> {
         Self::build_around(spec, plan, &BTreeSet::new())
     }
 
-    /// Validates `spec` by itself, against the address plan and against the limits. Nothing will lead over drained links and over links with a port in `down`,
-    /// as far as all nodes still reach each other: a node that only a broken link leads to waits for that link.
+    /// Validates `spec` by itself, against the address plan and against the limits. Paths avoid drained links and links
+    /// with a port in `down` as long as all nodes can still reach each other; a node that only a broken link connects
+    /// waits for that link.
     ///
     /// # Errors
-    /// Every field that is off.
+    /// Every invalid field.
     pub(crate) fn build_around(
         spec: TopologySpec,
         plan: &AddressPlan,
@@ -121,9 +122,9 @@ impl Network {
         Ok(Self { by_name, ports, rows, adjacent, hosts, broken, spec })
     }
 
-    /// True when nodes, ports and their numbers are those of `other`: what is said of one can be said of the other.
+    /// True when nodes, ports and their numbers are those of `other`, so that a plan for one is valid for the other.
     pub(crate) fn is_wired_as(&self, other: &Self) -> bool {
-        // What else a link says is about queues and service.
+        // The other fields of a link concern queues and service only.
         let same = |(a, b): (&LinkDecl, &LinkDecl)| (&a.a, &a.b, a.mtu) == (&b.a, &b.b, b.mtu);
         self.spec.nodes == other.spec.nodes
             && self.spec.hosts == other.spec.hosts
@@ -173,13 +174,13 @@ impl Network {
         &self.adjacent[self.rows[node]..self.rows[node + 1]]
     }
 
-    /// Where the host called `name` hangs.
+    /// Attachment of the host called `name`.
     pub(crate) fn host(&self, name: &str) -> Option<&Attachment> {
         self.hosts.get(name)
     }
 
-    /// Hop counts from `root`, `u32::MAX` where not reached before `enough` says so after a whole distance was visited.
-    /// Also returns the nodes in the order of their distance.
+    /// Hop counts from `root`, `u32::MAX` for nodes not reached before `enough`, called after each whole distance,
+    /// returns true. Also returns the nodes in the order of their distance.
     pub(crate) fn distances(&self, root: NodeIx, mut enough: impl FnMut(&[NodeIx]) -> bool) -> (Vec<u32>, Vec<NodeIx>) {
         let mut distance = vec![u32::MAX; self.len()];
         distance[root] = 0;
@@ -217,7 +218,7 @@ fn check_sizes(spec: &TopologySpec) -> Result<(), FieldErrors> {
     errors.into_result()
 }
 
-/// Host prefixes must not catch the fabric's own addresses: a route to a host would swallow them.
+/// Host prefixes must not contain the fabric's own addresses: a route to a host would capture their traffic.
 fn check_prefixes(hosts: &[HostDecl], plan: &AddressPlan) -> Result<(), FieldErrors> {
     let mut errors = FieldErrors::default();
     let link_local = Ipv6Net::new_assert(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10);
@@ -245,7 +246,8 @@ fn check_prefixes(hosts: &[HostDecl], plan: &AddressPlan) -> Result<(), FieldErr
     errors.into_result()
 }
 
-/// Drained and broken links, without those that hold the network together: of these, drained ones are kept first.
+/// Drained and broken links, except those needed to keep the network connected; drained links are preferred over broken
+/// ones.
 fn avoided(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>, broken: &BTreeSet<usize>) -> BTreeSet<usize> {
     // Kruskal's forest, best links first.
     let mut component: Vec<NodeIx> = (0..spec.nodes.len()).collect();
@@ -274,7 +276,7 @@ fn avoided(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>, broken: &BTre
 
 type Wiring = (Vec<Vec<PortInfo>>, HashMap<String, Attachment>);
 
-/// Numbers the ports in the order of the links, and joins the two ends of each link.
+/// Numbers the ports in the order of the links, and connects the two ends of each link.
 fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wiring, FieldErrors> {
     let mut errors = FieldErrors::default();
     let host_ix: HashMap<&str, usize> = spec.hosts.iter().enumerate().map(|(i, h)| (h.name.as_str(), i)).collect();
@@ -302,7 +304,7 @@ fn connect(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>) -> Result<Wir
             (Some(near), None) | (None, Some(near)) => {
                 let is_a = a.is_some();
                 let device = if is_a { &link.b.device } else { &link.a.device };
-                // Absent only when the other end is a node with too many ports: noted above.
+                // Absent only when the other end is a node with too many ports: reported above.
                 if let Some(&host) = host_ix.get(device.as_str()) {
                     let decl = &spec.hosts[host];
                     add(near, is_a, Far::Host(host));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The replication tree of a group: shortest paths from the source's node to every receiver's node, sharing links.
 //!
-//! Work goes from the farthest level to the root. Each level's nodes need parents one hop nearer; the smallest set of
-//! parents is a set cover, solved greedily: nodes that are in the tree anyway first, then always the one that covers
-//! most. Ties fall by a hash of tree and node, so that groups spread over equal spines. Every hop is a tree node, so
-//! each branch lives on a known port. Linear in the links around the tree, but for the heap's logarithm.
+//! The tree is built from the farthest level to the root. Each level's nodes need parents one hop nearer; the smallest
+//! set of parents is a set cover, solved greedily: nodes that are already in the tree first, then always the one that
+//! covers most. Ties are broken by a hash of tree and node, so that groups spread over equal spines. Every hop is a
+//! tree node, so each branch has a known port. Linear in the links around the tree, but for the heap's logarithm.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -109,7 +109,8 @@ impl Tree {
     }
 }
 
-/// A parent one hop nearer for each of `children`, from as few nodes as the greedy choice finds; `present` are free.
+/// A parent one hop nearer for each of `children`, from as few nodes as the greedy choice finds; nodes in `present`
+/// cost nothing.
 fn cover(
     network: &Network,
     tree: TreeId,
@@ -148,7 +149,7 @@ fn cover(
             continue;
         }
         if now < count {
-            // Others covered some of its children since; it may still be the best one later.
+            // Other candidates covered some of its children since; it may still be the best one later.
             heap.push((now, Reverse((hash, candidate))));
             continue;
         }
@@ -161,7 +162,7 @@ fn cover(
     chosen
 }
 
-/// Of parallel links, one with the largest MTU; among these by hash, so that trees spread.
+/// Of parallel links, one with the largest MTU; ties are broken by hash, so that trees spread.
 fn best_link(network: &Network, tree: TreeId, child: NodeIx, parent: NodeIx) -> Option<Adjacent> {
     let rank =
         |a: &Adjacent| mix(u64::from(tree.get()), mix(u64::from(network.id(child).get()), u64::from(a.port.get())));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resources as the northbound API shows them: metadata, spec, and status beside it.
+//! Resources as the northbound API shows them: metadata, spec and status.
 
 use std::net::Ipv6Addr;
 
@@ -17,7 +17,7 @@ use crate::encoding::EncodingReport;
 use crate::metadata::Metadata;
 use crate::threshold::Thresholds;
 
-/// Some of many: in name order, with where to go on.
+/// One page of a list, in name order, and the start of the next page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
@@ -36,11 +36,11 @@ pub struct TopologyView {
     pub metadata: Metadata,
     /// As declared.
     pub spec: TopologySpec,
-    /// What became of it.
+    /// Observed state.
     pub status: TopologyStatus,
 }
 
-/// How the network is doing.
+/// Observed state of the network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -49,7 +49,7 @@ pub struct TopologyStatus {
     pub nodes: u32,
     /// Of these, nodes whose agent is connected.
     pub connected_nodes: u32,
-    /// Of these, nodes that run exactly what is desired.
+    /// Of these, nodes that run exactly their desired state.
     pub synced_nodes: u32,
     /// Declared hosts.
     pub hosts: u32,
@@ -66,9 +66,9 @@ pub struct TopologyStatus {
 pub struct NodeView {
     /// Name in the topology.
     pub name: String,
-    /// What follows from the topology for this node.
+    /// Desired state that the topology gives this node.
     pub spec: NodeDesired,
-    /// What its agent says.
+    /// State that its agent reported.
     pub status: NodeObserved,
 }
 
@@ -88,7 +88,9 @@ pub struct NodeDesired {
     /// End.MT SID.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub end_mt: Ipv6Addr,
-    /// Generation of the node's desired state.
+    /// Term of the controller that desires it.
+    pub term: u64,
+    /// Generation of the node's desired state, within the term.
     pub generation: Generation,
     /// Ports in index order.
     pub ports: Vec<PortView>,
@@ -118,7 +120,7 @@ pub struct PortView {
     pub thresholds: Option<PortThresholdsView>,
 }
 
-/// Queue thresholds as a node has them.
+/// Queue thresholds in a node's desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -142,13 +144,13 @@ pub struct LinkView {
     pub name: String,
     /// Generation of the topology.
     pub generation: Generation,
-    /// What its thresholds are made of.
+    /// Inputs of its thresholds.
     pub spec: LinkDesired,
-    /// What was measured, and what follows.
+    /// Measurements and the resulting thresholds.
     pub status: LinkObserved,
 }
 
-/// What a link direction's thresholds are made of.
+/// Inputs of a link direction's thresholds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -169,40 +171,41 @@ pub struct LinkDesired {
     pub rtt_us: Option<u64>,
 }
 
-/// What was measured of a link direction, and what follows.
+/// Measurements of a link direction and the resulting thresholds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LinkObserved {
     /// Round-trip times.
     pub rtt: LinkRttView,
-    /// What the node was told; `null` while there is nothing to tell.
+    /// Thresholds pushed to the node; `null` while there are none.
     pub thresholds: Option<Thresholds>,
-    /// Why there are no thresholds, and what to do; empty when there are.
+    /// Why there are no thresholds, and what to do; empty if there are.
     pub reason: String,
-    /// Changes since the controller started, or since the link is there.
+    /// Changes since the controller started or the link was declared.
     pub pushes: u64,
     /// Nanoseconds since the last change.
     pub pushed_ago_ns: Option<u64>,
     /// RTT_est that the thresholds were computed from, nanoseconds.
     pub pushed_rtt_ns: Option<u64>,
-    /// The sending port's queue; `null` while there are no thresholds, the node's agent is away, or it told nothing for a minute.
+    /// State of the sending port's queue; `null` while there are no thresholds, the node's agent is not connected, or
+    /// it reported nothing for a minute.
     pub congestion: Option<LinkCongestion>,
 }
 
-/// The queue that a link direction leaves from.
+/// The queue of a link direction's sending port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LinkCongestion {
-    /// As the node's agent told it.
+    /// As reported by the node's agent.
     #[serde(flatten)]
     pub queue: QueueTelemetry,
-    /// Nanoseconds since then.
+    /// Nanoseconds since the report.
     pub reported_ago_ns: u64,
 }
 
-/// A flow that leaves by a node's port.
+/// A flow that leaves through a node's port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -211,10 +214,10 @@ pub struct FlowView {
     pub node: String,
     /// Its port.
     pub port: String,
-    /// As the node's agent told it.
+    /// As reported by the node's agent.
     #[serde(flatten)]
     pub flow: FlowTelemetry,
-    /// Nanoseconds since then.
+    /// Nanoseconds since the report.
     pub reported_ago_ns: u64,
 }
 
@@ -233,26 +236,32 @@ pub struct LinkRttView {
     pub estimate_ns: Option<u64>,
     /// Test packets answered since the agent started.
     pub samples: u64,
-    /// Test packets given up since the agent started.
+    /// Test packets lost since the agent started.
     pub lost: u64,
     /// Nanoseconds since the agent last reported.
     pub reported_ago_ns: Option<u64>,
 }
 
-/// What a node's agent last said.
+/// State that a node's agent last reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeObserved {
     /// The agent has a live connection to this controller.
     pub connected: bool,
-    /// Generation that the agent last reconciled; `None` until it reported.
+    /// Term of what the agent last reconciled; `None` before its first report.
+    pub observed_term: Option<u64>,
+    /// Generation, within that term, that the agent last reconciled; `None` before its first report.
     pub observed_generation: Option<Generation>,
+    /// Digest of what the agent last reconciled, 64 hexadecimal digits; empty before its first report.
+    pub observed_digest: String,
+    /// Version of the southbound contract that agent and controller agreed on, such as `1.1`; empty before its first report.
+    pub contract: String,
     /// Items that are not in the kernel as desired.
     pub errors: Vec<ItemError>,
-    /// Agent version, empty until it reported.
+    /// Agent version, empty before the first report.
     pub agent_version: String,
-    /// Kernel release, empty until it reported.
+    /// Kernel release, empty before the first report.
     pub kernel: String,
     /// `Connected`, `Synced`, `Healthy`.
     pub conditions: Vec<Condition>,
@@ -267,20 +276,21 @@ pub struct GroupView {
     pub metadata: Metadata,
     /// As declared.
     pub spec: GroupSpec,
-    /// What became of it.
+    /// Observed state.
     pub status: GroupStatus,
 }
 
-/// What a group is doing and how it is built.
+/// Observed state of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GroupStatus {
-    /// Where it is in its life.
+    /// Phase of its life cycle.
     pub phase: GroupPhase,
-    /// Why, for a person: names the node and the cause, and what to do. Empty when `Ready`.
+    /// Why, as text for operators: names the node, the cause and what to do. Empty when `Ready`.
     pub reason: String,
-    /// `Planned`, `Programmed`, `Healthy`, `AgentsConnected`, `Stalled`; the last names who holds the group up.
+    /// `Planned`, `Programmed`, `Healthy`, `AgentsConnected`, `Stalled`; the last names the receivers or nodes that
+    /// stall the group.
     pub conditions: Vec<Condition>,
     /// Generation of the group that the rest of this status reflects.
     pub observed_generation: Generation,
@@ -290,15 +300,15 @@ pub struct GroupStatus {
     pub tree_id: TreeId,
     /// Grows with every change of tree or membership.
     pub epoch: u32,
-    /// What members connect their QPs to.
+    /// The remote side that members configure into their QPs.
     pub connection: Connection,
-    /// Host that sends, if one joined.
+    /// Host of the source, if one joined.
     pub source: Option<String>,
-    /// Hosts that receive.
+    /// Number of receivers.
     pub receivers: u32,
     /// Receivers that the stall policy removed since the source joined and that have not joined again, oldest first.
     pub evicted: Vec<Evicted>,
-    /// How receiver lists travel; `None` while there is no tree.
+    /// How receiver lists are distributed; `None` while there is no tree.
     pub encoding: Option<EncodingReport>,
     /// The tree, root first, every parent before its children; empty while there is none.
     pub tree: Vec<TreeNodeView>,
@@ -313,11 +323,11 @@ pub struct GroupStatus {
 pub struct Evicted {
     /// Its host.
     pub host: String,
-    /// Why, for a person.
+    /// Why, as text for operators.
     pub reason: String,
 }
 
-/// A node's part in a tree; it may have several.
+/// A node's role in a tree; a node may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -339,7 +349,7 @@ pub struct TreeNodeView {
     pub node: String,
     /// Parent node; `None` at the root.
     pub parent: Option<String>,
-    /// Its parts, in the order headend, transit, edge.
+    /// Its roles, in the order headend, transit, edge.
     pub roles: Vec<TreeRole>,
     /// SID that copies for this node are addressed to.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
@@ -364,11 +374,11 @@ pub struct BranchView {
     pub address: Ipv6Addr,
     /// Receiver's QPN.
     pub qpn: Option<Qpn>,
-    /// Interface where the branch lives.
+    /// Interface that the branch is attached to.
     pub port: String,
 }
 
-/// What a branch leads to.
+/// Kind of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -379,7 +389,7 @@ pub enum BranchRole {
     Receiver,
 }
 
-/// How far one tree node is with a group.
+/// Progress of one tree node with a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -388,11 +398,11 @@ pub struct NodeProgress {
     pub node: String,
     /// Generation of the node's spec that first carried the group's present program.
     pub desired_generation: Generation,
-    /// Generation that the agent last reconciled; `None` until it reported.
+    /// Generation of the present term that the agent last reconciled; `None` before its first report of one.
     pub observed_generation: Option<Generation>,
     /// The agent has a live connection.
     pub connected: bool,
-    /// What is wrong at this node that concerns this group.
+    /// Errors at this node that affect this group.
     pub errors: Vec<ItemError>,
 }
 
@@ -407,7 +417,7 @@ pub struct MemberView {
     pub metadata: Metadata,
     /// As declared.
     pub spec: MemberSpec,
-    /// What became of it.
+    /// Observed state.
     pub status: MemberStatus,
 }
 
@@ -419,10 +429,11 @@ pub struct MemberStatus {
     /// Address of the QP: the declared one, or the host's default.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub address: Ipv6Addr,
-    /// Node that the host hangs off.
+    /// Node that the host is attached to.
     pub node: String,
     /// That node's interface.
     pub port: String,
-    /// How a receiver's edge learns of it: `inBand` or `provisioned`; `None` for a source or while there is no tree.
+    /// How a receiver is distributed to its edge: `inBand` or `provisioned`; `None` for a source or while there is no
+    /// tree.
     pub encoding: Option<EncodingMode>,
 }

@@ -14,30 +14,30 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 3 not found; 4 conflict (exists already, or changed meanwhile); 5 timed out."
 )]
 pub struct Cli {
-    /// Where the controller listens: http://host:port or unix:/path.
+    /// Address of the controller: http://host:port or unix:/path.
     #[arg(long, global = true, env = "CANOPY_SERVER", default_value = "http://127.0.0.1:8640")]
     pub server: String,
-    /// What to do.
+    /// Command to execute.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What can be asked for.
+/// Commands.
 #[derive(Subcommand)]
 pub enum Command {
     /// Create or change resources from files; all are checked before the first is applied.
     Apply(ApplyArgs),
     /// List resources, or show one.
     Get(GetArgs),
-    /// Show a group, node or link in full, with what its datapath counts.
+    /// Show a group, node or link in full, with its datapath counters.
     Describe(DescribeArgs),
     /// Delete resources.
     Delete(DeleteArgs),
-    /// Wait until a group is in a state.
+    /// Wait until a group reaches a state.
     Wait(WaitArgs),
     /// Print a completion script.
     Completion {
-        /// For which shell.
+        /// Shell to print the script for.
         shell: clap_complete::Shell,
     },
     /// Print the versions of this program and of the controller.
@@ -50,7 +50,7 @@ pub struct ApplyArgs {
     /// YAML or JSON with Topology, Group and Member resources; - is standard input.
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
     pub files: Vec<String>,
-    /// Check only.
+    /// Only check the files.
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -66,7 +66,7 @@ pub enum Resource {
     /// Link directions with their queues and queue thresholds; a direction is named by the sending port: n1/eth1.
     #[value(alias = "link")]
     Links,
-    /// Flows through the nodes' ports, those that send most first; NAME is a node or its port: n1/eth1.
+    /// Flows through the nodes' ports in descending order of rate; NAME is a node or its port: n1/eth1.
     #[value(alias = "flow")]
     Flows,
     /// Multicast groups.
@@ -75,12 +75,12 @@ pub enum Resource {
     /// Members of a group (-g).
     #[value(alias = "member")]
     Members,
-    /// What happened lately.
+    /// Recent events.
     #[value(alias = "event")]
     Events,
 }
 
-/// How to print.
+/// Output formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// Columns.
@@ -88,9 +88,9 @@ pub enum Output {
     Table,
     /// More columns.
     Wide,
-    /// As the API sends it.
+    /// The API's JSON.
     Json,
-    /// As the API sends it; can be applied again.
+    /// The API's resources as YAML; can be applied again.
     Yaml,
     /// One kind/name per line.
     Name,
@@ -99,23 +99,23 @@ pub enum Output {
 /// Arguments of `get`.
 #[derive(Args)]
 pub struct GetArgs {
-    /// What to list.
+    /// Kind to list.
     #[arg(value_enum)]
     pub resource: Resource,
-    /// Only this one.
+    /// Name of a single resource.
     pub name: Option<String>,
-    /// The group whose members or events are meant.
+    /// Group whose members or events are listed.
     #[arg(short, long)]
     pub group: Option<String>,
     /// Only groups with these labels: key=value,key!=value,key.
     #[arg(short = 'l', long)]
     pub selector: Option<String>,
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
 }
 
-/// What can be described.
+/// Kinds that can be described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Describable {
     /// A multicast group.
@@ -136,7 +136,7 @@ pub struct DescribeArgs {
     pub name: String,
 }
 
-/// What can be deleted.
+/// Kinds that can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Deletable {
     /// The topology; no group may have members.
@@ -160,15 +160,15 @@ pub struct DeleteArgs {
     /// The group that the member leaves.
     #[arg(short, long, requires = "kind")]
     pub group: Option<String>,
-    /// Delete what these files hold, members first.
+    /// Delete the resources in these files, members first.
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub files: Vec<String>,
-    /// What is not there is deleted already.
+    /// Treat resources that do not exist as deleted.
     #[arg(long)]
     pub ignore_not_found: bool,
 }
 
-/// What can be waited for.
+/// Kinds that can be waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Waitable {
     /// A multicast group.
@@ -180,7 +180,7 @@ pub enum Waitable {
 pub enum Until {
     /// Every node read the group's state back from its kernel.
     Ready,
-    /// The group is gone.
+    /// The group does not exist any more.
     Deleted,
 }
 
@@ -192,10 +192,10 @@ pub struct WaitArgs {
     pub kind: Waitable,
     /// Name.
     pub name: String,
-    /// For what.
+    /// State to wait for.
     #[arg(long = "for", value_enum, default_value = "ready")]
     pub until: Until,
-    /// How long, for example 30s or 2m.
+    /// Timeout, for example 30s or 2m.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
     pub timeout: Duration,
 }
@@ -206,7 +206,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_sound_and_says_its_exit_codes() {
+    fn the_command_line_is_valid_and_documents_its_exit_codes() {
         Cli::command().debug_assert();
         let help = Cli::command().render_help().to_string();
         assert!(help.contains("Exit codes") && help.contains("CANOPY_SERVER"), "{help}");

@@ -14,19 +14,19 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::failure::{Exit, Failure};
 
-/// A request that takes longer than this has failed.
+/// A request that takes longer than this fails.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Answers are not read further than this, bytes.
+/// Maximum size of an answer, bytes.
 const MAX_ANSWER: usize = 256 << 20;
 
-/// Where the controller listens.
+/// Address of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Tcp { authority: String },
     Unix { path: String },
 }
 
-/// Speaks to one controller.
+/// Sends requests to one controller.
 pub struct Client {
     target: Target,
 }
@@ -61,17 +61,17 @@ impl Client {
             let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
             Target::Tcp { authority: if has_port { authority.into() } else { format!("{authority}:8640") } }
         } else if server.starts_with("https://") {
-            return Err(usage("asks for TLS, which this version does not speak"));
+            return Err(usage("asks for TLS, which this version does not support"));
         } else {
-            return Err(usage("is not understood"));
+            return Err(usage("has an unknown scheme"));
         };
         Ok(Self { target })
     }
 
-    /// A GET whose answer must be a success; `doing` begins the error message.
+    /// A GET whose answer must be a success; `doing` is the prefix of the error message.
     ///
     /// # Errors
-    /// The controller cannot be reached or refused.
+    /// The controller cannot be reached or refused the request.
     pub async fn get(&self, doing: &str, path: &str) -> Result<Value, Failure> {
         self.expect(doing, Method::GET, path, None).await
     }
@@ -79,7 +79,7 @@ impl Client {
     /// Any request whose answer must be a success; an empty answer is `null`.
     ///
     /// # Errors
-    /// The controller cannot be reached or refused.
+    /// The controller cannot be reached or refused the request.
     pub async fn expect(
         &self,
         doing: &str,
@@ -98,7 +98,7 @@ impl Client {
             .map_err(|e| Failure::new(Exit::Error, format!("{doing}: the answer is not JSON: {e}")))
     }
 
-    /// Any request, any answer.
+    /// Any request; returns any answer, whatever its status.
     ///
     /// # Errors
     /// The controller cannot be reached, or did not answer in time.
@@ -149,10 +149,12 @@ impl Client {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         request: Request<Full<Bytes>>,
     ) -> Result<Answer, Failure> {
-        let broken = |e: &dyn std::fmt::Display| Failure::new(Exit::Error, format!("talking to {}: {e}", self.name()));
+        let broken = |e: &dyn std::fmt::Display| {
+            Failure::new(Exit::Error, format!("sending the request to {}: {e}", self.name()))
+        };
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
-        // Ends by itself when `sender` and the body are gone.
+        // The task ends when `sender` and the body are dropped.
         tokio::spawn(connection);
         let answer = sender.send_request(request).await.map_err(|e| broken(&e))?;
         let status = answer.status().as_u16();

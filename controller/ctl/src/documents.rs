@@ -23,11 +23,11 @@ pub enum Kind {
 /// One resource from a file.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// What it is.
+    /// Kind of resource.
     pub kind: Kind,
     /// `group/train-7`, `member/train-7/r1`, `topology/default`.
     pub name: String,
-    /// Where it is read and written in the API.
+    /// Path of the resource in the API.
     pub path: String,
     /// As it was read.
     pub body: Value,

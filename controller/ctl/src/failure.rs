@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Errors as a person reads them and exit codes as a script reads them.
+//! Errors as text for users and exit codes for scripts.
 
 use serde::Deserialize;
 
-/// What the exit code says.
+/// Meaning of the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Anything not listed below: the controller cannot be reached, or refused the request.
     Error,
-    /// The command line or a file cannot be understood.
+    /// The command line or a file is invalid.
     Usage,
     /// A named resource does not exist.
     NotFound,
-    /// The resource exists already, or changed meanwhile.
+    /// The resource exists already, or was changed by another client.
     Conflict,
-    /// What was waited for did not happen in time.
+    /// The state waited for was not reached in time.
     Timeout,
 }
 
@@ -36,7 +36,7 @@ impl Exit {
 pub struct Failure {
     /// Its exit code.
     pub exit: Exit,
-    /// For a person; may have several lines.
+    /// Text for users; may have several lines.
     pub message: String,
 }
 
@@ -46,7 +46,7 @@ impl Failure {
         Self { exit, message: message.into() }
     }
 
-    /// An answer of the controller that is not a success. `doing` says what was asked for.
+    /// An unsuccessful answer of the controller. `doing` names the request.
     pub fn refused(doing: &str, status: u16, body: &[u8]) -> Self {
         let exit = match status {
             404 => Exit::NotFound,

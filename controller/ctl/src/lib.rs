@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `canopyctl`: the operator's command line, a client of the REST API and of nothing else.
 //!
-//! [`cli`] says what can be asked, [`run`] does it with writers as arguments, [`client`] speaks plain HTTP over TCP loopback or a
-//! Unix socket, [`failure`] maps every error to a message and an exit code.
+//! [`cli`] defines the command line, [`run`] executes it with writers as arguments, [`client`] sends plain HTTP over
+//! TCP loopback or a Unix socket, [`failure`] maps every error to a message and an exit code.
 
 pub mod cli;
 pub mod client;
@@ -17,10 +17,10 @@ use cli::{Cli, Command};
 use client::Client;
 use failure::Failure;
 
-/// Carries out one command line; what it prints goes to `out`.
+/// Executes one command line; writes its output to `out`.
 ///
 /// # Errors
-/// What went wrong, with its exit code; already written for a person.
+/// The failure, with its exit code and a message for users.
 pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
     let client = Client::new(&cli.server)?;
     match cli.command {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables, JSON, YAML, and small helpers for showing values of the API.
+//! Tables, JSON, YAML, and helpers that format values of the API.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
 
-/// A table without lines, as operators know it.
+/// A table without lines.
 ///
 /// # Errors
 /// Writing failed.
@@ -43,7 +43,7 @@ pub fn yaml(out: &mut dyn Write, value: &Value) -> Result<(), Failure> {
     Ok(write!(out, "{text}")?)
 }
 
-/// The value at a JSON pointer as a person reads it; `-` where there is none.
+/// The value at a JSON pointer as text; `-` if there is none.
 pub fn text(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         None | Some(Value::Null) => "-".into(),
@@ -60,7 +60,7 @@ pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// What nodes say must not move a terminal's cursor.
+/// Replaces control characters: text from nodes must not control the terminal.
 pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every refusal of the gRPC services.
+//! Maps every refusal to a gRPC status.
 
 use canopy_controller_actor::CommandError;
 use canopy_controller_core::DomainError;
@@ -7,12 +7,12 @@ use canopy_model::FieldError;
 use canopy_store::StoreError;
 use tonic::Status;
 
-/// A request field that is wrong; the message begins with its name.
+/// An invalid request field; the message begins with its name.
 pub fn field(e: FieldError) -> Status {
     Status::invalid_argument(e.to_string())
 }
 
-/// What the domain refused.
+/// A refusal of the domain.
 pub fn domain(e: &DomainError) -> Status {
     let text = e.to_string();
     match e {
@@ -25,14 +25,14 @@ pub fn domain(e: &DomainError) -> Status {
     }
 }
 
-/// A command that was not carried out.
+/// A command that was not executed.
 pub fn command(e: CommandError) -> Status {
     match e {
         CommandError::Domain(e) => domain(&e),
         CommandError::Precondition { .. } => Status::failed_precondition(e.to_string()),
         CommandError::Store(StoreError::Limit(why)) => Status::resource_exhausted(why),
         CommandError::Store(cause) => {
-            tracing::error!(%cause, "a command could not be stored");
+            tracing::error!(%cause, "storing a change failed, the controller stops and must be restarted");
             Status::internal(format!("the change could not be stored: {cause}"))
         }
         CommandError::Stopping => Status::unavailable(e.to_string()),
@@ -46,7 +46,7 @@ pub fn unknown_node(node: &str) -> Status {
     ))
 }
 
-/// The controller is ending; the caller connects again.
+/// The controller is shutting down; the caller must reconnect.
 pub fn stopping() -> Status {
     Status::unavailable("the controller is stopping: connect again")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! MembershipService: what RDMA applications say instead of exchanging QPNs.
+//! MembershipService: RDMA applications join groups here instead of exchanging QPNs with each other.
 
 use std::pin::Pin;
 
@@ -39,7 +39,7 @@ impl Membership {
         }
     }
 
-    fn look(&self, group: &str) -> Option<(GroupId, WatchGroupResponse)> {
+    fn snapshot(&self, group: &str) -> Option<(GroupId, WatchGroupResponse)> {
         self.controller.read(|d| d.group(group)).map(|view| {
             let s = view.status;
             let phase = GroupPhase::from(s.phase).into();
@@ -107,25 +107,25 @@ impl MembershipService for Membership {
     ) -> Result<Response<Self::WatchGroupStream>, Status> {
         let group = request.into_inner().group;
         check_name("group", &group).map_err(error::field)?;
-        // Before the first look, so that no change falls in between.
+        // Subscribed before the first snapshot, so that no change in between is missed.
         let mut changes = self.controller.changes();
         let missing =
             || error::command(CommandError::Domain(DomainError::NotFound { kind: "group", name: group.clone() }));
-        let (id, mut told) = self.look(&group).ok_or_else(missing)?;
+        let (id, mut sent) = self.snapshot(&group).ok_or_else(missing)?;
         let deleted = Status::not_found(format!("group {group:?} was deleted"));
         let this = Self { controller: self.controller.clone(), closing: self.closing.clone() };
         let mut closing = self.closing.clone();
         let stream = async_stream::stream! {
-            yield Ok(told.clone());
+            yield Ok(sent.clone());
             loop {
                 tokio::select! {
                     changed = changes.changed() => if changed.is_err() { yield Err(error::stopping()); return },
                     () = closed(&mut closing) => { yield Err(error::stopping()); return; }
                 }
-                match this.look(&group) {
-                    // A group of the same name that was made anew is another one.
-                    Some((now_id, now)) if now_id == id => if now != told {
-                        told = now.clone();
+                match this.snapshot(&group) {
+                    // A group of the same name that was created again is another group.
+                    Some((now_id, now)) if now_id == id => if now != sent {
+                        sent = now.clone();
                         yield Ok(now);
                     },
                     _ => { yield Err(deleted); return }

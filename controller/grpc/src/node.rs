@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NodeService: desired state down, reports and counters up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use canopy_control::MINOR_VERSION;
 use canopy_control::pb::node_service_server::NodeService;
 use canopy_control::pb::{
     ReportRequest, ReportResponse, StreamTelemetryRequest, StreamTelemetryResponse, WatchRequest, WatchResponse,
 };
-use canopy_control::{Digest, delta_response, snapshot_response};
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::events::Event;
 use canopy_controller_actor::telemetry::NodeTelemetry;
 use canopy_model::FieldError;
 use canopy_model::congestion::PortCongestion;
-use canopy_model::ids::check_name;
-use canopy_model::node_spec::NodeSpec;
+use canopy_model::digest::SpecDigest;
+use canopy_model::ids::{Generation, check_name};
 use canopy_model::status::{ItemError, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkRtt};
 use futures::Stream;
@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument;
 
+use crate::content::{Content, Known};
 use crate::error;
 use crate::peer::peer;
 use crate::server::closed;
@@ -36,14 +37,22 @@ const MAX_EVENTS: usize = 256;
 /// Ports taken from one telemetry message: more than a node has.
 const MAX_PORTS: usize = 4096;
 
+/// Furthest that an agent's term may be ahead of a store that was put back.
+const MAX_TERM_JUMP: u64 = 1 << 40;
+
 pub(crate) struct Nodes {
     controller: Controller,
+    /// What was last sent to each node.
+    sent: Arc<Mutex<HashMap<String, Sent>>>,
     closing: watch::Receiver<bool>,
 }
 
+/// The name of a spec.
+type Sent = (u64, Generation, SpecDigest);
+
 impl Nodes {
     pub(crate) fn new(controller: Controller, closing: watch::Receiver<bool>) -> Self {
-        Self { controller, closing }
+        Self { controller, sent: Arc::default(), closing }
     }
 }
 
@@ -53,29 +62,31 @@ impl NodeService for Nodes {
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let peer = peer(&request);
-        let WatchRequest { node, known_generation, known_digest, agent_version } = request.into_inner();
+        let request = request.into_inner();
+        let known = Known::of(&request)?;
+        let WatchRequest { node, agent_version, minor_version, .. } = request;
         check_name("node", &node).map_err(error::field)?;
-        let known = match known_digest.as_slice() {
-            [] => None,
-            bytes => Some((
-                known_generation,
-                Digest::try_from(bytes).map_err(|e| error::field(FieldError::new("known_digest", e.detail)))?,
-            )),
-        };
+        let span = tracing::info_span!("watch", node, peer, agent_version);
+        self.outbid(&known, &span).await?;
         let mut specs = self.controller.watch_node(&node).ok_or_else(|| error::unknown_node(&node))?;
         let connection = self.controller.agent_connected(&node);
         let mut closing = self.closing.clone();
-        let span = tracing::info_span!("watch", node, peer, agent_version);
-        span.in_scope(|| tracing::info!(known_generation, "agent connected"));
+        let sent = Arc::clone(&self.sent);
+        span.in_scope(|| {
+            let (term, generation, digest) = (known.term, known.generation, known.digest);
+            tracing::info!(term, generation, %digest, minor_version, "agent connected");
+        });
+        let minor_version = minor_version.min(MINOR_VERSION);
         let stream = async_stream::stream! {
-            // Ends with the stream, whoever ends it.
+            // Dropped with the stream, whether server or agent ends it.
             let _connection = connection;
-            let mut held = specs.borrow_and_update().clone();
-            let (first, mut digest) = match first_response(held.clone(), known).await {
-                Ok(first) => first,
-                Err(status) => { yield Err(status); return; }
-            };
-            yield Ok(first);
+            let first = specs.borrow_and_update().clone();
+            let Ok(mut content) = Content::encode(first).await else { yield Err(error::stopping()); return; };
+            let note = |content: &Content| _ = lock(&sent).insert(node.clone(), content.name());
+            note(&content);
+            for response in content.first_responses(&known) {
+                yield Ok(WatchResponse { minor_version, ..response });
+            }
             loop {
                 let changed = tokio::select! {
                     changed = specs.changed() => changed,
@@ -86,10 +97,12 @@ impl NodeService for Nodes {
                     return;
                 }
                 let next = specs.borrow_and_update().clone();
-                let (response, after) = delta_response(&held, digest, &next);
-                span.in_scope(|| tracing::debug!(from = held.generation, to = next.generation, "sending a delta"));
-                (held, digest) = (next, after);
-                yield Ok(response);
+                span.in_scope(|| tracing::debug!(generation = next.generation, "sending a change"));
+                let responses = content.advance(next);
+                note(&content);
+                for response in responses {
+                    yield Ok(WatchResponse { minor_version, ..response });
+                }
             }
         };
         Ok(Response::new(Box::pin(stream)))
@@ -99,6 +112,7 @@ impl NodeService for Nodes {
         let span = tracing::debug_span!("report", node = request.get_ref().node, peer = peer(&request));
         let mut status = NodeStatus::try_from(request.into_inner()).map_err(error::field)?;
         cap_errors(&mut status.errors);
+        self.check_observed(&mut status);
         span.in_scope(|| {
             tracing::debug!(
                 observed_generation = status.observed_generation,
@@ -144,6 +158,40 @@ impl NodeService for Nodes {
 }
 
 impl Nodes {
+    /// An agent that has accepted a higher term refuses this controller: the store is older than what agents saw. The
+    /// controller takes a term beyond it, durably, and every agent follows.
+    async fn outbid(&self, known: &Known, span: &tracing::Span) -> Result<(), Status> {
+        let own = self.controller.read(|d| d.term());
+        if known.term <= own {
+            return Ok(());
+        }
+        if known.term - own > MAX_TERM_JUMP {
+            let detail = format!("{} is not a term of this controller, whose own is {own}", known.term);
+            return Err(error::field(FieldError::new("known_term", detail)));
+        }
+        span.in_scope(|| {
+            tracing::warn!(
+                known_term = known.term,
+                own,
+                "the store is older than what this agent saw: taking a higher term"
+            );
+        });
+        self.controller.raise_term(known.term).await.map_err(|e| error::command(e))
+    }
+
+    /// A report confirms what was sent only with the same term, generation and digest: equal numbers alone may be of another
+    /// controller's life.
+    fn check_observed(&self, status: &mut NodeStatus) {
+        let observed = (status.observed_term, status.observed_generation, status.observed_digest);
+        let sent = lock(&self.sent).get(&status.node).copied();
+        let other_content = sent.is_some_and(|s| (s.0, s.1) == (observed.0, observed.1) && s.2 != observed.2);
+        if other_content {
+            let (node, digest) = (&status.node, status.observed_digest);
+            tracing::error!(node, %digest, "the node reports another content under this generation; it confirms nothing");
+            status.observed_term = 0;
+        }
+    }
+
     fn take_in(&self, sample: StreamTelemetryRequest) -> Result<(), Status> {
         let node = sample.node;
         let spec = self.controller.read(|d| d.node_spec(&node)).ok_or_else(|| error::unknown_node(&node))?;
@@ -153,7 +201,7 @@ impl Nodes {
                 .map_err(|e| error::field(FieldError::new(format!("groups[{i}].{}", e.field), e.detail)))?;
             groups.insert(group.group_id, group);
         }
-        // The event that says so may have been lost, or said to a controller before this one.
+        // The event that reports data flow may have been lost, or sent to the previous controller.
         groups.values().filter(|g| g.data_packets > 0).for_each(|g| self.controller.data_flows(g.group_id));
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
         let known = |id| spec.groups.contains_key(&id);
@@ -163,7 +211,7 @@ impl Nodes {
             known,
         );
         if self.controller.read(|d| d.node_spec(&node)).is_none() {
-            // It left the topology meanwhile; nobody else would forget it now.
+            // The node left the topology meanwhile: its telemetry must be removed here.
             self.controller.telemetry().forget_node(&node);
             return Err(error::unknown_node(&node));
         }
@@ -184,7 +232,7 @@ impl Nodes {
             }
             self.controller.queues(&node, queues);
         }
-        let told = sample.events.len();
+        let received = sample.events.len();
         for (i, wire) in sample.events.into_iter().take(MAX_EVENTS).enumerate() {
             let event = canopy_model::telemetry::Event::try_from(wire)
                 .map_err(|e| error::field(FieldError::new(format!("events[{i}].{}", e.field), e.detail)))?;
@@ -201,40 +249,31 @@ impl Nodes {
             });
             self.controller.node_event(&node, &event);
         }
-        if told > MAX_EVENTS {
+        if received > MAX_EVENTS {
             self.controller.events().note(
                 "EventsLeftOut",
                 Some(&node),
                 None,
-                format!("{} events of one message beyond the first {MAX_EVENTS}", told - MAX_EVENTS),
+                format!("{} events of one message beyond the first {MAX_EVENTS}", received - MAX_EVENTS),
             );
         }
         Ok(())
     }
 }
 
-/// An empty delta for a node that holds this very state, else a snapshot. Hashing a large state takes long: off the async threads.
-async fn first_response(spec: Arc<NodeSpec>, known: Option<(u64, Digest)>) -> Result<(WatchResponse, Digest), Status> {
-    let made = tokio::task::spawn_blocking(move || {
-        let digest = Digest::of(&spec);
-        if known == Some((spec.generation, digest)) {
-            delta_response(&spec, digest, &spec)
-        } else {
-            (snapshot_response(&spec), digest)
-        }
-    });
-    made.await.map_err(|_| error::stopping())
+fn lock(sent: &Mutex<HashMap<String, Sent>>) -> std::sync::MutexGuard<'_, HashMap<String, Sent>> {
+    sent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn cap_errors(errors: &mut Vec<ItemError>) {
-    let told = errors.len();
-    if told > MAX_ERRORS {
+    let reported = errors.len();
+    if reported > MAX_ERRORS {
         errors.truncate(MAX_ERRORS);
         errors.push(ItemError {
             kind: "report".into(),
             name: "errors".into(),
             group: None,
-            detail: format!("{} more errors were reported and not kept", told - MAX_ERRORS),
+            detail: format!("{} more errors were reported and not kept", reported - MAX_ERRORS),
         });
     }
 }

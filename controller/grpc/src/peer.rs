@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is calling, as far as the socket knows.
+//! Identity of the caller, as far as the socket provides it.
 
 use tonic::Request;
 use tonic::transport::server::{TcpConnectInfo, UdsConnectInfo};

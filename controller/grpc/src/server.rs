@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Both services behind their limits.
+//! Both services and their limits.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const MAX_HEADER_BYTES: u32 = 16 << 10;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a call may take that is not a stream.
+/// Longest duration of a unary call.
 pub(crate) const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// NodeService, MembershipService and gRPC health. When `closing` becomes true, open streams end with UNAVAILABLE.
@@ -45,7 +45,7 @@ pub async fn server(controller: Controller, closing: watch::Receiver<bool>) -> R
         )
 }
 
-/// Waits until `closing` is true, or for ever if nobody can set it any more.
+/// Waits until `closing` is true, or for ever if its sender was dropped.
 pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
     if closing.wait_for(|c| *c).await.is_err() {
         std::future::pending::<()>().await;

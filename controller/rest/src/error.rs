@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every refusal of this API: status code, stable code word, and the fields that are wrong.
+//! Maps every refusal of this API to a status code, a stable code word, and the invalid fields.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -14,9 +14,9 @@ use utoipa::ToSchema;
 /// Members of the problem document beyond RFC 9457's own.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Extensions {
-    /// Stable word for programs, for example `Invalid`, `NotFound`, `PreconditionFailed`.
+    /// Stable code, for example `Invalid`, `NotFound`, `PreconditionFailed`.
     pub code: String,
-    /// The fields that are wrong; absent when the problem is not about fields.
+    /// The invalid fields; absent if the problem is not about fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
 }
@@ -29,7 +29,7 @@ pub struct Problem {
     pub status: u16,
     /// The status code in words.
     pub title: String,
-    /// What is wrong here and what to do.
+    /// The cause and what to do.
     pub detail: String,
     /// Code and fields.
     #[serde(flatten)]
@@ -51,7 +51,7 @@ impl ApiError {
         Self { status, code, detail: detail.into(), errors: Vec::new() }
     }
 
-    /// A body whose content is wrong (422).
+    /// A body with invalid content (422).
     pub fn invalid(errors: impl Into<FieldErrors>) -> Self {
         let errors = errors.into();
         Self {
@@ -62,7 +62,7 @@ impl ApiError {
         }
     }
 
-    /// A query parameter or header that cannot be understood (400).
+    /// A query parameter or header that cannot be parsed (400).
     pub fn bad_request(field: &str, detail: impl Into<String>) -> Self {
         let error = FieldError::new(field, detail);
         Self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bodies, queries, path segments and preconditions, each refused with a problem document.
+//! Bodies, queries, path segments and preconditions; each is refused with a problem document.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -32,7 +32,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
     }
 }
 
-/// Also what keeps web pages from writing here: a browser sends this type to another origin only after asking.
+/// Also prevents writes by foreign web pages: a browser sends this type to another origin only after a CORS preflight.
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
     let essence = value.split(';').next().unwrap_or("").trim();
@@ -53,20 +53,20 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     Ok(value)
 }
 
-/// Syntax is the sender's program (400), content is the sender's wish (422).
+/// Invalid JSON is 400, JSON with invalid content is 422.
 fn problem(path: &str, e: &serde_json::Error) -> ApiError {
     if !e.is_data() {
         return ApiError::new(StatusCode::BAD_REQUEST, "MalformedJson", format!("the body is not JSON: {e}"));
     }
     let text = e.to_string();
-    // serde_json ends its text with the position, which says less than the path.
+    // serde_json ends its message with a position, which the path makes redundant.
     let detail = text.rsplit_once(" at line ").map_or(text.as_str(), |(before, _)| before);
     let mut errors = FieldErrors::default();
     errors.push(if path == "." { "body" } else { path }, detail);
     ApiError::invalid(errors)
 }
 
-/// Query parameters; unknown ones are refused when `T` says so.
+/// Query parameters; unknown ones are refused if `T` denies them.
 pub(crate) struct ApiQuery<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ApiQuery<T> {
@@ -116,7 +116,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     }
 }
 
-/// A value that was parsed already, with the same refusals as a body.
+/// Deserializes a value that is already JSON, with the same refusals as a body.
 pub(crate) fn from_value<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(value).map_err(|e| problem(&e.path().to_string(), e.inner()))
 }

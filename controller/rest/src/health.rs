@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::extract::ApiQuery;
 use crate::resources::API_VERSION;
 
-/// What runs here.
+/// Version of this controller.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Version {
@@ -19,7 +19,7 @@ pub(crate) struct Version {
     pub(crate) version: &'static str,
     /// API's version.
     pub(crate) api_version: &'static str,
-    /// The term that this controller took at its start.
+    /// Term of this controller, taken at its start.
     pub(crate) term: u64,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct Verbose {
     verbose: Option<String>,
 }
 
-/// The process answers.
+/// The process is alive.
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "alive", body = String)))]
 pub(crate) async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// Commands are carried out and the store answers. With `verbose`, one line per check.
+/// The controller executes commands and the store responds. With `verbose`, one line per check.
 #[utoipa::path(get, path = "/readyz", tag = "health", params(("verbose" = Option<String>, Query, description = "One line per check.")),
     responses((status = 200, description = "ready", body = String), (status = 503, description = "not ready", body = String)))]
 pub(crate) async fn readyz(
@@ -46,7 +46,7 @@ pub(crate) async fn readyz(
         (
             "commands",
             if controller.is_running() {
-                Ok("carried out".to_owned())
+                Ok("executed".to_owned())
             } else {
                 Err("the controller is stopping".to_owned())
             },

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Only requests that name this machine as this machine.
+//! Accepts only requests whose Host header names this machine.
 //!
-//! A web page can make its own name resolve to 127.0.0.1 and then talk to us as if we were its origin (DNS rebinding). Its
-//! requests carry its name in Host; those of people and programs on this machine carry localhost or a loopback address.
+//! A web page can make its own name resolve to 127.0.0.1 and then send requests as if we were its origin (DNS
+//! rebinding). Its requests carry its name in Host; requests of local users and programs carry localhost or a loopback
+//! address.
 
 use std::net::IpAddr;
 
@@ -15,7 +16,7 @@ use axum::response::Response;
 
 use crate::error::ApiError;
 
-/// `router` for a TCP listener on loopback: other names in Host are answered 421. A Unix socket needs this not.
+/// `router` for a TCP listener on loopback: other names in Host are answered 421. Not needed for a Unix socket.
 pub fn only_local_names(router: Router) -> Router {
     router.layer(from_fn(check))
 }

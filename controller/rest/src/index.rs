@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/`: one page for a person with a browser. Rendered here, no script, every text escaped.
+//! `/`: one status page for browsers. Rendered here, no script, every text escaped.
 
 use std::fmt::Write;
 
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nodes_say_cannot_become_markup() {
+    fn text_from_nodes_cannot_become_markup() {
         assert_eq!(
             Escaped("<img src=x onerror='a()'>&\"").to_string(),
             "&lt;img src=x onerror=&#39;a()&#39;&gt;&amp;&quot;"

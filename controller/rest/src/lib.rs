@@ -4,7 +4,7 @@
 //! - [`router`]: everything that is served; [`openapi`]: its description.
 //! - [`error`] maps every refusal to a status code and a problem document (RFC 9457), in one place.
 //! - `extract`: bodies, queries and preconditions, refused with the field's name.
-//! - `resources`: what goes over the wire, `{apiVersion, kind, metadata, spec, status}`.
+//! - `resources`: the JSON representation, `{apiVersion, kind, metadata, spec, status}`.
 //! - `routes`: one file per resource; `health`, `metrics` and `index` for operators.
 
 pub mod error;

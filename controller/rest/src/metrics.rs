@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/metrics`: what nodes last reported, read at scrape. Base units; labels bounded by what operators declared.
+//! `/metrics`: the nodes' last reports, read at scrape. Base units; labels are bounded by what operators declared.
 
 use std::fmt::Error;
 
@@ -18,7 +18,7 @@ use crate::error::ApiError;
 
 mod links;
 
-/// Branches in one scrape, at most; `canopy_scrape_branches_left_out` says how many more there are.
+/// Branches in one scrape, at most; `canopy_scrape_branches_left_out` counts the others.
 const MAX_BRANCHES: usize = 50_000;
 
 /// Metrics in OpenMetrics text.
@@ -68,7 +68,7 @@ struct Row {
 impl Scrape {
     fn controller(&self, out: &mut DescriptorEncoder) -> Result<(), Error> {
         let (term, revision) = self.0.read(|d| (d.term(), d.revision()));
-        let mut build = out.encode_descriptor("canopy_build", "What runs here.", None, MetricType::Info)?;
+        let mut build = out.encode_descriptor("canopy_build", "Version of the controller.", None, MetricType::Info)?;
         build.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
         gauge(out, "canopy_controller_term", "Term that this controller took at its start.", [(NO_LABELS, term)])?;
         gauge(
@@ -111,7 +111,7 @@ impl Scrape {
         gauge(
             out,
             "canopy_node_errors",
-            "Desired items that are not in the node's kernel as asked.",
+            "Items that are not in the node's kernel as desired.",
             nodes.iter().map(|n| (label(&n.name), n.status.errors.len() as u64)),
         )
     }
@@ -142,7 +142,12 @@ impl Scrape {
             }));
         }
         all.sort();
-        counter(out, "canopy_drops", "Packets dropped, by reason; an empty group = not of any group.", all)
+        counter(
+            out,
+            "canopy_drops",
+            "Packets dropped, by reason; an empty group means that the packet belongs to no group.",
+            all,
+        )
     }
 }
 
@@ -220,14 +225,14 @@ fn branches(out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
         "CNPs of the branch in the present window.",
         shown.iter().map(|s| (labels(s), u64::from(s.1.ccount))),
     )?;
-    let heard = shown.iter().filter_map(|s| Some((labels(s), s.1.last_heard_ns? as f64 / 1e9)));
+    let ages = shown.iter().filter_map(|s| Some((labels(s), s.1.last_feedback_ns? as f64 / 1e9)));
     let mut metric = out.encode_descriptor(
-        "canopy_branch_last_heard_seconds",
-        "Time since feedback of the branch was last heard.",
+        "canopy_branch_last_feedback_seconds",
+        "Time since feedback of the branch was last received.",
         None,
         MetricType::Gauge,
     )?;
-    for (labels, value) in heard {
+    for (labels, value) in ages {
         metric.encode_family(&labels)?.encode_gauge(&value)?;
     }
     Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The API's description, made from the code that serves it. `openapi.json` beside `src` is the checked-in copy.
+//! The API's description, generated from the code that serves it. `openapi.json` next to `src` is the checked-in copy.
 
 use axum::Json;
 use utoipa::OpenApi;

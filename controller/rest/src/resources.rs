@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes over the wire: `{apiVersion, kind, metadata, spec, status}`, as Kubernetes users know it.
+//! JSON representation of resources: `{apiVersion, kind, metadata, spec, status}`, as in Kubernetes.
 
 use std::net::Ipv6Addr;
 
@@ -21,10 +21,10 @@ use utoipa::ToSchema;
 
 use crate::error::ApiError;
 
-/// The one version of this API.
+/// The only version of this API.
 pub const API_VERSION: &str = "canopy/v1";
 
-/// What a client sends.
+/// A resource as a client sends it.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Input<S> {
@@ -34,9 +34,9 @@ pub struct Input<S> {
     pub kind: String,
     /// Identity.
     pub metadata: MetadataInput,
-    /// What is asked for.
+    /// Desired configuration.
     pub spec: S,
-    /// Taken and not read, so that what was read can be sent back.
+    /// Accepted and ignored, so that a resource that was read can be sent back.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub status: Option<IgnoredAny>,
@@ -49,7 +49,7 @@ pub struct MetadataInput {
     /// Unique among resources of its kind, a DNS-1123 label. A member's is its host's name and may be left out.
     #[serde(default)]
     pub name: Option<String>,
-    /// Members: the group. May be left out, the path says it.
+    /// Members: the group. May be left out, the path names it.
     #[serde(default)]
     pub group: Option<String>,
     /// `default`, or left out.
@@ -59,17 +59,17 @@ pub struct MetadataInput {
     #[serde(default)]
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     pub labels: Labels,
-    /// Taken and not read: use If-Match to change what you saw.
+    /// Accepted and ignored: use If-Match to make a change conditional.
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
     pub generation: Option<Generation>,
 }
 
 impl<S> Input<S> {
-    /// Checks what is the same for every kind; `name` is the one in the path, if there is one.
+    /// Checks the fields that all kinds share; `name` is the one in the path, if there is one.
     ///
     /// # Errors
-    /// Every field that is off.
+    /// Every invalid field.
     pub fn check(&self, kind: &str, name: Option<&str>) -> Result<(), ApiError> {
         let mut errors = FieldErrors::default();
         if self.api_version != API_VERSION {
@@ -100,7 +100,7 @@ impl Input<MemberSpec> {
     /// [`Input::check`] for a member of `group`.
     ///
     /// # Errors
-    /// Every field that is off.
+    /// Every invalid field.
     pub fn check_member(&self, group: &str, host: Option<&str>) -> Result<(), ApiError> {
         let host = host.unwrap_or(&self.spec.host);
         self.check("Member", Some(host))?;
@@ -131,9 +131,9 @@ macro_rules! resource {
             pub kind: &'static str,
             /// Identity.
             pub metadata: $metadata,
-            /// As declared, or as it follows from what was declared.
+            /// As declared, or as derived from declared resources.
             pub spec: $spec,
-            /// What became of it.
+            /// Observed state.
             pub status: $status,
         }
     };
@@ -218,13 +218,13 @@ pub struct List<T> {
     pub api_version: &'static str,
     /// The items' kind and `List`.
     pub kind: &'static str,
-    /// Where to go on.
+    /// Start of the next page.
     pub metadata: ListMetadata,
     /// The resources.
     pub items: Vec<T>,
 }
 
-/// Where a list goes on.
+/// Start of the next page of a list.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ListMetadata {
@@ -240,7 +240,7 @@ impl<T> List<T> {
     }
 }
 
-/// What a dry run found: the request would have been carried out.
+/// Result of a dry run: the request would have succeeded.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRun {
@@ -253,7 +253,7 @@ pub struct DryRun {
 }
 
 impl DryRun {
-    /// From what the domain says.
+    /// The result for an outcome of the domain.
     pub fn new(outcome: Outcome) -> Self {
         Self { api_version: API_VERSION, kind: "DryRun", outcome: outcome_word(outcome) }
     }
@@ -273,7 +273,7 @@ pub fn outcome_word(outcome: Outcome) -> &'static str {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupSample {
-    /// Node that counted.
+    /// Node that reported.
     pub node: String,
     /// Group's name.
     pub group: String,
@@ -292,9 +292,9 @@ pub struct NodeSample {
     pub api_version: &'static str,
     /// `NodeTelemetry`.
     pub kind: &'static str,
-    /// Node that counted.
+    /// Node that reported.
     pub node: String,
-    /// The node's clock at its last sample; `null` = it never sent one.
+    /// The node's clock at its last sample; `null` = the node never sent one.
     pub time_unix_ns: Option<u64>,
     /// Drops that belong to no group.
     pub drops: Vec<DropCount>,
@@ -302,7 +302,7 @@ pub struct NodeSample {
     pub groups: Vec<GroupSample>,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventItem {
@@ -319,6 +319,6 @@ pub struct EventItem {
     /// Branch concerned.
     #[schema(value_type = Option<String>)]
     pub branch: Option<Ipv6Addr>,
-    /// For a person.
+    /// Text for operators.
     pub detail: String,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is served where, and the limits around all of it.
+//! Routes, and the limits that apply to all of them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{health, index, metrics, openapi, routes};
 
 /// Largest request body, bytes: a topology of 10,000 nodes.
 pub const MAX_BODY_BYTES: usize = 4 << 20;
-/// A request that takes longer is answered 503 and dropped; its command may still be carried out.
+/// A request that takes longer is answered 503 and dropped; its command may still be executed.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The whole northbound API.
@@ -67,7 +67,7 @@ async fn no_method(request: Request) -> ApiError {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "MethodNotAllowed",
-        format!("{} is not possible at {}", request.method(), request.uri().path()),
+        format!("{} is not supported at {}", request.method(), request.uri().path()),
     )
 }
 

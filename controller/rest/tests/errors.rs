@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every way to be refused, with its status, code and field. Catches a wrong mapping and an error that does not say where.
+//! Every kind of refusal, with its status, code and field. Catches a wrong mapping and an error that does not name the
+//! field.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -117,7 +118,7 @@ async fn unknown_keys_are_errors_wherever_they_are() {
 }
 
 #[tokio::test]
-async fn bodies_that_cannot_be_read_are_told_why() {
+async fn unreadable_bodies_are_refused_with_a_reason() {
     let api = Api::prepared().await;
     let json_type = [("content-type", "application/json")];
     for bad in ["{", "{\"apiVersion\": ", "nonsense", "", "{} {}"] {
@@ -130,7 +131,7 @@ async fn bodies_that_cannot_be_read_are_told_why() {
     let large = vec![b' '; canopy_controller_rest::MAX_BODY_BYTES + 1];
     let (status, code, _) = api.send("PUT", "/api/v1/groups/g2", &json_type, large).await.problem();
     assert_eq!((status, code.as_str()), (413, "BodyTooLarge"));
-    // What a form on a web page could send without asking.
+    // Content types that a form on a web page can send without a preflight.
     for content_type in ["text/plain", "application/x-www-form-urlencoded", ""] {
         let (status, code, _) = api
             .send("PUT", "/api/v1/groups/g2", &[("content-type", content_type)], group("g2").to_string())
@@ -165,7 +166,7 @@ async fn a_change_to_something_that_changed_meanwhile_is_412() {
     assert_eq!(api.get("/api/v1/groups/g1").await.json()["spec"]["pathMtu"], 1024);
     let delete = async |path: &str, tag: &str| api.send("DELETE", path, &[("if-match", tag)], "").await.status.as_u16();
     assert_eq!(delete("/api/v1/groups/g1", &tag).await, 412);
-    // Deleted and made anew with the same generation, it is another group.
+    // A group that was deleted and created again with the same generation is another group.
     let old = api.put("/api/v1/groups/g3", &group("g3")).await.header("etag").to_owned();
     assert_eq!(api.delete("/api/v1/groups/g3").await.status, 204);
     assert_eq!(api.put("/api/v1/groups/g3", &group("g3")).await.status, 201);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The checked-in description is the one that the code makes. `UPDATE_OPENAPI=1 cargo test -p canopy-controller-rest --test openapi` writes it anew.
+//! The checked-in description is the generated one. `UPDATE_OPENAPI=1 cargo test -p canopy-controller-rest --test
+//! openapi` rewrites it.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -20,7 +21,7 @@ fn the_checked_in_description_is_current() {
     );
 }
 
-/// Catches a route that is served and not described, or described at another path.
+/// Catches a route that is served but not described, or described at another path.
 #[tokio::test]
 async fn every_described_path_is_served_with_that_method() {
     let api = Api::prepared().await;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the API does when it is asked properly.
+//! Responses of the API to valid requests.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -35,7 +35,7 @@ async fn resources_have_the_shape_that_kubernetes_users_know() {
         (&json!("Node"), &json!("n2"), &json!("5f00:0:2::/48"))
     );
     assert_eq!(api.get("/api/v1/nodes").await.json()["items"].as_array().unwrap().len(), 2);
-    // What was read can be sent back as it is.
+    // A resource that was read can be sent back unchanged.
     for (path, value) in [
         ("/api/v1/groups/g1", api.get("/api/v1/groups/g1").await),
         ("/api/v1/groups/g1/members/r1", joined),
@@ -55,7 +55,7 @@ async fn resources_have_the_shape_that_kubernetes_users_know() {
 }
 
 #[tokio::test]
-async fn dry_runs_say_what_would_happen_and_change_nothing() {
+async fn dry_runs_report_the_outcome_and_change_nothing() {
     let api = Api::start().await;
     api.put("/api/v1/topology", &topology()).await;
     api.put("/api/v1/groups/g1", &group("g1")).await;
@@ -90,7 +90,7 @@ async fn dry_runs_say_what_would_happen_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn lists_go_on_where_they_ended_and_select_by_label() {
+async fn lists_continue_where_they_ended_and_select_by_label() {
     let api = Api::start().await;
     for i in 0..7 {
         let g = with(group(&format!("g{i}")), |g| {
@@ -163,11 +163,11 @@ async fn with_telemetry() -> Api {
     let branch = BranchTelemetry {
         address: "2001:db8:2::1".parse().unwrap(),
         next: Some(101),
-        unheard: false,
+        unconfirmed: false,
         ack_psn: Some(100),
         epsn: None,
         ccount: 2,
-        last_heard_ns: Some(1_500_000_000),
+        last_feedback_ns: Some(1_500_000_000),
         packets: 7,
         bytes: 7000,
     };
@@ -220,7 +220,7 @@ async fn metrics_are_what_nodes_counted() {
         "canopy_group_data_packets_total{node=\"n2\",group=\"g1\"} 42",
         "canopy_group_acks_sent_total{node=\"n2\",group=\"g1\"} 5",
         "canopy_branch_packets_total{node=\"n2\",group=\"g1\",branch=\"2001:db8:2::1\"} 7",
-        "canopy_branch_last_heard_seconds{node=\"n2\",group=\"g1\",branch=\"2001:db8:2::1\"} 1.5",
+        "canopy_branch_last_feedback_seconds{node=\"n2\",group=\"g1\",branch=\"2001:db8:2::1\"} 1.5",
         "canopy_drops_total{node=\"n2\",group=\"g1\",reason=\"branch_unknown\"} 3",
         "canopy_drops_total{node=\"n2\",group=\"\",reason=\"not_ours\"} 9",
     ] {
@@ -257,11 +257,11 @@ async fn operators_see_health_version_events_and_a_page() {
 }
 
 #[tokio::test]
-async fn a_controller_that_stops_is_not_ready_and_says_so() {
+async fn a_stopping_controller_is_not_ready_and_reports_it() {
     let api = Api::prepared().await;
     api.controller.stop().await;
     let (status, code, _) = loop {
-        // The task ends a moment after it was told.
+        // The task ends a moment after `stop`.
         let answer = api.put("/api/v1/groups/g2", &group("g2")).await;
         if answer.status != 201 && answer.status != 200 {
             break answer.problem();

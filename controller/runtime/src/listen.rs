@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listen addresses and bound listeners: Unix sockets, and TCP on loopback only as long as there are no certificates.
+//! Listen addresses and bound listeners: Unix sockets, and TCP on loopback only, because TLS is not implemented yet.
 
 use std::fs;
 use std::io::{Error, ErrorKind};
@@ -12,13 +12,13 @@ use anyhow::{Context, bail};
 use serde::{Serialize, Serializer};
 use tokio::net::{TcpListener, UnixListener};
 
-/// Longest path of a Unix socket, bytes; the name under which it is made needs the last few (`sun_path` has 108).
+/// Longest path of a Unix socket, bytes; `sun_path` has 108, the temporary name needs the rest.
 const MAX_PATH: usize = 100;
 
-/// Where to listen.
+/// Listen address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// TCP; port 0 takes a free one.
+    /// TCP; port 0 selects a free port.
     Tcp(SocketAddr),
     /// A Unix socket at an absolute path.
     Unix(PathBuf),
@@ -54,14 +54,14 @@ impl Serialize for Listen {
 }
 
 impl Listen {
-    /// Refuses what would be open to others, and paths that cannot be bound.
+    /// Refuses addresses that other machines can reach, and paths that cannot be bound.
     ///
     /// # Errors
-    /// The reason, for a person.
+    /// The reason, as text for operators.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::Tcp(address) if !address.ip().is_loopback() => Err(format!(
-                "{address} can be reached from other machines, and there are no certificates yet to tell who calls: use a loopback address or unix:/path"
+                "{address} can be reached from other machines, and there are no certificates yet to authenticate callers: use a loopback address or unix:/path"
             )),
             Self::Unix(path) if !path.is_absolute() => Err(format!("{self} needs an absolute path")),
             Self::Unix(path) if path.as_os_str().len() > MAX_PATH => {
@@ -71,11 +71,11 @@ impl Listen {
         }
     }
 
-    /// Binds. A Unix socket gets mode 0660 before anyone can connect; one that a dead process left is replaced, one that
-    /// answers and a file that is no socket are not touched.
+    /// Binds the address. A Unix socket has mode 0660 before any client can connect; the socket of a dead process is
+    /// replaced, a live one and a file that is not a socket are left alone.
     ///
     /// # Errors
-    /// Says what is in the way.
+    /// The address cannot be bound; the error names the cause.
     pub async fn bind(&self) -> anyhow::Result<Listener> {
         self.check().map_err(anyhow::Error::msg)?;
         match self {
@@ -91,15 +91,15 @@ impl Listen {
 pub enum Listener {
     /// TCP.
     Tcp(TcpListener),
-    /// A Unix socket; its file goes away with the guard.
+    /// A Unix socket; dropping [`SocketFile`] removes its file.
     Unix(UnixListener, SocketFile),
 }
 
 impl Listener {
-    /// As clients write it: `127.0.0.1:8640`, `unix:/path`.
+    /// The address as clients write it: `127.0.0.1:8640`, `unix:/path`.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not return the bound address.
     pub fn address(&self) -> std::io::Result<Listen> {
         match self {
             Self::Tcp(l) => l.local_addr().map(Listen::Tcp),
@@ -108,7 +108,7 @@ impl Listener {
     }
 }
 
-/// Removes the socket's file when dropped, if it is still ours.
+/// Removes the socket's file when dropped, unless another process replaced it.
 pub struct SocketFile {
     path: PathBuf,
     inode: u64,
@@ -117,7 +117,7 @@ pub struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|m| m.ino() == self.inode) {
-            // Left behind, it would be found to be stale.
+            // If this fails, the next process finds the file stale and replaces it.
             _ = fs::remove_file(&self.path);
         }
     }
@@ -128,7 +128,8 @@ async fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
         fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     }
     refuse_live(path).await?;
-    // Made under another name and renamed: the path never shows a socket with other permissions, and a stale one is replaced at once.
+    // Created under another name and renamed: the path never shows a socket with other permissions, and a stale one is
+    // replaced atomically.
     let hidden = path.with_file_name(format!(".{}", std::process::id() % 100_000));
     match fs::remove_file(&hidden) {
         Err(e) if e.kind() != ErrorKind::NotFound => {

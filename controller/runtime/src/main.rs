@@ -29,7 +29,7 @@ struct Cli {
 
 #[derive(Args)]
 struct Settings {
-    /// Settings file, over /etc/canopy/controller.toml.
+    /// Settings file, takes precedence over /etc/canopy/controller.toml.
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     /// store.path: directory of the store.
@@ -53,12 +53,12 @@ struct Settings {
 enum Command {
     /// Run the controller (the default).
     Run,
-    /// Look at the settings.
+    /// Check the settings.
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Save or load the store, while no controller runs on it.
+    /// Export or import the store, while no controller uses it.
     Store {
         #[command(subcommand)]
         command: StoreCommand,
@@ -67,7 +67,7 @@ enum Command {
 
 #[derive(Subcommand)]
 enum ConfigCommand {
-    /// Check the settings and print them as they are in force.
+    /// Check the settings and print the result of merging all sources.
     Check,
 }
 
@@ -75,7 +75,7 @@ enum ConfigCommand {
 enum StoreCommand {
     /// Write the store's content to FILE, with a checksum.
     Export {
-        /// A new file.
+        /// File to create.
         file: PathBuf,
     },
     /// Fill an empty store from FILE.

@@ -4,7 +4,7 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells the service manager, if there is one. A failure is logged: it is not worth ending for.
+/// Notifies the service manager, if there is one. A failure is only logged.
 pub fn notify(state: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(socket.as_encoded_bytes(), state) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One controller from start to end, on whatever it is given.
+//! One controller from start to end, with its store and listeners as arguments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,28 +17,29 @@ use crate::serve;
 /// How often a backup is written, if something changed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What a controller is made of.
+/// Inputs of a controller.
 pub struct Parts {
-    /// Where intents are kept; nobody else may write to it.
+    /// Store of the intents; this controller must be its only writer.
     pub store: Arc<dyn Store>,
     /// Prefixes of addresses and SIDs.
     pub addressing: AddressPlan,
-    /// Of links that do not have their own.
+    /// Default alpha and K_base, for links without their own.
     pub thresholds: ThresholdSettings,
     /// Southbound listeners.
     pub grpc: Vec<Listener>,
     /// Northbound listeners.
     pub rest: Vec<Listener>,
-    /// Becomes true when the controller shall end.
+    /// Set to true to shut the controller down.
     pub shutdown: watch::Receiver<bool>,
-    /// Called once everything is served.
+    /// Called once all listeners are served.
     pub on_ready: Box<dyn FnOnce() + Send>,
 }
 
-/// Runs a controller until `shutdown`. Everything that was answered is durable when this returns, however it returns.
+/// Runs a controller until `shutdown`. Every change that was answered is durable when this returns, also with an error.
 ///
 /// # Errors
-/// The store makes no domain, or failed: then the process has to start anew, since only reading it tells its state.
+/// The store's records are not a consistent domain, or the store failed: the process must be restarted, because only
+/// reading the store reveals its state.
 pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let Parts { store, addressing, thresholds, grpc, rest, mut shutdown, on_ready } = parts;
     let running = canopy_controller_actor::start_with(store.clone(), addressing, thresholds).await;
@@ -59,7 +60,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         tracing::info!(address = %listener.address()?, "serving gRPC");
         servers.spawn(serve::grpc(listener, controller.clone(), closing.clone()));
     }
-    let checkpoints = tokio::spawn(checkpoint_from_time_to_time(store.clone()));
+    let checkpoints = tokio::spawn(checkpoint_periodically(store.clone()));
     on_ready();
     let mut task_ended = false;
     let mut outcome = tokio::select! {
@@ -84,7 +85,7 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     outcome.and(last.context("writing the last backup"))
 }
 
-async fn checkpoint_from_time_to_time(store: Arc<dyn Store>) {
+async fn checkpoint_periodically(store: Arc<dyn Store>) {
     loop {
         tokio::time::sleep(CHECKPOINT_INTERVAL).await;
         let store = store.clone();

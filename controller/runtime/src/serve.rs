@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP/1.1 and gRPC on bound listeners, until told to close.
+//! HTTP/1.1 and gRPC on bound listeners, until `closing` is set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::listen::Listener;
 
 /// HTTP connections at once per listener; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
-/// A request's headers have to arrive within this time.
+/// A request's headers must arrive within this time.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_HEADER_BYTES: usize = 32 << 10;
-/// How long open connections may take to finish at the end.
+/// Time that open connections get to finish on shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// After accepting failed, for want of descriptors most likely.
+/// Pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves HTTP until `closing` is true and open requests are answered.
@@ -64,7 +64,7 @@ pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch:
         });
     }
     if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
-        tracing::warn!("HTTP connections did not end within {DRAIN_TIMEOUT:?} and are cut");
+        tracing::warn!("HTTP connections did not end within {DRAIN_TIMEOUT:?} and are closed");
     }
 }
 
@@ -108,13 +108,13 @@ pub(crate) async fn grpc(
     tokio::select! {
         served = served => Ok(served?),
         () = late => {
-            tracing::warn!("gRPC connections did not end within {DRAIN_TIMEOUT:?} and are cut");
+            tracing::warn!("gRPC connections did not end within {DRAIN_TIMEOUT:?} and are closed");
             Ok(())
         }
     }
 }
 
 async fn closed(closing: &mut watch::Receiver<bool>) {
-    // No sender left means the same: nobody could ever say it.
+    // An error means that the sender was dropped, which is treated as closing.
     _ = closing.wait_for(|c| *c).await;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The binary as an operator and systemd see it: readiness, crash, restart, drain, and refusals at start.
+//! The binary under an operator and systemd: readiness, crash, restart, drain, and refusals at start.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -29,7 +29,7 @@ fn command(dir: &Path) -> Command {
     command
 }
 
-/// Started and ready, as sd_notify says.
+/// A started controller that reported READY=1 by sd_notify.
 fn start(dir: &Path) -> Child {
     let socket = dir.join("notify");
     _ = std::fs::remove_file(&socket);
@@ -67,7 +67,7 @@ fn fails(mut command: Command) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// kill -9 while groups are being made: every group that was answered is there, and none is half there.
+/// kill -9 while groups are created: every group that was answered exists, and none is incomplete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_answered_survives_kill() {
     let dir = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ async fn what_was_answered_survives_kill() {
             }
             made += 1;
             if made == answered + 10 + round {
-                // Another process, not waited for: it strikes while the next requests are under way.
+                // Another process, not waited for: it kills the controller while the next requests are in progress.
                 kill = Some(Command::new("kill").args(["-9", &pid.to_string()]).spawn().unwrap());
             }
         }
@@ -105,7 +105,7 @@ async fn what_was_answered_survives_kill() {
             );
         }
         assert!(there.len() <= answered + 1, "{there:?}");
-        // The one that was under way may be there: making it again must be possible.
+        // The request in progress may have been stored: creating that group again must be possible.
         answered = there.len();
         controller.kill().unwrap();
         controller.wait().unwrap();
@@ -113,7 +113,7 @@ async fn what_was_answered_survives_kill() {
 }
 
 #[tokio::test]
-async fn sigterm_ends_it_cleanly_and_a_second_instance_is_told_about_the_first() {
+async fn sigterm_ends_it_cleanly_and_a_second_instance_names_the_first() {
     let dir = tempfile::tempdir().unwrap();
     let mut controller = start(dir.path());
     let second = fails(command(dir.path()));
@@ -178,7 +178,7 @@ async fn the_store_can_be_exported_and_imported() {
 }
 
 #[test]
-fn logs_are_json_where_nobody_reads_them() {
+fn logs_are_json_without_a_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = command(dir.path()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());

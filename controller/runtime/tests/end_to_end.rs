@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From `canopyctl apply` to Ready and back, with the real controller, store and sockets; only the agents are simple.
+//! From `canopyctl apply` to Ready and back, with the real controller, store and sockets; only the agents are
+//! simulated.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
+use canopy_control::HeldSpec;
 use canopy_control::pb::watch_response::Update;
 use canopy_control::pb::{BranchTelemetry, DropCount, Event, GroupTelemetry, StreamTelemetryRequest};
 use support::{Agent, Controller, LAB};
@@ -20,11 +22,11 @@ async fn a_group_becomes_ready_and_is_described() {
     assert!(code == 5 && late.contains("Programming") && late.contains("n1"), "{late}");
 
     let agents = [
-        Agent::connect(&controller, "n1", None).await.unwrap().obey(),
-        Agent::connect(&controller, "n2", None).await.unwrap().obey(),
+        Agent::connect(&controller, "n1", None).await.unwrap().apply_all(),
+        Agent::connect(&controller, "n2", None).await.unwrap().apply_all(),
     ];
     controller.ctl(&["wait", "group", "g1", "--for", "ready", "--timeout", "30s"]).await.unwrap();
-    // A change is a new generation that has to be applied everywhere again.
+    // A change is a new generation that every node has to apply again.
     let join =
         "{apiVersion: canopy/v1, kind: Member, metadata: {group: g1}, spec: {host: r2, role: receiver, qpn: 19}}";
     controller.apply(&format!("---\n{join}")).await.unwrap();
@@ -61,9 +63,9 @@ async fn send_telemetry(controller: &Controller) {
     let branch = BranchTelemetry {
         address: "2001:db8:2::1".parse::<std::net::Ipv6Addr>().unwrap().octets().into(),
         next: Some(101),
-        unheard: false,
+        unconfirmed: false,
         ack_psn: Some(100),
-        last_heard_ns: Some(1_500_000_000),
+        last_feedback_ns: Some(1_500_000_000),
         ..Default::default()
     };
     let drop = |reason, name: &str| DropCount { reason, name: name.into(), packets: 3 };
@@ -74,7 +76,7 @@ async fn send_telemetry(controller: &Controller) {
         drops: vec![drop(7, "branch_unknown")],
         ..Default::default()
     };
-    // A group that the node has no program for: left out, whatever a node says.
+    // A group that the node has no program for: ignored in a node's telemetry.
     let stranger = GroupTelemetry { group_id: 4_000_000, ..Default::default() };
     let event = Event {
         time_unix_ns: 1,
@@ -105,7 +107,7 @@ async fn a_restart_changes_nothing_and_resends_nothing() {
     controller.apply(LAB).await.unwrap();
     let mut agent = Agent::connect(&controller, "n2", None).await.unwrap();
     let first = agent.next().await.unwrap().unwrap();
-    assert!(matches!(first.update, Some(Update::Snapshot(_))));
+    assert!(matches!(first.update, Some(Update::Page(_))));
     agent.report().await;
     let connection = controller.get(&["groups", "g1"]).await["status"]["connection"].clone();
     let held = agent.held.take();
@@ -120,19 +122,19 @@ async fn a_restart_changes_nothing_and_resends_nothing() {
     assert_eq!((again.generation, &again.digest), (first.generation, &first.digest));
     assert!(
         matches!(&again.update, Some(Update::Delta(d)) if d.upserted_groups.is_empty() && d.base.is_none()),
-        "what the node holds already is sent again"
+        "state that the node already has is sent again"
     );
-    // A node that holds something else gets everything.
-    let mut wrong = held.unwrap();
+    // A node with other state gets a full snapshot.
+    let mut wrong = held.unwrap().spec().clone();
     wrong.groups.clear();
-    let mut other = Agent::connect(&controller, "n2", Some(wrong)).await.unwrap();
-    assert!(matches!(other.next().await.unwrap().unwrap().update, Some(Update::Snapshot(_))));
-    // Later generations are larger, and travel as deltas.
+    let mut other = Agent::connect(&controller, "n2", Some(HeldSpec::encode(wrong))).await.unwrap();
+    assert!(matches!(other.next().await.unwrap().unwrap().update, Some(Update::Page(_))));
+    // Later generations are larger, and are sent as deltas.
     controller.ctl(&["delete", "member", "r1", "-g", "g1"]).await.unwrap();
     let delta = agent.next().await.unwrap().unwrap();
     assert!(delta.generation > again.generation);
     assert!(
-        matches!(delta.update, Some(Update::Delta(d)) if d.from_generation == again.generation && d.removed_groups.len() == 1)
+        matches!(delta.update, Some(Update::Delta(d)) if d.from_digest == again.digest && d.removed_groups.len() == 1)
     );
     controller.stop().await;
 }
@@ -143,7 +145,7 @@ async fn two_hundred_groups_come_and_go_and_leave_nothing() {
     let controller = Controller::start(dir.path()).await;
     controller.apply(LAB).await.unwrap();
     controller.ctl(&["delete", "group", "g1"]).await.unwrap();
-    let agent = Agent::connect(&controller, "n2", None).await.unwrap().obey();
+    let agent = Agent::connect(&controller, "n2", None).await.unwrap().apply_all();
     let file = |i: usize| LAB.split("---").take(3).collect::<Vec<_>>().join("---").replace("g1", &format!("job-{i}"));
     for i in 0..200 {
         controller.apply(&file(i)).await.unwrap();
@@ -155,13 +157,13 @@ async fn two_hundred_groups_come_and_go_and_leave_nothing() {
     let node = controller.get(&["nodes", "n2"]).await;
     assert_eq!(node["spec"]["groups"], 0);
     assert_eq!(controller.get(&["groups"]).await["items"].as_array().unwrap().len(), 0);
-    // The node's kernel follows: the last generation holds no group.
+    // The node follows: its last generation has no group.
     let deadline = tokio::time::Instant::now() + support::DEADLINE;
     while controller.get(&["nodes", "n2"]).await["status"]["observedGeneration"] != node["spec"]["generation"] {
         assert!(tokio::time::Instant::now() < deadline, "the agent does not follow");
     }
     controller.stop().await;
-    assert!(agent.await.unwrap().0.unwrap().groups.is_empty());
+    assert!(agent.await.unwrap().0.unwrap().spec().groups.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -186,7 +188,7 @@ async fn a_file_with_one_fault_changes_nothing() {
     assert_eq!(controller.ctl(&["delete", "topology"]).await.unwrap_err().0, 4);
     assert_eq!(controller.ctl(&["delete", "group", "g9", "--ignore-not-found"]).await.unwrap(), "group/g9 not found\n");
     assert_eq!(controller.ctl(&["get", "groups", "-o", "name"]).await.unwrap(), "group/g1\n");
-    // What get prints, apply takes.
+    // The output of get is valid input of apply.
     let yaml = controller.ctl(&["get", "groups", "-o", "yaml"]).await.unwrap();
     assert_eq!(controller.apply(&yaml).await.unwrap(), "group/g1 unchanged\n");
     let file = dir.path().join("apply.yaml");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP over TCP on loopback: whose requests are taken, and that open connections do not keep the controller from ending.
+//! HTTP over TCP on loopback: which Host headers are accepted, and that open connections do not prevent shutdown.
 #![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an agent streams of its queues shows at REST, in metrics and in canopyctl, and is gone when it is not so any more.
+//! Queue state that an agent streams is shown by REST, metrics and canopyctl, and removed when it is stale.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -117,7 +117,11 @@ async fn queues_and_flows_are_shown_and_vanish() {
             "origin": "learned", "packets": 10, "bytes": 10_000, "ce": 2, "rateBps": rate, "sharePermille": 457,
             "cnps": cnps, "suppressed": 6, "rateLimitedFlow": 7, "rateLimitedPort": 8, "unknownSourceQp": 9})
     };
-    assert_eq!(flows, [expected("2001:db8:1::2", 9_000), expected("2001:db8:1::1", 5_000)], "who sends most first");
+    assert_eq!(
+        flows,
+        [expected("2001:db8:1::2", 9_000), expected("2001:db8:1::1", 5_000)],
+        "in descending order of rate"
+    );
     for (of, so_many) in [("n1", 2), ("n1/eth2", 0), ("n2", 0)] {
         assert_eq!(controller.get(&["flows", of]).await["items"].as_array().unwrap().len(), so_many, "{of}");
     }
@@ -131,7 +135,7 @@ async fn queues_and_flows_are_shown_and_vanish() {
             &["describe", "link", "n1/eth1"],
             &["sampled, 10 ms", "Rate Reduce:", "140000000", "2001:db8:1::2", "learned"],
         ),
-        (&["describe", "link", "n2/eth1"], &["does not tell"]),
+        (&["describe", "link", "n2/eth1"], &["not reported"]),
     ] {
         let text = controller.ctl(args).await.unwrap();
         words.iter().for_each(|word| assert!(text.contains(word), "{word} is not in\n{text}"));
@@ -157,12 +161,12 @@ async fn queues_and_flows_are_shown_and_vanish() {
     }
     assert!(!scraped.contains("2001:db8:1::2"), "a flow leaves no series");
 
-    // A port that has nothing to tell any more; a message that does not speak of queues changes nothing.
+    // A port that is no longer reported; a message without congestion data changes nothing.
     send(&controller, sample(vec![port(1, vec![flow(1, 5_000)])])).await.unwrap();
     assert_eq!(congestion(&controller, "n1/eth2").await, Value::Null);
     send(&controller, StreamTelemetryRequest { congestion: None, ..sample(vec![]) }).await.unwrap();
     assert_eq!(congestion(&controller, "n1/eth1").await["level"], 180);
-    // The agent goes.
+    // The agent disconnects.
     drop(agent);
     let deadline = Instant::now() + DEADLINE;
     while congestion(&controller, "n1/eth1").await != Value::Null {

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the gRPC services say to callers that are wrong, and what RDMA applications see of their group.
+//! Answers of the gRPC services to invalid requests, and the group status that RDMA applications receive.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
 use std::net::Ipv6Addr;
 
-use canopy_control::Digest;
 use canopy_control::pb::{
     GroupPhase, JoinRequest, LeaveRequest, MemoryRegion, ReportRequest, Role, WatchGroupRequest, WatchRequest,
 };
-use canopy_model::node_spec::NodeSpec;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Request, Response};
@@ -57,8 +55,8 @@ async fn applications_join_watch_and_leave() {
     );
 
     let agents = [
-        Agent::connect(&controller, "n1", None).await.unwrap().obey(),
-        Agent::connect(&controller, "n2", None).await.unwrap().obey(),
+        Agent::connect(&controller, "n1", None).await.unwrap().apply_all(),
+        Agent::connect(&controller, "n2", None).await.unwrap().apply_all(),
     ];
     let ready = loop {
         let now = tokio::time::timeout(DEADLINE, watch.message()).await.expect("not ready").unwrap().unwrap();
@@ -71,7 +69,13 @@ async fn applications_join_watch_and_leave() {
     let leave = LeaveRequest { group: "g1".into(), host: "r1".into() };
     refused(membership.leave(leave).await, Code::NotFound, "g1/r1");
     controller.ctl(&["delete", "group", "g1"]).await.unwrap();
-    while tokio::time::timeout(DEADLINE, watch.message()).await.expect("the watch does not end").unwrap().is_some() {}
+    let deleted = loop {
+        match tokio::time::timeout(DEADLINE, watch.message()).await.expect("the watch does not end") {
+            Ok(state) => assert!(state.is_some(), "only a status ends a watch"),
+            Err(status) => break status,
+        }
+    };
+    assert!(deleted.code() == Code::NotFound && deleted.message().contains("g1"), "{deleted}");
     controller.stop().await;
     for agent in agents {
         agent.await.unwrap();
@@ -105,7 +109,7 @@ async fn wrong_requests_are_refused_by_field() {
         node: node.into(),
         known_generation: 1,
         known_digest,
-        agent_version: String::new(),
+        ..Default::default()
     };
     refused(n.watch(watch("n9", vec![])).await, Code::NotFound, "n9");
     refused(n.watch(watch("", vec![])).await, Code::InvalidArgument, "node: ");
@@ -116,7 +120,7 @@ async fn wrong_requests_are_refused_by_field() {
 }
 
 #[tokio::test]
-async fn a_removed_node_is_told_so_and_a_changed_one_keeps_its_stream() {
+async fn the_stream_of_a_removed_node_ends_and_a_changed_one_keeps_its_stream() {
     let dir = tempfile::tempdir().unwrap();
     let controller = Controller::start(dir.path()).await;
     controller.apply(LAB).await.unwrap();
@@ -138,13 +142,11 @@ async fn a_removed_node_is_told_so_and_a_changed_one_keeps_its_stream() {
     };
     assert!(status.code() == Code::NotFound && status.message().contains("n2"), "{status}");
     kept.next().await.unwrap().unwrap();
-    let NodeSpec { base, .. } = kept.held.clone().unwrap();
-    assert!(base.ports.is_empty());
-    assert_eq!(Digest::of(&kept.held.unwrap()).as_bytes().len(), 32);
+    assert!(kept.held.unwrap().spec().base.ports.is_empty());
     controller.stop().await;
 }
 
-/// Bytes as they are, as the body of a call.
+/// A call with these bytes as its body, unchanged.
 async fn raw(controller: &Controller, path: &str, bytes: &'static [u8]) -> Status {
     let request = Request::post(format!("http://controller{path}"))
         .header("content-type", "application/grpc")
@@ -159,15 +161,15 @@ async fn raw(controller: &Controller, path: &str, bytes: &'static [u8]) -> Statu
 }
 
 #[tokio::test]
-async fn messages_that_are_cut_or_too_large_get_an_error_that_says_so() {
+async fn truncated_or_oversized_messages_get_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let controller = Controller::start(dir.path()).await;
     controller.apply(LAB).await.unwrap();
     for path in ["/canopy.v1.NodeService/Watch", "/canopy.v1.NodeService/Report", "/canopy.v1.MembershipService/Join"] {
-        // The message says that its string has 9 bytes and ends after 2.
+        // The message declares a string of 9 bytes and ends after 2.
         let cut_inside = raw(&controller, path, b"\0\0\0\0\x04\x0a\x09n1").await;
         assert!(cut_inside.code() != Code::Ok && cut_inside.message().contains("decode"), "{path}: {cut_inside}");
-        // The frame says that 64 bytes follow; 2 do.
+        // The frame declares 64 bytes; 2 follow.
         let cut_frame = raw(&controller, path, b"\0\0\0\0\x40\x0a\x09").await;
         assert!(cut_frame.code() != Code::Ok && !cut_frame.message().is_empty(), "{path}: {cut_frame}");
         let nothing = raw(&controller, path, b"").await;
@@ -175,7 +177,7 @@ async fn messages_that_are_cut_or_too_large_get_an_error_that_says_so() {
         let too_large = raw(&controller, path, b"\0\x7f\xff\xff\xff\x0a").await;
         assert!(too_large.code() == Code::OutOfRange && too_large.message().contains("limit"), "{path}: {too_large}");
     }
-    // The connection's other calls go on.
+    // Other calls on the connection continue.
     Agent::connect(&controller, "n1", None).await.unwrap().next().await.unwrap().unwrap();
     controller.stop().await;
 }

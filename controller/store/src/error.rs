@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong in a store.
+//! Errors of a store.
 
 use std::path::PathBuf;
 
@@ -8,18 +8,18 @@ use crate::Revision;
 /// Why a store call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Someone else committed in between.
+    /// Another writer committed in between.
     #[error("store is at revision {actual}, the transaction expected {expected}: another controller writes to it")]
     Conflict {
-        /// What the caller expected.
+        /// Revision that the caller expected.
         expected: Revision,
-        /// What the store is at.
+        /// Revision of the store.
         actual: Revision,
     },
     /// The transaction is too large.
     #[error("{0}")]
     Limit(String),
-    /// Import into a store that holds something.
+    /// Import into a store that is not empty.
     #[error("store holds {0} entries: import needs an empty store, give it another store.path")]
     NotEmpty(usize),
     /// Another process has the store open.
@@ -33,22 +33,22 @@ pub enum StoreError {
     /// A file of the store could not be read or written.
     #[error("{doing} {path}")]
     Io {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A backup or export does not check out.
+    /// A backup or export is invalid.
     #[error("snapshot {0}")]
     Snapshot(String),
-    /// The engine failed; only opening the store again helps.
+    /// The engine failed; the store must be opened again.
     #[error("store engine failed while {doing}: {detail}; the store has to be opened again")]
     Failed {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the engine said.
+        /// The engine's error message.
         detail: String,
     },
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durable intents behind one trait: revisioned compare-and-swap transactions over ordered keys.
 //!
-//! - [`Store`]: the trait, its operations and limits. They are those of etcd with default settings, so that
-//!   several controllers need one more file and no change above.
-//! - [`SledStore`]: the embedded default. One atomic batch and one flush per commit, checksummed logical
-//!   backups beside it, quarantine and restore on damage.
+//! - [`Store`]: the trait, its operations and limits. They are those of etcd with default settings, so that support for
+//!   several controllers needs one more file and no change above.
+//! - [`SledStore`]: the embedded default. One atomic batch and one flush per commit, checksummed logical backups next
+//!   to the database, quarantine and restore after damage.
 //! - [`MemStore`]: the same behaviour in memory, for tests and simulation.
 //! - [`snapshot`]: the logical backup format, also that of export and import.
 //!
@@ -20,4 +20,4 @@ pub use error::StoreError;
 pub use mem::MemStore;
 pub use sled::{Recovery, SledStore};
 pub use snapshot::Snapshot;
-pub use store::{MAX_KEY_BYTES, MAX_OPS, MAX_VALUE_BYTES, Op, Revision, Store, check_ops};
+pub use store::{MAX_KEY_BYTES, MAX_OPS, MAX_VALUE_BYTES, Op, RESTORE_GAP, Revision, Store, check_ops};

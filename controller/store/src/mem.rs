@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{Op, Revision, Snapshot, Store, StoreError, check_ops};
+use crate::{Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
 
-/// Keeps everything in memory; ends with the process.
+/// Keeps all entries in memory; not durable.
 #[derive(Default)]
 pub struct MemStore(Mutex<State>);
 
@@ -60,7 +60,7 @@ impl Store for MemStore {
             return Err(StoreError::NotEmpty(state.entries.len()));
         }
         state.entries = snapshot.entries.iter().cloned().collect();
-        state.revision = state.revision.max(snapshot.revision) + 1;
+        state.revision = state.revision.max(snapshot.revision) + RESTORE_GAP;
         Ok(state.revision)
     }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The embedded store: sled 0.34.7, pinned, with a way out of each of its known weaknesses.
+//! The embedded store: sled 0.34.7, pinned, with a workaround for each of its known weaknesses.
 //!
 //! ```text
 //! <store.path>/lock          held for the life of the process, holds its id
 //! <store.path>/db/           sled: `m/revision` and `d/<key>`; one atomic batch and one flush per commit
 //! <store.path>/snapshots/    checksummed logical backups named by revision, the newest KEPT_SNAPSHOTS
-//! <store.path>/damaged-<n>/  a database that did not open; never deleted by us
+//! <store.path>/damaged-<n>/  a database that did not open; never deleted by the controller
 //! ```
 //!
-//! sled recovers a torn log by cutting it at the tear, without a word. A backup newer than the database
-//! therefore counts as damage too.
+//! sled recovers a torn log by truncating it at the tear, without an error. A backup newer than the database is
+//! therefore treated as damage too.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,10 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::snapshot::files::SnapshotDir;
-use crate::{Op, Revision, Snapshot, Store, StoreError, check_ops};
+use crate::{Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
 
-/// How far the revision jumps after a restore: further than what can have been committed after the backup.
-const RESTORE_GAP: Revision = 1 << 32;
 const REVISION_KEY: &[u8] = b"m/revision";
 const DATA: &str = "d/";
 
@@ -40,22 +38,22 @@ struct State {
     failed: bool,
 }
 
-/// What was done about a damaged database.
+/// Recovery from a damaged database.
 #[derive(Clone, Debug)]
 pub struct Recovery {
-    /// Where the damaged database was moved to; `None` = it was missing.
+    /// New path of the damaged database; `None` = it was missing.
     pub quarantined: Option<PathBuf>,
     /// The backup that was restored.
     pub restored_from: PathBuf,
-    /// The backup's revision: what was committed after it is lost.
+    /// The backup's revision: later commits are lost.
     pub restored_revision: Revision,
-    /// What was wrong.
+    /// The damage found.
     pub detail: String,
 }
 
 impl SledStore {
-    /// Opens the store in directory `path`, made with mode 0750 if missing. A damaged database is moved aside and the newest
-    /// valid backup restored; see [`SledStore::recovery`].
+    /// Opens the store in directory `path`, created with mode 0750 if missing. A damaged database is moved aside and
+    /// the newest valid backup restored; see [`SledStore::recovery`].
     ///
     /// # Errors
     /// [`StoreError::Locked`] when another process has it open; [`StoreError::Failed`] when it is damaged and no
@@ -95,7 +93,7 @@ impl SledStore {
         Ok(store)
     }
 
-    /// What happened at opening, if the database was damaged.
+    /// The recovery at opening, if the database was damaged.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.recovery.as_ref()
     }
@@ -115,7 +113,7 @@ impl SledStore {
             }
         }
         batch.insert(REVISION_KEY, &next.to_be_bytes());
-        // Set before writing: a panic or error in sled leaves the outcome unknown.
+        // Set before writing: after a panic or error in sled the outcome is unknown.
         state.failed = true;
         let done = guarded(|| self.db.apply_batch(batch).and_then(|()| self.db.flush()));
         done.map_err(|e| StoreError::failed("committing", e))?;
@@ -151,7 +149,7 @@ impl Store for SledStore {
         if present != 0 {
             return Err(StoreError::NotEmpty(present));
         }
-        let next = state.revision.max(snapshot.revision) + 1;
+        let next = state.revision.max(snapshot.revision) + RESTORE_GAP;
         self.write(&mut state, next, &puts(snapshot))
     }
 
@@ -171,26 +169,26 @@ fn puts(snapshot: &Snapshot) -> Vec<Op> {
     snapshot.entries.iter().map(|(key, value)| Op::Put { key: key.clone(), value: value.clone() }).collect()
 }
 
-/// Runs an engine call; its panics become errors, which is what its asserts on damaged files are.
+/// Runs an engine call and turns panics into errors, because sled asserts on damaged files.
 fn guarded<T>(call: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(done) => done.map_err(|e| e.to_string()),
         Err(panic) => {
-            let said = panic
+            let message = panic
                 .downcast_ref::<String>()
                 .cloned()
                 .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-            Err(format!("it panicked: {}", said.unwrap_or_else(|| "no message".into())))
+            Err(format!("it panicked: {}", message.unwrap_or_else(|| "no message".into())))
         }
     }
 }
 
 fn open_db(dir: &Path) -> Result<sled::Db, sled::Error> {
-    // Every commit flushes by itself; the timer would only hide a missing flush.
+    // Every commit flushes; sled's timer would only hide a missing flush.
     sled::Config::new().path(dir).flush_every_ms(None).cache_capacity(64 << 20).open()
 }
 
-/// Opens and reads everything once: damage is found now and not in the middle of a commit.
+/// Opens the database and reads it once, so that damage is found here and not during a commit.
 fn open_checked(dir: &Path, floor: Revision) -> Result<(sled::Db, Revision), String> {
     let db = guarded(|| open_db(dir))?;
     guarded(|| entries(&db, ""))?;
@@ -256,7 +254,7 @@ fn make_dir(path: &Path) -> Result<(), StoreError> {
         .map_err(StoreError::io("creating store directory", path))
 }
 
-/// One process per store. sled has a lock too, but its error does not say who holds it.
+/// One process per store. sled has a lock too, but its error does not name the holder.
 fn lock(path: &Path) -> Result<File, StoreError> {
     let file = path.join("lock");
     let io = |e| StoreError::io("locking", &file)(e);

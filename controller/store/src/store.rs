@@ -3,7 +3,10 @@
 
 use crate::{Snapshot, StoreError};
 
-/// Counts commits of one store; 0 = nothing was ever committed. Never goes back, not even after a restore.
+/// Increment of the revision after a restore or an import: larger than the number of commits possible after the backup.
+pub const RESTORE_GAP: Revision = 1 << 32;
+
+/// Counts commits of one store; 0 = no commit yet. Never decreases, not even after a restore.
 pub type Revision = u64;
 
 /// Operations in one transaction, at most (etcd's default `--max-txn-ops`).
@@ -31,7 +34,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The key that is written.
+    /// The key written.
     pub fn key(&self) -> &str {
         match self {
             Op::Put { key, .. } | Op::Delete { key } => key,
@@ -41,9 +44,9 @@ impl Op {
 
 /// Revisioned compare-and-swap transactions. All calls may block.
 ///
-/// One revision covers the whole store, which is what a single writing controller needs and what fences off a
-/// second one: its commit no longer expects the right revision. In etcd this is a compare on the
-/// `mod_revision` of one key that every transaction rewrites, and a watch from a [`Snapshot::revision`] on.
+/// One revision covers the whole store: sufficient for a single writing controller, and it fences off a second one,
+/// whose commit no longer expects the right revision. In etcd this is a compare on the `mod_revision` of one key that
+/// every transaction rewrites, and a watch from a [`Snapshot::revision`] on.
 pub trait Store: Send + Sync {
     /// Revision of the last commit.
     ///
@@ -55,9 +58,9 @@ pub trait Store: Send + Sync {
     /// survive the death of the process and of the machine.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when the revision is another one, [`StoreError::Limit`] when the transaction is too large
-    /// (both change nothing), [`StoreError::Failed`] when the engine failed: whether the writes are there is
-    /// unknown then, every later commit fails too, and the store has to be opened again.
+    /// [`StoreError::Conflict`] if the revision is another one, [`StoreError::Limit`] if the transaction is too large
+    /// (both change nothing), [`StoreError::Failed`] if the engine failed: it is then unknown whether the writes are
+    /// stored, every later commit fails too, and the store must be opened again.
     fn commit(&self, expected: Revision, ops: &[Op]) -> Result<Revision, StoreError>;
 
     /// All entries whose key begins with `prefix`, in key order, at one revision.
@@ -66,7 +69,8 @@ pub trait Store: Send + Sync {
     /// The engine failed.
     fn scan(&self, prefix: &str) -> Result<Snapshot, StoreError>;
 
-    /// Fills an empty store with an exported one; the revision becomes the larger of both, plus one.
+    /// Fills an empty store with an exported one; the revision becomes the larger of both, plus [`RESTORE_GAP`]: whatever was
+    /// committed after the export and reached an agent lies before it.
     ///
     /// # Errors
     /// [`StoreError::NotEmpty`], or the engine failed.
@@ -75,13 +79,13 @@ pub trait Store: Send + Sync {
     /// Writes a logical backup if this engine keeps its own and something changed since the last one.
     ///
     /// # Errors
-    /// The backup could not be written; the store itself is unharmed.
+    /// The backup could not be written; the store itself is unaffected.
     fn checkpoint(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
-/// Checks a transaction against the limits, so that every engine refuses the same ones.
+/// Checks a transaction against the limits, so that all engines refuse the same transactions.
 ///
 /// # Errors
 /// [`StoreError::Limit`] naming the operation.

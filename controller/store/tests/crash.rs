@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! kill -9 in the middle of commits: whatever was acknowledged is there, and whatever is there is whole.
+//! kill -9 during commits: every acknowledged commit is stored, and every stored commit is complete.
 //!
 //! The test starts itself as a child that commits and prints each acknowledged revision, kills it, opens the
 //! store and compares. It has its own `main` because the child must be this same program.
@@ -58,7 +58,7 @@ fn acknowledged_commits_survive_kill() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // Lines that were in the pipe are acknowledgements too; the last may be cut.
+        // Lines still in the pipe are acknowledgements too; the last may be truncated.
         for line in lines.map_while(Result::ok) {
             acknowledged = line.parse().unwrap_or(0).max(acknowledged);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the embedded store does when its files are not what it left behind.
+//! Behaviour of the embedded store when its files are damaged.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -37,7 +37,7 @@ fn a_damaged_database_is_kept_aside_and_the_backup_restored() {
     assert_eq!(recovery.restored_revision, 2);
     assert!(dir.path().join("damaged-1/db").exists());
     assert_eq!(store.scan("").unwrap().entries.len(), 2);
-    // Revisions never go back, and the restored store takes commits and opens again.
+    // Revisions never decrease, and the restored store accepts commits and opens again.
     let at = store.revision().unwrap();
     assert!(at > 2);
     store.commit(at, &[put("c")]).unwrap();
@@ -89,7 +89,7 @@ fn without_a_valid_backup_it_refuses_and_moves_nothing() {
 }
 
 #[test]
-fn a_second_opener_is_told_who_holds_the_store() {
+fn a_second_opener_gets_the_holder_of_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let _store = SledStore::open(dir.path()).unwrap();
     let e = SledStore::open(dir.path()).map(|_| ()).unwrap_err();

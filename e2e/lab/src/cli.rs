@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be asked on the command line.
+//! The command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "canopy-lab", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// Name of the lab, so that several can be up at once.
+    /// Name of the lab; several labs can be up at once.
     #[arg(long, global = true, value_name = "NAME")]
     instance: Option<String>,
     /// State, configuration and logs [default: /run/canopy-lab/<instance>].
@@ -25,7 +25,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// The instance that was asked for.
+    /// The instance named on the command line.
     pub(crate) fn instance(&self) -> Result<Instance> {
         Instance::new(self.instance.clone())
     }
@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Up {
         /// Lab file (kind: Lab).
         file: PathBuf,
-        /// MTU of every link in bytes, whatever the file says.
+        /// MTU of every link in bytes; overrides the lab file.
         #[arg(long)]
         mtu: Option<u32>,
         #[command(flatten)]
@@ -67,9 +67,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: Change,
     },
-    /// Forward frames between two interfaces after a time; the lab starts one per link with a delay.
+    /// Forward frames between two interfaces after a delay; the lab starts one such process per delayed link.
     DelayLine(LineArgs),
-    /// Demonstrate multicast: bring a lab up unless it is, send to every host, compare. The lab stays up.
+    /// Demonstrate multicast: bring a lab up unless it is up, send to every host, compare. The lab stays up.
     Run {
         /// Lab file [default: Figure 1 of draft-li-spring-rdma-multicast-over-srv6].
         file: Option<PathBuf>,
@@ -82,7 +82,7 @@ pub(crate) enum Command {
         /// RDMA operation.
         #[arg(long, value_enum, default_value_t)]
         op: Op,
-        /// Most seconds for the transfer.
+        /// Time limit of the transfer in seconds.
         #[arg(long, default_value_t = 600)]
         transfer_timeout: u64,
         /// The result as JSON on standard output.
@@ -96,7 +96,7 @@ pub(crate) enum Command {
 /// What `set` changes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Change {
-    /// How long frames that are sent from now on are under way. Nothing is lost or reordered.
+    /// One-way delay of frames sent from now on. Nothing is lost or reordered.
     Delay {
         /// all, one end such as n1/eth2, or both such as n1/eth2--n2/eth1; a link that has a delay in the lab file.
         link: String,
@@ -108,22 +108,22 @@ pub(crate) enum Change {
 /// How to bring a lab up.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
-    /// Random loss of every link and direction, whatever the file says, for example 1%.
+    /// Random loss of every link and direction, for example 1%; overrides the lab file.
     #[arg(long)]
     pub(crate) loss: Option<Loss>,
-    /// Where canopy-controller, canopy-agent and canopy-rc are [default: beside this program].
+    /// Directory of canopy-controller, canopy-agent and canopy-rc [default: this program's directory].
     #[arg(long)]
     bin_dir: Option<PathBuf>,
     /// The controller's REST port on 127.0.0.1 [default: 8640, a free one with --instance].
     #[arg(long)]
     rest_port: Option<u16>,
-    /// Most seconds for controller and agents to get ready.
+    /// Time limit in seconds for the controller and the agents to become ready.
     #[arg(long, default_value_t = 60)]
     timeout: u64,
 }
 
 impl UpArgs {
-    /// The same for the library.
+    /// The same as options of the library.
     pub(crate) fn options(&self, instance: Instance, dir: Option<PathBuf>, network_only: bool) -> Options {
         Options {
             instance,
@@ -135,7 +135,7 @@ impl UpArgs {
         }
     }
 
-    /// The file with this loss.
+    /// Applies the loss to the lab file.
     pub(crate) fn adjust(&self, file: &mut LabFile) {
         if let Some(loss) = self.loss {
             file.override_loss(loss);

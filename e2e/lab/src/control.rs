@@ -33,10 +33,10 @@ impl Lab {
         self.wait_synced()
     }
 
-    /// Starts the controller and waits until it says that it is ready.
+    /// Starts the controller and waits until it reports that it is ready.
     ///
     /// # Errors
-    /// It runs already, ends, or is not ready in time.
+    /// It runs already, exits, or is not ready in time.
     pub fn start_controller(&mut self) -> Result<()> {
         let port = self.rest_port()?;
         let dir = self.state.dir.display();
@@ -52,7 +52,7 @@ impl Lab {
         })
     }
 
-    /// Starts a node's agent; [`Lab::wait_synced`] says when it has done its work.
+    /// Starts a node's agent; [`Lab::wait_synced`] waits until it has applied the topology.
     ///
     /// # Errors
     /// No such node, or it runs already.
@@ -60,7 +60,7 @@ impl Lab {
         ensure!(self.state.file.spec.nodes.iter().any(|n| n.name == node), "{node:?} is not a node of this lab");
         let dir = self.state.dir.display();
         let pins = self.state.instance.agent_pins().join(node);
-        // No agent can bind a longer path: behind a long --dir there is none.
+        // An agent cannot bind a Unix socket with a longer path: below a long --dir the node has no host socket.
         let host_socket = Some(self.host_socket(node)).filter(|p| p.as_os_str().len() <= 100).unwrap_or_default();
         let config = format!(
             "node = \"{node}\"\ncontroller = \"unix:{dir}/controller.sock\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n\n[host_socket]\npath = \"{}\"\n",
@@ -73,7 +73,7 @@ impl Lab {
         self.start(&format!("agent-{node}"), command)
     }
 
-    /// Where applications of the hosts at a node call its agent, if the path has at most 100 bytes.
+    /// Path of the Unix socket on which a node's agent serves applications of its hosts, if it has at most 100 bytes.
     pub fn host_socket(&self, node: &str) -> PathBuf {
         self.state.dir.join(format!("{node}.sock"))
     }
@@ -112,7 +112,7 @@ impl Lab {
     /// Declares a group, or replaces its spec. Returns the resource as the controller has it.
     ///
     /// # Errors
-    /// The controller refuses it: its words are in the message.
+    /// The controller refuses it: the error contains the controller's answer.
     pub fn create_group(&self, name: &str, spec: Value) -> Result<Value> {
         let group = json!({"apiVersion": "canopy/v1", "kind": "Group", "metadata": {"name": name}, "spec": spec});
         self.put(&format!("/api/v1/groups/{name}"), &group)
@@ -121,7 +121,7 @@ impl Lab {
     /// Makes the controller's topology the lab's.
     ///
     /// # Errors
-    /// The controller refuses it: its words are in the message.
+    /// The controller refuses it: the error contains the controller's answer.
     pub fn apply_topology(&self) -> Result<()> {
         let spec = serde_json::to_value(self.state.file.topology())?;
         self.put(
@@ -134,7 +134,7 @@ impl Lab {
     /// Waits until every node runs exactly what the controller desires of it.
     ///
     /// # Errors
-    /// Not in time, or a program ended; says what the nodes report.
+    /// Not in time, or a program exited; the error contains what the nodes report.
     pub fn wait_synced(&self) -> Result<()> {
         let synced = |lab: &Lab| {
             let (status, topology) = lab.rest("GET", "/api/v1/topology", None)?;
@@ -147,10 +147,11 @@ impl Lab {
         })
     }
 
-    /// Polls `done` until it says true; `what` is for the message when it does not within the lab's timeout.
+    /// Polls `done` until it returns true; `what` names the condition in the error when the lab's timeout expires
+    /// first.
     ///
     /// # Errors
-    /// The timeout passed, one of the lab's programs ended, or `done` failed.
+    /// The timeout expired, one of the lab's programs exited, or `done` failed.
     pub fn wait(&self, what: &str, mut done: impl FnMut(&Lab) -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + self.timeout;
         loop {
@@ -192,7 +193,7 @@ impl Lab {
             ensure!(!p.is_alive(), "{name} runs already (process {})", p.pid);
             p.reap();
         }
-        // The lab's files say everything: a setting from the caller's environment would override them.
+        // The configuration files are complete: a CANOPY_ variable in the caller's environment would override them.
         for (variable, _) in std::env::vars_os().filter(|(v, _)| v.to_string_lossy().starts_with("CANOPY_")) {
             command.env_remove(variable);
         }
@@ -217,7 +218,7 @@ impl Lab {
     }
 }
 
-/// One line per node that is not done, from the API's list.
+/// One line per node that has not applied its generation, from the API's list.
 fn describe_nodes(nodes: &Value) -> String {
     let items = nodes.get("items").and_then(Value::as_array).into_iter().flatten();
     let line = |n: &Value| {
@@ -227,5 +228,5 @@ fn describe_nodes(nodes: &Value) -> String {
         (!done).then(|| format!("{}: generation {seen} of {desired}, errors {errors}", n["name"]))
     };
     let lines: Vec<String> = items.filter_map(line).collect();
-    if lines.is_empty() { "no node says why".into() } else { lines.join("\n") }
+    if lines.is_empty() { "no node reports a reason".into() } else { lines.join("\n") }
 }

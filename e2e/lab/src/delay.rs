@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Delay of links: by the kernel's `sch_netem` where it has one, else by a delay line, between two more veth pairs.
+//! Link delay: by the kernel's `sch_netem` if it has one, otherwise by a delay line, between two additional veth
+//! pairs.
 //!
 //! ```text
 //! a === b                    plain
@@ -7,8 +8,8 @@
 //! a === x [line] y === b     user space
 //! ```
 //!
-//! x and y are in a namespace of their own, so that the queue of a holds what waits there and nothing that is under way. The
-//! rate acts at the sending end. With netem an end does not see that the other is down.
+//! x and y are in a namespace of their own, so that the queue of a holds only frames that wait to be sent, not frames
+//! in transit. The rate limit applies at the sending end. With netem an end does not see that the other is down.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,20 +37,20 @@ pub enum Means {
 }
 
 impl Means {
-    /// What the kernel that runs this has; asked in namespace `ns`, which nobody uses yet.
+    /// The method that the running kernel supports; probed in namespace `ns`, which must be unused.
     pub(crate) fn detect(ns: &str) -> Result<Self> {
         let tc = |words: &str| sh::run(netns::command(ns, "tc").args(words.split(' ')));
         let has = tc("qdisc add dev lo root netem delay 1ms")
             .and_then(|_| tc("qdisc add dev lo clsact"))
             .and_then(|_| tc(&redirect("lo", "lo")));
         for place in ["root", "clsact"] {
-            // What is not there cannot be removed.
+            // Removing a qdisc that was not added fails: ignored.
             _ = tc(&format!("qdisc del dev lo {place}"));
         }
         Ok(if has.is_ok() { Self::Netem } else { Self::UserSpace })
     }
 
-    /// As people read it.
+    /// The name in printed tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Netem => "netem",
@@ -62,26 +63,27 @@ impl Means {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkDelay {
-    /// In force for frames that are sent now.
+    /// The delay of frames that are sent now.
     pub delay: Delay,
-    /// How.
+    /// The method.
     pub by: Means,
-    /// What the line did; netem keeps its own counters, see `tc -s qdisc`.
+    /// The counters of the delay line; netem keeps its own counters, see `tc -s qdisc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<LineReport>,
 }
 
-/// `tc` words of a netem that keeps the order when its delay changes: with a rate, here the highest that fits, a
+/// `tc` arguments of a netem that keeps the order when its delay changes: with a rate, here the highest that fits, a
 /// packet never overtakes the one before.
 pub(crate) fn netem(delay: Delay, link: &Link) -> String {
     let bytes = line::limit(link.rate.map_or(0, crate::units::Rate::bps), delay.nanos());
     let limit = (bytes / u64::from(link.mtu.min(2048))).max(1000);
-    // tc takes whole microseconds, makes ticks of 64 ns of them, and shows microseconds again, all rounded down.
+    // tc takes whole microseconds, converts them to ticks of 64 ns and prints microseconds again, each time rounded
+    // down.
     let us = delay.nanos().div_ceil(1_000) + 1;
     format!("root handle 1: netem delay {us}us limit {limit} rate 1000gbit")
 }
 
-/// `tc` words that hand what arrives at one interface to the other.
+/// `tc` arguments that redirect what arrives at one interface to the other.
 fn redirect(from: &str, to: &str) -> String {
     format!("filter add dev {from} ingress protocol all matchall action mirred egress redirect dev {to}")
 }
@@ -110,7 +112,7 @@ pub(crate) fn interfaces(index: usize) -> [String; 2] {
     [format!("d{index}a"), format!("d{index}b")]
 }
 
-/// Where link `index`'s line answers.
+/// The control socket of link `index`'s delay line.
 fn socket(state: &State, index: usize) -> PathBuf {
     // sun_path holds 108 bytes, and the directory may have 90.
     state.dir.join(format!("d{index}.sock"))
@@ -161,8 +163,8 @@ pub(crate) fn start_lines(state: &mut State) -> Result<()> {
     Ok(())
 }
 
-/// A command that runs before ordinary processes, where that is permitted (CAP_SYS_NICE): a busy machine would make
-/// the line late by milliseconds. It sleeps between frames, so that it leaves time to others.
+/// A command that is scheduled ahead of ordinary processes, if permitted (CAP_SYS_NICE): on a busy machine the line
+/// would be late by milliseconds. It sleeps between frames, so it leaves CPU time to others.
 fn in_time(ns: &str, program: &Path) -> Command {
     const PRIORITY: [&str; 2] = ["-r", "1"];
     if sh::run(Command::new("chrt").args(PRIORITY).arg("true")).is_err() {
@@ -197,14 +199,14 @@ impl Lab {
         }
         let (lines, [a, _]) = (self.state.instance.lines_namespace(), interfaces(index));
         let text = sh::run(netns::command(&lines, "tc").args(["-j", "qdisc", "show", "dev", &a]))?;
-        let qdiscs: serde_json::Value = serde_json::from_str(&text).context("reading what tc says")?;
+        let qdiscs: serde_json::Value = serde_json::from_str(&text).context("parsing the output of tc")?;
         let netem = qdiscs.as_array().into_iter().flatten().find(|q| q["kind"] == "netem");
         let seconds = netem.and_then(|q| q.pointer("/options/delay/delay")?.as_f64());
         let seconds = seconds.with_context(|| format!("netem is gone from the link of {}", link.a))?;
         Ok(Some(LinkDelay { delay: Delay::from_nanos((seconds * 1e9).round() as u64), by, line: None }))
     }
 
-    /// Gives the frames that are sent on `link` from now on, in both directions, this delay. Nothing is lost or
+    /// Sets the delay of frames that are sent on `link` from now on, in both directions. Nothing is lost or
     /// reordered: a frame that would overtake leaves right behind the one before it. `link` is as for
     /// [`Lab::set_loss`]; `all` means every link that has a delay.
     ///

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The demonstration: one source sends to every other host of a lab, and everybody's counters are laid side by side.
+//! The demonstration: one source sends to every other host of a lab; the counters of all hosts and links are
+//! compared.
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use crate::paths::{self, LinkUse};
 use crate::report::TransferReport;
 use crate::transfer::{Op, TransferSpec};
 
-/// Figure 1 of the draft, what is demonstrated unless told otherwise.
+/// Figure 1 of the draft, the default lab of a demonstration.
 const FIGURE_1: &str = include_str!("../../topologies/figure1.yaml");
 
-/// The group that a demonstration makes.
+/// The group that a demonstration creates.
 pub const GROUP: &str = "demo";
 
 /// What to demonstrate.
@@ -26,23 +27,23 @@ pub struct Demo {
     pub bytes: u64,
     /// RDMA path MTU, bytes.
     pub path_mtu: u32,
-    /// How.
+    /// The RDMA operation.
     pub op: Op,
-    /// How long the transfer may take.
+    /// Time limit of the transfer.
     pub timeout: Duration,
     /// Let the sender draw its progress on standard error.
     pub progress: bool,
 }
 
-/// What came of it.
+/// Result of a demonstration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Demonstration {
-    /// Host that sent.
+    /// Sending host.
     pub source: String,
-    /// Everybody's counters.
+    /// The counters of the source and of every receiver.
     pub transfer: TransferReport,
-    /// Every link beside what unicasts would have put there.
+    /// Every link, compared with what unicasts would have carried on it.
     pub links: Vec<LinkUse>,
 }
 
@@ -55,8 +56,8 @@ pub fn figure1() -> Result<LabFile> {
 }
 
 impl Lab {
-    /// Makes group `demo` anew, sends from host `s1` (the first host if there is none of that name) to all others, and
-    /// compares. The group stays, with its members.
+    /// Creates group `demo` anew, sends from host `s1` (the first host if there is none of that name) to all others,
+    /// and compares. The group stays, with its members.
     ///
     /// # Errors
     /// The lab has fewer than two hosts, the controller refuses the group, or the transfer fails. Content that
@@ -72,7 +73,7 @@ impl Lab {
         let source = if hosts.contains(&"s1") { "s1" } else { hosts[0] };
         let receivers: Vec<&str> = hosts.iter().copied().filter(|&h| h != source).collect();
 
-        // A run that was interrupted may have left members: their QPs are gone.
+        // An interrupted run may have left members whose QPs no longer exist.
         let (status, answer) = self.rest("DELETE", &format!("/api/v1/groups/{GROUP}"), None)?;
         ensure!(
             (200..300).contains(&status) || status == 404,
@@ -80,7 +81,7 @@ impl Lab {
         );
         self.create_group(GROUP, json!({"pathMtu": demo.path_mtu}))?;
 
-        // Nobody leaves, so that the group and its tree can be looked at afterwards.
+        // The members stay, so that the group and its tree can be inspected afterwards.
         let spec = TransferSpec {
             op: demo.op,
             timeout: demo.timeout,

@@ -44,7 +44,7 @@ pub fn down(dir: &Path) -> Result<bool> {
     host::restore()?;
     remove(dir)?;
     if dir == state.instance.default_dir() {
-        // Other labs may have theirs beside it: then it is not empty and stays.
+        // Other labs may have their directories in it: then it is not empty and stays.
         let _ = fs::remove_dir(BASE);
     }
     Ok(true)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lab file: a topology plus what a simulated wire needs to know (MTU, rate, loss, delay).
+//! The lab file: a topology plus the properties of each simulated link (MTU, rate, loss, delay).
 
 use std::io::Read;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Delay, Loss, Rate};
 
-/// Nodes and hosts together that one machine's kernel is asked to hold.
+/// Most nodes and hosts of one lab, which all run on one kernel.
 pub const MAX_DEVICES: usize = 1024;
 /// Links of one lab.
 pub const MAX_LINKS: usize = 4096;
@@ -32,7 +32,7 @@ pub struct LabFile {
     pub spec: LabSpec,
 }
 
-/// What the lab is called.
+/// The metadata of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metadata {
@@ -49,27 +49,27 @@ pub struct LabSpec {
     /// RDMA hosts.
     #[serde(default)]
     pub hosts: Vec<HostDecl>,
-    /// What links have unless they say otherwise.
+    /// Properties of links that do not set their own.
     #[serde(default)]
     pub defaults: Defaults,
     /// Point-to-point wires.
     pub links: Vec<Wire>,
 }
 
-/// What links have unless they say otherwise.
+/// Properties of links that do not set their own.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// IPv6 MTU, bytes; 9000 when the file is silent.
+    /// IPv6 MTU, bytes; 9000 if absent.
     #[serde(default = "default_mtu")]
     pub mtu: u32,
-    /// Rate of each direction; as fast as the machine goes when absent.
+    /// Rate of each direction; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// Probability of loss, each direction.
     #[serde(default)]
     pub loss: Loss,
-    /// How long each frame is under way, each direction; no delay when absent.
+    /// One-way delay, each direction; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
 }
@@ -101,7 +101,7 @@ pub struct Wire {
     /// Probability of loss, each direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// How long each frame is under way, each direction. `0ms` is a wire whose delay can be changed later.
+    /// One-way delay, each direction. `0ms` is a link whose delay can be changed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
 }
@@ -119,7 +119,7 @@ pub struct Link {
     pub rate: Option<Rate>,
     /// Probability of loss, each direction.
     pub loss: Loss,
-    /// How long each frame is under way, each direction; `None` = a plain wire, whose delay cannot be changed.
+    /// One-way delay, each direction; `None` = a plain link, whose delay cannot be changed.
     pub delay: Option<Delay>,
 }
 
@@ -129,8 +129,8 @@ impl Link {
         format!("{}--{}", self.a, self.b)
     }
 
-    /// What each end can queue, octets: 50 ms at the rate, or three round-trip times where that is more, never less than a few
-    /// packets. `None` without a rate: nothing waits.
+    /// What each end can queue, octets: 50 ms at the rate, or three round-trip times if that is more, at least a few
+    /// packets. `None` without a rate: nothing is queued.
     pub fn buffer_bytes(&self) -> Option<u64> {
         let bytes_per_ms = self.rate?.bps() / 8_000;
         let ms = self.delay.map_or(0, |d| 6 * d.nanos() / 1_000_000).max(50);
@@ -202,7 +202,7 @@ impl LabFile {
         errors.into_result()
     }
 
-    /// The same network as the API's Topology document has it.
+    /// The same network as a Topology document of the API.
     pub fn topology(&self) -> TopologySpec {
         let links = self.links().map(|l| LinkDecl {
             mtu: l.mtu,
@@ -226,13 +226,13 @@ impl LabFile {
         })
     }
 
-    /// Gives every wire this loss, whatever the file says.
+    /// Sets the loss of every link; overrides the lab file.
     pub fn override_loss(&mut self, loss: Loss) {
         self.spec.defaults.loss = loss;
         self.spec.links.iter_mut().for_each(|w| w.loss = None);
     }
 
-    /// Gives every wire this MTU in bytes, whatever the file says; `validate` again afterwards.
+    /// Sets the MTU of every link in bytes; overrides the lab file. Call `validate` again afterwards.
     pub fn override_mtu(&mut self, mtu: u32) {
         self.spec.defaults.mtu = mtu;
         self.spec.links.iter_mut().for_each(|w| w.mtu = None);
@@ -271,7 +271,7 @@ spec:
     }
 
     #[test]
-    fn links_take_what_they_do_not_say_from_the_defaults() {
+    fn links_take_missing_fields_from_the_defaults() {
         let file = LabFile::parse(SMALL).unwrap();
         let links: Vec<Link> = file.links().collect();
         assert_eq!((links[0].mtu, links[0].rate.unwrap().bps(), links[0].loss.percent()), (4500, 1_000_000_000, 1.0));
@@ -292,12 +292,12 @@ spec:
     }
 
     #[test]
-    fn a_queue_holds_50_ms_or_three_round_trips_and_the_controller_is_told() {
+    fn a_queue_holds_50_ms_or_three_round_trips_and_is_reported_to_the_controller() {
         let buffers = |text: &str| {
             let file = LabFile::parse(text).unwrap();
-            let told: Vec<_> = file.topology().links.iter().map(|l| l.buffer_bytes).collect();
+            let reported: Vec<_> = file.topology().links.iter().map(|l| l.buffer_bytes).collect();
             let held: Vec<_> = file.links().map(|l| l.buffer_bytes()).collect();
-            assert_eq!(told, held.iter().map(|b| b.map(LinkBuffer::Both)).collect::<Vec<_>>());
+            assert_eq!(reported, held.iter().map(|b| b.map(LinkBuffer::Both)).collect::<Vec<_>>());
             held
         };
         assert_eq!(buffers(SMALL), [Some(6_250_000), Some(131_072)]);
@@ -306,7 +306,7 @@ spec:
     }
 
     #[test]
-    fn overrides_win_over_links_that_speak_for_themselves() {
+    fn overrides_win_over_the_links_own_fields() {
         let mut file = LabFile::parse(SMALL).unwrap();
         file.override_loss("5%".parse().unwrap());
         file.override_mtu(2000);
@@ -314,7 +314,7 @@ spec:
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_field() {
+    fn every_mistake_is_reported_with_its_field() {
         assert!(
             problem("mtu: 1500, rate: 10Mbit", "mtu: 1500, colour: red")
                 .contains("spec.links[1]: unknown field `colour`")
@@ -324,10 +324,10 @@ spec:
         );
         assert!(problem("loss: 1%", "loss: 1").contains("spec.defaults: loss: \"1\" is not a loss"));
         for bad in ["-1ms", "10.5s", "10", "soon"] {
-            let said = problem("rate: 10Mbit", &format!("delay: '{bad}'"));
+            let error = problem("rate: 10Mbit", &format!("delay: '{bad}'"));
             assert!(
-                said.contains(&format!("spec.links[1]: delay: \"{bad}\" is not a delay: use 0ms to 10s")),
-                "{said}"
+                error.contains(&format!("spec.links[1]: delay: \"{bad}\" is not a delay: use 0ms to 10s")),
+                "{error}"
             );
         }
         assert!(problem("loss: 1%", "delay: 11s").contains("spec.defaults: delay: \"11s\" is not a delay"));

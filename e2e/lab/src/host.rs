@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a lab needs from the machine as a whole, and gives back with the last lab.
+//! Machine-wide settings that a lab needs, restored with the last lab.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,12 +13,12 @@ use nix::unistd::geteuid;
 use crate::names::{BPFFS, PINS};
 use crate::sh;
 
-/// A directory that is always there serves as the lock, so that no lock file is left behind.
+/// A directory that always exists serves as the lock, so that no lock file is left behind.
 const LOCK: &str = "/run";
 const SAVED_BACKLOG: &str = "/run/canopy-lab.backlog";
 const BACKLOG: &str = "/proc/sys/net/core/netdev_max_backlog";
-/// Packets. A node that copies one packet to 64 veths queues 64 at once on its CPU; the kernel's 1000 would lose
-/// packets that no real switch loses, and uncounted.
+/// Packets. A node that copies one packet to 64 veths queues 64 at once on its CPU; with the kernel's 1000 packets
+/// would be lost that no real switch loses, and without being counted.
 const WANTED_BACKLOG: u64 = 100_000;
 
 /// Held while namespaces are made or machine-wide settings change, so that two labs do not interleave.
@@ -31,7 +31,7 @@ pub(crate) fn lock() -> Result<File> {
 /// Checks that this process may build a lab.
 ///
 /// # Errors
-/// Not root, or `ip`, `tc` or `nsenter` is missing: each says what to do.
+/// Not root, or `ip`, `tc` or `nsenter` is missing: the error names the remedy.
 pub(crate) fn check() -> Result<()> {
     ensure!(geteuid().is_root(), "canopy-lab makes network namespaces and loads BPF programs: run it as root");
     for tool in ["ip", "tc", "nsenter"] {
@@ -41,25 +41,48 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Mounts bpffs if nobody did, and lengthens the per-CPU packet queue. Call with [`lock`] held.
+/// Mounts bpffs if it is not mounted, and lengthens the per-CPU packet queue. Call with [`lock`] held.
 ///
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn prepare() -> Result<()> {
-    if statfs(BPFFS).with_context(|| format!("looking at {BPFFS}"))?.filesystem_type() != BPF_FS_MAGIC {
+    if statfs(BPFFS).with_context(|| format!("statfs {BPFFS}"))?.filesystem_type() != BPF_FS_MAGIC {
         mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), None::<&str>)
             .with_context(|| format!("mounting bpffs at {BPFFS}"))?;
     }
-    let now = fs::read_to_string(BACKLOG).with_context(|| format!("reading {BACKLOG}"))?;
+    // A network namespace of its own, as a container or a CI runner has it, begins with a loopback interface that is down.
+    sh::run(Command::new("ip").args(["link", "set", "lo", "up"])).context("setting the loopback interface up")?;
+    lengthen_backlog()
+}
+
+/// Only the machine's first network namespace has the setting, and a container may not write it.
+fn lengthen_backlog() -> Result<()> {
+    let now = match fs::read_to_string(BACKLOG) {
+        Ok(now) => now,
+        Err(e) => {
+            warn_short_backlog(&e);
+            return Ok(());
+        }
+    };
     let now: u64 = now.trim().parse().with_context(|| format!("{BACKLOG} holds {now:?}"))?;
     if now < WANTED_BACKLOG {
         fs::write(SAVED_BACKLOG, now.to_string()).with_context(|| format!("writing {SAVED_BACKLOG}"))?;
-        fs::write(BACKLOG, WANTED_BACKLOG.to_string()).with_context(|| format!("writing {BACKLOG}"))?;
+        if let Err(e) = fs::write(BACKLOG, WANTED_BACKLOG.to_string()) {
+            fs::remove_file(SAVED_BACKLOG).with_context(|| format!("removing {SAVED_BACKLOG}"))?;
+            warn_short_backlog(&e);
+        }
     }
     Ok(())
 }
 
-/// Gives the machine's settings back if no other lab has pins. Call with [`lock`] held.
+fn warn_short_backlog(e: &std::io::Error) {
+    eprintln!(
+        "canopy-lab: cannot set net.core.netdev_max_backlog to {WANTED_BACKLOG} ({e}): a node that copies one packet to many \
+         links may lose copies without counting them; set it in the machine's first network namespace"
+    );
+}
+
+/// Restores the machine's settings if no other lab has pins. Call with [`lock`] held.
 ///
 /// # Errors
 /// The kernel refuses.

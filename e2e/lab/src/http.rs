@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Just enough HTTP to ask the controller something over loopback.
+//! A minimal HTTP client for requests to the controller over loopback.
 //!
 //! Requests are HTTP/1.0: the answer is then never chunked and ends with the connection (RFC 9112 sections 6.1 and 6.3).
 
@@ -15,7 +15,7 @@ const MAX_ANSWER: u64 = 64 << 20;
 /// One request to 127.0.0.1 and its whole answer: status code and body.
 ///
 /// # Errors
-/// Nobody listens, no answer within 30 s, or it is not HTTP.
+/// Nothing listens on the port, no answer within 30 s, or the answer is not HTTP.
 pub(crate) fn request(port: u16, method: &str, path: &str, body: Option<&[u8]>) -> Result<(u16, Vec<u8>)> {
     let words = [method, path];
     ensure!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A lab that is up: what tests and the command line do with it.
+//! A running lab: the operations of tests and of the command line.
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, TcpListener};
@@ -21,17 +21,17 @@ pub const DEFAULT_REST_PORT: u16 = 8640;
 /// How to bring a lab up.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which lab on this machine.
+    /// The instance on this machine.
     pub instance: Instance,
     /// State, configuration and logs; must not exist or be empty. `/run/canopy-lab/<instance>` when absent.
     pub dir: Option<PathBuf>,
-    /// Where `canopy-controller`, `canopy-agent` and `canopy-rc` are; beside the running program when absent.
+    /// Directory of `canopy-controller`, `canopy-agent` and `canopy-rc`; that of the running program if absent.
     pub bin_dir: Option<PathBuf>,
     /// The controller's REST port; when absent 8640 in the default instance and a free one in others.
     pub rest_port: Option<u16>,
     /// Only namespaces and links, no controller and no agents.
     pub network_only: bool,
-    /// How long the controller and the agents may take to get ready.
+    /// Time limit for the controller and the agents to become ready.
     pub timeout: Duration,
 }
 
@@ -58,12 +58,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes the network, starts the controller and the agents, applies the topology and waits until every node
-    /// runs it. What was made is taken down again if anything fails.
+    /// Creates the network, starts the controller and the agents, applies the topology and waits until every node
+    /// runs it. What was created is taken down again if anything fails.
     ///
     /// # Errors
-    /// Not root; the file does not validate; the lab, a namespace or the port is taken; a program is missing, ends, or
-    /// is not ready in time (its last words are in the message); the kernel refuses something.
+    /// Not root; the file does not validate; the lab, a namespace or the port is taken; a program is missing, exits,
+    /// or is not ready in time (the end of its log is in the message); the kernel refuses something.
     pub fn up(file: LabFile, options: Options) -> Result<Self> {
         file.validate()?;
         host::check()?;
@@ -154,13 +154,13 @@ impl Lab {
         let path = self.state.bin_dir.join(name);
         ensure!(
             path.is_file(),
-            "{} does not exist: build it (cargo build) or say where it is with --bin-dir",
+            "{} does not exist: build it (cargo build) or give its directory with --bin-dir",
             path.display()
         );
         Ok(path)
     }
 
-    /// What was made and where it is.
+    /// What was created and where it is.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -186,7 +186,7 @@ impl Drop for Lab {
     }
 }
 
-/// A directory that is ours to fill and later to remove whole.
+/// A directory that this lab may fill and later remove whole.
 fn claim_dir(options: &Options) -> Result<PathBuf> {
     let dir = options.dir.clone().unwrap_or_else(|| options.instance.default_dir());
     let dir = std::path::absolute(&dir).with_context(|| format!("--dir {}", dir.display()))?;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A network of real agents on one machine: namespaces for nodes and hosts, veth pairs for links.
 //!
-//! - [`file`], [`units`]: the lab file and its quantities; [`names`]: what an instance calls its things.
+//! - [`file`], [`units`]: the lab file and its quantities; [`names`]: names and paths of an instance.
 //! - `network`, [`loss`]: namespaces, links, rates; random loss and byte counters, by a BPF program of the lab's own.
 //! - `order`: a veth pair delivers the packets of a flow in the order in which they were sent, as a wire does.
 //! - [`delay`], [`line`]: delay of links, by the kernel or by a process between two veth pairs.
-//! - [`lab`]: [`Lab`], a lab that is up. `control` runs the programs under test, `wires` asks and sets links.
+//! - [`lab`]: [`Lab`], a lab that is up. `control` runs the programs under test, `wires` reads and sets links.
 //! - [`transfer`], [`report`]: one transfer with `canopy-rc`. [`demo`], [`paths`], [`table`]: the demonstration.
-//! - `down`, [`state`]: everything that was made is written down first, so that it can be taken away.
+//! - `down`, [`state`]: everything that is created is recorded first, so that it can be removed.
 //! - `host`, `netns`, [`process`], `sh`, `http`: the machine underneath.
 //!
 //! Needs root. Nothing here is part of the product: the product never runs `ip`.
@@ -34,7 +34,7 @@ mod http;
 mod netns;
 mod network;
 mod order;
-mod said;
+mod output;
 mod sh;
 mod wires;
 

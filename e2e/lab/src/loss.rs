@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loss program at one end of a link: attaching it, changing its probability, reading its counters.
 //!
-//! Each end has its own program and its own pinned maps, so that a value written by one `canopy-lab` process is in
-//! force at once and read by any other. The program dies with its interface, the pins when they are removed.
+//! Each end has its own program and its own pinned maps, so that a value written by one `canopy-lab` process applies
+//! at once and any other process can read it. The program is removed with its interface; the pins must be removed.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -25,14 +25,14 @@ mod skel {
 
 const KEY: [u8; 4] = 0u32.to_ne_bytes();
 
-/// What one end of a link has sent. Bytes include the Ethernet header.
+/// Counters of one end of a link, egress. Bytes include the Ethernet header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndCounters {
     /// Packets that went onto the wire.
     pub passed_packets: u64,
     /// Their bytes.
     pub passed_bytes: u64,
-    /// Packets that were lost on purpose.
+    /// Packets dropped by the random loss.
     pub dropped_packets: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
@@ -76,7 +76,7 @@ pub(crate) fn attach(pins: &Path, interface: &str, loss: Loss) -> Result<()> {
     skel.maps.threshold.pin(pins.join("threshold")).with_context(|| format!("pinning in {}", pins.display()))?;
     skel.maps.counters.pin(pins.join("counters")).with_context(|| format!("pinning in {}", pins.display()))?;
 
-    let index = if_nametoindex(interface).with_context(|| format!("looking for interface {interface}"))?;
+    let index = if_nametoindex(interface).with_context(|| format!("finding interface {interface}"))?;
     let mut hook = TcHookBuilder::new(skel.progs.lose.as_fd())
         .ifindex(i32::try_from(index)?)
         .handle(1)
@@ -97,7 +97,7 @@ pub(crate) fn set(pins: &Path, loss: Loss) -> Result<()> {
         .with_context(|| format!("setting the loss in {}", pins.display()))
 }
 
-/// The probability in force.
+/// The current probability.
 ///
 /// # Errors
 /// The end is not up.
@@ -109,7 +109,7 @@ pub(crate) fn get(pins: &Path) -> Result<Loss> {
     Ok(Loss::from_threshold(u64::from_ne_bytes(bytes)))
 }
 
-/// What the end has sent so far.
+/// Reads the counters of the end.
 ///
 /// # Errors
 /// The end is not up.

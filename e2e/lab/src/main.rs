@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `canopy-lab`: labs from the command line.
+//! `canopy-lab`: the command line of labs.
 
 mod cli;
 
@@ -111,7 +111,7 @@ fn demonstrate(lab: &Lab, bytes: u64, path_mtu: u32, op: Op, timeout: u64, json:
         print(&serde_json::to_string(&done)?)?;
     } else {
         print(&table::demonstration(&done))?;
-        print(&where_to_look(lab))?;
+        print(&next_steps(lab))?;
     }
     let different = done.transfer.mismatches();
     if different.is_empty() {
@@ -121,19 +121,19 @@ fn demonstrate(lab: &Lab, bytes: u64, path_mtu: u32, op: Op, timeout: u64, json:
     Ok(ExitCode::FAILURE)
 }
 
-fn where_to_look(lab: &Lab) -> String {
+fn next_steps(lab: &Lab) -> String {
     let state = lab.state();
     let url = format!("http://127.0.0.1:{}", state.rest_port.unwrap_or_default());
     let instance =
         if state.instance.is_default() { String::new() } else { format!(" --instance {}", state.instance.label()) };
     format!(
-        "\nThe lab stays up. Look at\n  {url}/\n  {url}/api/v1/groups/{}\n  {url}/metrics\nNext\n  \
+        "\nThe lab stays up. Inspect\n  {url}/\n  {url}/api/v1/groups/{}\n  {url}/metrics\nNext\n  \
          canopyctl --server {url} get groups\n  canopy-lab{instance} status\n  canopy-lab{instance} loss all 1%\n  canopy-lab{instance} run\n  canopy-lab{instance} down\n",
         demo::GROUP
     )
 }
 
-/// A reader that went away (`| head`) is no failure of the lab, but nothing more can be said.
+/// Output to a closed pipe (`| head`) is reported as an error but is no failure of the lab.
 fn print(text: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{}", text.trim_end_matches('\n')).context("writing to standard output")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where one instance of a lab keeps its things: namespace names, pins, directories.
+//! Names and paths of one instance of a lab: namespaces, pins, directories.
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,15 @@ use canopy_model::ids::check_name;
 use canopy_model::topology::Endpoint;
 use serde::{Deserialize, Serialize};
 
-/// Where labs keep their directories unless told otherwise.
+/// Default directory of labs.
 pub(crate) const BASE: &str = "/run/canopy-lab";
-/// Where the kernel's BPF file system belongs.
+/// Mount point of the BPF file system.
 pub const BPFFS: &str = "/sys/fs/bpf";
 /// The lab's own pins, one directory per instance.
 pub(crate) const PINS: &str = "/sys/fs/bpf/canopy-lab";
 const AGENT_PINS: &str = "/sys/fs/bpf/canopy";
 
-/// Which lab on this machine: the default one, or a named one beside it.
+/// A lab on this machine: the default instance, or a named one next to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Option<String>", into = "Option<String>")]
 pub struct Instance(Option<String>);
@@ -64,7 +64,7 @@ impl Instance {
         self.namespace("_delay")
     }
 
-    /// The directory for state, configuration and logs when none was asked for.
+    /// The default directory for state, configuration and logs.
     pub fn default_dir(&self) -> PathBuf {
         Path::new(BASE).join(self.label())
     }

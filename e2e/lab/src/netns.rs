@@ -48,8 +48,8 @@ pub(crate) fn command(ns: &str, program: impl AsRef<std::ffi::OsStr>) -> Command
     c
 }
 
-/// Runs `f` on a thread that lives in the namespace; what it starts lives there too. /sys/class/net keeps showing
-/// the caller's.
+/// Runs `f` on a thread in the namespace; processes that `f` starts are in it too. /sys/class/net still shows the
+/// caller's namespace.
 ///
 /// # Errors
 /// The namespace does not exist, or `f` fails.
@@ -81,14 +81,14 @@ pub(crate) fn within_own_sysfs<T: Send>(ns: &str, f: impl FnOnce() -> Result<T> 
     })
 }
 
-/// Processes that live in any of these namespaces, without the caller's own.
+/// Processes in any of these namespaces, without the calling process.
 pub(crate) fn processes<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<i32>> {
     let inside: BTreeSet<(u64, u64)> =
         names.into_iter().filter_map(|n| fs::metadata(path(n)).ok()).map(|m| (m.dev(), m.ino())).collect();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("listing /proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        // A process that ended meanwhile, or a zombie, has no namespace to be in.
+        // A process that ended meanwhile, or a zombie, has no namespace.
         let Ok(meta) = fs::metadata(entry.path().join("ns/net")) else { continue };
         if inside.contains(&(meta.dev(), meta.ino())) && pid as u32 != std::process::id() {
             found.push(pid);

@@ -140,7 +140,7 @@ fn prepare_delays(state: &mut State, lines: &str) -> Result<()> {
     state.namespaces.push(lines.to_owned());
     state.save()?;
     netns::add(lines)?;
-    // Nothing there speaks IPv6: interfaces only hand over frames.
+    // No IPv6 in this namespace: its interfaces only forward frames.
     netns::within(lines, || {
         let path = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
         fs::write(path, "1").with_context(|| format!("writing {path}"))

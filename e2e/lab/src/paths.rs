@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wires::LinkCounters;
 
-/// One link in a run: what it carried, and what unicasts of the same bytes would have put there.
+/// One link in a run: what it carried, and what unicasts of the same bytes would have carried on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkUse {
@@ -21,17 +21,18 @@ pub struct LinkUse {
     pub down_bytes: u64,
     /// Bytes back: acknowledgements.
     pub up_bytes: u64,
-    /// Unicasts whose shortest path uses the link.
+    /// Unicasts with this link on their shortest path.
     pub unicasts: u64,
-    /// Bytes that they would have put there, towards the receivers.
+    /// Bytes of these unicasts towards the receivers.
     pub unicast_down_bytes: u64,
-    /// Bytes that they would have put there, back to the source.
+    /// Bytes of these unicasts back to the source.
     pub unicast_up_bytes: u64,
 }
 
-/// Compares a run with one unicast per receiver along shortest paths (fewest links). Each unicast is taken to put on
-/// every link of its path what the source sent on its own link, and back what the receiver sent on its own. Among
-/// paths of equal length the unicast goes where the run's bytes went, so that the two can be compared link by link.
+/// Compares a run with one unicast per receiver along shortest paths (fewest links). Each unicast is assumed to carry
+/// on every link of its path what the source sent on its own link, and back what the receiver sent on its own. Among
+/// paths of equal length the unicast takes the one that carried the run's bytes, so that the two can be compared link
+/// by link.
 ///
 /// # Errors
 /// A host is not at any of the links, or is cut off.

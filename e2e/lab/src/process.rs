@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Background processes that outlive the one that started them, known by pid and start time.
+//! Background processes that outlive the process that started them, identified by pid and start time.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -19,14 +19,15 @@ use serde::{Deserialize, Serialize};
 pub struct Process {
     /// Process identifier.
     pub pid: i32,
-    /// Clock ticks since boot at which it started: a reused pid has another.
+    /// Clock ticks since boot at which it started: distinguishes a reused pid.
     pub start_time: u64,
-    /// Where its output goes.
+    /// File that its output is appended to.
     pub log: PathBuf,
 }
 
 impl Process {
-    /// Starts `command` in its own process group (the terminal's Ctrl-C is not for it), output appended to `log`.
+    /// Starts `command` in its own process group (so that the terminal's Ctrl-C does not reach it), output appended
+    /// to `log`.
     ///
     /// # Errors
     /// It cannot be started.
@@ -50,8 +51,8 @@ impl Process {
         Ok(Self { pid, start_time, log: log.to_owned() })
     }
 
-    /// True while any of its threads runs: the first one may be a zombie while others still hold the process's files
-    /// and locks.
+    /// True while any of its threads runs: the main thread may be a zombie while others still hold files and locks of
+    /// the process.
     pub fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|s| s.start_time == self.start_time && (s.state != 'Z' || s.threads > 1))
     }
@@ -84,11 +85,11 @@ impl Process {
 
     /// Removes the zombie of one that [`Process::spawn`] started and that has ended.
     pub(crate) fn reap(&self) {
-        // ECHILD when another canopy-lab started it: then init reaps.
+        // ECHILD if another canopy-lab process started it: then init reaps it.
         let _ = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
     }
 
-    /// The last lines of its log, for messages.
+    /// The last lines of its log, for error messages.
     pub(crate) fn log_tail(&self) -> String {
         let tail = || -> std::io::Result<String> {
             let mut file = fs::File::open(&self.log)?;
@@ -113,7 +114,7 @@ pub(crate) fn stop_all(processes: &[Process], grace: Duration) -> Result<()> {
     wait_gone(processes, grace).into_iter().try_for_each(Process::kill)
 }
 
-/// The process that has this pid now, if any; for processes that somebody else started.
+/// The process that has this pid now, if any; for processes that this lab did not start.
 pub(crate) fn adopt(pid: i32) -> Option<Process> {
     stat(pid).map(|s| Process { pid, start_time: s.start_time, log: PathBuf::new() })
 }
@@ -155,9 +156,9 @@ mod tests {
     fn a_process_ends_and_a_reused_pid_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let p = Process::spawn(Command::new("sleep").arg("1000"), &dir.path().join("log")).unwrap();
-        let stranger = Process { start_time: p.start_time + 1, ..p.clone() };
-        assert!(!stranger.is_alive());
-        stranger.kill().unwrap();
+        let reused = Process { start_time: p.start_time + 1, ..p.clone() };
+        assert!(!reused.is_alive());
+        reused.kill().unwrap();
         assert!(p.is_alive(), "killed a process whose start time differs");
         stop_all(std::slice::from_ref(&p), Duration::from_secs(10)).unwrap();
         assert!(!p.is_alive());

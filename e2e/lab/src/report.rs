@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What everybody counted during one transfer.
+//! The counters of the source, the receivers and the links during one transfer.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -7,28 +7,28 @@ use serde_json::{Map, Value};
 
 use crate::wires::LinkCounters;
 
-/// What the source counted.
+/// Counters of the source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceReport {
     /// Bytes sent and acknowledged.
     pub bytes: u64,
     /// SHA-256 of what was sent, hexadecimal.
     pub sha256: String,
-    /// From the first packet to the last acknowledgement.
+    /// Time from the first packet to the last acknowledgement.
     pub seconds: f64,
-    /// Bytes times eight by seconds.
+    /// Bits acknowledged per second.
     pub goodput_bps: f64,
     /// ACKs that arrived at the source.
     pub acks_received: u64,
-    /// Everything else that `canopy-rc send` said.
+    /// Every other field of the report of `canopy-rc send`.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// What one receiver counted.
+/// Counters of one receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverReport {
-    /// Which host.
+    /// Name of the host.
     pub host: String,
     /// Bytes received in order.
     pub bytes: u64,
@@ -38,16 +38,16 @@ pub struct ReceiverReport {
     pub memory_sha256: Option<String>,
     /// ACKs that it sent.
     pub acks_sent: u64,
-    /// Its `complete` event, whole.
+    /// Its `complete` event, unchanged.
     pub complete: Value,
     /// Its `exit` event, whole: the counters after the last acknowledgement.
     pub exit: Value,
 }
 
 impl ReceiverReport {
-    /// Reads what `canopy-rc receive` said.
+    /// Builds the report from the events of `canopy-rc receive`.
     pub(crate) fn from_events(host: &str, complete: Value, exit: Value) -> Result<Self> {
-        let missing = |field: &str| format!("canopy-rc receive at {host} did not say {field:?}");
+        let missing = |field: &str| format!("canopy-rc receive at {host} did not report {field:?}");
         let text = |field: &str| complete[field].as_str().map(str::to_owned);
         Ok(Self {
             host: host.to_owned(),
@@ -68,24 +68,24 @@ impl ReceiverReport {
     }
 }
 
-/// A transfer that ended well: everybody completed. Whether the content is right is for the reader to compare.
+/// A successful transfer: every program completed. Use [`TransferReport::mismatches`] to check the content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferReport {
     /// The source's side.
     pub source: SourceReport,
     /// The receivers, in the order of the specification.
     pub receivers: Vec<ReceiverReport>,
-    /// What each link carried meanwhile, in the file's order.
+    /// What each link carried during the transfer, in the file's order.
     pub links: Vec<LinkCounters>,
 }
 
 impl TransferReport {
-    /// Receivers that hold something else than what the source sent.
+    /// Receivers whose content differs from the source's.
     pub fn mismatches(&self) -> Vec<&str> {
         self.receivers.iter().filter(|r| !r.matches(&self.source)).map(|r| r.host.as_str()).collect()
     }
 
-    /// ACKs that all receivers sent together.
+    /// ACKs sent by all receivers.
     pub fn acks_sent(&self) -> u64 {
         self.receivers.iter().map(|r| r.acks_sent).sum()
     }

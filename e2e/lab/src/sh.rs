@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Running `ip`, `tc` and friends: every failure says the command and what it printed.
+//! Runs `ip`, `tc` and other tools: every error contains the command and its standard error.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -20,7 +20,7 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
 /// Feeds `lines` to `command`'s standard input (`ip -batch -`, `tc -batch -`).
 ///
 /// # Errors
-/// As [`run`]; names the line that failed where the command tells its number.
+/// As [`run`]; the error contains the line that failed if the command reports its number.
 pub(crate) fn batch(command: &mut Command, lines: &[String]) -> Result<()> {
     if lines.is_empty() {
         return Ok(());
@@ -34,7 +34,7 @@ pub(crate) fn batch(command: &mut Command, lines: &[String]) -> Result<()> {
         .with_context(|| format!("starting `{shown}`: is it installed?"))?;
     let mut stdin = child.stdin.take().with_context(|| format!("standard input of `{shown}`"))?;
     let out = std::thread::scope(|scope| {
-        // A child that stops at a bad line closes the pipe: its own message says why, EPIPE would hide it.
+        // A child that stops at a bad line closes the pipe: its own message names the cause, EPIPE would hide it.
         scope.spawn(move || stdin.write_all((lines.join("\n") + "\n").as_bytes()).ok());
         child.wait_with_output()
     })
@@ -43,7 +43,7 @@ pub(crate) fn batch(command: &mut Command, lines: &[String]) -> Result<()> {
     check(&line.map_or(shown.clone(), |l| format!("{shown}`, line `{l}")), &out)
 }
 
-/// `ip` and `tc` say `Command failed -:7` for line 7 of standard input.
+/// `ip` and `tc` print `Command failed -:7` for line 7 of standard input.
 fn failed_line(out: &Output) -> Option<usize> {
     String::from_utf8_lossy(&out.stderr).lines().find_map(|l| l.strip_prefix("Command failed -:")?.trim().parse().ok())
 }
@@ -53,8 +53,8 @@ fn check(shown: &str, out: &Output) -> Result<()> {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&out.stderr);
-    let said = if stderr.trim().is_empty() { "no message".into() } else { stderr.trim().replace('\n', "; ") };
-    bail!("`{shown}` failed ({}): {said}", out.status)
+    let message = if stderr.trim().is_empty() { "no message".into() } else { stderr.trim().replace('\n', "; ") };
+    bail!("`{shown}` failed ({}): {message}", out.status)
 }
 
 fn show(command: &Command) -> String {

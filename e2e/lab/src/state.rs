@@ -16,7 +16,7 @@ use crate::process::Process;
 /// Name of the state file in the lab's directory.
 pub(crate) const FILE: &str = "lab.json";
 
-/// What was made so far.
+/// What was created so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
@@ -57,7 +57,7 @@ impl State {
         }
     }
 
-    /// Writes the state so that a reader sees the old or the new, never half.
+    /// Writes the state atomically: a reader sees the old or the new state.
     ///
     /// # Errors
     /// The file system refuses.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a person sees of a lab and of a run.
+//! Tables that the command line prints.
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
@@ -19,7 +19,7 @@ fn table<const N: usize>(header: [&str; N], numbers_from: usize) -> Table {
     t
 }
 
-/// The outcome of a demonstration.
+/// The result of a demonstration.
 pub fn demonstration(d: &Demonstration) -> String {
     let source = &d.transfer.source;
     let mut hashes = table(["receiver", "SHA-256", "as the source's", "bytes", "ACKs sent"], 3);
@@ -125,7 +125,7 @@ pub fn status(lab: &Lab, counters: &[LinkCounters]) -> anyhow::Result<String> {
     Ok(format!("{text}{links}\n"))
 }
 
-/// Links that have a delay, if any has.
+/// Links that have a delay, if there are any.
 fn delays(lab: &Lab) -> anyhow::Result<Option<String>> {
     let mut t = table(
         [

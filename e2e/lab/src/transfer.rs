@@ -14,11 +14,11 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::lab::Lab;
+use crate::output::{OutputItem, read_lines};
 use crate::report::{ReceiverReport, TransferReport};
-use crate::said::{Said, listen};
 use crate::wires::LinkCounters;
 
-/// Lines that may wait to be read; a line is a rare event.
+/// Capacity of the channel of output lines; a line is a rare event.
 const QUEUE: usize = 1024;
 
 /// RDMA operations that a group carries.
@@ -31,7 +31,7 @@ pub enum Op {
     Write,
 }
 
-/// What to send to whom.
+/// A transfer to run: group, source, receivers, operation.
 #[derive(Clone, Debug)]
 pub struct TransferSpec {
     /// A group that exists.
@@ -42,19 +42,19 @@ pub struct TransferSpec {
     pub receivers: Vec<String>,
     /// Bytes to send.
     pub bytes: u64,
-    /// How.
+    /// RDMA operation.
     pub op: Op,
-    /// The content follows from it.
+    /// Seed of the pseudo-random content.
     pub seed: u64,
-    /// How long everything may take.
+    /// Time limit of the whole transfer.
     pub timeout: Duration,
     /// Leave the group at the end, so that it can be used again.
     pub leave: bool,
     /// Let the sender draw its progress on standard error.
     pub progress: bool,
-    /// More options for the `canopy-rc` of some hosts.
+    /// Additional options of `canopy-rc`, by host.
     pub args: BTreeMap<String, Vec<String>>,
-    /// Receivers that are not waited for: they are to die, or to be evicted. Not in the report.
+    /// Receivers that are expected to die or to be evicted: not waited for and not in the report.
     pub lost: Vec<String>,
 }
 
@@ -77,18 +77,18 @@ impl TransferSpec {
     }
 }
 
-/// A transfer under way. Dropping it ends its processes.
+/// A transfer in progress. Dropping it kills its processes.
 #[derive(Debug)]
 pub struct Transfer {
     spec: TransferSpec,
     children: BTreeMap<String, Child>,
-    said: Receiver<(String, Said)>,
+    output: Receiver<(String, OutputItem)>,
     before: Vec<LinkCounters>,
     deadline: Instant,
-    /// By host: the `complete` event, which at the source is the report.
+    /// By host: the `complete` event, which is the report of the source.
     complete: BTreeMap<String, Value>,
     exit: BTreeMap<String, Value>,
-    /// Processes that have ended, and ended well.
+    /// Processes that exited successfully.
     ended: BTreeMap<String, Value>,
 }
 
@@ -106,12 +106,12 @@ impl Lab {
     /// # Errors
     /// `canopy-rc` is not built, or a host is unknown.
     pub fn start_transfer(&self, spec: TransferSpec) -> Result<Transfer> {
-        let (out, said) = sync_channel(QUEUE);
+        let (out, output) = sync_channel(QUEUE);
         let (before, deadline) = (self.link_counters()?, Instant::now() + spec.timeout);
         let mut transfer = Transfer {
             spec,
             children: BTreeMap::new(),
-            said,
+            output,
             before,
             deadline,
             complete: BTreeMap::new(),
@@ -121,7 +121,8 @@ impl Lab {
         let spec = transfer.spec.clone();
         let patience = format!("{}ms", spec.timeout.as_millis());
         for host in &spec.receivers {
-            // A receiver that went away could not acknowledge again what others still wait for.
+            // Receivers stay in the group: one that left could not repeat an acknowledgement that the source still
+            // needs.
             let mut c = self.rc("receive", host, &spec)?;
             c.args(["--linger", &patience]);
             transfer.spawn(self, host, c, out.clone())?;
@@ -150,7 +151,13 @@ impl Lab {
 }
 
 impl Transfer {
-    fn spawn(&mut self, lab: &Lab, host: &str, mut command: Command, out: SyncSender<(String, Said)>) -> Result<()> {
+    fn spawn(
+        &mut self,
+        lab: &Lab,
+        host: &str,
+        mut command: Command,
+        out: SyncSender<(String, OutputItem)>,
+    ) -> Result<()> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         if !(self.spec.progress && host == self.spec.source) {
             let log = lab.dir().join("log").join(format!("rc-{host}.log"));
@@ -166,31 +173,32 @@ impl Transfer {
         let stdout = child.stdout.take().context("standard output of canopy-rc")?;
         self.children.insert(host.to_owned(), child);
         let host = host.to_owned();
-        std::thread::spawn(move || listen(stdout, |said| out.send((host.clone(), said)).is_ok()));
+        std::thread::spawn(move || read_lines(stdout, |item| out.send((host.clone(), item)).is_ok()));
         Ok(())
     }
 
-    /// Waits until the source and every receiver are done, ends the receivers, and gathers what all of them and the
-    /// links counted.
+    /// Waits until the source and every receiver are done, ends the receivers, and collects the counters of all
+    /// programs and links.
     ///
     /// # Errors
-    /// Somebody ended early or said something else than JSON, or the time is over; says who is not done.
+    /// A program exits early or prints something other than JSON, or the timeout expires; the error names the hosts
+    /// that are not done.
     pub fn finish(mut self, lab: &Lab) -> Result<TransferReport> {
         let source = self.spec.source.clone();
         let receivers: Vec<String> =
             self.spec.receivers.iter().filter(|r| !self.spec.lost.contains(r)).cloned().collect();
-        let everybody: Vec<String> = receivers.iter().chain([&source]).cloned().collect();
-        self.gather(lab, &everybody, |t| &t.complete)?;
+        let all: Vec<String> = receivers.iter().chain([&source]).cloned().collect();
+        self.gather(lab, &all, |t| &t.complete)?;
         let links = lab.link_counters_since(&self.before)?;
         for (_, child) in self.children.iter_mut().filter(|(host, _)| **host != source) {
-            // One that was waited for already has given its process number back.
+            // `try_wait` skips children that were already reaped: their pid may have been reused.
             if let Ok(None) = child.try_wait() {
                 kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM).context("ending a receiver")?;
             }
         }
         self.gather(lab, &receivers, |t| &t.exit)?;
-        // Leaving the group is the last thing they do: who would use it again must not come before that.
-        self.gather(lab, &everybody, |t| &t.ended)?;
+        // A program leaves the group as its last step: the group can be used again only after that.
+        self.gather(lab, &all, |t| &t.ended)?;
 
         let report = self.complete.remove(&source).unwrap_or_default();
         let source = serde_json::from_value(report)
@@ -209,7 +217,7 @@ impl Transfer {
         Ok(TransferReport { source, receivers: reports, links })
     }
 
-    /// Listens until `events` has one of each host.
+    /// Processes output until `events` has an event of every host.
     fn gather(
         &mut self,
         lab: &Lab,
@@ -223,29 +231,31 @@ impl Transfer {
                 return Ok(());
             }
             let waiting = missing.join(", ");
-            self.hear(lab).with_context(|| format!("waiting for canopy-rc at {waiting}"))?;
+            self.process_output(lab).with_context(|| format!("waiting for canopy-rc at {waiting}"))?;
         }
     }
 
-    /// Takes in one thing that somebody says.
-    fn hear(&mut self, lab: &Lab) -> Result<()> {
+    /// Processes one item of a program's output.
+    fn process_output(&mut self, lab: &Lab) -> Result<()> {
         let logs = lab.dir().join("log");
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let (host, said) = match self.said.recv_timeout(left) {
-            Ok(heard) => heard,
+        let (host, item) = match self.output.recv_timeout(left) {
+            Ok(item) => item,
             Err(RecvTimeoutError::Timeout) => {
                 bail!("not done within {} s; logs are in {}", self.spec.timeout.as_secs(), logs.display())
             }
             Err(RecvTimeoutError::Disconnected) => bail!("every canopy-rc has ended; logs are in {}", logs.display()),
         };
         let lost = self.spec.lost.contains(&host);
-        match said {
-            Said::Line(line) if line["error"].is_string() && !lost => bail!("canopy-rc at {host}: {}", line["error"]),
-            Said::Line(line) if line["event"] == "complete" => drop(self.complete.insert(host, line)),
-            Said::Line(line) if line["event"] == "exit" => drop(self.exit.insert(host, line)),
-            Said::Line(_) => {}
-            Said::Garbage(text) => bail!("canopy-rc at {host} said {text:?} instead of JSON"),
-            Said::End => {
+        match item {
+            OutputItem::Line(line) if line["error"].is_string() && !lost => {
+                bail!("canopy-rc at {host}: {}", line["error"])
+            }
+            OutputItem::Line(line) if line["event"] == "complete" => drop(self.complete.insert(host, line)),
+            OutputItem::Line(line) if line["event"] == "exit" => drop(self.exit.insert(host, line)),
+            OutputItem::Line(_) => {}
+            OutputItem::Garbage(text) => bail!("canopy-rc at {host} printed {text:?} instead of JSON"),
+            OutputItem::End => {
                 let child = self.children.get_mut(&host).context("an unknown process ended")?;
                 let status = child.wait().context("waiting for canopy-rc")?;
                 ensure!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Quantities as people write them in lab files and on command lines: `1Gbit`, `1%`, `256MiB`.
+//! Quantities in lab files and on command lines: `1Gbit`, `1%`, `256MiB`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +46,7 @@ impl fmt::Display for Rate {
 pub struct Loss(f64);
 
 impl Loss {
-    /// What 32 random bits must be below for a packet to be lost: 0 never, 2^32 always.
+    /// Threshold for 32 random bits, below which a packet is lost: 0 never, 2^32 always.
     pub fn threshold(self) -> u64 {
         (self.0 / 100.0 * 4_294_967_296.0).round() as u64
     }
@@ -74,13 +74,13 @@ impl FromStr for Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Six decimals resolve the threshold; trailing zeros say nothing.
+        // Six decimals resolve the threshold; trailing zeros are removed.
         let text = format!("{:.6}", self.0);
         write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 
-/// How long a wire holds each frame, 0 ..= 10 s, written `10ms`, `250us` or `1.5s`.
+/// One-way delay of a link, 0 ..= 10 s, written `10ms`, `250us` or `1.5s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Delay(u64);
@@ -91,7 +91,7 @@ impl Delay {
         self.0
     }
 
-    /// What the machine says is in force.
+    /// The delay in force, as read from a delay line or from netem.
     pub(crate) fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
@@ -169,7 +169,7 @@ macro_rules! as_text {
         impl TryFrom<String> for $name {
             type Error = String;
             fn try_from(s: String) -> Result<Self, String> {
-                // YAML errors carry the path of the object around a value, so the value brings its key.
+                // YAML errors contain only the path of the enclosing object, so the error adds the key.
                 s.parse().map_err(|e| format!(concat!($field, ": {}"), e))
             }
         }

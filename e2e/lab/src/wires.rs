@@ -10,7 +10,7 @@ use crate::lab::Lab;
 use crate::loss::{self, EndCounters};
 use crate::units::Loss;
 
-/// What a link carried, by direction.
+/// Counters of a link, by direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkCounters {
@@ -32,7 +32,7 @@ impl LinkCounters {
 }
 
 impl Lab {
-    /// What every link carried since the lab came up, in the file's order. Counted by the lab, not by the code under test.
+    /// Counters of every link since the lab came up, in the file's order. The lab counts, not the code under test.
     ///
     /// # Errors
     /// The lab's counters are gone.
@@ -44,7 +44,7 @@ impl Lab {
             .collect()
     }
 
-    /// What every link carried since `before`, which [`Lab::link_counters`] returned.
+    /// Counters of every link since `before`, which [`Lab::link_counters`] returned.
     ///
     /// # Errors
     /// The lab's counters are gone.
@@ -57,8 +57,8 @@ impl Lab {
         Ok(now)
     }
 
-    /// Makes both directions of `link` lose packets with this probability from now on. `link` is `all`, one end
-    /// (`n6/eth2`) or both (`n6/eth2--n4/eth1`, in either order).
+    /// Sets the loss probability of both directions of `link` from now on. `link` is `all`, one end (`n6/eth2`) or
+    /// both (`n6/eth2--n4/eth1`, in either order).
     ///
     /// # Errors
     /// No such link.
@@ -71,7 +71,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Makes one direction lose packets: those that `end` (`n6/eth2`) sends.
+    /// Sets the loss probability of one direction: that of packets sent by `end` (`n6/eth2`).
     ///
     /// # Errors
     /// No such end.
@@ -81,7 +81,7 @@ impl Lab {
         loss::set(&self.state.instance.end_pins(&end), loss)
     }
 
-    /// The loss in force on a link, `a` to `b` and `b` to `a`.
+    /// The current loss of a link, `a` to `b` and `b` to `a`.
     ///
     /// # Errors
     /// The lab's maps are gone.

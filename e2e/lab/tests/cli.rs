@@ -87,7 +87,7 @@ fn an_up_that_was_killed_half_way_can_be_taken_down() {
     common::eventually("some namespaces", || leftovers("t-killed").len() > 10);
     up.kill().unwrap();
     assert!(!up.wait().unwrap().success(), "it was too quick to be killed half way");
-    // The `ip` that it was running goes on for a moment.
+    // The `ip` process that it started keeps running for a moment.
     let running = || {
         std::fs::read_dir("/proc")
             .unwrap()

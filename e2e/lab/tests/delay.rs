@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links with a delay, with a plain Linux router in the agent's place. Needs root.
+//! Links with a delay, with a plain Linux router in place of the agent. Needs root.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod common;
@@ -98,7 +98,7 @@ fn large_frames_with_their_checksums_pass_and_each_end_has_the_others_carrier() 
     eventually("r1 to have no carrier", || !carrier("r1", "eth0"));
     ip(&lab, "n1", "link set dev eth2.5 up");
     eventually("both carriers", || carrier("r1", "eth0") && carrier("n1", "eth2.5"));
-    // What `down` took: addresses and routes.
+    // Restores what `ip link set down` removed: addresses and routes.
     let routes = ip(&lab, "r1", "-6 route show");
     if !routes.contains("default") {
         ip(&lab, "r1", "-6 route add default via fe80::1 dev eth0");
@@ -136,8 +136,8 @@ fn the_command_line_shows_and_changes_delays() {
         [("set delay all 11s", "is not a delay"), ("set delay all=-1ms", "delay"), ("set delay n1/eth9 1ms", "no link")]
     {
         let out = lab(args).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert!(!out.status.success() && said.contains(word), "{args}: {said}");
+        let error = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(!out.status.success() && error.contains(word), "{args}: {error}");
     }
     assert!(line(&run(&mut lab("status"))).contains("40ms"), "a refused change was made");
     run(&mut lab("down"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Up, down, half-failed and doubled labs: nothing may stay behind, nothing foreign may go. Needs root.
+//! Up, down, half-failed and duplicate labs: no leftovers, and nothing of another owner is removed. Needs root.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod common;
@@ -51,7 +51,7 @@ fn a_second_lab_of_the_same_name_is_refused_and_the_first_lives_on() {
     let before = leftovers("t-twice");
     let e = Lab::up(small(), options("t-twice")).unwrap_err().to_string();
     assert!(e.contains("a lab is up in"), "{e}");
-    // With another directory the state does not tell, the namespaces do.
+    // With another directory the namespaces, not the state file, show that the instance is up.
     let dir = tempfile::tempdir().unwrap();
     let e = Lab::up(small(), Options { dir: Some(dir.path().into()), ..options("t-twice") }).unwrap_err();
     assert!(format!("{e:#}").contains("cnp-t-twice-n1 exists already"), "{e:#}");
@@ -60,7 +60,7 @@ fn a_second_lab_of_the_same_name_is_refused_and_the_first_lives_on() {
 }
 
 #[test]
-fn a_namespace_that_somebody_else_made_is_left_alone() {
+fn a_namespace_of_another_owner_is_left_alone() {
     run(Command::new("ip").args(["netns", "add", "cnp-t-foreign-r1"]));
     let e = format!("{:#}", Lab::up(small(), options("t-foreign")).unwrap_err());
     let left = leftovers("t-foreign");
@@ -80,7 +80,7 @@ fn a_directory_with_other_things_in_it_is_refused() {
 }
 
 #[test]
-fn when_the_controller_ends_up_says_its_last_words_and_cleans_up() {
+fn when_the_controller_exits_up_reports_its_log_tail_and_cleans_up() {
     let bin = programs("echo 'store: disk on fire' >&2; exit 3");
     let e = format!(
         "{:#}",
@@ -108,7 +108,7 @@ fn when_the_controller_is_never_ready_up_gives_up_and_kills_it() {
 }
 
 #[test]
-fn a_missing_program_is_told_before_anything_is_made() {
+fn a_missing_program_is_reported_before_anything_is_created() {
     let bin = tempfile::tempdir().unwrap();
     let e = Lab::up(small(), Options { network_only: false, bin_dir: Some(bin.path().into()), ..options("t-nobin") })
         .unwrap_err()

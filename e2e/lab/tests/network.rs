@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Namespaces, links, loss and counters, with a plain Linux router in the agent's place. Needs root.
+//! Namespaces, links, loss and counters, with a plain Linux router in place of the agent. Needs root.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod common;
@@ -61,7 +61,7 @@ fn loss_changes_while_the_lab_runs_and_hits_the_named_link_only() {
 }
 
 #[test]
-fn interfaces_are_as_the_file_says_and_a_node_owns_its_addresses() {
+fn interfaces_match_the_file_and_a_node_owns_its_addresses() {
     let lab = Lab::up(small(), options("t-shape")).unwrap();
     let json = |device: &str, args: &str| serde_json::from_str::<Value>(&ip(&lab, device, args)).unwrap();
     assert_eq!(json("n1", "-j link show dev eth1")[0]["mtu"], 4500);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a transfer is led, with a script in canopy-rc's place: who is waited for, who is ended, what is told. Needs root.
+//! How a transfer is run, with a script in place of canopy-rc: which programs are waited for, which are ended, what
+//! is reported. Needs root.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 mod common;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use canopy_lab::{Lab, Options, TransferSpec};
 use common::{options, small};
 
-/// A receiver completes at once and says its last words only when it is told to end; the sender reports.
+/// A receiver completes at once and prints its exit event only on SIGTERM; the sender reports.
 const GOOD: &str = r#"
 if [ "$1" = receive ]; then
     trap 'echo "{\"event\":\"exit\",\"acks_sent\":7}"; exit 0' TERM
@@ -47,7 +48,7 @@ fn receivers_are_ended_after_all_are_done_and_their_last_words_count() {
 }
 
 #[test]
-fn what_a_program_says_went_wrong_is_the_error() {
+fn the_error_event_of_a_program_becomes_the_error() {
     let (lab, _bin) = lab(
         "t-tbad",
         &GOOD.replace(
@@ -79,7 +80,7 @@ fn one_that_is_lost_on_purpose_is_not_waited_for() {
 }
 
 #[test]
-fn when_time_is_over_those_who_are_not_done_are_named_and_ended() {
+fn on_timeout_the_unfinished_hosts_are_named_and_ended() {
     let (lab, _bin) = lab("t-tslow", "echo $$ >> \"$0.pids\"; exec sleep 1000");
     let e = format!("{:#}", lab.transfer(TransferSpec { timeout: Duration::from_millis(300), ..spec() }).unwrap_err());
     assert!(e.contains("waiting for canopy-rc at r1, s1") && e.contains("not done within"), "{e}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line, and what surrounds a transfer: addresses, membership, signals and the printed result.
+//! The command line, and the setup around a transfer: addresses, membership, signals and the printed result.
 
 mod args;
 mod local;
@@ -21,14 +21,14 @@ use tokio::time::sleep;
 
 use args::{Cli, Command};
 
-/// Parses the command line and does what it says. The calling thread becomes the data path.
+/// Parses the command line and runs the command. The calling thread becomes the data path.
 pub fn run() -> Result<()> {
     let cli = Cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
-        .context("starting the runtime that speaks with the controller")?;
+        .context("starting the runtime of the controller client")?;
     let stop = stop_on_signal(&runtime)?;
     match cli.command {
         Command::Send(args) => send::run(&runtime, &stop, &args),
@@ -66,7 +66,7 @@ fn print(report: &impl Serialize, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Runs `work` to its end, unless a signal comes first.
+/// Runs `work` to its end, unless SIGTERM or SIGINT arrives first.
 fn block_on<T>(runtime: &Runtime, stop: &AtomicBool, work: impl Future<Output = Result<T>>) -> Result<T> {
     let stopped = async {
         while !stop.load(Ordering::Relaxed) {
@@ -76,12 +76,12 @@ fn block_on<T>(runtime: &Runtime, stop: &AtomicBool, work: impl Future<Output = 
     runtime.block_on(async {
         tokio::select! {
             done = work => done,
-            () = stopped => bail!("stopped by a signal while speaking with the controller"),
+            () = stopped => bail!("stopped by a signal during a call to the controller"),
         }
     })
 }
 
-/// Writes a file so that whoever sees it sees all of it.
+/// Writes a file atomically: a reader sees all of it or nothing.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");

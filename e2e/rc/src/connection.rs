@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::wire::{self, Discard, Headers, Packet};
 
-/// What both ends agreed on before the first packet.
+/// The parameters of a connection, known to both ends before the first packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
     /// Own address.
@@ -27,7 +27,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// UDP source port: one per QP in 49152..=65535, so that a path through ECMP is kept (IBTA annex A17.3.1).
+    /// UDP source port: one per QP in 49152..=65535, so that ECMP keeps the path of a QP (IBTA annex A17.3.1).
     pub fn src_port(&self) -> u16 {
         let mixed = self.local_qpn ^ self.local_qpn >> 14;
         0xc000 | (mixed & 0x3fff) as u16
@@ -50,16 +50,16 @@ impl Connection {
 pub struct Ingress {
     /// The ICRC does not match.
     pub bad_icrc: u64,
-    /// No RoCEv2 packet, although the ICRC matches or there is no room for one.
+    /// Not a RoCEv2 packet, although the ICRC matches, or too short for one.
     pub malformed: u64,
-    /// A sound packet from another address than the peer's.
+    /// A valid packet from an address other than the peer's.
     pub wrong_source: u64,
-    /// A sound packet from the peer to another QP.
+    /// A valid packet from the peer to another QP.
     pub wrong_qp: u64,
 }
 
 impl Ingress {
-    /// The packet in a datagram from `src`, if it is sound and of this connection. Else it is counted.
+    /// Returns the packet in a datagram from `src` if it is valid and belongs to this connection; else counts it.
     pub fn accept<'a>(&mut self, connection: &Connection, src: Ipv6Addr, datagram: &'a [u8]) -> Option<Packet<'a>> {
         let packet = match wire::parse(src, connection.local, datagram) {
             Ok(packet) => packet,

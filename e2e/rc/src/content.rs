@@ -6,24 +6,24 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where the bytes come from.
+/// The source of the bytes.
 #[derive(Debug)]
 pub enum Content {
-    /// Pseudo-random bytes that the seed determines.
+    /// Pseudo-random bytes, determined by the seed.
     Random(u64),
-    /// A file, which must not change meanwhile.
+    /// A file, which must not change during the transfer.
     File(File),
 }
 
 impl Content {
-    /// Opens a file and gives its length too.
+    /// Opens a file; returns its length too.
     pub fn open(path: &Path) -> io::Result<(Self, u64)> {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
         Ok((Self::File(file), length))
     }
 
-    /// Fills `out` with the bytes from `offset` on. Fails when a file cannot be read or is shorter.
+    /// Fills `out` with the bytes from `offset` on. Fails if a file cannot be read or is shorter.
     pub fn fill(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match self {
             Self::File(file) => file.read_exact_at(out, offset),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Joins a group at the controller: what an RDMA application does in place of exchanging QPNs with its peers.
+//! Joins a group at the controller, where an RDMA application would exchange QPNs with its peers.
 
 use std::future::Future;
 use std::net::Ipv6Addr;
@@ -27,7 +27,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Joins, and tries again for `patience` while the controller cannot be reached. `controller` is `unix:/path` or
+    /// Joins; retries for `patience` while the controller is unreachable. `controller` is `unix:/path` or
     /// `http://host:port`.
     pub async fn join(controller: &str, request: JoinRequest, patience: Duration) -> Result<(Self, JoinResponse)> {
         let endpoint = Endpoint::from_shared(controller.to_owned())
@@ -85,7 +85,7 @@ impl Member {
     }
 }
 
-/// The connection that a join was answered with.
+/// The connection that the controller's answer to a join describes.
 pub fn connection(local: Ipv6Addr, local_qpn: u32, joined: &JoinResponse) -> Result<Connection> {
     let octets: [u8; 16] = joined.proxy_address.as_slice().try_into().with_context(|| {
         let length = joined.proxy_address.len();

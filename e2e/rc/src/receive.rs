@@ -12,7 +12,7 @@ use crate::socket::{ECN_CE, Inbox, Outbox, RoceSocket};
 
 pub use sink::Sink;
 
-/// One end that receives.
+/// A receiver: socket, responder and sink.
 pub struct Receiver {
     connection: Connection,
     socket: RoceSocket,
@@ -26,7 +26,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// An end that has received nothing.
+    /// A receiver that has received nothing.
     pub fn new(connection: Connection, socket: RoceSocket, settings: Settings, sink: Sink) -> Self {
         Self {
             responder: Responder::new(settings, connection.start_psn),
@@ -41,10 +41,10 @@ impl Receiver {
         }
     }
 
-    /// Receives, delivers and answers what is there; waits for it at most `nap`.
+    /// Receives, delivers and answers the datagrams that have arrived; waits for the first at most `nap`.
     pub fn turn(&mut self, nap: Duration) -> io::Result<()> {
         self.outbox.flush(&self.socket)?;
-        // While the kernel takes no answers, further requests can wait in its buffer.
+        // While the kernel accepts no answers, further requests stay in its receive buffer.
         if !self.outbox.is_empty() || self.receive()? == 0 {
             return self.socket.wait(!self.outbox.is_empty(), nap);
         }
@@ -56,7 +56,7 @@ impl Receiver {
         &self.responder
     }
 
-    /// Where the bytes went.
+    /// The sink of the delivered bytes.
     pub fn sink(&mut self) -> &mut Sink {
         &mut self.sink
     }

@@ -31,12 +31,12 @@ pub struct Requester {
     sent: u64,
     window: Window,
     since_ack_req: u32,
-    /// The next packet asks for an acknowledgement whatever it is: it is retransmitted first.
+    /// Set AckReq on the next packet, because it is the first of a retransmission.
     ask: bool,
     retry_at: Option<Instant>,
     backoff: u32,
     attempts: u32,
-    /// The packet that the responder was not ready for, and when to try it again.
+    /// The packet that the responder rejected with an RNR NAK, and when to retransmit it.
     not_ready: Option<(u64, Instant)>,
     failure: Option<Failure>,
     counters: Counters,
@@ -47,26 +47,26 @@ pub struct Requester {
 pub struct Request {
     /// PSN.
     pub psn: u32,
-    /// Acknowledge Request.
+    /// AckReq (BTH).
     pub ack_req: bool,
-    /// What it carries.
+    /// The packet's part of the stream.
     pub segment: Segment,
-    /// It has gone out before.
+    /// It was sent before.
     pub retransmission: bool,
 }
 
-/// Why a transfer ended before its last byte was acknowledged. The QP is in its error state.
+/// Why a transfer failed. The QP is in its error state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The responder refused for good.
+    /// The responder sent a fatal NAK.
     #[error("fatal NAK {code:?} for PSN {psn:#08x}")]
     Refused {
-        /// Why.
+        /// NAK code.
         code: NakCode,
-        /// For which packet.
+        /// PSN of the packet that was rejected.
         psn: u32,
     },
-    /// No progress after as many retransmissions as were permitted.
+    /// No progress after the permitted number of retransmissions.
     #[error("PSN {psn:#08x} was retransmitted {attempts} times without progress")]
     RetriesExceeded {
         /// Oldest packet that is not acknowledged.
@@ -80,7 +80,8 @@ impl Requester {
     /// A requester that has sent nothing. `start_psn` (24 bits) is the PSN of the first packet.
     pub fn new(transfer: Transfer, settings: Settings, start_psn: u32) -> Self {
         Self {
-            // With at least ack_every packets permitted, one of those in flight has AckReq set: no stall.
+            // With at least ack_every packets permitted, one of those in flight has AckReq set, so the transfer
+            // cannot stall.
             window: Window::new(settings.ack_every(), settings.window()),
             transfer,
             settings,
@@ -128,12 +129,12 @@ impl Requester {
         Some(Request { psn, ack_req, segment, retransmission })
     }
 
-    /// When [`Requester::handle_timeout`] wants to be called.
+    /// When [`Requester::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.not_ready.map(|(_, until)| until).or(self.retry_at)
     }
 
-    /// Acts on every timer that has expired by `now`; earlier calls do nothing.
+    /// Handles every timer that has expired by `now`; does nothing before that.
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Some((_, until)) = self.not_ready {
             if now >= until {
@@ -152,7 +153,7 @@ impl Requester {
         self.acked == self.transfer.packets()
     }
 
-    /// Why the transfer has failed, if it has.
+    /// The failure, if the transfer has failed.
     pub fn failure(&self) -> Option<Failure> {
         self.failure
     }
@@ -162,7 +163,7 @@ impl Requester {
         self.transfer.bytes_in(self.acked)
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -171,7 +172,7 @@ impl Requester {
         psn::add(self.start_psn, packet)
     }
 
-    /// Everything below `packet` is acknowledged, which is more than before.
+    /// Everything below `packet`, which is more than before, is now acknowledged.
     fn progress(&mut self, packet: u64, now: Instant) {
         self.window.on_progress(packet - self.acked);
         self.acked = packet;
@@ -187,7 +188,7 @@ impl Requester {
         }
     }
 
-    /// Goes back for want of progress, unless that was done often enough.
+    /// Goes back because there was no progress, or fails after the permitted number of retries.
     fn retry(&mut self) {
         self.attempts += 1;
         if self.settings.retries() > 0 && self.attempts > self.settings.retries() {
@@ -200,7 +201,7 @@ impl Requester {
     fn go_back(&mut self) {
         self.next = self.acked;
         self.ask = true;
-        // Armed again by the retransmission.
+        // The retransmission arms it again.
         self.retry_at = None;
     }
 

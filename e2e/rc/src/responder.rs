@@ -2,8 +2,8 @@
 //! The responder of a Reliable Connection, IBTA volume 1 sections 9.7.4, 9.7.5.1 and 9.9.3: pure, no socket and no
 //! clock. It has no timers.
 //!
-//! It behaves as Linux's rdma_rxe does, where the specification leaves room: every duplicate is answered with the
-//! latest acknowledgement whether it asks for one or not; after one NAK for a gap it is silent until the gap is filled.
+//! Where the specification leaves room, it behaves like Linux's rdma_rxe: it answers every duplicate with the latest
+//! acknowledgement, whether AckReq is set or not; after one NAK for a gap it sends none until the gap is filled.
 
 mod message;
 mod settings;
@@ -29,11 +29,11 @@ pub struct Responder {
     settings: Settings,
     expected: u32,
     msn: u32,
-    /// The message whose first packet has arrived and whose last has not.
+    /// The message in progress: its first packet has arrived, its last has not.
     message: Option<Message>,
-    /// The gap (or the unreadiness) at `expected` has been reported.
+    /// The gap (or RNR condition) at `expected` has been reported.
     reported: bool,
-    /// The message that was refused as not ready, by its first PSN: it is taken the second time.
+    /// First PSN of the message that was answered with an RNR NAK: it is accepted the second time.
     refused: Option<u32>,
     messages_begun: u64,
     failure: Option<NakCode>,
@@ -56,10 +56,10 @@ pub enum Answer {
     Cnp,
 }
 
-/// Payload that arrived in order, and only once.
+/// Payload that arrived in order, delivered once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery<'a> {
-    /// Where it belongs.
+    /// Where the payload is stored.
     pub place: Place,
     /// The bytes.
     pub payload: &'a [u8],
@@ -87,9 +87,9 @@ impl Responder {
         }
     }
 
-    /// Acts on a request and gives the payload to deliver, if there is any. `congested` is whether the packet came with
-    /// ECN's CE. The caller has checked where it came from and to which QP it goes, and fetches
-    /// [`Responder::next_packet`] until it is `None` before it hands in more.
+    /// Handles a request and returns the payload to deliver, if there is any. `congested` is whether the packet was
+    /// marked CE (RFC 3168). The caller has checked the source address and destination QP, and calls
+    /// [`Responder::next_packet`] until it is `None` before the next `handle`.
     pub fn handle<'a>(&mut self, packet: &Packet<'a>, congested: bool, now: Instant) -> Option<Delivery<'a>> {
         self.counters.packets += 1;
         if self.failure.is_some() || self.is_stopped() {
@@ -125,12 +125,12 @@ impl Responder {
         self.answers.pop_front()
     }
 
-    /// Why the QP is in its error state, if it is.
+    /// The fatal NAK code, if the QP is in its error state.
     pub fn failure(&self) -> Option<NakCode> {
         self.failure
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -175,7 +175,7 @@ impl Responder {
         Some(Delivery { place, payload: packet.payload, immediate, ends_message })
     }
 
-    /// Whether the message that begins at the expected PSN finds no receive buffer, for the sake of a test.
+    /// Whether to simulate a missing receive buffer for the message that starts at the expected PSN.
     fn is_refused(&self, opcode: Opcode) -> bool {
         let every = self.settings.rnr_every;
         let due = every > 0 && self.messages_begun % every == every - 1;

@@ -15,7 +15,7 @@ use crate::socket::{Inbox, Outbox, RoceSocket};
 use crate::transfer::Transfer;
 use crate::wire::Headers;
 
-/// Longest sleep: the stop flag and the deadline are looked at so often.
+/// Longest sleep: the interval at which the stop flag and the deadline are checked.
 const NAP: Duration = Duration::from_millis(20);
 
 /// One transfer.
@@ -31,7 +31,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A transfer that has not begun.
+    /// A transfer that has not started.
     pub fn new(
         connection: Connection,
         socket: RoceSocket,
@@ -51,8 +51,8 @@ impl Sender {
         }
     }
 
-    /// Sends until every byte is acknowledged. Fails when the requester does, at `deadline`, on `stop`, or when the
-    /// content or the socket fails. `progress` hears how many bytes are acknowledged.
+    /// Sends until every byte is acknowledged. Fails if the requester fails, at `deadline`, on `stop`, or if the
+    /// content or the socket fails. `progress` is called with the number of acknowledged bytes.
     pub fn run(&mut self, deadline: Instant, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<()> {
         loop {
             let received = self.receive().context("receiving")?;
@@ -82,7 +82,7 @@ impl Sender {
         &self.requester
     }
 
-    /// Datagrams that were not answers.
+    /// Datagrams that were not answers of this connection.
     pub fn ingress(&self) -> &Ingress {
         &self.ingress
     }
@@ -108,9 +108,9 @@ impl Sender {
         })
     }
 
-    /// Sends what the window permits, at most one batch; false when that was nothing or the kernel takes no more.
+    /// Sends what the window permits, at most one batch; false if that was nothing or the kernel accepts no more.
     fn send(&mut self, now: Instant) -> io::Result<bool> {
-        // What went back meanwhile must not overtake what is still waiting for the kernel.
+        // After going back, retransmissions must not overtake packets that still wait for the kernel.
         if self.outbox.is_empty() {
             for _ in 0..Inbox::BATCH {
                 let Some(request) = self.requester.next_packet(now) else { break };
@@ -133,7 +133,7 @@ impl Sender {
         let Self { connection, content, sha256, .. } = self;
         let fill = |payload: &mut [u8]| -> io::Result<()> {
             content.fill(segment.offset, payload)?;
-            // First transmissions come in order, so this is the hash of the stream.
+            // First transmissions are in order, so this is the hash of the stream.
             if !request.retransmission {
                 sha256.update(&*payload);
             }

@@ -22,25 +22,26 @@ pub use outbox::Outbox;
 /// ECN field of a traffic class (RFC 3168): congestion experienced.
 pub const ECN_CE: u8 = 0b11;
 
-/// Wanted size of the kernel's buffers, octets. A window of 128 packets of 4 KiB with the kernel's overhead is 1 MiB.
+/// Requested size of the kernel's buffers, octets. A window of 128 packets of 4 KiB needs 1 MiB with the kernel's
+/// overhead.
 const BUFFER: usize = 16 << 20;
 
-/// A raw socket of one address, for RoCEv2 only. The kernel makes the IPv6 header.
+/// A raw socket of one address, for RoCEv2 only. The kernel writes the IPv6 header.
 #[derive(Debug)]
 pub struct RoceSocket {
     raw: Socket,
-    /// Owns the UDP port, so that the kernel does not answer with "port unreachable". Nobody reads it.
+    /// Owns the UDP port, so that the kernel does not answer with "port unreachable". Never read.
     _port: Option<Socket>,
 }
 
 impl RoceSocket {
-    /// Opens a socket of a local address, which needs CAP_NET_RAW. `traffic_class` goes into every packet sent.
+    /// Opens a socket of a local address, which needs CAP_NET_RAW. Every packet sent has `traffic_class`.
     pub fn open(local: Ipv6Addr, traffic_class: u8) -> io::Result<Self> {
         let raw = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::UDP))?;
         raw.attach_filter(&roce_only())?;
         raw.set_recv_tclass_v6(true)?;
         raw.set_tclass_v6(u32::from(traffic_class))?;
-        // A packet that is too long must fail here, not become fragments that no RNIC would send.
+        // A packet that is too long must fail here instead of being fragmented: an RNIC sends no fragments.
         setsockopt(&raw, sockopt::Ipv6DontFrag, &true)?;
         grow_buffers(&raw)?;
         raw.set_nonblocking(true)?;
@@ -48,8 +49,7 @@ impl RoceSocket {
         Ok(Self { raw, _port: occupy_port(local)? })
     }
 
-    /// Waits until a datagram is there, or there is room to send when `to_send`, or `timeout` has passed, or a signal
-    /// has come.
+    /// Waits for a datagram, for room to send if `to_send`, for `timeout`, or for a signal.
     pub fn wait(&self, to_send: bool, timeout: Duration) -> io::Result<()> {
         let mut events = PollFlags::POLLIN;
         events.set(PollFlags::POLLOUT, to_send);
@@ -65,7 +65,7 @@ impl RoceSocket {
     }
 }
 
-/// Classic BPF over the UDP header: the whole datagram if its destination port is RoCEv2's, else nothing.
+/// Classic BPF over the UDP header: accepts the whole datagram if its destination port is that of RoCEv2.
 fn roce_only() -> [SockFilter; 4] {
     let load_half = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
     let if_equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -87,13 +87,13 @@ fn occupy_port(local: Ipv6Addr) -> io::Result<Option<Socket>> {
     port.set_reuse_port(true)?;
     match port.bind(&SocketAddrV6::new(local, ROCE_PORT, 0, 0).into()) {
         Ok(()) => Ok(Some(port)),
-        // A kernel RDMA stack has it already, which serves as well.
+        // A kernel RDMA stack owns the port already, which has the same effect.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Past the system's limit where that is permitted, up to it where not.
+/// Exceeds the system's limit if permitted, else sets the limit.
 fn grow_buffers(raw: &Socket) -> io::Result<()> {
     if setsockopt(raw, sockopt::RcvBufForce, &BUFFER).is_err() {
         raw.set_recv_buffer_size(BUFFER)?;

@@ -24,7 +24,7 @@ pub struct Region {
     pub length: u64,
 }
 
-/// How the bytes travel.
+/// The RDMA operation of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// SEND: each message into a receive buffer.
@@ -33,13 +33,13 @@ pub enum Operation {
     Write(Region),
 }
 
-/// A transfer that cannot be.
+/// Why a transfer is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
     /// The path MTU is none of [`MTUS`].
     #[error("mtu: {0} is not an RDMA path MTU; use 256, 512, 1024, 2048 or 4096")]
     Mtu(u32),
-    /// There is nothing to send.
+    /// No bytes to send.
     #[error("bytes: nothing to send; give at least 1")]
     Empty,
     /// The message size is 0 or more than [`MESSAGE_MAX`].
@@ -77,7 +77,7 @@ pub struct Segment {
     pub reth: Option<Reth>,
     /// Immediate data, in a last or only packet: the number of the message.
     pub immediate: Option<u32>,
-    /// Where in the stream the payload begins.
+    /// Offset of the payload in the stream.
     pub offset: u64,
     /// Bytes of payload.
     pub len: usize,
@@ -108,7 +108,7 @@ impl Transfer {
             Operation::Write(region) if region.length < message_size => {
                 return Err(TransferError::Region { message: message_size, region: region.length });
             }
-            // A short last message needs no whole slot, so a region of exactly `bytes` never starts again.
+            // A short last message needs no whole slot, so a region of exactly `bytes` never wraps.
             Operation::Write(region) if region.length < bytes => region.length / message_size,
             _ => u64::MAX,
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sizes, durations and numbers as people write them on a command line.
+//! Sizes, durations and numbers on a command line.
 
 use std::time::Duration;
 

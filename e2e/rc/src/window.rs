@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many packets may be unacknowledged: halved by CNPs, recovered one packet per window acknowledged.
+//! The congestion window in packets: halved by a CNP, grown by one packet per acknowledged window.
 //!
-//! Far simpler than DCQCN: enough for the lab to see that a CNP which arrived had an effect.
+//! Far simpler than DCQCN: enough for the lab to observe that a CNP had an effect.
 
 /// Packets that may be in flight.
 #[derive(Debug, Clone)]
@@ -11,12 +11,12 @@ pub struct Window {
     ceiling: u32,
     /// Packets acknowledged since the window last grew.
     credit: u64,
-    /// No second reduction before this packet is acknowledged: CNPs for one queue come in bursts.
+    /// No second reduction before this packet is acknowledged: CNPs for one congested queue come in bursts.
     barrier: u64,
 }
 
 impl Window {
-    /// Starts at `ceiling`; CNPs never push it below `floor`.
+    /// Starts at `ceiling`; CNPs never reduce it below `floor`.
     pub fn new(floor: u32, ceiling: u32) -> Self {
         Self { packets: ceiling, floor: floor.min(ceiling), ceiling, credit: 0, barrier: 0 }
     }
@@ -35,7 +35,7 @@ impl Window {
         }
     }
 
-    /// `count` more packets were acknowledged.
+    /// Handles `count` newly acknowledged packets.
     pub fn on_progress(&mut self, count: u64) {
         if self.packets == self.ceiling {
             return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One RoCEv2 datagram, from its UDP header to its ICRC (IBTA annex A17): what a raw socket takes and gives.
+//! One RoCEv2 datagram, from its UDP header to its ICRC (IBTA annex A17), as a raw socket sends and receives it.
 //!
-//! The kernel owns the IPv6 header, so the ICRC is computed over one rebuilt from addresses and length; its other
-//! fields are masked anyway.
+//! The kernel owns the IPv6 header, so the ICRC is computed over a header rebuilt from addresses and length; its
+//! other fields are masked anyway.
 
 use std::net::Ipv6Addr;
 
@@ -67,16 +67,16 @@ pub struct Packet<'a> {
     pub payload: &'a [u8],
 }
 
-/// Why a datagram is no packet.
+/// Why a datagram is not a valid packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Discard {
-    /// Not to the RoCEv2 port.
+    /// The destination is not the RoCEv2 port.
     #[error("UDP destination port {0} is not RoCEv2's")]
     Port(u16),
-    /// UDP's length is not the datagram's.
+    /// The UDP length differs from the datagram's.
     #[error("UDP length {0} is not that of the datagram")]
     Length(u16),
-    /// The ICRC is not that of the octets.
+    /// The ICRC does not match.
     #[error("ICRC does not match")]
     Icrc,
     /// A header does not parse.
@@ -85,14 +85,14 @@ pub enum Discard {
     /// Unknown transport header version.
     #[error("BTH version {0} is not 0")]
     Version(u8),
-    /// The headers and the pad are longer than the packet.
+    /// Headers and pad are longer than the packet.
     #[error("the pad is longer than the packet")]
     Pad,
 }
 
-/// Writes a datagram to the front of `out` and gives its length. `fill` writes the `payload_len` octets of payload.
+/// Writes a datagram to the front of `out` and returns its length. `fill` writes the `payload_len` octets of payload.
 ///
-/// Fails when `out` is shorter than that needs or a header does not encode; `out` is then undefined.
+/// Fails if `out` is too short or a header does not encode; `out` is then undefined.
 pub fn emit<E: From<EmitError>>(
     (src, dst, src_port): (Ipv6Addr, Ipv6Addr, u16),
     headers: &Headers,
@@ -134,7 +134,7 @@ pub fn emit<E: From<EmitError>>(
     Ok(length)
 }
 
-/// Reads a datagram that came from `src` to `dst`. Nothing but the lengths is looked at before the ICRC is right.
+/// Parses a datagram from `src` to `dst`. Only the lengths are read before the ICRC is verified.
 pub fn parse(src: Ipv6Addr, dst: Ipv6Addr, datagram: &[u8]) -> Result<Packet<'_>, Discard> {
     let udp = UdpView::parse(datagram)?;
     if udp.dst_port() != ROCE_PORT {
@@ -173,7 +173,7 @@ pub fn parse(src: Ipv6Addr, dst: Ipv6Addr, datagram: &[u8]) -> Result<Packet<'_>
     Ok(Packet { headers, payload: &rest[..len] })
 }
 
-/// ICRC of a datagram without its ICRC: [`icrc::compute`] by a CRC that uses the CPU's instructions.
+/// ICRC of a datagram without its ICRC: as [`icrc::compute`], with CPU instructions for the CRC.
 fn compute_icrc(src: Ipv6Addr, dst: Ipv6Addr, covered: &[u8]) -> u32 {
     let mut front = [0xff; LRH + HEADERS_LEN];
     let headers = &mut front[LRH..];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program against itself over the loopback interface: the kernel's part of the data path. Both ends are at `::1`
-//! and told apart by their QPNs. Raw sockets need CAP_NET_RAW, so these tests need root.
-#![allow(clippy::unwrap_used)] // A test that cannot go on panics.
+//! The program against itself over the loopback interface, which tests the kernel's part of the data path. Both ends
+//! are at `::1` and differ in their QPNs. Raw sockets need CAP_NET_RAW, so these tests need root.
+#![allow(clippy::unwrap_used)] // A test that cannot continue panics.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

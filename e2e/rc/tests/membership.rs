@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The membership client against a controller that says what a test tells it to.
-#![allow(clippy::unwrap_used)] // A test that cannot go on panics.
+//! The membership client against a controller that gives the answers a test configures.
+#![allow(clippy::unwrap_used)] // A test that cannot continue panics.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use tonic::{Request, Response, Status};
 const PATIENCE: Duration = Duration::from_secs(20);
 const BRIEF: Duration = Duration::from_millis(200);
 
-/// Answers every join alike, plays its states to every watch, and remembers what it was asked.
+/// Answers every join alike, sends its states to every watch, and records the requests.
 #[derive(Clone, Default)]
 struct Controller {
     refusal: Option<tonic::Code>,
@@ -51,7 +51,8 @@ impl MembershipService for Controller {
     async fn watch_group(&self, _: Request<WatchGroupRequest>) -> Result<Response<Self::WatchGroupStream>, Status> {
         let states = tokio_stream::iter(self.states.clone().into_iter().map(Ok));
         if self.deleted {
-            return Ok(Response::new(Box::pin(states)));
+            let end = tokio_stream::once(Err(Status::not_found("group \"g\" was deleted")));
+            return Ok(Response::new(Box::pin(states.chain(end))));
         }
         Ok(Response::new(Box::pin(states.chain(tokio_stream::pending()))))
     }
@@ -171,7 +172,7 @@ async fn a_group_that_is_deleted_is_not_waited_for() {
     let states = vec![state(GroupPhase::Pending, 0, 0)];
     let controller = Controller { states, deleted: true, ..Controller::default() };
     let (_folder, mut member) = member(controller).await;
-    let error = member.ready(1, false, PATIENCE).await.unwrap_err().to_string();
+    let error = format!("{:#}", member.ready(1, false, PATIENCE).await.unwrap_err());
     assert!(error.contains("deleted"), "{error}");
 }
 

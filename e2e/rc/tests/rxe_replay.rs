@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's own responder (rdma_rxe) as the reference: its captured answers must be those of ours.
+//! The kernel's own responder (rdma_rxe) as the reference: our responder must give its captured answers.
 //!
-//! The captures were taken at the requester, so where packets were lost they show all requests and do not say which of
-//! them arrived. A search over the possible losses closes that gap: there must be a pattern of losses under which our
+//! The captures were taken at the requester, so where packets were lost they show all requests but not which of them
+//! arrived. A search over the possible losses closes that gap: there must be a pattern of losses under which our
 //! responder gives exactly the kernel's answers (OpCode, PSN, syndrome, MSN, in order), each to a request captured
-//! before it, and the cheapest such pattern must lose about as much as the network did. Without losses there is nothing
-//! to search: every request arrives. Answers to requests at the very end of a capture may be missing from it.
+//! before it, and the cheapest such pattern must lose about as much as the network did. Without losses there is
+//! nothing to search: every request arrives. Answers to requests at the very end of a capture may be missing from it.
 //!
-//! Not replayed: READ and atomics, which this responder refuses by design. Not shown by any capture, and so tried only
+//! Not replayed: READ and atomics, which this responder rejects by design. Not in any capture, and so tested only
 //! against the specification: duplicate requests (perftest's losses never cost an acknowledgement), RNR NAKs, CNPs.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on panics.
+#![allow(clippy::unwrap_used)] // A test that cannot continue panics.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -83,7 +83,7 @@ impl<'a> Replay<'a> {
                 answers.push((requests.len(), ack));
             }
         }
-        // perftest exchanged address and key beforehand; the first WRITE tells them.
+        // perftest exchanged address and key beforehand; the first WRITE carries them.
         let region = requests[0].headers.reth.map(|reth| Region {
             va: reth.va,
             rkey: reth.rkey,
@@ -94,8 +94,8 @@ impl<'a> Replay<'a> {
         Self { requests, answers, responder }
     }
 
-    /// Hands request `index` to `responder`, which has given `given` of the answers; how many it has given then, or
-    /// `None` when it says what the kernel did not.
+    /// Hands request `index` to `responder`, which has given `given` of the answers; returns how many it has given
+    /// then, or `None` if it gives an answer that the kernel did not.
     fn deliver(&self, responder: &mut Responder, index: usize, given: usize) -> Option<usize> {
         responder.handle(&self.requests[index], false, Instant::now());
         assert_eq!(responder.failure(), None);
@@ -105,7 +105,7 @@ impl<'a> Replay<'a> {
             let ack = Ack { psn, syndrome: aeth.syndrome.0, msn: aeth.msn };
             match self.answers.get(given) {
                 Some(&(captured_after, expected)) if expected == ack && captured_after > index => {}
-                // The capture ended before this answer came.
+                // The capture ended before this answer.
                 None => {}
                 Some(_) => return None,
             }
@@ -130,7 +130,7 @@ impl<'a> Replay<'a> {
             }
             let mut reach = |losses: usize, given: usize, responder: Responder| {
                 let counters = responder.counters();
-                // With the answers given, what was delivered and reported is the state.
+                // With the answers given, what was delivered and reported determines the state.
                 let key = (index + 1, given, counters.bytes, counters.naks_sent, counters.messages);
                 let best = seen.entry(key).or_insert(usize::MAX);
                 if losses < *best {
@@ -182,7 +182,7 @@ fn with_loss_a_plausible_pattern_of_losses_explains_every_answer_of_the_kernel()
     }
 }
 
-/// The search must not be able to explain everything. (The PSN of a NAK is not varied: losing another packet there is
+/// Changed answers must not be explainable by losses. (The PSN of a NAK is not varied: losing another packet there is
 /// as good an explanation.)
 #[test]
 fn a_responder_that_differed_from_the_kernel_would_be_found_out() {

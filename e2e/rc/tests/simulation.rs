@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requester and responder wired together, octet by octet, through a seeded network that loses, duplicates, reorders,
-//! damages and marks in both directions. At every acknowledgement the oracle looks into the responder: what the
-//! requester takes for acknowledged must have been delivered (invariant I1 of one branch).
+//! damages and marks in both directions. At every acknowledgement the oracle checks the responder: what the requester
+//! counts as acknowledged must have been delivered (invariant I1 of one branch).
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on panics.
+#![allow(clippy::unwrap_used)] // A test that cannot continue panics.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -81,7 +81,7 @@ struct Flight {
     marked: bool,
 }
 
-/// What is under way, by arrival time and order of sending.
+/// Packets in transit, by arrival time and order of sending.
 struct Network {
     random: Random,
     faults: Faults,
@@ -99,7 +99,7 @@ impl Network {
             let late = if self.random.hits(self.faults.reorder) { self.random.below(3000) } else { 0 };
             let mut datagram = datagram.to_vec();
             if self.random.hits(self.faults.damage) {
-                // Anywhere behind the ports, masked octets aside: those say nothing that is protected.
+                // Any octet behind the ports except those that the ICRC masks: they are not protected.
                 let at = 20 + self.random.below(datagram.len() as u64 - 20) as usize;
                 datagram[at] ^= 1 << self.random.below(8);
             }
@@ -111,7 +111,7 @@ impl Network {
     }
 }
 
-/// Both ends at their end.
+/// The final state of both ends.
 struct Outcome {
     requester: requester::Counters,
     responder: responder::Counters,

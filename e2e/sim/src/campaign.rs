@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many seeds, on a few threads, and what they did together.
+//! Runs many seeds on a few threads and adds up their results.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::report::Report;
 use crate::run::run;
 
-/// What many runs did together.
+/// Results of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Runs.
@@ -20,7 +20,7 @@ pub struct Totals {
     pub events: u64,
     /// ACKs and NAKs at nodes.
     pub feedback_events: u64,
-    /// Runs that faults outlasted.
+    /// Runs in which faults stopped before the source finished.
     pub calmed: u64,
     /// Runs by the PSN of their first packet.
     pub starts: BTreeMap<u32, u64>,
@@ -71,10 +71,10 @@ pub fn replay_command(seed: u64, config: &Config) -> String {
     format!("cargo run -p canopy-sim -- replay {seed}{}", config.options())
 }
 
-/// Runs `seeds` seeds from `first` on `threads` threads; `progress` sees every report.
+/// Runs `seeds` seeds from `first` on `threads` threads; `progress` is called with every report.
 ///
 /// # Errors
-/// When `config` is none that a requester takes.
+/// If a requester rejects `config`.
 pub fn campaign(
     (first, seeds): (u64, u64),
     config: &Config,

@@ -7,7 +7,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 /// A millionth, the unit of probabilities.
 pub const MILLION: u64 = 1_000_000;
 
-/// A generator. Ranges are drawn here rather than by a library, whose ways of drawing may change.
+/// A generator. Ranges are drawn here and not by a library, whose algorithm may change.
 pub struct Chance(ChaCha8Rng);
 
 impl Chance {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run is told, and what its seed decides of the rest.
+//! The configuration of a run, and the parameters that its seed determines.
 
 use crate::chance::Chance;
 use crate::machine::Mutant;
 use crate::net::Links;
 
-/// What is not given, the seed decides.
+/// Options; the seed determines those that are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Config {
     /// Receivers at the start, 1 to 1024
@@ -23,28 +23,28 @@ pub struct Config {
     /// Loss on every link, both directions, in millionths
     #[arg(long, value_parser = clap::value_parser!(u64).range(0..=500_000))]
     pub loss: Option<u64>,
-    /// AckReq is set every so many packets, and the window is 4 times that
+    /// AckReq is set every n packets, and the window is 4 times n
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub ack_every: Option<u32>,
     /// Packets that travel as one event
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub burst: u32,
-    /// No fault of any kind, nobody comes or goes
+    /// No fault of any kind; receivers neither join nor leave
     #[arg(long)]
     pub no_faults: bool,
-    /// Links are the only faults: nobody comes, goes, dies or moves
+    /// Only links have faults: receivers neither join, leave, die nor move
     #[arg(long)]
     pub only_links: bool,
-    /// The controller takes no care of nodes that have late branches only, or that lost their state meanwhile
+    /// The controller omits the precautions for nodes that have only late branches, or that lost their state
     #[arg(long)]
     pub careless: bool,
     /// Every receiver loses this packet once
     #[arg(long)]
     pub all_lose: Option<u64>,
-    /// Forged answers injected after each answer that a node takes
+    /// Forged answers injected after each answer that a node accepts
     #[arg(long, default_value_t = 0)]
     pub forged: u32,
-    /// An aggregation that is wrong on purpose
+    /// A deliberately wrong aggregation
     #[arg(long, value_enum, default_value_t = Mutant::None)]
     pub mutant: Mutant,
 }
@@ -55,7 +55,7 @@ impl Config {
         Self { burst: 1, ..Self::default() }
     }
 
-    /// The options that say this configuration, each with a space before it.
+    /// The command line options of this configuration, each with a space before it.
     pub fn options(&self) -> String {
         let given = |name: &str, value: Option<String>| value.map_or(String::new(), |v| format!(" --{name} {v}"));
         let flag = |name: &str, on: bool| if on { format!(" --{name}") } else { String::new() };
@@ -82,7 +82,7 @@ impl Config {
     }
 }
 
-/// Everything that is decided before time passes, but for the tree and the faults.
+/// All parameters that are fixed before the run starts, except the tree and the faults.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Receivers at the start.
@@ -95,7 +95,7 @@ pub struct Setup {
     pub start_psn: u32,
     /// Packets that may be unacknowledged.
     pub window: u32,
-    /// AckReq is set every so many packets.
+    /// AckReq is set every n packets.
     pub ack_every: u32,
     /// Retry timer, ns.
     pub timeout: u64,
@@ -113,11 +113,11 @@ pub struct Setup {
     pub epoch: u32,
 }
 
-/// Where a PSN is near something that may go wrong.
+/// PSNs near a wrap or the sign change of a PSN distance.
 pub const STARTS: [u32; 5] = [0, 0x7F_FFFF, 0x80_0000, 0xFF_FFF0, 0xFF_FFFF];
 
 impl Setup {
-    /// What `config` says, and the generator for the rest.
+    /// Takes the parameters of `config`, and draws the others.
     pub fn draw(config: &Config, chance: &mut Chance) -> Self {
         let drawn = match chance.below(100) {
             0..60 => chance.between(1, 12),
@@ -131,7 +131,7 @@ impl Setup {
         let any = chance.below(1 << 24) as u32;
         let start_psn = config.start_psn.unwrap_or(chance.pick(&STARTS).filter(|_| any & 3 > 0).unwrap_or(any));
         let message = config.message.unwrap_or(chance.between(1, 12) as u32);
-        // Half the seeds have links that are far better than the worst, so that something arrives in between.
+        // Half the seeds have links far better than the worst, so that results between the extremes occur.
         let worst = if chance.below(2) == 0 { 30_000 } else { 200_000 };
         let loss = |chance: &mut Chance| if chance.below(4) == 0 { 0 } else { chance.below(worst + 1) };
         let delay = chance.between(1_000, 20_000);

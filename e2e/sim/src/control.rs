@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens to the tree: faults, and the controller's changes of membership in the order that keeps I1.
+//! Changes of the tree: faults, and the controller's changes of membership in the order that preserves I1.
 
 use canopy_agent_core::aggregate::{Entry, Input};
 
@@ -10,7 +10,7 @@ use crate::run::{TIMEOUTS, World};
 use crate::schedule::Action;
 use crate::tree::{MAX_BRANCHES, ROOT};
 
-/// How often, ns, and how many times a node repeats its last feedback after it has adopted a program (3.9).
+/// Interval, ns, and number of repetitions of a node's last feedback after it has adopted a program (3.9).
 const REPEAT_INTERVAL: u64 = 10_000_000;
 const REPEATS: u32 = 200;
 
@@ -42,7 +42,7 @@ impl World<'_> {
             Action::Answers { who, to } => self.answers(who, to, now),
             Action::Repeat(place, left) => self.repeat(place, left, now),
             Action::Calm if self.moving.is_none() => self.calm_down(now),
-            // The controller makes one change after the other.
+            // The controller makes one change at a time.
             Action::Join(_) | Action::Leave(_) | Action::Evict | Action::Calm => {
                 self.net.at(now + 10_000, Event::Acts(action));
             }
@@ -63,17 +63,17 @@ impl World<'_> {
         self.calm = Some((now, now + TIMEOUTS * self.source.timer.max(self.setup.timeout)));
     }
 
-    /// A node's aggregation starts over in its present epoch.
+    /// Resets a node's aggregation in its current epoch.
     pub(crate) fn forget_all(&mut self, node: Place) {
         let (params, mutant, epoch) = (self.tree.params, self.tree.mutant, self.tree.node(node).epoch);
         self.tree.node_mut(node).machine = Machine::new(params, mutant, epoch);
     }
 
-    /// A node's program of `epoch` comes into force; its agent repeats the last feedback for a while (3.9).
+    /// A node adopts the program of `epoch`; its agent repeats the last feedback for a while (3.9).
     pub(crate) fn adopt(&mut self, node: Place, epoch: u32, now: u64) {
         self.remark(now, || format!("{node}: adopts epoch {epoch}"));
         self.tree.node_mut(node).epoch = epoch;
-        self.tell(node, Input::Adopt(epoch), now);
+        self.feed(node, Input::Adopt(epoch), now);
         if node != ROOT {
             self.net.at(now + REPEAT_INTERVAL, Event::Acts(Action::Repeat(node, REPEATS - 1)));
         }
@@ -81,14 +81,14 @@ impl World<'_> {
 
     fn repeat(&mut self, node: Place, left: u32, now: u64) {
         if !self.tree.node(node).is_down {
-            self.tell(node, Input::Repeat, now);
+            self.feed(node, Input::Repeat, now);
         }
         if left > 0 {
             self.net.at(now + REPEAT_INTERVAL, Event::Acts(Action::Repeat(node, left - 1)));
         }
     }
 
-    /// A branch joins, or is reset: configuration first, then the node if it is there.
+    /// A branch joins, or is reset: first in the configuration, then at the node if it is up.
     pub(crate) fn join(&mut self, node: Place, branch: Place, entry: Entry, now: u64) {
         let at = self.tree.node_mut(node);
         at.branches.insert(branch, entry);
@@ -96,11 +96,11 @@ impl World<'_> {
         at.has_pending |= entry.at_boundary;
         self.remark(now, || format!("{node}: join {branch} {entry:?}"));
         if !self.tree.node(node).is_down {
-            self.tell(node, Input::Join(branch, entry), now);
+            self.feed(node, Input::Join(branch, entry), now);
         }
     }
 
-    /// A branch leaves, and a node without branches with it.
+    /// A branch leaves; if it was the last branch of its node, the node leaves too.
     pub(crate) fn leave(&mut self, node: Place, branch: Place, now: u64) {
         self.forget(node, branch, now);
         if self.tree.node(node).branches.is_empty() && node != ROOT {
@@ -109,25 +109,25 @@ impl World<'_> {
         }
     }
 
-    /// A branch leaves one node.
+    /// Removes a branch from one node.
     pub(crate) fn forget(&mut self, node: Place, branch: Place, now: u64) {
         let forgets = self.tree.node_mut(node);
         forgets.branches.remove(&branch);
         forgets.floors.remove(&branch);
         self.remark(now, || format!("{node}: leave {branch}"));
         if !self.tree.node(node).is_down {
-            self.tell(node, Input::Leave(branch), now);
+            self.feed(node, Input::Leave(branch), now);
         }
     }
 
-    /// Whether branches may come in late at `node`: one that does not know what was acknowledged would let them begin with
-    /// what is never sent again.
+    /// Whether branches may join late at `node`: a node that does not know what was acknowledged would let them start
+    /// with a packet that is never sent again.
     fn takes_late(&self, node: Place) -> bool {
         let node = self.tree.node(node);
         self.careless || (!node.is_down && (node.machine.inner.minimum().is_some() || node.branches.is_empty()))
     }
 
-    /// After data at a message boundary: which branches have started.
+    /// After data at a message boundary: records the branches that have started.
     pub(crate) fn note_started(&mut self, place: Place, number: u64, now: u64) {
         let node = self.tree.node_mut(place);
         let mut started = Vec::new();
@@ -156,14 +156,14 @@ impl World<'_> {
         }
         let before = self.tree.node(place).machine.inner.clone();
         let branches = self.tree.node(place).branches.clone();
-        branches.into_iter().for_each(|(branch, entry)| self.tell(place, Input::Join(branch, entry), now));
+        branches.into_iter().for_each(|(branch, entry)| self.feed(place, Input::Join(branch, entry), now));
         if self.tree.node(place).machine.inner != before {
             self.oracle.violated(now, &format!("node {place} changed because its agent restarted"));
         }
     }
 
-    /// Not at a node that has late receivers: how far behind they count is not configured anywhere. Nor at one where a
-    /// branch waits for a message boundary, unless careless: see [`World::takes_late`].
+    /// Not at a node that has late receivers: their PSN shift is not part of the configuration. Nor at a node with a
+    /// branch that waits for a message boundary, unless careless: see [`World::takes_late`].
     fn node_down(&mut self, n: u64, now: u64) {
         let place = (n % self.tree.nodes.len() as u64) as Place + 1;
         let late = |branch: &Place| {
@@ -185,7 +185,7 @@ impl World<'_> {
         self.forget_all(place);
         self.report.states_lost += 1;
         let branches = self.tree.node(place).branches.clone();
-        branches.into_iter().for_each(|(branch, entry)| self.tell(place, Input::Join(branch, entry), now));
+        branches.into_iter().for_each(|(branch, entry)| self.feed(place, Input::Join(branch, entry), now));
     }
 
     fn join_late(&mut self, n: u64, now: u64) {
@@ -215,7 +215,7 @@ impl World<'_> {
         }
     }
 
-    /// One that may go: the first receiver stays, so that the group is never empty.
+    /// A receiver that may leave: never the first one, so that the group is never empty.
     fn draw_receiver(&self, n: u64) -> Option<usize> {
         let index = 1 + (n % (self.tree.receivers.len() as u64 - 1).max(1)) as usize;
         self.tree.receivers.get(index).filter(|r| !r.gone && !r.dead).map(|_| index)

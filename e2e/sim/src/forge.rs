@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers that nobody gave: I3 says that they change no state.
+//! Forged answers: by I3 they change no state.
 
 use canopy_agent_core::aggregate::{Input, Nak, Refusal};
 
@@ -10,11 +10,11 @@ use crate::tree::Node;
 /// Refusals by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// Of no active branch.
+    /// Not from an active branch.
     pub inactive: u64,
     /// Outside the window.
     pub window: u64,
-    /// A NAK of what was acknowledged since.
+    /// A NAK of a packet that was acknowledged since.
     pub ghost: u64,
     /// Of an old epoch.
     pub epoch_old: u64,
@@ -23,7 +23,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Counts one.
+    /// Counts one refusal.
     pub fn count(&mut self, why: Refusal) {
         *match why {
             Refusal::Inactive => &mut self.inactive,
@@ -34,18 +34,19 @@ impl Refusals {
         } += 1;
     }
 
-    /// All of them.
+    /// The sum of all reasons.
     pub fn total(&self) -> u64 {
         self.inactive + self.window + self.ghost + self.epoch_old + self.epoch_ahead
     }
 }
 
-/// Forges one answer to `node`, hands it in, and counts why it was refused; `None` when there is nothing to forge.
+/// Forges one answer to `node`, passes it to the node, and counts the reason of its refusal; `None` if nothing can be
+/// forged.
 pub fn forge(node: &mut Node, chance: &mut Chance, oracle: &mut Oracle, counts: &mut Refusals, now: u64) -> Option<()> {
     let (input, since, expected) = draw(node, chance)?;
     let before = node.machine.inner.clone();
-    let said = node.machine.handle(input, since, now);
-    match said {
+    let result = node.machine.handle(input, since, now);
+    match result {
         Err(why) if why == expected => counts.count(why),
         other => oracle.violated(now, &format!("I3: {input:?} should be refused as {expected:?}, was {other:?}")),
     }
@@ -61,7 +62,7 @@ fn draw(node: &Node, chance: &mut Chance) -> Option<(Input, u32, Refusal)> {
     let entry = node.branches.get(&branch)?;
     let (high, epoch) = (node.machine.inner.high(), entry.since);
     let ack = chance.below(2) == 0;
-    let says = |branch: u32, epoch: u32, psn: u64| {
+    let answer = |branch: u32, epoch: u32, psn: u64| {
         let psn = psn.wrapping_sub(shift) as u32 & 0xFF_FFFF;
         match ack {
             true => Input::Ack { branch, epoch, psn, msn: 1, credits: 31 },
@@ -70,18 +71,18 @@ fn draw(node: &Node, chance: &mut Chance) -> Option<(Input, u32, Refusal)> {
     };
     let far = chance.below(1 << 21);
     Some(match chance.below(5) {
-        0 => (says(1 << 20, epoch, high.unwrap_or(0)), 0, Refusal::Inactive),
-        // One more than was sent down, or anything before something was.
-        1 => (says(branch, epoch, high.unwrap_or(0) + 1 + far), epoch, Refusal::Window),
+        0 => (answer(1 << 20, epoch, high.unwrap_or(0)), 0, Refusal::Inactive),
+        // Above the highest PSN sent down, or before any packet was sent.
+        1 => (answer(branch, epoch, high.unwrap_or(0) + 1 + far), epoch, Refusal::Window),
         2 if !entry.receiver => {
             let old = epoch.wrapping_sub(1 + far as u32 % 0x1FFF);
-            (says(branch, old, high?.wrapping_sub(1)), epoch, Refusal::EpochOld)
+            (answer(branch, old, high?.wrapping_sub(1)), epoch, Refusal::EpochOld)
         }
         3 if !entry.receiver => {
             let ahead = node.epoch.wrapping_add(1 + far as u32 % 0x1000);
-            (says(branch, ahead, high?.wrapping_sub(1)), epoch, Refusal::EpochAhead)
+            (answer(branch, ahead, high?.wrapping_sub(1)), epoch, Refusal::EpochAhead)
         }
-        2 | 3 => (says(branch, epoch, high?.wrapping_sub((1 << 22) + (1 << 21) + far)), epoch, Refusal::Window),
+        2 | 3 => (answer(branch, epoch, high?.wrapping_sub((1 << 22) + (1 << 21) + far)), epoch, Refusal::Window),
         _ => {
             let psn = node.machine.inner.minimum()?.wrapping_sub(1 + far);
             let psn = psn.wrapping_sub(shift) as u32 & 0xFF_FFFF;

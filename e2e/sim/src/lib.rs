@@ -2,16 +2,17 @@
 //! A seeded simulator of the reverse path of one multicast group, in simulated time.
 //!
 //! One requester, a tree of nodes that each run [`canopy_agent_core::aggregate::Aggregation`], and up to 1,024
-//! responders, over links that lose, repeat, reorder and fail, while receivers come, go, die and move. The requester and
-//! the responders are `canopy-rc`'s state machines. Everything random comes from one generator: a seed is a run.
+//! responders, over links that lose, repeat, reorder and fail, while receivers join, leave, die and move. The
+//! requester and the responders are `canopy-rc`'s state machines. One generator makes every random choice: a seed
+//! determines a run.
 //!
 //! Parts, from the inside out:
 //!
-//! - [`chance`] (the generator), [`config`] (what a seed decides, unless it is given);
+//! - [`chance`] (the generator), [`config`] (parameters, given or drawn from the seed);
 //! - [`net`] (time, links), [`source`], [`receiver`], [`machine`] (the aggregation, or a wrong one), [`tree`];
-//! - [`schedule`] (which faults, when), [`oracle`] (what must hold), [`forge`] (feedback that must change nothing);
-//! - [`run`], which lets time pass, with `passage` (packets arrive), `control` (faults, and what a controller does to the
-//!   tree) and `moves`; [`report`] and [`campaign`], what came of it.
+//! - [`schedule`] (which faults, when), [`oracle`] (the invariants), [`forge`] (feedback that must change nothing);
+//! - [`run`], the event loop, with `passage` (packets arrive), `control` (faults, and the controller's changes of the
+//!   tree) and `moves`; [`report`] and [`campaign`], the results.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `canopy-sim`: runs seeds, or one again.
+//! `canopy-sim`: runs many seeds, or replays one.
 
 use std::process::ExitCode;
 
@@ -34,11 +34,11 @@ enum Command {
         #[command(flatten)]
         config: Config,
     },
-    /// Run one seed and say what it did
+    /// Run one seed and print its result
     Replay {
         /// The seed
         seed: u64,
-        /// Say every event
+        /// Print every event
         #[arg(long)]
         trace: bool,
         #[command(flatten)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A receiver or a node moves to another parent: every node adopts its new program at a time of its own.
+//! A receiver or a node moves to another parent: every node adopts its new program at a different time.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use crate::run::World;
 use crate::schedule::Action;
 use crate::tree::{MAX_BRANCHES, ROOT};
 
-/// What a node's program of the new epoch changes there.
+/// The changes at a node by its program of the new epoch.
 #[derive(Default)]
 struct Program {
     joins: Vec<(Place, Entry)>,
     leaves: Vec<Place>,
-    /// The node answers to this parent.
+    /// The node sends its feedback to this parent.
     parent: Option<Place>,
-    /// The node has no branches any more.
+    /// The node has no branches left.
     empty: bool,
 }
 
-/// A move under way.
+/// A move in progress.
 pub(crate) struct Move {
     epoch: u32,
     /// Nodes that have not adopted their program yet.
     programs: BTreeMap<Place, Program>,
-    /// A receiver that still answers to its old parent.
+    /// The receiver still sends its feedback to the old parent.
     receiver: bool,
 }
 
 impl World<'_> {
-    /// What may move: receivers that count from the group's start, and nodes of the tree with all behind them. Nodes adopt their
-    /// programs in any order within `pace`, as agents do.
+    /// Movable are receivers that count from the group's start, and nodes of the tree with everything behind them.
+    /// Nodes adopt their programs in any order within `pace`, as agents do.
     pub(crate) fn begin_move(&mut self, who: u64, to: u64, pace: u64, now: u64) {
         let tree = &self.tree;
         let (nodes, receivers) = (tree.nodes.len() as u64, tree.receivers.len() as u64);
@@ -40,16 +40,18 @@ impl World<'_> {
         let index = tree.receiver_index(who);
         let movable = match index {
             Some(index) => !tree.receivers[index].gone && tree.receivers[index].started == Some(0),
-            // Feedback of one that waits for its message boundary is refused before: its new parent would wait for ever.
+            // Feedback of a receiver that waits for its message boundary is refused before that: its new parent would
+            // wait forever.
             None => {
-                let speaks = self.careless || tree.node(who).machine.inner.minimum().is_some();
-                who != ROOT && tree.is_attached(who) && speaks
+                let confirmed = self.careless || tree.node(who).machine.inner.minimum().is_some();
+                who != ROOT && tree.is_attached(who) && confirmed
             }
         };
         let from = tree.parent(who);
         let fits = |to: &Place| {
             let has_room = tree.is_attached(*to) && tree.node(*to).branches.len() < MAX_BRANCHES;
-            // A new node that has seen nothing would let its late receivers begin with a message that is only sent again.
+            // A new node that has received no data would let its late receivers start with a message that is only
+            // retransmitted.
             let settled = self.careless || tree.node(*to).machine.inner.minimum().is_some();
             has_room && settled && from != *to && !tree.upwards(*to).contains(&who)
         };
@@ -74,8 +76,8 @@ impl World<'_> {
         self.moving = Some(Move { epoch, programs, receiver: index.is_some() });
     }
 
-    /// A program for every node: the new parent and the way up to the old tree count `who` anew, the old parent forgets it, and
-    /// nodes that lose their last branch go with it.
+    /// A program for every node: the new parent and its ancestors up to the old tree join `who` anew, the old parent
+    /// removes it, and nodes that lose their last branch leave too.
     fn programs(&self, (who, from, to): (Place, Place, Place), since: u32) -> BTreeMap<Place, Program> {
         let tree = &self.tree;
         let mut programs: BTreeMap<Place, Program> =
@@ -100,7 +102,8 @@ impl World<'_> {
         }
     }
 
-    /// A node adopts its program: branches join, then the epoch is in force, then branches leave; as the agent does it.
+    /// A node adopts its program in the order of the agent: branches join, then the epoch is in force, then branches
+    /// leave.
     pub(crate) fn adopt_move(&mut self, node: Place, now: u64) {
         let Some(moving) = &mut self.moving else { return };
         let (epoch, program) = (moving.epoch, moving.programs.remove(&node).unwrap_or_default());
@@ -120,7 +123,7 @@ impl World<'_> {
         self.end_move();
     }
 
-    /// A receiver answers to its new parent.
+    /// A receiver sends its feedback to its new parent from now on.
     pub(crate) fn answers(&mut self, who: Place, to: Place, now: u64) {
         self.remark(now, || format!("{who} answers to {to}"));
         if let Some(index) = self.tree.receiver_index(who) {

@@ -7,19 +7,19 @@ use std::collections::{BTreeSet, BinaryHeap};
 use crate::chance::Chance;
 use crate::schedule::Action;
 
-/// A place: 0 is the source, then come the nodes, then the receivers. It is also the number of its branch.
+/// A place: 0 is the source, then the nodes, then the receivers. It is also the branch number.
 pub type Place = u32;
-/// Where the source is.
+/// The place of the source.
 pub const SOURCE: Place = 0;
 
-/// Data packets that follow each other: only the first may begin a message, only the last ends one or has AckReq.
+/// Consecutive data packets: only the first may start a message, only the last ends one or has AckReq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     /// PSN of the first, as this copy has it.
     pub psn: u32,
-    /// Which packet of the transfer the first is. The oracle's: no machine reads it.
+    /// Number of the first packet in the transfer. Only the oracle uses it.
     pub number: u64,
-    /// How many.
+    /// Number of packets.
     pub count: u32,
     /// The first is FIRST or ONLY.
     pub begins: bool,
@@ -38,7 +38,7 @@ pub struct Feedback {
     pub psn: u32,
     /// AETH MSN.
     pub msn: u32,
-    /// Epoch of the node that says it; 0 of a receiver.
+    /// Epoch of the node that sent it; 0 from a receiver.
     pub epoch: u32,
 }
 
@@ -51,7 +51,7 @@ pub enum Packet {
     Feedback(Feedback),
 }
 
-/// What happens.
+/// A simulated event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A packet arrives.
@@ -67,7 +67,7 @@ pub enum Event {
     SourceSends,
     /// The source's timer may have expired.
     SourceTimer,
-    /// A fault, or what the controller does.
+    /// A fault, or a change by the controller.
     Acts(Action),
 }
 
@@ -89,18 +89,18 @@ impl PartialOrd for Due {
     }
 }
 impl Ord for Due {
-    /// The earliest is the greatest, for the heap.
+    /// Reversed for the heap: the earliest event is the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }
 }
 
-/// How links behave.
+/// Properties of links.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Links {
     /// Every packet takes this long, ns.
     pub delay: u64,
-    /// And up to this much more, ns: more than the distance of packets reorders them.
+    /// And up to this much more, ns: a jitter above the packet interval reorders packets.
     pub jitter: u64,
     /// Lost downwards, millionths.
     pub loss_down: u64,
@@ -110,29 +110,29 @@ pub struct Links {
     pub repeat: u64,
 }
 
-/// What is under way, and the links.
+/// Events in the future, and the links.
 pub struct Net {
     heap: BinaryHeap<Due>,
     order: u64,
-    /// How links behave now.
+    /// The current properties of links.
     pub links: Links,
-    /// Links that are down, by their lower end: a place loses every way up at once.
+    /// Links that are down, by their lower end: a place loses all its uplinks at once.
     pub down: BTreeSet<Place>,
 }
 
 impl Net {
-    /// Nothing under way.
+    /// No events.
     pub fn new(links: Links) -> Self {
         Self { heap: BinaryHeap::new(), order: 0, links, down: BTreeSet::new() }
     }
 
-    /// `event` will happen at `at`.
+    /// Schedules `event` at `at`.
     pub fn at(&mut self, at: u64, event: Event) {
         self.order += 1;
         self.heap.push(Due { at, order: self.order, event });
     }
 
-    /// What happens next.
+    /// Removes and returns the next event.
     pub fn take_next(&mut self) -> Option<(u64, Event)> {
         self.heap.pop().map(|due| (due.at, due.event))
     }
@@ -147,7 +147,7 @@ impl Net {
             return;
         }
         if chance.happens(loss) {
-            // Of a burst, the front arrives.
+            // Of a burst, the first packets arrive.
             match &mut packet {
                 Packet::Data(burst) if burst.count > 1 => {
                     burst.count = chance.below(u64::from(burst.count)) as u32;

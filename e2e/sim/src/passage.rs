@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets arrive: data passes down, answers pass up, the source is told.
+//! Packet arrival: data passes down the tree, answers pass up, feedback reaches the source.
 
 use canopy_agent_core::aggregate::{Input, Nak};
 
@@ -20,15 +20,15 @@ impl World<'_> {
                 self.source.handle(feedback, now);
                 self.wake_source(now);
             }
-            Packet::Feedback(feedback) => self.node_hears(from, to, feedback, now),
+            Packet::Feedback(feedback) => self.node_receives(from, to, feedback, now),
             Packet::Data(burst) => match self.tree.receiver_index(to) {
                 None => self.node_passes(to, burst, now),
                 Some(index) => {
                     let Self { tree, chance, net, setup, .. } = self;
                     let receiver = &mut tree.receivers[index];
-                    let (parent, mut said) = (receiver.parent, Vec::new());
-                    receiver.handle(burst, setup.rnr, chance, |feedback| said.push(feedback));
-                    for feedback in said {
+                    let (parent, mut answers) = (receiver.parent, Vec::new());
+                    receiver.handle(burst, setup.rnr, chance, |feedback| answers.push(feedback));
+                    for feedback in answers {
                         net.send(chance, now, (to, parent), Packet::Feedback(feedback));
                     }
                 }
@@ -36,7 +36,7 @@ impl World<'_> {
         }
     }
 
-    /// Data passes down a node.
+    /// A node forwards data to its branches.
     fn node_passes(&mut self, place: Place, burst: Burst, now: u64) {
         let node = self.tree.node_mut(place);
         if node.is_down {
@@ -52,15 +52,15 @@ impl World<'_> {
         }
         if self.tree.node(place).has_pending {
             self.note_started(place, burst.number, now);
-            // The agent looks now and then.
+            // The agent polls occasionally.
             if burst.psn.is_multiple_of(3) {
-                self.tell(place, Input::Vacant, now);
+                self.feed(place, Input::PendingOnly, now);
             }
         }
         let Self { tree, chance, net, careless, .. } = self;
         let node = tree.node(place);
         for (branch, shift) in node.machine.inner.copies() {
-            // A child node that has seen nothing yet would let its late receivers begin with it.
+            // A child node that has received no data yet would let its late receivers start with this packet.
             if !*careless && node.floors.get(&branch).is_some_and(|floor| burst.number < *floor) {
                 continue;
             }
@@ -69,8 +69,8 @@ impl World<'_> {
         }
     }
 
-    /// A node takes an answer of a branch.
-    fn node_hears(&mut self, from: Place, place: Place, feedback: Feedback, now: u64) {
+    /// A node handles the feedback of a branch.
+    fn node_receives(&mut self, from: Place, place: Place, feedback: Feedback, now: u64) {
         if self.tree.node(place).is_down {
             return;
         }
@@ -81,15 +81,15 @@ impl World<'_> {
             0x20..0x40 => Input::Nak { branch: from, epoch, psn, msn, nak: Nak::Rnr(syndrome & 0x1F) },
             _ => Input::Nak { branch: from, epoch, psn, msn, nak: Nak::Sequence },
         };
-        self.tell(place, input, now);
+        self.feed(place, input, now);
         for _ in 0..self.forged {
             let Self { tree, chance, oracle, report, .. } = self;
             forge::forge(tree.node_mut(place), chance, oracle, &mut report.forged, now);
         }
     }
 
-    /// Hands `input` to a node, and what it says upstream to the link.
-    pub(crate) fn tell(&mut self, place: Place, input: Input, now: u64) {
+    /// Passes `input` to a node, and sends the feedback that results upstream.
+    pub(crate) fn feed(&mut self, place: Place, input: Input, now: u64) {
         let Self { tree, chance, net, report, .. } = self;
         let node = tree.node_mut(place);
         let since = match input {
@@ -97,8 +97,8 @@ impl World<'_> {
             _ => 0,
         };
         match node.machine.handle(input, since, now) {
-            Ok(Some(said)) => {
-                let (syndrome, psn, msn) = (said.syndrome, said.psn, said.msn);
+            Ok(Some(feedback)) => {
+                let (syndrome, psn, msn) = (feedback.syndrome, feedback.psn, feedback.msn);
                 let packet = Packet::Feedback(Feedback { syndrome, psn, msn, epoch: node.epoch });
                 let up = node.parent;
                 net.send(chance, now, (place, up), packet);

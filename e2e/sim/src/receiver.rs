@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A receiver: `canopy-rc`'s responder, and what the oracle knows of it.
+//! A receiver: `canopy-rc`'s responder, and the oracle's knowledge of it.
 
 use std::time::Instant;
 
@@ -12,35 +12,35 @@ use canopy_rc::wire::{Headers, Packet};
 use crate::chance::Chance;
 use crate::net::{Burst, Feedback, Place};
 
-/// Path MTU, octets: the least, for nobody looks at the payload.
+/// Path MTU, octets: the smallest, because the payload is not checked.
 pub const MTU: u32 = 256;
 const PAYLOAD: [u8; MTU as usize] = [0; MTU as usize];
 
-/// A responder, and its place in the group.
+/// A responder, and its position in the group.
 pub struct Receiver {
     responder: Responder,
     now: Instant,
-    /// What its QP was told to expect first.
+    /// The first PSN that its QP expects.
     start_psn: u32,
-    /// The node that its answers go to.
+    /// The node that receives its feedback.
     pub parent: Place,
-    /// Number of the packet that the group counts it from, once its branch has started.
+    /// Number of the packet at which it starts, once its branch has started.
     pub started: Option<u64>,
-    /// Its branch left: the group owes it nothing.
+    /// Its branch left: the source's acknowledgements no longer cover it.
     pub gone: bool,
-    /// It answers nothing any more.
+    /// It sends no more answers.
     pub dead: bool,
     /// Packets delivered.
     delivered: u64,
-    /// The message that was refused as not ready, by its PSN; it is taken the second time.
+    /// PSN of the message that it answered with an RNR NAK; it is accepted the second time.
     refused: Option<u32>,
     waits: bool,
-    /// A packet that does not reach it the first time, by number.
+    /// A packet, by number, that does not reach it the first time.
     pub loses: Option<u64>,
 }
 
 impl Receiver {
-    /// One that has received nothing and expects `start_psn`.
+    /// A receiver that has received nothing and expects `start_psn`.
     pub fn new(start_psn: u32, parent: Place) -> Self {
         Self {
             responder: Responder::new(Settings::new(MTU), start_psn),
@@ -57,12 +57,12 @@ impl Receiver {
         }
     }
 
-    /// The group owes it every packet below what the source believes acknowledged.
+    /// Every acknowledgement that the source receives must cover it.
     pub fn is_current(&self) -> bool {
         self.started.is_some() && !self.gone
     }
 
-    /// It holds every packet below this from where it started.
+    /// It has received every packet below this since its start.
     pub fn holds_below(&self) -> u64 {
         self.started.unwrap_or(0) + self.delivered
     }
@@ -77,7 +77,8 @@ impl Receiver {
         self.responder.failure().map(|code| format!("{code:?}"))
     }
 
-    /// Takes data; its answers go to `answer`. It is not ready `rnr` times in a million messages, with timer code `timer`.
+    /// Handles data and passes its answers to `answer`. It sends an RNR NAK `rnr` times in a million messages, with
+    /// timer code `timer`.
     pub fn handle(&mut self, burst: Burst, rnr: (u64, u8), chance: &mut Chance, mut answer: impl FnMut(Feedback)) {
         if self.dead {
             return;
@@ -102,15 +103,15 @@ impl Receiver {
             }
             let packet = Packet { headers, payload: &PAYLOAD };
             self.delivered += u64::from(self.responder.handle(&packet, false, self.now).is_some());
-            while let Some(said) = self.responder.next_packet() {
-                if let Answer::Acknowledge { psn, aeth } = said {
+            while let Some(sent) = self.responder.next_packet() {
+                if let Answer::Acknowledge { psn, aeth } = sent {
                     answer(Feedback { syndrome: aeth.syndrome.0, psn, msn: aeth.msn, epoch: 0 });
                 }
             }
         }
     }
 
-    /// Receiver not ready (IBTA volume 1 section 9.7.5.2.8): said once, then silence until the packet comes again.
+    /// RNR NAK (IBTA volume 1 section 9.7.5.2.8): sent once, then no answers until the packet is retransmitted.
     fn is_refused(
         &mut self,
         psn: u32,

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run did.
+//! The result of a run.
 
 use crate::forge::Refusals;
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Its seed.
     pub seed: u64,
-    /// Of every event in order: equal for equal runs.
+    /// Hash of every event in order: equal for equal runs.
     pub trace_hash: u64,
     /// Events.
     pub events: u64,
-    /// ACKs and NAKs that nodes took or refused.
+    /// ACKs and NAKs that nodes accepted or refused.
     pub feedback_events: u64,
-    /// Answers that reached the source: ACKs, and when NAKs did, ns.
+    /// ACKs that reached the source, and the times at which NAKs did, ns.
     pub acks: u64,
     /// See `acks`.
     pub naks: Vec<u64>,
     /// Refused feedback, forged or late, by reason.
     pub refusals: Refusals,
-    /// Forged answers, and why they were refused.
+    /// Forged answers, by reason of their refusal.
     pub forged: Refusals,
-    /// What did not hold, the first of it in words.
+    /// Violated invariants; the first ones as text.
     pub violations: Vec<String>,
-    /// All of it.
+    /// Number of all violations.
     pub violation_count: u64,
     /// PSN of the first packet.
     pub start_psn: u32,
-    /// Times that the PSN went through its 24 bits.
+    /// Times that the PSN wrapped.
     pub wraps: u64,
-    /// The transfer was acknowledged whole, ns.
+    /// Time at which the whole transfer was acknowledged, ns.
     pub finished: Option<u64>,
-    /// When faults stopped, if the source was not done before.
+    /// Time at which faults stopped, if the source had not finished before.
     pub calm: Option<u64>,
     /// Retry timer expirations, and those after faults stopped.
     pub timeouts: u64,
     /// See `timeouts`.
     pub timeouts_after: u64,
-    /// ACKs of the receiver that sent fewest.
+    /// Number of ACKs of the receiver that sent the fewest.
     pub fewest_acks: u64,
-    /// Moves, late joins, leaves, evictions and lost states that took place.
+    /// Moves, late joins, leaves, evictions and lost states that occurred.
     pub moves: u64,
     /// See `moves`.
     pub joins: u64,
@@ -50,6 +50,6 @@ pub struct Report {
     pub evictions: u64,
     /// See `moves`.
     pub states_lost: u64,
-    /// Longest way of a packet and its answer, ns.
+    /// Longest round trip of a packet and its answer, ns.
     pub round_trip: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lets time pass: one event after the other, until the source has finished or should have.
+//! The event loop: one event after the other, until the source has finished or must have finished.
 
 use anyhow::Result;
 
@@ -27,9 +27,9 @@ pub(crate) struct World<'a> {
     pub(crate) report: Report,
     pub(crate) moving: Option<Move>,
     pub(crate) epoch: u32,
-    /// Places at the start: what links are drawn from.
+    /// Number of places at the start: faults of links are drawn from them.
     pub(crate) places: u64,
-    /// When faults stopped, and until when the source has time.
+    /// Time at which faults stopped, and deadline of the source.
     pub(crate) calm: Option<(u64, u64)>,
     /// See [`Config::careless`].
     pub(crate) careless: bool,
@@ -42,12 +42,12 @@ pub(crate) struct World<'a> {
 /// Runs `seed`.
 ///
 /// # Errors
-/// When `config` is none that a requester takes.
+/// If a requester rejects `config`.
 pub fn run(seed: u64, config: &Config) -> Result<Report> {
     World::new(seed, config, None)?.run()
 }
 
-/// Runs `seed` and says every event.
+/// Runs `seed` and traces every event.
 ///
 /// # Errors
 /// As [`run`].
@@ -143,7 +143,10 @@ impl<'a> World<'a> {
         }
         let counters = self.source.counters();
         if counters.false_acks > 0 {
-            self.oracle.violated(now, &format!("the source saw {} answers to what it never sent", counters.false_acks));
+            self.oracle.violated(
+                now,
+                &format!("the source saw {} answers to packets that it never sent", counters.false_acks),
+            );
         }
         let after = counters.timeouts - self.report.timeouts;
         Report {
@@ -158,7 +161,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// One more event, in the hash and in the trace.
+    /// Adds an event to the hash and to the trace.
     fn note(&mut self, now: u64, event: &Event) {
         self.report.events += 1;
         let mut mix = |value: u64| {
@@ -184,7 +187,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Says something beside the events.
+    /// Adds a remark to the trace.
     pub(crate) fn remark(&mut self, now: u64, what: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace(&format!("{now:>12}   {}", what()));

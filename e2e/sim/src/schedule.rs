@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which faults happen and what the controller does, and when: drawn before time passes. Places are drawn as numbers
-//! that are taken modulo what is there when the time comes.
+//! The schedule of faults and of changes by the controller, drawn before the run. Places are drawn as numbers that
+//! are taken modulo the number of places when the event occurs.
 
 use crate::chance::Chance;
 use crate::config::{Config, Setup};
 
-/// A fault, or what the controller does.
+/// A fault, or a change by the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Every way up of a place fails.
+    /// All uplinks of a place fail.
     LinkDown(u64),
-    /// It is up again.
+    /// The links are up again.
     LinkUp(u64),
-    /// The agent of a node restarts; what the kernel holds stays.
+    /// The agent of a node restarts; kernel state stays.
     AgentRestarts(u64),
-    /// A node goes down and forgets all.
+    /// A node goes down and loses its state.
     NodeDown(u64),
-    /// It is up again.
+    /// The node is up again.
     NodeUp(u32),
     /// A receiver joins late.
     Join(u64),
@@ -26,31 +26,31 @@ pub enum Action {
     Dies(u64),
     /// The controller evicts the dead.
     Evict,
-    /// A receiver or a node moves to another parent: every node adopts its program within so much time.
+    /// A receiver or a node moves to another parent: every node adopts its program within the time `pace`.
     Move {
-        /// What moves.
+        /// The receiver or node that moves.
         who: u64,
-        /// To where.
+        /// The new parent.
         to: u64,
         /// ns.
         pace: u64,
     },
-    /// A node adopts its program of the move under way.
+    /// A node adopts its program of the move in progress.
     Adopt(u32),
-    /// What moves, a receiver, answers to its new parent.
+    /// A receiver that moves sends its feedback to its new parent.
     Answers {
         /// The receiver.
         who: u32,
         /// Its new parent.
         to: u32,
     },
-    /// A node repeats its last feedback, and so many times more.
+    /// A node repeats its last feedback, and again this many times.
     Repeat(u32, u32),
     /// Faults stop.
     Calm,
 }
 
-/// All of them, by time.
+/// All events, by time.
 pub fn draw(config: &Config, setup: &Setup, chance: &mut Chance) -> Vec<(u64, Action)> {
     if config.no_faults {
         return Vec::new();
@@ -76,7 +76,7 @@ pub fn draw(config: &Config, setup: &Setup, chance: &mut Chance) -> Vec<(u64, Ac
                 all.push((chance.between(at, end - 1), Action::Evict));
             }
             _ => {
-                // As fast as answers travel, or far slower.
+                // At the time scale of a round trip, or far slower.
                 let slowest = if chance.below(2) == 0 { 50_000 } else { end / 4 };
                 let (to, pace) = (chance.below(1 << 32), chance.between(5_000, slowest));
                 all.push((at, Action::Move { who, to, pace }));

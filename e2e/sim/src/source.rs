@@ -15,7 +15,7 @@ use crate::config::Setup;
 use crate::net::{Burst, Feedback};
 use crate::receiver::MTU;
 
-/// The requester, and what only the simulator knows of it.
+/// The requester, with state that only the simulator needs.
 pub struct Source {
     requester: Requester,
     epoch: Instant,
@@ -24,7 +24,7 @@ pub struct Source {
     held_back: Option<Request>,
     /// Highest packet sent + 1, by number.
     sent: u64,
-    /// Every packet below is acknowledged, by what was delivered to it.
+    /// Every packet below is acknowledged, according to the feedback delivered.
     pub acked: u64,
     /// Length of the retry timer that was armed last, ns.
     pub timer: u64,
@@ -35,7 +35,7 @@ impl Source {
     /// A source that has sent nothing.
     ///
     /// # Errors
-    /// When the setup is none that the requester takes.
+    /// If the requester rejects the setup.
     pub fn new(setup: &Setup) -> Result<Self> {
         let mtu = u64::from(MTU);
         let (bytes, message) = (setup.packets * mtu, u64::from(setup.message) * mtu);
@@ -55,7 +55,7 @@ impl Source {
         })
     }
 
-    /// The packets that go out now.
+    /// The packets that may be sent now.
     pub fn send(&mut self, now: u64) -> Option<Burst> {
         let at = self.instant(now);
         let first = self.held_back.take().or_else(|| self.requester.next_packet(at))?;
@@ -75,7 +75,7 @@ impl Source {
         Some(Burst { psn: first.psn, number, count, begins, ends: last.segment.ends_message, ask: last.ack_req })
     }
 
-    /// Takes an ACK or a NAK.
+    /// Handles an ACK or a NAK.
     pub fn handle(&mut self, feedback: Feedback, now: u64) {
         let mut headers = Headers::new(Opcode::ACKNOWLEDGE, 1, feedback.psn);
         headers.aeth = Some(Aeth { syndrome: Syndrome(feedback.syndrome), msn: feedback.msn });
@@ -89,7 +89,7 @@ impl Source {
         self.watch_timer(now);
     }
 
-    /// Acts on its timer.
+    /// Handles its timer.
     pub fn handle_timeout(&mut self, now: u64) {
         let at = self.instant(now);
         self.requester.handle_timeout(at);
@@ -101,7 +101,7 @@ impl Source {
         self.requester.poll_timeout().map(|at| at.duration_since(self.epoch).as_nanos() as u64)
     }
 
-    /// Which packet `psn` means to it: the nearest to what is acknowledged.
+    /// Number of the packet with this `psn`: the nearest to the acknowledged ones.
     pub fn number(&self, psn: u32) -> i64 {
         let near = psn::add(self.start_psn, self.acked);
         self.acked as i64 + i64::from(psn::distance(near, psn))
@@ -112,12 +112,12 @@ impl Source {
         self.requester.is_complete()
     }
 
-    /// Why it stopped, if it did.
+    /// The failure, if the transfer failed.
     pub fn failure(&self) -> Option<String> {
         self.requester.failure().map(|failure| failure.to_string())
     }
 
-    /// What it counted.
+    /// The requester's counters.
     pub fn counters(&self) -> &Counters {
         self.requester.counters()
     }
@@ -126,7 +126,7 @@ impl Source {
         self.epoch + Duration::from_nanos(now)
     }
 
-    /// Notes how long the timer runs that was armed just now.
+    /// Records the duration of the timer that was just armed.
     fn watch_timer(&mut self, now: u64) {
         let due = self.requester.poll_timeout();
         if due != self.armed {

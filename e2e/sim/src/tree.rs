@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tree: who sends data to whom, and who answers to whom.
+//! The tree: the data paths from parent to child, and the feedback paths back.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::receiver::Receiver;
 
 /// Branches that a node may have.
 pub const MAX_BRANCHES: usize = 128;
-/// The node that the source's packets come to.
+/// The node that receives the source's packets.
 pub const ROOT: Place = 1;
 
 /// A node of the tree.
@@ -22,15 +22,15 @@ pub struct Node {
     pub machine: Machine,
     /// The epoch that its feedback carries.
     pub epoch: u32,
-    /// Where its feedback goes.
+    /// The node or source that receives its feedback.
     pub parent: Place,
-    /// Its branches as the controller has configured them: what a node that lost its state starts from.
+    /// Its branches in the controller's configuration: the start of a node that lost its state.
     pub branches: BTreeMap<Place, Entry>,
     /// Some branch waits for a message boundary.
     pub has_pending: bool,
-    /// The packet with which a late branch began, by number: what is older is not for it.
+    /// Number of the packet with which a late branch started: older packets are not for it.
     pub floors: BTreeMap<Place, u64>,
-    /// It does nothing until it is up again.
+    /// It is inactive until it is up again.
     pub is_down: bool,
 }
 
@@ -38,16 +38,16 @@ pub struct Node {
 pub struct Tree {
     /// Nodes; the root is the first.
     pub nodes: Vec<Node>,
-    /// Receivers, those that come later too.
+    /// Receivers, including late ones.
     pub receivers: Vec<Receiver>,
-    /// What every aggregation is told.
+    /// Parameters of every aggregation.
     pub params: Params,
-    /// Which aggregation.
+    /// The aggregation variant.
     pub mutant: Mutant,
 }
 
 impl Tree {
-    /// A tree as the generator has it: any node may have receivers. Nodes without branches are in no tree.
+    /// Draws a tree: any node may have receivers. Nodes without branches are not in the tree.
     pub fn draw(setup: &Setup, mutant: Mutant, chance: &mut Chance) -> Self {
         let params = Params {
             start: (1 << 24) + u64::from(setup.start_psn),
@@ -77,13 +77,13 @@ impl Tree {
             let mut receiver = Receiver::new(setup.start_psn, edge);
             receiver.started = Some(0);
             tree.receivers.push(receiver);
-            // What was sent before, which is nothing, is not theirs to skip: they are heard before anything is said.
+            // Nothing was sent before they joined: their feedback must arrive before anything is acknowledged.
             tree.graft(tree.receiver_place(i as usize), edge, setup.epoch);
         }
         tree
     }
 
-    /// Joins `branch` at `node`, and `node` upwards where it was in no tree, before data.
+    /// Joins `branch` at `node`, and `node` at its ancestors if it was not in the tree, before data.
     fn graft(&mut self, branch: Place, node: Place, since: u32) {
         let entry = Entry { at_boundary: false, receiver: self.receiver_index(branch).is_some(), since };
         let joins = self.node_mut(node);
@@ -106,17 +106,17 @@ impl Tree {
         &mut self.nodes[place as usize - 1]
     }
 
-    /// Which receiver is at `place`; `None` for a node or the source.
+    /// Index of the receiver at `place`; `None` for a node or the source.
     pub fn receiver_index(&self, place: Place) -> Option<usize> {
         (place as usize).checked_sub(self.nodes.len() + 1)
     }
 
-    /// Where receiver `index` is.
+    /// Place of receiver `index`.
     pub fn receiver_place(&self, index: usize) -> Place {
         (index + self.nodes.len() + 1) as Place
     }
 
-    /// Who answers to whom.
+    /// The parent, to which a place sends its feedback.
     pub fn parent(&self, place: Place) -> Place {
         match self.receiver_index(place) {
             Some(index) => self.receivers[index].parent,
@@ -125,12 +125,12 @@ impl Tree {
         }
     }
 
-    /// `node` and everything above it, up to the root.
+    /// `node` and its ancestors, up to the root.
     pub fn upwards(&self, node: Place) -> Vec<Place> {
         std::iter::successors(Some(node), |n| Some(self.parent(*n)).filter(|p| *p != SOURCE)).collect()
     }
 
-    /// Data comes to `node`: it is the root, or its parent's branch, and so on upwards.
+    /// `node` receives data: it is the root, or a branch of its parent, and so on up to the root.
     pub fn is_attached(&self, node: Place) -> bool {
         let up = self.upwards(node);
         !self.node(node).branches.is_empty()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Seeds that found something once, in `seeds.txt`, find nothing any more.
+//! Seeds that found a bug once, in `seeds.txt`, find none any more.
 
 use canopy_sim::{Config, run};
 use clap::Parser;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The invariants over many seeds, and what single situations must look like.
+//! The invariants over many seeds, and the expected results of single situations.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ fn assert_clean(totals: &Totals, config: &Config) {
     assert!(failed.is_empty(), "{} violations\n{}", totals.violations, failed.join("\n"));
 }
 
-/// Each of these is something that a group with every fault and change met at least once.
+/// A group with all kinds of faults and changes experiences each of these at least once.
 #[test]
 fn a_million_answers_over_a_thousand_seeds_break_no_invariant() {
     let (seeds, answers) = if deep() { (10_000, 10_000_000) } else { (1_000, 1_000_000) };
@@ -40,20 +40,20 @@ fn a_million_answers_over_a_thousand_seeds_break_no_invariant() {
     assert!(STARTS.iter().all(|psn| starts(psn) > seeds / 20) && anywhere > seeds / 20, "{:?}", totals.starts);
 }
 
-/// The bound of three timeouts is checked in every run: here loss is the whole range, and on every link.
+/// Every run checks the bound of three timeouts: here the loss covers its whole range, on every link.
 #[test]
 fn loss_up_to_a_fifth_both_ways_ends_within_three_timeouts_of_the_last_fault() {
     for loss in [10_000, 50_000, 100_000, 200_000] {
         let config = Config { loss: Some(loss), packets: Some(400), only_links: true, ..Config::plain() };
         let totals = many(loss, if deep() { 500 } else { 40 }, &config);
         assert_clean(&totals, &config);
-        // At the least loss some are done before faults stop.
+        // At the lowest loss some runs finish before faults stop.
         assert!(loss < 100_000 || totals.calmed > totals.seeds / 2, "too few outlasted the faults: {totals}");
     }
 }
 
 #[test]
-fn of_1024_receivers_that_lose_the_same_packet_the_source_hears_two_naks_a_round_trip_at_most() {
+fn at_most_two_naks_a_round_trip_reach_the_source_when_1024_receivers_lose_the_same_packet() {
     for seed in 0..if deep() { 30 } else { 3 } {
         let config = Config {
             receivers: Some(1024),
@@ -72,12 +72,12 @@ fn of_1024_receivers_that_lose_the_same_packet_the_source_hears_two_naks_a_round
             .max();
         println!("seed {seed}: {} NAKs in all, round trip {} ns", report.naks.len(), report.round_trip);
         assert!((1..=2).contains(&most.unwrap_or(0)), "{most:?} NAKs within one round trip");
-        assert!(report.feedback_events > 1024, "the receivers said nothing");
+        assert!(report.feedback_events > 1024, "the receivers sent nothing");
     }
 }
 
 #[test]
-fn of_1024_receivers_without_loss_the_source_hears_no_more_acks_than_of_one() {
+fn without_loss_no_more_acks_of_1024_receivers_than_of_one_reach_the_source() {
     let mut as_often = 0;
     for seed in 0..if deep() { 30 } else { 3 } {
         let config = Config { receivers: Some(1024), packets: Some(200), no_faults: true, ..Config::plain() };
@@ -88,8 +88,9 @@ fn of_1024_receivers_without_loss_the_source_hears_no_more_acks_than_of_one() {
             "seed {seed}: {} ACKs of 1024, {} of one alone; timeouts {}, {}",
             report.acks, unicast.acks, report.timeouts, unicast.timeouts
         );
-        // With a longer round trip the window closes more often, and the source asks for more ACKs: what one receiver is
-        // asked for bounds what the source hears, and that is what a receiver alone says where it is asked as often.
+        // With a longer round trip the window closes more often, and the source sets AckReq more often. The number of
+        // AckReqs that one receiver gets bounds the number of ACKs at the source, and a receiver alone sends as many
+        // if it gets as many AckReqs.
         assert!(report.acks > 0 && report.acks <= report.fewest_acks);
         assert!(report.fewest_acks > unicast.acks || report.acks <= unicast.acks);
         as_often += u32::from(report.fewest_acks == unicast.acks);
@@ -128,7 +129,7 @@ fn a_seed_is_a_run() {
     assert_eq!(hashes.len(), 50, "two seeds were the same run");
 }
 
-/// An oracle that never objects proves nothing: every rule that is broken on purpose is caught.
+/// Tests the oracle: a mutant of every rule violates an invariant.
 #[test]
 fn every_wrong_aggregation_is_caught() {
     let wrong = [
@@ -138,7 +139,7 @@ fn every_wrong_aggregation_is_caught() {
         (Mutant::NoBound, "I1"),
         (Mutant::NoReset, "I1"),
         (Mutant::NoReack, "I4"),
-        (Mutant::Unheard, "I1"),
+        (Mutant::Unconfirmed, "I1"),
     ];
     for (mutant, rule) in wrong {
         let config = Config { mutant, ..Config::plain() };

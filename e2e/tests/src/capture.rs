@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets as `tcpdump` saw them inside a namespace, independent of the code under test.
+//! Packets captured by `tcpdump` inside a namespace, independent of the code under test.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 pub struct Capture {
     child: Child,
     path: PathBuf,
-    said: JoinHandle<String>,
+    stderr: JoinHandle<String>,
 }
 
 /// A captured packet from its IPv6 header on, possibly cut short.
@@ -32,7 +32,7 @@ pub struct Packet {
 }
 
 impl Capture {
-    /// Starts capturing what `filter` selects on `interface` of `device`; returns when tcpdump listens.
+    /// Starts capturing packets that match `filter` on `interface` of `device`; returns when tcpdump is capturing.
     ///
     /// # Errors
     /// tcpdump is missing or refuses.
@@ -57,34 +57,34 @@ impl Capture {
             .stderr(Stdio::piped())
             .spawn()
             .context("starting tcpdump (apt-get install tcpdump)")?;
-        let mut said = BufReader::new(child.stderr.take().context("tcpdump's standard error")?);
+        let mut stderr = BufReader::new(child.stderr.take().context("tcpdump's standard error")?);
         let mut line = String::new();
         while !line.contains("listening on") {
             line.clear();
-            ensure!(said.read_line(&mut line)? > 0, "tcpdump at {device} ended before it listened");
+            ensure!(stderr.read_line(&mut line)? > 0, "tcpdump at {device} ended before it listened");
         }
-        let said = std::thread::spawn(move || said.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"));
-        Ok(Self { child, path, said })
+        let stderr = std::thread::spawn(move || stderr.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"));
+        Ok(Self { child, path, stderr })
     }
 
-    /// Stops and reads what was captured.
+    /// Stops the capture and reads the packets.
     ///
     /// # Errors
-    /// The file is not what tcpdump writes, or tcpdump missed a packet: a capture with holes proves nothing.
+    /// The file is not what tcpdump writes, or tcpdump dropped a packet: a test cannot rely on an incomplete capture.
     pub fn stop(mut self) -> Result<Vec<Packet>> {
         self.settle()?;
         kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGINT).context("stopping tcpdump")?;
         self.child.wait()?;
-        let said = self.said.join().unwrap_or_default();
+        let stderr = self.stderr.join().unwrap_or_default();
         ensure!(
-            said.contains("\n0 packets dropped by kernel") || said.starts_with("0 packets dropped"),
-            "{}: {said}",
+            stderr.contains("\n0 packets dropped by kernel") || stderr.starts_with("0 packets dropped"),
+            "{}: {stderr}",
             self.path.display()
         );
         read(&fs::read(&self.path)?)
     }
 
-    /// Waits until the file has stopped growing: what the kernel still holds for tcpdump is written by then.
+    /// Waits until the file has stopped growing: tcpdump has then written what the kernel still held for it.
     fn settle(&self) -> Result<()> {
         let size = || fs::metadata(&self.path).map(|m| m.len());
         let (mut last, mut since) = (size()?, Instant::now());
@@ -119,7 +119,7 @@ fn read(file: &[u8]) -> Result<Vec<Packet>> {
         });
         at += 16 + len as usize;
     }
-    // Two processors write into one capture: the file's order is not the order of the stamps.
+    // Two CPUs write into one capture: the order in the file is not the order of the timestamps.
     out.sort_by_key(|p: &Packet| p.time_ns);
     Ok(out)
 }
@@ -127,43 +127,44 @@ fn read(file: &[u8]) -> Result<Vec<Packet>> {
 /// Filter for acknowledgements (BTH OpCode 0x11) in plain RoCEv2 over IPv6.
 pub const ACKS: &str = "ip6 proto 17 and ip6[42:2] == 4791 and ip6[48] == 0x11";
 
-/// What an acknowledgement says: everything before `next` is held. Unwrapped near `near`.
+/// The AckPSN of an acknowledgement: every packet before the returned PSN is acknowledged. Unwrapped near `near`;
+/// true for a NAK.
 pub fn acknowledged(p: &Packet, near: u64) -> Result<Option<(u64, bool)>> {
     let f = RoceFrame::parse(&p.bytes).map_err(|e| anyhow::anyhow!("captured ACK: {e}"))?;
     ensure!(f.icrc_is_valid(), "captured ACK with a wrong ICRC");
     let Some(aeth) = f.extensions.aeth else { return Ok(None) };
     let delta = ((f.bth.psn.wrapping_sub(near as u32) << 8) as i32) >> 8;
     let psn = near.wrapping_add_signed(delta.into());
-    // A NAK names the first missing packet, an ACK the last that is held.
+    // A NAK carries the PSN of the first missing packet, an ACK that of the last one received.
     Ok(Some(if aeth.syndrome.is_ack() { (psn + 1, false) } else { (psn, true) }))
 }
 
-/// From captures of ACKs alone: whenever the source was told "everything before n is held", every one of `receivers` had
-/// already said so. `start` is the group's start PSN. Returns how many ACKs the source got.
+/// Checks captured ACKs: whenever the source received an ACK for everything before n, every one of `receivers` had
+/// sent one already. `start` is the group's start PSN. Returns the number of ACKs at the source.
 ///
 /// # Errors
-/// Nothing was captured at the source, or an acknowledgement was false: which, and when it came true.
+/// Nothing was captured at the source, or an acknowledgement was false: its PSN, and when it became true.
 pub fn check_no_false_ack(start: u64, source: &[Packet], receivers: &[Vec<Packet>]) -> Result<usize> {
-    let mut said = Vec::with_capacity(receivers.len());
+    let mut sent = Vec::with_capacity(receivers.len());
     for packets in receivers {
-        said.push(progress(start, packets)?);
+        sent.push(progress(start, packets)?);
     }
-    let told = progress(start, source)?;
-    ensure!(!told.is_empty(), "nothing was captured at the source");
-    for (time, next) in &told {
-        for (i, said) in said.iter().enumerate() {
-            let held = said[..said.partition_point(|(t, _)| t <= time)].last().map_or(start, |(_, n)| *n);
-            let later = said.iter().find(|(_, n)| n >= next).map(|(t, _)| t.saturating_sub(*time));
+    let received = progress(start, source)?;
+    ensure!(!received.is_empty(), "nothing was captured at the source");
+    for (time, next) in &received {
+        for (i, sent) in sent.iter().enumerate() {
+            let held = sent[..sent.partition_point(|(t, _)| t <= time)].last().map_or(start, |(_, n)| *n);
+            let later = sent.iter().find(|(_, n)| n >= next).map(|(t, _)| t.saturating_sub(*time));
             ensure!(
                 held >= *next,
-                "the source was told {next}, receiver {i} had said {held} by then, and said so {later:?} ns later"
+                "the source received an ACK for everything before {next}; receiver {i} had acknowledged {held} by then, and sent that ACK {later:?} ns later"
             );
         }
     }
-    Ok(told.len())
+    Ok(received.len())
 }
 
-/// Capture times, and everything before what was acknowledged by then.
+/// Capture times, each with the PSN before which everything was acknowledged by then.
 fn progress(start: u64, packets: &[Packet]) -> Result<Vec<(u64, u64)>> {
     let (mut near, mut out) = (start, Vec::new());
     for p in packets {

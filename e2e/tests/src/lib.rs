@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the end-to-end tests share: one lab at a time, captures, and looks into the kernel's maps.
+//! Shared code of the end-to-end tests: one lab at a time, captures, and access to the kernel's maps.
 //!
-//! Everything here is real: the controller, an agent per node, kernel datapath, and traffic. The tests need root, the
-//! workspace's binaries (`make build`) and the tools of `make tools`; what is missing makes them fail.
+//! Nothing is simulated: the controller, an agent per node, kernel datapath, and traffic. The tests need root, the
+//! workspace's binaries (`make build`) and the tools of `make tools`; without them they fail.
 
 pub mod capture;
 pub mod longhaul;
@@ -18,7 +18,7 @@ use canopy_lab::{Instance, Lab, LabFile, Options};
 
 static ONE_LAB: Mutex<()> = Mutex::new(());
 
-/// A lab that nobody else of this process uses meanwhile.
+/// A lab that no other test of this process uses at the same time.
 #[derive(Debug)]
 pub struct Bed {
     /// The lab.
@@ -31,10 +31,10 @@ pub fn deep() -> bool {
     std::env::var_os("CANOPY_DEEP").is_some()
 }
 
-/// Directory of the built binaries: the one that this test runs from.
+/// Directory of the built binaries: that of the running test.
 ///
 /// # Errors
-/// The test runs from nowhere that it can name.
+/// The path of the running test is unknown.
 pub fn bin_dir() -> Result<PathBuf> {
     let me = std::env::current_exe()?;
     let dir = me.ancestors().find(|d| d.join("canopy-controller").is_file());
@@ -49,7 +49,7 @@ pub fn up(name: &str) -> Result<Bed> {
     up_changed(name, |_| Ok(()))
 }
 
-/// Brings `e2e/topologies/<name>.yaml` up as `change` leaves it.
+/// Brings `e2e/topologies/<name>.yaml` up after `change` has modified it.
 ///
 /// # Errors
 /// As [`Lab::up`], and those of `change`.
@@ -64,7 +64,7 @@ pub fn up_changed(name: &str, change: impl FnOnce(&mut LabFile) -> Result<()>) -
 }
 
 impl Bed {
-    /// `status` of a group, as the REST API shows it.
+    /// `status` of a group in the REST API.
     ///
     /// # Errors
     /// The controller does not answer 200.
@@ -77,14 +77,14 @@ impl Bed {
     /// Waits until the group's phase is `phase`.
     ///
     /// # Errors
-    /// Not in time; says what it is instead.
+    /// Not in time; the error contains the group's status.
     pub fn wait_phase(&self, name: &str, phase: &str) -> Result<()> {
         self.lab
             .wait(&format!("group {name} to be {phase}"), |_| Ok(self.group(name)?["phase"] == phase))
             .with_context(|| format!("{:#}", self.group(name).unwrap_or_default()))
     }
 
-    /// Entries in all configuration and state maps of a node, by `bpftool`.
+    /// Number of entries in all configuration and state maps of a node, by `bpftool`.
     ///
     /// # Errors
     /// `bpftool` fails.
@@ -101,7 +101,7 @@ impl Bed {
                 .context("bpftool")?;
             ensure!(out.status.success(), "bpftool map dump {map} at {node}: {}", String::from_utf8_lossy(&out.stderr));
             let entries: serde_json::Value = serde_json::from_slice(&out.stdout)?;
-            // What was dropped before a group was known belongs to none.
+            // Packets dropped before their group was known are counted for group 0.
             let of_no_group = |e: &serde_json::Value| map == "drops" && e["formatted"]["key"]["group_id"] == 0;
             total += entries.as_array().map_or(0, |a| a.iter().filter(|e| !of_no_group(e)).count());
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One bottleneck on a path of 20 ms there and back, and what a transfer through it shows: how soon the source is slower, and how
-//! long the queue is too long, with Long-haul CNPs of the nodes and with CNPs of the receivers alone.
+//! A path with one bottleneck and an RTT of 20 ms. A transfer through it shows how soon the source reduces its rate,
+//! and how long the queue is above K_max, with Long-haul CNPs of the nodes and with CNPs of the receivers alone.
 //!
 //! ```text
 //! s1 --- n1 === d ms === n2 (40 Mbit/s) === 10 - d ms === n3 --- r1, r2
@@ -16,7 +16,7 @@ use crate::{Bed, up_changed};
 
 /// The group, and the source's queue pair in it.
 pub const GROUP: &str = "g";
-/// Rate at which the source begins.
+/// Initial rate of the source.
 pub const LINE_RATE: &str = "120M";
 const QPN: u32 = 0x1234;
 const NEAR: &str = "n1/eth1--n2/eth1";
@@ -37,24 +37,24 @@ pub struct Path {
     limits: (u64, u64),
 }
 
-/// What one transfer showed.
+/// Result of one transfer.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// From the queue's being above K_min to the source's first slower rate.
+    /// Time from when the queue is above K_min to the source's first lower rate.
     pub reaction_ms: f64,
-    /// Queue above K_max, altogether.
+    /// Total time with the queue above K_max.
     pub above_ms: f64,
     /// The whole transfer.
     pub seconds: f64,
-    /// Who made the source slower first: a node's address, or `peer`.
-    pub blamed: String,
+    /// The sender of the first rate reduction: a node's address, or `peer`.
+    pub caused_by: String,
 }
 
 impl Path {
-    /// Brings it up with the bottleneck next to the source.
+    /// Brings the lab up with the bottleneck next to the source.
     ///
     /// # Errors
-    /// The lab does not come up, or thresholds do not follow.
+    /// The lab does not come up, or the thresholds do not follow.
     pub fn up() -> Result<Self> {
         let bed = up_changed("longhaul", |file| {
             file.spec.defaults.rate = None;
@@ -63,7 +63,7 @@ impl Path {
                 link.delay = between.then(|| "10ms".parse()).transpose().map_err(anyhow::Error::msg)?;
                 let rate = match link.b.to_string().as_str() {
                     "n3/eth1" => Some("40Mbit"),
-                    // The source's own queue is the pacer's.
+                    // The pacer queues the source's own packets.
                     _ if link.a.device == "s1" => None,
                     _ => Some("1Gbit"),
                 };
@@ -78,7 +78,7 @@ impl Path {
         Ok(path)
     }
 
-    /// Puts the bottleneck `ms` away from the source, and waits until its thresholds have followed.
+    /// Moves the bottleneck `ms` away from the source, and waits until its thresholds have followed.
     ///
     /// # Errors
     /// They do not follow in time.
@@ -86,7 +86,7 @@ impl Path {
         for (link, ms) in [(NEAR, ms), (FAR, ONE_WAY_MS - ms)] {
             self.bed.lab.set_delay(link, format!("{}us", ms * 1e3).parse().map_err(anyhow::Error::msg)?)?;
         }
-        // Measured, so not exactly.
+        // The thresholds depend on a measurement and are not exact.
         let wanted = (OCTETS_PER_MS * 2.0 * (ONE_WAY_MS - ms)).max(K_BASE);
         let near = |k: u64| (k as f64) > wanted * 0.99 && (k as f64) < wanted * 1.15 + 2_000.0;
         let mut seen = None;
@@ -99,12 +99,13 @@ impl Path {
         Ok(())
     }
 
-    /// A transfer from s1. The source obeys its receivers' CNPs, and with `told` the nodes.
+    /// A transfer from s1. The source applies its receivers' CNPs, and with `notified` also the nodes' Long-haul
+    /// CNPs.
     ///
     /// # Errors
-    /// Bytes differ, there was no congestion, or the source never became slower.
-    pub fn trial(&self, told: bool) -> Result<Trial> {
-        let pacer = start_pacer(&self.bed, if told { &self.nodes } else { &[] })?;
+    /// Bytes differ, there was no congestion, or the source never reduced its rate.
+    pub fn trial(&self, notified: bool) -> Result<Trial> {
+        let pacer = start_pacer(&self.bed, if notified { &self.nodes } else { &[] })?;
         let sampler = Sampler::start(&self.bed.lab, "n2", "eth2")?;
         let report = self.bed.lab.transfer(transfer(&["r1", "r2"]))?;
         ensure!(report.mismatches().is_empty(), "other bytes at {:?}", report.mismatches());
@@ -119,19 +120,19 @@ impl Path {
             reaction_ms: (first["appliedNs"].as_u64().context("appliedNs")?.saturating_sub(began)) as f64 / 1e6,
             above_ms: above_ns(&depths, k_max) as f64 / 1e6,
             seconds: report.source.seconds,
-            blamed: first["blamed"].as_str().unwrap_or("nobody").to_owned(),
+            caused_by: first["limitedBy"].as_str().unwrap_or("none").to_owned(),
         })
     }
 }
 
 fn first_slower(actions: &[Value], began: u64) -> Option<&Value> {
     let slower = |a: &&Value| a["paused"] == true || a["rateBps"].as_u64() < a["lineRateBps"].as_u64();
-    // A node may see the queue grow before the sampler sees it above K_min.
+    // A node may detect the queue before the sampler measures it above K_min.
     let soon = |a: &&Value| a["appliedNs"].as_u64().is_some_and(|at| at + 20_000_000 > began);
     actions.iter().find(|a| slower(a) && soon(a))
 }
 
-/// 8 MiB with more than rate x RTT in flight; the pacer alone slows it down.
+/// 8 MiB with more than rate x RTT in flight; only the pacer reduces the rate.
 pub fn transfer(receivers: &[&str]) -> TransferSpec {
     let mut spec = TransferSpec::new(GROUP, "s1", receivers, 8 << 20);
     let qpn = QPN.to_string();
@@ -140,7 +141,7 @@ pub fn transfer(receivers: &[&str]) -> TransferSpec {
     spec
 }
 
-/// At s1, with the source's queue pair known before its first packet.
+/// Starts canopy-pacer at s1, with the source's queue pair registered before its first packet.
 ///
 /// # Errors
 /// It does not start.
@@ -154,7 +155,7 @@ pub fn start_pacer(bed: &Bed, nodes: &[String]) -> Result<Pacer> {
     Ok(pacer)
 }
 
-/// Of n1, n2 and n3.
+/// The addresses of n1, n2 and n3.
 ///
 /// # Errors
 /// The controller does not answer.
@@ -166,7 +167,7 @@ pub fn node_addresses(bed: &Bed) -> Result<Vec<String>> {
     ["n1", "n2", "n3"].into_iter().map(address).collect()
 }
 
-/// A link direction as the REST API shows it.
+/// A link direction in the REST API.
 ///
 /// # Errors
 /// The controller does not answer 200.
@@ -176,7 +177,7 @@ pub fn link(bed: &Bed, port: &str) -> Result<Value> {
     Ok(body)
 }
 
-/// K_min and K_max of a port, once it has them.
+/// K_min and K_max of a port, if they are set.
 ///
 /// # Errors
 /// As [`link`].
@@ -186,7 +187,7 @@ pub fn thresholds(bed: &Bed, port: &str) -> Result<Option<(u64, u64)>> {
     Ok(of("kMinBytes").zip(of("kMaxBytes")))
 }
 
-/// The middle one of some numbers.
+/// The median.
 pub fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_long_before_is_no_reaction() {
+    fn a_rate_reduction_long_before_is_not_a_reaction() {
         let action = |at: u64, rate: u64| json!({"appliedNs": at, "rateBps": rate, "lineRateBps": 10, "paused": false});
         let all = [action(1, 5), action(90_000_000, 10), action(95_000_000, 9), action(99_000_000, 8)];
         assert_eq!(first_slower(&all, 100_000_000).unwrap()["rateBps"], 9);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `canopy-pacer` at a host of the lab, and what it says.
+//! `canopy-pacer` at a host of the lab, its status and its actions.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// A running daemon with somebody who watches it. Dropping it ends both.
+/// A running daemon and a `canopy-pacer watch`. Dropping it ends both.
 #[derive(Debug)]
 pub struct Pacer {
     daemon: Child,
@@ -32,15 +32,15 @@ impl Drop for Pacer {
 }
 
 impl Pacer {
-    /// At `eth0` of `host`, and answering.
+    /// Starts the daemon at `eth0` of `host` and waits until it answers.
     ///
     /// # Errors
-    /// It is not built, or ends; its last words are in the lab's log directory.
+    /// It is not built, or exits; the error contains its log.
     pub fn start(lab: &Lab, host: &str, more: &[&str]) -> Result<Self> {
         let program = lab.binary("canopy-pacer")?;
         let socket = lab.dir().join(format!("pacer-{host}.sock"));
         let log = lab.dir().join("log").join(format!("pacer-{host}.log"));
-        // Shows it the host's own /sys, too.
+        // `ip netns exec` mounts the host's own /sys, too.
         let mut c = Command::new("ip");
         c.args(["netns", "exec", &lab.state().instance.namespace(host)]).arg(&program);
         c.args(["run", "--interface", "eth0", "--log-json", "--socket"]).arg(&socket).args(more);
@@ -65,7 +65,7 @@ impl Pacer {
         Ok(Self { daemon, watch, actions: Some(std::thread::spawn(read)), socket, program })
     }
 
-    /// Makes a queue pair live before its first packet: from `qpn` to `dest_qpn` at `peer`.
+    /// Registers a queue pair before its first packet: from `qpn` to `dest_qpn` at `peer`.
     ///
     /// # Errors
     /// The daemon refuses.
@@ -77,7 +77,7 @@ impl Pacer {
         Ok(())
     }
 
-    /// What `status --json` says.
+    /// The output of `status --json`.
     ///
     /// # Errors
     /// The daemon is gone.
@@ -87,10 +87,10 @@ impl Pacer {
         Ok(serde_json::from_slice(&out.stdout)?)
     }
 
-    /// Ends the daemon; every change that `watch --json` told.
+    /// Ends the daemon; returns every action that `watch --json` printed.
     ///
     /// # Errors
-    /// Whoever watched panicked.
+    /// The thread that reads the watch panicked.
     pub fn stop(mut self) -> Result<Vec<Value>> {
         _ = kill(Pid::from_raw(self.watch.id() as i32), Signal::SIGTERM);
         _ = self.watch.wait();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Depth of a port's queue over time: the kernel is asked for that one queue some thousand times a second, which costs little.
+//! Depth of a port's queue over time: polls the kernel for that one queue some thousand times a second, which costs
+//! little.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,35 +20,35 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 use nix::time::{ClockId, clock_gettime};
 
-/// Between two looks.
+/// Interval between two samples.
 const EVERY: Duration = Duration::from_micros(500);
 /// linux/rtnetlink.h: `struct nlmsghdr`, `struct tcmsg` (family, ifindex, handle, parent, info), and attributes.
 const RTM_NEWQDISC: u16 = 36;
 const RTM_GETQDISC: u16 = 38;
-/// NLM_F_REQUEST | NLM_F_ECHO: whoever asks is answered.
+/// NLM_F_REQUEST | NLM_F_ECHO: the kernel answers the requesting socket.
 const ASK: u16 = 1 | 8;
-/// The kernel answers at once, or never.
+/// Seconds to wait for the kernel's answer.
 const PATIENCE: i64 = 1;
 const HEADERS: usize = 16 + 20;
 const TCA_STATS: u16 = 3;
 /// `backlog` in `struct tc_stats`, octets.
 const BACKLOG: usize = 32;
 
-/// CLOCK_MONOTONIC, nanoseconds: what `canopy-pacer watch --json` tells too.
+/// CLOCK_MONOTONIC, nanoseconds: the clock of `canopy-pacer watch --json`.
 pub fn monotonic_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| Duration::from(t).as_nanos() as u64)
 }
 
-/// One look.
+/// One sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
-    /// Octets that wait.
+    /// Octets in the queue.
     pub bytes: u64,
 }
 
-/// Looks at one queue until it is stopped.
+/// Samples one queue until it is stopped.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Arc<AtomicBool>,
@@ -55,7 +56,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins with the root queue of `port` at `device`.
+    /// Starts sampling the root queue of `port` at `device`.
     ///
     /// # Errors
     /// No such device.
@@ -64,10 +65,10 @@ impl Sampler {
         let namespace = File::open(&path).with_context(|| format!("opening {path}"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (flag, port) = (Arc::clone(&stop), port.to_owned());
-        Ok(Self { stop, thread: std::thread::spawn(move || look(&namespace, &port, &flag)) })
+        Ok(Self { stop, thread: std::thread::spawn(move || sample(&namespace, &port, &flag)) })
     }
 
-    /// All looks, in order.
+    /// All samples, in order.
     ///
     /// # Errors
     /// There is no such port, or it has no queue.
@@ -77,8 +78,8 @@ impl Sampler {
     }
 }
 
-/// In a thread of its own, which goes into the namespace.
-fn look(namespace: &File, port: &str, stop: &AtomicBool) -> Result<Vec<Depth>> {
+/// Runs in a thread of its own, which enters the namespace.
+fn sample(namespace: &File, port: &str, stop: &AtomicBool) -> Result<Vec<Depth>> {
     setns(namespace, CloneFlags::CLONE_NEWNET).context("entering the namespace")?;
     let ifindex = if_nametoindex(port).with_context(|| format!("interface {port}"))?;
     let netlink: OwnedFd =
@@ -103,7 +104,7 @@ fn look(namespace: &File, port: &str, stop: &AtomicBool) -> Result<Vec<Depth>> {
     Ok(all)
 }
 
-/// Of a message about a queue.
+/// The backlog in a message about a queue.
 fn octets(message: &[u8]) -> Option<u64> {
     let half = |at: usize| Some(u16::from_ne_bytes(*message.get(at..)?.first_chunk()?));
     if half(4)? != RTM_NEWQDISC {
@@ -116,7 +117,7 @@ fn octets(message: &[u8]) -> Option<u64> {
     Some(u32::from_ne_bytes(*message.get(at + 4 + BACKLOG..)?.first_chunk()?).into())
 }
 
-/// When a queue was first above `bytes`: on the straight line between two looks.
+/// Time at which a queue was first above `bytes`, interpolated linearly between two samples.
 pub fn first_above(depths: &[Depth], bytes: u64) -> Option<u64> {
     let at = depths.iter().position(|d| d.bytes > bytes)?;
     let (after, Some(before)) = (depths[at], at.checked_sub(1).map(|i| depths[i])) else {
@@ -126,7 +127,7 @@ pub fn first_above(depths: &[Depth], bytes: u64) -> Option<u64> {
     Some(before.at_ns + (part * (after.at_ns - before.at_ns) as f64) as u64)
 }
 
-/// How long it was above `bytes` altogether, nanoseconds.
+/// Total time above `bytes`, nanoseconds.
 pub fn above_ns(depths: &[Depth], bytes: u64) -> u64 {
     depths.windows(2).filter(|w| w[0].bytes > bytes).map(|w| w[1].at_ns - w[0].at_ns).sum()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Receivers come and go and the tree moves while one transfer runs (decisions 3.9).
+//! Receivers join and leave and the tree moves while one transfer runs (decisions 3.9).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -11,15 +11,15 @@ use canopy_e2e::{Bed, deep, up};
 use canopy_lab::{Lab, TransferSpec};
 use serde_json::{Value, json};
 
-/// Those who stay to the end, one behind two leaves; behind the third nobody stays.
+/// Receivers that stay to the end, one behind each of two leaves; none stays behind the third.
 const STAY: [&str; 2] = ["r1", "r3"];
-/// Those who come and go.
+/// Receivers that join and leave repeatedly.
 const CHURN: [&str; 8] = ["r7", "r2", "r4", "r5", "r6", "r8", "r9", "r10"];
 const SPINES: [&str; 2] = ["spine1", "spine2"];
-/// How a spine's link is taken away and given back, in turn.
+/// Interval at which the link of a spine is set down and up in turn.
 const CUT_EVERY: Duration = Duration::from_millis(300);
 
-/// Hosts that join late, take some messages and leave, over and over.
+/// Hosts that join late, receive some messages and leave, over and over.
 struct Churn {
     running: BTreeMap<&'static str, (Child, Instant)>,
     joins: u32,
@@ -28,8 +28,8 @@ struct Churn {
 }
 
 impl Churn {
-    /// Starts whoever is not running, and counts who has left.
-    fn turn(&mut self, lab: &Lab, go_on: bool) {
+    /// Starts the hosts that are not running unless `restart` is false, and counts those that have left.
+    fn turn(&mut self, lab: &Lab, restart: bool) {
         for host in CHURN {
             if let Some((child, _)) = self.running.get_mut(host) {
                 let Some(status) = child.try_wait().unwrap() else { continue };
@@ -39,7 +39,7 @@ impl Churn {
                     false => self.failed.push(format!("{host}: {status}")),
                 }
             }
-            if go_on {
+            if restart {
                 self.running.insert(host, (join(lab, host), Instant::now()));
                 self.joins += 1;
             }
@@ -71,7 +71,7 @@ fn join(lab: &Lab, host: &str) -> Child {
     c.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
 }
 
-/// Drains the links of the spines given, and no others.
+/// Drains the links of the given spines, and no others.
 fn drain(bed: &Bed, spines: &[&str]) {
     let mut spec = serde_json::to_value(bed.lab.state().file.topology()).unwrap();
     for link in spec["links"].as_array_mut().unwrap() {
@@ -84,7 +84,7 @@ fn drain(bed: &Bed, spines: &[&str]) {
     assert!(status < 300, "{status} {body}");
 }
 
-/// Takes a spine's link to `leaf` away, or gives it back.
+/// Sets a spine's link to `leaf` down or up.
 fn cut(bed: &Bed, spine: &str, leaf: u32, down: bool) {
     let ns = bed.lab.state().instance.namespace(spine);
     let to = if down { "down" } else { "up" };
@@ -120,7 +120,7 @@ fn members_come_and_go_and_the_tree_moves_while_one_transfer_runs() {
     while epoch(&status) - first < changes {
         churn.turn(&bed.lab, true);
         if Instant::now() >= due {
-            // In turn: one spine drained, both in service, a link cut, given back.
+            // In turn: one spine drained, both in service, a link down, up again.
             match moves % 6 {
                 0 => drain(&bed, &SPINES[..1]),
                 1 => drain(&bed, &SPINES[1..]),

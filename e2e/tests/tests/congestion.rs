@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CNPs on their way up: counted per branch, merged per window, at most one per window at the source.
+//! CNPs on their way to the source: counted per branch, merged per window, at most one per window at the source.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use canopy_lab::TransferSpec;
 use serde_json::{Value, json};
 
 #[test]
-fn receivers_complain_often_and_the_source_hears_it_once_a_window() {
+fn receivers_send_many_cnps_and_the_source_receives_one_a_window() {
     let bed = up("figure1").unwrap();
     let window = Duration::from_millis(5);
     bed.lab.create_group("g", json!({"pathMtu": 1024, "cnpWindowUs": window.as_micros() as u64})).unwrap();
@@ -17,7 +17,7 @@ fn receivers_complain_often_and_the_source_hears_it_once_a_window() {
         timeout: Duration::from_secs(120),
         ..TransferSpec::new("g", "s1", &["r1", "r2", "r3", "r4", "r5"], 8 << 20)
     };
-    // Every packet leaves the source marked CE: every receiver answers with CNPs as fast as it may.
+    // Every packet leaves the source marked CE: every receiver sends CNPs at its maximum rate.
     spec.args.insert("s1".into(), vec!["--traffic-class".into(), "3".into(), "--timeout".into(), "1s".into()]);
     let report = bed.lab.transfer(spec).unwrap();
     assert!(report.mismatches().is_empty());
@@ -26,7 +26,7 @@ fn receivers_complain_often_and_the_source_hears_it_once_a_window() {
     let got = report.source.more["cnps_received"].as_u64().unwrap();
     let windows = (report.source.seconds / window.as_secs_f64()).ceil() as u64 + 1;
     println!("{sent} CNPs sent by five receivers, {got} reached s1 in {windows} windows");
-    assert!(got > 0, "the source was never told");
+    assert!(got > 0, "the source received no CNP");
     assert!(got <= windows, "{got} CNPs in {windows} windows");
     assert!(sent > 2 * got, "{sent} sent, {got} received: nothing was merged");
     assert_eq!(report.source.more["bad_icrc"], json!(0), "a CNP composed by an agent has a wrong ICRC");

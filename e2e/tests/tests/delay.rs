@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A long link in the tree: it takes its time each way, keeps order and bytes, and can be made longer while in use.
+//! A long-haul link in the tree: it delays each way, keeps order and bytes, and its delay can be increased while in
+//! use.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -34,7 +35,7 @@ fn summary(times: &[f64]) -> (f64, f64, f64) {
 fn transfer(bed: &Bed, group: &str) -> f64 {
     bed.lab.create_group(group, json!({"pathMtu": 4096})).unwrap();
     let mut spec = TransferSpec::new(group, "s1", &RECEIVERS, 64 << 20);
-    // More than rate x RTT in flight, and a timer that is longer than the RTT: nothing has to be sent twice.
+    // More than rate x RTT in flight, and a timer that is longer than the RTT: nothing has to be retransmitted.
     spec.args.insert("s1".into(), ["--window", "2048", "--timeout", "1s"].map(String::from).into());
     let report = bed.lab.transfer(spec).unwrap();
     assert_eq!(report.mismatches(), Vec::<&str>::new());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Figure 1: the same bytes at every receiver, one copy on every link, and no acknowledgement that is not true.
+//! Figure 1: the same bytes at every receiver, one copy on every link, and no false acknowledgement.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn without_loss_every_link_carries_one_copy_and_acks_are_few_and_true() {
             .map(|r| Capture::start(&bed.lab, r, "eth0", &format!("{ACKS} and src host {}", address(r))).unwrap())
             .collect();
         let source = Capture::start(&bed.lab, "s1", "eth0", &format!("{ACKS} and dst host 2001:db8:0:100::1")).unwrap();
-        // Nothing is lost, so nothing should be sent twice: not even because this machine was busy for a moment.
+        // Nothing is lost, so nothing must be retransmitted: the timeout is longer than any pause of a busy machine.
         let mut patient = spec(bytes);
         patient.args.insert("s1".into(), vec!["--timeout".into(), "1s".into()]);
         let report = bed.lab.transfer(patient).unwrap();
@@ -76,10 +76,10 @@ fn a_group_is_used_again_by_other_queue_pairs() {
     let bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
     for seed in 0..10 {
-        // All leave at the end and come back at once: an agent may see both as one change.
+        // All leave at the end and join again at once: an agent may see both as one change.
         let report = bed.lab.transfer(TransferSpec { seed, ..spec(1 << 16) }).unwrap_or_else(|e| {
             let log = std::fs::read_to_string(bed.lab.dir().join("log/rc-r1.log"));
-            panic!("transfer {seed}: {e:#}; r1 said {log:?}")
+            panic!("transfer {seed}: {e:#}; log of r1: {log:?}")
         });
         assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
     }

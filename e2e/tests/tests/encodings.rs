@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Receiver lists in-band, provisioned and mixed; what `describe` says is what went over the wire.
+//! Receiver lists in-band, provisioned and mixed; the packets on the wire match what `describe` shows.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
@@ -27,7 +27,7 @@ fn check(bed: &Bed, encoding: &str, mode: &str, taps: &[(&str, &str)]) {
     let status = std::thread::scope(|s| {
         let running = s.spawn(|| transfer(bed, &receivers, 1 << 20));
         let deadline = std::time::Instant::now() + Duration::from_secs(120);
-        // The SRH is described as long as the members are in.
+        // The SRH is described only while the members have joined.
         let mut last = Value::Null;
         while !running.is_finished() && std::time::Instant::now() < deadline {
             let now = bed.group("g").unwrap();
@@ -38,7 +38,7 @@ fn check(bed: &Bed, encoding: &str, mode: &str, taps: &[(&str, &str)]) {
         running.join().unwrap();
         last
     });
-    // The tree takes one of the headend's uplinks: the others carry nothing.
+    // The tree uses one of the headend's uplinks: the others carry nothing.
     let taken: Vec<_> = captures
         .into_iter()
         .map(|c| (c.path().to_path_buf(), c.stop().unwrap()))
@@ -105,7 +105,7 @@ fn tshark_reads(file: &std::path::Path) {
         String::from_utf8_lossy(&out.stderr)
     );
     for line in text.lines() {
-        assert_eq!(line.trim_end(), "4\t1", "tshark complains");
+        assert_eq!(line.trim_end(), "4\t1", "tshark reports an error");
     }
 }
 

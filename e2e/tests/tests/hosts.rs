@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applications join through their nodes' agents with `canopy-host`, and are told what happens.
+//! Applications join through their nodes' agents with `canopy-host`, and receive the group's events.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -13,13 +13,13 @@ use canopy_host::{Client, Error, Event, Events, JoinOptions};
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// `nobody` of Debian, and a number that no user has.
-const NOBODY: u32 = 65534;
-const STRANGER: u32 = 65533;
-/// Tells `as_another_user` what to do: "SOCKET join|leave HOST".
+/// The overflow UID of Linux, and a UID that no user has.
+const OVERFLOW_UID: u32 = 65534;
+const UNUSED_UID: u32 = 65533;
+/// Environment variable with the task of `as_another_user`: "SOCKET join|leave HOST".
 const TASK: &str = "CANOPY_TEST_HOST_TASK";
 
-/// Kills and reaps what it holds.
+/// Kills and reaps a child process when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -35,19 +35,19 @@ fn client(bed: &Bed, node: &str) -> Client {
     loop {
         match Client::connect(bed.lab.host_socket(node)) {
             Ok(client) => return client,
-            // The agent makes its socket a moment after its process starts.
+            // The agent creates its socket a moment after its process starts.
             Err(Error::Socket { .. }) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
             Err(error) => panic!("{error}"),
         }
     }
 }
 
-/// The first event that `wanted` takes; those before it are printed.
+/// The first event for which `wanted` is true; those before it are printed.
 fn until(events: &mut Events, what: &str, wanted: impl Fn(&Event) -> bool) -> Event {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Some(event) = events.next_within(left).unwrap() else { panic!("{what} was not told") };
+        let Some(event) = events.next_within(left).unwrap() else { panic!("{what} was not reported") };
         println!("{event:?}");
         if wanted(&event) {
             return event;
@@ -63,14 +63,14 @@ fn field(error: Error) -> (String, String) {
 }
 
 #[test]
-fn members_are_told_of_each_other_and_of_restarts() {
+fn members_receive_events_about_each_other_and_about_restarts() {
     let mut bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024, "startPsn": 77})).unwrap();
     let (at_s1, at_r1, at_r3) = (client(&bed, "n6"), client(&bed, "n1"), client(&bed, "n2"));
     let receiver =
         |host: &str, qpn| JoinOptions::receiver("g", host, qpn).with_memory(0x1000 * u64::from(qpn), 7, 4096);
 
-    // What cannot be is refused with the field that is wrong.
+    // Invalid requests are refused with the name of the wrong field.
     let (at, reason) = field(at_s1.join(receiver("r1", 17)).unwrap_err());
     assert!(at == "host" && reason.contains("s1") && reason.contains("n6"), "{at}: {reason}");
     let outside = JoinOptions { address: Some("2001:db8:0:2::1".parse().unwrap()), ..receiver("r1", 17) };
@@ -96,19 +96,19 @@ fn members_are_told_of_each_other_and_of_restarts() {
     until(&mut events, "a leave", |e| *e == Event::ReceiverLeft { receivers: 1 });
     r3.leave().unwrap();
 
-    // Nothing is lost when the agent of the source dies, whatever happens meanwhile.
+    // No event is lost when the agent of the source dies.
     bed.lab.kill_agent("n6").unwrap();
     until(&mut events, "the agent's end", |e| matches!(e, Event::Disconnected { .. }));
     let again = at_r3.join(receiver("r3", 18)).unwrap();
     bed.lab.start_agent("n6").unwrap();
     until(&mut events, "the agent's return", |e| *e == Event::Reconnected);
-    until(&mut events, "who joined meanwhile", |e| *e == Event::ReceiverJoined { receivers: 2 });
+    until(&mut events, "the receiver that joined meanwhile", |e| *e == Event::ReceiverJoined { receivers: 2 });
     assert_eq!(s1.wait_ready(2, PATIENCE).unwrap().receivers, 2);
 
-    // Without a controller the caller is told so, and what it asks for is done once there is one.
+    // Without a controller the client reports that, and calls complete once there is one.
     bed.lab.kill_controller().unwrap();
-    let told = until(&mut events, "the controller's end", |e| matches!(e, Event::Disconnected { .. }));
-    assert!(format!("{told:?}").contains("controller"), "{told:?}");
+    let event = until(&mut events, "the controller's end", |e| matches!(e, Event::Disconnected { .. }));
+    assert!(format!("{event:?}").contains("controller"), "{event:?}");
     let hasty = JoinOptions { timeout: Duration::from_millis(300), ..JoinOptions::source("g", "s1", 19) };
     let refused = at_s1.join(hasty).unwrap_err();
     assert!(matches!(&refused, Error::Unavailable(text) if text.contains("controller.sock")), "{refused}");
@@ -120,15 +120,15 @@ fn members_are_told_of_each_other_and_of_restarts() {
     r1.leave().unwrap();
     s1.leave().unwrap();
     assert_eq!(bed.group("g").unwrap()["receivers"], 0);
-    let (status, said) = bed.lab.rest("DELETE", "/api/v1/groups/g", None).unwrap();
-    assert!(status < 300, "{status} {said}");
+    let (status, outcome) = bed.lab.rest("DELETE", "/api/v1/groups/g", None).unwrap();
+    assert!(status < 300, "{status} {outcome}");
     until(&mut events, "the group's end", |e| *e == Event::Deleted);
 }
 
-/// Enough for the transfer to be under way when its receiver dies.
+/// Large enough that the transfer is still in progress when its receiver dies.
 const BYTES: u64 = 48 << 20;
 
-/// `canopy-rc` as an application of `host` that joins through its node's agent.
+/// Runs `canopy-rc` as an application of `host` that joins through its node's agent.
 fn rc(bed: &Bed, node: &str, host: &str, args: &[&str]) -> Running {
     let mut c = bed.lab.command(host, bed.lab.binary("canopy-rc").unwrap()).unwrap();
     let socket = format!("unix:{}", bed.lab.host_socket(node).display());
@@ -137,12 +137,12 @@ fn rc(bed: &Bed, node: &str, host: &str, args: &[&str]) -> Running {
     Running(c.args(&args[1..]).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
 }
 
-/// What r2 joins with, as often as it does.
+/// The options with which r2 joins.
 fn r2() -> JoinOptions {
     JoinOptions { address: Some("2001:db8:0:2::1".parse().unwrap()), ..JoinOptions::receiver("g", "r2", 0x99) }
 }
 
-/// A transfer from s1 to r1 and r2, in the middle of which r2 dies; returns r2's events, and s1 and r1.
+/// A transfer from s1 to r1 and r2, during which r2 dies; returns r2's events, and s1 and r1.
 fn with_a_dead_receiver(bed: &Bed, policy: &str) -> (Client, Events, Running, Running) {
     bed.lab.create_group("g", json!({"pathMtu": 1024, "stallPolicy": policy, "stallAfterMs": 300})).unwrap();
     let at_r2 = client(bed, "n1");
@@ -165,38 +165,40 @@ fn with_a_dead_receiver(bed: &Bed, policy: &str) -> (Client, Events, Running, Ru
 fn an_evicted_receiver_is_named_to_everybody_and_the_others_finish() {
     let bed = up("figure1").unwrap();
     let (at_r2, mut events, mut s1, _r1) = with_a_dead_receiver(&bed, "evict");
-    let told = until(&mut events, "the eviction", |e| matches!(e, Event::Evicted { .. }));
-    assert!(matches!(&told, Event::Evicted { host, reason } if host == "r2" && !reason.is_empty()), "{told:?}");
+    let event = until(&mut events, "the eviction", |e| matches!(e, Event::Evicted { .. }));
+    assert!(matches!(&event, Event::Evicted { host, reason } if host == "r2" && !reason.is_empty()), "{event:?}");
     bed.lab.wait("the source to finish", |_| Ok(s1.0.try_wait()?.is_some())).unwrap();
     assert!(s1.0.wait().unwrap().success());
     at_r2.leave("g", "r2").unwrap();
 }
 
 #[test]
-fn a_failed_group_is_told_with_its_reason() {
+fn a_failed_group_is_reported_with_its_reason() {
     let bed = up("figure1").unwrap();
     let (at_r2, mut events, _s1, _r1) = with_a_dead_receiver(&bed, "fail");
-    let told = until(&mut events, "the failure", |e| matches!(e, Event::Failed { .. }));
-    assert!(matches!(&told, Event::Failed { reason } if reason.contains("r2")), "{told:?}");
+    let event = until(&mut events, "the failure", |e| matches!(e, Event::Failed { .. }));
+    assert!(matches!(&event, Event::Failed { reason } if reason.contains("r2")), "{event:?}");
     let refused = at_r2.join(r2()).unwrap_err();
     assert!(matches!(refused, Error::GroupFailed(_)), "{refused:?}");
 }
 
 #[test]
-fn users_are_told_apart() {
+fn users_are_distinguished() {
     let mut bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({})).unwrap();
     let socket = bed.lab.host_socket("n1");
     let root = client(&bed, "n1").join(JoinOptions::receiver("g", "r1", 17)).unwrap();
 
-    // The socket's file keeps others out; where it does not, the agent does.
-    assert!(another_user(&bed, NOBODY, "join r2").contains("host_socket.group"));
+    // The permissions of the socket's file exclude other users; without them, the agent does.
+    assert!(another_user(&bed, OVERFLOW_UID, "join r2").contains("host_socket.group"));
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
     for task in ["join r2", "leave r1"] {
-        let said = another_user(&bed, NOBODY, task);
+        let outcome = another_user(&bed, OVERFLOW_UID, task);
         assert!(
-            said.starts_with("not permitted") && said.contains("uid 65534") && said.contains("host_socket.uids"),
-            "{said}"
+            outcome.starts_with("not permitted")
+                && outcome.contains("uid 65534")
+                && outcome.contains("host_socket.uids"),
+            "{outcome}"
         );
     }
 
@@ -204,7 +206,8 @@ fn users_are_told_apart() {
     bed.lab.kill_agent("n1").unwrap();
     let config = fs::read_to_string(bed.lab.dir().join("agent-n1.toml")).unwrap();
     let permissive = bed.lab.dir().join("agent-n1-permissive.toml");
-    fs::write(&permissive, format!("{config}group = \"{NOBODY}\"\nuids = [{NOBODY}, {STRANGER}]\n")).unwrap();
+    fs::write(&permissive, format!("{config}group = \"{OVERFLOW_UID}\"\nuids = [{OVERFLOW_UID}, {UNUSED_UID}]\n"))
+        .unwrap();
     let start = || {
         let mut c: Command = bed.lab.command("n1", bed.lab.binary("canopy-agent").unwrap()).unwrap();
         let log = fs::File::create(bed.lab.dir().join("log/agent-n1-permissive.log")).unwrap();
@@ -213,38 +216,40 @@ fn users_are_told_apart() {
         Running(started)
     };
     let agent = start();
-    assert_eq!(another_user(&bed, NOBODY, "join r2"), "done");
+    assert_eq!(another_user(&bed, OVERFLOW_UID, "join r2"), "done");
     for task in ["join r1", "leave r1"] {
-        let said = another_user(&bed, NOBODY, task);
-        assert!(said.starts_with("not permitted") && said.contains("made by another user"), "{said}");
+        let outcome = another_user(&bed, OVERFLOW_UID, task);
+        assert!(outcome.starts_with("not permitted") && outcome.contains("made by another user"), "{outcome}");
     }
 
-    // Who made what is not forgotten.
+    // The agent keeps the owner of each membership over a restart.
     drop(agent);
     let _agent = start();
     for task in ["leave r2", "join r2"] {
-        let said = another_user(&bed, STRANGER, task);
-        assert!(said.starts_with("not permitted") && said.contains("made by another user"), "{task}: {said}");
+        let outcome = another_user(&bed, UNUSED_UID, task);
+        assert!(outcome.starts_with("not permitted") && outcome.contains("made by another user"), "{task}: {outcome}");
     }
     assert_eq!(bed.group("g").unwrap()["receivers"], 2);
-    assert_eq!(another_user(&bed, NOBODY, "leave r2"), "done");
+    assert_eq!(another_user(&bed, OVERFLOW_UID, "leave r2"), "done");
     root.leave().unwrap();
     assert_eq!(bed.group("g").unwrap()["receivers"], 0);
 }
 
-/// What `task` at the agent of n1 comes to for another user: "done", or the error.
+/// The result of `task` at the agent of n1 by another user: "done", or the error.
 fn another_user(bed: &Bed, uid: u32, task: &str) -> String {
     let mut c = Command::new(std::env::current_exe().unwrap());
-    c.args(["--exact", "as_another_user", "--ignored", "--nocapture"]).uid(uid).gid(NOBODY).current_dir("/");
+    c.args(["--exact", "as_another_user", "--ignored", "--nocapture"]).uid(uid).gid(OVERFLOW_UID).current_dir("/");
     let out = c.env(TASK, format!("{} {task}", bed.lab.host_socket("n1").display())).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
-    let said = text.lines().find_map(|line| line.split_once("outcome: "));
-    said.map(|(_, said)| said.to_owned()).unwrap_or_else(|| panic!("{text} {}", String::from_utf8_lossy(&out.stderr)))
+    let outcome = text.lines().find_map(|line| line.split_once("outcome: "));
+    outcome
+        .map(|(_, outcome)| outcome.to_owned())
+        .unwrap_or_else(|| panic!("{text} {}", String::from_utf8_lossy(&out.stderr)))
 }
 
-/// The other user's process; by itself it has nothing to do.
+/// The other user's process; does nothing unless TASK is set.
 #[test]
-#[ignore = "started by users_are_told_apart"]
+#[ignore = "started by users_are_distinguished"]
 fn as_another_user() {
     let task = std::env::var(TASK).unwrap();
     let words: Vec<&str> = task.split(' ').collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups that the kernels of the nodes replicate by IP multicast: same bytes, one copy on every link, nothing left behind.
+//! Groups that the nodes' kernels replicate by IP multicast: same bytes, one copy on every link, no leftovers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -25,7 +25,7 @@ fn spec(bytes: u64) -> TransferSpec {
     TransferSpec { timeout: Duration::from_secs(300), ..TransferSpec::new("g", "s1", &RECEIVERS, bytes) }
 }
 
-/// The node's multicast routes, one a line, as `ip` shows them.
+/// The node's multicast routes, one per line, from `ip`.
 fn routes(bed: &Bed, node: &str) -> Vec<String> {
     let ns = bed.lab.state().instance.namespace(node);
     let out = Command::new("ip").args(["-n", &ns, "-6", "mroute", "show"]).output().unwrap();
@@ -34,7 +34,7 @@ fn routes(bed: &Bed, node: &str) -> Vec<String> {
 }
 
 /// Processes that hold multicast routing in the lab's namespaces: (node, process).
-fn holders(bed: &Bed) -> Vec<(&'static str, i32)> {
+fn mroute_holders(bed: &Bed) -> Vec<(&'static str, i32)> {
     let id = |path: &str| fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
     let namespaces = NODES.map(|n| (n, id(&format!("/run/netns/{}", bed.lab.state().instance.namespace(n))).unwrap()));
     let mut found = Vec::new();
@@ -57,7 +57,7 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     assert_eq!(group["spec"]["replication"], "multicast");
     let bytes = if deep() { 256 * MIB } else { 64 * MIB };
     let mut patient = TransferSpec { leave: false, ..spec(bytes) };
-    // A busy machine is no loss, so every retransmission means that something was lost.
+    // A busy machine must not cause a retransmission, so every retransmission means that a packet was lost.
     patient.args.insert("s1".into(), vec!["--timeout".into(), "1s".into()]);
     let capture = Capture::start(&bed.lab, "n5", "eth1", "ip6 proto 43").unwrap();
     let transfer = bed.lab.start_transfer(patient).unwrap();
@@ -68,7 +68,7 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     let segments = bed.group("g").unwrap()["encoding"]["segments"].clone();
     let address = segments[1].as_str().unwrap().to_owned();
     assert!(address.starts_with("ff3e::8000:"), "{segments}");
-    // n2 is reached over one of n4 and n5; the other edges are nobody's parents.
+    // n2 is reached over n4 or n5; the other edges have no children in the tree.
     println!("{:#?}", NODES.map(|n| (n, routes(&bed, n))));
     let shown = |node: &str| routes(&bed, node).first().cloned().unwrap_or_default();
     let n6 = shown("n6");
@@ -77,16 +77,16 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     for edge in ["n1", "n2", "n3"] {
         assert_eq!(routes(&bed, edge), [""; 0]);
     }
-    let nodes: Vec<&str> = holders(&bed).iter().map(|h| h.0).collect();
+    let nodes: Vec<&str> = mroute_holders(&bed).iter().map(|h| h.0).collect();
     assert_eq!(nodes, ["n4", "n5", "n6"]);
 
-    // Data has begun.
+    // The first data packet has been sent.
     let late = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": "r5"}, "spec": {"host": "r5", "role": "receiver", "qpn": 0x999}});
     let (status, body) = bed.lab.rest("PUT", "/api/v1/groups/g/members/r5", Some(&late)).unwrap();
     assert!(status == 409 && body.to_string().contains("receivers join before the first packet"), "{status} {body}");
 
     for (i, node) in ["n6", "n4", "n5", "n1"].iter().enumerate() {
-        bed.lab.wait("the transfer to go on", |_| Ok(moved(&bed) > bytes / 6 * (i as u64 + 1))).unwrap();
+        bed.lab.wait("the transfer to continue", |_| Ok(moved(&bed) > bytes / 6 * (i as u64 + 1))).unwrap();
         bed.lab.kill_agent(node).unwrap();
         let then = moved(&bed);
         assert!(then < bytes, "the transfer was over before the kill of {node}: this proves nothing");
@@ -97,7 +97,7 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
     assert_eq!(report.source.more.get("retransmitted"), Some(&json!(0)), "a packet was lost");
     for link in &report.links {
-        // Down the tree: the payload once, by whichever of the two links to n2 the tree has.
+        // Down the tree: the payload once, on one of the two links to n2.
         let carried = link.a_to_b.passed_bytes as f64 / bytes as f64;
         println!("{} -> {}: {carried:.3} x payload", link.a.device, link.b.device);
         assert!(carried < 1.35, "{} -> {} carried {carried} copies", link.a.device, link.b.device);
@@ -110,7 +110,7 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     let packets = capture.stop().unwrap();
     assert!(packets.len() > 1000, "{} packets captured", packets.len());
     let destination: std::net::Ipv6Addr = address.parse().unwrap();
-    // The headend sends 64, and its kernel takes one off.
+    // The headend sends 64, and its kernel decrements it.
     assert!(packets.iter().all(|p| p.bytes[24..40] == destination.octets() && p.bytes[7] == 63));
     assert!(bed.drops("g").unwrap().is_empty(), "{:?}", bed.drops("g"));
 
@@ -122,7 +122,7 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     for host in RECEIVERS.iter().chain(&["s1"]) {
         bed.lab.rest("DELETE", &format!("/api/v1/groups/g/members/{host}"), None).unwrap();
     }
-    let quiet = |bed: &Bed| holders(bed).is_empty() && NODES.iter().all(|n| routes(bed, n).is_empty());
+    let quiet = |bed: &Bed| mroute_holders(bed).is_empty() && NODES.iter().all(|n| routes(bed, n).is_empty());
     bed.lab.wait("the kernels to forget the group", |_| Ok(quiet(&bed))).unwrap();
 }
 
@@ -161,7 +161,7 @@ fn join_all(bed: &Bed) {
 #[test]
 fn a_dead_holder_is_replaced_a_routing_daemon_is_named_and_down_leaves_no_process() {
     let bed = up("figure1").unwrap();
-    // Somebody else routes at n4, as pim6sd would.
+    // Another routing daemon owns multicast routing at n4, as pim6sd would.
     let program = "import socket, time\n\
         s = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)\n\
         s.setsockopt(socket.IPPROTO_IPV6, 200, 1)\n\
@@ -181,15 +181,15 @@ fn a_dead_holder_is_replaced_a_routing_daemon_is_named_and_down_leaves_no_proces
     daemon.wait().unwrap();
     bed.wait_phase("g", "Ready").unwrap();
 
-    let first = holders(&bed);
+    let first = mroute_holders(&bed);
     assert_eq!(first.len(), 3, "{first:?}");
     let (node, pid) = first[0];
     kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
     let replaced = |now: &[(&str, i32)]| now.iter().any(|(n, p)| *n == node && *p != pid);
-    bed.lab.wait("another holder", |_| Ok(replaced(&holders(&bed)))).unwrap();
+    bed.lab.wait("another holder", |_| Ok(replaced(&mroute_holders(&bed)))).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
 
-    let left: Vec<i32> = holders(&bed).into_iter().map(|h| h.1).collect();
+    let left: Vec<i32> = mroute_holders(&bed).into_iter().map(|h| h.1).collect();
     let Bed { lab, .. } = bed;
     lab.down().unwrap();
     for pid in left {

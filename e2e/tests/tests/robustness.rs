@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Killing things, breaking things, and doing it two hundred times.
+//! Kills of agents and controller, failing interfaces, and two hundred groups in sequence.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
@@ -22,7 +22,8 @@ fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
         leave: false,
         ..TransferSpec::new("g", "s1", &RECEIVERS, bytes)
     };
-    // A second of patience: a busy machine is no loss, so every retransmission means that a packet or an ACK was lost.
+    // A timeout of one second: a busy machine must not cause a retransmission, so every retransmission means that a
+    // packet or an ACK was lost.
     spec.args.insert("s1".into(), vec!["--timeout".into(), "1s".into()]);
     let transfer = bed.lab.start_transfer(spec).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
@@ -31,12 +32,12 @@ fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
     };
     let step = bytes / 10;
     let (some, others) = NODES.split_at(3);
-    // The controller takes longest to come back: not last.
+    // The controller takes longest to restart: not last.
     let victims: Vec<Option<&str>> =
         some.iter().map(|n| Some(*n)).chain([None]).chain(others.iter().map(|n| Some(*n))).collect();
     for (i, victim) in victims.into_iter().enumerate() {
         // Each at another point of the transfer.
-        bed.lab.wait("the transfer to go on", |_| Ok(moved(&bed) > step * (i as u64 + 1))).unwrap();
+        bed.lab.wait("the transfer to continue", |_| Ok(moved(&bed) > step * (i as u64 + 1))).unwrap();
         match victim {
             Some(node) => bed.lab.kill_agent(node).unwrap(),
             None => bed.lab.kill_controller().unwrap(),
@@ -50,7 +51,7 @@ fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
     let report = transfer.finish(&bed.lab).unwrap();
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
     assert_eq!(report.source.more.get("retransmitted"), Some(&json!(0)), "a packet was lost");
-    // A sample from after the end: at every node all branches hold everything that was sent.
+    // A sample from after the end: at every node all branches have acknowledged everything that was sent.
     let over = |n: &serde_json::Value| n["dataPackets"].as_u64() > Some(0) && n["minNext"] == n["high"];
     let sampled = |bed: &canopy_e2e::Bed| {
         let (_, body) = bed.lab.rest("GET", "/api/v1/groups/g/telemetry", None)?;
@@ -59,7 +60,7 @@ fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
     bed.lab.wait("telemetry of every node", |_| sampled(&bed)).unwrap();
     let drops = bed.drops("g").unwrap();
     assert!(drops.is_empty(), "drops were counted for the group: {drops:?}");
-    // And a drop would have been seen: data from a receiver is nobody's feedback.
+    // A drop would have been counted: data from a receiver is not feedback of any branch.
     let status = bed.group("g").unwrap();
     let peer = format!(
         "{},{},100",
@@ -68,7 +69,7 @@ fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
     );
     let mut forger = bed.lab.command("r1", bed.lab.binary("canopy-rc").unwrap()).unwrap();
     forger.args(["send", "--unicast", &peer, "--address", "2001:db8:0:1::1", "--bytes", "64", "--deadline", "200ms"]);
-    assert!(!forger.output().unwrap().status.success(), "nobody answers a forger");
+    assert!(!forger.output().unwrap().status.success(), "a forged request must not be answered");
     let counted = |d: &(String, String, u64)| d.0 == "n1" && d.1 == "feedback_malformed" && d.2 > 0;
     bed.lab.wait("the forged packets to be counted", |_| Ok(bed.drops("g")?.iter().any(counted))).unwrap();
 }

@@ -33,7 +33,7 @@ fn k_max(link: &Value) -> Option<u64> {
     link["status"]["thresholds"]["kMaxBytes"].as_u64()
 }
 
-/// What the nodes confirmed: thresholds of a port in a spec that its agent holds as it is.
+/// K_max that a node has confirmed: in the thresholds of a port of a spec that its agent has applied.
 fn confirmed(bed: &Bed, name: &str) -> Option<u64> {
     let (node, port) = name.split_once('/').unwrap();
     let (_, node) = bed.lab.rest("GET", &format!("/api/v1/nodes/{node}"), None).unwrap();
@@ -71,18 +71,18 @@ fn every_link_is_measured_and_a_step_of_its_rtt_is_followed_within_5_s() {
     let path = capture.path().to_owned();
     let packets = capture.stop().unwrap();
     assert!(packets.len() >= 8, "{} packets", packets.len());
-    let said = Command::new("tshark")
+    let output = Command::new("tshark")
         .arg("-r")
         .arg(&path)
         .args(["-T", "fields", "-e", "udp.port", "-e", "udp.length"])
         .output()
         .unwrap();
-    let said = String::from_utf8(said.stdout).unwrap();
-    assert!(!said.is_empty() && said.lines().all(|l| l.contains("862") && l.ends_with("\t52")), "{said}");
+    let output = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.is_empty() && output.lines().all(|l| l.contains("862") && l.ends_with("\t52")), "{output}");
 
     reflects_what_is_sent_by_hand(&bed);
 
-    // At rest: what is configured stands still.
+    // At rest: configured thresholds do not change.
     put(&bed, |link| link["rttUs"] = json!(1_000));
     bed.lab.wait("1 ms", |_| Ok(links(&bed).iter().all(|l| k_max(l) == Some(12_500_000)))).unwrap();
     put(&bed, |link| link["rttUs"] = json!(40_000));
@@ -97,18 +97,18 @@ fn every_link_is_measured_and_a_step_of_its_rtt_is_followed_within_5_s() {
         })
         .unwrap();
     assert!(stepped.elapsed() < Duration::from_secs(5), "{:?}", stepped.elapsed());
-    // The other way: measured again, and at most one change in 10 s.
+    // Back to measured RTTs: at most one change in 10 s.
     put(&bed, |link| drop(link.as_object_mut().unwrap().remove("rttUs")));
     bed.lab
         .wait("the samples to count", |_| Ok(links(&bed).iter().all(|l| l["status"]["rtt"]["configuredNs"].is_null())))
         .unwrap();
-    let look =
+    let poll =
         || links(&bed).iter().map(|l| (l["status"]["pushes"].as_u64().unwrap(), k_max(l).unwrap())).collect::<Vec<_>>();
-    let (mut seen, until) = (look(), Instant::now() + Duration::from_secs(15));
+    let (mut seen, until) = (poll(), Instant::now() + Duration::from_secs(15));
     let mut changed: Vec<Option<Instant>> = vec![None; seen.len()];
     while Instant::now() < until {
         std::thread::sleep(Duration::from_millis(100));
-        let now = look();
+        let now = poll();
         for (i, (old, new)) in seen.iter().zip(&now).enumerate().filter(|(_, (old, new))| old.0 != new.0) {
             let soon = changed[i].is_some_and(|at| at.elapsed() < Duration::from_millis(9_500));
             let step = old.1.max(new.1) >= 2 * old.1.min(new.1);
@@ -134,7 +134,7 @@ fn a_measured_rtt_that_steps_from_1_to_40_ms_is_followed_within_5_s_and_rests() 
         drop(link.as_object_mut().unwrap().remove("bufferBytes"));
     });
     let of = |name: &str| links(&bed).into_iter().find(|l| l["metadata"]["name"] == name).unwrap();
-    // The way there, and what the machine adds.
+    // The configured RTT, plus the delay that the machine adds.
     let is = |k: Option<u64>, ms: u64| {
         k.is_some_and(|k| (RATE / 8_000 * ms..RATE / 8_000 * ms * 5 / 4 + RATE / 8_000).contains(&k))
     };
@@ -159,7 +159,7 @@ fn a_measured_rtt_that_steps_from_1_to_40_ms_is_followed_within_5_s_and_rests() 
     }
 }
 
-/// A test packet made by hand, from n6 over its link to n4, answered by the agent of n4.
+/// A hand-made test packet, from n6 over its link to n4, reflected by the agent of n4.
 fn reflects_what_is_sent_by_hand(bed: &Bed) {
     let sender = SenderPacket {
         sequence: 77,

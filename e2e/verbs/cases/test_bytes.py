@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves the source: one copy, however many receive."""
+"""Bytes that leave the source: one copy for any number of receivers."""
 
 import subprocess
 
@@ -34,18 +34,19 @@ class Bytes(Case):
             self.assertGreater(unicast, 0.97 * count * group)
 
     def unicast(self, work, receivers):
-        """The same to each receiver over a connection of its own; bytes that left the source."""
+        """Sends the same to each receiver over an RC connection of its own; returns the bytes that left the
+        source."""
         pairs = [(Process(self.bed, "s1", "source", work), Process(self.bed, r, "receiver", work)) for r in receivers]
         try:
             for pair in pairs:
                 local = [p.wait("local") for p in pair]
                 for p, other, at in zip(pair, pair[::-1], local[::-1]):
-                    p.tell(address=self.bed.addresses[other.host], **{k: at[k] for k in ("qpn", "va", "rkey")})
+                    p.send_line(address=self.bed.addresses[other.host], **{k: at[k] for k in ("qpn", "va", "rkey")})
                 for p in pair:
                     p.wait("joined")
             before = hosts.sent_bytes("s1")
             for source, _ in pairs:
-                source.tell(do="go")
+                source.send_line(do="go")
             expected = w.digest(w.memory(work, 1, w.capacity(work)))
             for source, receiver in pairs:
                 self.check_source(source.wait("done"))
@@ -65,10 +66,10 @@ class Bytes(Case):
         try:
             hosts.wait_listening(18515)
             client = subprocess.run(end("s1", "localhost"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            said = server.communicate(timeout=60)[0]
+            output = server.communicate(timeout=60)[0]
         finally:
             server.kill()
-        self.assertEqual((client.returncode, server.returncode), (0, 0), client.stdout + said)
+        self.assertEqual((client.returncode, server.returncode), (0, 0), client.stdout + output)
         print(client.stdout.strip().splitlines()[-1], end=" ", flush=True)
         for host, was in before.items():
             self.assertGreater(hosts.sent_bytes(host) - was, 50 * 4096, f"{host} did not send over its link")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes arrive, whatever the operation, the size of the message, the path MTU and the network's faults."""
+"""Delivery for every operation, message size, path MTU and network fault."""
 
 import hosts
 import work as w
@@ -18,7 +18,8 @@ class Delivery(Case):
         return [1, 2, 3, 4, 5, 63, path_mtu - 1, path_mtu, path_mtu + 1, 2 * path_mtu, 65537, MIB]
 
     def test_one_send_of_1_mib(self):
-        """The narrowest: a message of 1024 packets and one of a byte; of the ACKs of five receivers few reach the source."""
+        """The basic case: a message of 1024 packets and one of a byte; few of the ACKs of five receivers reach the
+        source."""
         before = {host: hosts.counters(host) for host in self.bed.addresses}
         with Transfer(self.bed, "one", w.plan(["send"], [MIB])) as t:
             self.run_transfer(t)
@@ -89,4 +90,4 @@ class Delivery(Case):
         if lossy:
             self.assertGreater(lost, 0, "nothing was lost: this proves nothing")
         else:
-            self.assertGreater(after["rcvd_seq_err"], before["rcvd_seq_err"], "nobody saw a gap: this proves nothing")
+            self.assertGreater(after["rcvd_seq_err"], before["rcvd_seq_err"], "no receiver detected a gap: this proves nothing")

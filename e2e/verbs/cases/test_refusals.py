@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a source must not do is refused by the network, touches nobody's memory, and disturbs no other group."""
+"""The network refuses what a source must not do: no memory is written, and other groups are not disturbed."""
 
 import controller
 import work as w
@@ -7,26 +7,26 @@ from bed import RECEIVERS, Transfer
 from case import Case
 
 ERROR = 6
-# The only operation that receivers have memory for, and so the length of what they register.
+# The only operation that receivers register memory for, which determines the length they register.
 ROOM = {"op": "write", "size": 4096, "at": 0, "imm": 0}
 LENGTH = w.capacity([ROOM])
 SIZE = 64
 RETRIES_EXCEEDED = "RETRY_EXC_ERR"
-# READ and atomics go no further than the first node; the range of a WRITE is looked at where it is rewritten.
+# The first node refuses READ and atomics; the node that rewrites a WRITE checks its range.
 HEADEND, EDGES = {"n6"}, {"n1", "n2", "n3"}
 
 
 class Refusals(Case):
-    """Each by an operation on the Proxy Address that the source's own queue pair lets pass."""
+    """Each by an operation on the Proxy Address that the source's own queue pair permits."""
 
-    # The source's queue pair ends in error, and its driver says so.
+    # The source's queue pair ends in error, and its driver logs it.
     expected = "make_send_cqe: non-flush error status = 12"
 
     def refused(self, name, op, nodes, reason, **how):
-        """One operation that nobody may carry out, while a transfer in another group goes on."""
+        """One operation that must be refused, while a transfer in another group continues."""
         wrong = ROOM | {"op": op, "size": SIZE} | how
-        beside = w.plan(["send", "write"], [65537] * 4)
-        with Transfer(self.bed, f"{name}-beside", beside, seed=9) as other:
+        background = w.plan(["send", "write"], [65537] * 4)
+        with Transfer(self.bed, f"{name}-background", background, seed=9) as other:
             with Transfer(self.bed, name, [wrong], expects=False, timeout=14, retries=2, room=[ROOM]) as t:
                 other.start()
                 t.start()
@@ -72,7 +72,8 @@ class Death(Case):
     """A receiver's process is killed in the middle of a transfer."""
 
     def test_evict(self):
-        """The policy evict: the others get everything, the source's application is told who did not."""
+        """The policy evict: the other receivers get everything, and the source's application learns which receiver
+        did not."""
         work = w.plan(["send"], [65536] * 64)
         spec = {"stallPolicy": "evict", "stallAfterMs": 1500}
         with Transfer(self.bed, "death", work, spec=spec) as t:

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an RDMA application calls to join a Canopy group instead of exchanging QPNs with its peers.
+ * The library with which an RDMA application joins a Canopy group instead of exchanging QPNs with its peers.
  *
- * The application makes an RC queue pair, joins with its QPN, and connects the queue pair to what it is answered. The
- * library never touches the queue pair.
+ * The application creates an RC queue pair, joins with its QPN, and connects the queue pair to the returned
+ * parameters. The library never touches the queue pair.
  *
- * Threads: every function may be called from any thread, also on the same handle at the same time, but for the *_free
- * functions: nobody else may be using the handle then, nor afterwards. Calls on one canopy_events wait for each other.
+ * Threads: every function may be called from any thread, also on the same handle at the same time, except the *_free
+ * functions: no other thread may be using the handle then, nor afterwards. Calls on one canopy_events are serialized.
  * Handles may be freed in any order. After fork() the child must not use the parent's handles: it connects anew.
  *
  * Errors: functions that can fail return CANOPY_OK or an error, and fill *error unless it is NULL. No function aborts,
  * and no Rust panic leaves the library.
  *
- * Strings are UTF-8 with a terminating NUL. What is longer than its array is cut at a character.
+ * Strings are UTF-8 with a terminating NUL. A string longer than its array is cut at a character.
  */
 #ifndef CANOPY_HOST_H
 #define CANOPY_HOST_H
@@ -24,10 +24,10 @@
 extern "C" {
 #endif
 
-/* Grows when something is added; a program may ask canopy_abi_version() of the library it runs with. */
+/* Incremented when something is added; canopy_abi_version() returns that of the library at run time. */
 #define CANOPY_ABI_VERSION 1u
 
-/* Where an agent that is the only one of its machine serves applications. */
+/* Default socket of an agent that is the only one of its machine. */
 #define CANOPY_DEFAULT_SOCKET "/run/canopy/host.sock"
 
 /* Return values. */
@@ -48,15 +48,15 @@ extern "C" {
 #define CANOPY_E_NOT_POSSIBLE 7
 /* A limit of the agent or the controller. */
 #define CANOPY_E_LIMIT 8
-/* Nobody answered in time; what was asked may have been done, and asking for the same again is safe. */
+/* No answer in time; the request may have been executed, and repeating it is safe. */
 #define CANOPY_E_UNAVAILABLE 9
-/* Not in time: the group is not ready, or no event happened. */
+/* Timeout: the group is not ready, or there was no event. */
 #define CANOPY_E_TIMEOUT 10
 /* The versions of agent and library do not fit. */
 #define CANOPY_E_PROTOCOL 11
 /* A fault of the agent, the controller or the library. */
 #define CANOPY_E_INTERNAL 12
-/* The group was deleted, and its CANOPY_EVENT_DELETED was taken: no event follows. */
+/* The group was deleted, and its CANOPY_EVENT_DELETED was returned: no event follows. */
 #define CANOPY_E_END 13
 
 /* Roles. */
@@ -69,10 +69,10 @@ extern "C" {
 #define CANOPY_EVENT_DEGRADED 3u        /* reason */
 #define CANOPY_EVENT_RECEIVER_JOINED 4u /* receivers: how many there are */
 #define CANOPY_EVENT_RECEIVER_LEFT 5u   /* receivers: how many there are */
-#define CANOPY_EVENT_EVICTED 6u         /* host, reason: what it had not acknowledged it does not hold */
+#define CANOPY_EVENT_EVICTED 6u         /* host, reason: it does not have the data that it had not acknowledged */
 #define CANOPY_EVENT_FAILED 7u          /* reason: every member has to leave */
-#define CANOPY_EVENT_DISCONNECTED 8u    /* reason: the agent or its controller is away; data goes on */
-#define CANOPY_EVENT_RECONNECTED 9u     /* what changed meanwhile follows */
+#define CANOPY_EVENT_DISCONNECTED 8u    /* reason: the agent or its controller is unreachable; forwarding continues */
+#define CANOPY_EVENT_RECONNECTED 9u     /* events for the changes in between follow */
 #define CANOPY_EVENT_DELETED 10u        /* no event follows */
 
 #define CANOPY_NAME_MAX 64u
@@ -99,12 +99,12 @@ typedef struct canopy_join_options {
   uint64_t length;
   uint32_t rkey;
   uint32_t reserved;    /* 0 */
-  int64_t timeout_ms;   /* how long to try while nobody answers; 0 = 30 s */
+  int64_t timeout_ms;   /* how long to retry while the agent does not answer; 0 = 30 s */
 } canopy_join_options;
 
 #define CANOPY_JOIN_OPTIONS_INIT { sizeof(canopy_join_options), NULL, NULL, 0, 0, {0}, 0, 0, 0, 0, 0 }
 
-/* What to connect the queue pair to; the same for the source and for receivers. */
+/* Connection parameters of the queue pair; the same for the source and for receivers. */
 typedef struct canopy_connection {
   uint8_t proxy_address[16]; /* remote address: ah_attr.grh.dgid of a RoCEv2 queue pair */
   uint32_t designated_qpn;   /* dest_qp_num */
@@ -134,29 +134,29 @@ uint32_t canopy_abi_version(void);
 
 /* Connects to the agent's socket at an absolute path. Fails at once if it is not there or may not be opened. */
 int32_t canopy_client_connect(const char *path, canopy_client **client, canopy_error *error);
-/* NULL is permitted. Memberships and events that came from it live on. */
+/* NULL is permitted. Its memberships and events stay valid. */
 void canopy_client_free(canopy_client *client);
 
 /* Joins. Joining again with the same content is a success, also after the process died in between. */
 int32_t canopy_join(canopy_client *client, const canopy_join_options *options, canopy_membership **membership,
                     canopy_error *error);
-/* Ends a membership, also one that a process made which is gone. A host that is in the group no more has left. */
+/* Ends a membership, also that of a process that has exited. Succeeds if the host is not in the group. */
 int32_t canopy_leave_host(canopy_client *client, const char *group, const char *host, canopy_error *error);
 
-/* What the join was answered. */
+/* The connection parameters that the join returned. */
 int32_t canopy_membership_connection(const canopy_membership *membership, canopy_connection *connection,
                                      canopy_error *error);
-/* Waits until the group is ready with at least so many receivers. ready may be NULL. */
+/* Waits until the group is ready with at least this many receivers. ready may be NULL. */
 int32_t canopy_wait_ready(canopy_membership *membership, uint32_t receivers, int64_t timeout_ms, canopy_ready *ready,
                           canopy_error *error);
-/* Leaves; to be called again if it fails with CANOPY_E_UNAVAILABLE. The handle stays valid. */
+/* Leaves; call it again if it fails with CANOPY_E_UNAVAILABLE. The handle stays valid. */
 int32_t canopy_leave(canopy_membership *membership, canopy_error *error);
 /* Does not leave the group. NULL is permitted. */
 void canopy_membership_free(canopy_membership *membership);
 
-/* What happens to the group from now on, how it stands first. Each has its own. */
+/* The events of the group from now on, its current state first. Each handle has its own. */
 int32_t canopy_events_open(canopy_membership *membership, canopy_events **events, canopy_error *error);
-/* Waits for the next event: CANOPY_E_TIMEOUT if there is none in time, CANOPY_E_END behind CANOPY_EVENT_DELETED. */
+/* Waits for the next event: CANOPY_E_TIMEOUT if there is none in time, CANOPY_E_END after CANOPY_EVENT_DELETED. */
 int32_t canopy_events_next(canopy_events *events, int64_t timeout_ms, canopy_event *event, canopy_error *error);
 /* NULL is permitted. */
 void canopy_events_free(canopy_events *events);

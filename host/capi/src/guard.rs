@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every function does: no panic gets out, null is refused by name, errors go where the caller wants them.
+//! Common to every function: no panic crosses the ABI, null is refused by name, errors go to the caller's structure.
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,10 +9,10 @@ use canopy_host::Error;
 
 use crate::types::{CanopyError, E_INTERNAL};
 
-/// Why a function returns other than 0.
+/// Why a function returns a value other than 0.
 pub(crate) enum Failure {
     Error(Error),
-    /// What is no error of the Rust library.
+    /// A code that is not an error of the Rust library.
     Code(i32, String),
 }
 
@@ -40,7 +40,7 @@ pub(crate) unsafe fn take<'a, T>(field: &str, pointer: *const T) -> Result<&'a T
     unsafe { pointer.as_ref() }.ok_or_else(|| null(field))
 }
 
-/// Where the caller wants a result.
+/// The caller's output pointer.
 ///
 /// # Safety
 /// Null, or valid for writing for `'a`.
@@ -69,10 +69,10 @@ pub(crate) fn millis(timeout_ms: i64) -> Result<Duration, Failure> {
 /// Drops what a handle owns.
 ///
 /// # Safety
-/// Null, or from `Box::into_raw`, and nobody uses it now or later.
+/// Null, or from `Box::into_raw`, and not in use by any thread, now or later.
 pub(crate) unsafe fn free<T>(pointer: *mut T) {
     if !pointer.is_null() {
-        // SAFETY: as above. A panic while dropping has nobody to be told.
+        // SAFETY: as above. A panic while dropping cannot be reported.
         drop(catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(pointer) }))));
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The C ABI of `canopy-host`. `include/canopy_host.h` is the contract and says what each function does; [`types`] has
-//! its structures, and the C test holds both to the same sizes and offsets.
+//! The C ABI of `canopy-host`. `include/canopy_host.h` is the contract and documents each function; [`types`] has its
+//! structures, and the C test checks that both have the same sizes and offsets.
 //!
-//! Every function goes through [`guard::call`]: it fills the caller's `canopy_error` and lets no panic out.
+//! Every function goes through [`guard::call`]: it fills the caller's `canopy_error` and catches panics.
 
-#![allow(clippy::missing_safety_doc, reason = "the header says what callers must keep to")]
+#![allow(clippy::missing_safety_doc, reason = "the header states the preconditions")]
 
 mod guard;
 mod text;
@@ -19,7 +19,7 @@ use canopy_host::{Client, Error, Event, Events, Membership};
 use guard::{Failure, call, millis, name, out, take};
 use types::{CanopyConnection, CanopyError, CanopyEvent, CanopyJoinOptions, CanopyReady, E_END, E_TIMEOUT};
 
-/// Of the header this was made for.
+/// ABI version of the header.
 pub const ABI_VERSION: u32 = 1;
 
 /// Opaque to C.
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn canopy_events_next(
     // SAFETY: the header's contract; null is checked for.
     call(error, || unsafe {
         let event = out("event", event)?;
-        // A stream that a panic interrupted is asked again, at worst from how the group stands.
+        // A stream that a panic interrupted is still usable: at worst it starts again from the group's current state.
         let mut stream = take("events", events)?.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if stream.over {
             return Err(Failure::Code(E_END, "the group was deleted: no event follows".to_owned()));

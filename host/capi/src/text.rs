@@ -3,7 +3,7 @@
 
 use std::ffi::c_char;
 
-/// `text` with a terminating NUL, cut at a character where it is too long, and at a NUL of its own.
+/// `text` with a terminating NUL, cut at a character if it is too long, and at an embedded NUL.
 pub(crate) fn array<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
     let mut end = text.find('\0').unwrap_or(text.len()).min(N - 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The header's structures and numbers. Neither may change but by growing at the end.
+//! The header's structures and numbers. They may only change by growing at the end.
 
 use std::ffi::c_char;
 use std::net::Ipv6Addr;
@@ -22,7 +22,7 @@ pub const E_END: i32 = 13;
 
 /// `canopy_error`.
 #[repr(C)]
-#[allow(missing_docs, reason = "the header says what they are")]
+#[allow(missing_docs, reason = "documented in the header")]
 pub struct CanopyError {
     pub code: i32,
     pub field: [c_char; NAME_MAX],
@@ -31,7 +31,7 @@ pub struct CanopyError {
 
 /// `canopy_join_options`.
 #[repr(C)]
-#[allow(missing_docs, reason = "the header says what they are")]
+#[allow(missing_docs, reason = "documented in the header")]
 pub struct CanopyJoinOptions {
     pub size: usize,
     pub group: *const c_char,
@@ -48,7 +48,7 @@ pub struct CanopyJoinOptions {
 
 /// `canopy_connection`.
 #[repr(C)]
-#[allow(missing_docs, reason = "the header says what they are")]
+#[allow(missing_docs, reason = "documented in the header")]
 pub struct CanopyConnection {
     pub proxy_address: [u8; 16],
     pub designated_qpn: u32,
@@ -61,7 +61,7 @@ pub struct CanopyConnection {
 
 /// `canopy_ready`.
 #[repr(C)]
-#[allow(missing_docs, reason = "the header says what they are")]
+#[allow(missing_docs, reason = "documented in the header")]
 pub struct CanopyReady {
     pub receivers: u32,
     pub reserved: u32,
@@ -70,7 +70,7 @@ pub struct CanopyReady {
 
 /// `canopy_event`.
 #[repr(C)]
-#[allow(missing_docs, reason = "the header says what they are")]
+#[allow(missing_docs, reason = "documented in the header")]
 pub struct CanopyEvent {
     pub kind: u32,
     pub receivers: u32,
@@ -81,7 +81,7 @@ pub struct CanopyEvent {
 
 impl CanopyJoinOptions {
     /// # Safety
-    /// Null, or to as many bytes as its `size` says, with strings that are null or terminated.
+    /// Null, or to as many bytes as its `size`, with strings that are null or terminated.
     pub(crate) unsafe fn read(options: *const Self) -> Result<JoinOptions, Failure> {
         if options.is_null() {
             return Err(invalid("options", "it is NULL"));

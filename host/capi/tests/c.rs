@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A C program against the shared and the static library, and the header beside the Rust structures.
+//! A C program against the shared and the static library, and the header compared with the Rust structures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../client/tests/support/mod.rs"]
@@ -15,12 +15,12 @@ use canopy_control::pb::GroupPhase;
 use canopy_host_c::types::{CanopyConnection, CanopyError, CanopyEvent, CanopyJoinOptions, CanopyReady};
 use support::{Agent, state};
 
-/// Where cargo puts libraries that tests link to.
+/// The directory in which cargo puts libraries that tests link to.
 fn libraries() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let dirs = exe.ancestors().skip(1).take(2);
     let found = dirs.into_iter().find(|dir| dir.join("libcanopy_host_c.so").is_file());
-    found.unwrap_or_else(|| panic!("libcanopy_host_c.so is not beside {}", exe.display())).to_path_buf()
+    found.unwrap_or_else(|| panic!("libcanopy_host_c.so is not in the directory of {}", exe.display())).to_path_buf()
 }
 
 fn compile(out: &Path, link: &[&str]) {
@@ -31,12 +31,12 @@ fn compile(out: &Path, link: &[&str]) {
     assert!(cc.status().unwrap().success(), "{cc:?}");
 }
 
-/// Runs the program to its end; returns what it said of its structures.
+/// Runs the program to its end; returns the layout that it printed of its structures.
 fn run(program: &Path) -> BTreeMap<String, usize> {
     let dir = tempfile::tempdir().unwrap();
-    let mut agent = Agent::start(dir.path());
+    let agent = Agent::start(dir.path());
     let long = "x".repeat(5000);
-    agent.tell(state(GroupPhase::Ready, "", 2, &[("r9", &long)]));
+    agent.send_state(state(GroupPhase::Ready, "", 2, &[("r9", &long)]));
     let mut child = Command::new(program).arg(agent.path()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut layout, mut rest) = (BTreeMap::new(), String::new());
     for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
@@ -47,10 +47,10 @@ fn run(program: &Path) -> BTreeMap<String, usize> {
         }
     }
     assert!(child.wait().unwrap().success(), "{rest}");
-    let heard = agent.heard.lock().unwrap();
-    let leaves: Vec<&str> = heard.leaves.iter().map(|l| l.host.as_str()).collect();
+    let requests = agent.requests.lock().unwrap();
+    let leaves: Vec<&str> = requests.leaves.iter().map(|l| l.host.as_str()).collect();
     assert_eq!(leaves, ["r1", "r2"], "freeing leaves nothing");
-    let join = heard.joins.iter().find(|j| j.host == "r1" && j.group == "g").unwrap();
+    let join = requests.joins.iter().find(|j| j.host == "r1" && j.group == "g").unwrap();
     assert_eq!(join.address, "2001:db8::5".parse::<std::net::Ipv6Addr>().unwrap().octets());
     let memory = join.memory.unwrap();
     assert_eq!((memory.va, memory.rkey, memory.length), (0x1000, 7, 4096));
@@ -86,7 +86,7 @@ fn a_c_program_lives_a_member_s_whole_life() {
 }
 
 #[test]
-fn the_static_library_needs_only_what_the_pkg_config_file_says() {
+fn the_static_library_needs_only_what_the_pkg_config_file_lists() {
     let (dir, libraries) = (tempfile::tempdir().unwrap(), libraries());
     let library = libraries.join("libcanopy_host_c.a");
     let template = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("canopy-host.pc.in")).unwrap();
@@ -101,8 +101,8 @@ fn the_static_library_needs_only_what_the_pkg_config_file_says() {
 #[test]
 fn the_python_module_works() {
     let dir = tempfile::tempdir().unwrap();
-    let mut agent = Agent::start(dir.path());
-    agent.tell(state(GroupPhase::Ready, "", 2, &[("r9", "it was silent")]));
+    let agent = Agent::start(dir.path());
+    agent.send_state(state(GroupPhase::Ready, "", 2, &[("r9", "it was silent")]));
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python");
     let mut c = Command::new("python3");
     c.args(["-B", "-m", "unittest", "-v", "tests.test_canopy_host"]).current_dir(python);
@@ -114,6 +114,6 @@ fn the_python_module_works() {
         }
     }
     assert!(child.wait().unwrap().success());
-    let leaves: Vec<String> = agent.heard.lock().unwrap().leaves.iter().map(|l| l.host.clone()).collect();
-    assert_eq!(leaves, ["left-by-hand", "left-by-with", "r2"], "and nobody else");
+    let leaves: Vec<String> = agent.requests.lock().unwrap().leaves.iter().map(|l| l.host.clone()).collect();
+    assert_eq!(leaves, ["left-by-hand", "left-by-with", "r2"], "and no other host");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A member in C. Its agent has group g, ready with 2 receivers, r9 evicted; the test deletes g when told "watching". */
+/* A member in C. Its agent has group g, ready with 2 receivers, r9 evicted; the test deletes g when it reads "watching". */
 #include "canopy_host.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same for those who have a tokio runtime. Every future may be dropped at any time.
+//! The same API for applications with a tokio runtime. Every future may be dropped at any time.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -18,14 +18,14 @@ use crate::call::{Pause, channel, until_answered};
 use crate::event::Follower;
 use crate::{Error, Event, JoinOptions, Ready};
 
-/// How long leaving tries.
+/// Time limit for leaving.
 const LEAVE_WITHIN: Duration = Duration::from_secs(30);
-/// How long a watch may take to open.
+/// Time limit for opening a watch.
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
 
 type Grpc = MembershipServiceClient<Channel>;
 
-/// A connection to the agent; clones share it. Made again by itself when the agent restarts.
+/// A connection to the agent; clones share it. It reconnects when the agent restarts.
 #[derive(Clone, Debug)]
 pub struct Client {
     grpc: Grpc,
@@ -43,8 +43,9 @@ impl Client {
     /// Joins. Joining again with the same content is a success, also after this process died in between.
     ///
     /// # Errors
-    /// An argument is wrong, the group does not exist or failed, the host is in it already with other content or is not
-    /// attached to the agent's node, this user may not, or nobody answered within `options.timeout`.
+    /// An argument is wrong, the group does not exist or failed, the host is in it already with other content or is
+    /// not attached to the agent's node, this user may not join it, or the agent did not answer within
+    /// `options.timeout`.
     pub async fn join(&self, options: JoinOptions) -> Result<Membership, Error> {
         let request = options.request()?;
         let answer = until_answered(options.timeout, || {
@@ -55,11 +56,11 @@ impl Client {
         Ok(Membership { grpc: self.grpc.clone(), group: options.group, host: options.host, connection })
     }
 
-    /// Ends a membership, also one that a process made which is gone. A host that is in the group no more, because it left,
-    /// was evicted, or the group was deleted, has left.
+    /// Ends a membership, also that of a process that has exited. Succeeds if the host is not in the group, because
+    /// it left, was evicted, or the group was deleted.
     ///
     /// # Errors
-    /// The membership is another user's, or nobody answered within 30 s: call again.
+    /// The membership is another user's, or the agent did not answer within 30 s: call again.
     pub async fn leave(&self, group: &str, host: &str) -> Result<(), Error> {
         leave(&self.grpc, group, host).await
     }
@@ -87,7 +88,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// What to connect the queue pair to; the same for the source and for receivers.
+    /// The connection parameters of the queue pair; the same for the source and for receivers.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
@@ -102,13 +103,13 @@ impl Membership {
         &self.host
     }
 
-    /// Waits until the group is ready with at least so many receivers.
+    /// Waits until the group is ready with at least this many receivers.
     ///
     /// # Errors
     /// [`Error::Timeout`] with what was missing; [`Error::GroupFailed`] and [`Error::NoSuchGroup`] at once.
     pub async fn wait_ready(&self, receivers: u32, within: Duration) -> Result<Ready, Error> {
         let mut events = self.events();
-        let mut seen = "nothing was heard of the group".to_owned();
+        let mut seen = "no state of the group was received".to_owned();
         let ready = async {
             loop {
                 match events.next().await? {
@@ -130,7 +131,7 @@ impl Membership {
             .unwrap_or_else(|_| Err(Error::Timeout { after: within, reason: format!("group {}: {seen}", self.group) }))
     }
 
-    /// What happens to the group from now on, how it stands first. Each call has its own.
+    /// The events of the group from now on, its current state first. Each call has its own.
     pub fn events(&self) -> Events {
         let (grpc, group) = (self.grpc.clone(), self.group.clone());
         Events {
@@ -154,14 +155,14 @@ impl Membership {
     }
 }
 
-/// A group's events; it goes on over restarts of the agent and of its controller.
+/// A group's events; they continue over restarts of the agent and of its controller.
 #[derive(Debug)]
 pub struct Events {
     grpc: Grpc,
     group: String,
     stage: Stage,
     follower: Follower,
-    /// Events that nobody took yet.
+    /// Events that were not returned yet.
     ready: VecDeque<Event>,
     pause: Pause,
     retry_at: Option<Instant>,
@@ -172,7 +173,7 @@ type Opening = Pin<Box<dyn Future<Output = Result<Streaming<pb::WatchGroupRespon
 
 enum Stage {
     Closed,
-    /// Kept over calls: whoever waits in short pieces would else never see a slow agent's answer.
+    /// Kept between calls: otherwise a caller with short timeouts would never receive the answer of a slow agent.
     Opening(Opening),
     Open(Box<Streaming<pb::WatchGroupResponse>>),
 }
@@ -188,10 +189,11 @@ impl std::fmt::Debug for Stage {
 }
 
 impl Events {
-    /// Waits for the next event. After [`Event::Deleted`] it is that for ever.
+    /// Waits for the next event. After [`Event::Deleted`] it always returns that.
     ///
     /// # Errors
-    /// The agent refuses: this user may not call it, or too many watches are open. The next call asks again.
+    /// The agent refuses: this user may not call it, or too many watches are open. The next call opens the watch
+    /// again.
     pub async fn next(&mut self) -> Result<Event, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -204,7 +206,7 @@ impl Events {
                 sleep_until(at).await;
                 self.retry_at = None;
             }
-            let heard = match &mut self.stage {
+            let received = match &mut self.stage {
                 Stage::Closed => {
                     self.stage = Stage::Opening(Box::pin(open(self.grpc.clone(), self.group.clone())));
                     continue;
@@ -218,12 +220,12 @@ impl Events {
                 },
                 Stage::Open(stream) => stream.message().await,
             };
-            match heard {
+            match received {
                 Ok(Some(state)) => {
                     self.pause.reset();
                     self.follower.state(state, &mut self.ready);
                 }
-                // A deleted group has a status of its own: whoever served this watch is gone.
+                // A deleted group has a status of its own: here the agent that served this watch has ended.
                 Ok(None) => self.broken(Status::unavailable("the agent ended the watch without a status"))?,
                 Err(status) => self.broken(status)?,
             }

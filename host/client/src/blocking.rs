@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The blocking API: each call waits on a small runtime that the client brings with it.
+//! The blocking API: each call waits on a small runtime that belongs to the client.
 
 use std::future::Future;
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Nothing is worth waiting for, and waiting is not permitted everywhere.
+        // Shutdown does not wait: waiting is not permitted in every context.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -86,7 +86,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// What to connect the queue pair to; the same for the source and for receivers.
+    /// The connection parameters of the queue pair; the same for the source and for receivers.
     pub fn connection(&self) -> &Connection {
         self.inner.connection()
     }
@@ -109,7 +109,7 @@ impl Membership {
         self.worker.run(self.inner.wait_ready(receivers, within))
     }
 
-    /// What happens to the group from now on, how it stands first. Each call has its own.
+    /// The events of the group from now on, its current state first. Each call has its own.
     pub fn events(&self) -> Events {
         Events { worker: self.worker.clone(), inner: self.inner.events(), over: false }
     }
@@ -123,7 +123,7 @@ impl Membership {
     }
 }
 
-/// A group's events: an iterator that waits, and ends behind [`Event::Deleted`].
+/// A group's events: a blocking iterator that ends after [`Event::Deleted`].
 #[derive(Debug)]
 pub struct Events {
     worker: Arc<Worker>,
@@ -132,7 +132,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Waits for the next event for so long; `None` = nothing happened.
+    /// Waits for the next event for at most `within`; `None` = no event.
     ///
     /// # Errors
     /// As [`aio::Events::next`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connecting, and asking again while nobody is there.
+//! Connects to a server, and retries calls while it is unreachable.
 
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,15 +13,14 @@ use tonic::{Response, Status};
 
 use crate::Error;
 
-/// A connection that was never made stays this long in the kernel's queue of an agent that hangs.
+/// Time limit for connecting: the kernel queues the connection of an agent that hangs.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// An agent that hangs, or was stopped, is noticed within the sum.
+/// An agent that hangs, or was stopped, is detected within the sum.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Longest time between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Opens the socket once, so that what is wrong with it is known at once, and makes a connection that is made again by
-/// itself.
+/// Opens the socket once, so that an error is reported at once, and returns a channel that reconnects.
 pub(crate) async fn channel(path: &Path) -> Result<Channel, Error> {
     let uri = path.to_str().filter(|p| p.starts_with('/')).ok_or_else(|| Error::Invalid {
         field: "path".to_owned(),
@@ -42,7 +41,7 @@ fn reason(error: &io::Error) -> String {
         ErrorKind::NotFound => {
             "there is no such socket: is canopy-agent running, and is this its host_socket.path?".to_owned()
         }
-        ErrorKind::ConnectionRefused => "nobody listens there: start canopy-agent".to_owned(),
+        ErrorKind::ConnectionRefused => "no process listens on the socket: start canopy-agent".to_owned(),
         ErrorKind::PermissionDenied => "this user may not open the agent's socket: let it be a member of the agent's \
              host_socket.group, and add it to host_socket.uids"
             .to_owned(),
@@ -50,7 +49,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Makes `call` again until it is answered with other than [`Error::Unavailable`], or `within` is over.
+/// Repeats `call` until the result is not [`Error::Unavailable`], or `within` has passed.
 pub(crate) async fn until_answered<T, F>(within: Duration, mut call: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<Response<T>, Status>>,
@@ -75,8 +74,8 @@ where
     }
 }
 
-/// Time between attempts: 50 ms, doubling up to 2 s, each drawn from its upper half, so that applications which lost the
-/// same agent at once do not come back at once.
+/// Time between attempts: 50 ms, doubling up to 2 s, each drawn from its upper half, so that applications that lost
+/// the same agent do not reconnect at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     doubled: u32,

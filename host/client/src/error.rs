@@ -8,7 +8,7 @@ use std::time::Duration;
 use canopy_model::FieldError;
 use tonic::{Code, Status};
 
-/// Why a call failed. Every message says what to do.
+/// Why a call failed. Every message names the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,9 +17,9 @@ pub enum Error {
     Socket {
         /// The socket.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The cause and the remedy.
         reason: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// An argument is wrong, here or at the controller; nothing was done.
@@ -48,19 +48,19 @@ pub enum Error {
     /// A limit of the agent or the controller.
     #[error("limit reached: {0}")]
     Limit(String),
-    /// The agent or the controller was away all the time that the call had. What was asked may have been done: asking
-    /// for the same again is safe.
+    /// The agent or the controller was unreachable until the call's timeout. The request may have been executed:
+    /// repeating it is safe.
     #[error("not reachable: {0}")]
     Unavailable(String),
-    /// The group did not become ready in time; says what was missing.
+    /// The group did not become ready in time; the message names what was missing.
     #[error("not within {after:?}: {reason}")]
     Timeout {
-        /// The time given.
+        /// The timeout of the call.
         after: Duration,
-        /// What was seen last.
+        /// The last state received.
         reason: String,
     },
-    /// The agent answered what this library does not understand: their versions do not fit.
+    /// The agent's answer is not intelligible: agent and library have incompatible versions.
     #[error("unintelligible answer: {0}")]
     Protocol(String),
     /// A fault of the agent, the controller or this library.
@@ -79,7 +79,7 @@ impl From<Status> for Error {
         let text = status.message().to_owned();
         match status.code() {
             Code::InvalidArgument => match text.split_once(": ") {
-                // The controller speaks of its resource's fields.
+                // The controller names the fields of its resource.
                 Some((field, reason)) => {
                     let field = field.strip_prefix("spec.").unwrap_or(field).to_owned();
                     Self::Invalid { field, reason: reason.to_owned() }

@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens to a group, from one state to the next. Pure: the states come in.
+//! Derives events from consecutive states of a group. Pure.
 
 use std::collections::VecDeque;
 
 use canopy_control::pb::{GroupPhase, WatchGroupResponse};
 
-/// What a member is told. The first events after [`events`](crate::Membership::events) say how the group stands.
+/// An event of a group. The first events after [`events`](crate::Membership::events) describe its current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Not usable yet or not usable for a moment: no source or receiver, or nodes are being programmed. Data that is
-    /// under way goes on.
+    /// Not usable yet or not usable for a moment: no source or receiver, or nodes are being programmed. Data in
+    /// flight is still forwarded.
     Waiting {
         /// What is missing.
         reason: String,
     },
-    /// Every node confirmed: what the source sends reaches every receiver. Also said again when `write_length` changes.
+    /// Every node confirmed: data of the source reaches every receiver. Also sent when `write_length` changes.
     Ready {
         /// Receivers in the group.
         receivers: u32,
         /// Bytes that every receiver has registered; 0 = RDMA WRITE is not possible.
         write_length: u64,
     },
-    /// A node cannot do its part, or there is no way to a receiver. It heals by itself when the cause is gone.
+    /// A node cannot do its part, or there is no path to a receiver. The group recovers when the cause is gone.
     Degraded {
         /// Which node and why.
         reason: String,
     },
-    /// Receivers joined: there are more than before.
+    /// Receivers joined.
     ReceiverJoined {
-        /// How many there are.
+        /// Receivers in the group now.
         receivers: u32,
     },
-    /// Receivers left or were removed: there are fewer than before.
+    /// Receivers left or were removed.
     ReceiverLeft {
-        /// How many there are.
+        /// Receivers in the group now.
         receivers: u32,
     },
-    /// The stall policy removed a receiver: what it had not acknowledged it does not hold. It may join again.
+    /// The stall policy removed a receiver: it does not have the data that it had not acknowledged. It may join
+    /// again.
     Evicted {
         /// Its host.
         host: String,
@@ -49,12 +50,12 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// Nothing is heard of the group: the agent or its controller is away. Data goes on as it was.
+    /// No state of the group is received: the agent or its controller is unreachable. Forwarding continues.
     Disconnected {
-        /// Who does not answer.
+        /// The component that does not answer.
         reason: String,
     },
-    /// The group is heard of again; what changed meanwhile follows.
+    /// States are received again; events for the changes in between follow.
     Reconnected,
     /// The group was deleted. Nothing follows.
     Deleted,
@@ -68,7 +69,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Queues what `next` has that the last state had not.
+    /// Queues the events for the changes from the last state to `next`.
     pub(crate) fn state(&mut self, next: WatchGroupResponse, out: &mut VecDeque<Event>) {
         if self.connected == Some(false) {
             out.push_back(Event::Reconnected);
@@ -76,7 +77,7 @@ impl Follower {
         self.connected = Some(true);
         if let Some(last) = &self.last {
             let receivers = next.receivers;
-            // Who goes is told before why, and before what the group is without it.
+            // The eviction is reported before its reason, and before the state of the group without the receiver.
             match receivers.cmp(&last.receivers) {
                 std::cmp::Ordering::Greater => out.push_back(Event::ReceiverJoined { receivers }),
                 std::cmp::Ordering::Less => out.push_back(Event::ReceiverLeft { receivers }),
@@ -84,8 +85,8 @@ impl Follower {
             }
         }
         let known = self.last.as_ref().map_or(&[][..], |last| &last.evicted);
-        let news = next.evicted.iter().filter(|e| !known.contains(e));
-        out.extend(news.map(|e| Event::Evicted { host: e.host.clone(), reason: e.reason.clone() }));
+        let added = next.evicted.iter().filter(|e| !known.contains(e));
+        out.extend(added.map(|e| Event::Evicted { host: e.host.clone(), reason: e.reason.clone() }));
         let phase = phase(&next);
         if self.last.as_ref().map(self::phase).as_ref() != Some(&phase) {
             out.push_back(phase);
@@ -93,7 +94,7 @@ impl Follower {
         self.last = Some(next);
     }
 
-    /// Queues that nobody answers, once.
+    /// Queues that the agent or its controller is unreachable, once.
     pub(crate) fn lost(&mut self, reason: &str, out: &mut VecDeque<Event>) {
         if self.connected != Some(false) {
             self.connected = Some(false);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told_once() {
+    fn each_change_is_reported_once() {
         let f = &mut Follower::default();
         let ready = |receivers| Event::Ready { receivers, write_length: 9 };
         let waiting = Event::Waiting { reason: "why".into() };
@@ -150,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_is_told_how_it_stands_and_who_was_away_what_changed() {
+    fn a_new_watch_gets_the_current_state_and_a_reconnected_one_the_changes() {
         let f = &mut Follower::default();
         let ready = |receivers| Event::Ready { receivers, write_length: 9 };
         assert_eq!(after(f, state(GroupPhase::Ready, 3, &["r1"])), [evicted("r1"), ready(3)]);
         let mut out = VecDeque::new();
-        f.lost("nobody there", &mut out);
-        f.lost("nobody there", &mut out);
-        assert_eq!(out, [Event::Disconnected { reason: "nobody there".into() }]);
+        f.lost("no answer", &mut out);
+        f.lost("no answer", &mut out);
+        assert_eq!(out, [Event::Disconnected { reason: "no answer".into() }]);
         assert_eq!(
             after(f, state(GroupPhase::Ready, 2, &["r1", "r2"])),
             [Event::Reconnected, Event::ReceiverLeft { receivers: 2 }, evicted("r2"), ready(2)]

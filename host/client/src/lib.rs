@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an RDMA application calls instead of exchanging QPNs with its peers.
+//! The client library with which an RDMA application joins a group instead of exchanging QPNs with its peers.
 //!
-//! The application makes an RC queue pair, joins a group with its QPN, and connects the queue pair to what it is
-//! answered: one remote address, one remote QPN, one first PSN, as if there were one peer. The library never touches the
-//! queue pair.
+//! The application creates an RC queue pair, joins a group with its QPN, and connects the queue pair to the returned
+//! parameters: one remote address, one remote QPN, one first PSN, like those of a single peer. The library never
+//! touches the queue pair.
 //!
 //! ```no_run
 //! use canopy_host::{Client, Event, JoinOptions};
@@ -24,14 +24,14 @@
 //! # }
 //! ```
 //!
-//! This is the blocking API; [`aio`] is the same for those who have a tokio runtime. A call to the blocking API from
-//! inside of one panics, as `block_on` does there.
+//! This is the blocking API; [`aio`] is the same for applications with a tokio runtime. A call to the blocking API
+//! inside a runtime panics, as `block_on` does there.
 //!
-//! **Dropping a [`Membership`] does not leave the group.** A process that dies leaves nobody's group changed either: the
-//! group's stall policy decides what becomes of a receiver that acknowledges nothing. Call [`Membership::leave`].
+//! **Dropping a [`Membership`] does not leave the group.** A process that exits does not leave either: the group's
+//! stall policy handles a receiver that acknowledges nothing. Call [`Membership::leave`].
 //!
-//! The agent and its controller may restart at any time: calls that found nobody are made again until their time is over,
-//! and [`Events`] say [`Event::Disconnected`] and [`Event::Reconnected`]. Forwarding goes on meanwhile.
+//! The agent and its controller may restart at any time: calls retry until their timeout, and [`Events`] report
+//! [`Event::Disconnected`] and [`Event::Reconnected`]. Forwarding continues meanwhile.
 
 pub mod aio;
 mod blocking;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an application says when it joins, and what it is told of a group that is ready.
+//! Parameters of a join, and the properties of a group that is ready.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use canopy_model::member::{MemberSpec, MemoryRegion, Role};
 
 use crate::Error;
 
-/// Where an agent that is the only one of its machine serves applications.
+/// Default socket of an agent that is the only one of its machine.
 pub const DEFAULT_SOCKET: &str = "/run/canopy/host.sock";
 
-/// A membership to be made.
+/// Parameters of a membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinOptions {
     /// Name of the group, which an operator has declared.
@@ -28,7 +28,7 @@ pub struct JoinOptions {
     pub qpn: u32,
     /// Memory that RDMA WRITEs land in; receivers only.
     pub memory: Option<MemoryRegion>,
-    /// How long to try while the agent or the controller is away; 30 s unless set.
+    /// How long to retry while the agent or the controller is unreachable; 30 s unless set.
     pub timeout: Duration,
 }
 
@@ -63,7 +63,7 @@ impl JoinOptions {
         Self { group: group.to_owned(), host: host.to_owned(), role, address: None, qpn, memory: None, timeout }
     }
 
-    /// Checks everything that can be checked here.
+    /// Checks everything that can be checked without the controller.
     pub(crate) fn request(&self) -> Result<pb::JoinRequest, Error> {
         check_name("group", &self.group)?;
         check_name("host", &self.host)?;
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_said_by_field_before_anybody_is_asked() {
+    fn invalid_fields_are_reported_before_any_request() {
         let field = |options: JoinOptions| match options.request().unwrap_err() {
             Error::Invalid { field, .. } => field,
             other => panic!("{other}"),

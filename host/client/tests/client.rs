@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The blocking API against an agent that says what a test tells it to.
+//! The blocking API against an agent that gives the answers a test configures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const BRIEF: Duration = Duration::from_millis(100);
 
 #[test]
-fn a_join_says_everything_and_answers_what_the_queue_pair_needs() {
+fn a_join_sends_all_options_and_returns_the_connection_of_the_queue_pair() {
     let dir = tempfile::tempdir().unwrap();
     let agent = Agent::start(dir.path());
     let client = Client::connect(agent.path()).unwrap();
@@ -25,17 +25,17 @@ fn a_join_says_everything_and_answers_what_the_queue_pair_needs() {
     assert_eq!((c.proxy_address, c.designated_qpn.get()), ("fcfe::7".parse().unwrap(), 0x12_3456));
     assert_eq!((c.start_psn.get(), c.path_mtu, c.write_base_va, c.write_rkey), (0xff_fff0, 2048, 1 << 40, 9));
     member.leave().unwrap();
-    let heard = agent.heard.lock().unwrap();
-    let join = &heard.joins[0];
+    let received = agent.requests.lock().unwrap();
+    let join = &received.joins[0];
     assert_eq!((join.group.as_str(), join.host.as_str(), join.role, join.qpn), ("g", "r1", 2, 0x77));
     assert_eq!(join.address, address.octets());
     let memory = join.memory.unwrap();
     assert_eq!((memory.va, memory.rkey, memory.length), (1, 2, 3));
-    assert_eq!((heard.leaves[0].group.as_str(), heard.leaves[0].host.as_str()), ("g", "r1"));
+    assert_eq!((received.leaves[0].group.as_str(), received.leaves[0].host.as_str()), ("g", "r1"));
 }
 
 #[test]
-fn refusals_keep_their_kind_and_nobody_leaves_by_being_dropped() {
+fn refusals_keep_their_kind_and_a_dropped_membership_does_not_leave() {
     let dir = tempfile::tempdir().unwrap();
     let agent = Agent::start(dir.path());
     let client = Client::connect(agent.path()).unwrap();
@@ -45,7 +45,7 @@ fn refusals_keep_their_kind_and_nobody_leaves_by_being_dropped() {
     assert!(matches!(join("g", "r1", 1).unwrap_err(), Error::Invalid { field, .. } if field == "qpn"));
     drop(join("g", "r1", 17).unwrap());
     drop(client);
-    assert!(agent.heard.lock().unwrap().leaves.is_empty());
+    assert!(agent.requests.lock().unwrap().leaves.is_empty());
     let missing = Client::connect(dir.path().join("nowhere")).unwrap_err();
     assert!(missing.to_string().contains("canopy-agent running"), "{missing}");
     assert!(matches!(Client::connect("host.sock").unwrap_err(), Error::Invalid { field, .. } if field == "path"));
@@ -56,34 +56,34 @@ fn waiting_ends_when_it_is_ready_failed_or_over() {
     let dir = tempfile::tempdir().unwrap();
     let agent = Agent::start(dir.path());
     let member = Client::connect(agent.path()).unwrap().join(JoinOptions::source("g", "s1", 17)).unwrap();
-    agent.tell(state(GroupPhase::Ready, "", 1, &[]));
+    agent.send_state(state(GroupPhase::Ready, "", 1, &[]));
     let early = member.wait_ready(2, BRIEF).unwrap_err();
     assert!(matches!(&early, Error::Timeout { reason, .. } if reason.contains("1 of 2 receivers")), "{early}");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| member.wait_ready(2, PATIENCE));
-        agent.tell(state(GroupPhase::Programming, "", 2, &[]));
-        agent.tell(state(GroupPhase::Ready, "", 2, &[]));
+        agent.send_state(state(GroupPhase::Programming, "", 2, &[]));
+        agent.send_state(state(GroupPhase::Ready, "", 2, &[]));
         let ready = waiting.join().unwrap().unwrap();
         assert_eq!((ready.receivers, ready.write_length), (2, 4096));
     });
-    agent.tell(state(GroupPhase::Failed, "r1 is silent", 2, &[]));
+    agent.send_state(state(GroupPhase::Failed, "r1 is silent", 2, &[]));
     let failed = member.wait_ready(2, PATIENCE).unwrap_err();
     assert!(matches!(failed, Error::GroupFailed(why) if why == "r1 is silent"));
 }
 
 #[test]
-fn events_go_on_over_a_crash_of_the_agent_and_end_with_the_group() {
+fn events_continue_over_a_crash_of_the_agent_and_end_with_the_group() {
     let dir = tempfile::tempdir().unwrap();
     let agent = Agent::start(dir.path());
     let member = Client::connect(agent.path()).unwrap().join(JoinOptions::source("g", "s1", 17)).unwrap();
-    agent.tell(state(GroupPhase::Ready, "", 2, &[]));
+    agent.send_state(state(GroupPhase::Ready, "", 2, &[]));
     let mut events = member.events();
     let mut next = || events.next_within(PATIENCE).unwrap().unwrap();
     assert_eq!(next(), Event::Ready { receivers: 2, write_length: 4096 });
     drop(agent);
     assert!(matches!(next(), Event::Disconnected { .. }));
     let agent = Agent::start(dir.path());
-    agent.tell(state(GroupPhase::Ready, "", 1, &[("r1", "silent")]));
+    agent.send_state(state(GroupPhase::Ready, "", 1, &[("r1", "silent")]));
     assert_eq!(next(), Event::Reconnected);
     assert_eq!(next(), Event::ReceiverLeft { receivers: 1 });
     assert_eq!(next(), Event::Evicted { host: "r1".into(), reason: "silent".into() });
@@ -94,36 +94,36 @@ fn events_go_on_over_a_crash_of_the_agent_and_end_with_the_group() {
     assert_eq!(rest, [Event::Deleted]);
 }
 
-/// An agent whose tasks are dropped one after the other may still end its streams in order.
+/// An agent that is dropping its tasks may still end its streams in order.
 #[test]
 fn a_watch_that_ends_without_a_status_is_no_deleted_group() {
     let dir = tempfile::tempdir().unwrap();
     let mut agent = Agent::start(dir.path());
     let member = Client::connect(agent.path()).unwrap().join(JoinOptions::source("g", "s1", 17)).unwrap();
-    agent.tell(state(GroupPhase::Ready, "", 2, &[]));
+    agent.send_state(state(GroupPhase::Ready, "", 2, &[]));
     let mut events = member.events();
     let mut next = || events.next_within(PATIENCE).unwrap().unwrap();
     assert_eq!(next(), Event::Ready { receivers: 2, write_length: 4096 });
     agent.end_watches();
     assert!(matches!(next(), Event::Disconnected { .. }));
-    agent.tell(state(GroupPhase::Ready, "", 3, &[]));
+    agent.send_state(state(GroupPhase::Ready, "", 3, &[]));
     assert_eq!(next(), Event::Reconnected);
     assert_eq!(next(), Event::ReceiverJoined { receivers: 3 });
 }
 
 #[test]
-fn who_waits_in_short_pieces_hears_a_slow_agent() {
+fn repeated_short_waits_receive_the_event_of_a_slow_agent() {
     let dir = tempfile::tempdir().unwrap();
     let agent = Agent::start(dir.path());
-    agent.tell(state(GroupPhase::Ready, "", 2, &[]));
+    agent.send_state(state(GroupPhase::Ready, "", 2, &[]));
     let member = Client::connect(agent.path()).unwrap().join(JoinOptions::source("slow", "s1", 17)).unwrap();
     let mut events = member.events();
     let deadline = std::time::Instant::now() + PATIENCE;
-    let heard = loop {
+    let received = loop {
         match events.next_within(Duration::from_millis(10)).unwrap() {
             Some(event) => break event,
             None => assert!(std::time::Instant::now() < deadline, "its answer is lost again and again"),
         }
     };
-    assert_eq!(heard, Event::Ready { receivers: 2, write_length: 4096 });
+    assert_eq!(received, Event::Ready { receivers: 2, write_length: 4096 });
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * A source host's interface, both ways. Ingress copies congestion notifications to the daemon and notes who answers which
- * QP; egress counts the flows of RC requesters and paces those that the daemon has slowed down. Every packet goes on.
+ * A source host's interface, both directions. Ingress copies congestion notifications to the daemon and records which peer
+ * answers which QP; egress counts the flows of RC requesters and paces those that the daemon has slowed down. Every packet
+ * continues to the next filter.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -12,7 +13,7 @@
 
 #include "include/wire.h"
 #include "include/tables.h"
-#include "include/hear.h"
+#include "include/ingress.h"
 #include "include/pace.h"
 
 static __always_inline bool load_ip6(struct __sk_buff *skb, struct ip6 *ip6)

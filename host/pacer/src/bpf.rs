@@ -16,10 +16,10 @@ use crate::codec::{self, Control, Pace};
 use crate::engine::Flow;
 pub(crate) use read::Notices;
 
-/// TC filter handle and priority: one filter of ours at each hook, beside those of an agent.
+/// TC filter handle and priority: one filter of this daemon at each hook, next to those of an agent.
 const HANDLE: u32 = 1;
 const PRIORITY: u32 = 60;
-/// How often loading is tried when a signal interrupts the verifier.
+/// Number of attempts to load if a signal interrupts the verifier.
 const ATTEMPTS: u32 = 20;
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pacer.bpf.o"));
 
@@ -44,7 +44,7 @@ pub struct Bpf {
     attached: bool,
 }
 
-/// The maps, and the octets of their keys and values.
+/// The maps, with the octets of their keys and values.
 const MAPS: [(&str, u32, u32); 8] = [
     ("control", 4, codec::CONTROL_LEN as u32),
     ("pace_of", codec::KEY_LEN as u32, codec::PACE_LEN as u32),
@@ -65,7 +65,7 @@ impl Bpf {
         Self::of(&load_object()?, ifindex)
     }
 
-    /// The handles of what was loaded: they keep it.
+    /// Duplicates the handles of what was loaded, which keeps it loaded.
     fn of(object: &Object, ifindex: u32) -> anyhow::Result<Self> {
         let mut maps = BTreeMap::new();
         for (name, key, value) in MAPS {
@@ -85,7 +85,7 @@ impl Bpf {
         Ok(Self { maps, ingress, egress, ifindex, attached: false })
     }
 
-    /// Lets the programs run, in the place of those that an earlier daemon left.
+    /// Attaches the programs in place of those that an earlier daemon left.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -114,12 +114,12 @@ impl Bpf {
             let mut builder = TcHookBuilder::new(fd.as_fd());
             builder.ifindex(self.ifindex as i32).handle(HANDLE).priority(PRIORITY);
             if let Err(error) = builder.hook(point).detach() {
-                tracing::warn!(%error, "a BPF program cannot be taken off the interface");
+                tracing::warn!(%error, "a BPF program cannot be detached from the interface");
             }
         }
     }
 
-    /// A handle for a thread.
+    /// A handle for another thread.
     fn copy(&self, name: &'static str) -> anyhow::Result<MapHandle> {
         MapHandle::try_from(self.map(name)?).with_context(|| format!("BPF map {name}: copying its handle"))
     }
@@ -132,7 +132,7 @@ impl Bpf {
         self.map(name)?.update(key, value, MapFlags::ANY).with_context(|| format!("BPF map {name}: writing"))
     }
 
-    /// Deletes; what is not there is no error.
+    /// Deletes a key; succeeds if it does not exist.
     fn delete(&self, name: &'static str, key: &[u8]) -> anyhow::Result<()> {
         match self.map(name)?.delete(key) {
             Err(e) if e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
@@ -152,7 +152,7 @@ impl Bpf {
         self.delete("pace_of", &codec::key(flow))
     }
 
-    /// Answers to `local` are those of the flow with this DestQP.
+    /// Declares that answers to `local` belong to the flow with this DestQP.
     pub(crate) fn bind(&self, local: Flow, dest_qpn: u32) -> anyhow::Result<()> {
         self.put("bound", &codec::key(local), &codec::binding(dest_qpn, monotonic_ns()))
     }
@@ -161,7 +161,7 @@ impl Bpf {
         self.delete("bound", &codec::key(local))
     }
 
-    /// Whose notifications do not share the strangers' limit.
+    /// Sets whether notifications of a sender are exempt from the limit of unknown senders.
     pub(crate) fn know_sender(&self, sender: std::net::Ipv6Addr, known: bool) -> anyhow::Result<()> {
         let key = sender.octets();
         if known { self.put("senders", &key, &1_u32.to_ne_bytes()) } else { self.delete("senders", &key) }
@@ -180,9 +180,9 @@ impl Bpf {
     }
 }
 
-/// Lets the verifier see the programs.
+/// Loads the programs, which runs the verifier.
 fn load_object() -> anyhow::Result<Object> {
-    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, said)));
+    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log_libbpf)));
     let mut attempts = 1..ATTEMPTS;
     let object = loop {
         let open = ObjectBuilder::default().open_memory(OBJECT).context("opening the BPF object")?;
@@ -198,8 +198,8 @@ fn load_object() -> anyhow::Result<Object> {
     Ok(object)
 }
 
-/// What libbpf has to say goes to the log; it says more than what failed.
-fn said(_: libbpf_rs::PrintLevel, text: String) {
+/// Logs libbpf's messages, which contain more than the error.
+fn log_libbpf(_: libbpf_rs::PrintLevel, text: String) {
     tracing::debug!(target: "libbpf", "{}", text.trim_end());
 }
 

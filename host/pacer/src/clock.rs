@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// `CLOCK_MONOTONIC` in nanoseconds: what the BPF programs and fq go by.
+/// `CLOCK_MONOTONIC` in nanoseconds, the clock of the BPF programs and fq.
 pub(crate) fn monotonic_ns() -> u64 {
-    // The call fails for clocks that do not exist only.
+    // The call only fails for clocks that do not exist.
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
 }
 

@@ -21,7 +21,7 @@ pub(crate) const BINDING_LEN: usize = 16;
 /// `struct notice` before its data.
 const NOTICE_HEAD: usize = 16;
 
-/// Which `mode` the programs are in.
+/// The `mode` of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Not = 0,
@@ -46,14 +46,14 @@ pub(crate) struct Pace {
     pub(crate) class_id: u32,
 }
 
-/// What `struct flow` and `struct answers` say to user space.
+/// The content of `struct flow` and `struct answers` for user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// When the first packet was seen.
+    /// Time of the first packet.
     pub(crate) first_ns: u64,
-    /// When the last one was.
+    /// Time of the last packet.
     pub(crate) last_ns: u64,
-    /// Least RTT of the last 5 to 10 s, of answers only.
+    /// Minimum RTT of the last 5 to 10 s; only in answers.
     pub(crate) rtt_ns: Option<u64>,
 }
 
@@ -61,9 +61,9 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) time_ns: u64,
-    /// Octets of the packet.
+    /// Length of the packet in octets.
     pub(crate) length: usize,
-    /// Its first octets.
+    /// Its first octets, up to the captured length.
     pub(crate) data: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn key(flow: Flow) -> [u8; KEY_LEN] {
     out
 }
 
-/// The key in `bytes`; `None` when the length is another.
+/// The key in `bytes`; `None` if the length is wrong.
 pub(crate) fn read_key(bytes: &[u8]) -> Option<Flow> {
     let (peer, qpn) = <&[u8; KEY_LEN]>::try_from(bytes).ok()?.split_first_chunk::<16>()?;
     Some(Flow { peer: Ipv6Addr::from(*peer), qpn: u32::from_ne_bytes(qpn.try_into().ok()?) })
@@ -118,7 +118,7 @@ impl Seen {
 }
 
 impl Notice {
-    /// From what the ring buffer holds.
+    /// From a record of the ring buffer.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (head, data) = bytes.split_at_checked(NOTICE_HEAD)?;
         let half = |at: usize| Some(u32::from_ne_bytes(head.get(at..at + 4)?.try_into().ok()?) as usize);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_has_no_more_data_than_it_says() {
+    fn a_notice_has_no_more_data_than_its_length_field() {
         let mut bytes = 7_u64.to_ne_bytes().to_vec();
         bytes.extend(300_u32.to_ne_bytes());
         bytes.extend(3_u32.to_ne_bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one task that owns the engine and the kernel. It wakes for notifications, for calls, for what is due and for time.
+//! The task that owns the engine and the kernel state. It wakes for notifications, requests, timeouts and ticks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,14 +22,14 @@ use crate::nodes::Nodes;
 use crate::notice;
 use crate::service::{show, show_change};
 
-/// How often the daemon says that it lives, and looks at files and counters.
+/// Interval at which the daemon renews its lease, and checks files and counters.
 const TICK: Duration = Duration::from_millis(250);
-/// Notifications that are taken in before anything else gets its turn.
+/// Notifications processed before other events get their turn.
 const BATCH: usize = 256;
-/// Changes that a slow watcher may be behind.
+/// Changes queued for a slow watcher.
 pub(crate) const WATCH_DEPTH: usize = 4096;
 
-/// What a call asks the daemon.
+/// A request to the daemon.
 pub(crate) enum Request {
     List(oneshot::Sender<pb::ListQpsResponse>),
     Open(Open, oneshot::Sender<Result<pb::PacedQp, OpenError>>),
@@ -37,7 +37,7 @@ pub(crate) enum Request {
     Watch(oneshot::Sender<(Vec<pb::WatchActionsResponse>, broadcast::Receiver<Arc<pb::WatchActionsResponse>>)>),
 }
 
-/// The daemon, wired.
+/// The daemon with its inputs.
 pub(crate) struct Daemon {
     pub(crate) engine: Engine,
     pub(crate) kernel: Kernel,
@@ -52,10 +52,10 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Runs until `end`, then leaves the interface as it was.
+    /// Runs until `end`, then restores the interface.
     pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let (told, _) = broadcast::channel(WATCH_DEPTH);
-        let done = self.serve(end, &told).await;
+        let (watchers, _) = broadcast::channel(WATCH_DEPTH);
+        let done = self.serve(end, &watchers).await;
         self.kernel.close().await;
         done
     }
@@ -63,29 +63,29 @@ impl Daemon {
     async fn serve(
         &mut self,
         end: impl Future<Output = ()>,
-        told: &broadcast::Sender<Arc<pb::WatchActionsResponse>>,
+        watchers: &broadcast::Sender<Arc<pb::WatchActionsResponse>>,
     ) -> anyhow::Result<()> {
         tokio::pin!(end);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut heard = Vec::with_capacity(BATCH);
+        let mut batch = Vec::with_capacity(BATCH);
         let given = self.nodes.given();
         self.trust(given);
         loop {
             let due = self.engine.poll_timeout();
             tokio::select! {
                 () = &mut end => return Ok(()),
-                count = self.notices.receiver.recv_many(&mut heard, BATCH) => {
+                count = self.notices.receiver.recv_many(&mut batch, BATCH) => {
                     if count == 0 {
                         bail!("the reader of the ring buffer ended");
                     }
-                    for notice in heard.drain(..) {
-                        self.hear(&notice);
+                    for notice in batch.drain(..) {
+                        self.receive(&notice);
                     }
                 }
                 request = self.requests.recv() => {
-                    let request = request.context("nobody can call any more")?;
-                    self.answer(request, told).await;
+                    let request = request.context("the channel of requests was closed")?;
+                    self.answer(request, watchers).await;
                 }
                 () = wait(due) => self.engine.timeout(monotonic_ns()),
                 seen = self.sightings.recv() => {
@@ -94,14 +94,14 @@ impl Daemon {
                 }
                 _ = tick.tick() => self.tick().await?,
             }
-            self.carry_out(told).await;
+            self.carry_out(watchers).await;
         }
     }
 
-    fn hear(&mut self, notice: &Notice) {
-        let heard = notice::read(&notice.data, notice.length);
-        tracing::debug!(?heard, "notification");
-        self.engine.hear(heard, notice.time_ns, monotonic_ns());
+    fn receive(&mut self, notice: &Notice) {
+        let notification = notice::read(&notice.data, notice.length);
+        tracing::debug!(?notification, "received");
+        self.engine.receive(notification, notice.time_ns, monotonic_ns());
     }
 
     async fn tick(&mut self) -> anyhow::Result<()> {
@@ -111,7 +111,7 @@ impl Daemon {
             Some(Ok(nodes)) => self.trust(nodes),
             Some(Err(error)) => {
                 self.engine.tally.count("nodes_file_errors");
-                tracing::error!(error, "nodes file: the last good list stays");
+                tracing::error!(error, "nodes file: the last good list stays in force");
             }
             None => {}
         }
@@ -128,23 +128,23 @@ impl Daemon {
 
     fn trust(&mut self, nodes: std::collections::BTreeSet<std::net::Ipv6Addr>) {
         if let Err(error) = self.kernel.set_nodes(&nodes) {
-            tracing::warn!(error = format!("{error:#}"), "nodes share the strangers' limit");
+            tracing::warn!(error = format!("{error:#}"), "nodes share the limit of unknown senders");
         }
-        tracing::info!(nodes = nodes.len(), "nodes whose instructions are accepted");
+        tracing::info!(nodes = nodes.len(), "nodes whose Long-haul CNPs are accepted");
         if let Err(why) = self.engine.set_nodes(nodes, monotonic_ns()) {
-            tracing::error!(?why, "nodes: the last good list stays");
+            tracing::error!(?why, "nodes: the last good list stays in force");
         }
     }
 
-    async fn answer(&mut self, request: Request, told: &broadcast::Sender<Arc<pb::WatchActionsResponse>>) {
+    async fn answer(&mut self, request: Request, watchers: &broadcast::Sender<Arc<pb::WatchActionsResponse>>) {
         let now = monotonic_ns();
-        // A caller that is gone wants no answer.
+        // A caller that has gone does not need an answer.
         match request {
             Request::List(to) => _ = to.send(self.list(now)),
             Request::Open(open, to) => {
                 let opened = self.engine.open(open, Origin::Registered, now);
-                // Paced before it is said.
-                self.carry_out(told).await;
+                // The pacing is in force before the answer is sent.
+                self.carry_out(watchers).await;
                 let answer = opened.and_then(|()| {
                     let gone = OpenError::Refused(canopy_agent_core::pacing::Refusal::UnknownQp);
                     self.engine.live().get(&open.qpn).map(|live| show(open.qpn, live, now)).ok_or(gone)
@@ -153,18 +153,19 @@ impl Daemon {
             }
             Request::Close(qpn, to) => {
                 let closed = self.engine.close(qpn, now);
-                self.carry_out(told).await;
+                self.carry_out(watchers).await;
                 _ = to.send(closed);
             }
             Request::Watch(to) => {
-                // What waits is told to the others first, so that the state and what follows fit together.
-                self.carry_out(told).await;
+                // Pending changes are sent to existing watchers first, so that the state and the changes after it are
+                // consistent.
+                self.carry_out(watchers).await;
                 let (applied, unix) = (monotonic_ns(), unix_ns());
                 let state = self.engine.live().iter().map(|(qpn, live)| {
                     let change = Change { cause: Cause::State, qpn: *qpn, live: *live, received_ns: None };
                     show_change(&change, applied, unix)
                 });
-                _ = to.send((state.collect(), told.subscribe()));
+                _ = to.send((state.collect(), watchers.subscribe()));
             }
         }
     }
@@ -184,11 +185,11 @@ impl Daemon {
         }
     }
 
-    async fn carry_out(&mut self, told: &broadcast::Sender<Arc<pb::WatchActionsResponse>>) {
+    async fn carry_out(&mut self, watchers: &broadcast::Sender<Arc<pb::WatchActionsResponse>>) {
         while let Some(change) = self.engine.next_change() {
             if let Err(error) = self.kernel.apply(&change).await {
                 self.engine.tally.count("kernel_errors");
-                tracing::error!(qpn = %change.qpn, error = format!("{error:#}"), "the kernel does not pace as told");
+                tracing::error!(qpn = %change.qpn, error = format!("{error:#}"), "applying a pacing change failed");
             }
             let shown = show_change(&change, monotonic_ns(), unix_ns());
             self.engine.tally.action(hook::name(change.cause));
@@ -196,20 +197,20 @@ impl Daemon {
             if let Some(hook) = &self.hook {
                 hook.run(&change);
             }
-            // Nobody may be watching.
-            _ = told.send(Arc::new(shown));
+            // Sending fails if there are no watchers.
+            _ = watchers.send(Arc::new(shown));
         }
     }
 }
 
 fn log(change: &Change) {
     let Change { cause, qpn, live, .. } = change;
-    let (peer, dest_qpn, rate_bps, blamed) = (live.flow.peer, live.flow.qpn, live.told.rate_bps, live.told.blamed);
+    let (peer, dest_qpn, command) = (live.flow.peer, live.flow.qpn, live.command);
     let cause = cause.as_str_name();
     if matches!(change.cause, Cause::Open | Cause::Close) {
         tracing::info!(cause, %qpn, %peer, dest_qpn, origin = ?live.origin, "queue pair");
     } else {
-        tracing::debug!(cause, %qpn, %peer, dest_qpn, rate_bps, ?blamed, "queue pair");
+        tracing::debug!(cause, %qpn, %peer, dest_qpn, rate_bps = command.rate_bps, limited_by = ?command.limited_by, "queue pair");
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The queue pairs of this host and what each may send. No socket, no clock: what comes in goes through [`Pacing`], what
-//! comes out waits in [`Engine::next_change`].
+//! The queue pairs of this host and the rate of each. No socket, no clock: inputs pass through [`Pacing`], changes
+//! are queued for [`Engine::next_change`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
@@ -10,7 +10,7 @@ use canopy_agent_core::pacing::{Command, Input, Outcome, Pacing, QpSpec, Refusal
 use canopy_control::pb::PacingCause as Cause;
 use canopy_model::ids::Qpn;
 
-use crate::notice::{Format, Heard, Said, Unheard};
+use crate::notice::{Content, Format, Invalid, Notification};
 use crate::tally::{self, Tally};
 
 /// A peer and a QP number: the Destination QP of a flow to it, or the local QP of its answers.
@@ -25,48 +25,48 @@ pub struct Flow {
 /// How a queue pair became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// An application or an operator said so.
+    /// Registered by an application or an operator.
     Registered,
-    /// From its packets.
+    /// Learned from its packets.
     Learned,
 }
 
-/// Where an RTT is from.
+/// The source of an RTT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RttFrom {
-    /// Whoever registered the QP: it stays.
+    /// Configured at registration: never replaced.
     Given,
-    /// The daemon's setting, until one is measured.
+    /// The daemon's default, until one is measured.
     Assumed,
-    /// The QP's own packets.
+    /// Measured on the QP's own packets.
     Measured,
 }
 
 /// A live queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// Where its packets go.
+    /// Its peer and Destination QP.
     pub flow: Flow,
     /// How it became known.
     pub origin: Origin,
-    /// Its path.
+    /// The properties of its path.
     pub spec: QpSpec,
-    /// Where its RTT is from.
+    /// The source of its RTT.
     pub rtt_from: RttFrom,
-    /// What it was told last.
-    pub told: Command,
+    /// Its current pacing.
+    pub command: Command,
 }
 
-/// What is asked for when a queue pair is opened; absent: the daemon's.
+/// Parameters of opening a queue pair; absent ones are the daemon's defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
     /// Its local number.
     pub qpn: Qpn,
-    /// Where its packets go.
+    /// Its peer and Destination QP.
     pub flow: Flow,
-    /// Rate that nothing exceeds.
+    /// Maximum rate.
     pub line_bps: Option<u64>,
-    /// Rate that no reduction goes below.
+    /// Minimum rate, below which no reduction goes.
     pub min_bps: Option<u64>,
     /// RTT of its path.
     pub rtt_ns: Option<u64>,
@@ -77,31 +77,31 @@ pub struct Open {
 pub enum OpenError {
     /// Another registered queue pair has this flow.
     FlowTaken(Qpn),
-    /// A rate is out of range, or there are too many.
+    /// A rate is out of range, or there are too many queue pairs.
     Refused(Refusal),
 }
 
-/// A queue pair is to send in another way, or is gone.
+/// A change of a queue pair's pacing, or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
     /// Its number.
     pub qpn: Qpn,
-    /// How it stands now.
+    /// Its state after the change.
     pub live: Live,
-    /// When the kernel saw the notification.
+    /// When the kernel received the notification.
     pub received_ns: Option<u64>,
 }
 
-/// What a daemon knows of every path.
+/// The daemon's defaults for every path.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     /// Line rate, in bits per second.
     pub line_bps: u64,
-    /// Least rate, in bits per second.
+    /// Minimum rate, in bits per second.
     pub min_bps: u64,
-    /// RTT where none is measured, in nanoseconds.
+    /// RTT if none is measured, in nanoseconds.
     pub rtt_ns: u64,
 }
 
@@ -114,12 +114,12 @@ pub struct Engine {
     live: BTreeMap<Qpn, Live>,
     flows: BTreeMap<Flow, Qpn>,
     changes: VecDeque<Change>,
-    /// What came in and what became of it.
+    /// Counters of inputs and their outcomes.
     pub tally: Tally,
 }
 
 impl Engine {
-    /// Without queue pairs; no node is trusted.
+    /// No queue pairs, no trusted nodes.
     pub fn new(defaults: Defaults) -> Self {
         let pacing = Pacing::new(Settings::default());
         let (nodes, live, flows, changes) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new(), VecDeque::new());
@@ -131,20 +131,20 @@ impl Engine {
         &self.live
     }
 
-    /// Which queue pair a flow belongs to.
+    /// The queue pair of a flow.
     pub fn of_flow(&self, flow: Flow) -> Option<Qpn> {
         self.flows.get(&flow).copied()
     }
 
-    /// The nodes whose instructions are accepted.
+    /// The nodes whose Long-haul CNPs are accepted.
     pub fn nodes(&self) -> &BTreeSet<Ipv6Addr> {
         &self.nodes
     }
 
-    /// Takes other nodes for the trusted ones.
+    /// Replaces the trusted nodes.
     ///
     /// # Errors
-    /// There are too many; the old ones stay.
+    /// There are too many; the old ones stay in force.
     pub fn set_nodes(&mut self, nodes: BTreeSet<Ipv6Addr>, now: u64) -> Result<(), Refusal> {
         self.timeout(now);
         if let Outcome::Refused(why) = self.pacing.handle(Input::Nodes(nodes.clone()), now) {
@@ -154,7 +154,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a queue pair live, or changes its path. One that was learned for the same flow gives way.
+    /// Opens a queue pair, or changes its path. A learned queue pair of the same flow is closed.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -181,12 +181,12 @@ impl Engine {
         self.set(qpn, flow, spec, (origin, rtt_from), Cause::Open, now).map_err(OpenError::Refused)
     }
 
-    /// The RTT of a queue pair is another, unless it was given.
+    /// Sets the measured RTT of a queue pair, unless its RTT is configured.
     pub fn measured(&mut self, qpn: Qpn, rtt_ns: u64, now: u64) {
         self.timeout(now);
         let Some(live) = self.live.get(&qpn).copied().filter(|live| live.rtt_from != RttFrom::Given) else { return };
         let spec = QpSpec { rtt_ns, ..live.spec };
-        // The queue pair is live and its other numbers were accepted before.
+        // The queue pair is live and its other parameters were accepted before.
         _ = self.set(qpn, live.flow, spec, (live.origin, RttFrom::Measured), Cause::Adjust, now);
     }
 
@@ -202,54 +202,54 @@ impl Engine {
         if let Outcome::Refused(why) = self.pacing.handle(Input::Open(qpn, spec), now) {
             return Err(why);
         }
-        let free = Command { qp: qpn, rate_bps: spec.line_bps, paused_until_ns: None, blamed: None };
-        let told = self.pacing.state(qpn).unwrap_or(free);
-        let live = Live { flow, origin, spec, rtt_from, told };
+        let free = Command { qp: qpn, rate_bps: spec.line_bps, paused_until_ns: None, limited_by: None };
+        let command = self.pacing.state(qpn).unwrap_or(free);
+        let live = Live { flow, origin, spec, rtt_from, command };
         self.flows.insert(flow, qpn);
         let before = self.live.insert(qpn, live);
         if before != Some(live) {
             self.changes.push_back(Change { cause, qpn, live, received_ns: None });
         }
-        // It was just said.
+        // The change above contains it.
         while self.pacing.next_command().is_some() {}
         Ok(())
     }
 
-    /// Ends a queue pair; `false` if it is not live.
+    /// Closes a queue pair; returns `false` if it is not live.
     pub fn close(&mut self, qpn: Qpn, now: u64) -> bool {
         self.timeout(now);
         let Some(mut live) = self.live.remove(&qpn) else { return false };
         self.pacing.handle(Input::Close(qpn), now);
         self.flows.remove(&live.flow);
-        live.told = Command { qp: qpn, rate_bps: live.spec.line_bps, paused_until_ns: None, blamed: None };
+        live.command = Command { qp: qpn, rate_bps: live.spec.line_bps, paused_until_ns: None, limited_by: None };
         self.changes.push_back(Change { cause: Cause::Close, qpn, live, received_ns: None });
         true
     }
 
-    /// A packet came in, well-formed or not.
-    pub fn hear(&mut self, heard: Result<Heard, (Format, Unheard)>, received_ns: u64, now: u64) {
+    /// Handles a received packet, well-formed or not.
+    pub fn receive(&mut self, notification: Result<Notification, (Format, Invalid)>, received_ns: u64, now: u64) {
         self.timeout(now);
-        let heard = match heard {
-            Ok(heard) => heard,
+        let notification = match notification {
+            Ok(notification) => notification,
             Err((format, why)) => {
                 self.tally.received(format.name());
                 self.tally.count(why.name());
                 return;
             }
         };
-        self.tally.received(heard.format.name());
-        let from = heard.from;
-        let Ok(qp) = Qpn::new("qpn", heard.qpn.into()) else {
-            // No QP of an application has it; who asks comes first, as for every other.
+        self.tally.received(notification.format.name());
+        let from = notification.from;
+        let Ok(qp) = Qpn::new("qpn", notification.qpn.into()) else {
+            // No QP of an application has this number; the issuer is checked first, as for every other notification.
             let known = self.nodes.contains(&from);
             self.tally.count(if known { "unknown_qp" } else { "unknown_issuer" });
             return;
         };
-        let (input, cause) = match heard.said {
-            Said::LongHaul { action, timestamp } => (Input::LongHaul { from, qp, action, timestamp }, cause(action)),
-            Said::Cnp => (Input::Cnp { from, qp }, Cause::Cnp),
+        let (input, cause) = match notification.content {
+            Content::LongHaul { action, timestamp } => (Input::LongHaul { from, qp, action, timestamp }, cause(action)),
+            Content::Cnp => (Input::Cnp { from, qp }, Cause::Cnp),
         };
-        if heard.format == Format::Rocev2 && heard.said == Said::Cnp {
+        if notification.format == Format::Rocev2 && notification.content == Content::Cnp {
             self.tally.count("not_understood");
         }
         let outcome = self.pacing.handle(input, now);
@@ -262,27 +262,27 @@ impl Engine {
         self.pacing.poll_timeout()
     }
 
-    /// Does what is due.
+    /// Handles expired timers.
     pub fn timeout(&mut self, now: u64) {
         self.pacing.handle_timeout(now);
         self.drain(None);
     }
 
-    /// The next change; `None` when all were told.
+    /// The next change; `None` if there are no more.
     pub fn next_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
 
-    /// `None`: time did it.
+    /// `why` is `None` for a change by a timer.
     fn drain(&mut self, why: Option<(Cause, u64)>) {
         while let Some(command) = self.pacing.next_command() {
             let Some(live) = self.live.get_mut(&command.qp) else { continue };
-            let ended = live.told.paused_until_ns.is_some() && command.paused_until_ns.is_none();
-            if command.paused_until_ns > live.told.paused_until_ns {
+            let ended = live.command.paused_until_ns.is_some() && command.paused_until_ns.is_none();
+            if command.paused_until_ns > live.command.paused_until_ns {
                 self.tally.count("pauses");
             }
             let cause = why.map_or(if ended { Cause::PauseEnd } else { Cause::Increase }, |(cause, _)| cause);
-            live.told = command;
+            live.command = command;
             let received_ns = why.map(|(_, at)| at);
             self.changes.push_back(Change { cause, qpn: command.qp, live: *live, received_ns });
         }

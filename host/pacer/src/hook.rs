@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program of the operator's, run for every change: for NICs that pace by themselves.
+//! A program of the operator, run for every change: for NICs that do their own pacing.
 //!
-//! Few run at once, and never two for one queue pair. While they do, only the newest change of each queue pair waits.
+//! Few run at the same time, and never two for one queue pair. Meanwhile only the newest change of each queue pair is
+//! queued.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::process::Stdio;
@@ -19,14 +20,14 @@ use tokio::process::Command;
 use crate::clock::monotonic_ns;
 use crate::engine::Change;
 
-/// What to run.
+/// The program, and its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// The program and its arguments.
     pub(crate) argv: Vec<String>,
-    /// After so long it is killed.
+    /// Time limit, after which it is killed.
     pub(crate) timeout: Duration,
-    /// So many run at once.
+    /// Maximum number that run at the same time.
     pub(crate) at_once: usize,
     pub(crate) interface: String,
 }
@@ -34,7 +35,7 @@ pub(crate) struct Program {
 #[derive(Debug, Default)]
 struct State {
     waiting: BTreeMap<Qpn, Change>,
-    /// In which order queue pairs began to wait.
+    /// Queue pairs in the order in which they started to wait.
     queue: VecDeque<Qpn>,
     running: BTreeSet<Qpn>,
 }
@@ -47,7 +48,7 @@ struct Shared {
     coalesced: AtomicU64,
 }
 
-/// Runs the program; dropping it lets those that run end.
+/// Runs the program; running ones are not stopped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Hook {
     program: Arc<Program>,
@@ -85,7 +86,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A queue pair that waits and has none running, if there is room.
+    /// A change of a queue pair that is queued and has no program running, if there is room.
     fn next(&self, at_once: usize) -> Option<Change> {
         let mut state = self.state();
         if state.running.len() >= at_once {
@@ -130,7 +131,7 @@ async fn once(program: &Program, change: &Change) -> Result<(), String> {
         Ok(Ok(status)) => Err(status.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => {
-            // With all that it started. It may have ended just now.
+            // With all processes that it started. It may have ended just now.
             let group = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
             _ = group.map(|group| killpg(group, Signal::SIGKILL));
             _ = child.kill().await;
@@ -139,11 +140,11 @@ async fn once(program: &Program, change: &Change) -> Result<(), String> {
     }
 }
 
-/// What the program is told.
+/// The environment variables of the program.
 fn variables(change: &Change, now: u64) -> [(&'static str, String); 9] {
     let Change { qpn, live, .. } = change;
-    let pause_ns = live.told.paused_until_ns.map_or(0, |until| until.saturating_sub(now));
-    let blamed = match live.told.blamed {
+    let pause_ns = live.command.paused_until_ns.map_or(0, |until| until.saturating_sub(now));
+    let limited_by = match live.command.limited_by {
         Some(Issuer::Node(node)) => node.to_string(),
         Some(Issuer::Peer) => "peer".to_owned(),
         None => String::new(),
@@ -153,15 +154,15 @@ fn variables(change: &Change, now: u64) -> [(&'static str, String); 9] {
         ("CANOPY_PEER", live.flow.peer.to_string()),
         ("CANOPY_DEST_QPN", live.flow.qpn.to_string()),
         ("CANOPY_ACTION", name(change.cause).to_owned()),
-        ("CANOPY_RATE_BPS", live.told.rate_bps.to_string()),
+        ("CANOPY_RATE_BPS", live.command.rate_bps.to_string()),
         ("CANOPY_LINE_RATE_BPS", live.spec.line_bps.to_string()),
         ("CANOPY_PAUSE_US", pause_ns.div_ceil(1_000).to_string()),
-        ("CANOPY_BLAMED", blamed),
+        ("CANOPY_LIMITED_BY", limited_by),
         ("CANOPY_RTT_US", live.spec.rtt_ns.div_ceil(1_000).to_string()),
     ]
 }
 
-/// A cause in one word.
+/// The name of a cause.
 pub(crate) fn name(cause: Cause) -> &'static str {
     match cause {
         Cause::Unspecified => "unknown",

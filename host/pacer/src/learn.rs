@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queue pairs that nobody registered, from the packets that this host sends and is answered. An RC packet does not say its
-//! source QP, but its answer does: where one flow goes to a peer and one QP is answered by it, they belong together.
+//! Learns unregistered queue pairs from the packets of this host and their answers. An RC packet does not contain its
+//! source QP, but its answer does: if one flow goes to a peer and the peer answers one QP, they belong together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -10,12 +10,12 @@ use canopy_model::ids::Qpn;
 use crate::codec::Seen;
 use crate::engine::{Engine, Flow, Open, Origin, RttFrom};
 
-/// A measured RTT that differs by less than a tenth changes nothing.
+/// A measured RTT that differs by less than this is ignored.
 const RTT_PERCENT: u64 = 10;
-/// Least RTT that is believed, in nanoseconds: steps of the rate come one an RTT.
+/// Minimum RTT, in nanoseconds: the rate changes in steps of one RTT.
 const LEAST_RTT_NS: u64 = 100_000;
 
-/// What the kernel saw.
+/// A sample of the kernel's tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sighted {
     /// Flows of this host's requesters, by peer and DestQP.
@@ -24,16 +24,16 @@ pub(crate) struct Sighted {
     pub(crate) answers: BTreeMap<Flow, Seen>,
 }
 
-/// How to learn.
+/// Configuration of learning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Without packets for so long, what was learned is forgotten.
+    /// A learned queue pair without packets for this time is removed.
     pub(crate) idle_ns: u64,
-    /// RTTs that were not given are measured.
+    /// Measure RTTs that are not configured.
     pub(crate) measure_rtt: bool,
 }
 
-/// Forgets what is silent, learns what is plain, and takes in RTTs.
+/// Removes idle learned queue pairs, learns unambiguous ones, and applies measured RTTs.
 pub(crate) fn learn(engine: &mut Engine, seen: &Sighted, rules: Rules, now: u64) {
     let awake = |seen: Option<&Seen>| seen.is_some_and(|s| now.saturating_sub(s.last_ns) < rules.idle_ns);
     let answers_of = |qpn: Qpn, flow: Flow| seen.answers.get(&Flow { qpn: qpn.get(), ..flow });
@@ -44,7 +44,7 @@ pub(crate) fn learn(engine: &mut Engine, seen: &Sighted, rules: Rules, now: u64)
     for qpn in silent.map(|(qpn, _)| *qpn).collect::<Vec<_>>() {
         engine.close(qpn, now);
     }
-    for (flow, qpn) in plain(engine, seen, awake) {
+    for (flow, qpn) in unambiguous(engine, seen, awake) {
         let open = Open { qpn, flow, line_bps: None, min_bps: None, rtt_ns: None };
         if let Err(why) = engine.open(open, Origin::Learned, now) {
             tracing::warn!(%qpn, peer = %flow.peer, dest_qpn = flow.qpn, ?why, "a queue pair cannot be learned");
@@ -63,8 +63,8 @@ pub(crate) fn learn(engine: &mut Engine, seen: &Sighted, rules: Rules, now: u64)
     }
 }
 
-/// Peers to which exactly one flow goes that is nobody's yet, and that answer exactly one QP that has no flow yet.
-fn plain(engine: &Engine, seen: &Sighted, awake: impl Fn(Option<&Seen>) -> bool) -> Vec<(Flow, Qpn)> {
+/// Peers with exactly one unassigned flow, that answer exactly one QP without a flow.
+fn unambiguous(engine: &Engine, seen: &Sighted, awake: impl Fn(Option<&Seen>) -> bool) -> Vec<(Flow, Qpn)> {
     let usable = |qpn: u32| Qpn::new("qpn", qpn.into()).ok();
     let mut flows: BTreeMap<Ipv6Addr, Vec<Flow>> = BTreeMap::new();
     for (flow, _) in seen.flows.iter().filter(|(flow, s)| awake(Some(s)) && engine.of_flow(**flow).is_none()) {
@@ -80,7 +80,7 @@ fn plain(engine: &Engine, seen: &Sighted, awake: impl Fn(Option<&Seen>) -> bool)
         [one] if answered.get(&peer).is_some_and(|qps| qps.len() == 1) => Some((*one, *answered[&peer].first()?)),
         _ => None,
     });
-    // An answer from before the flow's first packet is another's.
+    // An answer from before the flow's first packet belongs to another flow.
     let causal = |(flow, qpn): &(Flow, Qpn)| {
         let answer = seen.answers.get(&Flow { peer: flow.peer, qpn: qpn.get() });
         answer.zip(seen.flows.get(flow)).is_some_and(|(answer, flow)| answer.last_ns >= flow.first_ns)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The `canopy-pacer` binary: arguments in, exit code out.
+//! The `canopy-pacer` binary.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/metrics`: what `status` shows, as OpenMetrics text, read at scrape.
+//! `/metrics`: the content of `status`, as OpenMetrics text, read at scrape.
 
 use std::fmt::Error;
 use std::net::Ipv6Addr;
@@ -20,14 +20,14 @@ use tokio::net::TcpListener;
 use crate::daemon::Request;
 use crate::service::Service;
 
-/// Queue pairs in one scrape, at most.
+/// Maximum number of queue pairs in one scrape.
 const MAX_QPS: usize = 10_000;
 
 /// Serves until the process ends.
 pub(crate) async fn serve(listener: TcpListener, service: Service) {
     let app = Router::new().route("/metrics", get(scrape)).with_state(service);
     if let Err(error) = axum::serve(listener, app).await {
-        tracing::error!(%error, "metrics are not served any more");
+        tracing::error!(%error, "the metrics server stopped");
     }
 }
 
@@ -52,7 +52,7 @@ struct Scrape(pb::ListQpsResponse);
 impl Collector for Scrape {
     fn encode(&self, mut out: DescriptorEncoder) -> Result<(), Error> {
         let (out, list) = (&mut out, &self.0);
-        let mut build = out.encode_descriptor("canopy_build", "What runs here.", None, MetricType::Info)?;
+        let mut build = out.encode_descriptor("canopy_build", "Build information.", None, MetricType::Info)?;
         build.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
         let pacing = match list.pacing() {
             pb::PacingMeans::Edt => "edt",
@@ -60,9 +60,9 @@ impl Collector for Scrape {
             pb::PacingMeans::None | pb::PacingMeans::Unspecified => "none",
         };
         let labels = [("pacing", pacing), ("interface", list.interface.as_str())];
-        gauge(out, "canopy_pacer_means", "1, with who paces.", [(labels, 1)])?;
+        gauge(out, "canopy_pacer_means", "1, with the pacing method as label.", [(labels, 1)])?;
         gauge(out, "canopy_pacer_line_rate_bps", "Line rate, in bits per second.", [(NO_LABELS, list.line_rate_bps)])?;
-        gauge(out, "canopy_pacer_nodes", "Nodes whose instructions are accepted.", [(NO_LABELS, list.nodes.into())])?;
+        gauge(out, "canopy_pacer_nodes", "Nodes whose Long-haul CNPs are accepted.", [(NO_LABELS, list.nodes.into())])?;
         gauge(out, "canopy_pacer_qps", "Live queue pairs.", [(NO_LABELS, list.qps.len() as u64)])?;
         let by = |label: &'static str, of: &'_ [pb::Counter]| {
             of.iter().map(|c| ([(label, c.name.clone())], c.value)).collect::<Vec<_>>()
@@ -70,12 +70,12 @@ impl Collector for Scrape {
         let received = by("format", &list.received);
         counter(out, "canopy_pacer_received", "Notifications, by format.", received)?;
         let outcomes = by("reason", &list.outcomes);
-        counter(out, "canopy_pacer_outcomes", "What became of notifications, and the daemon's own work.", outcomes)?;
+        counter(out, "canopy_pacer_outcomes", "Outcomes of notifications and of the daemon's own work.", outcomes)?;
         let actions = by("action", &list.actions);
         counter(out, "canopy_pacer_actions", "Changes of queue pairs, by cause.", actions)?;
         type Read = fn(&pb::PacedQp) -> u64;
         const GAUGES: [(&str, &str, Read); 3] = [
-            ("canopy_pacer_qp_rate_bps", "What the queue pair may send, in bits per second.", |qp| qp.rate_bps),
+            ("canopy_pacer_qp_rate_bps", "Current rate of the queue pair, in bits per second.", |qp| qp.rate_bps),
             ("canopy_pacer_qp_paused", "1 while it is paused.", |qp| u64::from(qp.pause_left_ns > 0)),
             ("canopy_pacer_qp_rtt_ns", "RTT of its path, in nanoseconds.", |qp| qp.rtt_ns),
         ];

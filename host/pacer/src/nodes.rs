@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The nodes whose instructions are accepted: from the command line, and from a file that may change.
+//! The nodes whose Long-haul CNPs are accepted: from the command line, and from a file that may change.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use canopy_agent_core::pacing::MAX_NODES;
 
-/// No file with as many addresses as are accepted is longer.
+/// Maximum size of the file: enough for the maximum number of nodes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Where the nodes are from.
+/// The source of the nodes.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     given: BTreeSet<Ipv6Addr>,
     file: Option<PathBuf>,
-    /// What the file held when it was last read, good or bad.
+    /// The content of the file when it was last read, valid or not.
     last: Option<Result<String, String>>,
 }
 
@@ -31,10 +31,10 @@ impl Nodes {
         self.given.clone()
     }
 
-    /// All nodes, if they are others than last time.
+    /// All nodes, if they differ from those of the last call.
     ///
     /// # Errors
-    /// The file cannot be used; said once for each content. The last good list stays.
+    /// The file is invalid; reported once for each content. The last good list stays in force.
     pub(crate) fn changed(&mut self) -> Option<Result<BTreeSet<Ipv6Addr>, String>> {
         let path = self.file.as_ref()?;
         let text = read(path).map_err(|error| format!("{}: {error}", path.display()));
@@ -63,7 +63,7 @@ fn read(path: &Path) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-/// One address a line; what follows `#` is a comment.
+/// One address per line; `#` starts a comment.
 fn parse(text: &str) -> Result<BTreeSet<Ipv6Addr>, String> {
     let lines = text.lines().enumerate().map(|(n, line)| (n + 1, line.split('#').next().unwrap_or_default().trim()));
     lines
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_when_it_changes_and_a_bad_one_once() {
+    fn a_changed_file_is_reported_and_an_invalid_one_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("nodes");
         let given = BTreeSet::from([Ipv6Addr::LOCALHOST]);

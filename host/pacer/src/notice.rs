@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a packet says, if it is one: format, checksum and ICRC, before anybody asks who sent it and for which QP.
+//! Parses notifications: format, checksum and ICRC. The issuer and the QP are checked later.
 
 use std::net::Ipv6Addr;
 
@@ -15,19 +15,19 @@ use canopy_packet::long_haul_cnp::roce::RoceView;
 use canopy_packet::long_haul_cnp::{Action as WireAction, LongHaulCnp};
 use canopy_packet::udp::{ROCE_PORT, Udp, UdpView};
 
-/// How a packet came.
+/// The format of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
     /// ICMPv6, the default.
     Icmpv6,
-    /// RoCEv2 with E set.
+    /// RoCEv2 with bit E set.
     Rocev2,
-    /// A plain CNP, or what is taken for one.
+    /// A plain CNP, or a packet handled as one.
     Cnp,
 }
 
 impl Format {
-    /// As metrics and `status` show it.
+    /// The name in metrics and `status`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Icmpv6 => "icmpv6",
@@ -37,36 +37,36 @@ impl Format {
     }
 }
 
-/// A well-formed notification.
+/// The content of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// Of a node.
+pub enum Content {
+    /// A Long-haul CNP.
     LongHaul {
-        /// What it asks for.
+        /// The requested action.
         action: Action,
         /// Its Timestamp object.
         timestamp: Option<u64>,
     },
-    /// Plain, or not understood.
+    /// A plain CNP, or a Long-haul CNP with unknown content.
     Cnp,
 }
 
-/// A well-formed notification, who sent it and for which QP.
+/// A well-formed notification, with its sender and QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct Notification {
     /// IPv6 source address.
     pub from: Ipv6Addr,
     /// The QP's number, 24 bits.
     pub qpn: u32,
-    /// How it came.
+    /// Its format.
     pub format: Format,
-    /// What it says.
-    pub said: Said,
+    /// Its content.
+    pub content: Content,
 }
 
-/// Why a packet is none.
+/// Why a packet is not a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unheard {
+pub enum Invalid {
     /// Longer than what the kernel copies (256 octets).
     TooLong,
     /// A length or a field that the format does not permit.
@@ -77,8 +77,8 @@ pub enum Unheard {
     Icrc,
 }
 
-impl Unheard {
-    /// As metrics and `status` show it.
+impl Invalid {
+    /// The name in metrics and `status`.
     pub fn name(self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
@@ -89,43 +89,43 @@ impl Unheard {
     }
 }
 
-/// Reads a packet of `length` octets, of which `bytes` are the first, from its IPv6 header on.
+/// Parses a packet of `length` octets, of which `bytes` are the first, from its IPv6 header on.
 ///
 /// # Errors
-/// It is no notification; the format says what it looked like.
-pub fn read(bytes: &[u8], length: usize) -> Result<Heard, (Format, Unheard)> {
-    let ip = Ipv6View::parse(bytes).map_err(|_| (Format::Icmpv6, Unheard::Malformed))?;
+/// It is not a notification; the error contains the format that it resembles.
+pub fn read(bytes: &[u8], length: usize) -> Result<Notification, (Format, Invalid)> {
+    let ip = Ipv6View::parse(bytes).map_err(|_| (Format::Icmpv6, Invalid::Malformed))?;
     let format = if ip.next_header() == NEXT_HEADER_UDP { Format::Cnp } else { Format::Icmpv6 };
     // Ethernet may have padded a short packet.
     let packet_len = Ipv6::LEN + usize::from(ip.payload_len());
     if packet_len > length {
-        return Err((format, Unheard::Malformed));
+        return Err((format, Invalid::Malformed));
     }
-    let packet = bytes.get(..packet_len).ok_or((format, Unheard::TooLong))?;
+    let packet = bytes.get(..packet_len).ok_or((format, Invalid::TooLong))?;
     let payload = &packet[Ipv6::LEN..];
     match ip.next_header() {
         NEXT_HEADER_ICMPV6 => icmp(&ip, payload).map_err(|why| (format, why)),
         NEXT_HEADER_UDP => roce(&ip, packet, payload),
-        _ => Err((format, Unheard::Malformed)),
+        _ => Err((format, Invalid::Malformed)),
     }
 }
 
-fn icmp(ip: &Ipv6View<'_>, message: &[u8]) -> Result<Heard, Unheard> {
+fn icmp(ip: &Ipv6View<'_>, message: &[u8]) -> Result<Notification, Invalid> {
     if !icmpv6::verify(ip.src(), ip.dst(), message) {
-        return Err(if message.len() < icmpv6::Icmpv6::LEN { Unheard::Malformed } else { Unheard::Checksum });
+        return Err(if message.len() < icmpv6::Icmpv6::LEN { Invalid::Malformed } else { Invalid::Checksum });
     }
-    let view = MessageView::parse(ip.src(), ip.dst(), message).map_err(|_| Unheard::Malformed)?;
+    let view = MessageView::parse(ip.src(), ip.dst(), message).map_err(|_| Invalid::Malformed)?;
     long_haul(ip.src(), Format::Icmpv6, view.cnp(), view.extensions())
 }
 
-fn roce(ip: &Ipv6View<'_>, packet: &[u8], payload: &[u8]) -> Result<Heard, (Format, Unheard)> {
-    let malformed = |_| (Format::Cnp, Unheard::Malformed);
+fn roce(ip: &Ipv6View<'_>, packet: &[u8], payload: &[u8]) -> Result<Notification, (Format, Invalid)> {
+    let malformed = |_| (Format::Cnp, Invalid::Malformed);
     let udp = UdpView::parse(payload).map_err(malformed)?;
     let bth = BthView::parse(udp.payload()).map_err(malformed)?;
     let with_e = bth.resv8a() & RESV8A_E != 0;
     let format = if with_e { Format::Rocev2 } else { Format::Cnp };
     let behind = bth.payload().len().checked_sub(icrc::LEN);
-    // What nothing that is a CNP may lack: the right ports and lengths, BECN, and at least the reserved octets.
+    // Required of every CNP: the right ports and lengths, BECN, and at least the reserved octets.
     let is_cnp = udp.dst_port() == ROCE_PORT
         && usize::from(udp.length()) == payload.len()
         && bth.opcode() == Opcode::CNP
@@ -133,21 +133,21 @@ fn roce(ip: &Ipv6View<'_>, packet: &[u8], payload: &[u8]) -> Result<Heard, (Form
         && bth.resv8a() & RESV8A_BECN != 0
         && behind.is_some_and(|len| len == Cnp::LEN || with_e && len > Cnp::LEN);
     if !is_cnp {
-        return Err((format, Unheard::Malformed));
+        return Err((format, Invalid::Malformed));
     }
     if icrc::verify(packet) != Ok(true) {
-        return Err((format, Unheard::Icrc));
+        return Err((format, Invalid::Icrc));
     }
     let covered = &payload[Udp::LEN..payload.len() - icrc::LEN];
-    let plain = Heard { from: ip.src(), qpn: bth.dest_qp(), format: Format::Cnp, said: Said::Cnp };
+    let plain = Notification { from: ip.src(), qpn: bth.dest_qp(), format: Format::Cnp, content: Content::Cnp };
     if !with_e {
         return Ok(plain);
     }
-    // Not understood: a CNP all the same (decisions 4.7).
-    let heard = RoceView::parse(covered)
-        .map_err(|_| Unheard::Malformed)
+    // Unknown content: handled as a CNP (decisions 4.7).
+    let notification = RoceView::parse(covered)
+        .map_err(|_| Invalid::Malformed)
         .and_then(|view| long_haul(ip.src(), Format::Rocev2, view.cnp(), view.extensions()));
-    Ok(heard.unwrap_or(Heard { format: Format::Rocev2, ..plain }))
+    Ok(notification.unwrap_or(Notification { format: Format::Rocev2, ..plain }))
 }
 
 fn long_haul(
@@ -155,8 +155,8 @@ fn long_haul(
     format: Format,
     cnp: LongHaulCnp,
     extensions: Option<ExtensionsView<'_>>,
-) -> Result<Heard, Unheard> {
-    let percent = |value| Percent::new(value).ok_or(Unheard::Malformed);
+) -> Result<Notification, Invalid> {
+    let percent = |value| Percent::new(value).ok_or(Invalid::Malformed);
     let action = match cnp.action {
         WireAction::Notify => Action::Notify,
         WireAction::Pause { micros } => Action::Pause { micros },
@@ -167,7 +167,7 @@ fn long_haul(
         ObjectView::Timestamp(ntp) => Some(ntp),
         _ => None,
     });
-    Ok(Heard { from, qpn: cnp.source_qp, format, said: Said::LongHaul { action, timestamp } })
+    Ok(Notification { from, qpn: cnp.source_qp, format, content: Content::LongHaul { action, timestamp } })
 }
 
 #[cfg(test)]

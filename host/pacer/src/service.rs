@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `PacerService`: what applications and operators call.
+//! `PacerService`: the API for applications and operators.
 
 use std::net::Ipv6Addr;
 use std::pin::Pin;
@@ -19,12 +19,12 @@ use crate::daemon;
 use crate::engine::{Change, Flow, Live, Open, OpenError, Origin, RttFrom};
 use crate::socket::Caller;
 
-/// Watches at once.
+/// Maximum number of concurrent watches.
 const MAX_WATCHES: usize = 64;
-/// Longest RTT that a path has, in nanoseconds.
+/// Maximum RTT of a path, in nanoseconds.
 const MAX_RTT_NS: u64 = 10_000_000_000;
 
-/// The service; the daemon answers.
+/// The service; it forwards requests to the daemon.
 #[derive(Clone)]
 pub(crate) struct Service {
     daemon: mpsc::Sender<daemon::Request>,
@@ -82,7 +82,7 @@ impl PacerService for Service {
         let (state, changes) = self.ask(daemon::Request::Watch).await?;
         let mut missed = 0;
         let changes = BroadcastStream::new(changes).filter_map(move |next| {
-            // Held as long as the stream is.
+            // Held as long as the stream.
             _ = &place;
             match next {
                 Ok(change) => {
@@ -101,7 +101,7 @@ impl PacerService for Service {
 
 fn may_change<T>(request: &Request<T>) -> Result<(), Status> {
     let caller = request.extensions().get::<Caller>();
-    let caller = caller.ok_or_else(|| Status::internal("the kernel did not say who calls"))?;
+    let caller = caller.ok_or_else(|| Status::internal("the kernel did not report the caller's credentials"))?;
     if caller.may_change {
         return Ok(());
     }
@@ -147,9 +147,9 @@ fn refusal(qpn: Qpn, error: OpenError) -> Status {
     }
 }
 
-/// A queue pair as callers see it.
+/// A queue pair in the API.
 pub(crate) fn show(qpn: Qpn, live: &Live, now: u64) -> pb::PacedQp {
-    let (blamed, blamed_is_peer) = match live.told.blamed {
+    let (limited_by, limited_by_peer) = match live.command.limited_by {
         Some(Issuer::Node(node)) => (node.octets().to_vec(), false),
         Some(Issuer::Peer) => (live.flow.peer.octets().to_vec(), true),
         None => (Vec::new(), false),
@@ -163,18 +163,18 @@ pub(crate) fn show(qpn: Qpn, live: &Live, now: u64) -> pb::PacedQp {
         peer: live.flow.peer.octets().to_vec(),
         dest_qpn: live.flow.qpn,
         origin: origin.into(),
-        rate_bps: live.told.rate_bps,
+        rate_bps: live.command.rate_bps,
         line_rate_bps: live.spec.line_bps,
         min_rate_bps: live.spec.min_bps,
-        pause_left_ns: live.told.paused_until_ns.map_or(0, |until| until.saturating_sub(now)),
-        blamed,
-        blamed_is_peer,
+        pause_left_ns: live.command.paused_until_ns.map_or(0, |until| until.saturating_sub(now)),
+        limited_by: limited_by,
+        limited_by_peer: limited_by_peer,
         rtt_ns: live.spec.rtt_ns,
         rtt_is_measured: live.rtt_from == RttFrom::Measured,
     }
 }
 
-/// A change as watchers see it.
+/// A change in the API.
 pub(crate) fn show_change(change: &Change, applied_ns: u64, applied_unix_ns: u64) -> pb::WatchActionsResponse {
     pb::WatchActionsResponse {
         cause: change.cause.into(),

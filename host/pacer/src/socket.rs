@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Unix socket: its file, who connects, and who may change something.
+//! The Unix socket: its file, the callers, and their permissions.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -19,32 +19,32 @@ use tonic::transport::server::Connected;
 
 /// Connections at once; one carries all calls of a process.
 const MAX_CONNECTIONS: usize = 128;
-/// After accepting failed, for want of descriptors most likely.
+/// Pause after a failed accept, most likely because there were no free descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ROOT: u32 = 0;
 
-/// Who may open and close queue pairs: root, the daemon's own user, and these.
+/// Users that may open and close queue pairs: root, the daemon's own user, and these.
 #[derive(Clone, Debug)]
 pub(crate) struct Owners {
     own: u32,
     uids: Vec<u32>,
 }
 
-/// The caller behind a connection, from what the kernel says.
+/// The caller of a connection, from the kernel's peer credentials.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) may_change: bool,
 }
 
-/// A connection whose caller is known.
+/// A connection with its caller.
 pub(crate) struct Connection {
     stream: UnixStream,
     caller: Caller,
     _place: OwnedSemaphorePermit,
 }
 
-/// Removes the socket's file when dropped, if it is still ours.
+/// Removes the socket's file when dropped, if it is still the one created.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -64,16 +64,16 @@ impl Owners {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            // Left behind, the next daemon finds it stale.
+            // If this fails, the next daemon replaces the stale socket.
             _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Binds with mode 0660 before anyone can connect; a socket that a dead process left is replaced.
+/// Binds with mode 0660 before a client can connect; replaces the socket of a dead process.
 ///
 /// # Errors
-/// What is in the way.
+/// The file that blocks the path.
 pub(crate) fn bind(
     path: &Path,
     group: Option<&str>,
@@ -84,7 +84,7 @@ pub(crate) fn bind(
         fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     }
     refuse_live(path)?;
-    // Made under another name and renamed: the path never shows a socket with other permissions.
+    // Created under another name and renamed: the path never has other permissions.
     let hidden = path.with_file_name(format!(".p{}", std::process::id()));
     if hidden.exists() {
         fs::remove_file(&hidden).with_context(|| format!("removing {}", hidden.display()))?;
@@ -144,15 +144,15 @@ fn refuse_live(path: &Path) -> anyhow::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).context("looking at it"),
+        Err(error) => return Err(error).context("reading its metadata"),
     };
     if !found.file_type().is_socket() {
         bail!("there is a file that is not a socket: remove it or choose another path");
     }
     match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => bail!("another canopy-pacer listens there: give each interface a daemon with its own --socket"),
+        Ok(_) => bail!("another canopy-pacer listens on it: give each interface a daemon with its own --socket"),
         Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => Ok(()),
-        Err(error) => Err(error).context("asking whether the socket found there is in use"),
+        Err(error) => Err(error).context("checking whether the existing socket is in use"),
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_the_daemon_and_the_named_may_change_nobody_else() {
+    fn only_root_the_daemons_user_and_the_listed_users_may_change() {
         let owners = Owners { own: 990, uids: vec![1000] };
         let may = [0, 990, 1000, 1001].map(|uid| owners.caller(uid).may_change);
         assert_eq!(may, [true, true, true, false]);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What came in and what became of it, by name. Every name is one of a few that the code knows.
+//! Counters of inputs and outcomes, by name. The names are a closed set.
 
 use std::collections::BTreeMap;
 
 use canopy_agent_core::pacing::{Outcome, Refusal};
 use canopy_control::pb;
 
-/// Names of outcomes that begin at zero, so that a metric is there before its first event.
+/// Names of outcomes that start at zero, so that a metric exists before its first event.
 const OUTCOMES: [&str; 14] = [
     "applied",
     "absorbed",
@@ -52,12 +52,12 @@ impl Tally {
         *self.actions.entry(name).or_default() += 1;
     }
 
-    /// Sets a counter that is kept elsewhere.
+    /// Sets a counter that is maintained elsewhere.
     pub(crate) fn set(&mut self, outcome: &'static str, value: u64) {
         self.outcomes.insert(outcome, value);
     }
 
-    /// How often; 0 for a name that nobody counted.
+    /// The value of a counter; 0 for a name that was never counted.
     pub fn outcome(&self, name: &str) -> u64 {
         self.outcomes.get(name).copied().unwrap_or(0)
     }

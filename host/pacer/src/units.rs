@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rates as people write them.
+//! Rates on the command line.
 
 /// Bits per second: `1000000`, `25G`, `1.5G`, `100Gbit`, `100Gbps`; k, M, G, T are powers of 1000.
 ///
@@ -20,7 +20,7 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
     if bps.is_finite() && (1.0..=1e15).contains(&bps) { Ok(bps as u64) } else { Err(wrong()) }
 }
 
-/// The same for people to read.
+/// A rate for printed output.
 pub(crate) fn show_rate(bps: u64) -> String {
     let (value, unit) = match bps {
         1_000_000_000.. => (bps as f64 / 1e9, "Gbit/s"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an RDMA application calls to join a Canopy group instead of exchanging QPNs with its peers.
+"""Joins an RDMA application to a Canopy group, instead of exchanging QPNs with its peers.
 
     from canopy_host import Client, Role
 
@@ -9,8 +9,8 @@
         for event in member.events():
             ...
 
-The end of `with client.join(...)` leaves the group; a membership that is merely dropped does not. Everything else is as the
-C library's header says: any thread may call, a child after fork connects anew.
+The end of `with client.join(...)` leaves the group; dropping a membership does not. The rest is as documented in the
+C header: any thread may call, a child after fork connects anew.
 """
 
 from ._api import Client, Connection, Event, EventKind, Events, Membership, Memory, Ready, Role

@@ -15,20 +15,20 @@ from . import _library as lib
 from ._errors import END, InvalidArgument, TimedOut
 
 Address = Union[str, ipaddress.IPv6Address]
-# A wait is made of such pieces, so that a signal (Ctrl-C) is noticed soon.
+# A wait consists of such pieces, so that a signal (Ctrl-C) is handled soon.
 _PIECE_MS = 200
 _MAX_MS = (1 << 63) - 1
 
 
 class Role(enum.IntEnum):
-    """A member's part; a group has one source."""
+    """The role of a member; a group has one source."""
 
     SOURCE = 1
     RECEIVER = 2
 
 
 class EventKind(enum.IntEnum):
-    """CANOPY_EVENT_*; canopy_host.h says what each means."""
+    """CANOPY_EVENT_*; documented in canopy_host.h."""
 
     WAITING = 1
     READY = 2
@@ -53,7 +53,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Connection:
-    """What to connect the queue pair to; the same for the source and for receivers."""
+    """The connection parameters of the queue pair; the same for the source and for receivers."""
 
     proxy_address: ipaddress.IPv6Address
     designated_qpn: int
@@ -74,7 +74,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Event:
-    """What happened; fields that its kind does not have are empty."""
+    """An event; fields that its kind does not have are empty."""
 
     kind: EventKind
     receivers: int = 0
@@ -90,7 +90,7 @@ def _bytes(field: str, value: str) -> bytes:
 
 
 def _number(field: str, value: int, bits: int) -> int:
-    """ctypes would cut silently what does not fit."""
+    """Checks the range, because ctypes would truncate the value."""
     if not isinstance(value, int) or not 0 <= value < 1 << bits:
         raise InvalidArgument(f"{field}: {value!r} is not within 0..2^{bits}-1", field)
     return value
@@ -103,7 +103,7 @@ def _millis(seconds: float) -> int:
 
 
 class _Handle:
-    """An owned handle of the library. Closing waits for nobody: no other thread may be in a call."""
+    """An owned handle of the library. Closing does not wait: no other thread may be in a call."""
 
     _free = ""
 
@@ -117,7 +117,7 @@ class _Handle:
         return self._handle
 
     def close(self) -> None:
-        """Frees the handle; leaves no group."""
+        """Frees the handle; does not leave a group."""
         with self._lock:
             handle, self._handle = self._handle, None
         if handle is not None:
@@ -130,7 +130,7 @@ class _Handle:
 
 
 class Client(_Handle):
-    """A connection to the agent. A context manager: its end closes it, and leaves no group."""
+    """A connection to the agent. A context manager: its end closes it, and does not leave a group."""
 
     _free = "canopy_client_free"
 
@@ -156,7 +156,8 @@ class Client(_Handle):
         address: Optional[Address] = None,
         timeout: float = 30.0,
     ) -> "Membership":
-        """Joins; again with the same content is a success. `timeout` is how long to try while nobody answers, seconds."""
+        """Joins; repeating a join with the same content succeeds. `timeout`: seconds to retry while the agent does
+        not answer."""
         o = lib.JoinOptions(size=c.sizeof(lib.JoinOptions), group=_bytes("group", group), host=_bytes("host", host))
         o.role, o.qpn = Role(role), _number("qpn", qpn, 32)
         if address is not None:
@@ -169,14 +170,14 @@ class Client(_Handle):
             o.rkey = _number("memory.rkey", memory.rkey, 32)
             if memory.length == 0:
                 raise InvalidArgument("memory.length: 0 bytes: register some, or give no memory", "memory.length")
-        # 0 means the default to the library.
+        # The library interprets 0 as its default.
         o.timeout_ms = max(_millis(timeout), 1)
         handle = c.c_void_p()
         lib.call("canopy_join", self._get(), c.byref(o), c.byref(handle))
         return Membership(handle, group, host)
 
     def leave(self, group: str, host: str) -> None:
-        """Ends a membership, also one that a process made which is gone."""
+        """Ends a membership, also that of a process that has exited."""
         lib.call("canopy_leave_host", self._get(), _bytes("group", group), _bytes("host", host))
 
 
@@ -200,7 +201,7 @@ class Membership(_Handle):
 
     @property
     def connection(self) -> Connection:
-        """What the join was answered."""
+        """The connection parameters that the join returned."""
         raw = lib.Connection()
         lib.call("canopy_membership_connection", self._get(), c.byref(raw))
         proxy = ipaddress.IPv6Address(bytes(raw.proxy_address))
@@ -209,7 +210,7 @@ class Membership(_Handle):
         )
 
     def wait_ready(self, receivers: int, timeout: float) -> Ready:
-        """Waits until the group is ready with at least so many receivers; TimedOut says what was missing."""
+        """Waits until the group is ready with at least this many receivers; TimedOut names what was missing."""
         deadline, raw = time.monotonic() + timeout, lib.Ready()
         _number("receivers", receivers, 32), _millis(timeout)
         while True:
@@ -223,23 +224,23 @@ class Membership(_Handle):
                     raise
 
     def events(self) -> "Events":
-        """What happens to the group from now on, how it stands first. Each call has its own."""
+        """The events of the group from now on, its current state first. Each call has its own."""
         handle = c.c_void_p()
         lib.call("canopy_events_open", self._get(), c.byref(handle))
         return Events(handle)
 
     def leave(self) -> None:
-        """Leaves; a host that is in the group no more has left. To be called again after Unavailable."""
+        """Leaves; succeeds if the host is not in the group. Call it again after Unavailable."""
         lib.call("canopy_leave", self._get())
 
 
 class Events(_Handle):
-    """An iterator that waits for events and ends behind DELETED."""
+    """A blocking iterator of events that ends after DELETED."""
 
     _free = "canopy_events_free"
 
     def next(self, timeout: Optional[float] = None) -> Optional[Event]:
-        """The next event; None if there is none within `timeout` seconds. Raises StopIteration behind DELETED."""
+        """The next event; None if there is none within `timeout` seconds. Raises StopIteration after DELETED."""
         deadline = None if timeout is None else time.monotonic() + _millis(timeout) / 1000
         raw = lib.Event()
         while True:

@@ -7,7 +7,8 @@ from typing import Dict, Type
 
 
 class CanopyError(Exception):
-    """A call failed; the text says what to do. `code` is CANOPY_E_*, `field` the argument that is wrong, else empty."""
+    """A call failed; the text names the remedy. `code` is CANOPY_E_*, `field` the argument that is wrong, else
+    empty."""
 
     code = 0
 
@@ -65,7 +66,7 @@ class LimitReached(CanopyError):
 
 
 class Unavailable(CanopyError):
-    """Nobody answered in time; asking for the same again is safe."""
+    """No answer in time; repeating the request is safe."""
 
     code = 9
 

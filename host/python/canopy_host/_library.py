@@ -87,7 +87,7 @@ _FUNCTIONS = {
 
 @lru_cache(maxsize=None)
 def library() -> c.CDLL:
-    """The shared library: the file that CANOPY_HOST_LIBRARY names, else where the system looks."""
+    """The shared library: the file that CANOPY_HOST_LIBRARY names, else one in the system's library path."""
     name = os.environ.get("CANOPY_HOST_LIBRARY", "libcanopy_host_c.so")
     try:
         found = c.CDLL(name)
@@ -106,12 +106,12 @@ def library() -> c.CDLL:
 
 
 def text(raw: bytes) -> str:
-    """A string of the library's."""
+    """A string from the library."""
     return raw.decode(errors="replace")
 
 
 def call(function: str, *arguments: object, expected: tuple = ()) -> int:
-    """Calls; raises unless the code is 0 or expected. The interpreter's lock is not held meanwhile."""
+    """Calls; raises unless the code is 0 or expected. Releases the interpreter lock during the call."""
     error = Error()
     code = getattr(library(), function)(*arguments, c.byref(error))
     if code and code not in expected:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The module against the agent of host/capi/tests/c.rs, which starts this: group g is ready with 2 receivers, r9 evicted."""
+"""The module against the agent of host/capi/tests/c.rs, which starts this: group g is ready with 2 receivers, r9
+evicted."""
 
 import ipaddress
 import os
@@ -33,7 +34,7 @@ class Module(unittest.TestCase):
         with self.assertRaises(ValueError):
             member.leave()
         self.client.leave("g", "r2")
-        # Nobody leaves by these.
+        # None of these leaves the group.
         self.join("dropped").close()
         del by_hand
 

@@ -3,7 +3,7 @@
 
 use canopy_model::FieldError;
 use canopy_model::congestion::{
-    CnpCounts, CnpsSaid, DepthSource, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry,
+    CnpCounts, CnpsByAction, DepthSource, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry,
 };
 use canopy_model::ids::{PortIndex, Qpn};
 
@@ -89,7 +89,7 @@ impl TryFrom<pb::FlowCongestion> for FlowTelemetry {
     fn try_from(wire: pb::FlowCongestion) -> Result<Self, FieldError> {
         let origin = match wire.origin() {
             pb::FlowOrigin::Unspecified if wire.origin != 0 => {
-                let why = format!("{} is nobody who knows source QPs: use 0 (nobody) to 3", wire.origin);
+                let why = format!("{} is not an origin of source QPs: use 0 (unknown) to 3", wire.origin);
                 return Err(FieldError::new("origin", why));
             }
             pb::FlowOrigin::Unspecified => FlowOrigin::Unknown,
@@ -148,7 +148,7 @@ impl From<pb::CnpCounts> for CnpCounts {
     fn from(wire: pb::CnpCounts) -> Self {
         let pb::CnpCounts { notify, pause, rate_reduce, resume, failed, .. } = wire;
         Self {
-            cnps: CnpsSaid { notify, pause, rate_reduce, resume, failed },
+            cnps: CnpsByAction { notify, pause, rate_reduce, resume, failed },
             suppressed: wire.suppressed,
             rate_limited_flow: wire.rate_limited_flow,
             rate_limited_port: wire.rate_limited_port,
@@ -159,7 +159,7 @@ impl From<pb::CnpCounts> for CnpCounts {
 
 impl From<CnpCounts> for pb::CnpCounts {
     fn from(c: CnpCounts) -> Self {
-        let CnpsSaid { notify, pause, rate_reduce, resume, failed } = c.cnps;
+        let CnpsByAction { notify, pause, rate_reduce, resume, failed } = c.cnps;
         Self {
             notify,
             pause,

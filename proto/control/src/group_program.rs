@@ -42,7 +42,9 @@ impl TryFrom<pb::GroupProgram> for GroupProgram {
             multicast: wire.multicast.map(|m| within("multicast", m.try_into())).transpose()?,
             headend: wire.headend.map(|h| within("headend", h.try_into())).transpose()?,
             upstream: within("upstream", required("upstream", wire.upstream)?.try_into())?,
-            also_from: (wire.also_from != 0).then(|| PortIndex::new("also_from", wire.also_from.into())).transpose()?,
+            alternate_upstream: (wire.alternate_upstream != 0)
+                .then(|| PortIndex::new("alternate_upstream", wire.alternate_upstream.into()))
+                .transpose()?,
             branches: each("branches", wire.branches)?,
             receivers_provisioned: wire.receivers_provisioned,
             write_base_va: wire.write_base_va,
@@ -69,7 +71,7 @@ impl From<&GroupProgram> for pb::GroupProgram {
             multicast: p.multicast.map(Into::into),
             headend: p.headend.as_ref().map(Into::into),
             upstream: Some((&p.upstream).into()),
-            also_from: p.also_from.map_or(0, |port| u32::from(port.get())),
+            alternate_upstream: p.alternate_upstream.map_or(0, |port| u32::from(port.get())),
             branches: p.branches.iter().map(Into::into).collect(),
             receivers_provisioned: p.receivers_provisioned,
             write_base_va: p.write_base_va,
@@ -205,7 +207,7 @@ impl TryFrom<pb::Branch> for Branch {
             kind,
             at_boundary: wire.at_boundary,
             since: wire.since,
-            warming: wire.warming,
+            standby: wire.standby,
         })
     }
 }
@@ -225,7 +227,7 @@ impl From<&Branch> for pb::Branch {
             kind: Some(kind),
             at_boundary: b.at_boundary,
             since: b.since,
-            warming: b.warming,
+            standby: b.standby,
         }
     }
 }

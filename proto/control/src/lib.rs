@@ -4,8 +4,8 @@
 //! [`pb`] is what `proto/canopy/v1/*.proto` generates. `TryFrom` conversions from the wire validate everything and
 //! name the field ([`canopy_model::FieldError`]); `From` conversions to the wire cannot fail.
 //!
-//! - [`digest`]: 32 bytes that stand for a whole [`NodeSpec`](canopy_model::node_spec::NodeSpec), cheap to keep up to date.
-//! - [`update`]: snapshots and deltas of a node's desired state: how the controller makes them, how an agent applies them.
+//! - [`items`]: a node's desired state as it travels and is stored: encoded items and the digest over them.
+//! - [`update`]: snapshots and deltas of a node's desired state, and how an agent applies them.
 //! - the other modules hold the conversions, one file per group of messages.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -15,10 +15,12 @@ pub mod pb {
     tonic::include_proto!("canopy.v1");
 }
 
-pub mod digest;
+pub mod items;
+pub mod staged;
 pub mod update;
 
 mod congestion;
+mod digest;
 mod field;
 mod group_program;
 mod membership;
@@ -28,6 +30,9 @@ mod telemetry;
 #[cfg(test)]
 mod testing;
 
-pub use digest::Digest;
+pub use items::{Items, Position};
 pub use membership::phase_from_wire;
-pub use update::{UpdateError, apply_update, delta, delta_response, snapshot_response};
+pub use staged::Staged;
+pub use update::{
+    Accepted, HeldSpec, MINOR_VERSION, UpdateError, apply_update, delta_response, page_response, snapshot_responses,
+};

@@ -2,6 +2,7 @@
 //! A node's report after a reconciliation.
 
 use canopy_model::FieldError;
+use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{GroupId, check_name};
 use canopy_model::status::{ItemError, NodeStatus};
 
@@ -14,10 +15,13 @@ impl TryFrom<pb::ReportRequest> for NodeStatus {
         check_name("node", &wire.node)?;
         Ok(Self {
             node: wire.node,
+            observed_term: wire.observed_term,
             observed_generation: wire.observed_generation,
+            observed_digest: SpecDigest::from_field("observed_digest", &wire.observed_digest)?,
             errors: each("errors", wire.errors)?,
             agent_version: wire.agent_version,
             kernel: wire.kernel,
+            minor_version: wire.minor_version,
         })
     }
 }
@@ -26,10 +30,13 @@ impl From<&NodeStatus> for pb::ReportRequest {
     fn from(s: &NodeStatus) -> Self {
         Self {
             node: s.node.clone(),
+            observed_term: s.observed_term,
             observed_generation: s.observed_generation,
+            observed_digest: s.observed_digest.into(),
             errors: s.errors.iter().map(Into::into).collect(),
             agent_version: s.agent_version.clone(),
             kernel: s.kernel.clone(),
+            minor_version: s.minor_version,
         }
     }
 }
@@ -74,10 +81,13 @@ mod tests {
         let error = |group| ItemError { kind: "port".into(), name: "eth2".into(), group, detail: "down".into() };
         let status = NodeStatus {
             node: "n1".into(),
+            observed_term: u64::MAX - 1,
             observed_generation: u64::MAX,
+            observed_digest: SpecDigest::new([7; 32]),
             errors: vec![error(None), error(Some(GroupId::new("g", 9).unwrap()))],
             agent_version: "0.1".into(),
             kernel: "6.12".into(),
+            minor_version: 3,
         };
         assert_eq!(NodeStatus::try_from(pb::ReportRequest::from(&status)).unwrap(), status);
         let mut wire = pb::ReportRequest::from(&status);

@@ -60,11 +60,11 @@ impl TryFrom<pb::BranchTelemetry> for BranchTelemetry {
         Ok(Self {
             address: address("address", &wire.address)?,
             next: wire.next,
-            unheard: wire.unheard,
+            unconfirmed: wire.unconfirmed,
             ack_psn: psn("ack_psn", wire.ack_psn)?,
             epsn: psn("epsn", wire.epsn)?,
             ccount: wire.ccount,
-            last_heard_ns: wire.last_heard_ns,
+            last_feedback_ns: wire.last_feedback_ns,
             packets: wire.packets,
             bytes: wire.bytes,
         })
@@ -76,11 +76,11 @@ impl From<&BranchTelemetry> for pb::BranchTelemetry {
         Self {
             address: octets(b.address),
             next: b.next,
-            unheard: b.unheard,
+            unconfirmed: b.unconfirmed,
             ack_psn: b.ack_psn,
             epsn: b.epsn,
             ccount: b.ccount,
-            last_heard_ns: b.last_heard_ns,
+            last_feedback_ns: b.last_feedback_ns,
             packets: b.packets,
             bytes: b.bytes,
         }
@@ -151,14 +151,14 @@ mod tests {
     use super::*;
 
     fn sample() -> GroupTelemetry {
-        let branch = |next, ack_psn, last_heard_ns| BranchTelemetry {
+        let branch = |next, ack_psn, last_feedback_ns| BranchTelemetry {
             address: "2001:db8::7".parse().unwrap(),
             next,
-            unheard: false,
+            unconfirmed: false,
             ack_psn,
             epsn: Some(0xFF_FFFF),
             ccount: 3,
-            last_heard_ns,
+            last_feedback_ns,
             packets: 4,
             bytes: 5,
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_model::congestion::{
-    CnpCounts, CnpsSaid, DepthSource, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry,
+    CnpCounts, CnpsByAction, DepthSource, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry,
 };
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::member::MemoryRegion;
@@ -42,7 +42,7 @@ fn program(id: u64) -> GroupProgram {
         kind,
         at_boundary: n % 2 == 0,
         since: 3,
-        warming: n % 2 == 1,
+        standby: n % 2 == 1,
     };
     GroupProgram {
         group_id: GroupId::new("id", id).unwrap(),
@@ -67,7 +67,7 @@ fn program(id: u64) -> GroupProgram {
             port: port(1),
             next_hop: ip(1),
         },
-        also_from: Some(port(3)),
+        alternate_upstream: Some(port(3)),
         branches: vec![
             branch(0x400, BranchKind::Node { sid: ip(0x401) }),
             branch(0x20, BranchKind::Receiver { qpn: qpn(0x21), memory: Some(memory) }),
@@ -193,8 +193,8 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ("upstream.dest_qp", |p| p.upstream.dest_qp = qpn(0xFFF)),
         ("upstream.port", |p| p.upstream.port = port(9)),
         ("upstream.next_hop", |p| p.upstream.next_hop = ip(0xFFF)),
-        ("also_from", |p| p.also_from = None),
-        ("warming", |p| p.branches[0].warming = !p.branches[0].warming),
+        ("alternate_upstream", |p| p.alternate_upstream = None),
+        ("standby", |p| p.branches[0].standby = !p.branches[0].standby),
         ("branches", |p| p.branches.swap(0, 1)),
         ("branches.address", |p| p.branches[0].address = ip(0xFFF)),
         ("branches.port", |p| p.branches[0].port = port(9)),
@@ -306,14 +306,14 @@ fn arb_branch() -> impl Strategy<Value = Branch> {
         (arb_qpn(), prop::option::of(arb_memory())).prop_map(|(qpn, memory)| BranchKind::Receiver { qpn, memory }),
     ];
     (arb_ip(), arb_port(), arb_ip(), kind, any::<(bool, bool)>(), any::<u32>()).prop_map(
-        |(address, port, next_hop, kind, (at_boundary, warming), since)| Branch {
+        |(address, port, next_hop, kind, (at_boundary, standby), since)| Branch {
             address,
             port,
             next_hop,
             kind,
             at_boundary,
             since,
-            warming,
+            standby,
         },
     )
 }
@@ -371,7 +371,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
     (ids, rest, any::<((bool, bool), u64, u32)>(), params).prop_map(
         |(
             (id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn),
-            (replication_sid, multicast, headend, upstream, also_from, branches),
+            (replication_sid, multicast, headend, upstream, alternate_upstream, branches),
             ((receivers_provisioned, accepts_roce), write_base_va, write_rkey),
             params,
         )| {
@@ -388,7 +388,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
                 multicast,
                 headend,
                 upstream,
-                also_from,
+                alternate_upstream,
                 branches,
                 receivers_provisioned,
                 write_base_va,
@@ -411,7 +411,7 @@ pub(crate) fn node_spec() -> impl Strategy<Value = NodeSpec> {
 
 fn arb_counts() -> impl Strategy<Value = CnpCounts> {
     any::<[u64; 9]>().prop_map(|[notify, pause, rate_reduce, resume, failed, a, b, c, d]| CnpCounts {
-        cnps: CnpsSaid { notify, pause, rate_reduce, resume, failed },
+        cnps: CnpsByAction { notify, pause, rate_reduce, resume, failed },
         suppressed: a,
         rate_limited_flow: b,
         rate_limited_port: c,

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Updates of a node's desired state: snapshots and deltas, and how an agent applies them.
+//! Updates of a node's desired state: pages of a snapshot and deltas, and how an agent applies them.
 //!
-//! A delta names the generation it is relative to and carries the digest of the whole that must come out, so that a
-//! lost, repeated or misapplied update is found at once; the agent then watches anew and gets a snapshot.
+//! A delta names the digest of the content that it is relative to, and carries the digest of the content that must come out, so
+//! that a lost, repeated or misapplied update is found at once; the agent then watches anew and gets a snapshot.
 
 use std::collections::BTreeMap;
 
 use canopy_model::FieldError;
+use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId};
 use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec};
+use prost::Message;
 
-use crate::digest::Digest;
-use crate::field::{each, required, within};
+use crate::field::{required, within};
+use crate::items::Items;
 use crate::pb;
+use crate::staged::Staged;
 use pb::watch_response::Update;
+
+/// Minor version of the southbound contract: it grows with every message or field that the other side may rely on.
+pub const MINOR_VERSION: u32 = 1;
 
 /// Why an update was refused; the spec that the agent holds stays in force.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +27,7 @@ pub enum UpdateError {
     /// The message does not make sense.
     #[error("{0}")]
     Field(#[from] FieldError),
-    /// A controller that is no longer the leader speaks.
+    /// The controller is no longer the leader.
     #[error("term {got} is lower than {accepted}, which this node has accepted already: another controller leads")]
     LowerTerm {
         /// Highest term accepted.
@@ -29,160 +35,207 @@ pub enum UpdateError {
         /// Term of the update.
         got: u64,
     },
-    /// The update is older than what the node runs.
-    #[error("generation {got} is older than {current}")]
+    /// The update is older than what the node runs, in the same term.
+    #[error("generation {got} of term {term} is older than {current}")]
     OlderGeneration {
+        /// Term of both.
+        term: u64,
         /// Generation held.
         current: Generation,
         /// Generation of the update.
         got: Generation,
     },
-    /// The delta is relative to a spec that the node does not hold: watch anew to get a snapshot.
-    #[error("the delta is relative to generation {from}, but this node holds {}", display_current(.current))]
+    /// The delta is relative to content that the node does not hold: watch anew to get a snapshot.
+    #[error("the delta is relative to content {from}, but this node holds {current}")]
     OtherBase {
-        /// Generation held; `None` without a spec.
-        current: Option<Generation>,
-        /// Generation that the delta is relative to.
-        from: Generation,
+        /// Digest held; all zeros without a spec.
+        current: SpecDigest,
+        /// Digest that the delta is relative to.
+        from: SpecDigest,
     },
+    /// The page does not continue what was received: watch anew to get the snapshot from its beginning.
+    #[error("a page of snapshot {0} arrived without the pages before it")]
+    OtherSnapshot(SpecDigest),
     /// What came out is not what the controller meant: watch anew to get a snapshot.
-    #[error("generation {generation} comes out with digest {computed}, but the controller says {announced}")]
+    #[error("generation {generation} comes out with digest {computed}, but the controller announced {announced}")]
     DigestMismatch {
         /// Generation of the update.
         generation: Generation,
         /// Digest of what came out.
-        computed: Digest,
+        computed: SpecDigest,
         /// Digest in the update.
-        announced: Digest,
+        announced: SpecDigest,
     },
 }
 
-fn display_current(current: &Option<Generation>) -> String {
-    current.map_or_else(|| "nothing".to_owned(), |g| g.to_string())
+/// A node's desired state, parsed, with the items that it was parsed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSpec {
+    spec: NodeSpec,
+    items: Items,
 }
 
-impl From<&NodeSpec> for pb::NodeSpec {
-    fn from(spec: &NodeSpec) -> Self {
-        Self { base: Some((&spec.base).into()), groups: spec.groups.values().map(Into::into).collect() }
+impl HeldSpec {
+    /// Encodes `spec`.
+    pub fn encode(spec: NodeSpec) -> Self {
+        let items = Items::encode(&spec);
+        Self { spec, items }
     }
-}
 
-/// Base and programs of a snapshot; term and generation travel in the message around it.
-impl TryFrom<pb::NodeSpec> for (NodeBase, BTreeMap<GroupId, GroupProgram>) {
-    type Error = FieldError;
-    fn try_from(wire: pb::NodeSpec) -> Result<Self, FieldError> {
-        let base = within("base", required("base", wire.base)?.try_into())?;
-        let mut groups = BTreeMap::new();
-        for (i, program) in each::<_, GroupProgram>("groups", wire.groups)?.into_iter().enumerate() {
-            let id = program.group_id;
-            if groups.insert(id, program).is_some() {
-                return Err(FieldError::new(format!("groups[{i}].group_id"), format!("{id} appears twice")));
-            }
-        }
-        Ok((base, groups))
+    /// Parses `items`.
+    ///
+    /// # Errors
+    /// Which field of which item is wrong.
+    pub fn parse(term: u64, generation: Generation, items: Items) -> Result<Self, FieldError> {
+        let base = parse_base(items.base())?;
+        let groups: Result<BTreeMap<GroupId, GroupProgram>, FieldError> =
+            items.groups().map(|(id, octets)| Ok((id, parse_program(id, octets)?))).collect();
+        Ok(Self { spec: NodeSpec { term, generation, base, groups: groups? }, items })
     }
-}
 
-/// What changed from `from` to `to`. Costs one comparison per group.
-pub fn delta(from: &NodeSpec, to: &NodeSpec) -> pb::NodeDelta {
-    let changed = |p: &&GroupProgram| from.groups.get(&p.group_id) != Some(p);
-    pb::NodeDelta {
-        from_generation: from.generation,
-        base: (from.base != to.base).then(|| (&to.base).into()),
-        upserted_groups: to.groups.values().filter(changed).map(Into::into).collect(),
-        removed_groups: from.groups.keys().filter(|id| !to.groups.contains_key(id)).map(|id| id.get()).collect(),
+    /// The desired state.
+    pub fn spec(&self) -> &NodeSpec {
+        &self.spec
     }
-}
 
-/// The message that tells a node everything.
-pub fn snapshot_response(spec: &NodeSpec) -> pb::WatchResponse {
-    pb::WatchResponse {
-        term: spec.term,
-        generation: spec.generation,
-        digest: Digest::of(spec).into(),
-        update: Some(Update::Snapshot(spec.into())),
+    /// The items as they were received.
+    pub fn items(&self) -> &Items {
+        &self.items
+    }
+
+    /// Digest of the content.
+    pub fn digest(&self) -> SpecDigest {
+        self.items.digest()
     }
 }
 
-/// The message that takes a node from `from`, whose digest is `digest`, to `to`; and the digest of `to`.
-/// Hashes only what changed. `delta_response(x, Digest::of(x), x)` is the empty delta that confirms `x`.
-pub fn delta_response(from: &NodeSpec, digest: Digest, to: &NodeSpec) -> (pb::WatchResponse, Digest) {
-    let mut digest = digest;
-    if from.base != to.base {
-        digest.toggle_base(&from.base);
-        digest.toggle_base(&to.base);
-    }
-    for (id, old) in &from.groups {
-        if to.groups.get(id) != Some(old) {
-            digest.toggle_group(old);
-        }
-    }
-    for (id, new) in &to.groups {
-        if from.groups.get(id) != Some(new) {
-            digest.toggle_group(new);
-        }
-    }
-    let update = Some(Update::Delta(delta(from, to)));
-    (pb::WatchResponse { term: to.term, generation: to.generation, digest: digest.into(), update }, digest)
+/// The message with one page of the snapshot of a spec with this term, generation and digest.
+pub fn page_response(
+    (term, generation, digest): (u64, Generation, SpecDigest),
+    page: pb::SnapshotPage,
+) -> pb::WatchResponse {
+    let update = Some(Update::Page(page));
+    pb::WatchResponse { term, generation, digest: digest.into(), update, minor_version: MINOR_VERSION }
 }
 
-/// The spec that a node holds after `response`.
+/// The whole snapshot of `spec`, page by page.
+pub fn snapshot_responses(spec: &HeldSpec) -> Vec<pb::WatchResponse> {
+    let name = (spec.spec.term, spec.spec.generation, spec.digest());
+    spec.items.pages(Default::default()).map(|page| page_response(name, page)).collect()
+}
+
+/// The message that takes a node from the content `from` to `to`, which is of this term and generation. With equal contents it
+/// is the empty delta, which confirms what the node holds.
+pub fn delta_response((term, generation): (u64, Generation), from: &Items, to: &Items) -> pb::WatchResponse {
+    let update = Some(Update::Delta(from.delta(to)));
+    pb::WatchResponse { term, generation, digest: to.digest().into(), update, minor_version: MINOR_VERSION }
+}
+
+/// What an accepted update leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// The spec that the node holds from now on.
+    Spec(Box<HeldSpec>),
+    /// A page of a snapshot that is not complete yet.
+    Page,
+}
+
+/// Applies `response` to what a node holds; `staged` keeps the pages of an incomplete snapshot.
 ///
-/// Equal generation and digest is no change, whatever the update says. A snapshot replaces everything; a delta must be
-/// relative to exactly what the node holds. What comes out must have the digest that the controller announced.
+/// An equal digest is no change of the content, whatever the update contains: the node takes over term and generation. What comes
+/// out must have the digest that the controller announced.
 ///
 /// # Errors
-/// [`UpdateError`]; `current` stays in force. After `OtherBase` and `DigestMismatch` the agent watches anew without a
-/// known generation, and so gets a snapshot.
-pub fn apply_update(current: Option<NodeSpec>, response: pb::WatchResponse) -> Result<NodeSpec, UpdateError> {
-    let pb::WatchResponse { term, generation, digest, update } = response;
-    let announced = Digest::try_from(digest.as_slice())?;
-    if let Some(held) = &current {
-        if term < held.term {
-            return Err(UpdateError::LowerTerm { accepted: held.term, got: term });
+/// [`UpdateError`]; what the node holds stays in force. After all but `LowerTerm` and `OlderGeneration` the agent watches anew
+/// without a known digest, and so gets a snapshot.
+pub fn apply_update(
+    held: Option<&HeldSpec>,
+    staged: &mut Option<Staged>,
+    response: pb::WatchResponse,
+) -> Result<Accepted, UpdateError> {
+    let pb::WatchResponse { term, generation, digest, update, .. } = response;
+    let announced = SpecDigest::from_field("digest", &digest)?;
+    if let Some(HeldSpec { spec, .. }) = held {
+        if term < spec.term {
+            return Err(UpdateError::LowerTerm { accepted: spec.term, got: term });
         }
-        if generation < held.generation {
-            return Err(UpdateError::OlderGeneration { current: held.generation, got: generation });
-        }
-        if generation == held.generation && announced == Digest::of(held) {
-            return Ok(NodeSpec { term, ..held.clone() });
+        if term == spec.term && generation < spec.generation {
+            return Err(UpdateError::OlderGeneration { term, current: spec.generation, got: generation });
         }
     }
+    if let Some(held) = held.filter(|held| held.digest() == announced) {
+        *staged = None;
+        let spec = NodeSpec { term, generation, ..held.spec.clone() };
+        return Ok(Accepted::Spec(Box::new(HeldSpec { spec, items: held.items.clone() })));
+    }
     let next = match required("update", update)? {
-        Update::Snapshot(snapshot) => {
-            let (base, groups) = within("snapshot", snapshot.try_into())?;
-            NodeSpec { term, generation, base, groups }
+        Update::Page(page) => {
+            let complete = page.last;
+            Staged::add(staged, (term, generation, announced), page)?;
+            let Some(staged) = staged.take_if(|_| complete) else { return Ok(Accepted::Page) };
+            within("snapshot", HeldSpec::parse(term, generation, staged.into_items()))?
         }
-        Update::Delta(delta) => match current {
-            Some(held) if held.generation == delta.from_generation => {
-                NodeSpec { term, generation, ..within("delta", apply_delta(held, delta))? }
+        Update::Delta(delta) => {
+            *staged = None;
+            let from = SpecDigest::from_field("delta.from_digest", &delta.from_digest)?;
+            match held {
+                Some(held) if held.digest() == from => within("delta", apply_delta(held, (term, generation), delta))?,
+                _ => {
+                    let current = held.map(HeldSpec::digest).unwrap_or_default();
+                    return Err(UpdateError::OtherBase { current, from });
+                }
             }
-            held => {
-                return Err(UpdateError::OtherBase {
-                    current: held.map(|h| h.generation),
-                    from: delta.from_generation,
-                });
-            }
-        },
+        }
     };
-    let computed = Digest::of(&next);
+    let computed = next.digest();
     if computed != announced {
         return Err(UpdateError::DigestMismatch { generation, computed, announced });
+    }
+    Ok(Accepted::Spec(Box::new(next)))
+}
+
+/// Parses and hashes only what the delta contains.
+fn apply_delta(
+    held: &HeldSpec,
+    (term, generation): (u64, Generation),
+    delta: pb::NodeDelta,
+) -> Result<HeldSpec, FieldError> {
+    let mut next = held.clone();
+    (next.spec.term, next.spec.generation) = (term, generation);
+    if let Some(base) = delta.base {
+        next.spec.base = parse_base(&base)?;
+        next.items.set_base(base);
+    }
+    for id in delta.removed_groups {
+        let id = GroupId::new("removed_groups", id.into())?;
+        next.spec.groups.remove(&id);
+        next.items.remove(id);
+    }
+    for item in delta.upserted_groups {
+        let id = GroupId::new("upserted_groups.group_id", item.group_id.into())?;
+        next.spec.groups.insert(id, parse_program(id, &item.program)?);
+        next.items.upsert(id, item.program);
     }
     Ok(next)
 }
 
-fn apply_delta(mut spec: NodeSpec, delta: pb::NodeDelta) -> Result<NodeSpec, FieldError> {
-    if let Some(base) = delta.base {
-        spec.base = within("base", base.try_into())?;
+fn parse_base(octets: &[u8]) -> Result<NodeBase, FieldError> {
+    if octets.is_empty() {
+        return Err(FieldError::new("base", "is missing"));
     }
-    for id in delta.removed_groups {
-        spec.groups.remove(&GroupId::new("removed_groups", id.into())?);
+    let wire = pb::NodeBase::decode(octets).map_err(|e| FieldError::new("base", e.to_string()))?;
+    within("base", wire.try_into())
+}
+
+fn parse_program(id: GroupId, octets: &[u8]) -> Result<GroupProgram, FieldError> {
+    let path = format!("groups[{id}]");
+    let wire = pb::GroupProgram::decode(octets).map_err(|e| FieldError::new(&path, e.to_string()))?;
+    let program: GroupProgram = within(&path, wire.try_into())?;
+    if program.group_id != id {
+        let detail = format!("is {} in the program of group {id}", program.group_id);
+        return Err(FieldError::new(format!("{path}.group_id"), detail));
     }
-    for program in each::<_, GroupProgram>("upserted_groups", delta.upserted_groups)? {
-        spec.groups.insert(program.group_id, program);
-    }
-    Ok(spec)
+    Ok(program)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub const FUNCTION_REPLICATE: u16 = 0xF002;
 /// First function of the uA (End.X with NEXT-CSID) SIDs; the port index is added.
 pub const FUNCTION_UA_BASE: u16 = 0xE000;
 
-/// The prefixes that a domain's addresses are made from.
+/// The prefixes that a domain's addresses are allocated from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -37,7 +37,7 @@ pub struct AddressPlan {
     /// Prefix of the node addresses, a /48; node n is `<prefix>:<n>::1`.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub node_prefix: Ipv6Net,
-    /// Prefix that Proxy Addresses are allocated from; routed by nobody.
+    /// Prefix that Proxy Addresses are allocated from; no route leads to it.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub proxy_prefix: Ipv6Net,
     /// Prefix of the groups' addresses in IP multicast replication, within ff00::/8; the group's number goes in the low bits.
@@ -61,7 +61,7 @@ impl AddressPlan {
     /// Checks lengths and that the prefixes do not overlap.
     ///
     /// # Errors
-    /// Every field that is off.
+    /// Every invalid field.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         if self.block.prefix_len() != 32 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node's egress queues did, and what was said about it (draft-tian-ccwg-long-haul-cnp-00 sections 5.2 to 5.5); kept
-//! in memory only. An octet of a packet counts from its Ethernet header on. Totals of packets and octets are the kernel's
-//! and outlive the agent; totals of Long-haul CNPs begin with the agent.
+//! State of a node's egress queues and the Long-haul CNPs sent about them (draft-tian-ccwg-long-haul-cnp-00 sections
+//! 5.2 to 5.5); kept in memory only. Octets of a packet are counted from its Ethernet header on. Totals of packets and
+//! octets are the kernel's and outlive the agent; totals of Long-haul CNPs start with the agent.
 
 use std::fmt::{Display, Formatter};
 use std::net::Ipv6Addr;
@@ -12,17 +12,18 @@ use serde::{Deserialize, Serialize};
 use crate::FieldError;
 use crate::ids::{PortIndex, Qpn};
 
-/// Flows that a node tells of at most, all ports together.
-pub const MAX_TOLD_FLOWS: usize = 64;
+/// Flows that a node reports at most, all ports together.
+pub const MAX_REPORTED_FLOWS: usize = 64;
 
-/// An egress port with limits.
+/// An egress port with queue thresholds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortCongestion {
-    /// Which.
+    /// The port.
     pub port: PortIndex,
     /// Its queue.
     pub queue: QueueTelemetry,
-    /// Flows through it: those that sent most in the last window, then those of which anything was said.
+    /// Flows through it: those with the highest rate in the last window, then those that Long-haul CNPs were sent or
+    /// withheld for.
     pub flows: Vec<FlowTelemetry>,
 }
 
@@ -31,28 +32,29 @@ pub struct PortCongestion {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct QueueTelemetry {
-    /// Queue depth (QD), octets, at the last look.
+    /// Queue depth (QD), octets, at the last sample.
     pub queue_bytes: u64,
     /// The largest QD of this window and the one before, octets.
     pub peak_queue_bytes: u64,
-    /// Where the depth is from that packets are marked by: `kernel`, or `sampled, N ms`; `null` before the first data packet.
+    /// Source of the depth that packets are marked by: `kernel`, or `sampled, N ms`; `null` before the first data
+    /// packet.
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub depth_source: Option<DepthSource>,
-    /// Congestion Level, 0..=255, of the last reading.
+    /// Congestion Level, 0..=255, of the last sample.
     pub level: u8,
     /// The largest Congestion Level of this window and the one before.
     pub peak_level: u8,
-    /// ECN marking rate (EMR) of the last reading: packets marked CE per thousand, 0..=1000.
+    /// ECN marking rate (EMR) of the last sample: packets marked CE per thousand, 0..=1000.
     pub emr_permille: u16,
-    /// Queue growth rate (QGR) of the last reading, octets per millisecond.
+    /// Queue growth rate (QGR) of the last sample, octets per millisecond.
     pub qgr_bytes_per_ms: u64,
-    /// Data packets that left.
+    /// Data packets sent.
     pub packets: u64,
     /// Their octets.
     pub bytes: u64,
     /// Packets marked CE here.
     pub marked: u64,
-    /// Packets that left marked CE, here or before.
+    /// Packets that left marked CE, by this node or an earlier one.
     pub ce: u64,
     /// Packets above K_min that are not ECN capable.
     pub not_ect: u64,
@@ -61,7 +63,7 @@ pub struct QueueTelemetry {
     pub counts: CnpCounts,
 }
 
-/// A flow through an egress port, as its packets show it; inside SRv6, the inner headers.
+/// A flow through an egress port, identified by its packets' headers; inside SRv6, the inner headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -74,31 +76,31 @@ pub struct FlowTelemetry {
     pub dst: Ipv6Addr,
     /// Destination QP.
     pub dst_qp: Qpn,
-    /// Source QP; `null` while it is not known: then nobody can be told.
+    /// Source QP; `null` while it is not known: no Long-haul CNP can be sent then.
     pub src_qp: Option<Qpn>,
-    /// Who says what the source QP is.
+    /// Origin of the source QP.
     pub origin: FlowOrigin,
-    /// Data packets that left.
+    /// Data packets sent.
     pub packets: u64,
     /// Their octets.
     pub bytes: u64,
-    /// Packets that left marked CE, here or before.
+    /// Packets that left marked CE, by this node or an earlier one.
     pub ce: u64,
     /// Bits per second in the last window.
     pub rate_bps: u64,
     /// Share of the port's octets in the last window, per thousand, 0..=1000.
     pub share_permille: u16,
-    /// Long-haul CNPs about the flow for this port; forgotten when the node forgets the flow.
+    /// Long-haul CNPs about the flow for this port; reset when the node removes the flow.
     #[serde(flatten)]
     pub counts: CnpCounts,
 }
 
-/// Who says what a flow's source QP is.
+/// Origin of a flow's source QP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum FlowOrigin {
-    /// Nobody yet.
+    /// Not known yet.
     #[default]
     Unknown,
     /// The DestQP of reverse ACKs.
@@ -109,18 +111,18 @@ pub enum FlowOrigin {
     Provisioned,
 }
 
-/// What became of the Long-haul CNPs that a reading called for; totals.
+/// Long-haul CNPs that samples required, by outcome; totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CnpCounts {
-    /// Said, by action.
-    pub cnps: CnpsSaid,
-    /// Held back: the flow's arrival rate fell, so a node upstream was heard.
+    /// Sent, by action.
+    pub cnps: CnpsByAction,
+    /// Held back: the flow's arrival rate fell, so the notification of a node upstream took effect.
     pub suppressed: u64,
-    /// Held back: the flow was told something less than one RTT ago.
+    /// Held back: a Long-haul CNP about the flow was sent less than one RTT ago.
     pub rate_limited_flow: u64,
-    /// Held back: the port said as much as it may per second.
+    /// Held back: the port reached its limit of Long-haul CNPs per second.
     pub rate_limited_port: u64,
     /// Not possible: the flow's source QP is not known.
     pub unknown_source_qp: u64,
@@ -130,7 +132,7 @@ pub struct CnpCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct CnpsSaid {
+pub struct CnpsByAction {
     /// Notify.
     pub notify: u64,
     /// Pause.
@@ -139,11 +141,11 @@ pub struct CnpsSaid {
     pub rate_reduce: u64,
     /// Resume.
     pub resume: u64,
-    /// Composed, of whichever action, but the kernel would not send them.
+    /// Composed, with any action, but the kernel refused to send them.
     pub failed: u64,
 }
 
-impl CnpsSaid {
+impl CnpsByAction {
     /// All that were sent.
     pub fn sent(&self) -> u64 {
         self.notify + self.pause + self.rate_reduce + self.resume
@@ -151,20 +153,20 @@ impl CnpsSaid {
 }
 
 impl CnpCounts {
-    /// Everything that was sent or not.
+    /// All that samples required, sent or not.
     pub fn total(&self) -> u64 {
         let held_back = self.suppressed + self.rate_limited_flow + self.rate_limited_port + self.unknown_source_qp;
         self.cnps.sent() + self.cnps.failed + held_back
     }
 }
 
-/// Where the depth of a queue is from.
+/// Source of a queue depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DepthSource {
-    /// Read by the program as each packet enters the queue.
+    /// Read by the eBPF program as each packet enters the queue.
     Kernel,
-    /// Asked for by netlink, once in this many milliseconds (1 and more).
+    /// Polled by netlink, once in this many milliseconds (1 and more).
     Sampled {
         /// Milliseconds.
         every_ms: u32,

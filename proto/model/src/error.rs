@@ -3,14 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One thing wrong with one field of an input.
+/// An error in one field of an input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[error("{field}: {detail}")]
 pub struct FieldError {
     /// JSON-pointer-like path of the field, for example `spec.links[2].a.device`.
     pub field: String,
-    /// What is wrong and what to do about it, for a person.
+    /// The cause and what to do about it, as text for operators.
     pub detail: String,
 }
 
@@ -26,15 +26,15 @@ impl FieldError {
 pub struct FieldErrors(pub Vec<FieldError>);
 
 impl FieldErrors {
-    /// Notes one more problem.
+    /// Adds an error.
     pub fn push(&mut self, field: impl Into<String>, detail: impl Into<String>) {
         self.0.push(FieldError::new(field, detail));
     }
 
-    /// `Ok` when nothing was noted.
+    /// `Ok` if no error was added.
     ///
     /// # Errors
-    /// The problems noted so far, if any.
+    /// The errors added, if any.
     pub fn into_result(self) -> Result<(), FieldErrors> {
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }

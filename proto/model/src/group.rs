@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 use crate::FieldErrors;
 use crate::ids::Psn;
 
-/// What the operator asks of a group. Members join separately.
+/// Desired configuration of a group. Members join separately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct GroupSpec {
-    /// How receiver lists travel to the edges.
+    /// How receiver lists are distributed to the edges.
     pub encoding: EncodingChoice,
-    /// Who copies packets between nodes; cannot change while the group has members.
+    /// What replicates packets between nodes; cannot change while the group has members.
     pub replication: Replication,
     /// RDMA path MTU in bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u32,
     /// First PSN of the source; chosen by the controller when absent.
     pub start_psn: Option<Psn>,
-    /// What to do about a receiver that stops acknowledging or fails fatally.
+    /// Reaction to a receiver that stops acknowledging or fails fatally.
     pub stall_policy: StallPolicy,
-    /// Time without progress after which a branch that holds the group up counts as stalled, in milliseconds, 10..=60000: three
+    /// Time without progress after which a branch that stalls the group is reported, in milliseconds, 10..=60000: three
     /// times the source's retransmission timeout.
     pub stall_after_ms: u32,
     /// CNP aggregation window T in microseconds, 50..=1000000 (draft-li, CNP Aggregation).
@@ -46,7 +46,7 @@ impl GroupSpec {
     /// Checks ranges.
     ///
     /// # Errors
-    /// Every field that is off.
+    /// Every invalid field.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         if ![256, 512, 1024, 2048, 4096].contains(&self.path_mtu) {
@@ -71,7 +71,7 @@ impl GroupSpec {
     }
 }
 
-/// The operator's wish about receiver lists.
+/// Desired distribution of receiver lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -79,13 +79,13 @@ pub enum EncodingChoice {
     /// In-band while the SRH fits its limits, else hybrid, else provisioned.
     #[default]
     Auto,
-    /// Every edge's list in End.MT TLVs; refused when it does not fit.
+    /// Every edge's list in End.MT TLVs; refused if it does not fit.
     InBand,
     /// No TLV: edges hold their lists as provisioned state.
     Provisioned,
 }
 
-/// Who copies packets between nodes (decisions 2.3). Feedback is merged hop by hop in both modes.
+/// What replicates packets between nodes (decisions 2.3). Feedback is aggregated hop by hop in both modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -98,21 +98,21 @@ pub enum Replication {
     Multicast,
 }
 
-/// What the controller does about a dead receiver (decisions 3.7, 3.10).
+/// Reaction of the controller to a failed receiver (decisions 3.7, 3.10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum StallPolicy {
-    /// Keep waiting and raise an alarm.
+    /// Wait for the receiver and raise an alarm.
     #[default]
     Wait,
-    /// Remove the receiver from the group; the others go on.
+    /// Remove the receiver from the group; the others continue.
     Evict,
     /// Fail the whole group: it forwards nothing until every member has left.
     Fail,
 }
 
-/// How receiver lists actually travel (decisions 2.6).
+/// Distribution of receiver lists in force (decisions 2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

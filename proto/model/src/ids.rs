@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Small numbers, each with its range.
+//! Identifiers and numbers, each with its range.
 
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ bounded!(
     GroupId(u32), |v| v != 0, "is not a group id: use 1..=4294967295"
 );
 
-/// A counter that grows with every change of the thing it stamps.
+/// A counter that grows with every change of the resource it belongs to.
 pub type Generation = u64;
 
 /// Checks a resource name: a DNS-1123 label, as Kubernetes has them.

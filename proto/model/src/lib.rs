@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Validated domain types that every part of Canopy shares.
 //!
-//! Parsed once at an edge (REST, gRPC, a file), these types make wrong states unsayable inside.
-//! Nothing here has behaviour beyond validation and arithmetic on names and numbers.
+//! Parsed once at an edge (REST, gRPC, a file), these types make invalid states unrepresentable inside. They have no
+//! behaviour beyond validation and arithmetic on names and numbers.
 //!
 //! - [`ids`]: small numbers with their ranges (QPN, PSN, node, tree, group identifiers).
 //! - [`addressing`]: the domain's address plan, from which every SID and address is derived.
-//! - [`topology`], [`group`], [`member`]: what operators and hosts ask for (intents).
-//! - [`node_spec`]: what one node must do; leaves the agent no choice.
-//! - [`status`]: what a node and a group report back.
+//! - [`topology`], [`group`], [`member`]: intents of operators and hosts.
+//! - [`node_spec`]: desired state of one node; leaves the agent no choice.
+//! - [`digest`]: the name of a node's desired state.
+//! - [`status`]: reports of nodes and status of groups.
 //! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
 
 pub mod addressing;
 pub mod congestion;
+pub mod digest;
 pub mod error;
 pub mod group;
 pub mod ids;

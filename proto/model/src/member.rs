@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::FieldErrors;
 use crate::ids::{Psn, Qpn};
 
-/// What a host says when it joins. One membership per (group, host).
+/// Declared membership of a host. One membership per (group, host).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -23,7 +23,7 @@ pub struct MemberSpec {
     pub address: Option<Ipv6Addr>,
     /// The member's local QPN.
     pub qpn: Qpn,
-    /// Memory that RDMA WRITEs land in; receivers only.
+    /// Target memory of RDMA WRITEs; receivers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryRegion>,
 }
@@ -41,7 +41,7 @@ pub struct MemoryRegion {
     pub length: u64,
 }
 
-/// A member's part in the group.
+/// A member's role in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -53,10 +53,10 @@ pub enum Role {
 }
 
 impl MemberSpec {
-    /// Checks what can be checked without the topology.
+    /// Checks everything that does not need the topology.
     ///
     /// # Errors
-    /// Every field that is off.
+    /// Every invalid field.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         if let Some(m) = self.memory {
@@ -74,7 +74,7 @@ impl MemberSpec {
     }
 }
 
-/// What a member needs to set up its QP: the remote side of one ordinary RC connection.
+/// Configuration of a member's QP: the remote side of one ordinary RC connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -88,7 +88,7 @@ pub struct Connection {
     pub start_psn: Psn,
     /// RDMA path MTU, bytes.
     pub path_mtu: u32,
-    /// Virtual address that the source's WRITEs count from.
+    /// Base virtual address of the source's WRITEs.
     pub write_base_va: u64,
     /// R_Key that the source puts into its WRITEs.
     pub write_rkey: u32,

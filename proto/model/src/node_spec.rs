@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one node must do, whole. Plan decides, execution obeys: nothing in here leaves the agent a choice.
+//! The whole desired state of one node. The controller plans, the agent executes: no field leaves the agent a choice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -142,7 +142,7 @@ pub struct GroupProgram {
     /// Where feedback goes.
     pub upstream: Upstream,
     /// Port of the node that is about to become the parent: data is taken from there too.
-    pub also_from: Option<PortIndex>,
+    pub alternate_upstream: Option<PortIndex>,
     /// Where data goes and feedback comes from; one branch per child node or receiver.
     pub branches: Vec<Branch>,
     /// End.MT packets that carry no TLV for this edge use the provisioned receivers.
@@ -246,15 +246,15 @@ pub struct Branch {
     pub next_hop: Ipv6Addr,
     /// What kind of branch.
     pub kind: BranchKind,
-    /// Nobody behind it was in the group before data flowed: it starts at the next message boundary. Otherwise it may
-    /// hold any part of what was sent, and nothing is acknowledged until it was heard.
+    /// No receiver behind it was in the group before data flowed: it starts at the next message boundary. Otherwise it may
+    /// hold any part of the data, and the node sends no ACK upstream until the branch is confirmed.
     pub at_boundary: bool,
-    /// Epoch that brought the branch in or, behind a child node, moved receivers there: what the child said in an earlier
-    /// epoch does not count.
+    /// Epoch that brought the branch in or, behind a child node, moved receivers there: the child's feedback from an earlier
+    /// epoch is discarded.
     pub since: u32,
     /// A child node that is about to move here: it gets copies, and its feedback still goes to its present parent
     /// (decisions 3.9, make before break).
-    pub warming: bool,
+    pub standby: bool,
 }
 
 /// A branch is a child node or a receiver.

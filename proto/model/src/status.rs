@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is so, beside what was asked.
+//! What nodes observe, and the phases of groups.
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::SpecDigest;
 use crate::ids::{Generation, GroupId};
 
 /// A node's report after each reconciliation: applied means read back from the kernel and equal.
@@ -12,14 +13,25 @@ use crate::ids::{Generation, GroupId};
 pub struct NodeStatus {
     /// Node name.
     pub node: String,
-    /// Generation of the spec that was reconciled.
+    /// Term of the spec that was reconciled.
+    #[serde(default)]
+    pub observed_term: u64,
+    /// Generation of the spec that was reconciled. Another controller's life may have the same number: with term and digest it
+    /// names the spec.
     pub observed_generation: Generation,
+    /// Digest of the spec that was reconciled.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub observed_digest: SpecDigest,
     /// Items that are not as desired; empty means that the kernel state matches the whole spec.
     pub errors: Vec<ItemError>,
     /// Agent version.
     pub agent_version: String,
     /// Kernel release.
     pub kernel: String,
+    /// Minor version of the southbound contract that agent and controller agreed on.
+    #[serde(default)]
+    pub minor_version: u32,
 }
 
 /// One desired item that is not in the kernel as asked.
@@ -44,7 +56,7 @@ pub enum GroupPhase {
     /// No source or no receiver yet.
     #[default]
     Pending,
-    /// Nodes are being told, or have not confirmed.
+    /// At least one node has not confirmed the program of the current epoch.
     Programming,
     /// Every node read its kernel state back and it matched.
     Ready,

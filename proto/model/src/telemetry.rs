@@ -12,13 +12,13 @@ use crate::ids::{GroupId, PortIndex};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct GroupTelemetry {
-    /// Which group.
+    /// The group.
     pub group_id: GroupId,
     /// Epoch of the program that is in force.
     pub epoch: u32,
     /// Highest data PSN sent down + 1, unwrapped to 64 bits.
     pub high: u64,
-    /// Minimum of the branches' `next`, unwrapped; `None` without branches.
+    /// Minimum of the branches' next PSNs, unwrapped; `None` without branches.
     pub min_next: Option<u64>,
     /// ACKs received from branches.
     pub acks_in: u64,
@@ -50,18 +50,18 @@ pub struct BranchTelemetry {
     /// The child's node address or the receiver's address.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub address: Ipv6Addr,
-    /// Unwrapped `next` (AckPSN + 1); `None` until the branch counts.
+    /// Unwrapped next PSN (AckPSN + 1); `None` while the branch is not active.
     pub next: Option<u64>,
-    /// It counts, and has acknowledged nothing since it came or since receivers moved behind it.
-    pub unheard: bool,
+    /// The branch is active but unconfirmed: no ACK since it was added or since receivers moved behind it.
+    pub unconfirmed: bool,
     /// AckPSN, 24 bits.
     pub ack_psn: Option<u32>,
     /// ePSN of an outstanding NAK.
     pub epsn: Option<u32>,
     /// CNPs in the current window.
     pub ccount: u32,
-    /// Nanoseconds since feedback was last heard; `None` = never.
-    pub last_heard_ns: Option<u64>,
+    /// Nanoseconds since feedback was last received; `None` = never.
+    pub last_feedback_ns: Option<u64>,
     /// Copies sent to this branch.
     pub packets: u64,
     /// Their bytes.
@@ -92,11 +92,11 @@ pub struct LinkRtt {
     pub rtt_ns: Option<u64>,
     /// Test packets answered since the agent started.
     pub samples: u64,
-    /// Test packets given up since the agent started.
+    /// Test packets lost since the agent started.
     pub lost: u64,
 }
 
-/// Something that the datapath or agent wants people to know.
+/// An event that the datapath or agent reports to operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -110,6 +110,6 @@ pub struct Event {
     /// Branch concerned, if any.
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub branch: Option<Ipv6Addr>,
-    /// For a person.
+    /// Text for operators.
     pub detail: String,
 }

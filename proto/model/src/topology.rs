@@ -20,7 +20,7 @@ pub const MIN_K_BASE_BYTES: u64 = 4_198;
 /// Smallest buffer, octets: K_min must be below K_max.
 pub const MIN_BUFFER_BYTES: u64 = 2;
 
-/// A whole network, replaced as one: an update that does not validate changes nothing.
+/// A whole network, replaced as a unit: an invalid update changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -58,7 +58,7 @@ pub struct HostDecl {
     /// The host's default address, inside `prefix`.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub address: Ipv6Addr,
-    /// The format in which the host's RDMA stack takes Long-haul CNPs.
+    /// Format in which the host's RDMA stack accepts Long-haul CNPs.
     #[serde(default, skip_serializing_if = "LongHaulFormat::is_default")]
     pub long_haul_cnp: LongHaulFormat,
 }
@@ -68,7 +68,7 @@ pub struct HostDecl {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LongHaulFormat {
-    /// ICMPv6: a host that does not know it discards it.
+    /// ICMPv6: ignored by hosts that do not implement it.
     #[default]
     Icmpv6,
     /// RoCEv2, with the E bit in the BTH of a CNP: only for hosts that are known to accept it.
@@ -96,19 +96,20 @@ pub struct LinkDecl {
     /// Rate of each direction, bits per second; 0 = not known.
     #[serde(default)]
     pub rate_bps: u64,
-    /// To be taken out of service: trees and routes leave it as soon as there is another way, without losing a packet.
+    /// Drain: trees and routes leave the link as soon as another path exists, without losing a packet.
     #[serde(default)]
     pub drained: bool,
-    /// Round-trip time between the two ends, microseconds, 1..=10000000; what the agents measure counts where this is absent.
+    /// Round-trip time between the two ends, microseconds, 1..=10000000; if absent, the agents' measurement is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_us: Option<u64>,
-    /// Octets that the egress ports can queue, 2 and more: one number for both, or `{a, b}`; not known where absent.
+    /// Octets that the egress ports can queue, 2 and more: one number for both, or `{a, b}`; not known if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<LinkBuffer>,
-    /// alpha in thousandths, 1..=65535: K_max is alpha times the bandwidth-delay product. The controller's where absent.
+    /// alpha in thousandths, 1..=65535: K_max is alpha times the bandwidth-delay product. The controller's default if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha: Option<u16>,
-    /// K_base in octets, 4198 and more: the smallest K_max. The controller's where absent.
+    /// K_base in octets, 4198 and more: the smallest K_max. The controller's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub k_base_bytes: Option<u64>,
 }
@@ -160,7 +161,7 @@ fn default_mtu() -> u32 {
 }
 
 impl LinkDecl {
-    /// A link of which no more is known than its ends.
+    /// A link with default settings.
     pub fn new(a: Endpoint, b: Endpoint) -> Self {
         Self {
             a,
@@ -191,7 +192,7 @@ pub struct Endpoint {
     pub port: String,
 }
 
-// By hand: the derive describes a struct with two fields, but an endpoint travels as one string.
+// Implemented by hand: the derive would describe a struct with two fields, but an endpoint is one string in JSON.
 #[cfg(feature = "schema")]
 impl utoipa::PartialSchema for Endpoint {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
@@ -231,7 +232,7 @@ impl std::fmt::Display for Endpoint {
 }
 
 impl TopologySpec {
-    /// Checks names, numbers, link ends, host prefixes and that everything is connected.
+    /// Checks names, numbers, link ends, host prefixes and that the network is connected.
     ///
     /// # Errors
     /// Every problem found, each naming its field.
@@ -365,7 +366,7 @@ impl TopologySpec {
     }
 }
 
-/// What the queue thresholds of the link are made of.
+/// Checks the inputs of the link's queue thresholds.
 fn check_thresholds(i: usize, link: &LinkDecl, errors: &mut FieldErrors) {
     let mut within = |field: &str, value: Option<u64>, min: u64, max: u64, what: &str| {
         if let Some(value) = value.filter(|v| !(min..=max).contains(v)) {

@@ -60,7 +60,7 @@ impl<'a> AtomicEthView<'a> {
         be64(self.header, 20)
     }
 
-    /// All octets given behind the header.
+    /// All octets after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -119,7 +119,7 @@ impl<'a> AtomicAckEthView<'a> {
         be64(self.header, 0)
     }
 
-    /// All octets given behind the header.
+    /// All octets after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

@@ -26,7 +26,7 @@ pub struct CnpView<'a> {
 }
 
 impl<'a> CnpView<'a> {
-    /// Checks that `bytes` begins with a whole body; what the reserved octets hold is not judged.
+    /// Checks that `bytes` starts with a complete body; the reserved octets are not checked.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (header, payload) = split::<{ Cnp::LEN }>(bytes, HEADER)?;
         Ok(Self { header, payload })
@@ -37,7 +37,7 @@ impl<'a> CnpView<'a> {
         self.header
     }
 
-    /// All octets given behind the body: the ICRC, in a packet.
+    /// All octets after the body: the ICRC, in a packet.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -54,7 +54,7 @@ impl Cnp {
     /// Octets of the body.
     pub const LEN: usize = 16;
 
-    /// Reads a body from the front of `bytes`; what the reserved octets hold is not judged.
+    /// Reads a body from the front of `bytes`; the reserved octets are not checked.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         Ok(Self { reserved: *CnpView::parse(bytes)?.reserved() })
     }

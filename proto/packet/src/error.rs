@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why octets are not a header, and why a value cannot become octets. Both name the header and the field.
+//! Errors of parsing and encoding. Both name the header and the field.
 
 use core::fmt;
 
-/// Octets that are not the header they were taken for.
+/// Octets that are not a valid header of the expected kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseError {
     /// The header, as its specification calls it, e.g. `SRH`.
     pub header: &'static str,
     /// The field of that header, e.g. `Last Entry`.
     pub field: &'static str,
-    /// What is wrong with the field.
+    /// The error in the field.
     pub problem: Problem,
 }
 
@@ -21,21 +21,21 @@ pub struct EmitError {
     pub header: &'static str,
     /// The field of that header, or `buffer`.
     pub field: &'static str,
-    /// What is wrong with the field.
+    /// The error in the field.
     pub problem: Problem,
 }
 
-/// What is wrong with a field. Lengths are in octets.
+/// An error in a field. Lengths are in octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
-    /// The field ends behind the last octet given.
+    /// The field ends after the last octet given.
     Truncated {
         /// Octets that the header needs up to the end of this field.
         needed: usize,
-        /// Octets that there are.
+        /// Octets present.
         available: usize,
     },
-    /// The field holds one value only, and this is not it.
+    /// The field has one valid value only, and this is not it.
     Expected {
         /// The only acceptable value.
         expected: u64,
@@ -51,11 +51,11 @@ pub enum Problem {
         /// The value found.
         found: u64,
     },
-    /// The field must be there for this packet, and is not.
+    /// The field is required for this packet, and is absent.
     Missing,
-    /// The field must not be there for this packet, or not twice.
+    /// The field is not allowed for this packet, or not twice.
     Unwanted,
-    /// The value has no meaning assigned that this crate can honour.
+    /// The value has no assigned meaning that this crate supports.
     Unsupported {
         /// The value found.
         found: u64,

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Types with the upper bit clear are error messages, the others informational. The checksum covers a pseudo-header of
-//! the addresses, so it is judged by [`verify`], not by the parsers.
+//! the addresses, so it is checked by [`verify`], not by the parsers.
 
 use crate::checksum::Sum;
 use crate::error::{EmitError, ParseError};
@@ -46,12 +46,12 @@ impl<'a> Icmpv6View<'a> {
         self.header[1]
     }
 
-    /// Checksum, right or wrong; compare [`verify`].
+    /// Checksum, valid or not; see [`verify`].
     pub fn checksum(&self) -> u16 {
         be16(self.header, 2)
     }
 
-    /// All octets given behind the header: the message body.
+    /// All octets after the header: the message body.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -93,14 +93,14 @@ impl Icmpv6 {
     }
 }
 
-/// The checksum of a whole message between two addresses; what its Checksum field holds is taken as zero.
+/// The checksum of a whole message between two addresses; its Checksum field is taken as zero.
 pub fn checksum(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> u16 {
     let (front, rest) = message.split_at(message.len().min(2));
     let behind = rest.get(2..).unwrap_or_default();
     pseudo_header(src, dst, message.len()).add(front).add(behind).checksum()
 }
 
-/// Whether a whole message between two addresses holds its right checksum. `false` for one without a whole header.
+/// Whether a whole message between two addresses has a valid checksum. `false` if it has no complete header.
 pub fn verify(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> bool {
     message.len() >= Icmpv6::LEN && pseudo_header(src, dst, message.len()).add(message).fold() == 0xffff
 }

@@ -33,7 +33,7 @@ impl<'a> IethView<'a> {
         be32(self.header, 0)
     }
 
-    /// All octets given behind the header.
+    /// All octets after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

@@ -84,7 +84,7 @@ impl<'a> Ipv6View<'a> {
         addr(self.header, 24)
     }
 
-    /// All octets given behind the header, be they more or fewer than Payload Length.
+    /// All octets given after the header, independent of Payload Length.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bytes on the wire: the headers that Canopy reads and writes, and the arithmetic of the RoCEv2 ICRC.
 //!
-//! Nothing here behaves: no clock, no socket, no state. Every header lives in one file, with its diagram above it, as
+//! No behaviour: no clock, no socket, no state. Every header is one file, with its diagram above it, as
 //!
 //! - a **view** `XxxView<'a>`, which checks lengths once in `parse` and then reads fields in place, and
 //! - a **value** `Xxx`, with `parse` (octets to value), `emit` (value to octets) and `LEN`.
 //!
-//! `parse` accepts a slice that is longer than the header and reads only its front; a view hands out what follows as
-//! `payload()`. `emit` writes the front of the buffer and leaves the rest alone. Every bit that a header carries is in
-//! its value, so `emit(parse(x)) == x`, except where a specification says that a reserved field is ignored on reception
-//! ([`end_mt`], [`long_haul_cnp`], [`stamp`]) or that padding carries nothing ([`srh`]).
+//! `parse` accepts a slice that is longer than the header and reads only its front; a view returns what follows as
+//! `payload()`. `emit` writes the front of the buffer and leaves the rest unchanged. Every bit of a header is in its
+//! value, so `emit(parse(x)) == x`, except where a specification requires a reserved field to be ignored on reception
+//! ([`end_mt`], [`long_haul_cnp`], [`stamp`]) or for padding ([`srh`]).
 //!
 //! The parts:
 //!

@@ -48,7 +48,7 @@ impl<'a> RethView<'a> {
         be32(self.header, 12)
     }
 
-    /// All octets given behind the header.
+    /// All octets after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

@@ -16,7 +16,7 @@ use crate::wire::{be16, room, split};
 
 const HEADER: &str = "UDP";
 
-/// Destination port that names RoCEv2 (IANA `roce`).
+/// Destination port of RoCEv2 (IANA `roce`).
 pub const ROCE_PORT: u16 = 4791;
 
 /// A UDP header in place.
@@ -53,7 +53,7 @@ impl<'a> UdpView<'a> {
         be16(self.header, 6)
     }
 
-    /// All octets given behind the header.
+    /// All octets after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

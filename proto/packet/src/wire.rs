@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few steps that every header shares: split a header off, find room for one, read and write big-endian integers.
+//! Operations that every header needs: split off a header, reserve space for one, read and write big-endian integers.
 
 use crate::error::{EmitError, ParseError, Problem};
 use core::net::Ipv6Addr;

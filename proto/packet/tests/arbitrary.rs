@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! No parser panics, whatever it is given, and what it accepts it can write again.
+//! No parser panics on any input, and every accepted input can be encoded again.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ fn parse_everything(bytes: &[u8]) {
         assert!(view.tlvs().count() <= view.wire_len());
     }
     if let Ok(srh) = Srh::parse(bytes) {
-        // Only its own, legal padding can make it longer than what was read, by less than two units of 8 octets.
+        // Only padding of our own can make it longer than the input, by less than two units of 8 octets.
         let len = 8 + 8 * usize::from(bytes[1]);
         assert!(srh.wire_len() <= len + 15);
         if srh.wire_len() <= 2048 {

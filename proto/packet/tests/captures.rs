@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What Linux's rdma_rxe put on the wire: every packet parses whole, its ICRC is right, every header re-encodes to the
-//! same octets, and the ICRC by difference is the ICRC recomputed.
+//! Packets captured from Linux's rdma_rxe: every packet parses completely, its ICRC is valid, every header re-encodes
+//! to the same octets, and the ICRC by difference equals the ICRC recomputed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -48,9 +48,9 @@ fn every_packet_parses_whole_verifies_and_re_encodes() {
     }
 }
 
-/// What the captures are said to hold: a parser that reads some field wrong sees something else.
+/// Expected content of the captures: a parser that misreads a field finds other content.
 #[test]
-fn each_capture_holds_what_its_table_says() {
+fn each_capture_matches_its_table() {
     let seen = |name: &str| {
         let packets = packets(name);
         let frames = packets.iter().map(|packet| RoceFrame::parse(packet).unwrap());
@@ -79,7 +79,7 @@ struct Rewrite {
     dst: Ipv6Addr,
     qpn: u32,
     reth: Reth,
-    /// Traffic class, flow label, hop limit, UDP checksum, resv8a: what the ICRC must not see.
+    /// Traffic class, flow label, hop limit, UDP checksum, resv8a: fields that the ICRC must not cover.
     masked: (u8, u32, u8, u16, u8),
 }
 
@@ -125,7 +125,7 @@ impl Rewrite {
     }
 }
 
-/// ICRC as carried XOR ICRC as it should be.
+/// ICRC in the packet XOR the valid ICRC.
 fn error_of(packet: &[u8]) -> u32 {
     icrc::read(packet).unwrap() ^ icrc::compute(&packet[..packet.len() - 4]).unwrap()
 }
@@ -155,8 +155,8 @@ proptest! {
         prop_assert_eq!(icrc::verify(&new), Ok(true));
     }
 
-    /// The payload and even the ICRC may be damaged anywhere: the same error is there after the rewrite, so the
-    /// receiver still sees it. A recomputed ICRC would have none.
+    /// Payload and ICRC may be damaged anywhere: the same error must be present after the rewrite, so that the receiver
+    /// still detects it. A recomputed ICRC would hide it.
     #[test]
     fn a_corrupt_packet_stays_corrupt_by_the_same_error(
         at: prop::sample::Index, place: prop::sample::Index, flip in 1_u8..=255, rewrite in rewrite(),

@@ -8,8 +8,8 @@ fn ack(branch: u32, psn: u32) -> Input {
     Input::Ack { branch, epoch: 1, psn, msn: 1, credits: 31 }
 }
 
-fn said(psn: u32) -> Result<Option<Speech>, Refusal> {
-    Ok(Some(Speech { syndrome: 31, psn, msn: 1 }))
+fn acked(psn: u32) -> Result<Option<Feedback>, Refusal> {
+    Ok(Some(Feedback { syndrome: 31, psn, msn: 1 }))
 }
 
 fn receiver(at_boundary: bool) -> Entry {
@@ -30,26 +30,26 @@ fn machine(branches: u32, packets: std::ops::Range<u32>) -> Aggregation {
 }
 
 #[test]
-fn only_what_all_hold_is_acknowledged() {
+fn an_ack_is_sent_only_for_what_all_branches_hold() {
     let mut a = machine(2, 100..120);
     assert_eq!(a.handle(ack(0, 110), 200), Ok(None));
-    assert_eq!(a.handle(ack(1, 105), 201), said(105));
+    assert_eq!(a.handle(ack(1, 105), 201), acked(105));
     assert_eq!(a.handle(ack(2, 105), 202), Err(Refusal::Inactive));
     assert_eq!(a.handle(ack(1, 120), 203), Err(Refusal::Window));
 }
 
 #[test]
-fn nothing_sent_nothing_accepted() {
+fn feedback_before_data_is_refused() {
     assert_eq!(machine(1, 0..0).handle(ack(0, 99), 1), Err(Refusal::Window));
 }
 
 #[test]
-fn lost_state_far_from_the_start_is_silent_until_every_branch_was_heard() {
+fn after_lost_state_far_from_the_start_no_ack_until_every_branch_is_confirmed() {
     let mut a = machine(2, 0x90_0000..0x90_0003);
     assert_eq!(a.handle(ack(0, 0x90_0001), 200), Ok(None));
     assert_eq!(a.minimum(), None);
-    // The other one is behind the first packet that was seen.
-    assert_eq!(a.handle(ack(1, 0x8F_FFF0), 201), said(0x8F_FFF0));
+    // The other branch is behind the first packet that the node forwarded.
+    assert_eq!(a.handle(ack(1, 0x8F_FFF0), 201), acked(0x8F_FFF0));
 }
 
 #[test]
@@ -61,25 +61,25 @@ fn a_late_receiver_counts_from_the_boundary_and_in_its_own_psns() {
     assert_eq!(a.handle(ack(1, 100), 161), Err(Refusal::Inactive));
     a.handle(Input::Data { psn: 111, begins: true }, 162).unwrap();
     assert_eq!(a.copies().collect::<Vec<_>>(), [(0, 0), (1, 11)]);
-    assert_eq!(a.handle(ack(0, 111), 163), said(110));
+    assert_eq!(a.handle(ack(0, 111), 163), acked(110));
     // Its QP expects the group's start PSN first; its MSN of 1 is the group's 2.
-    assert_eq!(a.handle(ack(1, 100), 164), Ok(Some(Speech { syndrome: 31, psn: 111, msn: 1 })));
+    assert_eq!(a.handle(ack(1, 100), 164), Ok(Some(Feedback { syndrome: 31, psn: 111, msn: 1 })));
 }
 
 #[test]
-fn a_node_with_nobody_starts_with_a_message_sent_again() {
+fn a_node_without_branches_starts_with_a_retransmitted_message() {
     let mut a = machine(0, 0..0);
     a.join(0, receiver(true));
-    // The first packet of the message was lost; the source has no other message and sends it again.
+    // The first packet of the message was lost; the source has no other message and retransmits it.
     a.handle(Input::Data { psn: 101, begins: false }, 1).unwrap();
     a.handle(Input::Data { psn: 100, begins: true }, 2).unwrap();
     a.handle(Input::Data { psn: 101, begins: false }, 3).unwrap();
     assert_eq!(a.high(), Some(START + 2));
-    assert_eq!(a.handle(ack(0, 101), 4), said(101));
+    assert_eq!(a.handle(ack(0, 101), 4), acked(101));
 }
 
 #[test]
-fn what_a_child_said_before_receivers_moved_behind_it_counts_for_nothing() {
+fn feedback_of_a_child_from_before_receivers_moved_behind_it_is_refused() {
     let mut a = Aggregation::new(params(), 1);
     let node = |since| Entry { at_boundary: false, receiver: false, since };
     a.join(0, node(1));
@@ -88,13 +88,13 @@ fn what_a_child_said_before_receivers_moved_behind_it_counts_for_nothing() {
         a.handle(Input::Data { psn, begins: true }, 1).unwrap();
     }
     a.handle(ack(0, 115), 2).unwrap();
-    assert_eq!(a.handle(ack(1, 105), 3), said(105));
-    // A receiver that holds 105 moves from child 1, which goes away, behind child 0, which said 115 without it.
+    assert_eq!(a.handle(ack(1, 105), 3), acked(105));
+    // A receiver that holds 105 moves from child 1, which leaves, to child 0, which acknowledged 115 without it.
     a.join(0, node(2));
     a.handle(Input::Adopt(2), 4).unwrap();
     assert_eq!(a.handle(Input::Leave(1), 4), Ok(None));
     assert_eq!(a.handle(ack(0, 116), 5), Err(Refusal::EpochOld));
-    assert_eq!(a.handle(Input::Ack { branch: 0, epoch: 2, psn: 105, msn: 1, credits: 31 }, 6), said(105));
+    assert_eq!(a.handle(Input::Ack { branch: 0, epoch: 2, psn: 105, msn: 1, credits: 31 }, 6), acked(105));
 }
 
 /// Two child nodes since epoch 1, data 100 to 163; child 0 holds up to 105 and child 1 all of it.
@@ -106,7 +106,7 @@ fn two_children() -> Aggregation {
         a.handle(Input::Data { psn, begins: true }, 1).unwrap();
     }
     assert_eq!(a.handle(ack(1, 163), 2), Ok(None));
-    assert_eq!(a.handle(ack(0, 105), 3), said(105));
+    assert_eq!(a.handle(ack(0, 105), 3), acked(105));
     a
 }
 
@@ -114,43 +114,43 @@ fn two_children() -> Aggregation {
 fn feedback_of_a_newer_program_than_the_nodes_own_is_refused() {
     let mut a = two_children();
     let before = a.clone();
-    // Child 0 has adopted epoch 2 and no longer counts a receiver that is still behind it for this node.
+    // Child 0 has adopted epoch 2 and no longer counts a receiver that this node still expects behind it.
     let ahead = Input::Ack { branch: 0, epoch: 2, psn: 163, msn: 1, credits: 31 };
     assert_eq!(a.handle(ahead, 4), Err(Refusal::EpochAhead));
     let nak = Input::Nak { branch: 0, epoch: 2, psn: 120, msn: 1, nak: Nak::Sequence };
     assert_eq!(a.handle(nak, 5), Err(Refusal::EpochAhead));
     assert_eq!(a, before, "refused feedback changes nothing");
     a.handle(Input::Adopt(2), 6).unwrap();
-    assert_eq!(a.handle(ahead, 7), said(163));
+    assert_eq!(a.handle(ahead, 7), acked(163));
 }
 
 #[test]
 fn the_last_answer_is_repeated_as_it_was() {
     let mut a = two_children();
-    assert_eq!(a.handle(Input::Repeat, 4), said(105));
+    assert_eq!(a.handle(Input::Repeat, 4), acked(105));
     let nak = Input::Nak { branch: 0, epoch: 1, psn: 106, msn: 1, nak: Nak::Sequence };
-    let sent = Ok(Some(Speech { syndrome: 0x60, psn: 106, msn: 1 }));
+    let sent = Ok(Some(Feedback { syndrome: 0x60, psn: 106, msn: 1 }));
     assert_eq!(a.handle(nak, 100), sent);
     assert_eq!(a.handle(Input::Repeat, 200), sent);
-    // The retransmission has passed down: the parent received the NAK, or another branch's.
+    // The retransmission was forwarded downstream: the parent received this NAK, or that of another branch.
     for psn in 106..108 {
         a.handle(Input::Data { psn, begins: true }, 201).unwrap();
     }
-    assert_eq!(a.handle(Input::Repeat, 202), said(105));
-    // A branch that is reset holds an unknown part: there is nothing to repeat.
+    assert_eq!(a.handle(Input::Repeat, 202), acked(105));
+    // A branch that is reset holds an unknown part of the data: there is nothing to repeat.
     a.join(1, Entry { at_boundary: false, receiver: false, since: 2 });
     assert_eq!(a.handle(Input::Repeat, 203), Ok(None));
     assert_eq!(Aggregation::new(params(), 1).handle(Input::Repeat, 1), Ok(None));
 }
 
 #[test]
-fn what_only_pending_branches_let_pass_is_repeated_too() {
+fn an_ack_of_a_node_with_only_pending_branches_is_repeated_too() {
     let mut a = machine(0, 0..0);
     a.handle(Input::Data { psn: 100, begins: false }, 1).unwrap();
     a.join(0, receiver(true));
     assert_eq!(a.handle(Input::Repeat, 2), Ok(None), "nothing was acknowledged yet");
-    let ack = a.handle(Input::Vacant, 3);
-    assert!(matches!(ack, Ok(Some(Speech { psn: 100, .. }))), "{ack:?}");
+    let ack = a.handle(Input::PendingOnly, 3);
+    assert!(matches!(ack, Ok(Some(Feedback { psn: 100, .. }))), "{ack:?}");
     assert_eq!(a.handle(Input::Repeat, 4), ack);
 }
 

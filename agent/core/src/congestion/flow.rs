@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The flow table, section 5.2.
 //!
-//! The draft's key is a four-tuple with the source QP, but an RC packet does not say its source QP. It does not have to: an
-//! RC QP has one peer, so (source, destination, destination QP) has one source QP, which comes from elsewhere (decisions
-//! 4.1). A table by that triple holds the same entries as one by four-tuple.
+//! The draft's key is a four-tuple with the source QP, but an RC packet does not carry its source QP. An RC QP has one peer,
+//! so (source, destination, destination QP) determines the source QP, which is learned separately (decisions 4.1). A table
+//! with this triple as key holds the same entries as one with the four-tuple.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::Qpn;
 
-/// What a data packet shows of its flow; inside SRv6, the inner headers.
+/// The fields of a data packet that identify its flow; with SRv6, of the inner headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     /// Source address.
@@ -24,13 +24,13 @@ pub struct FlowKey {
 /// A whole flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FourTuple {
-    /// What its packets show.
+    /// The fields that its packets carry.
     pub key: FlowKey,
     /// Source QP.
     pub src_qp: Qpn,
 }
 
-/// Where a source QP was learnt, the least trusted first.
+/// Origin of a source QP, the least trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// From the DestQP of reverse ACKs.
@@ -41,19 +41,19 @@ pub enum Origin {
     Provisioned,
 }
 
-/// All entries are provisioned, and there is no room for another.
+/// All entries are provisioned, so the table has no room for another flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the flow table holds {capacity} provisioned flows, its capacity: withdraw some, or make it larger")]
+#[error("the flow table is full with {capacity} provisioned flows: withdraw some, or increase its capacity")]
 pub struct TableFull {
-    /// Entries that the table can hold.
+    /// Capacity of the table.
     pub capacity: usize,
 }
 
-/// The flows that pass a node, each with what its owner `T` keeps of it. Every operation is logarithmic in the capacity.
+/// The flows that a node forwards, each with state `T`. Every operation is logarithmic in the capacity.
 #[derive(Debug)]
 pub struct FlowTable<T> {
-    flows: BTreeMap<FlowKey, Entry<T>>,
-    /// Flows that are not provisioned, by when they were last seen.
+    flows: BTreeMap<FlowKey, FlowEntry<T>>,
+    /// Flows that are not provisioned, by the time of their last packet.
     order: BTreeMap<u64, FlowKey>,
     tick: u64,
     capacity: usize,
@@ -61,28 +61,27 @@ pub struct FlowTable<T> {
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct FlowEntry<T> {
     src_qp: Option<(Qpn, Origin)>,
     seen_ns: u64,
-    /// Its place in `order`; `None` for a provisioned flow.
+    /// Key in `order`; `None` for a provisioned flow.
     tick: Option<u64>,
     state: T,
 }
 
 impl<T: Default> FlowTable<T> {
-    /// An empty table of at most `capacity` flows, of which those that are not provisioned leave `age_ns` after their last
-    /// packet.
+    /// An empty table of at most `capacity` flows. Flows that are not provisioned expire `age_ns` after their last packet.
     pub fn new(capacity: usize, age_ns: u64) -> Self {
         Self { flows: BTreeMap::new(), order: BTreeMap::new(), tick: 0, capacity, age_ns }
     }
 
-    /// A packet of a flow passed. Adds the flow where it is new; `evicted` learns which one had to leave for it. `None` when
-    /// there is no room: all entries are provisioned.
+    /// Records a packet of a flow. Adds a new flow and sets `evicted` to the flow removed for it, if any. `None` when the table
+    /// is full with provisioned flows.
     pub fn observe(&mut self, key: FlowKey, now_ns: u64, evicted: &mut Option<FlowKey>) -> Option<&mut T> {
         if !self.flows.contains_key(&key) {
             *evicted = self.make_room().ok()?;
             let tick = Some(self.next_tick(key));
-            self.flows.insert(key, Entry { src_qp: None, seen_ns: now_ns, tick, state: T::default() });
+            self.flows.insert(key, FlowEntry { src_qp: None, seen_ns: now_ns, tick, state: T::default() });
         } else if let Some(old) = self.flows.get(&key).and_then(|flow| flow.tick) {
             self.order.remove(&old);
             let tick = self.next_tick(key);
@@ -93,15 +92,14 @@ impl<T: Default> FlowTable<T> {
         Some(&mut flow.state)
     }
 
-    /// A source QP became known. What was learnt from a less trusted origin never replaces what a more trusted one said.
-    /// Flows that the table does not hold are ignored where ACKs give them away. RDMA-CM speaks before the first packet, so its
-    /// flows are added as by one; provisioned ones are added, and neither age nor leave for others. Returns which one had to
-    /// leave.
+    /// Records the source QP of a flow; it never replaces one from a more trusted origin. An unknown flow is ignored if the
+    /// source QP was learned from an ACK. A flow from RDMA-CM is added as if by a packet, because CM messages precede the first
+    /// one. A provisioned flow is added and neither expires nor is evicted. Returns the evicted flow, if any.
     pub fn learn(&mut self, flow: FourTuple, origin: Origin, now_ns: u64) -> Result<Option<FlowKey>, TableFull> {
         let mut evicted = None;
         if origin == Origin::Provisioned && !self.flows.contains_key(&flow.key) {
             evicted = self.make_room()?;
-            self.flows.insert(flow.key, Entry { src_qp: None, seen_ns: now_ns, tick: None, state: T::default() });
+            self.flows.insert(flow.key, FlowEntry { src_qp: None, seen_ns: now_ns, tick: None, state: T::default() });
         }
         if origin == Origin::Cm && !self.flows.contains_key(&flow.key) {
             self.observe(flow.key, now_ns, &mut evicted);
@@ -118,7 +116,7 @@ impl<T: Default> FlowTable<T> {
         Ok(evicted)
     }
 
-    /// The controller's registry no longer has a flow. Returns whether it was there.
+    /// Removes a provisioned flow; returns whether the table held it.
     pub fn withdraw(&mut self, key: FlowKey) -> bool {
         match self.flows.get(&key) {
             Some(flow) if flow.tick.is_none() => self.flows.remove(&key).is_some(),
@@ -126,7 +124,7 @@ impl<T: Default> FlowTable<T> {
         }
     }
 
-    /// Removes one flow whose last packet is too long ago; call it until `None`.
+    /// Removes one expired flow; call it until `None`.
     pub fn expire(&mut self, now_ns: u64) -> Option<FlowKey> {
         self.next_expiry().filter(|at| *at <= now_ns)?;
         let (_, key) = self.order.pop_first()?;
@@ -134,23 +132,23 @@ impl<T: Default> FlowTable<T> {
         Some(key)
     }
 
-    /// When the next flow is too old.
+    /// When the next flow expires.
     pub fn next_expiry(&self) -> Option<u64> {
         let (_, key) = self.order.first_key_value()?;
         Some(self.flows.get(key)?.seen_ns.saturating_add(self.age_ns))
     }
 
-    /// What is kept of a flow.
+    /// State of a flow.
     pub fn get_mut(&mut self, key: &FlowKey) -> Option<&mut T> {
         self.flows.get_mut(key).map(|flow| &mut flow.state)
     }
 
-    /// Source QP of a flow and where it is from; `None` while it is not known.
+    /// Source QP of a flow and its origin; `None` while unknown.
     pub fn src_qp(&self, key: &FlowKey) -> Option<(Qpn, Origin)> {
         self.flows.get(key)?.src_qp
     }
 
-    /// Entries.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.flows.len()
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a Long-haul CNP asks of a source, and what it tells: the fields of draft-tian-ccwg-long-haul-cnp-00 section 6.1
-//! without their encoding, which is in `canopy-packet`.
+//! The instruction and the metric in a Long-haul CNP: the fields of draft-tian-ccwg-long-haul-cnp-00 section 6.1; their
+//! encoding is in `canopy-packet`.
 
-use canopy_model::congestion::CnpsSaid;
+use canopy_model::congestion::CnpsByAction;
 
 /// A percentage, 0..=100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,10 +35,10 @@ impl Percent {
     }
 }
 
-/// What the source is asked to do with the QP.
+/// The action that the source should apply to the QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// There is congestion; respond as to any.
+    /// Congestion without a specific action: respond with the default reduction.
     Notify,
     /// Send nothing for this long.
     Pause {
@@ -52,22 +52,21 @@ pub enum Action {
 }
 
 impl Action {
-    /// Where packets of this action are counted.
-    pub(super) fn counter(self, said: &mut CnpsSaid) -> &mut u64 {
+    /// The counter of packets with this action.
+    pub(super) fn counter(self, sent: &mut CnpsByAction) -> &mut u64 {
         match self {
-            Self::Notify => &mut said.notify,
-            Self::Pause { .. } => &mut said.pause,
-            Self::RateReduce(_) => &mut said.rate_reduce,
-            Self::Resume(_) => &mut said.resume,
+            Self::Notify => &mut sent.notify,
+            Self::Pause { .. } => &mut sent.pause,
+            Self::RateReduce(_) => &mut sent.rate_reduce,
+            Self::Resume(_) => &mut sent.resume,
         }
     }
 }
 
-/// A measurement of the node that speaks, for information. A kilobyte is 1000 octets. Values have 24 bits: larger ones
-/// are told as the largest.
+/// A measurement of the sending node, for information. A kilobyte is 1000 octets. Values have 24 bits and saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Metric {
-    /// Type and value zero: the node keeps its queues to itself.
+    /// Type and value zero: the node does not disclose its queues.
     Undisclosed,
     /// Queue depth in kilobytes.
     QueueDepth(u32),

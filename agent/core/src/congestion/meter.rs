@@ -3,14 +3,14 @@
 
 use super::trigger::Reading;
 
-/// What a port shows at one moment.
+/// Counters of a port at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Octets in the egress queue (QD).
     pub queue_bytes: u64,
-    /// Data packets sent since some time in the past.
+    /// Data packets sent since an arbitrary start.
     pub packets: u64,
-    /// Of these, packets that left marked CE.
+    /// Those of them that were marked CE.
     pub ce_packets: u64,
 }
 
@@ -21,8 +21,8 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Takes in the counters; the end of an interval of at least `interval_ns` gives a reading. Counters that went back
-    /// (a restart) begin a new interval, and so does the first sample.
+    /// Returns a reading at the end of an interval of at least `interval_ns`. The first sample, and counters that decreased
+    /// after a restart, start a new interval.
     pub(super) fn sample(&mut self, new: Counters, interval_ns: u64, now_ns: u64) -> Option<Reading> {
         let Some((old, since)) = self.since else {
             self.since = Some((new, now_ns));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The node: inputs in, Long-haul CNPs out.
+//! The state machine of a node: takes inputs, returns Long-haul CNPs.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,27 +13,27 @@ use super::port::Port;
 use super::trigger::{Assessment, Limits};
 use super::upstream::{FlowState, Verdict};
 
-/// How a node behaves, on all ports.
+/// Settings of a node, for all ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Flows in the table at most: 65536.
+    /// Maximum number of flows in the table: 65536.
     pub flows: usize,
-    /// A flow that is not provisioned leaves this long after its last packet: 60 s.
+    /// A flow that is not provisioned is removed this long after its last packet: 60 s.
     pub age_ns: u64,
-    /// Interval of a reading: 1 ms.
+    /// Sampling interval: 1 ms.
     pub interval_ns: u64,
-    /// Flows that one reading may blame: 16.
-    pub blamed: usize,
+    /// Maximum number of heaviest flows to which one sample sends instructions: 16.
+    pub heaviest_flows: usize,
     /// Long-haul CNPs per second and port: 1000.
     pub port_per_second: u32,
-    /// Of these, at once: 64.
+    /// Burst of this limit: 64.
     pub port_burst: u32,
     /// Parameter of Resume: 50 %.
     pub resume: Percent,
-    /// Whether the metric is told: yes.
+    /// Whether packets carry the metric: yes.
     pub disclose: bool,
-    /// Whether the node is silent while a flow shows that a node upstream was heard (section 5.7): yes. Without it, every
-    /// node on a path complains for itself.
+    /// Whether the node defers to a node upstream that already controls the flow (section 5.7): yes. Otherwise every node on
+    /// a path sends its own instructions.
     pub defers: bool,
 }
 
@@ -43,7 +43,7 @@ impl Default for Settings {
             flows: 65_536,
             age_ns: 60_000_000_000,
             interval_ns: 1_000_000,
-            blamed: 16,
+            heaviest_flows: 16,
             port_per_second: 1_000,
             port_burst: 64,
             resume: Percent::saturating(50),
@@ -53,46 +53,45 @@ impl Default for Settings {
     }
 }
 
-/// What can happen to a node.
+/// An input of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// An egress port has these limits.
     Port(PortIndex, Limits),
-    /// An egress port is gone.
+    /// An egress port was removed.
     PortGone(PortIndex),
-    /// The source QP of a flow is known; from the registry, with whether the source accepts the RoCEv2 format.
+    /// The source QP of a flow became known.
     Flow {
         /// The flow.
         flow: FourTuple,
-        /// Who says so.
+        /// Origin of the source QP.
         origin: Origin,
-        /// The source's endpoint is registered as accepting the RoCEv2 format. Only the registry can say so.
+        /// The source's endpoint is registered as accepting the RoCEv2 format; used only with [`Origin::Provisioned`].
         accepts_roce: bool,
     },
-    /// The registry no longer has a flow.
+    /// The controller's registry no longer has a flow.
     FlowGone(FlowKey),
-    /// Octets of a flow left, or were queued to leave, by a port, since the last time.
+    /// Octets of a flow that a port sent or queued since the last input for them.
     Arrived(PortIndex, FlowKey, u64),
-    /// Of the octets of the [`Input::Arrived`] before it, so many came in marked CE: a queue further upstream is above its
-    /// K_min.
+    /// So many octets of the preceding [`Input::Arrived`] arrived marked CE: a queue further upstream is above its K_min.
     CameMarked(PortIndex, FlowKey, u64),
     /// The counters of a port.
     Sample(PortIndex, Counters),
 }
 
-/// Which of the two formats to send.
+/// Format of a Long-haul CNP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// ICMPv6, the default.
     Icmpv6,
-    /// RoCEv2, to endpoints that are registered as accepting it.
+    /// RoCEv2, for endpoints that are registered as accepting it.
     RoceV2,
 }
 
 /// A Long-haul CNP to send, to the flow's source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The egress port that is congested, or no longer is.
+    /// The egress port that is congested, or no longer congested.
     pub port: PortIndex,
     /// The flow; its source QP is the Source QP Number.
     pub flow: FourTuple,
@@ -126,8 +125,8 @@ impl Node {
         Self { settings, flows, ports, commands, counts: CnpCounts::default(), evicted: 0, escalated: 0 }
     }
 
-    /// Takes in one input. Fails only for a provisioned flow that finds no room. Commands should be taken after each: what
-    /// one input gives is bounded by [`Settings::port_burst`].
+    /// Processes one input. Fails only if the table has no room for a provisioned flow. Take the commands after each input:
+    /// one input yields at most [`Settings::port_burst`].
     pub fn handle(&mut self, input: Input, now_ns: u64) -> Result<(), TableFull> {
         self.handle_timeout(now_ns);
         match input {
@@ -163,12 +162,12 @@ impl Node {
         Ok(())
     }
 
-    /// When [`Node::handle_timeout`] is due next; `None` when no flow can age.
+    /// When [`Node::handle_timeout`] is due next; `None` if no flow can expire.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.flows.next_expiry()
     }
 
-    /// Removes flows that are too old.
+    /// Removes expired flows.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         while let Some(key) = self.flows.expire(now_ns) {
             self.forget_flow(&key);
@@ -180,46 +179,46 @@ impl Node {
         self.commands.pop_front()
     }
 
-    /// The last assessment of a port; its `first` says whether packets are to be marked. `None` before the first.
+    /// The last assessment of a port, `None` before the first. Packets are to be marked if its `first` is set.
     pub fn assessment(&self, port: PortIndex) -> Option<Assessment> {
         self.ports.get(&port)?.last
     }
 
-    /// A command could not be carried out: it counts as failed, and as none of its action.
+    /// A command could not be sent: it is counted as failed instead of under its action.
     pub fn not_sent(&mut self, command: &Command) {
         self.count(command.port, command.flow.key, |counts| {
-            let said = command.action.counter(&mut counts.cnps);
-            *said = said.saturating_sub(1);
+            let sent = command.action.counter(&mut counts.cnps);
+            *sent = sent.saturating_sub(1);
             counts.cnps.failed += 1;
         });
     }
 
-    /// What was said and held back since the node is there, on all ports, those that are gone too.
+    /// Packets sent and suppressed since the start, on all ports, removed ones included.
     pub fn counts(&self) -> CnpCounts {
         self.counts
     }
 
-    /// The same of a port, since it is there.
+    /// The same for one port, since it was added.
     pub fn port_counts(&self, port: PortIndex) -> CnpCounts {
         self.ports.get(&port).map(|port| port.counts).unwrap_or_default()
     }
 
-    /// The same of a flow at a port, since the flow is in the table; only flows of which there is anything to count.
+    /// The same for the flows of a port, each since it entered the table; flows without any count are left out.
     pub fn flow_counts(&self, port: PortIndex) -> impl Iterator<Item = (FlowKey, CnpCounts)> {
         self.ports.get(&port).into_iter().flat_map(|port| port.flows.iter().map(|(key, counts)| (*key, *counts)))
     }
 
-    /// Source QP of a flow and where it is from; `None` while it is not known.
+    /// Source QP of a flow and its origin; `None` while unknown.
     pub fn src_qp(&self, key: &FlowKey) -> Option<(Qpn, Origin)> {
         self.flows.src_qp(key)
     }
 
-    /// Flows that left the table for others.
+    /// Flows evicted from the table.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Of what was commanded, escalations.
+    /// Commands that were escalations.
     pub fn escalated(&self) -> u64 {
         self.escalated
     }
@@ -230,20 +229,20 @@ impl Node {
     }
 
     fn arrived(&mut self, index: PortIndex, key: FlowKey, bytes: u64, now: u64) {
-        let Some((rtt, looked)) = self.ports.get(&index).map(|port| (port.limits.rtt_ns, port.looked_ns)) else {
+        let Some((rtt, polled)) = self.ports.get(&index).map(|port| (port.limits.rtt_ns, port.polled_ns)) else {
             return;
         };
         let mut evicted = None;
-        // Half an RTT is what a rate is taken over: a longer gap leaves nothing to compare.
-        let unseen = looked.is_some_and(|at| now.saturating_sub(at) > rtt / 2 + 2 * self.settings.interval_ns);
-        let known = self.flows.observe(key, now, &mut evicted).map(|state| {
-            if unseen {
-                state.lose_sight();
+        // A rate is measured over half an RTT: after a longer gap there is no previous rate to compare with.
+        let stale = polled.is_some_and(|at| now.saturating_sub(at) > rtt / 2 + 2 * self.settings.interval_ns);
+        let flow = self.flows.observe(key, now, &mut evicted).map(|state| {
+            if stale {
+                state.reset_window();
             }
             state.arrive(bytes, rtt, now);
         });
         self.forget(evicted);
-        if known.is_some()
+        if flow.is_some()
             && let Some(port) = self.ports.get_mut(&index)
         {
             let share = port.shares.entry(key).or_default();
@@ -257,61 +256,62 @@ impl Node {
         let found = port.limits.assess(reading);
         port.last = Some(found);
         if !port.shares.is_empty() {
-            port.looked_ns = Some(now);
+            port.polled_ns = Some(now);
         }
-        let guilty = if found.second() { port.guilty(self.settings.blamed) } else { Vec::new() };
+        let heaviest = if found.second() { port.heaviest_flows(self.settings.heaviest_flows) } else { Vec::new() };
         port.shares.clear();
         let low = reading.queue_bytes < port.limits.k_min_bytes && !found.second();
         port.low_since_ns = low.then(|| port.low_since_ns.unwrap_or(now));
-        let rested = port.low_since_ns.is_some_and(|since| now.saturating_sub(since) >= port.limits.rtt_ns);
-        let resuming: Vec<_> = if rested { port.told.iter().copied().collect() } else { Vec::new() };
-        for key in guilty {
-            self.complain(index, key, found, now);
+        let recovered = port.low_since_ns.is_some_and(|since| now.saturating_sub(since) >= port.limits.rtt_ns);
+        let resuming: Vec<_> = if recovered { port.notified.iter().copied().collect() } else { Vec::new() };
+        for key in heaviest {
+            self.notify(index, key, found, now);
         }
         for key in resuming {
-            if self.say(index, key, found, found.level, Action::Resume(self.settings.resume), now)
+            if self.send(index, key, found, found.level, Action::Resume(self.settings.resume), now)
                 && let Some(port) = self.ports.get_mut(&index)
             {
-                port.told.remove(&key);
+                port.notified.remove(&key);
             }
         }
     }
 
-    fn complain(&mut self, index: PortIndex, key: FlowKey, found: Assessment, now: u64) {
+    /// Sends the flow's source an instruction to reduce its rate, unless a limit or a node upstream makes it unnecessary.
+    fn notify(&mut self, index: PortIndex, key: FlowKey, found: Assessment, now: u64) {
         let (Some(port), Some(state)) = (self.ports.get(&index), self.flows.get_mut(&key)) else { return };
         let rtt = port.limits.rtt_ns;
-        if state.spoke_ns.is_some_and(|at| now.saturating_sub(at) < rtt) {
+        if state.sent_ns.is_some_and(|at| now.saturating_sub(at) < rtt) {
             self.count(index, key, |counts| counts.rate_limited_flow += 1);
             return;
         }
         let verdict = match self.settings.defers {
             true => state.verdict(found.level, rtt, now),
-            false => Verdict::Speak,
+            false => Verdict::Send,
         };
         let (level, escalate) = match verdict {
             Verdict::Defer => {
                 self.count(index, key, |counts| counts.suppressed += 1);
                 return;
             }
-            Verdict::Speak => (found.level, false),
+            Verdict::Send => (found.level, false),
             Verdict::Escalate(least) => (found.level.max(least), true),
         };
-        if self.say(index, key, found, level, found.action(level, escalate, rtt), now)
+        if self.send(index, key, found, level, found.action(level, escalate, rtt), now)
             && let Some(port) = self.ports.get_mut(&index)
         {
-            port.told.insert(key);
+            port.notified.insert(key);
             self.escalated += u64::from(escalate);
         }
     }
 
-    /// Commands a packet, unless a limit or a missing source QP holds it back.
-    fn say(&mut self, index: PortIndex, key: FlowKey, found: Assessment, level: u8, action: Action, now: u64) -> bool {
+    /// Queues a packet, unless a limit is reached or the source QP is unknown; returns whether it was queued.
+    fn send(&mut self, index: PortIndex, key: FlowKey, found: Assessment, level: u8, action: Action, now: u64) -> bool {
         let Some((src_qp, _)) = self.flows.src_qp(&key) else {
             self.count(index, key, |counts| counts.unknown_source_qp += 1);
             return false;
         };
         let (Some(port), Some(state)) = (self.ports.get_mut(&index), self.flows.get_mut(&key)) else { return false };
-        if state.spoke_ns.is_some_and(|at| now.saturating_sub(at) < port.limits.rtt_ns) {
+        if state.sent_ns.is_some_and(|at| now.saturating_sub(at) < port.limits.rtt_ns) {
             self.count(index, key, |counts| counts.rate_limited_flow += 1);
             return false;
         }
@@ -319,7 +319,7 @@ impl Node {
             self.count(index, key, |counts| counts.rate_limited_port += 1);
             return false;
         }
-        state.spoke_ns = Some(now);
+        state.sent_ns = Some(now);
         let format = if state.accepts_roce { Format::RoceV2 } else { Format::Icmpv6 };
         let metric = if self.settings.disclose { found.metric() } else { Metric::Undisclosed };
         let flow = FourTuple { key, src_qp };
@@ -328,19 +328,19 @@ impl Node {
         true
     }
 
-    /// The one place where anything is counted: of the node, of the port, and of the flow at it.
+    /// Changes the counters of the node, of the port, and of the flow at the port.
     fn count(&mut self, index: PortIndex, key: FlowKey, change: impl Fn(&mut CnpCounts)) {
         change(&mut self.counts);
         if let Some(port) = self.ports.get_mut(&index) {
             change(&mut port.counts);
-            // Those of a flow leave with it, and do not come back.
+            // A flow that left the table must not get counters again.
             if self.flows.get_mut(&key).is_some() {
                 change(port.flows.entry(key).or_default());
             }
         }
     }
 
-    /// A flow left the table for another.
+    /// Counts an evicted flow and forgets it on all ports.
     fn forget(&mut self, evicted: Option<FlowKey>) {
         self.evicted += u64::from(evicted.is_some());
         evicted.iter().for_each(|key| self.forget_flow(key));

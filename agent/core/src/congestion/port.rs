@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node keeps of an egress port.
+//! State of an egress port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,30 +14,30 @@ use super::trigger::{Assessment, Limits};
 pub(super) struct Port {
     pub(super) limits: Limits,
     pub(super) meter: Meter,
-    /// Octets of each flow since the last reading: its share of what entered the queue.
+    /// Octets of each flow since the last sample: its share of what entered the queue.
     pub(super) shares: BTreeMap<FlowKey, u64>,
-    /// Flows that were asked for less, and not told since that they may have more.
-    pub(super) told: BTreeSet<FlowKey>,
-    /// When octets of any flow were last known: nobody looks at flows while a queue is short.
-    pub(super) looked_ns: Option<u64>,
+    /// Flows that got an instruction to reduce and no Resume since.
+    pub(super) notified: BTreeSet<FlowKey>,
+    /// When octets of any flow were last sampled: flows are not polled while the queue is short.
+    pub(super) polled_ns: Option<u64>,
     pub(super) low_since_ns: Option<u64>,
     pub(super) bucket: Bucket,
     pub(super) last: Option<Assessment>,
-    /// What was said and held back, of all flows and of each in the table.
+    /// Packets sent and suppressed, of all flows and of each flow in the table.
     pub(super) counts: CnpCounts,
     pub(super) flows: BTreeMap<FlowKey, CnpCounts>,
 }
 
 impl Port {
     pub(super) fn new(limits: Limits) -> Self {
-        let (shares, told) = (BTreeMap::new(), BTreeSet::new());
+        let (shares, notified) = (BTreeMap::new(), BTreeSet::new());
         let (meter, bucket) = (Meter::default(), Bucket::default());
         let (counts, flows) = (CnpCounts::default(), BTreeMap::new());
-        Self { limits, meter, shares, told, looked_ns: None, low_since_ns: None, bucket, last: None, counts, flows }
+        Self { limits, meter, shares, notified, polled_ns: None, low_since_ns: None, bucket, last: None, counts, flows }
     }
 
-    /// The flows with the highest shares that together make more than half, at most `most` of them, largest first.
-    pub(super) fn guilty(&self, most: usize) -> Vec<FlowKey> {
+    /// The flows with the highest shares that together exceed half of the octets, at most `most`, largest first.
+    pub(super) fn heaviest_flows(&self, most: usize) -> Vec<FlowKey> {
         let total: u128 = self.shares.values().map(|bytes| u128::from(*bytes)).sum();
         let mut flows: Vec<_> = self.shares.iter().map(|(key, bytes)| (*bytes, *key)).collect();
         flows.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -52,20 +52,20 @@ impl Port {
 
     pub(super) fn forget(&mut self, key: &FlowKey) {
         self.shares.remove(key);
-        self.told.remove(key);
+        self.notified.remove(key);
         self.flows.remove(key);
     }
 }
 
-/// A limit on packets per second, with a burst: a bucket of nanoseconds.
+/// A token bucket for packets per second, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bucket {
-    /// Full at `full_ns`; further behind the present than a burst is the same as full.
+    /// Time at which the bucket is full; a time in the past means full.
     full_ns: u64,
 }
 
 impl Bucket {
-    /// Takes one; `false` when the limit is reached.
+    /// Takes one token; `false` when the limit is reached.
     pub(super) fn take(&mut self, per_second: u32, burst: u32, now_ns: u64) -> bool {
         let cost = 1_000_000_000 / u64::from(per_second.max(1));
         let full = self.full_ns.max(now_ns) + cost;

@@ -9,7 +9,7 @@ use super::*;
 mod counting;
 mod deferring;
 mod metrics;
-mod speaking;
+mod sending;
 mod table;
 
 const MS: u64 = 1_000_000;

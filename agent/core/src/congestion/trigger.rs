@@ -10,8 +10,8 @@
 //! | Rate Reduce | - | - | 28 % | 80 % |
 //!
 //! A marking rate or a growth rate is put on the same scale by its own threshold; the worst of the three counts. A marking
-//! rate is never worse than a queue at K_max: every packet that meets more than K_min is marked, so a rate of all packets
-//! says no more than that the queue stayed above K_min.
+//! rate is never worse than a queue at K_max: every packet that meets a queue above K_min is marked, so even a rate of 100 %
+//! only shows that the queue stayed above K_min.
 
 use super::instruction::{Action, Metric, Percent};
 
@@ -64,7 +64,7 @@ impl Limits {
         }
     }
 
-    /// Judges a reading.
+    /// Compares a reading with the thresholds.
     pub fn assess(&self, reading: Reading) -> Assessment {
         let emr = (u64::from(reading.emr_permille), u64::from(self.v_ecn_permille));
         let qgr = (reading.qgr_bytes_per_ms, self.v_growth_bytes_per_ms);
@@ -83,7 +83,7 @@ impl Limits {
     }
 }
 
-/// What a reading means.
+/// A reading compared with the thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assessment {
     /// The reading.
@@ -103,13 +103,13 @@ pub struct Assessment {
 }
 
 impl Assessment {
-    /// Second level: sources are to be told.
+    /// Second level: send Long-haul CNPs.
     pub fn second(&self) -> bool {
         self.depth || self.marking || self.growth
     }
 
-    /// The action to ask for at a level. Rate Reduce, more with the level; Notify while the queue is not even at K_min
-    /// (it marks or grows, but there is little yet); Pause past 2 K_max. An escalation asks for the next stricter one.
+    /// The action for a level: Notify while the queue is not above K_min (only the marking or growth rate triggered), else
+    /// Rate Reduce, stronger with the level; Pause above 2 K_max. An escalation uses the next stricter action.
     pub fn action(&self, level: u8, escalate: bool, rtt_ns: u64) -> Action {
         let pause = Action::Pause { micros: u16::try_from(rtt_ns.div_ceil(1_000)).unwrap_or(u16::MAX) };
         let reduce = Action::RateReduce(Percent::saturating((u64::from(level) * 2).saturating_sub(270) / 3));
@@ -120,7 +120,7 @@ impl Assessment {
         }
     }
 
-    /// The metric to tell: of the queue, unless something else alone was the trigger.
+    /// The metric to send: the queue depth, unless only the growth rate or the marking rate triggered.
     pub fn metric(&self) -> Metric {
         let clip = |value: u64| value.min(0xff_ffff) as u32;
         match (self.depth, self.growth, self.marking) {
@@ -133,7 +133,7 @@ impl Assessment {
     }
 }
 
-/// The scale of the head of this file, for a value with its own lower and upper threshold.
+/// Congestion Level of a value with the given lower and upper threshold, on the scale of the module documentation.
 fn level(value: u64, lower: u64, upper: u64) -> u8 {
     let [at_lower, at_upper, most] = LEVELS;
     let line = |from: u64, width: u64, low: u64, high: u64| {

@@ -23,7 +23,7 @@ fn want(routes: &[(u16, Route)]) -> Desired {
     Desired { ours: routes.keys().map(|f| f.1).collect(), routes, ..Desired::default() }
 }
 
-/// A kernel that does what it is told: routes keep their outputs by MIF, as Linux does.
+/// A kernel that applies all commands: routes keep their outputs by MIF, as in Linux.
 #[derive(Clone, Debug, Default)]
 struct Kernel {
     held: bool,
@@ -34,7 +34,7 @@ struct Kernel {
 impl Kernel {
     fn observed(&self) -> Observed {
         let index = |m: &Mif| self.mifs.get(m).copied();
-        let shown = |(input, outputs): &(Mif, BTreeSet<Mif>)| Route {
+        let observed = |(input, outputs): &(Mif, BTreeSet<Mif>)| Route {
             input: index(input).unwrap_or(0),
             outputs: outputs.iter().filter_map(index).collect(),
         };
@@ -42,7 +42,7 @@ impl Kernel {
             held: self.held,
             interfaces: self.mifs.clone(),
             fixed: self.mifs.keys().copied().collect(),
-            routes: self.routes.iter().map(|(f, r)| (*f, shown(r))).collect(),
+            routes: self.routes.iter().map(|(f, r)| (*f, observed(r))).collect(),
         }
     }
 
@@ -71,7 +71,7 @@ impl Kernel {
 }
 
 #[test]
-fn a_route_comes_with_its_interfaces_and_goes_with_them() {
+fn a_route_is_added_and_removed_with_its_interfaces() {
     let mut k = Kernel::default();
     let d = want(&[(1, route(2, &[3, 4]))]);
     assert_eq!(plan_before(&d, &k.observed()), []);
@@ -81,7 +81,7 @@ fn a_route_comes_with_its_interfaces_and_goes_with_them() {
     k.reconcile(&d);
     assert_eq!(k.observed().routes, d.routes);
     assert_eq!((plan_before(&d, &k.observed()), plan_after(&d, &k.observed())), (vec![], vec![]), "twice is once");
-    // The group is gone from the spec; the programs' maps still know that it was ours.
+    // The group was removed from the spec; the programs' maps still record that the agent made its route.
     let gone = Desired { ours: d.ours, ..Desired::default() };
     assert_eq!(plan_before(&gone, &k.observed()), [Command::RemoveRoute(flow(1))]);
     k.reconcile(&gone);
@@ -89,7 +89,7 @@ fn a_route_comes_with_its_interfaces_and_goes_with_them() {
 }
 
 #[test]
-fn a_child_loses_its_port_first_and_gets_it_last() {
+fn a_childs_port_is_removed_first_and_added_last() {
     let mut k = Kernel::default();
     k.reconcile(&want(&[(1, route(2, &[3, 4]))]));
     let d = want(&[(1, route(2, &[4, 5]))]);
@@ -97,16 +97,16 @@ fn a_child_loses_its_port_first_and_gets_it_last() {
     k.run(plan_before(&d, &k.observed()));
     let after = plan_after(&d, &k.observed());
     assert_eq!(after.last(), Some(&Command::SetRoute(flow(1), route(2, &[4, 5]))));
-    // Packets from another parent: nothing may go down the old way meanwhile.
+    // Packets come from another parent: none may be forwarded by the old route meanwhile.
     let moved = want(&[(1, route(9, &[4, 5]))]);
     assert_eq!(plan_before(&moved, &k.observed()), [Command::RemoveRoute(flow(1))]);
 }
 
 #[test]
-fn foreign_routes_and_interfaces_and_groups_that_stay_are_left_alone() {
+fn foreign_routes_and_interfaces_and_kept_groups_are_not_changed() {
     let mut k = Kernel::default();
     k.reconcile(&want(&[(1, route(2, &[3])), (7, route(2, &[8]))]));
-    // 7 is somebody else's: nobody recorded it. Its interfaces must stay too.
+    // Route 7 is foreign: it is not recorded. Its interfaces must stay too.
     let d = Desired { ours: BTreeSet::from([flow(1).1]), ..Desired::default() };
     let mut other = k.clone();
     other.reconcile(&d);
@@ -115,18 +115,18 @@ fn foreign_routes_and_interfaces_and_groups_that_stay_are_left_alone() {
     let kept = Desired { kept: BTreeSet::from([flow(1).1]), ..d };
     let before = k.clone();
     k.reconcile(&kept);
-    assert_eq!((k.held, k.observed()), (true, before.observed()), "it goes on as it is");
-    // One that a daemon made is not ours to remove.
+    assert_eq!((k.held, k.observed()), (true, before.observed()), "it stays unchanged");
+    // The agent does not remove interfaces that a routing daemon made.
     let daemon = Observed { fixed: BTreeSet::new(), routes: BTreeMap::new(), ..k.observed() };
     assert!(!plan_after(&Desired::default(), &daemon).iter().any(|c| matches!(c, Command::RemoveInterface(_))));
 }
 
 #[test]
-fn an_interface_that_was_made_anew_takes_no_other_groups_packets() {
+fn a_recreated_interface_gets_no_packets_of_other_groups() {
     let mut k = Kernel::default();
     let d = want(&[(1, route(2, &[3])), (2, route(2, &[4]))]);
     k.reconcile(&d);
-    // The device behind 3 is gone and back with another index: its MIF is free, but the route still has the bit.
+    // The device with index 3 was recreated with another index: its MIF is free, but the route still has its bit.
     let mif = *k.mifs.iter().find(|(_, i)| **i == 3).unwrap().0;
     k.mifs.remove(&mif);
     let d = want(&[(1, route(2, &[4])), (2, route(2, &[4, 5]))]);
@@ -142,7 +142,7 @@ fn arb_desired() -> impl Strategy<Value = Vec<(u16, Route)>> {
 
 proptest! {
     #[test]
-    fn whatever_was_there_the_kernel_ends_as_desired_and_rests(steps in prop::collection::vec(arb_desired(), 1..6)) {
+    fn from_any_state_the_kernel_ends_as_desired_and_stable(steps in prop::collection::vec(arb_desired(), 1..6)) {
         let mut k = Kernel::default();
         let mut recorded = BTreeSet::new();
         for step in steps {
@@ -150,7 +150,7 @@ proptest! {
             recorded.extend(d.ours.iter().copied());
             d.ours = recorded.clone();
             k.run(plan_before(&d, &k.observed()));
-            // Between the halves nothing is there that is not wanted.
+            // Between the two parts, only wanted routes and outputs exist.
             for (f, have) in k.observed().routes {
                 prop_assert!(d.routes.get(&f).is_some_and(|w| have.outputs.is_subset(&w.outputs)));
             }
@@ -182,7 +182,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         kind: BranchKind::Node { sid: any },
         at_boundary: false,
         since: 1,
-        warming: false,
+        standby: false,
     };
     let program = |id: u64, children: std::ops::Range<u64>| GroupProgram {
         group_id: GroupId::new("id", id).unwrap(),
@@ -197,7 +197,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         multicast: Some(Multicast { source: flow(1).0, group: flow(id as u16).1 }),
         headend: None,
         upstream: Upstream { source_address: any, destination: any, dest_qp: qpn, port: port(1), next_hop: any },
-        also_from: None,
+        alternate_upstream: None,
         branches: children.map(branch).collect(),
         receivers_provisioned: false,
         write_base_va: 0,
@@ -218,7 +218,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
 }
 
 #[test]
-fn the_group_that_finds_no_interface_is_named_and_the_others_are_served() {
+fn a_group_without_a_free_interface_is_reported_and_the_others_are_served() {
     let (spec, interfaces) = spec(&[(1, 2..30), (2, 28..40), (3, 10..33), (4, 2..2)]);
     let (d, errors) = desired(&spec, &interfaces, &BTreeMap::new(), &BTreeSet::new());
     assert_eq!(errors.len(), 1);
@@ -229,7 +229,7 @@ fn the_group_that_finds_no_interface_is_named_and_the_others_are_served() {
     );
     assert_eq!(d.routes.keys().copied().collect::<Vec<_>>(), [flow(1), flow(3)], "g4 has no child node");
     assert_eq!(d.routes[&flow(3)], Route { input: 101, outputs: (110..133).collect() });
-    // Kept: its number was refused elsewhere, so it stays as it is.
+    // Kept groups: their numbers were refused elsewhere, so they stay unchanged.
     let recorded = BTreeMap::from([(flow(1).1, 1), (flow(9).1, 9)]);
     let (d, _) = desired(&spec, &interfaces, &recorded, &BTreeSet::from([1, 9]));
     assert_eq!(d.kept, BTreeSet::from([flow(1).1, flow(9).1]));

@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each issuer asked of one QP.
+//! The ledger of one QP: what each issuer requested.
 
 use std::net::Ipv6Addr;
 
 use crate::congestion::Percent;
 
-/// Who asks.
+/// Sender of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Issuer {
-    /// The QP's peer, by CNPs: a receiver, or all receivers of a multicast group by way of the tree's aggregation.
+    /// The QP's peer, by CNPs: a receiver, or all receivers of a multicast group, whose CNPs the tree aggregates.
     Peer,
     /// A node on the path.
     Node(Ipv6Addr),
 }
 
-/// What one issuer asked for.
+/// State of one issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct IssuerRecord {
     /// Rate that this issuer permits.
     pub(super) cap_bps: u64,
-    /// What its last reduction took, until a Resume gave some back: a Resume has nothing to give twice.
+    /// Rate removed by its last reduction; 0 after a Resume, so that a second Resume has no effect.
     taken_bps: u64,
     /// Rate before its last reduction.
     before_bps: u64,
-    /// End of its pause, or a time past.
+    /// End of its pause; a time in the past without one.
     pub(super) paused_until_ns: u64,
-    /// When it last asked for less.
-    asked_ns: Option<u64>,
-    /// Timestamp of its last packet that had one.
+    /// When it last requested a reduction or a pause.
+    requested_ns: Option<u64>,
+    /// Newest timestamp of its packets.
     newest: Option<u64>,
 }
 
-impl Entry {
+impl IssuerRecord {
     pub(super) fn new(line_bps: u64) -> Self {
-        let (taken_bps, before_bps, paused_until_ns, asked_ns, newest) = (0, line_bps, 0, None, None);
-        Self { cap_bps: line_bps, taken_bps, before_bps, paused_until_ns, asked_ns, newest }
+        let (taken_bps, before_bps, paused_until_ns, requested_ns, newest) = (0, line_bps, 0, None, None);
+        Self { cap_bps: line_bps, taken_bps, before_bps, paused_until_ns, requested_ns, newest }
     }
 
-    /// Notes a timestamp; `false` when it is not newer than the last (compared as serial numbers: NTP time wraps).
+    /// Records a timestamp; `false` if it is not newer than the last (compared as serial numbers: NTP time wraps).
     pub(super) fn is_newer(&mut self, timestamp: Option<u64>) -> bool {
         let Some(new) = timestamp else { return true };
         let newer = self.newest.is_none_or(|old| new.wrapping_sub(old) as i64 > 0);
@@ -47,28 +47,28 @@ impl Entry {
         newer
     }
 
-    /// Whether the issuer asked for less within the last RTT.
-    pub(super) fn asked_within(&self, rtt_ns: u64, now_ns: u64) -> bool {
-        self.asked_ns.is_some_and(|at| now_ns.saturating_sub(at) < rtt_ns)
+    /// Whether the issuer requested a reduction or a pause within the last RTT.
+    pub(super) fn requested_within(&self, rtt_ns: u64, now_ns: u64) -> bool {
+        self.requested_ns.is_some_and(|at| now_ns.saturating_sub(at) < rtt_ns)
     }
 
-    pub(super) fn ask(&mut self, now_ns: u64) {
-        self.asked_ns = Some(now_ns);
+    pub(super) fn record_request(&mut self, now_ns: u64) {
+        self.requested_ns = Some(now_ns);
     }
 
-    /// Lowers the cap to `target_bps`, seen from a rate of `start_bps`.
+    /// Lowers the cap to `target_bps`, a reduction from the rate `start_bps`.
     pub(super) fn reduce(&mut self, start_bps: u64, target_bps: u64) {
         self.cap_bps = self.cap_bps.min(target_bps);
         self.before_bps = start_bps;
         self.taken_bps = start_bps.saturating_sub(self.cap_bps);
     }
 
-    /// Whether a Resume has something to take back.
+    /// Whether there is a reduction or a pause that a Resume can lift.
     pub(super) fn is_open(&self, now_ns: u64) -> bool {
         self.taken_bps > 0 || self.paused_until_ns > now_ns
     }
 
-    /// Takes the pause back and gives a share of the last reduction, at most `most_bps`, back: once.
+    /// Ends the pause and restores a share of the last reduction, at most `most_bps`, once.
     pub(super) fn resume(&mut self, percent: Percent, most_bps: u64, line_bps: u64, now_ns: u64) {
         self.paused_until_ns = self.paused_until_ns.min(now_ns);
         if self.taken_bps == 0 {
@@ -83,7 +83,7 @@ impl Entry {
         self.taken_bps = 0;
     }
 
-    /// Raises the cap by `step_bps`; at line rate nothing is left to take back.
+    /// Raises the cap by `step_bps`; at line rate no reduction is left to lift.
     pub(super) fn increase(&mut self, step_bps: u64, line_bps: u64) {
         self.cap_bps = self.cap_bps.saturating_add(step_bps).min(line_bps);
         if self.cap_bps == line_bps {
@@ -91,7 +91,7 @@ impl Entry {
         }
     }
 
-    /// The line rate changed: a cap at the old one is none, and none exceeds the new one.
+    /// Applies a new line rate: a cap at the old line rate moves to the new one, and no cap exceeds the new one.
     pub(super) fn change_line(&mut self, old_bps: u64, new_bps: u64) {
         if self.cap_bps >= old_bps {
             self.cap_bps = new_bps;
@@ -100,12 +100,12 @@ impl Entry {
         self.before_bps = self.before_bps.min(new_bps);
     }
 
-    /// Whether it asks for nothing.
+    /// Whether the issuer limits nothing: no cap below line rate, no pause.
     pub(super) fn is_free(&self, line_bps: u64, now_ns: u64) -> bool {
         self.cap_bps >= line_bps && self.paused_until_ns <= now_ns
     }
 
-    /// Whether it holds nothing worth keeping: it asks for nothing, and no timestamp guards against replays.
+    /// Whether the record can be dropped: it limits nothing and holds no timestamp against replays.
     pub(super) fn is_blank(&self, line_bps: u64, now_ns: u64) -> bool {
         self.is_free(line_bps, now_ns) && self.newest.is_none()
     }

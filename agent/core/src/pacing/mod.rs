@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The source side of Long-haul CNP (decisions 4.7, draft-tian-ccwg-long-haul-cnp-00 section 5.6): what a QP may send, given
-//! what nodes and receivers said. Pure: [`Pacing::handle`] takes inputs and the time, [`Pacing::poll_timeout`] says when
-//! [`Pacing::handle_timeout`] wants to be called, [`Pacing::next_command`] says what to set. Times are nanoseconds on any
-//! steady clock, rates bits per second.
+//! The source side of Long-haul CNP (decisions 4.7, draft-tian-ccwg-long-haul-cnp-00 section 5.6): the rate of each QP, computed
+//! from the instructions of nodes and receivers. Pure: [`Pacing::handle`] takes inputs and the time, [`Pacing::poll_timeout`]
+//! returns when to call [`Pacing::handle_timeout`], [`Pacing::next_command`] returns the next rate to set. Times are
+//! nanoseconds on any monotonic clock, rates bits per second.
 //!
-//! - Every QP has a **ledger** with one entry per issuer (a node, or the QP's peer, whose CNPs are those that the multicast
-//!   tree aggregated). An entry is the *cap* that this issuer put on the rate. The rate is the smallest cap, so what one
-//!   issuer takes back never undoes what another asked for.
-//! - One **arbiter** for all of them: reductions within one RTT do not multiply, the strictest counts, from the rate at the
-//!   beginning of that RTT; the issuer of the smallest cap is blamed.
-//! - **Pauses** expire by themselves and draw on a budget per QP, so that no issuer, dead or lying, can stop a QP for long.
-//! - Nothing here outlives its QP, and an issuer that is not provisioned leaves no trace.
+//! - Every QP has a **ledger** with one record per issuer (a node, or the QP's peer, whose CNPs are those that the multicast
+//!   tree aggregated). A record holds the *cap* that this issuer put on the rate. The rate is the smallest cap, so a Resume of
+//!   one issuer never cancels the reduction of another.
+//! - One **arbiter** combines all issuers: reductions within one RTT do not multiply; the strictest applies, to the rate at the
+//!   start of that RTT. The rate is attributed to the issuer of the smallest cap.
+//! - **Pauses** expire and draw on a budget per QP, so that no failed or malicious issuer can stop a QP for long.
+//! - No state outlives its QP, and an issuer that is not provisioned leaves no state.
 //!
 //! `docs/long-haul.md` has the table of results.
 
@@ -28,23 +28,23 @@ use canopy_model::ids::Qpn;
 use crate::congestion::{Action, Percent};
 use qp::Qp;
 
-/// QPs that are paced at most.
+/// Maximum number of paced QPs.
 pub const MAX_QPS: usize = 65_536;
-/// Nodes that may be provisioned at most.
+/// Maximum number of provisioned nodes.
 pub const MAX_NODES: usize = 4_096;
 
-/// How a source responds. The same for all of its QPs.
+/// Settings of a source, for all of its QPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Reduction on Notify, on a plain CNP, and in place of a pause that the budget does not cover: 25 %.
+    /// Reduction on Notify, on a plain CNP, and instead of a pause that exceeds the budget: 25 %.
     pub default_reduction: Percent,
-    /// Largest increase by one Resume, of the line rate: 25 %.
+    /// Maximum increase by one Resume, of the line rate: 25 %.
     pub resume_cap: Percent,
-    /// Additive increase per RTT after two RTTs without news, of the line rate: 5 %.
+    /// Additive increase per RTT after two RTTs without an instruction, of the line rate: 5 %.
     pub increase: Percent,
-    /// Longest pause that an untouched budget grants, in nanoseconds: 100 ms.
+    /// Longest pause that a full budget grants, in nanoseconds: 100 ms.
     pub pause_burst_ns: u64,
-    /// Share of the time that the budget grants in the long run: 25 %.
+    /// Share of the time that the budget grants on average: 25 %.
     pub pause_share: Percent,
 }
 
@@ -64,37 +64,37 @@ impl Default for Settings {
 /// A QP and its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpSpec {
-    /// Who answers it: a receiver, or the Proxy Address of a multicast group. Its CNPs are accepted.
+    /// Address of its peer: a receiver, or the Proxy Address of a multicast group. CNPs from it are accepted.
     pub peer: Ipv6Addr,
-    /// Rate that nothing exceeds.
+    /// Maximum rate.
     pub line_bps: u64,
-    /// Rate that no reduction goes below (1..=`line_bps`).
+    /// Minimum rate of any reduction (1..=`line_bps`).
     pub min_bps: u64,
     /// RTT_est of its path (at least 1).
     pub rtt_ns: u64,
 }
 
-/// What can happen to a source.
+/// An input of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// These nodes, and no others, may send Long-haul CNPs. What nodes that are gone asked for wears off.
+    /// Only these nodes may send Long-haul CNPs. Reductions of removed nodes are lifted by the additive increase.
     Nodes(BTreeSet<Ipv6Addr>),
-    /// A QP is live, or its path changed.
+    /// A QP was opened, or its path changed.
     Open(Qpn, QpSpec),
-    /// A QP is gone.
+    /// A QP was closed.
     Close(Qpn),
-    /// A Long-haul CNP came in, well-formed.
+    /// A well-formed Long-haul CNP was received.
     LongHaul {
         /// IPv6 source address of the packet.
         from: Ipv6Addr,
         /// Its Source QP Number.
         qp: Qpn,
-        /// What it asks for.
+        /// Its action.
         action: Action,
-        /// Its Timestamp object (NTP format), if it has one: then one that is not newer than the last is stale.
+        /// Its Timestamp object (NTP format), if present. A packet whose timestamp is not newer than the last one is stale.
         timestamp: Option<u64>,
     },
-    /// A plain CNP came in: from the peer, or from a node (a Long-haul CNP that could not be understood).
+    /// A plain CNP was received: from the peer, or from a node (a Long-haul CNP that could not be parsed).
     Cnp {
         /// IPv6 source address of the packet.
         from: Ipv6Addr,
@@ -103,46 +103,46 @@ pub enum Input {
     },
 }
 
-/// What became of an input.
+/// Result of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It changed a rate, a pause or what is known.
+    /// It changed a rate, a pause or other state.
     Applied,
-    /// It asks for what is already so: a duplicate, a weaker reduction within the RTT, a Resume with nothing to take back.
+    /// It has no effect: a duplicate, a weaker reduction within the RTT, or a Resume without a reduction to lift.
     Absorbed,
-    /// It changed nothing.
+    /// It was refused and changed nothing.
     Refused(Refusal),
 }
 
-/// Why an input changed nothing.
+/// Why an input was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The sender is neither a provisioned node nor, for a CNP, the peer.
     UnknownIssuer,
-    /// No such QP is live.
+    /// The QP is not open.
     UnknownQp,
-    /// A Resume within one RTT of the same issuer's last reduction or pause: a node must see its queue low for one RTT
-    /// first, so this one is older than what it would undo.
+    /// A Resume within one RTT of the same issuer's last reduction or pause: a node sends a Resume only after its queue was low
+    /// for one RTT, so this one is older than that reduction or pause.
     TooEarly,
-    /// Its timestamp is not newer than that of the issuer's last packet.
+    /// Its timestamp is not newer than the last one of the issuer.
     Stale,
     /// A field of [`QpSpec`] is out of its range.
     OutOfRange,
-    /// [`MAX_QPS`] or [`MAX_NODES`] are reached.
+    /// [`MAX_QPS`] or [`MAX_NODES`] is reached.
     TooMany,
 }
 
-/// How a QP is to send from now on.
+/// Rate and pause to set for a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The QP.
     pub qp: Qpn,
     /// Its rate.
     pub rate_bps: u64,
-    /// It sends nothing before this time. Another command follows when the time has come.
+    /// The QP must not send before this time. Another command follows at that time.
     pub paused_until_ns: Option<u64>,
-    /// Whose cap the rate is; `None` at line rate.
-    pub blamed: Option<Issuer>,
+    /// Issuer of the cap that determines the rate; `None` at line rate.
+    pub limited_by: Option<Issuer>,
 }
 
 /// All QPs of a source.
@@ -157,12 +157,12 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// A source without QPs that trusts no node.
+    /// A source without QPs and without provisioned nodes.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    /// Takes in one input. Time does not go back: an earlier `now_ns` counts as the latest.
+    /// Processes one input. An earlier `now_ns` than the latest counts as the latest.
     pub fn handle(&mut self, input: Input, now_ns: u64) -> Outcome {
         self.handle_timeout(now_ns);
         let (now, settings) = (self.now_ns, self.settings);
@@ -202,12 +202,12 @@ impl Pacing {
         }
     }
 
-    /// When [`Pacing::handle_timeout`] is due next; `None` when nothing is pending.
+    /// When [`Pacing::handle_timeout`] is due next; `None` without a timer.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Does what is due at `now_ns`: ends pauses, increases rates.
+    /// Runs the timers due at `now_ns`: ends pauses, increases rates.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         let (now, settings) = (self.now_ns, self.settings);
@@ -219,7 +219,7 @@ impl Pacing {
         }
     }
 
-    /// The next QP whose rate or pause is other than what was last said; `None` when all is said.
+    /// The next QP whose rate or pause differs from its last command; `None` when there is none.
     pub fn next_command(&mut self) -> Option<Command> {
         while let Some(number) = self.dirty.pop_first() {
             let command = self.qps.get_mut(&number).and_then(|qp| qp.command(number, self.now_ns));
@@ -230,7 +230,7 @@ impl Pacing {
         None
     }
 
-    /// How a QP is to send now; `None` when it is not live.
+    /// Current rate and pause of a QP; `None` if it is not open.
     pub fn state(&self, qp: Qpn) -> Option<Command> {
         self.qps.get(&qp).map(|state| state.state(qp, self.now_ns))
     }
@@ -250,7 +250,7 @@ impl Pacing {
         })
     }
 
-    /// Lets something happen to a QP, and keeps its timer and what is to be said in step.
+    /// Changes a QP, then updates its timer and marks it for [`Pacing::next_command`].
     fn touch(&mut self, number: Qpn, work: impl FnOnce(&mut Qp) -> Outcome) -> Outcome {
         let Some(qp) = self.qps.get_mut(&number) else { return Outcome::Refused(Refusal::UnknownQp) };
         if let Some(at) = qp.timer() {

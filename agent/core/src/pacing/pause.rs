@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The budget of pauses: a bucket of nanoseconds that fills by a share of the time.
+//! The pause budget: a token bucket of nanoseconds that fills with a share of the time.
 
 use super::Settings;
 
@@ -15,7 +15,7 @@ impl Budget {
         Self { left_ns: settings.pause_burst_ns, filled_ns: now_ns }
     }
 
-    /// Takes up to `wanted_ns` and returns how much there was.
+    /// Takes up to `wanted_ns` and returns the granted time.
     pub(super) fn take(&mut self, wanted_ns: u64, settings: Settings, now_ns: u64) -> u64 {
         let earned = settings.pause_share.of(now_ns.saturating_sub(self.filled_ns));
         self.left_ns = self.left_ns.saturating_add(earned).min(settings.pause_burst_ns);

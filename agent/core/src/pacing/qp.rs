@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 
 use canopy_model::ids::Qpn;
 
-use super::ledger::{Entry, Issuer};
+use super::ledger::{Issuer, IssuerRecord};
 use super::pause::Budget;
 use super::{Command, Outcome, QpSpec, Refusal, Settings};
 use crate::congestion::{Action, Percent};
@@ -14,32 +14,32 @@ use crate::congestion::{Action, Percent};
 #[derive(Clone, Debug)]
 pub(super) struct Qp {
     spec: QpSpec,
-    ledger: BTreeMap<Issuer, Entry>,
+    ledger: BTreeMap<Issuer, IssuerRecord>,
     round: Option<Round>,
     budget: Budget,
     /// When the next additive increase is due; `None` at line rate.
     recover_ns: Option<u64>,
-    /// End of the pause that was last seen running.
+    /// End of the current pause.
     paused_until_ns: Option<u64>,
-    told: Option<Command>,
+    last_command: Option<Command>,
 }
 
-/// The RTT that began with a reduction: all reductions in it are one.
+/// The RTT that starts with a reduction: all reductions within it count as one.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     until_ns: u64,
-    /// Rate at its beginning: what every reduction in it counts from.
+    /// Rate at its start, from which every reduction within it is computed.
     start_bps: u64,
-    /// The strictest that was asked for in it, and by whom.
+    /// The strictest reduction within it, and its issuer.
     percent: Percent,
-    blamed: Issuer,
+    issuer: Issuer,
 }
 
 impl Round {
-    /// When it ends for this issuer. The peer echoes marks when the packets have gone all the way: what it says within an RTT
-    /// after a node's round is about packets that were sent before that node was heard.
+    /// When it ends for this issuer. The peer echoes CE marks only after packets have crossed the whole path: a CNP within an
+    /// RTT after a node's round refers to packets that were sent before that node's instruction arrived.
     fn ends(&self, issuer: Issuer, rtt_ns: u64) -> u64 {
-        let late = issuer == Issuer::Peer && self.blamed != Issuer::Peer;
+        let late = issuer == Issuer::Peer && self.issuer != Issuer::Peer;
         self.until_ns.saturating_add(if late { rtt_ns } else { 0 })
     }
 }
@@ -47,8 +47,8 @@ impl Round {
 impl Qp {
     pub(super) fn new(spec: QpSpec, settings: Settings, now_ns: u64) -> Self {
         let budget = Budget::full(settings, now_ns);
-        let (ledger, round, recover_ns, paused_until_ns, told) = (BTreeMap::new(), None, None, None, None);
-        Self { spec, ledger, round, budget, recover_ns, paused_until_ns, told }
+        let (ledger, round, recover_ns, paused_until_ns, last_command) = (BTreeMap::new(), None, None, None, None);
+        Self { spec, ledger, round, budget, recover_ns, paused_until_ns, last_command }
     }
 
     pub(super) fn peer(&self) -> Ipv6Addr {
@@ -60,16 +60,16 @@ impl Qp {
         self.spec = spec;
     }
 
-    /// Forgets entries that ask for nothing and whose node is `gone`.
+    /// Drops the records of `gone` nodes that limit nothing.
     pub(super) fn forget_free(&mut self, gone: impl Fn(Ipv6Addr) -> bool, now: u64) {
         let line = self.spec.line_bps;
-        self.ledger.retain(|issuer, entry| match issuer {
-            Issuer::Node(node) => !gone(*node) || !entry.is_free(line, now),
+        self.ledger.retain(|issuer, record| match issuer {
+            Issuer::Node(node) => !gone(*node) || !record.is_free(line, now),
             Issuer::Peer => true,
         });
     }
 
-    /// When something is due: the end of the pause, or an increase.
+    /// When the next timer is due: the end of the pause, or an increase.
     pub(super) fn timer(&self) -> Option<u64> {
         self.paused_until_ns.into_iter().chain(self.recover_ns).min()
     }
@@ -87,19 +87,19 @@ impl Qp {
         if !known && matches!(action, Action::Resume(_)) {
             return Outcome::Absorbed;
         }
-        let entry = self.ledger.entry(issuer).or_insert_with(|| Entry::new(line));
-        if matches!(action, Action::Resume(_)) && entry.is_open(now) && entry.asked_within(rtt, now) {
+        let record = self.ledger.entry(issuer).or_insert_with(|| IssuerRecord::new(line));
+        if matches!(action, Action::Resume(_)) && record.is_open(now) && record.requested_within(rtt, now) {
             return Outcome::Refused(Refusal::TooEarly);
         }
-        if !entry.is_newer(timestamp) {
+        if !record.is_newer(timestamp) {
             return Outcome::Refused(Refusal::Stale);
         }
         let outcome = match action {
             Action::Resume(percent) => {
-                if !entry.is_open(now) {
+                if !record.is_open(now) {
                     return Outcome::Absorbed;
                 }
-                entry.resume(percent, settings.resume_cap.of(line), line, now);
+                record.resume(percent, settings.resume_cap.of(line), line, now);
                 Outcome::Applied
             }
             Action::Notify => self.reduce(issuer, settings.default_reduction, now),
@@ -112,35 +112,34 @@ impl Qp {
         outcome
     }
 
-    /// One reduction per RTT: within it, only what is stricter than all before adds something.
+    /// Applies one reduction per RTT: within a round, only a stricter one than all before has an effect.
     fn reduce(&mut self, issuer: Issuer, percent: Percent, now: u64) -> Outcome {
         if percent == Percent::ZERO {
             return Outcome::Absorbed;
         }
-        let fresh =
-            Round { until_ns: now.saturating_add(self.spec.rtt_ns), start_bps: self.rate(), percent, blamed: issuer };
-        let running = self.round.filter(|round| now < round.ends(issuer, self.spec.rtt_ns));
-        let round = running.unwrap_or(fresh);
+        let fresh = Round { until_ns: now.saturating_add(self.spec.rtt_ns), start_bps: self.rate(), percent, issuer };
+        let current = self.round.filter(|round| now < round.ends(issuer, self.spec.rtt_ns));
+        let round = current.unwrap_or(fresh);
         let stricter = percent > round.percent;
-        self.round = Some(if stricter { Round { percent, blamed: issuer, ..round } } else { round });
+        self.round = Some(if stricter { Round { percent, issuer, ..round } } else { round });
         let start = round.start_bps;
         let target = (start - percent.of(start)).max(self.spec.min_bps);
         let before = self.rate();
         let line = self.spec.line_bps;
-        let entry = self.ledger.entry(issuer).or_insert_with(|| Entry::new(line));
-        entry.reduce(start, target);
-        entry.ask(now);
+        let record = self.ledger.entry(issuer).or_insert_with(|| IssuerRecord::new(line));
+        record.reduce(start, target);
+        record.record_request(now);
         if self.rate() < before { Outcome::Applied } else { Outcome::Absorbed }
     }
 
     fn pause(&mut self, issuer: Issuer, micros: u16, settings: Settings, now: u64) -> Outcome {
         let wanted = now.saturating_add(u64::from(micros) * 1_000);
-        let running = self.ledger.values().map(|e| e.paused_until_ns).max().unwrap_or(0).max(now);
-        let longer = wanted.saturating_sub(running);
+        let current = self.ledger.values().map(|e| e.paused_until_ns).max().unwrap_or(0).max(now);
+        let longer = wanted.saturating_sub(current);
         let granted = self.budget.take(longer, settings, now);
-        if let Some(entry) = self.ledger.get_mut(&issuer) {
-            entry.paused_until_ns = entry.paused_until_ns.max(wanted.min(running + granted));
-            entry.ask(now);
+        if let Some(record) = self.ledger.get_mut(&issuer) {
+            record.paused_until_ns = record.paused_until_ns.max(wanted.min(current + granted));
+            record.record_request(now);
         }
         if granted < longer {
             self.reduce(issuer, settings.default_reduction, now);
@@ -149,7 +148,7 @@ impl Qp {
         if granted > 0 { Outcome::Applied } else { Outcome::Absorbed }
     }
 
-    /// Ends the pause and increases the rate, where the time has come.
+    /// Ends the pause and increases the rate if they are due.
     pub(super) fn timeout(&mut self, settings: Settings, now: u64) {
         let line = self.spec.line_bps;
         self.note_pause(now);
@@ -172,24 +171,25 @@ impl Qp {
         caps.min().unwrap_or(self.spec.line_bps).clamp(self.spec.min_bps, self.spec.line_bps)
     }
 
-    fn blamed(&self) -> Option<Issuer> {
+    /// The issuer of the smallest cap; among equals, that of the latest round.
+    fn limiting_issuer(&self) -> Option<Issuer> {
         let least = self.ledger.values().map(|e| e.cap_bps).min().filter(|cap| *cap < self.spec.line_bps)?;
-        let mut guilty = self.ledger.iter().filter(|(_, e)| e.cap_bps == least).map(|(issuer, _)| *issuer);
-        let latest = self.round.map(|round| round.blamed);
-        let first = guilty.next();
-        latest.filter(|latest| first == Some(*latest) || guilty.any(|issuer| issuer == *latest)).or(first)
+        let mut candidates = self.ledger.iter().filter(|(_, e)| e.cap_bps == least).map(|(issuer, _)| *issuer);
+        let latest = self.round.map(|round| round.issuer);
+        let first = candidates.next();
+        latest.filter(|latest| first == Some(*latest) || candidates.any(|issuer| issuer == *latest)).or(first)
     }
 
     pub(super) fn state(&self, qp: Qpn, now: u64) -> Command {
         let paused_until_ns = self.paused_until_ns.filter(|until| *until > now);
-        Command { qp, rate_bps: self.rate(), paused_until_ns, blamed: self.blamed() }
+        Command { qp, rate_bps: self.rate(), paused_until_ns, limited_by: self.limiting_issuer() }
     }
 
-    /// The state, unless it was told already.
+    /// The current state as a command, unless it equals the last one.
     pub(super) fn command(&mut self, qp: Qpn, now: u64) -> Option<Command> {
         let state = self.state(qp, now);
-        let new = self.told != Some(state);
-        self.told = Some(state);
+        let new = self.last_command != Some(state);
+        self.last_command = Some(state);
         new.then_some(state)
     }
 }

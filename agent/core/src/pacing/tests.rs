@@ -62,15 +62,15 @@ fn now(source: &Pacing) -> Command {
 }
 
 #[test]
-fn who_is_unknown_leaves_no_trace() {
+fn an_unknown_issuer_leaves_no_state() {
     let mut source = source();
     let before = format!("{:?}", source.qps);
     let refused = Outcome::Refused(Refusal::UnknownIssuer);
-    for liar in [cut(9, 100), pause(9, u16::MAX), resume(9, 0), cnp(node(9))] {
-        assert_eq!(source.handle(liar, RTT), refused);
+    for unknown in [cut(9, 100), pause(9, u16::MAX), resume(9, 0), cnp(node(9))] {
+        assert_eq!(source.handle(unknown, RTT), refused);
     }
     let of_peer = Input::LongHaul { from: peer(), qp: qp(100), action: Action::Pause { micros: 9 }, timestamp: None };
-    assert_eq!(source.handle(of_peer, RTT), refused, "a peer sends CNPs, no instructions");
+    assert_eq!(source.handle(of_peer, RTT), refused, "a peer may send CNPs only");
     let elsewhere = Input::LongHaul { from: node(1), qp: qp(7), action: Action::Notify, timestamp: None };
     assert_eq!(source.handle(elsewhere, RTT), Outcome::Refused(Refusal::UnknownQp));
     assert_eq!(source.handle(Input::Cnp { from: peer(), qp: qp(7) }, RTT), Outcome::Refused(Refusal::UnknownQp));
@@ -78,11 +78,11 @@ fn who_is_unknown_leaves_no_trace() {
 }
 
 #[test]
-fn limits_of_what_is_provisioned() {
+fn provisioning_is_limited() {
     let mut source = source();
     let many = (0..=MAX_NODES as u128).map(Ipv6Addr::from_bits).collect();
     assert_eq!(source.handle(Input::Nodes(many), 0), Outcome::Refused(Refusal::TooMany));
-    assert_eq!(source.handle(cut(1, 30), 0), Outcome::Applied, "the old ones hold");
+    assert_eq!(source.handle(cut(1, 30), 0), Outcome::Applied, "the old nodes stay");
     let spec = QpSpec { peer: peer(), line_bps: LINE, min_bps: MIN, rtt_ns: RTT };
     for bad in [
         QpSpec { min_bps: 0, ..spec },
@@ -95,18 +95,18 @@ fn limits_of_what_is_provisioned() {
     let opened = (1_000..).take(MAX_QPS).map(|n| source.handle(Input::Open(qp(n), spec), 0));
     assert_eq!(opened.filter(|o| *o == Outcome::Applied).count(), MAX_QPS - 1);
     assert_eq!(source.handle(Input::Open(qp(5), spec), 0), Outcome::Refused(Refusal::TooMany));
-    assert_eq!(source.handle(Input::Open(qp(100), spec), 0), Outcome::Applied, "one that is live may change");
+    assert_eq!(source.handle(Input::Open(qp(100), spec), 0), Outcome::Applied, "an open QP may change");
     assert_eq!(source.handle(Input::Close(qp(1_000)), 0), Outcome::Applied);
     assert_eq!(source.handle(Input::Open(qp(5), spec), 0), Outcome::Applied);
 }
 
-/// The issuer says Pause and dies.
+/// The issuer sends Pause and fails.
 #[test]
-fn a_pause_ends_by_itself_and_is_told_to_end() {
+fn a_pause_expires_and_a_command_ends_it() {
     let mut source = source();
     assert_eq!(source.handle(pause(1, 5_000), RTT), Outcome::Applied);
-    let told = source.next_command().unwrap();
-    assert_eq!((told.paused_until_ns, told.rate_bps), (Some(RTT + 5 * MS), LINE));
+    let command = source.next_command().unwrap();
+    assert_eq!((command.paused_until_ns, command.rate_bps), (Some(RTT + 5 * MS), LINE));
     assert_eq!(source.poll_timeout(), Some(RTT + 5 * MS));
     source.handle_timeout(RTT + 5 * MS - 1);
     assert_eq!(source.next_command(), None);
@@ -115,12 +115,12 @@ fn a_pause_ends_by_itself_and_is_told_to_end() {
     assert_eq!((source.poll_timeout(), source.next_command()), (None, None));
 }
 
-/// 100 ms at once, then a quarter of the time; what is not covered becomes a reduction.
+/// 100 ms at once, then a quarter of the time; a pause beyond the budget becomes a reduction.
 #[test]
 fn pauses_draw_on_a_budget() {
     let mut source = source();
     assert_eq!(source.handle(pause(1, 60_000), 0), Outcome::Applied);
-    assert_eq!(source.handle(pause(2, 60_000), 0), Outcome::Absorbed, "the same time is paid once");
+    assert_eq!(source.handle(pause(2, 60_000), 0), Outcome::Absorbed, "overlapping pauses are charged once");
     assert_eq!(now(&source).rate_bps, LINE);
     let at = 60 * MS;
     // 40 ms are left, and 15 ms were earned.
@@ -132,9 +132,9 @@ fn pauses_draw_on_a_budget() {
     assert_eq!(now(&source).paused_until_ns, Some(at + 13_750_000), "a quarter of 55 ms");
 }
 
-/// A lost Resume: two RTTs of silence, then 5 % of the line rate per RTT.
+/// A lost Resume: two RTTs without an instruction, then 5 % of the line rate per RTT.
 #[test]
-fn without_news_the_rate_increases_additively_to_line_rate() {
+fn without_instructions_the_rate_increases_additively_to_line_rate() {
     let mut source = source();
     source.handle(cut(1, 30), 0);
     assert_eq!(source.poll_timeout(), Some(2 * RTT));
@@ -147,16 +147,16 @@ fn without_news_the_rate_increases_additively_to_line_rate() {
     }
     let expected = (0..6).map(|n| (2 + n, 70_000 + 5_000 * n, 75_000 + 5_000 * n)).collect::<Vec<_>>();
     assert_eq!(rates, expected);
-    assert_eq!(now(&source).blamed, None);
+    assert_eq!(now(&source).limited_by, None);
     assert!(source.qps[&qp(100)].timer().is_none() && format!("{:?}", source.qps).contains("ledger: {}"));
 }
 
 #[test]
-fn news_puts_the_increase_off_and_a_resume_that_does_nothing_is_no_news() {
+fn an_instruction_delays_the_increase_and_a_resume_without_effect_does_not() {
     let mut source = source();
     source.handle(cut(1, 30), 0);
     source.handle(cut(1, 30), RTT - 1);
-    assert_eq!(source.poll_timeout(), Some(3 * RTT - 1), "an absorbed reduction says that there is congestion still");
+    assert_eq!(source.poll_timeout(), Some(3 * RTT - 1), "an absorbed reduction shows that congestion continues");
     assert_eq!(source.handle(resume(1, 50), 2 * RTT), Outcome::Applied);
     assert_eq!(source.poll_timeout(), Some(4 * RTT));
     assert_eq!(source.handle(resume(1, 50), 3 * RTT), Outcome::Absorbed);
@@ -165,7 +165,7 @@ fn news_puts_the_increase_off_and_a_resume_that_does_nothing_is_no_news() {
 }
 
 #[test]
-fn nodes_that_are_gone_are_refused_and_what_they_asked_for_wears_off() {
+fn removed_nodes_are_refused_and_their_reductions_expire() {
     let mut source = source();
     source.handle(cut(1, 30), 0);
     source.handle(Input::Nodes([2].map(node).into()), 1);
@@ -178,7 +178,7 @@ fn nodes_that_are_gone_are_refused_and_what_they_asked_for_wears_off() {
 }
 
 #[test]
-fn a_closed_qp_leaves_nothing_and_an_opened_one_begins_anew() {
+fn a_closed_qp_leaves_no_state_and_a_reopened_one_starts_anew() {
     let mut source = source();
     source.handle(cut(1, 30), 0);
     source.handle(pause(1, 9_000), 0);
@@ -190,7 +190,7 @@ fn a_closed_qp_leaves_nothing_and_an_opened_one_begins_anew() {
     assert_eq!((now(&source).rate_bps, now(&source).paused_until_ns), (LINE, None));
     source.handle(cut(1, 30), 3);
     source.handle(Input::Open(qp(100), QpSpec { line_bps: 50_000, ..spec }), 4);
-    assert_eq!((now(&source).rate_bps, now(&source).blamed), (50_000, None), "the cap is above the new line rate");
+    assert_eq!((now(&source).rate_bps, now(&source).limited_by), (50_000, None), "the cap is above the new line rate");
     source.handle(Input::Open(qp(100), QpSpec { line_bps: 200_000, ..spec }), 5);
     assert_eq!(now(&source).rate_bps, 200_000);
 }

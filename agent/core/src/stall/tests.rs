@@ -13,7 +13,7 @@ const MS: u64 = 1_000_000;
 const AFTER: u64 = 60 * MS;
 /// Sampling interval of the tables.
 const STEP: u64 = 15 * MS;
-/// Far beyond 24 and 32 bits: nothing may fold a PSN.
+/// Far above 24 and 32 bits: PSNs must not be truncated.
 const BASE: u64 = (1 << 40) + 0xFF_FFFE;
 
 fn id(v: u64) -> GroupId {
@@ -24,16 +24,16 @@ fn address(n: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n)
 }
 
-/// `branches` by number and `next`; the minimum follows.
+/// `branches` by number and next PSN, from which the minimum is computed.
 fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) -> GroupTelemetry {
     let branch = |(n, next): &(u16, Option<u64>)| BranchTelemetry {
         address: address(*n),
         next: *next,
-        unheard: false,
+        unconfirmed: false,
         ack_psn: None,
         epsn: None,
         ccount: 0,
-        last_heard_ns: None,
+        last_feedback_ns: None,
         packets: 0,
         bytes: 0,
     };
@@ -55,7 +55,7 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
     }
 }
 
-/// Codes and branch numbers of what is told at the sample number `step`.
+/// Codes, groups and branch numbers of the events at sample number `step`.
 fn step(stalls: &mut Stalls, step: u64, groups: &[GroupTelemetry]) -> Vec<(String, u64, u16)> {
     let events = stalls.observe(groups, |_| Some(AFTER), step * STEP, 7);
     assert!(events.iter().all(|e| e.time_unix_ns == 7));
@@ -72,29 +72,29 @@ fn recovered(group: u64, branch: u16) -> (String, u64, u16) {
 }
 
 #[test]
-fn a_branch_that_never_acknowledged_anything_is_told_and_one_that_waits_is_not() {
+fn an_unconfirmed_branch_is_reported_and_a_pending_one_is_not() {
     let mut stalls = Stalls::default();
-    let at = |n: u64, heard: bool| {
-        let mut g = group(1, BASE + 9, n, &[(1, None), (2, heard.then_some(BASE + 9)), (3, None)]);
-        g.branches[1].unheard = !heard;
-        // Nothing is known of the group while one was not heard.
-        g.min_next = g.min_next.filter(|_| heard);
+    let at = |n: u64, confirmed: bool| {
+        let mut g = group(1, BASE + 9, n, &[(1, None), (2, confirmed.then_some(BASE + 9)), (3, None)]);
+        g.branches[1].unconfirmed = !confirmed;
+        // A group with an unconfirmed branch has no minimum.
+        g.min_next = g.min_next.filter(|_| confirmed);
         g
     };
-    let told: Vec<_> = (0..12).flat_map(|n| step(&mut stalls, n, &[at(n, false)])).collect();
-    assert_eq!(told, [stalled(1, 2)], "1 and 3 wait for a message to begin");
+    let reported: Vec<_> = (0..12).flat_map(|n| step(&mut stalls, n, &[at(n, false)])).collect();
+    assert_eq!(reported, [stalled(1, 2)], "1 and 3 wait for the start of a message");
     assert_eq!(step(&mut stalls, 12, &[at(12, true)]), [recovered(1, 2)]);
     let mut idle = Stalls::default();
-    let told: Vec<_> = (0..12).flat_map(|n| step(&mut idle, n, &[at(1, false)])).collect();
-    assert_eq!(told, [], "nothing passes");
+    let reported: Vec<_> = (0..12).flat_map(|n| step(&mut idle, n, &[at(1, false)])).collect();
+    assert_eq!(reported, [], "no data is forwarded");
 }
 
 #[test]
-fn a_branch_that_stands_while_data_passes_is_told_once_and_again_when_it_moves() {
+fn a_branch_without_progress_while_data_is_forwarded_is_reported_once_and_again_after_progress() {
     let mut stalls = Stalls::default();
     let at = |n: u64, one: u64| group(1, BASE + 9, n, &[(1, Some(BASE + one)), (2, Some(BASE + 9))]);
-    let told: Vec<_> = (0..12).map(|n| step(&mut stalls, n, &[at(n, 0)])).collect();
-    for (n, events) in told.iter().enumerate() {
+    let reported: Vec<_> = (0..12).map(|n| step(&mut stalls, n, &[at(n, 0)])).collect();
+    for (n, events) in reported.iter().enumerate() {
         // 60 ms after the first sample.
         assert_eq!(*events, if n == 4 { vec![stalled(1, 1)] } else { vec![] }, "sample {n}");
     }
@@ -103,18 +103,22 @@ fn a_branch_that_stands_while_data_passes_is_told_once_and_again_when_it_moves()
         assert_eq!(step(&mut stalls, n, &[at(n, 1)]), [], "the time counts from the last progress");
     }
     assert_eq!(step(&mut stalls, 16, &[at(16, 1)]), [stalled(1, 1)]);
-    stalls.tell_again();
-    assert_eq!(step(&mut stalls, 17, &[at(17, 1)]), [stalled(1, 1)], "a new listener hears it too");
+    stalls.report_again();
+    assert_eq!(
+        step(&mut stalls, 17, &[at(17, 1)]),
+        [stalled(1, 1)],
+        "the controller gets the event again after a reconnect"
+    );
     assert_eq!(step(&mut stalls, 18, &[at(18, 9)]), [recovered(1, 1)], "all is acknowledged");
 }
 
 #[test]
-fn who_is_not_at_the_minimum_or_not_counted_is_not_blamed() {
+fn a_branch_above_the_minimum_or_pending_is_not_reported() {
     let mut stalls = Stalls::default();
     let branches = [(1, Some(BASE)), (2, Some(BASE + 1)), (3, None), (4, Some(BASE))];
-    let told: Vec<_> = (0..20).flat_map(|n| step(&mut stalls, n, &[group(1, BASE + 9, n, &branches)])).collect();
-    assert_eq!(told, [stalled(1, 1), stalled(1, 4)]);
-    // They leave: the next minimum has a whole stall time of its own.
+    let reported: Vec<_> = (0..20).flat_map(|n| step(&mut stalls, n, &[group(1, BASE + 9, n, &branches)])).collect();
+    assert_eq!(reported, [stalled(1, 1), stalled(1, 4)]);
+    // They leave: the next minimum gets a whole stall time.
     let left = [(2, Some(BASE + 1)), (3, None)];
     for n in 20..24 {
         assert_eq!(step(&mut stalls, n, &[group(1, BASE + 9, n, &left)]), [], "sample {n}");
@@ -130,51 +134,51 @@ fn idle_and_empty_groups_never_stall_and_idle_time_does_not_count() {
         assert_eq!(step(&mut stalls, n, &idle(n)), []);
     }
     let busy = |n| group(1, BASE + 1, n, &[(1, Some(BASE))]);
-    let told = (1000..1010).find(|n| !step(&mut stalls, *n, &[busy(*n)]).is_empty());
-    assert_eq!(told, Some(1003), "60 ms after the last idle sample");
+    let reported = (1000..1010).find(|n| !step(&mut stalls, *n, &[busy(*n)]).is_empty());
+    assert_eq!(reported, Some(1003), "60 ms after the last idle sample");
 }
 
 #[test]
-fn a_source_that_fell_silent_makes_nobody_guilty() {
+fn an_idle_source_causes_no_report() {
     let mut stalls = Stalls::default();
     let half = |data| group(1, BASE + 9, data, &[(1, Some(BASE)), (2, Some(BASE))]);
     for n in 0..1000 {
-        // It died right after it had sent.
+        // The source failed right after it had sent.
         assert_eq!(step(&mut stalls, n, &[half(9)]), []);
     }
-    // It comes back: there is a third of the time to answer.
+    // The source resumes: the branches have a third of the stall time to acknowledge.
     assert_eq!(step(&mut stalls, 1000, &[half(10)]), []);
     assert_eq!(step(&mut stalls, 1001, &[half(11)]), []);
     assert_eq!(step(&mut stalls, 1002, &[half(12)]), [stalled(1, 1), stalled(1, 2)]);
 }
 
 #[test]
-fn groups_do_not_notice_each_other_and_are_forgotten_when_they_go() {
+fn groups_do_not_affect_each_other_and_are_forgotten_when_removed() {
     let mut stalls = Stalls::default();
     let bad = |n| group(1, BASE + 9, n, &[(1, Some(BASE))]);
     let good = |n: u64| group(2, BASE + n, n, &[(1, Some(BASE + n / 2))]);
-    let told: Vec<_> = (0..10).flat_map(|n| step(&mut stalls, n, &[bad(n), good(n * 2)])).collect();
-    assert_eq!(told, [stalled(1, 1)]);
+    let reported: Vec<_> = (0..10).flat_map(|n| step(&mut stalls, n, &[bad(n), good(n * 2)])).collect();
+    assert_eq!(reported, [stalled(1, 1)]);
     assert_eq!(step(&mut stalls, 10, &[good(20)]), []);
     let again: Vec<_> = (11..16).map(|n| step(&mut stalls, n, &[bad(n)]).len()).collect();
-    assert_eq!(again, [0, 0, 0, 0, 1], "another group of the same number starts from nothing");
+    assert_eq!(again, [0, 0, 0, 0, 1], "another group with the same number starts anew");
     assert!(stalls.observe(&[bad(99)], |_| None, 99 * STEP, 0).is_empty() && stalls.0.is_empty());
 }
 
 #[test]
-fn a_branch_that_joins_a_stalled_group_has_its_own_time() {
+fn a_branch_that_joins_a_stalled_group_gets_a_whole_stall_time() {
     let mut stalls = Stalls::default();
     for n in 0..10 {
         step(&mut stalls, n, &[group(1, BASE + 9, n, &[(1, Some(BASE))])]);
     }
     let both = [(1, Some(BASE)), (2, Some(BASE))];
-    let told: Vec<_> = (10..15).map(|n| step(&mut stalls, n, &[group(1, BASE + 9, n, &both)])).collect();
-    assert_eq!(told[..4], [[], [], [], []]);
-    assert_eq!(told[4], [stalled(1, 2)]);
+    let reported: Vec<_> = (10..15).map(|n| step(&mut stalls, n, &[group(1, BASE + 9, n, &both)])).collect();
+    assert_eq!(reported[..4], [[], [], [], []]);
+    assert_eq!(reported[4], [stalled(1, 2)]);
 }
 
 proptest! {
-    /// Whatever branches do: nobody is told before a whole stall time at the minimum, and told is only who stands there.
+    /// A branch is reported only after a whole stall time at the minimum, and only while it is at the minimum.
     #[test]
     fn the_stall_time_is_always_given(
         moves in prop::collection::vec((prop::collection::vec(0u64..2, 3), 0u64..3, 1u64..40), 1..80)
@@ -198,7 +202,7 @@ proptest! {
                 let branch = event.branch.unwrap().segments()[7];
                 if event.code == STALLED {
                     prop_assert!(now - since >= AFTER && next[usize::from(branch)] == min && min < high);
-                    prop_assert!(standing.insert(branch), "told twice");
+                    prop_assert!(standing.insert(branch), "reported twice");
                 } else {
                     prop_assert!(standing.remove(&branch), "recovered before it stalled");
                     prop_assert!(next[usize::from(branch)] > min || min == high || since == now);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A token bucket.
 
-/// Lets `burst` pass at once and one more every `interval_ns`.
+/// Grants `burst` tokens at once and one more every `interval_ns`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     burst_ns: u64,
     interval_ns: u64,
-    /// When the bucket would have been full again, had nothing passed since.
+    /// When the bucket is full again without further tokens taken.
     full_at_ns: u64,
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Round-trip times of links by STAMP, RFC 8762, unauthenticated mode. Pure: packets and the time come in.
 //!
-//! - [`Session`]: the Session-Sender of one link: what to send and when, which answers count, what is lost.
-//! - [`Reflector`]: the stateless Session-Reflector of one port: whom to answer, how often, and with what.
+//! - [`Session`]: the Session-Sender of one link: sends test packets, accepts answers, counts losses.
+//! - [`Reflector`]: the stateless Session-Reflector of one port: answers its neighbour at a limited rate.
 //! - [`stamp_links`]: which links of a node have both.
 //!
-//! Two clocks: `now_ns` is any steady clock and decides when; a [`Timestamp`] is the wall clock and is what packets carry.
+//! Two clocks: `now_ns` is any monotonic clock, for timers; a [`Timestamp`] is the wall clock, carried in packets.
 
 mod bucket;
 mod reflector;
@@ -23,10 +23,10 @@ use canopy_model::node_spec::{NodeSpec, Peer};
 use canopy_model::telemetry::LinkRtt;
 use canopy_packet::stamp::ErrorEstimate;
 
-/// What is said of our timestamps: not synchronised as far as we know, NTP format, right within 2^-10 s.
+/// Error estimate of the agent's timestamps: not known to be synchronised, NTP format, accurate within 2^-10 s.
 pub const ERROR_ESTIMATE: ErrorEstimate = ErrorEstimate { synchronized: false, ptp: false, scale: 22, multiplier: 1 };
 
-/// A link to another node, as both of its machines need it.
+/// A link to another node, for its session and its reflector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StampLink {
     /// Port on this node.
@@ -39,7 +39,7 @@ pub struct StampLink {
     pub neighbour: Ipv6Addr,
 }
 
-/// The links of a node that lead to other nodes, in port order; hosts are not asked.
+/// The links of a node to other nodes, in port order; links to hosts are not measured.
 pub fn stamp_links(spec: &NodeSpec) -> Vec<StampLink> {
     let link = |p: &canopy_model::node_spec::Port| match p.peer {
         Peer::Node { link_local, .. } => {
@@ -50,12 +50,12 @@ pub fn stamp_links(spec: &NodeSpec) -> Vec<StampLink> {
     spec.base.ports.iter().filter_map(link).collect()
 }
 
-/// What the agent's event loop needs of whoever measures its links.
+/// Link measurement as the agent's event loop uses it.
 pub trait LinkProber: Send {
     /// Measures these links from now on, and no others. Called again with the same links, it changes nothing.
     fn watch(&mut self, links: Vec<StampLink>);
 
-    /// What was measured since the last call.
+    /// Measurements since the last call.
     fn take(&mut self) -> Vec<LinkRtt>;
 }
 

@@ -11,10 +11,10 @@ use super::{ERROR_ESTIMATE, Timestamp};
 
 /// Answers per second and port.
 const PER_SECOND: u32 = 200;
-/// Answers at once.
+/// Burst of answers.
 const BURST: u32 = 50;
 
-/// Whom to answer and how often.
+/// Answers test packets of one neighbour at a limited rate.
 #[derive(Clone, Debug)]
 pub struct Reflector {
     neighbour: Ipv6Addr,
@@ -23,7 +23,7 @@ pub struct Reflector {
     refused: u64,
 }
 
-/// An answer without the time at which it is sent.
+/// An answer without its transmit timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     sender: SenderPacket,
@@ -34,25 +34,25 @@ pub struct Answer {
 /// Why a test packet is not answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Not the port's neighbour.
+    /// The source is not the port's neighbour.
     #[error("{0} is not the neighbour on this port")]
     Stranger(Ipv6Addr),
-    /// More than the port answers.
+    /// The rate limit of the port is reached.
     #[error("more than {} test packets a second", PER_SECOND)]
     TooMany,
-    /// No test packet.
+    /// The datagram is not a test packet.
     #[error("not a test packet: {0}")]
     Malformed(ParseError),
 }
 
 impl Reflector {
-    /// A reflector that answers `neighbour` alone.
+    /// A reflector that answers only `neighbour`.
     pub fn new(neighbour: Ipv6Addr) -> Self {
         Self { neighbour, bucket: Bucket::new(PER_SECOND, BURST), answered: 0, refused: 0 }
     }
 
-    /// Takes in what `source` sent and arrived at `received` with `hop_limit`. Octets behind the base packet are not
-    /// answered (RFC 8972 section 4: a reflector without extensions sends the base packet).
+    /// Processes a datagram from `source` that arrived at `received` with `hop_limit`. Octets after the base packet are
+    /// ignored (RFC 8972 section 4: a reflector without extensions sends the base packet).
     pub fn handle(
         &mut self,
         source: Ipv6Addr,

@@ -9,19 +9,19 @@ use canopy_packet::stamp::{ReflectorPacket, SenderPacket};
 
 use super::{ERROR_ESTIMATE, Timestamp};
 
-/// A test packet that has waited so long is lost: the longest round-trip time that is believed.
+/// A test packet without an answer for this long is lost; also the longest round-trip time that is accepted.
 const LOST_AFTER_NS: u64 = 10_000_000_000;
-/// Test packets that wait for their answers, at most; beyond them the oldest is lost.
+/// Maximum number of test packets without an answer; beyond it the oldest counts as lost.
 const MAX_WAITING: usize = 128;
 
-/// How a session runs.
+/// Settings of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionSettings {
-    /// Time between two test packets, nanoseconds, 1 and more.
+    /// Time between two test packets, nanoseconds, at least 1.
     pub interval_ns: u64,
 }
 
-/// A session: its packets are numbered from 0, and nothing of it is of use to another.
+/// A session; its packets are numbered from 0.
 #[derive(Clone, Debug)]
 pub struct Session {
     settings: SessionSettings,
@@ -42,7 +42,7 @@ struct Waiting {
 }
 
 impl Session {
-    /// A session that sends its first packet at `now_ns`. Counters go on from `before`, of an earlier session of the port.
+    /// A session that sends its first packet at `now_ns`. Counters continue from `before`, an earlier session of the port.
     pub fn new(settings: SessionSettings, now_ns: u64, before: Option<&LinkRtt>) -> Self {
         Self {
             settings,
@@ -56,25 +56,25 @@ impl Session {
         }
     }
 
-    /// When [`Session::handle_timeout`] wants to be called next.
+    /// When to call [`Session::handle_timeout`] next.
     pub fn poll_timeout(&self) -> u64 {
         let lost_at = self.waiting.front().map_or(u64::MAX, |w| w.sent_ns.saturating_add(LOST_AFTER_NS));
         self.due_ns.min(lost_at)
     }
 
-    /// Gives up what waited too long; returns the test packet that is to be sent now, if one is, with `timestamp` in it.
+    /// Counts expired test packets as lost; returns the test packet to send now, if one is due, with `timestamp` in it.
     pub fn handle_timeout(&mut self, now_ns: u64, timestamp: Timestamp) -> Option<SenderPacket> {
         while self.waiting.front().is_some_and(|w| now_ns.saturating_sub(w.sent_ns) >= LOST_AFTER_NS) {
-            self.give_up_oldest();
+            self.lose_oldest();
         }
         if now_ns < self.due_ns {
             return None;
         }
-        // Who was held up does not catch up with a burst.
+        // A delayed sender does not catch up with a burst.
         let next = self.due_ns + self.settings.interval_ns;
         self.due_ns = if next > now_ns { next } else { now_ns + self.settings.interval_ns };
         if self.waiting.len() >= MAX_WAITING {
-            self.give_up_oldest();
+            self.lose_oldest();
         }
         let sequence = self.next;
         self.next = self.next.wrapping_add(1);
@@ -82,8 +82,8 @@ impl Session {
         Some(SenderPacket { sequence, timestamp: timestamp.0, error_estimate: ERROR_ESTIMATE })
     }
 
-    /// Takes in an answer that arrived at `arrived`. It counts if it answers a packet that still waits, with that packet's
-    /// own timestamp, and its times are possible; returns the round-trip time without the reflector's delay, nanoseconds.
+    /// Processes an answer that arrived at `arrived`. It is accepted if it answers an outstanding packet, carries that packet's
+    /// timestamp, and its times are consistent; returns the round-trip time without the reflector's delay, nanoseconds.
     pub fn handle_answer(&mut self, packet: &ReflectorPacket, arrived: Timestamp) -> Option<u64> {
         let rtt_ns = self.round_trip(packet, arrived);
         match rtt_ns {
@@ -97,12 +97,12 @@ impl Session {
         rtt_ns
     }
 
-    /// Answers that did not count.
+    /// Answers that were not accepted.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// What was measured since the last call, and counters since the start.
+    /// Smallest round-trip time since the last call, and counters since the start.
     pub fn take(&mut self, port: PortIndex) -> LinkRtt {
         LinkRtt { port, rtt_ns: self.smallest_ns.take(), samples: self.samples, lost: self.lost }
     }
@@ -118,18 +118,18 @@ impl Session {
             return None;
         }
         let all_ns = arrived.since_ns(sent)?;
-        // PTP stamps count nanoseconds where NTP's count fractions.
+        // PTP timestamps hold nanoseconds where NTP timestamps hold fractions of a second.
         let inside_ns = if packet.error_estimate.ptp {
             ptp_ns(packet.timestamp).checked_sub(ptp_ns(packet.receive_timestamp))?
         } else {
             Timestamp(packet.timestamp).since_ns(Timestamp(packet.receive_timestamp))?
         };
-        // A reflector whose clock ran faster than ours for a moment is no reason for a round trip in no time.
+        // If the reflector's clock ran faster than the local one, the result must still be above zero.
         let rtt_ns = all_ns.checked_sub(inside_ns)?.max(1);
         (rtt_ns <= LOST_AFTER_NS).then_some(rtt_ns)
     }
 
-    fn give_up_oldest(&mut self) {
+    fn lose_oldest(&mut self) {
         self.waiting.pop_front();
         self.lost += 1;
     }

@@ -37,7 +37,7 @@ fn bytes(packet: SenderPacket) -> [u8; LEN] {
     out
 }
 
-/// What a reflector whose clock is `ahead_ns` ahead says.
+/// The answer of a reflector whose clock is `ahead_ns` ahead.
 fn reflect(packet: SenderPacket, received_ns: u64, sent_ns: u64, ahead_ns: u64) -> ReflectorPacket {
     let clock = |now_ns| at(now_ns + ahead_ns);
     let mut reflector = Reflector::new(neighbour());
@@ -46,7 +46,7 @@ fn reflect(packet: SenderPacket, received_ns: u64, sent_ns: u64, ahead_ns: u64) 
 }
 
 #[test]
-fn timestamps_are_those_of_ntp() {
+fn timestamps_have_ntp_format() {
     // 1970 is 2208988800 s after 1900; half a second is half of 2^32.
     assert_eq!(Timestamp::from_unix_ns(500_000_000).0, 2_208_988_800 << 32 | 1 << 31);
     assert_eq!(at(40 * MS).since_ns(at(0)), Some(40 * MS));
@@ -59,7 +59,7 @@ fn timestamps_are_those_of_ntp() {
 }
 
 #[test]
-fn a_round_trip_is_without_the_reflectors_delay_and_whatever_its_clock() {
+fn a_round_trip_time_excludes_the_reflectors_delay_and_does_not_depend_on_its_clock() {
     for ahead_ns in [0, 3_600 * S] {
         let mut s = session();
         let packet = send(&mut s, 0).unwrap();
@@ -67,12 +67,12 @@ fn a_round_trip_is_without_the_reflectors_delay_and_whatever_its_clock() {
         let answer = reflect(packet, 15 * MS, 515 * MS, ahead_ns);
         assert_eq!(s.handle_answer(&answer, at(540 * MS)), Some(40 * MS), "{ahead_ns}");
         assert_eq!(s.take(port()), LinkRtt { port: port(), rtt_ns: Some(40 * MS), samples: 1, lost: 0 });
-        assert_eq!(s.take(port()).rtt_ns, None, "a sample is told once");
+        assert_eq!(s.take(port()).rtt_ns, None, "a sample is returned once");
     }
 }
 
 #[test]
-fn only_the_answer_to_a_packet_that_waits_counts_and_once() {
+fn only_the_answer_to_an_outstanding_packet_counts_and_only_once() {
     let mut s = session();
     let packet = send(&mut s, 0).unwrap();
     let good = reflect(packet, MS, MS, 0);
@@ -97,14 +97,14 @@ fn only_the_answer_to_a_packet_that_waits_counts_and_once() {
 }
 
 #[test]
-fn sequence_numbers_count_up_one_a_second_and_silence_is_loss() {
+fn sequence_numbers_count_up_one_a_second_and_a_missing_answer_is_a_loss() {
     let mut s = session();
     let mut sent = Vec::new();
     let mut now = 0;
     while now <= 30 * S {
         if let Some(packet) = send(&mut s, now) {
             sent.push((now, packet.sequence));
-            // Every second one comes back, in 9 s: late is not lost.
+            // Every second packet is answered after 9 s: late, but not lost.
             if packet.sequence % 2 == 0 {
                 let mut copy = s.clone();
                 assert!(copy.handle_answer(&reflect(packet, now, now, 0), at(now + 9 * S)).is_some());
@@ -115,14 +115,14 @@ fn sequence_numbers_count_up_one_a_second_and_silence_is_loss() {
     }
     assert_eq!(sent, (0..=30).map(|n| (n * S, n as u32)).collect::<Vec<_>>());
     // 1, 3, ..., 19 have waited 10 s by 30 s (21 is sent at 21 s).
-    let told = s.take(port());
-    assert_eq!((told.samples, told.lost), (16, 10));
-    let later = Session::new(SETTINGS, now, Some(&told)).take(port());
-    assert_eq!((later.samples, later.lost), (16, 10), "a new session of the port counts on");
+    let taken = s.take(port());
+    assert_eq!((taken.samples, taken.lost), (16, 10));
+    let later = Session::new(SETTINGS, now, Some(&taken)).take(port());
+    assert_eq!((later.samples, later.lost), (16, 10), "a new session of the port continues the counters");
 }
 
 #[test]
-fn who_was_held_up_sends_one_packet_not_many() {
+fn a_delayed_sender_sends_one_packet_not_many() {
     let mut s = session();
     assert!(send(&mut s, 0).is_some());
     assert!(send(&mut s, 100 * S).is_some());
@@ -131,7 +131,7 @@ fn who_was_held_up_sends_one_packet_not_many() {
 }
 
 #[test]
-fn a_reflector_answers_its_neighbour_with_what_it_sent() {
+fn a_reflector_answers_its_neighbour_with_the_fields_of_the_test_packet() {
     let mut r = Reflector::new(neighbour());
     let mut s = session();
     let packet = send(&mut s, 0).unwrap();
@@ -150,7 +150,7 @@ fn a_reflector_answers_its_neighbour_with_what_it_sent() {
 }
 
 #[test]
-fn a_flood_is_answered_200_times_a_second_and_strangers_cost_the_neighbour_nothing() {
+fn a_flood_is_answered_200_times_a_second_and_other_sources_do_not_use_the_limit() {
     let mut r = Reflector::new(neighbour());
     let packet = bytes(send(&mut session(), 0).unwrap());
     let mut answered = 0;
@@ -164,9 +164,9 @@ fn a_flood_is_answered_200_times_a_second_and_strangers_cost_the_neighbour_nothi
 }
 
 proptest! {
-    /// Whatever arrives, state stays bounded, nothing is answered for twice, and no sample is impossible.
+    /// Random answers change nothing: state stays bounded and no sample is taken.
     #[test]
-    fn noise_leaves_no_trace(
+    fn random_answers_leave_no_state(
         steps in prop::collection::vec((0_u64..60 * MS, any::<u32>(), any::<u64>(), any::<[u64; 2]>()), 1..300),
     ) {
         let mut s = Session::new(SessionSettings { interval_ns: MS }, 0, None);
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn nanoseconds_survive(a in 0_u64..u64::MAX / 4, rtt in 0_u64..10 * S) {
+    fn nanoseconds_are_preserved(a in 0_u64..u64::MAX / 4, rtt in 0_u64..10 * S) {
         let found = Timestamp::from_unix_ns(a + rtt).since_ns(Timestamp::from_unix_ns(a)).unwrap();
         prop_assert!(found.abs_diff(rtt) <= 1);
     }

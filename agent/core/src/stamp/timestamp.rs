@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NTP timestamps (RFC 5905 section 6), as packets carry them.
+//! NTP timestamps (RFC 5905 section 6) as carried in packets.
 
 /// Seconds from 1900 to 1970.
 const UNIX_EPOCH: u64 = 2_208_988_800;
@@ -17,8 +17,8 @@ impl Timestamp {
         Self(u64::from(seconds) << 32 | fraction as u64)
     }
 
-    /// Nanoseconds from `earlier` to this, rounded; `None` when it is not earlier or the same. Right over up to 68 years,
-    /// also where the seconds wrap (2036).
+    /// Nanoseconds from `earlier` to `self`, rounded; `None` if `earlier` is later. Correct up to 68 years, also across the wrap
+    /// of the seconds in 2036.
     pub fn since_ns(self, earlier: Self) -> Option<u64> {
         let units = self.0.wrapping_sub(earlier.0);
         (units >> 63 == 0).then(|| ((u128::from(units) * NS + (1 << 31)) >> 32) as u64)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What Long-haul CNPs gain over CNPs of the receiver, by the distance of the bottleneck from the source.
+//! Gain of Long-haul CNPs over CNPs of the receiver, by the distance of the bottleneck from the source.
 
 use crate::fluid::{MS, STEP};
 use crate::spec::{Burst, HopSpec, Kind, PathSpec, SourceSpec};
@@ -7,12 +7,12 @@ use crate::world::World;
 
 const GBPS: u64 = 1_000_000_000;
 const RTT: u64 = 20 * MS;
-/// Background begins.
+/// Start of the background traffic.
 const ONSET: u64 = 50 * MS;
-/// Rates of the background.
+/// Rates of the background traffic.
 const LOADS: [u64; 3] = [3, 5, 8];
 
-/// 10 Gb/s of a source through one node that far away, where background takes a share from 50 ms on.
+/// A 10 Gb/s source and one node at that distance, where background traffic takes a share from 50 ms on.
 fn path(kind: Kind, away_ns: u64, background_bps: u64, phase_ns: u64) -> PathSpec {
     let bursts = vec![Burst { rate_bps: background_bps, from_ns: ONSET, until_ns: u64::MAX }];
     let hop = HopSpec { kind, phase_ns, bursts, ..HopSpec::new(10 * GBPS, RTT) };
@@ -24,33 +24,33 @@ fn path(kind: Kind, away_ns: u64, background_bps: u64, phase_ns: u64) -> PathSpe
     }
 }
 
-/// Nanoseconds, added up over runs.
+/// Nanoseconds, summed over runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Course {
     /// From a queue above K_min to the first reduction at the source.
     reaction: u64,
-    /// In which the queue was above K_max.
+    /// Time with the queue above K_max.
     above: u64,
 }
 
 fn course(spec: &PathSpec) -> Course {
     let (limits, line) = (spec.hops[0].limits, spec.sources[0].line_bps);
     let mut world = World::new(spec);
-    let (mut began, mut slower, mut above) = (None, None, 0);
+    let (mut congested, mut slower, mut above) = (None, None, 0);
     while world.now < ONSET + 20 * RTT {
         world.step();
         let depth = world.hops[0].fifo.depth;
         if depth > limits.k_min_bytes {
-            began = began.or(Some(world.now));
+            congested = congested.or(Some(world.now));
         }
         if world.sources[0].rates(world.now)[0].1 < line {
             slower = slower.or(Some(world.now));
         }
         above += if depth > limits.k_max_bytes { STEP } else { 0 };
     }
-    let (Some(began), Some(slower)) = (began, slower) else { panic!("no queue, or no reaction: {spec:?}") };
-    // Growth may be told before.
-    Course { reaction: slower.saturating_sub(began).max(STEP), above }
+    let (Some(congested), Some(slower)) = (congested, slower) else { panic!("no queue, or no reaction: {spec:?}") };
+    // A growth trigger may come before.
+    Course { reaction: slower.saturating_sub(congested).max(STEP), above }
 }
 
 #[test]

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Section 5.7: three nodes in a chain, congested at once by the same flows.
 //!
-//! A **would-be instruction** is what a shadow of a node says, which hears everything that the node hears and never defers;
-//! one per flow and RTT_est, as for every node. It is a **duplicate** if it comes within one RTT_est after the first octets
-//! that the source sent in obedience to a node further upstream: the source obeys, and the node can see it. It is **needed**
-//! and no duplicate if the node escalated within that RTT_est, and its queue had truly grown in the RTT_est before. A duplicate
-//! is **suppressed** if the node does not say it. What would be said between the source's hearing the upstream node and the
-//! arrival of what it then sent is counted apart (*early*): nothing that has reached the node by then is other than before.
+//! A **would-be instruction** is an instruction of a node's shadow, which gets the same inputs as the node and never defers; one
+//! per flow and RTT_est, as for every node. It is a **duplicate** if it is sent within one RTT_est after the arrival of the first
+//! octets that the source sent at the rate requested by a node further upstream: the reduction is applied and visible to the
+//! node. It is **needed** and no duplicate if the node escalated within that RTT_est and its queue grew in the RTT_est before. A
+//! duplicate is **suppressed** if the node does not send it. Instructions between the source's reception of the upstream node's
+//! instruction and the arrival of octets at the reduced rate are counted separately (*early*): the node cannot detect the
+//! reduction yet.
 
 use canopy_agent_core::congestion::Action;
 use canopy_agent_core::pacing::Outcome;
 
 use crate::fluid::MS;
-use crate::host::Word;
-use crate::record::{Heard, Told};
+use crate::host::Message;
+use crate::record::{Instruction, Received};
 use crate::seeds::{Dice, seeds};
 use crate::spec::{Burst, HopSpec, PathSpec, SourceSpec};
 use crate::world::World;
 
 const GBPS: u64 = 1_000_000_000;
 
-/// Whose round-trip time is a node's RTT_est.
+/// The round-trip time that a node uses as RTT_est.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Estimate {
     /// The path's, as in the draft's example.
@@ -29,8 +30,8 @@ pub(crate) enum Estimate {
     Link,
 }
 
-/// Rates, delays (1 to 40 ms one way), phases and background of one seed, and how long it runs. All three nodes are congested:
-/// either their rates fall along the chain, or each has background.
+/// Rates, delays (1 to 40 ms one way), phases and background traffic of one seed, and its duration. All three nodes are
+/// congested: either their rates fall along the chain, or each has background traffic.
 pub(crate) fn scenario(seed: u64, estimate: Estimate) -> (PathSpec, u64) {
     let mut dice = Dice(seed);
     let one_way = dice.range(10, 400) * (MS / 10);
@@ -63,35 +64,37 @@ pub(crate) fn scenario(seed: u64, estimate: Estimate) -> (PathSpec, u64) {
     (PathSpec { sources, hops, delays_ns, cnp_interval_ns: MS / 20 }, onset + 16 * rtt_ns)
 }
 
-/// Instructions of nodes upstream of `told`'s about the same flow that its source heard, with the era that each began.
-fn upstream<'a>(told: &'a Told, world: &'a World) -> impl Iterator<Item = (&'a Heard, u32)> {
-    let asks =
-        |word: Word| matches!(word, Word::Node(hop, action) if hop < told.hop && !matches!(action, Action::Resume(_)));
-    let of_flow = world.record.heard.iter().filter(move |h| h.flow == told.flow && asks(h.word));
-    of_flow.filter_map(|h| h.outcome.filter(|(o, _)| !matches!(o, Outcome::Refused(_))).map(|(_, era)| (h, era)))
-}
-
-/// Within one RTT_est after what the source sent in obedience arrived.
-fn is_duplicate(told: &Told, world: &World) -> bool {
-    let hop = &world.hops[told.hop];
-    let arrival = |era| hop.eras.range((told.flow, era)..(told.flow, u32::MAX)).map(|(_, at)| *at).min();
-    let soon = |at: u64| (at..at + hop.spec.limits.rtt_ns).contains(&told.at_ns);
-    told.asks() && upstream(told, world).any(|(_, era)| arrival(era).is_some_and(soon))
-}
-
-/// Before that, but within a round-trip time after the source heard.
-fn is_early(told: &Told, world: &World, rtt_ns: u64) -> bool {
-    let soon = |at: u64| (at..at + rtt_ns).contains(&told.at_ns);
-    told.asks() && !is_duplicate(told, world) && upstream(told, world).any(|(h, _)| soon(h.at_ns))
-}
-
-/// An escalation whose queue had grown.
-fn is_needed(told: &Told, world: &World) -> bool {
-    let depth = |at: u64| {
-        at.checked_div(MS).and_then(|ms| world.record.depths.get((ms as usize).max(1) - 1)).map(|d| d[told.hop])
+/// Reductions of the same flow by nodes upstream of `sent`'s that its source received, each with the era that it started.
+fn upstream<'a>(sent: &'a Instruction, world: &'a World) -> impl Iterator<Item = (&'a Received, u32)> {
+    let reduces = |message: Message| match message {
+        Message::Node(hop, action) => hop < sent.hop && !matches!(action, Action::Resume(_)),
+        Message::Cnp => false,
     };
-    let before = told.at_ns.saturating_sub(world.hops[told.hop].spec.limits.rtt_ns);
-    told.escalated && depth(told.at_ns) > depth(before)
+    let of_flow = world.record.received.iter().filter(move |r| r.flow == sent.flow && reduces(r.message));
+    of_flow.filter_map(|r| r.outcome.filter(|(o, _)| !matches!(o, Outcome::Refused(_))).map(|(_, era)| (r, era)))
+}
+
+/// Within one RTT_est after the first octets at the reduced rate arrived.
+fn is_duplicate(sent: &Instruction, world: &World) -> bool {
+    let hop = &world.hops[sent.hop];
+    let arrival = |era| hop.eras.range((sent.flow, era)..(sent.flow, u32::MAX)).map(|(_, at)| *at).min();
+    let soon = |at: u64| (at..at + hop.spec.limits.rtt_ns).contains(&sent.at_ns);
+    sent.reduces() && upstream(sent, world).any(|(_, era)| arrival(era).is_some_and(soon))
+}
+
+/// Before that, but within a round-trip time after the source received the reduction.
+fn is_early(sent: &Instruction, world: &World, rtt_ns: u64) -> bool {
+    let soon = |at: u64| (at..at + rtt_ns).contains(&sent.at_ns);
+    sent.reduces() && !is_duplicate(sent, world) && upstream(sent, world).any(|(r, _)| soon(r.at_ns))
+}
+
+/// An escalation of a node whose queue had grown.
+fn is_needed(sent: &Instruction, world: &World) -> bool {
+    let depth = |at: u64| {
+        at.checked_div(MS).and_then(|ms| world.record.depths.get((ms as usize).max(1) - 1)).map(|d| d[sent.hop])
+    };
+    let before = sent.at_ns.saturating_sub(world.hops[sent.hop].spec.limits.rtt_ns);
+    sent.escalated && depth(sent.at_ns) > depth(before)
 }
 
 #[derive(Debug, Default)]
@@ -101,27 +104,28 @@ struct Tally {
     needed: usize,
     early: usize,
     early_sent: usize,
-    /// Of each run with duplicates, thousandths that were suppressed.
+    /// Suppressed duplicates of each run with duplicates, in thousandths.
     shares: Vec<usize>,
 }
 
 impl Tally {
     fn add(&mut self, world: &World, rtt_ns: u64) {
-        let (told, shadow) = (&world.record.told, &world.record.shadow);
-        let duplicates = |all: &[Told]| all.iter().filter(|t| is_duplicate(t, world)).copied().collect::<Vec<_>>();
-        let (needed, sent): (Vec<_>, Vec<_>) = duplicates(told).into_iter().partition(|t| is_needed(t, world));
-        let beside = |d: &Told, n: &Told| {
+        let (record, shadow) = (&world.record.sent, &world.record.shadow);
+        let duplicates =
+            |all: &[Instruction]| all.iter().filter(|i| is_duplicate(i, world)).copied().collect::<Vec<_>>();
+        let (needed, sent): (Vec<_>, Vec<_>) = duplicates(record).into_iter().partition(|i| is_needed(i, world));
+        let near = |d: &Instruction, n: &Instruction| {
             let rtt = world.hops[d.hop].spec.limits.rtt_ns;
             (n.hop, n.flow) == (d.hop, d.flow) && n.at_ns.abs_diff(d.at_ns) * 2 <= rtt
         };
-        let all = duplicates(shadow).iter().filter(|d| !needed.iter().any(|n| beside(d, n))).count();
-        let early = |all: &[Told]| all.iter().filter(|t| is_early(t, world, rtt_ns)).count();
+        let all = duplicates(shadow).iter().filter(|d| !needed.iter().any(|n| near(d, n))).count();
+        let early = |all: &[Instruction]| all.iter().filter(|i| is_early(i, world, rtt_ns)).count();
         self.duplicates += all;
         self.sent += sent.len();
         self.needed += needed.len();
         self.early += early(shadow);
-        self.early_sent += early(told);
-        self.shares.extend((1_000 * sent.len().min(all)).checked_div(all).map(|said| 1_000 - said));
+        self.early_sent += early(record);
+        self.shares.extend((1_000 * sent.len().min(all)).checked_div(all).map(|sent| 1_000 - sent));
     }
 
     fn suppressed(&self) -> usize {
@@ -139,7 +143,7 @@ fn tally(estimate: Estimate, runs: u64) -> Tally {
     let (least, median) = (tally.shares[0], tally.shares[tally.shares.len() / 2]);
     println!(
         "RTT_est of the {estimate:?}: {} of {} duplicates sent, {} of 1000 suppressed (of one run: least {least}, median {median}, \
-         {} runs have any); besides, {} escalations, and {} of {} early instructions",
+         {} runs have any); in addition, {} escalations, and {} of {} early instructions",
         tally.sent,
         tally.duplicates,
         tally.suppressed(),
@@ -158,7 +162,7 @@ fn of_three_congested_nodes_in_a_chain_at_least_95_percent_of_the_duplicates_are
     assert!(tally.suppressed() >= 950, "{tally:?}");
 }
 
-/// With the next link's round-trip time, a node speaks and looks several times before a source far away can obey.
+/// With the round-trip time of the next link, a node samples and sends several times before a distant source can respond.
 #[test]
 fn an_rtt_est_of_the_next_link_only_suppresses_most() {
     let tally = tally(Estimate::Link, 60);

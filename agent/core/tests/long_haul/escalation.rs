@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Section 5.7: upstream control fails, and the node downstream escalates.
+//! Section 5.7: control by a node upstream fails, and a node downstream escalates.
 
 use canopy_agent_core::congestion::Action;
 
 use crate::fluid::MS;
-use crate::host::Word;
-use crate::record::Told;
-use crate::spec::{Burst, Hears, HopSpec, PathSpec, SourceSpec};
+use crate::host::Message;
+use crate::record::Instruction;
+use crate::spec::{Accepts, Burst, HopSpec, PathSpec, SourceSpec};
 use crate::world::World;
 
 const GBPS: u64 = 1_000_000_000;
 
-/// Pause is stricter than Rate Reduce, and that is than Notify.
+/// Pause is stricter than Rate Reduce, Rate Reduce than Notify.
 fn strictness(action: Action) -> u8 {
     match action {
         Action::Resume(_) => 0,
@@ -34,7 +34,7 @@ fn sweep() -> impl Iterator<Item = (Vec<u64>, u64)> {
     })
 }
 
-/// 10 Gb/s of a source, a receiver that echoes nothing, and background at the nodes from those times on.
+/// A 10 Gb/s source, a receiver that sends no CNPs, and background traffic at the nodes from the given times on.
 fn path(delays_ns: &[u64], rtt_ns: u64, background: [(u64, u64); 3]) -> PathSpec {
     let hops = background.map(|(rate_bps, from_ns)| {
         let mut hop = HopSpec::new(10 * GBPS, rtt_ns.max(2 * MS));
@@ -45,50 +45,51 @@ fn path(delays_ns: &[u64], rtt_ns: u64, background: [(u64, u64); 3]) -> PathSpec
     PathSpec { sources: vec![source], hops: hops.into(), delays_ns: delays_ns.to_vec(), cnp_interval_ns: 0 }
 }
 
-fn escalation(world: &World, hop: usize) -> Option<Told> {
-    world.record.told.iter().find(|t| t.hop == hop && t.escalated).copied()
+fn escalation(world: &World, hop: usize) -> Option<Instruction> {
+    world.record.sent.iter().find(|i| i.hop == hop && i.escalated).copied()
 }
 
-/// The first node complains, and nobody hears it: what it says is lost, or goes to a wrong source. The second or third sees
-/// packets that came in marked, and its own queue grow.
+/// The Long-haul CNPs of the first node are lost or sent to a wrong source. The second or third node receives marked packets
+/// while its own queue grows.
 #[test]
-fn a_node_downstream_escalates_within_two_rtts_when_the_first_is_not_heard() {
+fn a_node_downstream_escalates_within_two_rtts_when_the_packets_of_the_first_are_lost() {
     let mut most = 0;
     for (delays_ns, rtt) in sweep() {
         for second in [1, 2] {
-            // Marks of the first node come through after half an RTT in its queue.
+            // Marks of the first node arrive after half an RTT in its queue.
             let late = 10 * MS + 4 * rtt;
             let mut background = [(3 * GBPS, 10 * MS), (0, 0), (0, 0)];
             background[second] = (6 * GBPS, late);
             let mut spec = path(&delays_ns, rtt, background);
-            spec.hops[0].unheard = true;
+            spec.hops[0].cnps_lost = true;
             let est = spec.hops[0].limits.rtt_ns;
             let world = World::run(&spec, late + 12 * est);
-            let first = world.record.told.iter().find(|t| t.hop == 0 && t.asks()).unwrap();
+            let first = world.record.sent.iter().find(|i| i.hop == 0 && i.reduces()).unwrap();
             let there_and_back = 2 * delays_ns[0] + delays_ns[1..=second].iter().sum::<u64>();
             let congested = (0..world.record.depths.len())
                 .find(|ms| world.record.depths[*ms][second] > spec.hops[second].limits.k_min_bytes)
                 .map(|ms| (ms as u64 + 1) * MS);
-            // When the first node's control should have worked, and there was something to work against.
+            // When the first node's control should have worked, and the second node was congested.
             let due = (first.at_ns + there_and_back).max(congested.unwrap());
-            let said: Vec<_> = world.record.told.iter().filter(|t| t.hop == second && t.asks()).collect();
-            let told = escalation(&world, second).unwrap_or_else(|| panic!("{delays_ns:?} {second}: {said:?}"));
-            assert_eq!(said[0].at_ns, told.at_ns, "it was silent before: {delays_ns:?} {said:?}");
-            let took = told.at_ns.saturating_sub(due);
+            let sent: Vec<_> = world.record.sent.iter().filter(|i| i.hop == second && i.reduces()).collect();
+            let stricter = escalation(&world, second).unwrap_or_else(|| panic!("{delays_ns:?} {second}: {sent:?}"));
+            assert_eq!(sent[0].at_ns, stricter.at_ns, "it deferred before: {delays_ns:?} {sent:?}");
+            let took = stricter.at_ns.saturating_sub(due);
             assert!(took <= 2 * est + 2 * MS, "{delays_ns:?} node {second}: {} us of {est}", took / 1_000);
             assert!(
-                told.level > first.level && strictness(told.action) > strictness(first.action),
-                "{told:?} {first:?}"
+                stricter.level > first.level && strictness(stricter.action) > strictness(first.action),
+                "{stricter:?} {first:?}"
             );
-            let heard = world.record.heard.iter().find(|h| h.word == Word::Node(second, told.action)).unwrap();
-            assert_eq!(heard.at_ns, told.at_ns + delays_ns[..=second].iter().sum::<u64>());
+            let escalated = Message::Node(second, stricter.action);
+            let received = world.record.received.iter().find(|r| r.message == escalated).unwrap();
+            assert_eq!(received.at_ns, stricter.at_ns + delays_ns[..=second].iter().sum::<u64>());
             most = most.max(if est >= 10 * MS { took * 100 / est } else { 0 });
         }
     }
-    println!("the first node unheard: escalation after at most {most} hundredths of RTT_est");
+    println!("packets of the first node lost: escalation after at most {most} hundredths of RTT_est");
 }
 
-/// The rate of a source that obeys nobody dips for an RTT, and a queue grows on.
+/// The rate of a source that accepts no messages dips for an RTT, and a queue continues to grow.
 #[test]
 fn a_node_escalates_within_two_rtts_when_a_fall_does_not_last() {
     let mut most = 0;
@@ -98,19 +99,20 @@ fn a_node_escalates_within_two_rtts_when_a_fall_does_not_last() {
             let mut spec = path(&delays_ns, rtt, [(0, 0), (6 * GBPS, start), (0, 0)]);
             let est = spec.hops[1].limits.rtt_ns;
             let dip = start + est * 5 / 4 + phase * est / 8 + 4 * MS;
-            spec.sources[0].hears = Hears::Nothing;
+            spec.sources[0].accepts = Accepts::Nothing;
             spec.sources[0].dip_ns = (dip, dip + est * 3 / 4);
             let world = World::run(&spec, dip + 6 * est);
             let due = dip + delays_ns[..=1].iter().sum::<u64>();
-            let told = |from: u64, until: u64| {
-                let said = world.record.told.iter().filter(move |t| t.hop == 1 && t.asks());
-                said.filter(move |t| (from..until).contains(&t.at_ns))
+            let sent = |from: u64, until: u64| {
+                let reductions = world.record.sent.iter().filter(move |i| i.hop == 1 && i.reduces());
+                reductions.filter(move |i| (from..until).contains(&i.at_ns))
             };
-            let last = told(0, due).next_back().unwrap();
-            // Where an RTT_est is two readings long, a fall may be over before the node may speak again.
-            let stricter = |t: &&Told| t.escalated || est < 5 * MS && strictness(t.action) >= strictness(last.action);
-            let next = told(due, u64::MAX).find(stricter);
-            let next = next.unwrap_or_else(|| panic!("{delays_ns:?} {phase}: {:?}", world.record.told));
+            let last = sent(0, due).next_back().unwrap();
+            // If RTT_est is two samples long, a fall may have ended before the node may send again.
+            let stricter =
+                |i: &&Instruction| i.escalated || est < 5 * MS && strictness(i.action) >= strictness(last.action);
+            let next = sent(due, u64::MAX).find(stricter);
+            let next = next.unwrap_or_else(|| panic!("{delays_ns:?} {phase}: {:?}", world.record.sent));
             let took = next.at_ns - due;
             assert!(took <= 2 * est + 2 * MS, "{delays_ns:?} {phase}: {} us of {est}", took / 1_000);
             assert!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Octets on their way: batches, first-in-first-out queues, links.
+//! Octets in transit: batches, FIFO queues, links.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 pub(crate) const STEP: u64 = 100_000;
 pub(crate) const MS: u64 = 1_000_000;
 
-/// Octets of one flow that move together; `None` is background, which is no RDMA flow.
+/// Octets of one flow that move together; flow `None` is background traffic, which is not RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batch {
     pub(crate) flow: Option<usize>,
     pub(crate) bytes: u64,
     pub(crate) ce: bool,
-    /// How many instructions of nodes its source had heard when it was sent.
+    /// Number of Long-haul CNPs that the flow's source had received when it was sent.
     pub(crate) era: u32,
 }
 
@@ -25,12 +25,12 @@ pub(crate) fn merge(batches: &mut Vec<Batch>, new: Batch) {
     }
 }
 
-/// What a rate carries in one step.
+/// Octets that a rate carries in one step.
 pub(crate) fn per_step(rate_bps: u64) -> u64 {
     (u128::from(rate_bps) * u128::from(STEP) / 8_000_000_000) as u64
 }
 
-/// A queue in which what arrived in the same step leaves in proportion.
+/// A queue from which octets that arrived in the same step leave in proportion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fifo {
     slots: VecDeque<(u64, Vec<Batch>)>,
@@ -71,28 +71,28 @@ impl Fifo {
     }
 }
 
-/// A link: what enters leaves after its delay.
+/// A link with a propagation delay.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) delay_ns: u64,
-    way: VecDeque<(u64, Vec<Batch>)>,
+    in_flight: VecDeque<(u64, Vec<Batch>)>,
 }
 
 impl Link {
     pub(crate) fn new(delay_ns: u64) -> Self {
-        Self { delay_ns, way: VecDeque::new() }
+        Self { delay_ns, in_flight: VecDeque::new() }
     }
 
     pub(crate) fn enter(&mut self, batches: Vec<Batch>, now: u64) {
         if !batches.is_empty() {
-            self.way.push_back((now + self.delay_ns, batches));
+            self.in_flight.push_back((now + self.delay_ns, batches));
         }
     }
 
     pub(crate) fn leave(&mut self, now: u64) -> Vec<Batch> {
         let mut out = Vec::new();
-        while self.way.front().is_some_and(|(due, _)| *due <= now) {
-            let (_, batches) = self.way.pop_front().unwrap_or_default();
+        while self.in_flight.front().is_some_and(|(due, _)| *due <= now) {
+            let (_, batches) = self.in_flight.pop_front().unwrap_or_default();
             batches.into_iter().for_each(|batch| merge(&mut out, batch));
         }
         out

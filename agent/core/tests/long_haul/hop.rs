@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node with one egress port, looked at every millisecond as the agent's driver does it: counters always, flows only while
-//! the queue is above K_min or was within four RTT_est, and octets only between two looks at flows.
+//! A node with one egress port, polled every millisecond as by the agent's driver: counters always, flows only while the queue
+//! is above K_min or was within four RTT_est, and octets only between two polls of flows.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::spec::{Burst, HopSpec, Kind};
 /// Octets that count as one packet.
 const PACKET: u64 = 4_096;
 
-/// What a look brought.
+/// Result of a poll.
 #[derive(Default)]
-pub(crate) struct Said {
+pub(crate) struct Polled {
     pub(crate) by_node: Vec<Command>,
-    /// What the same node would have said had it never deferred.
+    /// Commands of the shadow node, which never defers.
     pub(crate) by_shadow: Vec<Command>,
-    /// How many of the node's were escalations.
+    /// Number of the node's commands that were escalations.
     pub(crate) escalated: u64,
 }
 
@@ -27,13 +27,13 @@ pub(crate) struct Hop {
     pub(crate) spec: HopSpec,
     pub(crate) fifo: Fifo,
     pub(crate) dropped: u64,
-    /// Octets of flows that were sent.
+    /// Octets of flows sent.
     pub(crate) carried: u64,
     pub(crate) node: Node,
     shadow: Node,
     /// When the first octets of a flow and era arrived.
     pub(crate) eras: BTreeMap<(usize, u32), u64>,
-    /// Octets, and those that came in marked.
+    /// Octets, and those that arrived marked.
     arrived: BTreeMap<FlowKey, (u64, u64)>,
     before: Option<BTreeMap<FlowKey, (u64, u64)>>,
     bytes: u64,
@@ -73,7 +73,7 @@ impl Hop {
         }
     }
 
-    /// Queues what came in one step, judged by the depth that it meets.
+    /// Queues the octets that arrive in one step; they are marked if the queue is above K_min before them.
     pub(crate) fn take(&mut self, mut slot: Vec<Batch>, flows: &[FourTuple], now: u64) {
         let rate = |b: &Burst| if (b.from_ns..b.until_ns).contains(&now) { b.rate_bps } else { 0 };
         let background = self.spec.bursts.iter().map(|b| per_step(rate(b))).sum();
@@ -97,7 +97,7 @@ impl Hop {
         self.fifo.push(slot);
     }
 
-    /// What leaves for the next node in one step.
+    /// Octets sent to the next node in one step.
     pub(crate) fn send(&mut self) -> Vec<Batch> {
         let mut out = self.fifo.pull(per_step(self.spec.rate_bps));
         out.retain(|b| b.flow.is_some() && b.bytes > 0);
@@ -105,40 +105,40 @@ impl Hop {
         out
     }
 
-    pub(crate) fn look(&mut self, now: u64) -> Said {
-        let mut said = Said::default();
+    pub(crate) fn poll(&mut self, now: u64) -> Polled {
+        let mut polled = Polled::default();
         if self.spec.kind != Kind::LongHaul || now % MS != self.spec.phase_ns {
-            return said;
+            return polled;
         }
-        let shown = (now < self.busy_until_ns).then(|| self.arrived.clone());
-        if let (Some(shown), Some(before)) = (&shown, self.before.take()) {
-            for (key, (bytes, marked)) in shown {
+        let snapshot = (now < self.busy_until_ns).then(|| self.arrived.clone());
+        if let (Some(snapshot), Some(before)) = (&snapshot, self.before.take()) {
+            for (key, (bytes, marked)) in snapshot {
                 let old = before.get(key).copied().unwrap_or_default();
                 if *bytes > old.0 {
-                    self.hear(Input::Arrived(port(), *key, bytes - old.0), now);
-                    self.hear(Input::CameMarked(port(), *key, marked - old.1), now);
+                    self.input(Input::Arrived(port(), *key, bytes - old.0), now);
+                    self.input(Input::CameMarked(port(), *key, marked - old.1), now);
                 }
             }
         }
-        self.before = shown;
+        self.before = snapshot;
         let (packets, ce_packets) = (self.bytes / PACKET, self.marked_bytes / PACKET);
         let counters = Counters { queue_bytes: self.fifo.depth, packets, ce_packets };
         let before = self.node.escalated();
-        self.hear(Input::Sample(port(), counters), now);
-        said.escalated = self.node.escalated() - before;
+        self.input(Input::Sample(port(), counters), now);
+        polled.escalated = self.node.escalated() - before;
         if self.fifo.depth > self.spec.limits.k_min_bytes {
             self.busy_until_ns = now + 4 * self.spec.limits.rtt_ns;
         }
-        said.by_node.extend(std::iter::from_fn(|| self.node.next_command()));
-        said.by_shadow.extend(std::iter::from_fn(|| self.shadow.next_command()));
-        said
+        polled.by_node.extend(std::iter::from_fn(|| self.node.next_command()));
+        polled.by_shadow.extend(std::iter::from_fn(|| self.shadow.next_command()));
+        polled
     }
 
     pub(crate) fn assessment(&self) -> Option<Assessment> {
         self.node.assessment(port())
     }
 
-    fn hear(&mut self, input: Input, now: u64) {
+    fn input(&mut self, input: Input, now: u64) {
         self.node.handle(input, now).unwrap();
         self.shadow.handle(input, now).unwrap();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sources, each a real [`Pacing`], and the receiver that echoes CE as plain CNPs.
+//! Sources, each with a real [`Pacing`], and the receiver that answers CE marks with CNPs.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -9,11 +9,11 @@ use canopy_agent_core::pacing::{Input, Outcome, Pacing, QpSpec, Settings};
 use canopy_model::ids::Qpn;
 
 use crate::fluid::{Batch, per_step};
-use crate::spec::{Hears, SourceSpec};
+use crate::spec::{Accepts, SourceSpec};
 
-/// Something said to a source.
+/// A message to a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Message {
     Node(usize, canopy_agent_core::congestion::Action),
     Cnp,
 }
@@ -33,11 +33,11 @@ pub(crate) fn four_tuple(source: usize, flow: usize) -> FourTuple {
     FourTuple { key: FlowKey { src, dst: receiver(), dst_qp }, src_qp: Qpn::new("qp", 10_000 + flow as u64).unwrap() }
 }
 
-/// A source: QPs that always have something to send.
+/// A source whose QPs always have data to send.
 pub(crate) struct Source {
     pub(crate) spec: SourceSpec,
     pacing: Pacing,
-    /// Numbers of its flows.
+    /// Numbers and QPs of its flows.
     flows: Vec<(usize, Qpn)>,
     eras: BTreeMap<Qpn, u32>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(spec: SourceSpec, flows: Vec<(usize, Qpn)>, hops: usize) -> Self {
         let mut pacing = Pacing::new(Settings::default());
-        if spec.hears == Hears::Everything {
+        if spec.accepts == Accepts::Everything {
             pacing.handle(Input::Nodes((0..hops).map(node_address).collect()), 0);
         }
         for (_, qp) in &flows {
@@ -57,18 +57,18 @@ impl Source {
         Self { spec, pacing, flows, eras }
     }
 
-    /// What became of it, and how many instructions the QP heard with it.
-    pub(crate) fn hear(&mut self, qp: Qpn, word: Word, now: u64) -> Option<(Outcome, u32)> {
-        let input = match (word, self.spec.hears) {
-            (_, Hears::Nothing) | (Word::Node(..), Hears::Cnps) => return None,
-            (Word::Node(hop, action), _) => {
+    /// Processes a message; returns its outcome, and the number of instructions that the QP has received, this one included.
+    pub(crate) fn receive(&mut self, qp: Qpn, message: Message, now: u64) -> Option<(Outcome, u32)> {
+        let input = match (message, self.spec.accepts) {
+            (_, Accepts::Nothing) | (Message::Node(..), Accepts::Cnps) => return None,
+            (Message::Node(hop, action), _) => {
                 Input::LongHaul { from: node_address(hop), qp, action, timestamp: Some(now + 1) }
             }
-            (Word::Cnp, _) => Input::Cnp { from: receiver(), qp },
+            (Message::Cnp, _) => Input::Cnp { from: receiver(), qp },
         };
         let outcome = self.pacing.handle(input, now);
         let era = self.eras.entry(qp).or_default();
-        *era += u32::from(matches!(word, Word::Node(..)));
+        *era += u32::from(matches!(message, Message::Node(..)));
         Some((outcome, *era))
     }
 
@@ -96,7 +96,7 @@ impl Source {
     }
 }
 
-/// Says which flows are due a CNP: at most one per QP and interval; none if that is 0.
+/// Returns the flows that are due a CNP: at most one per QP and interval; none if the interval is 0.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     pub(crate) interval_ns: u64,

@@ -1,51 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happened in a run.
+//! Events of a run.
 
 use canopy_agent_core::congestion::Action;
 use canopy_agent_core::pacing::Outcome;
 
-use crate::host::Word;
+use crate::host::Message;
 
 /// A node's instruction, sent or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Instruction {
     pub(crate) at_ns: u64,
     pub(crate) hop: usize,
     pub(crate) flow: usize,
     pub(crate) level: u8,
     pub(crate) action: Action,
-    /// The node said so, of all that it told then; or it is other than the metrics alone ask for.
+    /// The node counted all instructions of this sample as escalations, or the action differs from that of the metrics alone.
     pub(crate) escalated: bool,
 }
 
-impl Told {
-    /// Whether it asks for less.
-    pub(crate) fn asks(&self) -> bool {
+impl Instruction {
+    /// Whether it requests a reduction or a pause.
+    pub(crate) fn reduces(&self) -> bool {
         !matches!(self.action, Action::Resume(_))
     }
 }
 
-/// Something that reached a source.
+/// A message that a source received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) at_ns: u64,
     pub(crate) flow: usize,
-    pub(crate) word: Word,
-    /// What became of it, and which era of its flow it began.
+    pub(crate) message: Message,
+    /// Its outcome, and the era of its flow that starts with it.
     pub(crate) outcome: Option<(Outcome, u32)>,
 }
 
-/// What happened.
+/// The events of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// By nodes as they are.
-    pub(crate) told: Vec<Told>,
-    /// By nodes that never defer and hear the same.
-    pub(crate) shadow: Vec<Told>,
-    pub(crate) heard: Vec<Heard>,
+    /// Instructions of the nodes.
+    pub(crate) sent: Vec<Instruction>,
+    /// Instructions of shadow nodes, which get the same inputs and never defer.
+    pub(crate) shadow: Vec<Instruction>,
+    pub(crate) received: Vec<Received>,
     /// Per millisecond: depth of each queue, then the rate of each flow.
     pub(crate) depths: Vec<Vec<u64>>,
     pub(crate) rates: Vec<Vec<u64>>,
-    /// Per millisecond: octets that each node sent so far.
+    /// Per millisecond: total octets sent by each node.
     pub(crate) carried: Vec<Vec<u64>>,
 }

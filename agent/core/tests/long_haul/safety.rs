@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What holds in every run: rates within their limits (each step, by `Source::rates`), full rate again when nothing is in the
-//! way, and a bottleneck that is used.
+//! Properties of every run: rates within their limits (each step, by `Source::rates`), full rate again after congestion, and a
+//! utilised bottleneck.
 
 use crate::duplicates::{Estimate, scenario};
 use crate::fluid::MS;
@@ -10,7 +10,7 @@ use crate::world::World;
 
 const GBPS: u64 = 1_000_000_000;
 
-/// From the minimum, 20 additive increases and two RTTs of silence; before them, queues of at most four times K_max drain.
+/// Two RTTs without an instruction and 20 additive increases from the minimum, after queues of at most four times K_max drained.
 const BACK_RTTS: u64 = 30;
 
 #[test]
@@ -35,7 +35,7 @@ fn every_source_returns_to_line_rate_when_the_background_ends() {
     println!("back at line rate after tenths of the RTT: median {median}, most {most}, of {} runs", times.len());
 }
 
-/// One to four sources that want more than one bottleneck has.
+/// One to four sources that offer more than the rate of one bottleneck.
 fn bottleneck(seed: u64, kind: Kind) -> PathSpec {
     let mut dice = Dice(seed);
     let one_way = dice.range(10, 400) * (MS / 10);
@@ -48,7 +48,7 @@ fn bottleneck(seed: u64, kind: Kind) -> PathSpec {
     PathSpec { sources, hops: vec![hop], delays_ns: vec![first, one_way - first], cnp_interval_ns: MS / 20 }
 }
 
-/// Percent of the bottleneck's rate that it sent in the second half of 80 RTTs, and of K_max that its queue reached then.
+/// In the second half of 80 RTTs: utilisation of the bottleneck, and its deepest queue in percent of K_max.
 fn converged(spec: &PathSpec) -> (u64, u64) {
     let world = World::run(spec, 80 * spec.rtt_ns());
     let (carried, depths) = (&world.record.carried, &world.record.depths);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Seeded choices.
 
-/// SplitMix64: the same numbers everywhere.
+/// SplitMix64: reproducible on every platform.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -18,7 +18,7 @@ impl Dice {
     }
 }
 
-/// How many seeds: twenty times more with `CANOPY_DEEP=1`.
+/// The seeds: twenty times as many with `CANOPY_DEEP=1`.
 pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
     let deep = std::env::var("CANOPY_DEEP").is_ok_and(|v| v == "1");
     0..usual * if deep { 20 } else { 1 }

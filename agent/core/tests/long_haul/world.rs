@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A path: sources, a chain of nodes, a receiver, and what is said the other way.
+//! A path: sources, a chain of nodes, a receiver, and the messages back to the sources.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use canopy_agent_core::congestion::{Action, Command, FourTuple};
 
 use crate::fluid::{Link, MS, STEP};
 use crate::hop::Hop;
-use crate::host::{Receiver, Source, Word, four_tuple};
-use crate::record::{Heard, Record, Told};
+use crate::host::{Message, Receiver, Source, four_tuple};
+use crate::record::{Instruction, Received, Record};
 use crate::spec::PathSpec;
 
 pub(crate) struct World {
@@ -19,9 +19,9 @@ pub(crate) struct World {
     pub(crate) hops: Vec<Hop>,
     links: Vec<Link>,
     pub(crate) receiver: Receiver,
-    /// On their way to sources, by arrival.
-    words: BTreeMap<(u64, u64), (usize, Word)>,
-    spoken: u64,
+    /// Messages in flight to sources, by arrival time and sequence number.
+    messages: BTreeMap<(u64, u64), (usize, Message)>,
+    sequence: u64,
     pub(crate) now: u64,
     pub(crate) record: Record,
 }
@@ -40,8 +40,8 @@ impl World {
         let hops = spec.hops.iter().map(|hop| Hop::new(hop.clone(), &flows)).collect();
         let links = spec.delays_ns.iter().map(|delay| Link::new(*delay)).collect();
         let receiver = Receiver::new(spec.cnp_interval_ns, flows.len());
-        let (words, record) = (BTreeMap::new(), Record::default());
-        Self { flows, source_of, sources, hops, links, receiver, words, spoken: 0, now: 0, record }
+        let (messages, record) = (BTreeMap::new(), Record::default());
+        Self { flows, source_of, sources, hops, links, receiver, messages, sequence: 0, now: 0, record }
     }
 
     pub(crate) fn run(spec: &PathSpec, until_ns: u64) -> Self {
@@ -69,10 +69,10 @@ impl World {
         let came = self.links[self.hops.len()].leave(now);
         for flow in self.receiver.take(&came, now) {
             let back: u64 = self.links.iter().map(|link| link.delay_ns).sum();
-            self.say(flow, Word::Cnp, now + back);
+            self.send(flow, Message::Cnp, now + back);
         }
         for hop in 0..self.hops.len() {
-            self.look(hop);
+            self.poll(hop);
         }
         if now.is_multiple_of(MS) {
             self.record.depths.push(self.hops.iter().map(|hop| hop.fifo.depth).collect());
@@ -81,43 +81,43 @@ impl World {
         }
     }
 
-    fn look(&mut self, hop: usize) {
-        let said = self.hops[hop].look(self.now);
+    fn poll(&mut self, hop: usize) {
+        let polled = self.hops[hop].poll(self.now);
         let back: u64 = self.links[..=hop].iter().map(|link| link.delay_ns).sum();
-        let unheard = self.hops[hop].spec.unheard;
-        let asked = said.by_node.iter().filter(|c| !matches!(c.action, Action::Resume(_))).count() as u64;
-        let all = said.escalated > 0 && said.escalated == asked;
-        for command in &said.by_node {
-            let mut told = self.told(hop, command);
-            told.escalated |= all && !matches!(told.action, Action::Resume(_));
-            self.record.told.push(told);
-            if !unheard {
-                self.say(told.flow, Word::Node(hop, told.action), self.now + back);
+        let lost = self.hops[hop].spec.cnps_lost;
+        let reductions = polled.by_node.iter().filter(|c| !matches!(c.action, Action::Resume(_))).count() as u64;
+        let all = polled.escalated > 0 && polled.escalated == reductions;
+        for command in &polled.by_node {
+            let mut instruction = self.instruction(hop, command);
+            instruction.escalated |= all && !matches!(instruction.action, Action::Resume(_));
+            self.record.sent.push(instruction);
+            if !lost {
+                self.send(instruction.flow, Message::Node(hop, instruction.action), self.now + back);
             }
         }
-        let shadow: Vec<_> = said.by_shadow.iter().map(|command| self.told(hop, command)).collect();
+        let shadow: Vec<_> = polled.by_shadow.iter().map(|command| self.instruction(hop, command)).collect();
         self.record.shadow.extend(shadow);
     }
 
-    fn told(&self, hop: usize, command: &Command) -> Told {
+    fn instruction(&self, hop: usize, command: &Command) -> Instruction {
         let flow = self.flows.iter().position(|flow| *flow == command.flow).unwrap();
         let (level, action) = (command.level, command.action);
         let (found, limits) = (self.hops[hop].assessment().unwrap(), self.hops[hop].spec.limits);
         let plain = found.action(found.level, false, limits.rtt_ns);
         let escalated = !matches!(action, Action::Resume(_)) && action != plain;
-        Told { at_ns: self.now, hop, flow, level, action, escalated }
+        Instruction { at_ns: self.now, hop, flow, level, action, escalated }
     }
 
-    fn say(&mut self, flow: usize, word: Word, at_ns: u64) {
-        self.spoken += 1;
-        self.words.insert((at_ns, self.spoken), (flow, word));
+    fn send(&mut self, flow: usize, message: Message, at_ns: u64) {
+        self.sequence += 1;
+        self.messages.insert((at_ns, self.sequence), (flow, message));
     }
 
     fn deliver(&mut self) {
-        while let Some(first) = self.words.first_entry().filter(|first| first.key().0 <= self.now) {
-            let (flow, word) = first.remove();
-            let outcome = self.sources[self.source_of[flow]].hear(self.flows[flow].src_qp, word, self.now);
-            self.record.heard.push(Heard { at_ns: self.now, flow, word, outcome });
+        while let Some(first) = self.messages.first_entry().filter(|first| first.key().0 <= self.now) {
+            let (flow, message) = first.remove();
+            let outcome = self.sources[self.source_of[flow]].receive(self.flows[flow].src_qp, message, self.now);
+            self.record.received.push(Received { at_ns: self.now, flow, message, outcome });
         }
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What comes of a packet that arrives, and of a change.
+//! Effects of an arriving packet, and of a change.
 
 use std::sync::Arc;
 
-use canopy_agent_core::aggregate::{Input, Nak, Refusal, Speech};
+use canopy_agent_core::aggregate::{Feedback, Input, Nak, Refusal};
 
-use crate::endpoints::Heard;
+use crate::endpoints::Effect;
 use crate::network::{Packet, Place, link};
 use crate::properties;
 use crate::scenario::{Change, Scenario};
@@ -14,7 +14,7 @@ use crate::state::{NOW, State};
 impl Scenario {
     pub(crate) fn arrives(&self, s: &mut State, from: Place, to: Place, packet: Packet) {
         match (to, packet) {
-            (Place::Source, Packet::Feedback { psn, nak, .. }) => self.told(s, psn, nak),
+            (Place::Source, Packet::Feedback { psn, nak, .. }) => self.feedback(s, psn, nak),
             (Place::Receiver(r), Packet::Data { psn, number }) => self.taken(s, r, psn, number),
             (node, Packet::Data { psn, number }) => self.down(s, node, psn, number),
             (node, Packet::Feedback { psn, nak, epoch }) => {
@@ -26,22 +26,23 @@ impl Scenario {
                     true => Input::Nak { branch, epoch, psn, msn: 0, nak: Nak::Sequence },
                     false => Input::Ack { branch, epoch, psn, msn: 0, credits: 31 },
                 };
-                let stranger = !s.node(node).is_active(branch);
+                let unknown = !s.node(node).is_active(branch);
                 let before = Arc::clone(&s.node(node).group);
                 let result = self.handle(s, node, input);
                 let changed = *before != *s.node(node).group;
-                s.history.stranger |= (stranger && result != Err(Refusal::Inactive)) || (result.is_err() && changed);
+                s.history.unknown_accepted |=
+                    (unknown && result != Err(Refusal::Inactive)) || (result.is_err() && changed);
             }
         }
     }
 
-    /// The node takes an input and says upstream what comes of it.
+    /// The node processes an input and sends the resulting feedback upstream.
     fn handle(&self, s: &mut State, place: Place, input: Input) -> Result<(), Refusal> {
         let node = s.node(place);
         let mut group = (*node.group).clone();
-        let said = group.handle(input, NOW)?;
+        let feedback = group.handle(input, NOW)?;
         node.group = Arc::new(group.canonical());
-        if let Some(Speech { syndrome, psn, .. }) = said {
+        if let Some(Feedback { syndrome, psn, .. }) = feedback {
             let up = if place == Place::Root { Place::Source } else { Place::Root };
             let packet = Packet::Feedback { psn, nak: syndrome == Nak::Sequence.syndrome(), epoch: node.group.epoch() };
             s.links[link(place, up)].push(packet);
@@ -71,26 +72,26 @@ impl Scenario {
         }
         let (before, expected) = (receiver.taken, receiver.holds_below());
         let ack_req = (number + 1).is_multiple_of(self.message);
-        let said = receiver.take(psn, ack_req, self.start() as u32, self.psn_bits);
+        let answer = receiver.take(psn, ack_req, self.start() as u32, self.psn_bits);
         s.history.corrupt |= receiver.taken > before && Some(number) != expected;
         let parent = receiver.parent;
-        if let Some((psn, nak)) = said {
+        if let Some((psn, nak)) = answer {
             let packet = Packet::Feedback { psn: self.wire(psn.into()), nak, epoch: 0 };
             s.links[link(Place::Receiver(r), Place::Edge(parent))].push(packet);
         }
     }
 
-    fn told(&self, s: &mut State, psn: u32, nak: bool) {
+    fn feedback(&self, s: &mut State, psn: u32, nak: bool) {
         let first_missing = if nak { psn } else { psn.wrapping_add(1) };
-        let (heard, at) = s.source.hear(first_missing, nak, self.start() as u32, self.psn_bits);
-        s.history.idle = match heard {
-            Heard::Nothing => s.history.idle,
-            Heard::Progress => 0,
-            Heard::Again => s.history.idle + 1,
+        let (effect, at) = s.source.receive(first_missing, nak, self.start() as u32, self.psn_bits);
+        s.history.idle = match effect {
+            Effect::Nothing => s.history.idle,
+            Effect::Progress => 0,
+            Effect::Again => s.history.idle + 1,
         };
         if let (true, Some(at)) = (nak, at) {
             s.history.false_nak |= !properties::all_hold_below(s, at);
-            let at_gap = s.receivers.iter().filter(|r| r.nak_said && r.holds_below() == Some(at)).count();
+            let at_gap = s.receivers.iter().filter(|r| r.nak_sent && r.holds_below() == Some(at)).count();
             if at_gap > 1 && self.seen.contains(&properties::MERGED) {
                 s.history.shared_naks = (s.history.shared_naks + 1).min(2);
             }

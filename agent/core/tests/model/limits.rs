@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the rules do not keep yet, each with the events that it takes. Whoever mends one turns its `breaks` into `holds`.
+//! Known limits of the rules, each with a sequence of events that shows it. When a limit is fixed, its `breaks` becomes `holds`.
 
 use canopy_agent_core::aggregate::Entry;
 
@@ -11,8 +11,9 @@ use crate::state::FIRST_EPOCH;
 
 const LATE: Entry = Entry { at_boundary: true, receiver: true, since: FIRST_EPOCH + 1 };
 
-/// The parent starts a late edge at a boundary and must not pass it what is below when the source goes back: if that were
-/// the first that the edge sees, its receivers would start below the boundary and wait for what nobody sends again.
+/// The parent starts a late edge at a boundary and must not forward earlier packets to it when the source goes back: if such a
+/// packet were the first that the edge receives, its receivers would start below the boundary and wait for packets that are not
+/// retransmitted.
 #[test]
 fn a_late_edge_never_starts_below_the_boundary_of_its_parent() {
     let edge = Place::Edge(B);
@@ -38,7 +39,7 @@ fn a_late_edge_never_starts_below_the_boundary_of_its_parent() {
     scenario.holds();
 }
 
-/// With its state an edge loses how far behind its late receivers count, and what was sent before.
+/// An edge that loses its state also loses the PSN offsets of its late receivers, and which data was sent before.
 #[test]
 fn an_edge_that_lost_its_state_cannot_serve_late_receivers() {
     let scenario = Scenario {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every behaviour, within small bounds, of a group of one root and two edges, each an [`Aggregation`] as the agents'
-//! kernel programs follow it, between a go-back-N source and RC responders.
+//! Model checking, within small bounds, of a group of one root and two edges, each an [`Aggregation`] with the rules of the
+//! agents' kernel programs, between a go-back-N source and RC responders.
 //!
-//! PSNs have three or four bits, so that a few packets wrap. MSNs and credits are left out: they are constant.
+//! PSNs have three or four bits, so that a few packets wrap. MSNs and credits are constant.
 //! `CANOPY_DEEP=1` enlarges the bounds.
 //!
 //! [`Aggregation`]: canopy_agent_core::aggregate::Aggregation

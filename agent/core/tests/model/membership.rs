@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Receivers come late, move and are evicted.
+//! Receivers join late, move and are evicted.
 
 use canopy_agent_core::aggregate::Entry;
 
@@ -42,12 +42,12 @@ const fn leave(node: Place, branch: u32) -> Change {
 }
 
 #[test]
-fn a_dead_receiver_holds_up_the_others_until_it_is_evicted() {
+fn a_failed_receiver_blocks_the_others_until_it_is_evicted() {
     let seen = &["PSN wraps", "eviction unblocks"];
     let changes = [Dies(1), Evicted(1), leave(EDGE_A, 1)];
     Scenario { seen, instant: access(), ..narrow("eviction", &changes) }.holds();
     Scenario { seen, ..wide("eviction, two outstanding", &changes) }.holds();
-    // The last one behind its edge.
+    // The last receiver behind its edge.
     let changes = [Dies(2), Evicted(2), leave(EDGE_B, 2), leave(Place::Root, 1)];
     Scenario { seen, ..wide("eviction of an edge", &changes) }.holds();
 }
@@ -70,7 +70,7 @@ fn a_late_edge_starts_with_a_message() {
         .holds();
 }
 
-/// Receiver 2 moves from edge B behind edge A: made before it is broken.
+/// Receiver 2 moves from edge B to edge A, make-before-break.
 fn moved() -> [Change; 6] {
     [
         join(EDGE_A, 2, false, NEXT),
@@ -108,7 +108,7 @@ fn a_receiver_moves_while_nodes_lose_their_state() {
 }
 
 #[test]
-fn a_move_in_a_wrong_order_acknowledges_what_nobody_holds() {
+fn a_move_in_a_wrong_order_acknowledges_data_that_a_receiver_lacks() {
     let [join_a, epoch, reset, at_root, leave_edge, leave_root] = moved();
     wide("B leaves before A is reset", &[join_a, epoch, leave_root, reset, at_root, leave_edge]).breaks(I1);
     wide("A is of the new epoch too early", &[epoch, reset, at_root, leave_root, join_a, leave_edge]).breaks(I1);
@@ -116,7 +116,7 @@ fn a_move_in_a_wrong_order_acknowledges_what_nobody_holds() {
     wide("A is not reset", &[join_a, epoch, not_reset, at_root, leave_root, leave_edge]).breaks(I1);
 }
 
-/// Receiver 2 moves from edge A, where receiver 0 stays, behind edge B; edge A adopts its program long before the others.
+/// Receiver 2 moves from edge A, where receiver 0 stays, to edge B; edge A adopts its program long before the others.
 fn moved_from_a_shared_edge() -> [Change; 6] {
     [
         adopt(EDGE_A),
@@ -138,7 +138,7 @@ fn a_node_may_adopt_its_program_long_before_its_parent() {
     let [epoch_a, leave_a, join_b, epoch_b, reset, at_root] = moved_from_a_shared_edge();
     let changes = [epoch_a, leave_a, reset, at_root, join_b, epoch_b];
     shared("the old edge, the root, the new edge", &changes).holds();
-    // Without the upper bound this happens: the root counts edge A of the new epoch while no branch counts receiver 2.
+    // Without the upper bound, the root counts feedback of edge A's new epoch while no branch counts receiver 2.
     let unbounded = [at_root, epoch_a, leave_a, join_b, epoch_b, reset];
     shared("the root takes feedback that is ahead", &unbounded).breaks(I1);
 }

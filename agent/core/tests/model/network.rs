@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links: queues that lose, repeat and overtake at the cost of a fault each.
+//! Links: queues that lose, duplicate and reorder packets, each at the cost of a fault.
 
-/// Where a link begins or ends.
+/// An end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
     Source,
@@ -15,7 +15,7 @@ use Place::{Edge, Receiver, Root, Source};
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
 
-/// Downwards first. Receivers 0 and 1 are behind edge A, 2 is behind B or, once moved, A.
+/// Downstream links first. Receivers 0 and 1 are behind edge A, 2 is behind B or, once moved, A.
 pub(crate) const LINKS: [(Place, Place); 14] = [
     (Source, Root),
     (Root, Edge(A)),
@@ -42,22 +42,22 @@ pub(crate) fn links(which: impl Fn(Place, Place) -> bool) -> u16 {
     LINKS.iter().enumerate().filter(|(_, (from, to))| which(*from, *to)).map(|(i, _)| 1 << i).sum()
 }
 
-/// Links that end or begin at receivers.
+/// Links from and to receivers.
 pub(crate) fn access() -> u16 {
     links(|from, to| matches!(from, Receiver(_)) || matches!(to, Receiver(_)))
 }
 
-/// Data goes down it, not feedback up.
+/// Whether the link carries data downstream, not feedback upstream.
 pub(crate) fn is_down(link: usize) -> bool {
     link < 7
 }
 
-/// What is under way.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Packet {
-    /// `number` is the payload: which packet of the source this is.
+    /// `number` is the payload: the number of the source's packet.
     Data { psn: u32, number: u8 },
-    /// Of a child node's `epoch`; receivers have none.
+    /// With the `epoch` of a child node; receivers have none.
     Feedback { psn: u32, nak: bool, epoch: u32 },
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Fate {
     Overtaken,
 }
 
-/// Takes from `queue` what arrives.
+/// Takes the arriving packet, if any, from `queue`.
 pub(crate) fn take(queue: &mut Vec<Packet>, fate: Fate) -> Option<Packet> {
     match fate {
         Fate::Arrives => Some(queue.remove(0)),

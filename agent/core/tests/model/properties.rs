@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What always holds, and what is to be seen at least once.
+//! Properties that always hold, and situations that must occur at least once.
 
 use stateright::Property;
 
 use crate::scenario::Scenario;
 use crate::state::State;
 
-pub(crate) const I1: &str = "I1: what is acknowledged, every receiver holds";
-pub(crate) const I2: &str = "I2: what is before a NAK, every receiver holds";
-pub(crate) const I3: &str = "I3: feedback of a stranger changes nothing";
+pub(crate) const I1: &str = "I1: every receiver holds the acknowledged packets";
+pub(crate) const I2: &str = "I2: every receiver holds the packets before a NAK";
+pub(crate) const I3: &str = "I3: feedback of an unknown branch changes nothing";
 pub(crate) const I4: &str = "I4: without faults the source finishes";
-pub(crate) const PAYLOAD: &str = "receivers take what was meant for them";
+pub(crate) const PAYLOAD: &str = "receivers accept only the packet that they expect";
 pub(crate) const MERGED: &str = "one NAK for two receivers";
 
 pub(crate) const MOVED: &str = "a tree that changes in mid transfer carries the rest";
 
-/// Timeouts and NAKs without progress after which there is none to come.
+/// Timeouts and NAKs without progress after which no progress is expected.
 pub(crate) const HOPELESS: u8 = 6;
 
-/// Of what each is owed: a late one is owed what follows its boundary.
+/// Whether every receiver holds its packets below `packet`; those of a late receiver start at its boundary.
 pub(crate) fn all_hold_below(s: &State, packet: u8) -> bool {
     s.receivers.iter().filter(|r| r.member).filter_map(|r| r.holds_below()).all(|held| held >= packet)
 }
@@ -27,7 +27,7 @@ pub(crate) fn of(scenario: &Scenario) -> Vec<Property<Scenario>> {
     let always = [
         Property::always(I1, |_, s| all_hold_below(s, s.source.una)),
         Property::always(I2, |_, s: &State| !s.history.false_nak),
-        Property::always(I3, |_, s: &State| !s.history.stranger),
+        Property::always(I3, |_, s: &State| !s.history.unknown_accepted),
         Property::always(I4, |_, s: &State| s.history.idle < HOPELESS),
         Property::always(PAYLOAD, |_, s: &State| !s.history.corrupt),
     ];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses, repetitions, overtakings and lost state, with the same members all along.
+//! Loss, duplication, reordering and lost state, with constant membership.
 
 use crate::network::{A, B, Place, access};
 use crate::properties::MERGED;
@@ -24,7 +24,7 @@ fn two_outstanding_and_identical_naks_are_merged() {
 }
 
 #[test]
-fn two_outstanding_and_every_nak_is_said() {
+fn two_outstanding_and_every_nak_is_sent() {
     Scenario { merge: false, ..wide("not merging") }.holds();
 }
 
@@ -39,7 +39,7 @@ fn an_ack_comes_only_at_the_end_of_a_message() {
 }
 
 #[test]
-fn nodes_that_lose_their_state_acknowledge_nothing_that_they_did_not_hear() {
+fn nodes_that_lose_their_state_acknowledge_only_what_branches_confirmed() {
     let seen = &["PSN wraps", "lost state, then finished"];
     Scenario { crashing: NODES, crashes: 1, seen, ..Scenario::new("lost state") }.holds();
     Scenario { crashing: NODES, crashes: 1, seen, ..wide("lost state, two outstanding") }.holds();

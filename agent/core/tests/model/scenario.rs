@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may happen within one run of the checker.
+//! Bounds and events of one run of the model checker.
 
 use canopy_agent_core::aggregate::{Entry, Params};
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::network::{A, B, Place};
 
-/// What the controller does, in its order, at any time; and what happens to a receiver.
+/// Actions of the controller, in order and at any time; and failures of receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Change {
-    /// A node's program has a branch; a receiver answers this node from now on.
+    /// A branch is added to a node's program; a receiver sends feedback to this node from now on.
     Join {
         node: Place,
         branch: u32,
@@ -19,25 +19,25 @@ pub(crate) enum Change {
         node: Place,
         branch: u32,
     },
-    /// A node's program of this epoch is in force: its feedback carries it, and newer feedback is refused.
+    /// A node's program of this epoch becomes active: its feedback carries the epoch, and newer feedback is refused.
     Epoch {
         node: Place,
         epoch: u32,
     },
-    /// A receiver dies.
+    /// A receiver fails.
     Dies(usize),
-    /// It is no longer in the group.
+    /// A receiver is removed from the group.
     Evicted(usize),
 }
 
-/// Bounds, and what is to be seen.
+/// Bounds, and situations that must occur.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) packets: u8,
-    /// Packets of a message; the last one of each asks for an ACK.
+    /// Packets of a message; the last one requests an ACK.
     pub(crate) message: u8,
-    /// Packets that the source has outstanding.
+    /// Maximum number of outstanding packets of the source.
     pub(crate) outstanding: u8,
     pub(crate) psn_bits: u32,
     /// Identical NAKs are merged always, or never.
@@ -45,19 +45,19 @@ pub(crate) struct Scenario {
     pub(crate) room: usize,
     /// Links without delay.
     pub(crate) instant: u16,
-    /// Losses, repetitions, overtakings and early timeouts, together.
+    /// Losses, duplications, reorderings and early timeouts in total.
     pub(crate) faults: u8,
-    /// Links that they happen on.
+    /// Links with faults.
     pub(crate) faulty: u16,
-    /// Nodes that lose their state, and how often.
+    /// Nodes that may lose their state, and how often in total.
     pub(crate) crashing: &'static [Place],
     pub(crate) crashes: u8,
     /// Receivers that are in the group from the start.
     pub(crate) members: [bool; 3],
-    /// The edge that each receiver is behind at the start.
+    /// The edge of each receiver at the start.
     pub(crate) parents: [usize; 3],
     pub(crate) changes: Vec<Change>,
-    /// `sometimes` properties that must be seen.
+    /// `sometimes` properties that must occur.
     pub(crate) seen: &'static [&'static str],
 }
 
@@ -83,7 +83,7 @@ impl Scenario {
         }
     }
 
-    /// The first packet's PSN, unwrapped: two before a wrap, one turn up.
+    /// Unwrapped PSN of the first packet: two before a wrap, at least the size of the PSN space.
     pub(crate) fn start(&self) -> u64 {
         (2 << self.psn_bits) - 2
     }
@@ -102,7 +102,7 @@ impl Scenario {
         }
     }
 
-    /// Every state within the bounds has the properties, and everything that is to be seen is.
+    /// Every state within the bounds has the properties, and every required situation occurs.
     pub(crate) fn holds(self) {
         let name = self.name;
         let checker = self.checker().threads(2).spawn_bfs().join();
@@ -121,7 +121,7 @@ impl Scenario {
     }
 }
 
-/// Larger bounds were asked for.
+/// Whether larger bounds are requested.
 pub(crate) fn deep() -> bool {
     std::env::var_os("CANOPY_DEEP").is_some_and(|v| v == "1")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One moment of the whole group.
+//! One state of the whole group.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use crate::scenario::Scenario;
 pub(crate) const NOW: u64 = 1000;
 pub(crate) const FIRST_EPOCH: u32 = 1;
 
-/// A node and what its agent has of the controller.
+/// A node, and the program that its agent got from the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
     pub(crate) group: Arc<Aggregation>,
     pub(crate) program: Vec<(u32, Entry)>,
 }
 
-/// What happened and is not to be seen of anything else.
+/// Past events that the rest of the state does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct History {
-    /// A NAK came to the source that somebody lacks something before.
+    /// The source received a NAK although a receiver lacks an earlier packet.
     pub(crate) false_nak: bool,
-    /// Feedback of a stranger was taken.
-    pub(crate) stranger: bool,
-    /// A receiver took another packet for the one that it expected.
+    /// Feedback of an unknown branch was accepted, or refused feedback changed state.
+    pub(crate) unknown_accepted: bool,
+    /// A receiver accepted another packet than the one that it expected.
     pub(crate) corrupt: bool,
-    /// NAKs for one gap at two receivers that came to the source, up to 2.
+    /// NAKs for one gap at two receivers that the source received, up to 2.
     pub(crate) shared_naks: u8,
-    /// The first change came in the middle of the transfer: some packets were acknowledged before it, others after it.
+    /// The first change was within the transfer: some packets were acknowledged before it, others after it.
     pub(crate) changed_amid: bool,
-    /// Timeouts and NAKs since something changed.
+    /// Timeouts and NAKs since the last progress.
     pub(crate) idle: u8,
 }
 
@@ -55,7 +55,7 @@ impl Node {
     pub(crate) fn new(s: &Scenario, program: Vec<(u32, Entry)>, epoch: u32) -> Self {
         let mut group = Aggregation::new(s.params(), epoch);
         for (branch, entry) in &program {
-            // What was there before the state was lost holds what nobody knows.
+            // After lost state, it is unknown which data the branch holds.
             let at_once = Entry { at_boundary: false, ..*entry };
             assert_eq!(group.handle(Input::Join(*branch, at_once), NOW), Ok(None));
         }
@@ -79,7 +79,7 @@ impl State {
         let children = (0..2).filter(|e| !edges[*e].program.is_empty()).map(|e| (e as u32, entry(false))).collect();
         let responder = |r: usize| Responder {
             taken: 0,
-            nak_said: false,
+            nak_sent: false,
             first: s.members[r].then_some(0),
             alive: true,
             member: s.members[r],

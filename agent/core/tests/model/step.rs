@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can happen next.
+//! Transitions of the model.
 
 use stateright::{Model, Property};
 
@@ -11,7 +11,7 @@ use crate::state::{Node, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     Send,
-    /// All is silent, and the source sends again. Early: it was not silent.
+    /// The source retransmits. Early: packets were still in flight or could be sent.
     Timeout {
         early: bool,
     },
@@ -43,9 +43,9 @@ impl Model for Scenario {
         if may_send && s.links[0].len() < self.room {
             out.push(Action::Send);
         }
-        let silent = s.links.iter().all(Vec::is_empty);
-        if src.next > src.una && ((silent && !may_send) || s.faults > 0) {
-            out.push(Action::Timeout { early: !silent || may_send });
+        let quiet = s.links.iter().all(Vec::is_empty);
+        if src.next > src.una && ((quiet && !may_send) || s.faults > 0) {
+            out.push(Action::Timeout { early: !quiet || may_send });
         }
         (0..LINKS.len()).filter(waiting).for_each(|l| self.fates(s, l, out));
         out.extend(self.changes.get(s.changed).map(|c| Action::Change(*c)));
@@ -89,7 +89,7 @@ impl Model for Scenario {
                 *node = Node::new(self, node.program.clone(), node.group.epoch());
             }
         }
-        // Between the first change and the last one the group may stand still.
+        // Between the first change and the last one, the group may make no progress.
         if (1..self.changes.len()).contains(&s.changed) {
             s.history.idle = 0;
         }
@@ -102,7 +102,7 @@ impl Model for Scenario {
 }
 
 impl Scenario {
-    /// A queue that is full holds back what would go on into it.
+    /// Whether every queue that a packet of link `l` could be forwarded into has room.
     fn free(&self, s: &State, l: usize) -> bool {
         let to = LINKS[l].1;
         let onward = |i: &usize| LINKS[*i].0 == to && (is_down(*i) == is_down(l) || matches!(to, Place::Receiver(_)));

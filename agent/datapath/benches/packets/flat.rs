@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What feedback costs by how many branches the group has: the minimum is a tournament tree of 128 leaves, so one branch's
-//! change is log2(128) = 7 steps whether 2 of them are in use or all.
+//! Cost of feedback by the number of branches of the group: the minimum is a tournament tree of 128 leaves, so a change of one
+//! branch is log2(128) = 7 steps for any number of branches.
 //!
-//! All sizes take turns in every round, and a ratio is of two medians of one round: what else the machine does meanwhile
-//! touches both. What goes upstream and what is asked again is said by one branch at a time; absorbed ACKs and CNPs come
-//! from every branch in turn, so those rows also show what it costs to bring as many branches' map entries into the cache.
+//! All sizes are measured in turn in every round, and a ratio is of two medians of one round, so that other load on the machine
+//! affects both. Feedback that is sent upstream, and repeated NAKs, come from one branch at a time; absorbed ACKs and CNPs come
+//! from every branch in turn, so those rows include the cost of bringing the map entries of all branches into the cache.
 
 use std::sync::mpsc;
 use std::thread;
@@ -15,10 +15,10 @@ use canopy_packet::bth::Opcode;
 
 const BRANCHES: [u32; 4] = [2, 8, 64, 128];
 const ROUNDS: usize = 60;
-/// Times in a round that every branch speaks, and another one is the slowest.
+/// Turns per round; every turn has another slowest branch.
 const TURNS: u32 = 8;
-/// Words of the slowest branch in a turn.
-const WORDS: u32 = 32;
+/// ACKs of the slowest branch in a turn, and its NAKs.
+const PACKETS: u32 = 32;
 const HOUR: u64 = 3_600_000_000_000;
 /// First PSN, as the test bed has it.
 const START: u32 = 100;
@@ -32,15 +32,15 @@ pub(crate) fn run() {
     let all: [Medians; BRANCHES.len()] = thread::scope(|scope| {
         let groups = BRANCHES.map(|branches| {
             let (go, turns) = mpsc::channel();
-            let (says, medians) = mpsc::channel();
-            scope.spawn(move || measure(branches, &turns, &says));
+            let (results, medians) = mpsc::channel();
+            scope.spawn(move || measure(branches, &turns, &results));
             (go, medians)
         });
         let mut all = [const { Medians::new() }; BRANCHES.len()];
-        // The first round warms up.
+        // The first round is not counted: it fills the caches.
         for round in 0..=ROUNDS {
             for (of, (go, medians)) in all.iter_mut().zip(&groups) {
-                // Where a thread is gone, the scope says why.
+                // If a thread has panicked, the scope reports it.
                 let Ok(measured) = go.send(()).map(|()| medians.recv()) else { return all };
                 of.extend(measured.ok().filter(|_| round > 0));
             }
@@ -72,8 +72,8 @@ fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
     [1, 2, 3].map(|q| all[all.len() * q / 4])
 }
 
-/// A group of this many receivers in a namespace of this thread's own, measured whenever it is its turn.
-fn measure(branches: u32, turns: &mpsc::Receiver<()>, says: &mpsc::Sender<[f64; ENTRIES.len()]>) {
+/// Measures a group of this many receivers, in a namespace of this thread's own, once per message from `turns`.
+fn measure(branches: u32, turns: &mpsc::Receiver<()>, results: &mpsc::Sender<[f64; ENTRIES.len()]>) {
     let shape = Shape { receivers: branches, provisioned: true, start_psn: START, ..Shape::default() };
     let mut bed = Testbed::new(&shape);
     let errors = bed.reconcile(|s| {
@@ -83,19 +83,20 @@ fn measure(branches: u32, turns: &mpsc::Receiver<()>, says: &mpsc::Sender<[f64; 
         }
     });
     assert!(errors.is_empty(), "{errors:?}");
-    // Two packets are enough for all these PSNs to have been sent.
+    // Two packets suffice to make all PSNs between them valid.
     for psn in [START, START + 1_000_000] {
         bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), end_mt(), vec![], 0));
     }
     let mut psn = START;
     while turns.recv().is_ok() {
-        if says.send(round(&bed, branches, &mut psn)).is_err() {
+        if results.send(round(&bed, branches, &mut psn)).is_err() {
             return;
         }
     }
 }
 
-/// One branch is behind all others and each word of it raises the minimum, so that as many go upstream in every group.
+/// One round: one branch is behind all others and each of its ACKs raises the minimum, so that every group sends the same number
+/// upstream.
 fn round(bed: &Testbed, branches: u32, psn: &mut u32) -> [f64; ENTRIES.len()] {
     let mut ns: [Vec<f64>; ENTRIES.len()] = Default::default();
     let mut run = |entry: usize, packets: &[Vec<u8>], action: u32| {
@@ -109,17 +110,17 @@ fn round(bed: &Testbed, branches: u32, psn: &mut u32) -> [f64; ENTRIES.len()] {
     for turn in 0..TURNS {
         let slow = turn % branches;
         let ahead: Vec<_> = (0..branches).filter(|b| *b != slow).collect();
-        let (first, last) = (*psn + 1, *psn + 2 * WORDS);
+        let (first, last) = (*psn + 1, *psn + 2 * PACKETS);
         let acks = |psn: u32| ahead.iter().map(move |b| answer(*b, Syndrome::ack(31), psn, psn));
-        // As many words of them in every group: 128 of each, and all from whoever is ahead.
+        // The same number of absorbed ACKs in every group, from all branches that are ahead.
         let absorbed: Vec<_> = (last + 1..).flat_map(acks).take(128.max(ahead.len())).collect();
         run(0, &absorbed, SHOT);
-        run(1, &(first..first + WORDS).map(|p| answer(slow, Syndrome::ack(31), p, p)).collect::<Vec<_>>(), REDIRECT);
-        let asks: Vec<_> = (first + WORDS + 1..=last).map(|p| answer(slow, nak, p, p)).collect();
-        run(3, &asks, REDIRECT);
-        run(2, &vec![asks[asks.len() - 1].clone(); WORDS as usize], SHOT);
+        run(1, &(first..first + PACKETS).map(|p| answer(slow, Syndrome::ack(31), p, p)).collect::<Vec<_>>(), REDIRECT);
+        let naks: Vec<_> = (first + PACKETS + 1..=last).map(|p| answer(slow, nak, p, p)).collect();
+        run(3, &naks, REDIRECT);
+        run(2, &vec![naks[naks.len() - 1].clone(); PACKETS as usize], SHOT);
         run(4, &(0..128).map(|i| congestion(i % branches)).collect::<Vec<_>>(), SHOT);
-        // The slow one catches up: the next turn begins behind everybody's last word.
+        // The slow branch catches up: the next turn starts after the last PSN of every branch.
         *psn = last + 1 + 128;
         (0..branches).for_each(|b| drop(bed.run("d0", &answer(b, Syndrome::ack(31), *psn, *psn))));
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a packet costs at the egress by how many flows were offered: the table is bounded, and a lookup is one hash.
+//! Cost of a packet at the egress by the number of flows: the table is bounded, and a lookup is one hash.
 //!
-//! All sizes take turns in every round on one program, and a ratio is of two medians of one round. "known" is a flow that the
-//! table has, one that the agent announced; "new" is one that it has not, which takes the place of the least recently used.
+//! One program is measured with all sizes in turn, and a ratio is of two medians. "known" is a flow in the table, announced by the
+//! agent; "new" is a flow that is not in the table and evicts the least recently used one.
 
 use canopy_datapath::testbed::*;
 

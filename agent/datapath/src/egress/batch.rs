@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole hash maps in few system calls. libbpf-rs has an iterator for it, but that one takes a batch that is not full for the last,
-//! and the kernel ends a batch wherever the next bucket does not fit.
+//! Reads a whole hash map in few system calls. The iterator of libbpf-rs is not usable: it takes an incomplete batch for the last one,
+//! but the kernel ends a batch wherever the next bucket does not fit.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,19 +9,19 @@ use canopy_agent_core::DatapathError;
 use libbpf_rs::{MapCore, libbpf_sys};
 
 use super::object::name;
-use crate::error::Doing;
+use crate::error::Context;
 use crate::plain::{Plain, read};
 
-/// Entries that one call asks for, at first.
+/// Initial number of entries per call.
 const BATCH: usize = 4096;
-/// The kernel's place in a hash map has four octets; a key's length would do as well.
-const PLACE: usize = 64;
+/// Length of the kernel's position in the map: four octets for a hash map, a key for others.
+const POSITION: usize = 64;
 
-/// All entries. Those that come or go meanwhile may be missing.
+/// All entries. Entries that are added or removed during the call may be missing.
 pub(super) fn batch<K: Plain, V: Plain>(map: &impl MapCore) -> Result<Vec<(K, V)>, DatapathError> {
     let sizes = (map.key_size() as usize, map.value_size() as usize);
     if sizes != (size_of::<K>(), size_of::<V>()) {
-        return Err(format!("its entries have {sizes:?} octets")).doing(format!("reading map {}", name(map)));
+        return Err(format!("its entries have {sizes:?} octets")).with_context(|| format!("reading map {}", name(map)));
     }
     let opts = libbpf_sys::bpf_map_batch_opts {
         sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as _,
@@ -29,16 +29,16 @@ pub(super) fn batch<K: Plain, V: Plain>(map: &impl MapCore) -> Result<Vec<(K, V)
     };
     let mut room = BATCH;
     let (mut keys, mut values) = (vec![0u8; room * size_of::<K>()], vec![0u8; room * size_of::<V>()]);
-    let (mut place, mut next) = ([0u8; PLACE], [0u8; PLACE]);
-    let (mut begun, mut all) = (false, Vec::new());
+    let (mut position, mut next) = ([0u8; POSITION], [0u8; POSITION]);
+    let (mut started, mut all) = (false, Vec::new());
     loop {
         let mut count = room as u32;
         // SAFETY: keys and values have room for `count` entries of the map's sizes, which are those of `K` and `V`; both
-        // places are longer than the kernel's.
+        // positions are longer than the kernel's.
         let code = unsafe {
             libbpf_sys::bpf_map_lookup_batch(
                 map.as_fd().as_raw_fd(),
-                if begun { place.as_mut_ptr().cast() } else { std::ptr::null_mut() },
+                if started { position.as_mut_ptr().cast() } else { std::ptr::null_mut() },
                 next.as_mut_ptr().cast(),
                 keys.as_mut_ptr().cast(),
                 values.as_mut_ptr().cast(),
@@ -47,20 +47,20 @@ pub(super) fn batch<K: Plain, V: Plain>(map: &impl MapCore) -> Result<Vec<(K, V)
             )
         };
         if code == -libc::ENOSPC {
-            // One bucket holds more than that.
+            // One bucket has more entries than that.
             room *= 2;
             keys.resize(room * size_of::<K>(), 0);
             values.resize(room * size_of::<V>(), 0);
             continue;
         }
         if code != 0 && code != -libc::ENOENT {
-            return Err(io::Error::from_raw_os_error(-code)).doing(format!("reading map {}", name(map)));
+            return Err(io::Error::from_raw_os_error(-code)).with_context(|| format!("reading map {}", name(map)));
         }
         let entries = keys.chunks_exact(size_of::<K>()).zip(values.chunks_exact(size_of::<V>()));
         all.extend(entries.take(count as usize).filter_map(|(key, value)| Some((read(key)?, read(value)?))));
         if code != 0 {
             return Ok(all);
         }
-        (place, begun) = (next, true);
+        (position, started) = (next, true);
     }
 }

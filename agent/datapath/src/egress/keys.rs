@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows as the maps have them, and back.
+//! Conversion of flows to map keys and back.
 
 use std::net::Ipv6Addr;
 
@@ -8,7 +8,7 @@ use canopy_model::ids::Qpn;
 
 use crate::egress_skel::types;
 
-/// The map's key of a flow at a port.
+/// Map key of a flow at a port.
 pub(crate) fn of(flow: &FlowKey, ifindex: u32) -> types::canopy_flow_key {
     let addr = |a: Ipv6Addr| {
         let [hi, lo] = [0, 64].map(|shift| ((u128::from_be_bytes(a.octets()) << shift >> 64) as u64).to_be());
@@ -17,13 +17,13 @@ pub(crate) fn of(flow: &FlowKey, ifindex: u32) -> types::canopy_flow_key {
     types::canopy_flow_key { src: addr(flow.src), dst: addr(flow.dst), qpn: flow.dst_qp.get(), ifindex }
 }
 
-/// The flow of a key; `None` when its DestQP is no QP number, which the program never writes.
+/// The flow of a key; `None` if its DestQP is no valid QPN, which the program never writes.
 pub(crate) fn flow(key: &types::canopy_flow_key) -> Option<FlowKey> {
     let dst_qp = Qpn::new("DestQP", key.qpn.into()).ok()?;
     Some(FlowKey { src: address(&key.src), dst: address(&key.dst), dst_qp })
 }
 
-/// An address as the maps have it.
+/// The address of a map's entry.
 pub(crate) fn address(a: &types::canopy_addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(u64::from_be(a.hi)) << 64 | u128::from(u64::from_be(a.lo)))
 }

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Long-haul congestion on the kernel (draft-tian-ccwg-long-haul-cnp-00 sections 5 and 6): the egress program, what it counts and
-//! tells, the node that judges it, and the packets that go out for it.
+//! Long-haul congestion on the kernel (draft-tian-ccwg-long-haul-cnp-00 sections 5 and 6): the egress program, its counters and
+//! events, the congestion detection, and the Long-haul CNPs that the node sends.
 //!
-//! - `object`: the program, its maps, its filters;
-//! - `queues`: depths by netlink;
-//! - `orders`: what a spec asks to be watched;
-//! - `driver`: from counters to the pure node and back;
-//! - `watch`: the thread around it; `speak`: packets;
+//! - `object`: the program, its maps and its filters; `rings`: its ring buffers;
+//! - `queues`: queue depths through netlink;
+//! - `config`: the watched ports and known flows of a spec;
+//! - `driver`: feeds counters and events to the pure state machine of `canopy_agent_core::congestion`;
+//! - `watch`: the thread that runs it; `cnp`: Long-haul CNPs;
 //! - `window`, `report`: telemetry.
 
 mod batch;
+mod cnp;
+mod config;
 mod driver;
-mod heard;
 mod keys;
 mod object;
-mod orders;
 mod queues;
 mod report;
-mod speak;
+mod rings;
 mod watch;
 mod window;
 
+pub(crate) use config::WatcherConfig;
 pub(crate) use object::EgressBpf;
-pub(crate) use orders::Orders;
 pub(crate) use report::report;
 pub(crate) use watch::Watcher;
 

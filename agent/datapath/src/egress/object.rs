@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loaded egress object: typed access to its maps, its program, and how it is attached.
+//! The loaded egress BPF object: typed access to its maps, its program and its attachment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,50 +16,52 @@ use super::batch::batch;
 use super::keys;
 use crate::bpf::prog_id;
 use crate::egress_skel::{EgressSkel, EgressSkelBuilder, OpenEgressSkel, types};
-use crate::error::Doing;
+use crate::error::Context;
 use crate::libbpf;
 use crate::plain::{Plain, bytes, read};
 
-/// TC filter handle and priority: one filter of ours on each port.
+/// TC filter handle and priority of our filter, one per port.
 const HANDLE: u32 = 1;
 const PRIORITY: u32 = 50;
-/// Name of the program, and of its pin.
+/// Name of the program and of its pin.
 const PROGRAM: &str = "canopy_egress";
 
-/// Program and maps, pinned beside those of the ingress program.
+/// Program and maps, pinned next to those of the ingress program.
 pub(crate) struct EgressBpf {
     skel: EgressSkel<'static>,
     pin_dir: PathBuf,
 }
 
-// SAFETY: libbpf objects are plain memory and file descriptors without thread affinity; `EgressBpf` is the only owner, and after
+// SAFETY: libbpf objects are memory and file descriptors without thread affinity; `EgressBpf` is the only owner, and after
 // loading it makes only bpf(2) calls on file descriptors.
 unsafe impl Send for EgressBpf {}
 // SAFETY: as above.
 unsafe impl Sync for EgressBpf {}
 
 impl EgressBpf {
-    /// Loads the program, taking over maps that an earlier agent pinned.
+    /// Loads the program and reuses maps that an earlier agent pinned.
     pub(crate) fn load(pin_dir: &Path) -> Result<Self, DatapathError> {
-        let doing = format!(
-            "loading the egress BPF program with the maps in {} (of another version's layout? `canopy-agent cleanup` removes them)",
-            pin_dir.display()
-        );
-        let mut skel = libbpf::load(|| Self::open(pin_dir), doing)?;
+        let operation = || {
+            format!(
+                "loading the egress BPF program with the maps in {} (if they have another version's layout, `canopy-agent cleanup` removes them)",
+                pin_dir.display()
+            )
+        };
+        let mut skel = libbpf::load(|| Self::open(pin_dir), operation)?;
         let path = pin_dir.join(PROGRAM);
         if path.exists() {
-            fs::remove_file(&path).doing(format!("replacing {}", path.display()))?;
+            fs::remove_file(&path).with_context(|| format!("replacing {}", path.display()))?;
         }
-        skel.progs.canopy_egress.pin(&path).doing(format!("pinning {}", path.display()))?;
+        skel.progs.canopy_egress.pin(&path).with_context(|| format!("pinning {}", path.display()))?;
         Ok(Self { skel, pin_dir: pin_dir.into() })
     }
 
     fn open(pin_dir: &Path) -> Result<OpenEgressSkel<'static>, DatapathError> {
-        // One object lives as long as the agent does.
+        // Leaked once: the object lives as long as the agent.
         let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut builder = EgressSkelBuilder::default();
-        builder.obj_builder.pin_root_path(pin_dir).doing("setting the pin directory")?;
-        builder.open(storage).doing("opening the egress BPF object")
+        builder.obj_builder.pin_root_path(pin_dir).context("setting the pin directory")?;
+        builder.open(storage).context("opening the egress BPF object")
     }
 
     fn hook(&self, ifindex: u32) -> TcHook {
@@ -76,29 +78,29 @@ impl EgressBpf {
         hook.ifindex(ifindex as i32).handle(HANDLE).priority(PRIORITY).hook(TC_EGRESS)
     }
 
-    /// Attaches, or atomically replaces what an earlier agent attached.
+    /// Attaches the program, or atomically replaces that of an earlier agent.
     pub(crate) fn attach(&self, ifindex: u32) -> Result<(), DatapathError> {
         let mut hook = self.hook(ifindex);
-        hook.create().doing(format!("creating the clsact qdisc on interface {ifindex}"))?;
-        hook.attach().map(drop).doing(format!("attaching to the egress of interface {ifindex}"))
+        hook.create().with_context(|| format!("creating the clsact qdisc on interface {ifindex}"))?;
+        hook.attach().map(drop).with_context(|| format!("attaching to the egress of interface {ifindex}"))
     }
 
     pub(crate) fn detach(&self, ifindex: u32) -> Result<(), DatapathError> {
-        self.present(ifindex).detach().doing(format!("detaching from the egress of interface {ifindex}"))
+        self.present(ifindex).detach().with_context(|| format!("detaching from the egress of interface {ifindex}"))
     }
 
-    /// Whether a filter of ours, of whichever version, is at the egress of `ifindex`.
+    /// Whether the egress of `ifindex` has our filter, of any version.
     pub(crate) fn has_filter(&self, ifindex: u32) -> bool {
         self.present(ifindex).query().is_ok()
     }
 
-    /// Whether this very program runs at the egress of `ifindex`.
+    /// Whether the egress of `ifindex` runs this loaded program.
     pub(crate) fn attached(&self, ifindex: u32) -> bool {
         let id = prog_id(self.skel.progs.canopy_egress.as_fd());
         self.present(ifindex).query().is_ok_and(|there| Some(u64::from(there)) == id)
     }
 
-    /// Makes the limits of all ports these.
+    /// Replaces the limits of all ports.
     pub(crate) fn set_limits(&self, want: &BTreeMap<u32, types::canopy_limits>) -> Result<(), DatapathError> {
         let map = &self.skel.maps.eg_limits;
         for key in map.keys().collect::<Vec<_>>() {
@@ -109,7 +111,7 @@ impl EgressBpf {
         want.iter().try_for_each(|(port, limits)| put(map, port, limits))
     }
 
-    /// Makes the announced flows these. What was counted of others is dropped with them.
+    /// Replaces the announced flows; the counters of flows that are no longer announced are removed.
     pub(crate) fn set_known<'a>(&self, want: impl Iterator<Item = &'a FlowKey>) -> Result<(), DatapathError> {
         let (known, kept) = (&self.skel.maps.eg_known, &self.skel.maps.eg_kept);
         let want: BTreeMap<Vec<u8>, types::canopy_flow_key> =
@@ -134,12 +136,12 @@ impl EgressBpf {
         Ok(())
     }
 
-    /// Tells the program the depth of a queue that it cannot read by itself, in octets.
+    /// Sets the depth, in octets, of a queue that the program cannot read itself.
     pub(crate) fn set_sampled(&self, port: u32, depth: u64) -> Result<(), DatapathError> {
         put(&self.skel.maps.eg_sampled, &port, &depth)
     }
 
-    /// Forgets the ports that are none of these: an index may come back as another interface.
+    /// Removes the state of all other ports: the kernel may reuse an interface index.
     pub(crate) fn keep_ports(&self, ports: &BTreeSet<u32>) -> Result<(), DatapathError> {
         let m = &self.skel.maps;
         let foreign = |key: &[u8]| read::<u32>(key).is_some_and(|port| !ports.contains(&port));
@@ -158,10 +160,10 @@ impl EgressBpf {
         Ok(())
     }
 
-    /// Counters of a port, over all processors.
+    /// Counters of a port, summed over all processors.
     pub(crate) fn stats(&self, port: u32) -> Result<types::canopy_port_stats, DatapathError> {
         let values =
-            self.skel.maps.eg_stats.lookup_percpu(bytes(&port), MapFlags::ANY).doing("reading map eg_stats")?;
+            self.skel.maps.eg_stats.lookup_percpu(bytes(&port), MapFlags::ANY).context("reading map eg_stats")?;
         let mut sum = types::canopy_port_stats::default();
         for one in values.into_iter().flatten().filter_map(|v| read::<types::canopy_port_stats>(&v)) {
             sum.packets += one.packets;
@@ -177,20 +179,20 @@ impl EgressBpf {
         Ok(sum)
     }
 
-    /// What the program last saw of a port's queue; `None` before the first data packet.
+    /// State of a port's queue at its last data packet; `None` before the first one.
     pub(crate) fn state(&self, port: u32) -> Result<Option<types::canopy_port_state>, DatapathError> {
-        let value = self.skel.maps.eg_states.lookup(bytes(&port), MapFlags::ANY).doing("reading map eg_states")?;
+        let value = self.skel.maps.eg_states.lookup(bytes(&port), MapFlags::ANY).context("reading map eg_states")?;
         Ok(value.as_deref().and_then(read))
     }
 
-    /// All flows, those that were announced first.
+    /// All flows; the announced ones are first.
     pub(crate) fn flows(&self) -> Result<Vec<(types::canopy_flow_key, types::canopy_flow)>, DatapathError> {
         let mut flows = self.flows_of(&self.skel.maps.eg_kept)?;
         flows.extend(self.flows_of(&self.skel.maps.eg_flows)?);
         Ok(flows)
     }
 
-    /// All ACKs: their addresses and DestQP, and when they were last seen.
+    /// All ACKs: their addresses and DestQP, and the time of the last one.
     pub(crate) fn acks(&self) -> Result<Vec<(types::canopy_flow_key, u64)>, DatapathError> {
         batch(&self.skel.maps.eg_acks)
     }
@@ -199,17 +201,17 @@ impl EgressBpf {
         batch(map)
     }
 
-    /// Path of the ring buffer's pin.
+    /// Path of the pin of the congestion events ring buffer.
     pub(crate) fn events_path(&self) -> PathBuf {
         self.pin_dir.join("eg_events")
     }
 
-    /// Where the ring buffer of RDMA-CM messages is pinned.
+    /// Path of the pin of the RDMA-CM messages ring buffer.
     pub(crate) fn cms_path(&self) -> PathBuf {
         self.pin_dir.join("eg_cms")
     }
 
-    /// Puts flows into the table of those that were not announced, as their first packets do.
+    /// Adds flows to the table of flows that were not announced, as their first packets would.
     #[cfg(test)]
     pub(crate) fn fill(&self, flows: impl Iterator<Item = types::canopy_flow_key>) {
         let seen = types::canopy_flow { packets: 1, bytes: 1_000, ..types::canopy_flow::default() };
@@ -218,7 +220,7 @@ impl EgressBpf {
         }
     }
 
-    /// One frame through the program as if it were about to leave by `ifindex`: the frame as it then stands.
+    /// Runs the program on a frame to be sent through `ifindex`; returns the resulting frame and the duration.
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn run(&self, ifindex: u32, frame: &[u8]) -> (Vec<u8>, std::time::Duration) {
         const SKB_IFINDEX: usize = 40;
@@ -234,20 +236,20 @@ impl EgressBpf {
             ..libbpf_rs::ProgramInput::default()
         };
         let result = self.skel.progs.canopy_egress.test_run(input).unwrap_or_else(|e| panic!("test run: {e}"));
-        assert_eq!(result.return_value as i32, -1, "the packet goes on to the next filter");
+        assert_eq!(result.return_value as i32, -1, "the packet continues to the next filter");
         (result.data.map(|d| d.to_vec()).unwrap_or_default(), result.duration)
     }
 }
 
 fn put<K: Plain, V: Plain>(map: &impl MapCore, key: &K, value: &V) -> Result<(), DatapathError> {
-    map.update(bytes(key), bytes(value), MapFlags::ANY).doing(format!("writing map {}", name(map)))
+    map.update(bytes(key), bytes(value), MapFlags::ANY).with_context(|| format!("writing map {}", name(map)))
 }
 
-/// Deletes; what is not there is no error.
+/// Deletes an entry; a missing one is no error.
 fn remove(map: &impl MapCore, key: &[u8]) -> Result<(), DatapathError> {
     match map.delete(key) {
         Err(e) if e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
-        other => other.doing(format!("deleting from map {}", name(map))),
+        other => other.with_context(|| format!("deleting from map {}", name(map))),
     }
 }
 

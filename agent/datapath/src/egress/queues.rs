@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Depth of every interface's root queue, by netlink: for queues that the program cannot read, and for those that no packet enters.
+//! Depth of every interface's root queue through netlink: for queues that the program cannot read, and for queues without traffic.
 
 use std::collections::BTreeMap;
 
 use canopy_agent_core::DatapathError;
 use rtnetlink::sys::{Socket, SocketAddr};
 
-use crate::error::Doing;
+use crate::error::Context;
 
 const NETLINK_ROUTE: isize = 0;
 const RTM_NEWQDISC: u16 = 36;
@@ -23,30 +23,30 @@ const TC_H_ROOT: u32 = u32::MAX;
 const TCA_STATS: u16 = 3;
 const BACKLOG: usize = 32;
 
-/// A netlink socket of its own: it is asked many times a second.
+/// A netlink socket of its own, polled many times a second.
 pub(crate) struct Queues(Socket);
 
 impl Queues {
     pub(crate) fn open() -> Result<Self, DatapathError> {
-        let mut socket = Socket::new(NETLINK_ROUTE).doing("opening a netlink socket for queue depths")?;
-        socket.bind_auto().doing("binding the netlink socket for queue depths")?;
-        socket.connect(&SocketAddr::new(0, 0)).doing("connecting the netlink socket for queue depths")?;
+        let mut socket = Socket::new(NETLINK_ROUTE).context("opening a netlink socket for queue depths")?;
+        socket.bind_auto().context("binding the netlink socket for queue depths")?;
+        socket.connect(&SocketAddr::new(0, 0)).context("connecting the netlink socket for queue depths")?;
         Ok(Self(socket))
     }
 
-    /// Octets in the root queue of each interface that has one; others hold nothing.
+    /// Octets in the root queue of each interface; interfaces without a queue are missing.
     pub(crate) fn depths(&self) -> Result<BTreeMap<u32, u64>, DatapathError> {
         let mut request = [0u8; HEADER + TCMSG];
         request[..4].copy_from_slice(&((HEADER + TCMSG) as u32).to_ne_bytes());
         request[4..6].copy_from_slice(&RTM_GETQDISC.to_ne_bytes());
         request[6..8].copy_from_slice(&DUMP.to_ne_bytes());
-        self.0.send(&request, 0).doing("asking for queue depths")?;
+        self.0.send(&request, 0).context("requesting queue depths")?;
         let mut depths = BTreeMap::new();
         loop {
             let answer = match self.0.recv_from_full() {
-                // What is left unread would be taken for the answer to the next request.
+                // An unread response would be taken for the response to the next request.
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-                read => read.doing("reading queue depths")?.0,
+                read => read.context("reading queue depths")?.0,
             };
             if collect(&answer, &mut depths)? {
                 return Ok(depths);
@@ -55,7 +55,7 @@ impl Queues {
     }
 }
 
-/// Takes in one datagram of the dump; whether it was the last.
+/// Adds one datagram of the dump; returns whether it was the last.
 fn collect(mut rest: &[u8], depths: &mut BTreeMap<u32, u64>) -> Result<bool, DatapathError> {
     while let Some((len, kind)) = word(rest, 0).zip(half(rest, 4)) {
         let Some(message) = rest.get(HEADER..len as usize) else { break };
@@ -63,7 +63,7 @@ fn collect(mut rest: &[u8], depths: &mut BTreeMap<u32, u64>) -> Result<bool, Dat
             NLMSG_DONE => return Ok(true),
             NLMSG_ERROR => {
                 let code = word(message, 0).unwrap_or(0) as i32;
-                return Err(std::io::Error::from_raw_os_error(-code)).doing("reading queue depths");
+                return Err(std::io::Error::from_raw_os_error(-code)).context("reading queue depths");
             }
             RTM_NEWQDISC => {
                 if let Some((ifindex, depth)) = root(message) {
@@ -77,7 +77,7 @@ fn collect(mut rest: &[u8], depths: &mut BTreeMap<u32, u64>) -> Result<bool, Dat
     Ok(false)
 }
 
-/// Interface and backlog, when the message is about a root queue.
+/// Interface and backlog, if the message describes a root queue.
 fn root(message: &[u8]) -> Option<(u32, u64)> {
     if word(message, 12)? != TC_H_ROOT {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The egress program on a real port: `d0` of the test bed, with a queue in front of it that the test fills.
+//! The egress program on port `d0` of the test bed, whose queue the test fills.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -22,8 +22,8 @@ mod groups;
 mod host;
 mod marking;
 mod second_level;
+mod sending;
 mod signals;
-mod speaking;
 mod tap;
 mod windows;
 
@@ -84,7 +84,7 @@ impl Bed {
         Self { bed, port }
     }
 
-    /// A queue that drains at `rate` (as tc has it) and holds a megabyte.
+    /// Adds a queue of one megabyte that drains at `rate` (in tc syntax).
     fn queue(&self, rate: &str) {
         tc(&format!("qdisc replace dev d0 root tbf rate {rate} burst 1600 limit 1000000"));
     }
@@ -103,7 +103,7 @@ impl Bed {
         self.egress().stats(self.port).unwrap()
     }
 
-    /// Fills the queue with `packets` of some 1000 octets that are no RoCEv2 and that nothing counts.
+    /// Fills the queue with `packets` of some 1000 octets that are not RoCEv2 and not counted.
     fn fill(&self, packets: usize) {
         let socket = PacketSocket::open(self.port);
         let mut other = frame(&packet(0, 0, 0, &[0; 938]));
@@ -111,7 +111,7 @@ impl Bed {
         (0..packets).for_each(|_| socket.send(&other));
     }
 
-    /// Through the program as a frame that is about to leave by the port; without its Ethernet header.
+    /// Runs the program on a frame to be sent through the port; returns it without its Ethernet header.
     fn run(&self, packet: &[u8]) -> Vec<u8> {
         self.egress().run(self.port, &frame(packet)).0.split_off(14)
     }

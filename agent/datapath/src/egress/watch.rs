@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The thread that looks at the queues, hears the program's events, and speaks.
+//! The watcher: a thread that polls the queues, reads the program's events, and sends Long-haul CNPs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,27 +11,29 @@ use canopy_agent_core::DatapathError;
 use canopy_agent_core::congestion::{Command, Counters, Settings};
 use libbpf_rs::ErrorKind;
 
-use super::driver::{Driver, Shown};
-use super::heard::{Heard, Rings};
+use super::cnp::{CnpSender, CnpSocket, compose, wall_clock};
+use super::config::WatcherConfig;
+use super::driver::{Driver, Snapshot};
 use super::keys;
 use super::object::EgressBpf;
-use super::orders::Orders;
 use super::queues::Queues;
-use super::report::Watched;
-use super::speak::{Mouth, Speaker, compose, wall_clock};
-use super::window::{FlowShown, Flows, PortShown, Window};
+use super::report::Observations;
+use super::rings::{RingEvents, Rings};
+use super::window::{FlowTotals, Flows, PortTotals, Window};
 use crate::egress_skel::types;
-use crate::error::{Doing, chain};
+use crate::error::{Context, chain};
 use crate::events::monotonic_ns;
 
-/// Between two looks while no queue is, or lately was, above K_min, then it is the interval of a reading; and without a port to
-/// watch. An event of the program ends the wait at once.
+/// Time between two polls while no queue is above K_min or was recently; otherwise it is the interval of a reading. An event of the
+/// program ends the wait at once.
 const IDLE: Duration = Duration::from_millis(10);
-const NOTHING: Duration = Duration::from_millis(200);
-/// A look at a large flow table takes longer than an interval: then half of the time is spent on it. While queues are short,
-/// flows are looked at so seldom that a hundredth is: whoever is to blame when they are long is then known at once.
-const SELDOM: u32 = 100;
-const SELDOM_AT_MOST: Duration = Duration::from_millis(100);
+/// Time between two checks for a configuration with ports.
+const NO_PORTS: Duration = Duration::from_millis(200);
+/// Reading a large flow table takes longer than an interval; then half of the time is spent on it. While queues are short, flows are
+/// read with 1 % of the time, so that the heaviest flows are known as soon as a queue is long.
+const FLOW_POLL_FACTOR: u32 = 100;
+/// Shortest time between two reads of the flows while queues are short, and between two reads of the ACKs.
+const FLOW_POLL_MIN: Duration = Duration::from_millis(100);
 
 /// Priority of the thread, as of nice(1).
 const NICE: libc::c_int = -10;
@@ -43,8 +45,8 @@ pub(crate) struct Watcher {
 
 #[derive(Default)]
 struct Shared {
-    orders: Mutex<Option<Orders>>,
-    watched: Mutex<Watched>,
+    config: Mutex<Option<WatcherConfig>>,
+    observations: Mutex<Observations>,
     stop: AtomicBool,
 }
 
@@ -55,9 +57,9 @@ impl Drop for Watcher {
 }
 
 impl Watcher {
-    /// Starts in the network namespace of the caller.
+    /// Starts the thread in the network namespace of the caller.
     pub(crate) fn start(egress: Arc<EgressBpf>, settings: Settings) -> Result<Self, DatapathError> {
-        let (queues, mouth) = (Queues::open()?, Mouth::open()?);
+        let (queues, socket) = (Queues::open()?, CnpSocket::open()?);
         let rings = Rings::open(&egress)?;
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
@@ -68,7 +70,7 @@ impl Watcher {
                     egress: &egress,
                     shared: &of_thread,
                     queues,
-                    mouth,
+                    socket,
                     driver: Driver::new(settings),
                     busy: Duration::from_nanos(settings.interval_ns),
                     window: Window::default(),
@@ -76,29 +78,29 @@ impl Watcher {
                     acks_again_ns: 0,
                 };
                 if let Err(e) = watch.run(&rings) {
-                    watch.blind();
+                    watch.clear_observations();
                     tracing::error!(
                         error = chain(&e),
-                        "no Long-haul CNP will be sent until the agent is started again"
+                        "the congestion watcher has ended: restart the agent to send Long-haul CNPs again"
                     );
                 }
             })
-            .doing("starting the congestion watcher")?;
+            .context("starting the congestion watcher")?;
         Ok(Self { shared })
     }
 
-    /// What to watch from now on.
-    pub(crate) fn order(&self, orders: Orders) {
-        *lock(&self.shared.orders) = Some(orders);
+    /// Replaces the configuration.
+    pub(crate) fn configure(&self, config: WatcherConfig) {
+        *lock(&self.shared.config) = Some(config);
     }
 
-    /// What was seen and said.
-    pub(crate) fn watched(&self) -> Watched {
-        lock(&self.shared.watched).clone()
+    /// Current observations of the ports.
+    pub(crate) fn observations(&self) -> Observations {
+        lock(&self.shared.observations).clone()
     }
 }
 
-/// What a lock guards is whole after every statement, so a panic elsewhere spoils nothing.
+/// Ignores poisoning: the locked values are consistent after every statement.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -107,149 +109,160 @@ struct Watch<'a> {
     egress: &'a EgressBpf,
     shared: &'a Shared,
     queues: Queues,
-    mouth: Mouth,
+    socket: CnpSocket,
     driver: Driver,
     /// Interval of a reading.
     busy: Duration,
-    /// When flows are looked at although queues are short.
+    /// When flows are read next while queues are short.
     flows_again_ns: u64,
     acks_again_ns: u64,
     window: Window,
 }
 
-/// Before ordinary processes, where that is permitted (CAP_SYS_NICE): on a busy node a queue fills in the time that they run.
-fn hurry() {
+/// Raises the thread's priority if that is permitted (CAP_SYS_NICE): on a busy node a queue can fill while other processes run.
+fn raise_priority() {
     // SAFETY: no memory is involved; 0 is the calling thread.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } != 0 {
         let error = std::io::Error::last_os_error();
-        tracing::debug!(%error, "queues are looked at with ordinary priority");
+        tracing::debug!(%error, "cannot raise the priority of the congestion watcher");
     }
 }
 
 impl Watch<'_> {
     fn run(&mut self, rings: &Rings) -> Result<(), DatapathError> {
-        hurry();
-        let heard = Heard::default();
-        let ring = rings.into(&heard)?;
+        raise_priority();
+        let events = RingEvents::default();
+        let ring = rings.into(&events)?;
         let mut wait = IDLE;
         let mut failing = false;
         while !self.shared.stop.load(Ordering::Relaxed) {
             match ring.poll(wait) {
-                // A signal, whatever it is; the time until the next look does not matter that much.
+                // A signal ended the wait early, which does no harm.
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                polled => polled.doing("polling the ring buffers of the egress program")?,
+                polled => polled.context("polling the ring buffers of the egress program")?,
             }
-            let began = monotonic_ns();
-            if let Some(orders) = lock(&self.shared.orders).take() {
-                self.take(orders, began);
+            let start = monotonic_ns();
+            if let Some(config) = lock(&self.shared.config).take() {
+                self.configure(config, start);
             }
-            heard.alarms.borrow_mut().drain(..).for_each(|ifindex| self.driver.alarm(ifindex, began));
-            heard.cms.borrow_mut().drain(..).for_each(|message| self.driver.cm(message, began));
-            let watching = self.driver.orders().is_some_and(|o| !o.ports.is_empty());
-            let every = match (watching, self.driver.busy(began)) {
-                (false, _) => NOTHING,
+            events.alarms.borrow_mut().drain(..).for_each(|ifindex| self.driver.alarm(ifindex, start));
+            events.cms.borrow_mut().drain(..).for_each(|message| self.driver.cm(message, start));
+            let watching = self.driver.config().is_some_and(|c| !c.ports.is_empty());
+            let interval = match (watching, self.driver.busy(start)) {
+                (false, _) => NO_PORTS,
                 (true, true) => self.busy,
                 (true, false) => IDLE,
             };
-            let looked = if watching { self.look(every, began) } else { Ok(()) };
-            if let Err(e) = &looked
+            let polled = if watching { self.poll(interval, start) } else { Ok(()) };
+            if let Err(e) = &polled
                 && !failing
             {
-                tracing::warn!(error = chain(e), "the queues cannot be looked at");
+                tracing::warn!(
+                    error = chain(e),
+                    "cannot poll the queues, trying again: no Long-haul CNPs until it succeeds"
+                );
             }
-            failing = looked.is_err();
+            failing = polled.is_err();
             if failing {
-                self.blind();
+                self.clear_observations();
             }
-            let took = Duration::from_nanos(monotonic_ns().saturating_sub(began));
-            wait = every.max(took);
+            let took = Duration::from_nanos(monotonic_ns().saturating_sub(start));
+            wait = interval.max(took);
         }
         Ok(())
     }
 
-    fn take(&mut self, orders: Orders, now_ns: u64) {
-        let mut watched = lock(&self.shared.watched);
-        watched.ports.retain(|port, _| orders.ports.contains_key(port));
-        drop(watched);
-        let refused = self.driver.order(orders, now_ns);
+    fn configure(&mut self, config: WatcherConfig, now_ns: u64) {
+        let mut observations = lock(&self.shared.observations);
+        observations.ports.retain(|port, _| config.ports.contains_key(port));
+        drop(observations);
+        let refused = self.driver.configure(config, now_ns);
         if let Some(first) = refused.first() {
-            tracing::warn!(flows = refused.len(), ?first, "provisioned flows find no room in the node's table");
+            tracing::warn!(
+                flows = refused.len(),
+                src = %first.src,
+                dst = %first.dst,
+                qpn = first.dst_qp.get(),
+                "cannot store all provisioned flows, the flow table is full; the first flow without an entry is given"
+            );
         }
     }
 
-    /// Depths, counters, flows while they matter; then what the node says of them.
-    fn look(&mut self, every: Duration, now_ns: u64) -> Result<(), DatapathError> {
+    /// Reads depths, counters and, if due, flows; sends the resulting CNPs and updates the observations.
+    fn poll(&mut self, interval: Duration, now_ns: u64) -> Result<(), DatapathError> {
         let watching: Vec<_> =
-            self.driver.orders().into_iter().flat_map(|o| &o.ports).map(|(i, p)| (*i, p.ifindex)).collect();
+            self.driver.config().into_iter().flat_map(|c| &c.ports).map(|(i, p)| (*i, p.ifindex)).collect();
         let depths = self.queues.depths()?;
         let depth_of = |ifindex: &u32| depths.get(ifindex).copied().unwrap_or(0);
-        let (mut shown, mut ports) = (Shown::default(), BTreeMap::new());
+        let (mut snapshot, mut ports) = (Snapshot::default(), BTreeMap::new());
         for (index, ifindex) in watching {
             let queue_bytes = depth_of(&ifindex);
             self.egress.set_sampled(ifindex, queue_bytes)?;
             let stats = self.egress.stats(ifindex)?;
             let counters = Counters { queue_bytes, packets: stats.packets, ce_packets: stats.ce };
-            shown.ports.insert(ifindex, counters);
-            ports.insert(ifindex, PortShown { index, bytes: stats.bytes });
+            snapshot.ports.insert(ifindex, counters);
+            ports.insert(ifindex, PortTotals { index, bytes: stats.bytes });
         }
-        let closing = self.window.is_over(now_ns);
-        let judging = self.driver.busy(now_ns) || now_ns >= self.flows_again_ns;
-        let flows = if judging || closing { Some(Arc::new(self.flows()?)) } else { None };
-        if judging {
-            shown.flows.clone_from(&flows);
+        let closing = self.window.has_ended(now_ns);
+        let flows_due = self.driver.busy(now_ns) || now_ns >= self.flows_again_ns;
+        let flows = if flows_due || closing { Some(Arc::new(self.flows()?)) } else { None };
+        if flows_due {
+            snapshot.flows.clone_from(&flows);
         }
-        // Whose ACKs they are is no matter of milliseconds.
-        if judging && now_ns >= self.acks_again_ns {
-            self.acks_again_ns = now_ns.saturating_add(SELDOM_AT_MOST.as_nanos() as u64);
-            shown.acks = self.egress.acks()?.iter().filter_map(|(key, seen)| Some((keys::flow(key)?, *seen))).collect();
+        // Source QPs change seldom.
+        if flows_due && now_ns >= self.acks_again_ns {
+            self.acks_again_ns = now_ns.saturating_add(FLOW_POLL_MIN.as_nanos() as u64);
+            snapshot.acks =
+                self.egress.acks()?.iter().filter_map(|(key, seen)| Some((keys::flow(key)?, *seen))).collect();
         }
-        for (command, tell) in self.driver.look(shown, now_ns) {
-            if !self.speak(&command, tell) {
+        for (command, dst) in self.driver.handle_snapshot(snapshot, now_ns) {
+            if !self.send_cnp(&command, dst) {
                 self.driver.not_sent(&command);
             }
         }
-        let told = flows.filter(|_| closing).map(|flows| self.window.close(flows, &ports, self.driver.node(), now_ns));
-        let mut watched = lock(&self.shared.watched);
-        watched.every = every;
+        let reported =
+            flows.filter(|_| closing).map(|flows| self.window.close(flows, &ports, self.driver.node(), now_ns));
+        let mut observations = lock(&self.shared.observations);
+        observations.interval = interval;
         for (ifindex, port) in &ports {
-            let seen = watched.ports.entry(port.index).or_default();
-            seen.ifindex = *ifindex;
-            seen.seen(depth_of(ifindex), self.driver.node().assessment(port.index));
-            seen.counts = self.driver.node().port_counts(port.index);
-            if let Some(told) = &told {
-                seen.close(told.get(&port.index).cloned().unwrap_or_default());
+            let observation = observations.ports.entry(port.index).or_default();
+            observation.ifindex = *ifindex;
+            observation.add(depth_of(ifindex), self.driver.node().assessment(port.index));
+            observation.counts = self.driver.node().port_counts(port.index);
+            if let Some(reported) = &reported {
+                observation.close(reported.get(&port.index).cloned().unwrap_or_default());
             }
         }
         Ok(())
     }
 
-    /// Nothing is told rather than something old.
-    fn blind(&self) {
-        lock(&self.shared.watched).ports.clear();
+    /// Removes the observations, so that stale ones are not reported.
+    fn clear_observations(&self) {
+        lock(&self.shared.observations).ports.clear();
     }
 
     fn flows(&mut self) -> Result<Flows, DatapathError> {
-        let began = monotonic_ns();
+        let start = monotonic_ns();
         let of_map = |(key, flow): (types::canopy_flow_key, types::canopy_flow)| {
-            let types::canopy_flow { packets, bytes, ce, came, seen_ns, .. } = flow;
-            Some(((key.ifindex, keys::flow(&key)?), FlowShown { packets, bytes, ce, came, seen_ns }))
+            let types::canopy_flow { packets, bytes, ce, ce_in_bytes, seen_ns, .. } = flow;
+            Some(((key.ifindex, keys::flow(&key)?), FlowTotals { packets, bytes, ce, ce_in_bytes, seen_ns }))
         };
         let flows = self.egress.flows()?.into_iter().filter_map(of_map).collect();
         let now = monotonic_ns();
-        let again = (Duration::from_nanos(now.saturating_sub(began)) * SELDOM).max(SELDOM_AT_MOST);
+        let again = (Duration::from_nanos(now.saturating_sub(start)) * FLOW_POLL_FACTOR).max(FLOW_POLL_MIN);
         self.flows_again_ns = now.saturating_add(again.as_nanos() as u64);
         Ok(flows)
     }
 
-    /// Whether it was sent.
-    fn speak(&self, command: &Command, tell: std::net::Ipv6Addr) -> bool {
-        let Some(orders) = self.driver.orders() else { return false };
-        let by = Speaker { address: orders.node_address, device: &orders.device, time: wall_clock() };
-        let sent = compose(command, tell, by)
-            .doing(format!("composing a Long-haul CNP to {tell}"))
-            .and_then(|packet| self.mouth.send(&packet, tell));
+    /// Sends the CNP of a command to `dst`; returns whether it was sent.
+    fn send_cnp(&self, command: &Command, dst: std::net::Ipv6Addr) -> bool {
+        let Some(config) = self.driver.config() else { return false };
+        let sender = CnpSender { address: config.node_address, device: &config.device, time: wall_clock() };
+        let sent = compose(command, dst, sender)
+            .with_context(|| format!("composing a Long-haul CNP to {dst}"))
+            .and_then(|packet| self.socket.send(&packet, dst));
         if let Err(e) = &sent {
-            tracing::debug!(error = chain(e), "a Long-haul CNP was not sent");
+            tracing::debug!(error = chain(e), "cannot send a Long-haul CNP");
         }
         sent.is_ok()
     }

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which flows sent most lately: totals at the ends of a window, and their differences.
+//! The flows that sent most in the last window, by the difference of their totals at its ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopy_agent_core::congestion::{FlowKey, Node, Origin};
-use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, MAX_TOLD_FLOWS};
+use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, MAX_REPORTED_FLOWS};
 use canopy_model::ids::PortIndex;
 
-/// Length of a window, at least.
+/// Minimum length of a window.
 const WINDOW_NS: u64 = 1_000_000_000;
 
-/// Flows of the kernel's table, by interface.
-pub(crate) type Flows = BTreeMap<(u32, FlowKey), FlowShown>;
+/// Totals of the flows in the kernel's tables, by interface and flow.
+pub(crate) type Flows = BTreeMap<(u32, FlowKey), FlowTotals>;
 
 /// Totals of a flow at a port.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FlowShown {
+pub(crate) struct FlowTotals {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) ce: u64,
-    /// Octets that came marked CE.
-    pub(crate) came: u64,
+    /// Octets received with CE.
+    pub(crate) ce_in_bytes: u64,
     /// CLOCK_MONOTONIC.
     pub(crate) seen_ns: u64,
 }
 
-/// A port at the end of a window: where it is, and the octets of all its data packets.
+/// A port at the end of a window: its index, and the octets of all its data packets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PortShown {
+pub(crate) struct PortTotals {
     pub(crate) index: PortIndex,
     pub(crate) bytes: u64,
 }
 
-/// The window that is open.
+/// The open window.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    began: Option<Began>,
+    start: Option<WindowStart>,
 }
 
 #[derive(Debug)]
-struct Began {
+struct WindowStart {
     at_ns: u64,
     flows: Arc<Flows>,
     /// Octets, by interface.
@@ -48,41 +48,41 @@ struct Began {
 }
 
 impl Window {
-    /// Whether it is time to close it.
-    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
-        self.began.as_ref().is_none_or(|began| now_ns.saturating_sub(began.at_ns) >= WINDOW_NS)
+    /// Whether the window has reached its length.
+    pub(crate) fn has_ended(&self, now_ns: u64) -> bool {
+        self.start.as_ref().is_none_or(|start| now_ns.saturating_sub(start.at_ns) >= WINDOW_NS)
     }
 
-    /// Closes it and opens the next. Returns the flows worth telling of, at most [`MAX_TOLD_FLOWS`]: those that sent most,
-    /// then those of which most was said. `ports` is by interface; flows elsewhere are left out.
+    /// Closes the window and opens the next one. Returns the flows to report, at most [`MAX_REPORTED_FLOWS`]: those that sent most, then
+    /// those for which most CNPs were counted. `ports` is by interface; flows at other interfaces are left out.
     pub(crate) fn close(
         &mut self,
         flows: Arc<Flows>,
-        ports: &BTreeMap<u32, PortShown>,
+        ports: &BTreeMap<u32, PortTotals>,
         node: &Node,
         now_ns: u64,
     ) -> BTreeMap<PortIndex, Vec<FlowTelemetry>> {
         let octets = ports.iter().map(|(ifindex, port)| (*ifindex, port.bytes)).collect();
-        let before = self.began.replace(Began { at_ns: now_ns, flows: Arc::clone(&flows), ports: octets });
+        let before = self.start.replace(WindowStart { at_ns: now_ns, flows: Arc::clone(&flows), ports: octets });
         let of_ports = ports.values().map(|port| (port.index, node.flow_counts(port.index).collect()));
         let counts: BTreeMap<PortIndex, BTreeMap<FlowKey, CnpCounts>> = of_ports.collect();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for ((ifindex, key), flow) in &*flows {
             let Some(port) = ports.get(ifindex) else { continue };
             let sent = before.as_ref().map_or(0, |before| before.sent(*ifindex, key, flow));
             let counts = counts.get(&port.index).and_then(|of_port| of_port.get(key)).copied().unwrap_or_default();
             if sent > 0 || counts.total() > 0 {
-                told.push((sent, counts, *ifindex, *key, *flow));
+                reported.push((sent, counts, *ifindex, *key, *flow));
             }
         }
-        told.sort_by(|a, b| {
+        reported.sort_by(|a, b| {
             let most = b.0.cmp(&a.0).then_with(|| b.1.total().cmp(&a.1.total()));
             most.then_with(|| (a.2, a.3).cmp(&(b.2, b.3)))
         });
         let mut by_port: BTreeMap<PortIndex, Vec<FlowTelemetry>> = BTreeMap::new();
-        for (sent, counts, ifindex, key, flow) in told.into_iter().take(MAX_TOLD_FLOWS) {
+        for (sent, counts, ifindex, key, flow) in reported.into_iter().take(MAX_REPORTED_FLOWS) {
             let Some(port) = ports.get(&ifindex) else { continue };
-            let (src_qp, origin) = node.src_qp(&key).map(|(qp, origin)| (qp, who(origin))).unzip();
+            let (src_qp, origin) = node.src_qp(&key).map(|(qp, origin)| (qp, flow_origin(origin))).unzip();
             by_port.entry(port.index).or_default().push(FlowTelemetry {
                 src: key.src,
                 dst: key.dst,
@@ -101,9 +101,9 @@ impl Window {
     }
 }
 
-impl Began {
-    /// Octets of a flow since. One that left the table and came back counts from zero.
-    fn sent(&self, ifindex: u32, key: &FlowKey, flow: &FlowShown) -> u64 {
+impl WindowStart {
+    /// Octets of a flow since the window start. A flow that left the table and was added again counts from zero.
+    fn sent(&self, ifindex: u32, key: &FlowKey, flow: &FlowTotals) -> u64 {
         let old = self.flows.get(&(ifindex, *key)).map_or(0, |old| old.bytes);
         flow.bytes.checked_sub(old).unwrap_or(flow.bytes)
     }
@@ -113,14 +113,14 @@ impl Began {
         u64::try_from(u128::from(sent) * 8_000_000_000 / elapsed).unwrap_or(u64::MAX)
     }
 
-    /// The counters are not read at one moment: a share can be a little too large.
+    /// The counters are not read at the same time, so a share can be slightly too large.
     fn share(&self, sent: u64, ifindex: u32, port_bytes: u64) -> u16 {
         let all = port_bytes.saturating_sub(self.ports.get(&ifindex).copied().unwrap_or(0));
         (u128::from(sent) * 1_000).checked_div(u128::from(all)).unwrap_or(0).min(1_000) as u16
     }
 }
 
-fn who(origin: Origin) -> FlowOrigin {
+fn flow_origin(origin: Origin) -> FlowOrigin {
     match origin {
         Origin::Learned => FlowOrigin::Learned,
         Origin::Cm => FlowOrigin::Cm,

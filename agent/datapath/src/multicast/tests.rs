@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real programs and the real kernel's multicast forwarding in a namespace.
+//! The programs together with the kernel's multicast forwarding, in a network namespace.
 
 use std::net::Ipv6Addr;
 
@@ -15,14 +15,14 @@ fn shape(receivers: u32, children: u32, headend: bool) -> Shape {
     Shape { receivers, children, headend, multicast: true, ..Shape::default() }
 }
 
-/// Lines of `/proc/net/FILE` of this thread's namespace, without the titles.
+/// Lines of `/proc/net/FILE` of this thread's namespace, without the header line.
 fn kernel(file: &str) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
     text.lines().skip(1).map(str::to_owned).collect()
 }
 
-/// Packets that the kernel's one route has forwarded. The far ends of the ports are in this namespace too: what arrives there
-/// is counted as well, and as wrong.
+/// Packets that the kernel's only route has forwarded. The peers of the ports are in this namespace too: packets that arrive there
+/// are also counted, as received on the wrong interface.
 fn forwarded() -> u64 {
     let routes = kernel("ip6_mr_cache");
     assert_eq!(routes.len(), 1, "{routes:?}");
@@ -30,7 +30,7 @@ fn forwarded() -> u64 {
     count(3) - count(5)
 }
 
-/// Waits until the kernel has forwarded `n`: a copy waits its turn in the port's backlog.
+/// Waits until the kernel has forwarded `n` packets: a reinjected copy is queued in the port's backlog first.
 fn wait_forwarded(n: u64) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while forwarded() != n {
@@ -46,7 +46,11 @@ fn the_headend_hands_the_kernel_one_packet_to_the_groups_address() {
     let (action, out, _) = bed.run("u0", &sent);
     let (ip, srh) = (Ipv6::parse(&out).unwrap(), SrhView::parse(&out[40..]).unwrap());
     assert_eq!((action, ip.src, ip.dst), (OK, plan().node_address(node(1)), group_address()));
-    assert_eq!((ip.hop_limit, usize::from(ip.payload_len)), (64, out.len() - 40), "the kernel takes its one off");
+    assert_eq!(
+        (ip.hop_limit, usize::from(ip.payload_len)),
+        (64, out.len() - 40),
+        "the kernel decrements the hop limit itself"
+    );
     assert_eq!((srh.segments_left(), srh.segments().collect::<Vec<_>>()), (1, vec![proxy(), group_address()]));
     let mut inner = sent.clone();
     inner[7] -= 1;
@@ -56,16 +60,21 @@ fn the_headend_hands_the_kernel_one_packet_to_the_groups_address() {
 }
 
 #[test]
-fn receivers_at_the_headend_are_served_beside_the_kernels_copy() {
+fn receivers_at_the_headend_are_served_next_to_the_kernels_copy() {
     let mut bed = Testbed::new(&shape(2, 1, true));
     let sent = data(Opcode::SEND_ONLY, 100, &[1, 2, 3]);
     let (action, out, _) = bed.run("u0", &sent);
     assert_eq!((action, out), (REDIRECT, copy_for(1, &sent)));
-    // Each goes in once more by the port, past the program, and is routed: frames, since a test run's are nobody's.
+    // Each packet is reinjected into its port, bypasses the program and is routed. This takes frames, because the kernel does not
+    // route the packets of a test run.
     let packets: Vec<_> = (101..111).map(|psn| data(Opcode::SEND_ONLY, psn, &[1, 2, 3])).collect();
     bed.traffic("u0", &packets);
     wait_forwarded(10);
-    assert_eq!(bed.telemetry().data_packets, 11, "the copy passed the group's state too");
+    assert_eq!(
+        bed.telemetry().data_packets,
+        11,
+        "the packets of the kernel's copies are counted in the group's state too"
+    );
     assert!(bed.drops().is_empty(), "{:?}", bed.drops());
 }
 
@@ -119,11 +128,15 @@ fn what_comes_another_way_is_dropped_and_counted() {
     let mut last_hop = to(group_address());
     last_hop[7] = 1;
     refused(&mut bed, "u0", &last_hop, "hop_limit");
-    assert_eq!(bed.run("u0", &to("ff3e::8000:99".parse().unwrap())).0, OK, "nobody's group is the kernel's own");
+    assert_eq!(
+        bed.run("u0", &to("ff3e::8000:99".parse().unwrap())).0,
+        OK,
+        "an address of no group is passed to the kernel"
+    );
     assert_eq!(bed.telemetry().data_packets, 0);
     drop(bed);
 
-    // The address of one group and the Proxy Address of another, which replicates by SRv6.
+    // The multicast address of one group with the Proxy Address of another one that uses SRv6 replication.
     let mut bed = Testbed::new(&Shape::default());
     assert_eq!(bed.run("u0", &to(group_address())).0, OK);
     bed.reconcile(|s| {
@@ -148,7 +161,7 @@ fn routes_follow_the_spec_survive_the_agent_and_end_with_the_group() {
     assert_eq!(bed.reconcile(|s| _ = s.groups.values_mut().next().unwrap().branches.pop()), []);
     assert_eq!((kernel("ip6_mr_vif").len(), outputs()), (3, 2));
     bed.reopen();
-    assert_eq!((kernel("ip6_mr_vif").len(), outputs()), (3, 2), "routes outlive the socket that made them");
+    assert_eq!((kernel("ip6_mr_vif").len(), outputs()), (3, 2), "routes outlive the socket that added them");
     assert_eq!(bed.reconcile(|_| ()), []);
     assert_eq!((kernel("ip6_mr_vif").len(), outputs(), is_on()), (3, 2, true));
     assert_eq!(bed.reconcile(|s| s.groups.values_mut().next().unwrap().branches = branches), []);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CNPs of the branches: counted within a window, held to a rate, and forgotten when the window ends.
+//! CNPs of the branches: counted per window, rate limited, and reset when the window ends.
 
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::testbed::*;
 const HOUR: u64 = 3_600_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Three receivers in a group with this window and this shortest distance of CNPs, ns.
+/// A group of three receivers with this CNP window and minimum CNP interval, ns.
 fn group(window: u64, interval: u64) -> Testbed {
     let mut bed = Testbed::new(&Shape { receivers: 3, ..Shape::default() });
     set(&mut bed, window, interval);
@@ -25,8 +25,10 @@ fn set(bed: &mut Testbed, window: u64, interval: u64) {
     assert_eq!(errors, []);
 }
 
-fn complain(bed: &Testbed, branches: &[u32]) {
-    branches.iter().for_each(|b| assert_eq!(bed.run("d0", &congestion(*b)).0, SHOT, "nothing goes up at once"));
+fn send_cnps(bed: &Testbed, branches: &[u32]) {
+    branches.iter().for_each(|b| {
+        assert_eq!(bed.run("d0", &congestion(*b)).0, SHOT, "no CNP goes upstream before the window ends")
+    });
 }
 
 /// CCount of the three receivers.
@@ -40,12 +42,12 @@ fn counts(bed: &mut Testbed) -> [u32; 3] {
 fn cnps_are_counted_for_each_branch_and_the_highest_count_leads() {
     let mut bed = group(HOUR, 0);
     assert_eq!(counts(&mut bed), [0; 3]);
-    complain(&bed, &[2, 2]);
+    send_cnps(&bed, &[2, 2]);
     assert_eq!(bed.cnp_leader(), (receiver(2), 2));
-    complain(&bed, &[0, 1, 1, 1]);
+    send_cnps(&bed, &[0, 1, 1, 1]);
     assert_eq!((counts(&mut bed), bed.cnp_leader()), ([1, 3, 2], (receiver(1), 3)));
-    // Of equal ones the lowest branch, whichever got there first.
-    complain(&bed, &[0, 0]);
+    // Of equal counts the lowest branch, independent of the order.
+    send_cnps(&bed, &[0, 0]);
     assert_eq!((counts(&mut bed), bed.cnp_leader()), ([3, 3, 2], (receiver(0), 3)));
     let t = bed.telemetry();
     assert_eq!((t.cnps_in, t.cnps_out, t.acks_in), (8, 0, 0));
@@ -54,25 +56,25 @@ fn cnps_are_counted_for_each_branch_and_the_highest_count_leads() {
 #[test]
 fn every_count_is_zero_when_a_window_starts() {
     let mut bed = group(1_000_000, 0);
-    complain(&bed, &[0, 0, 0, 1]);
+    send_cnps(&bed, &[0, 0, 0, 1]);
     let deadline = Instant::now() + PATIENCE;
     while bed.telemetry().cnps_out == 0 || counts(&mut bed) != [0; 3] {
         assert!(Instant::now() < deadline, "the window did not end: {:?}", counts(&mut bed));
     }
-    // A window that stays open shows what the next one starts with.
+    // A window that stays open shows the counts with which it started.
     set(&mut bed, HOUR, 0);
-    complain(&bed, &[0, 2, 2]);
+    send_cnps(&bed, &[0, 2, 2]);
     assert_eq!((counts(&mut bed), bed.cnp_leader()), ([1, 0, 2], (receiver(2), 2)));
 }
 
 #[test]
-fn a_branch_that_complains_too_fast_is_dropped_before_it_counts() {
+fn cnps_above_the_rate_of_a_branch_are_dropped_and_not_counted() {
     let mut bed = group(HOUR, HOUR);
-    complain(&bed, &[0, 0, 0, 1, 0]);
+    send_cnps(&bed, &[0, 0, 0, 1, 0]);
     assert_eq!((counts(&mut bed), bed.telemetry().cnps_in), ([1, 1, 0], 2));
     assert_eq!(bed.drops()["cnp_rate"], 3);
-    // The limit is of the interval, not of the window.
+    // The limit depends on the interval, not on the window.
     set(&mut bed, HOUR, 0);
-    complain(&bed, &[0]);
+    send_cnps(&bed, &[0]);
     assert_eq!((counts(&mut bed), bed.drops()["cnp_rate"]), ([2, 1, 0], 3));
 }

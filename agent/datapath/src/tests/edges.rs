@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Corners of End.MT: reserved fields, a packet without an SRH, a FIB that disagrees with the controller.
+//! Corner cases of End.MT: reserved fields, a packet without an SRH, a FIB that differs from the controller's plan.
 
 use canopy_packet::bth::Opcode;
 use canopy_packet::srh::SrhView;
@@ -7,7 +7,8 @@ use canopy_packet::srh::SrhView;
 use super::copy_for;
 use crate::testbed::*;
 
-/// Octets of an End.MT TLV, from its type: reserved ones are 2..4 and 21..24, and the last of each receiver's twenty.
+/// Length of an End.MT TLV before its receivers, from its type on: octets 2..4 and 21..24 are reserved, as is the last of the twenty
+/// octets of each receiver.
 const FIXED: usize = 24;
 const RECEIVER: usize = 20;
 
@@ -17,7 +18,7 @@ fn reserved_fields_of_a_tlv_are_ignored_when_received() {
     let sent = data(Opcode::SEND_ONLY, 100, b"reserved");
     let mut packet = encapsulated(&sent, end_mt(), list(0..1), 0);
     let tlv = 40 + 8 + 2 * 16;
-    assert_eq!((packet[tlv], packet[tlv + 20]), (124, 1), "the TLV is where this test thinks");
+    assert_eq!((packet[tlv], packet[tlv + 20]), (124, 1), "the TLV is at the assumed offset");
     for at in [2, 3, 21, 22, 23, FIXED + RECEIVER - 1] {
         assert_eq!(packet[tlv + at], 0);
         packet[tlv + at] = 0xFF;
@@ -51,7 +52,7 @@ fn a_copy_that_the_fib_sends_elsewhere_is_dropped() {
     };
     ip("-6 route flush 2001:db8:1::/64");
     assert_eq!((bed.run("u0", &packet(101)).0, bed.drops().get("no_route")), (SHOT, Some(&1)), "{:?}", bed.drops());
-    // A neighbour there too: it is the port that is wrong.
+    // With a neighbour entry too, so that only the port is wrong.
     ip("-6 route add 2001:db8:1::/64 dev u0");
     ip(&format!("-6 neigh replace {} dev u0 lladdr 02:00:00:00:00:77 nud permanent", receiver(0)));
     assert_eq!((bed.run("u0", &packet(102)).0, bed.drops().get("no_route")), (SHOT, Some(&2)), "{:?}", bed.drops());

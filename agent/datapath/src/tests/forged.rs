@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Forged and hostile feedback through the real program: it changes no octet of the group's state (invariant I3), nothing
-//! goes upstream for it, and each is counted under the one reason for which it must be dropped.
+//! Forged and invalid feedback: it changes no octet of the group's state (invariant I3), nothing is sent upstream for it, and each
+//! packet is counted under the drop reason that applies.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use canopy_model::node_spec::BranchKind;
 use canopy_packet::aeth::{NakCode, Syndrome};
 use canopy_packet::bth::Opcode;
 
-use super::forger::{BRANCHES, Dice, EPOCH, Forger, HIGH, NEXT, WAITS, complains, port_of, says};
+use super::forger::{BRANCHES, Dice, EPOCH, Forger, HIGH, NEXT, WAITS, cnp_of, feedback_of, port_of};
 use crate::testbed::*;
 
 const STARTS: [u32; 5] = [0, 0x7F_FFFF, 0x80_0000, 0xFF_FFF0, 0x12_3456];
 const HOUR: u64 = 3_600_000_000_000;
-/// Packets between two looks at the state.
+/// Packets between two comparisons of the state.
 const BATCH: u64 = 500;
 
-/// Every reason that there is for dropping feedback of a group that is whole.
+/// Every drop reason of feedback for a group whose configuration and state are complete.
 const REASONS: [&str; 14] = [
     "branch_inactive",
     "branch_unknown",
@@ -34,7 +34,7 @@ const REASONS: [&str; 14] = [
     "wrong_port",
 ];
 
-/// A node with five receivers and two child nodes, and one receiver that will come late.
+/// A node with five receivers, two child nodes, and one receiver that joins late.
 struct Group {
     bed: Testbed,
     forger: Forger,
@@ -42,7 +42,7 @@ struct Group {
 }
 
 impl Group {
-    /// Nothing was sent yet.
+    /// The group before any data.
     fn new(start: u32, seed: u64) -> Self {
         let shape = Shape { receivers: 6, children: 2, provisioned: true, start_psn: start, ..Shape::default() };
         let mut bed = Testbed::new(&shape);
@@ -58,18 +58,18 @@ impl Group {
         Self { bed, forger: Forger::new(start, Dice(seed)), expected: BTreeMap::new() }
     }
 
-    /// The source sends, every branch answers, one of them with a NAK that stays open, and complains once; one more joins.
+    /// The source sends; every branch acknowledges and sends one CNP, one branch has an outstanding NAK; then one more joins.
     fn start(&mut self) {
         let psn = |n| self.forger.wire(n);
         for n in 0..HIGH {
             self.bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn(n), b"x"), end_mt(), vec![], 0));
         }
         for (b, next) in (0..BRANCHES).zip(NEXT) {
-            let words = says(b, EPOCH, Syndrome::ack(31), psn(next - 1), next as u32);
-            self.bed.run(&port_of(b), &words.build().unwrap());
-            self.bed.run(&port_of(b), &complains(b).build().unwrap());
+            let ack = feedback_of(b, EPOCH, Syndrome::ack(31), psn(next - 1), next as u32);
+            self.bed.run(&port_of(b), &ack.build().unwrap());
+            self.bed.run(&port_of(b), &cnp_of(b).build().unwrap());
         }
-        let nak = says(1, EPOCH, Syndrome::nak(NakCode::PsnSequence), psn(NEXT[1]), 1);
+        let nak = feedback_of(1, EPOCH, Syndrome::nak(NakCode::PsnSequence), psn(NEXT[1]), 1);
         self.bed.run(&port_of(1), &nak.build().unwrap());
         let errors = self.bed.reconcile(|s| {
             for g in s.groups.values_mut() {
@@ -85,8 +85,8 @@ impl Group {
         self.forger.running = true;
     }
 
-    /// Feeds `packets` of them and compares the state after every batch.
-    fn suffer(&mut self, packets: u64, what: &str) {
+    /// Runs `packets` forged packets and compares the state after every batch.
+    fn run_forged(&mut self, packets: u64, what: &str) {
         let before = self.bed.state_octets();
         for n in 0..packets {
             let f = self.forger.forge();
@@ -101,11 +101,11 @@ impl Group {
         assert_eq!(drops.values().sum::<u64>(), self.expected.values().sum::<u64>());
     }
 
-    /// What is true is still heard, and is seen to change the state that the forged did not.
-    fn hears_the_truth(&self) {
+    /// Valid feedback is still accepted, and changes the state that forged feedback did not change.
+    fn accepts_valid_feedback(&self) {
         let before = self.bed.state_octets();
-        let words = says(0, EPOCH, Syndrome::ack(31), self.forger.wire(NEXT[1] - 1), 1);
-        assert_eq!(self.bed.run("d0", &words.build().unwrap()).0, REDIRECT, "the lowest branch caught up");
+        let ack = feedback_of(0, EPOCH, Syndrome::ack(31), self.forger.wire(NEXT[1] - 1), 1);
+        assert_eq!(self.bed.run("d0", &ack.build().unwrap()).0, REDIRECT, "the lowest branch caught up");
         assert!(self.bed.state_octets() != before);
     }
 }
@@ -117,14 +117,14 @@ fn forged_feedback_changes_no_state_and_each_is_counted_under_its_reason() {
     let mut counted = BTreeMap::new();
     for (seed, start) in (1..).zip(STARTS) {
         let mut group = Group::new(start, seed);
-        group.suffer(each / 10, &format!("start {start:#x}, seed {seed}, before data"));
+        group.run_forged(each / 10, &format!("start {start:#x}, seed {seed}, before data"));
         group.start();
-        group.suffer(each - each / 10, &format!("start {start:#x}, seed {seed}"));
-        group.hears_the_truth();
+        group.run_forged(each - each / 10, &format!("start {start:#x}, seed {seed}"));
+        group.accepts_valid_feedback();
         group.expected.into_iter().for_each(|(reason, n)| *counted.entry(reason).or_insert(0) += n);
     }
     println!("{} forged packets: {counted:#?}", counted.values().sum::<u64>());
     assert_eq!(counted.keys().collect::<Vec<_>>(), REASONS.iter().collect::<Vec<_>>());
     assert_eq!(counted.values().sum::<u64>(), total);
-    assert!(counted.values().all(|n| *n > total / 100), "a reason that was hardly provoked: {counted:?}");
+    assert!(counted.values().all(|n| *n > total / 100), "a drop reason occurred too rarely: {counted:?}");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Makes feedback that must be dropped, and says for which reason.
+//! Makes feedback that must be dropped, with the expected drop reason.
 //!
-//! PSNs are counted from the group's start: `NEXT` is what each branch of the test's group has acknowledged, `HIGH` what the
-//! source has sent.
+//! PSNs are relative to the group's start PSN: each branch has acknowledged everything below its `NEXT`, and the source has sent
+//! everything below `HIGH`.
 
 use std::net::Ipv6Addr;
 
@@ -14,20 +14,20 @@ use canopy_packet::icrc;
 
 use crate::testbed::*;
 
-/// Branches that count: five receivers, then two child nodes.
+/// Active branches: five receivers, then two child nodes.
 pub(super) const BRANCHES: u32 = 7;
 pub(super) const RECEIVERS: u32 = 5;
-/// A receiver that is provisioned and waits for a message to begin with.
+/// A provisioned receiver that waits for the next message start.
 pub(super) const WAITS: u32 = 5;
-/// First PSN that each branch does not hold.
+/// Next PSN of each branch.
 pub(super) const NEXT: [i64; BRANCHES as usize] = [9, 20, 25, 33, 41, 51, 59];
-/// PSNs that were sent.
+/// Number of PSNs sent.
 pub(super) const HIGH: i64 = 64;
 /// Epoch of the child nodes.
 pub(super) const EPOCH: u16 = 2;
 const WINDOW: i64 = (1 << 22) - 1;
 const HALF_TURN: i64 = 1 << 23;
-/// Octets of IPv6 and UDP header, and of those and the BTH.
+/// Octets of the IPv6 and UDP headers; the same with the BTH.
 const HEADERS: usize = 48;
 const BTH_END: usize = 60;
 const ICRC: usize = 4;
@@ -43,7 +43,7 @@ impl Dice {
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % n
     }
 
-    /// In `from..=to`, every other time next to one of the two.
+    /// In `from..=to`, every other time near one of the ends.
     fn edgy(&mut self, from: i64, to: i64) -> i64 {
         let near = self.below(4).min((to - from) as u64) as i64;
         match self.below(4) {
@@ -58,14 +58,14 @@ impl Dice {
     }
 }
 
-/// A packet to drop.
+/// A packet that must be dropped.
 pub(super) struct Forged {
     pub(super) port: String,
     pub(super) packet: Vec<u8>,
     pub(super) reason: &'static str,
 }
 
-/// Port of a branch, and of the receiver that waits.
+/// Port of a branch, or of the receiver that waits.
 pub(super) fn port_of(branch: u32) -> String {
     if branch < RECEIVERS || branch == BRANCHES { "d0".into() } else { format!("d{}", 1 + branch - RECEIVERS) }
 }
@@ -86,8 +86,8 @@ fn here() -> Ipv6Addr {
     plan().node_address(node(1))
 }
 
-/// What `branch` says: a receiver to the Proxy Address, a child node to this node, with its epoch.
-pub(super) fn says(branch: u32, epoch: u16, syndrome: Syndrome, psn: u32, msn: u32) -> RoceBuilder<'static> {
+/// Feedback of `branch`: of a receiver to the Proxy Address, of a child node to this node with its epoch.
+pub(super) fn feedback_of(branch: u32, epoch: u16, syndrome: Syndrome, psn: u32, msn: u32) -> RoceBuilder<'static> {
     let to = if is_child(branch) { here() } else { proxy() };
     let mut b = RoceBuilder::new(address_of(branch), to, Opcode::ACKNOWLEDGE, DQPN, psn);
     b.src_port = 0xC000 | (epoch & 0x3FFF);
@@ -96,7 +96,7 @@ pub(super) fn says(branch: u32, epoch: u16, syndrome: Syndrome, psn: u32, msn: u
 }
 
 /// A CNP of `branch`.
-pub(super) fn complains(branch: u32) -> RoceBuilder<'static> {
+pub(super) fn cnp_of(branch: u32) -> RoceBuilder<'static> {
     let to = if is_child(branch) { here() } else { proxy() };
     let mut b = RoceBuilder::new(address_of(branch), to, Opcode::CNP, DQPN, 0);
     b.src_port = 0xC000 | EPOCH;
@@ -105,7 +105,7 @@ pub(super) fn complains(branch: u32) -> RoceBuilder<'static> {
     b
 }
 
-/// The lengths of IPv6 and UDP set to what is there, and the ICRC made right: all but the lie is true.
+/// Corrects the lengths of IPv6 and UDP and the ICRC, so that only the forged field is wrong.
 fn sealed(mut packet: Vec<u8>) -> Vec<u8> {
     let len = (packet.len() + ICRC - 40) as u16;
     packet[4..6].copy_from_slice(&len.to_be_bytes());
@@ -114,11 +114,11 @@ fn sealed(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// Forges for a group with this start PSN.
+/// Forges packets for a group with this start PSN.
 pub(super) struct Forger {
     start: u32,
     pub(super) dice: Dice,
-    /// The source has sent, branches have spoken, and one waits; before, every honest branch is out of the window.
+    /// The source has sent, branches have acknowledged, and one waits. Before that, all valid feedback is outside the window.
     pub(super) running: bool,
 }
 
@@ -139,7 +139,7 @@ impl Forger {
         self.dice.below(1 << 24) as u32
     }
 
-    /// An ACK, a NAK for a PSN sequence error, or an RNR NAK, and what its PSN is ahead of the first one that is missing.
+    /// An ACK, a PSN sequence NAK, or an RNR NAK, and the offset of its PSN from the next PSN.
     fn syndrome(&mut self) -> (Syndrome, i64) {
         match self.dice.below(3) {
             0 => (Syndrome::ack(self.dice.below(32) as u8), -1),
@@ -148,22 +148,22 @@ impl Forger {
         }
     }
 
-    /// What a branch might truly say: of a PSN in the window and no older than what it said before.
-    fn true_words(&mut self, branch: u32) -> RoceBuilder<'static> {
+    /// Valid feedback of a branch: its PSN is in the window and not below what the branch has acknowledged.
+    fn valid_feedback(&mut self, branch: u32) -> RoceBuilder<'static> {
         let from = NEXT.get(branch as usize).copied().unwrap_or(0);
         let next = self.dice.edgy(from, HIGH);
         let (syndrome, ahead) = self.syndrome();
         let psn = self.wire(next + ahead);
-        says(branch, EPOCH, syndrome, psn, self.msn())
+        feedback_of(branch, EPOCH, syndrome, psn, self.msn())
     }
 
-    fn words_about(&mut self, branch: u32, next: i64) -> RoceBuilder<'static> {
+    fn feedback_about(&mut self, branch: u32, next: i64) -> RoceBuilder<'static> {
         let (syndrome, ahead) = self.syndrome();
         let psn = self.wire(next + ahead);
-        says(branch, EPOCH, syndrome, psn, self.msn())
+        feedback_of(branch, EPOCH, syndrome, psn, self.msn())
     }
 
-    /// The next one.
+    /// The next forged packet.
     pub(super) fn forge(&mut self) -> Forged {
         let b = self.branch();
         let (packet, reason) = match self.dice.below(17) {
@@ -172,11 +172,11 @@ impl Forger {
             2 => return self.elsewhere(b),
             3 => {
                 let next = self.dice.edgy(HIGH + 1, HIGH + HALF_TURN - 1);
-                (self.words_about(b, next).build().unwrap(), "feedback_window")
+                (self.feedback_about(b, next).build().unwrap(), "feedback_window")
             }
             4 => {
                 let next = self.dice.edgy(HIGH - HALF_TURN + 1, NEXT[0] - WINDOW - 1);
-                (self.words_about(b, next).build().unwrap(), "feedback_window")
+                (self.feedback_about(b, next).build().unwrap(), "feedback_window")
             }
             5 => (self.ghost(b), "nak_ghost"),
             6 => return self.old_epoch(),
@@ -187,24 +187,24 @@ impl Forger {
             11 => (self.other_syndrome(b), "feedback_malformed"),
             12 => self.other_qpn(b),
             13 => (self.cut(b), "truncated"),
-            14 => (complains(b).build().unwrap(), if self.running { "cnp_rate" } else { return self.forge() }),
+            14 => (cnp_of(b).build().unwrap(), if self.running { "cnp_rate" } else { return self.forge() }),
             15 => return self.epoch_ahead(),
-            _ => (self.in_the_sources_name(b), "source_unregistered"),
+            _ => (self.from_the_source(b), "source_unregistered"),
         };
-        // While nothing was sent, whatever is right but for its PSN is before all data.
+        // Before any data, feedback that is valid except for its PSN is outside the window.
         let reason = if !self.running && reason == "nak_ghost" { "feedback_window" } else { reason };
         Forged { port: port_of(b), packet, reason }
     }
 
     fn any(&mut self, branch: u32) -> RoceBuilder<'static> {
-        if self.dice.below(4) == 0 { complains(branch) } else { self.true_words(branch) }
+        if self.dice.below(4) == 0 { cnp_of(branch) } else { self.valid_feedback(branch) }
     }
 
-    /// One to three bits that the ICRC covers, or of the ICRC: a CRC-32 finds each such error.
+    /// Flips one to three bits of the ICRC or of what it covers: a CRC-32 detects each such error.
     fn flip_bits(&mut self, branch: u32) -> Vec<u8> {
         let mut packet = self.any(branch).build().unwrap();
         let whole = packet.clone();
-        // The source port, and the BTH behind its opcode but for resv8a and the QPN, and all that follows.
+        // The UDP source port, and everything after the BTH opcode except for resv8a and the QPN.
         let places: Vec<usize> = [40..42, 49..52, 56..packet.len()].into_iter().flatten().collect();
         while packet == whole {
             for _ in 0..1 + self.dice.below(3) {
@@ -215,7 +215,7 @@ impl Forger {
         packet
     }
 
-    /// From an address that is no branch's, though it may be one bit from one.
+    /// From an address that is no branch, but may differ from one in a single bit.
     fn stranger(&mut self, branch: u32) -> Vec<u8> {
         let mut b = self.any(branch);
         b.src = loop {
@@ -245,38 +245,38 @@ impl Forger {
             false => Syndrome::rnr_nak(self.dice.below(32) as u8),
         };
         let psn = self.dice.edgy(NEXT[0] - WINDOW, NEXT[branch as usize] - 1);
-        says(branch, EPOCH, syndrome, self.wire(psn), self.msn()).build().unwrap()
+        feedback_of(branch, EPOCH, syndrome, self.wire(psn), self.msn()).build().unwrap()
     }
 
     fn old_epoch(&mut self) -> Forged {
         let b = RECEIVERS + self.dice.below(u64::from(BRANCHES - RECEIVERS)) as u32;
-        let mut words = self.true_words(b);
-        words.src_port = 0xC000 | (EPOCH.wrapping_sub(self.dice.edgy(1, 0x2000) as u16) & 0x3FFF);
+        let mut feedback = self.valid_feedback(b);
+        feedback.src_port = 0xC000 | (EPOCH.wrapping_sub(self.dice.edgy(1, 0x2000) as u16) & 0x3FFF);
         let reason = if self.running { "epoch_old" } else { "feedback_window" };
-        Forged { port: port_of(b), packet: words.build().unwrap(), reason }
+        Forged { port: port_of(b), packet: feedback.build().unwrap(), reason }
     }
 
-    /// Of a program that the node has not adopted: its own is of the epoch after [`EPOCH`] once the late receiver has joined.
+    /// With an epoch that the node has not adopted: its own is one after [`EPOCH`] once the late receiver has joined.
     fn epoch_ahead(&mut self) -> Forged {
         let b = RECEIVERS + self.dice.below(u64::from(BRANCHES - RECEIVERS)) as u32;
-        let mut ack = self.true_words(b);
+        let mut ack = self.valid_feedback(b);
         ack.src_port = 0xC000 | ((EPOCH + 1 + self.dice.edgy(1, 0x1FFE) as u16) & 0x3FFF);
         let reason = if self.running { "epoch_ahead" } else { "feedback_window" };
         Forged { port: port_of(b), packet: ack.build().unwrap(), reason }
     }
 
     fn not_started(&mut self) -> Forged {
-        let packet = self.true_words(BRANCHES).build().unwrap();
+        let packet = self.valid_feedback(BRANCHES).build().unwrap();
         let reason = if self.running { "branch_inactive" } else { "branch_unknown" };
         Forged { port: port_of(BRANCHES), packet, reason }
     }
 
-    /// 0x61 to 0x64: said by a QP that is in error. Nothing that a source may hear, whoever says it.
+    /// 0x61 to 0x64: a QP in error. Never sent to the source, from whatever branch it is.
     fn fatal(&mut self, branch: u32) -> Vec<u8> {
-        let mut words = self.true_words(branch);
+        let mut feedback = self.valid_feedback(branch);
         let syndrome = Syndrome(0x61 + self.dice.below(4) as u8);
-        words.extensions.aeth = Some(Aeth { syndrome, msn: 1 });
-        words.build().unwrap()
+        feedback.extensions.aeth = Some(Aeth { syndrome, msn: 1 });
+        feedback.build().unwrap()
     }
 
     fn other_opcode(&mut self, branch: u32) -> Vec<u8> {
@@ -307,29 +307,29 @@ impl Forger {
     }
 
     fn other_syndrome(&mut self, branch: u32) -> Vec<u8> {
-        let mut words = self.true_words(branch);
+        let mut feedback = self.valid_feedback(branch);
         let syndrome = match self.dice.below(3) {
             0 => self.dice.edgy(0x40, 0x5F),
             1 => self.dice.edgy(0x65, 0x7F),
             _ => self.dice.edgy(0x80, 0xFF),
         };
-        words.extensions.aeth = Some(Aeth { syndrome: Syndrome(syndrome as u8), msn: 1 });
-        words.build().unwrap()
+        feedback.extensions.aeth = Some(Aeth { syndrome: Syndrome(syndrome as u8), msn: 1 });
+        feedback.build().unwrap()
     }
 
-    /// To the Proxy Address a QPN of no group is one that the group does not have; to the node it names no group.
+    /// A wrong QPN: to the Proxy Address it is not that of the group, to the node address it belongs to no group.
     fn other_qpn(&mut self, branch: u32) -> (Vec<u8>, &'static str) {
-        let mut words = self.any(branch);
-        words.bth.dest_qp = (DQPN ^ (1 + self.dice.below((1 << 24) - 1) as u32)) & 0xFF_FFFF;
-        (words.build().unwrap(), if is_child(branch) { "group_unknown" } else { "feedback_malformed" })
+        let mut feedback = self.any(branch);
+        feedback.bth.dest_qp = (DQPN ^ (1 + self.dice.below((1 << 24) - 1) as u32)) & 0xFF_FFFF;
+        (feedback.build().unwrap(), if is_child(branch) { "group_unknown" } else { "feedback_malformed" })
     }
 
-    /// Shorter than its headers say, or its two lengths do not agree.
+    /// Shorter than its headers claim, or with different lengths in IPv6 and UDP.
     fn cut(&mut self, branch: u32) -> Vec<u8> {
         let mut packet = self.any(branch).build().unwrap();
         let len = packet.len();
         match self.dice.below(3) {
-            // Below that there is no UDP port, and it is the kernel's to drop.
+            // A shorter packet has no UDP port, and the program passes it to the kernel.
             0 => packet.truncate(self.dice.edgy(44, len as i64 - 1) as usize),
             1 => packet[44] ^= 1 << self.dice.below(8),
             _ => {
@@ -343,10 +343,10 @@ impl Forger {
         packet
     }
 
-    /// To the Proxy Address and from the source, where the source is not: data, or its own feedback reflected.
-    fn in_the_sources_name(&mut self, branch: u32) -> Vec<u8> {
-        let mut words = self.any(branch);
-        (words.src, words.dst) = (source(), proxy());
-        words.build().unwrap()
+    /// From the source to the Proxy Address at a node that is not the headend.
+    fn from_the_source(&mut self, branch: u32) -> Vec<u8> {
+        let mut feedback = self.any(branch);
+        (feedback.src, feedback.dst) = (source(), proxy());
+        feedback.build().unwrap()
     }
 }

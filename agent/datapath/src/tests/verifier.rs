@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel's verifier looks at before it loads the programs: kept per kernel in `agent/bpf/verified-insns.txt`, so that a
-//! change which would be refused by a kernel with smaller limits shows long before it is.
+//! The number of instructions that the kernel's verifier processes to load the programs, compared with the figures per kernel in
+//! `agent/bpf/verified-insns.txt`: it shows growth long before a kernel with smaller limits rejects a program.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -13,13 +13,13 @@ use super::*;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/verified-insns.txt");
 const PROGRAMS: [&str; 3] = ["canopy_ingress", "canopy_control", "canopy_egress"];
 
-/// `6.12` of `6.12.95+deb12-amd64`.
+/// Kernel version, such as `6.12` of `6.12.95+deb12-amd64`.
 fn kernel() -> String {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     release.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// Lines of kernel, program, instructions.
+/// Recorded instructions, by kernel and program.
 fn record() -> BTreeMap<(String, String), u32> {
     let text = std::fs::read_to_string(RECORD).unwrap();
     let lines = text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
@@ -31,7 +31,7 @@ fn record() -> BTreeMap<(String, String), u32> {
 }
 
 #[test]
-fn the_verifier_looks_at_no_more_than_a_tenth_more_instructions_than_recorded() {
+fn the_verifier_processes_at_most_a_tenth_more_instructions_than_recorded() {
     let bed = Testbed::new(&Shape::default());
     let (kernel, record) = (kernel(), record());
     let mut wrong = Vec::new();

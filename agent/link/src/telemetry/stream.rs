@@ -27,7 +27,7 @@ pub(crate) async fn run(
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
     let mut opened = 0;
     loop {
-        // Nothing is taken from the queue until somebody is there to receive it.
+        // Entries stay in the queue until a session is up.
         match session.wait_for(|session| session.up).await {
             Ok(now) if now.opened != opened => {
                 opened = now.opened;
@@ -64,7 +64,7 @@ async fn feed(node: &str, queue: &TelemetryQueue, stream: &mpsc::Sender<pb::Stre
             };
         }
     }
-    // The call has dropped its receiver and is about to say why.
+    // The call has dropped its receiver and is about to return its status.
     std::future::pending().await
 }
 
@@ -108,7 +108,7 @@ fn weigh(group: &GroupTelemetry) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use canopy_model::congestion::{FlowOrigin, FlowTelemetry, MAX_TOLD_FLOWS, QueueTelemetry};
+    use canopy_model::congestion::{FlowOrigin, FlowTelemetry, MAX_REPORTED_FLOWS, QueueTelemetry};
     use canopy_model::ids::{GroupId, PortIndex, Qpn};
     use canopy_model::telemetry::{BranchTelemetry, LinkRtt};
 
@@ -122,11 +122,11 @@ mod tests {
         let branch = |n: u16| BranchTelemetry {
             address: [0xfcff, 0, 0, n, 0, 0, 0, 1].into(),
             next: Some(u64::MAX),
-            unheard: false,
+            unconfirmed: false,
             ack_psn: Some(0xFF_FFFF),
             epsn: Some(0xFF_FFFF),
             ccount: u32::MAX,
-            last_heard_ns: Some(u64::MAX),
+            last_feedback_ns: Some(u64::MAX),
             packets: u64::MAX,
             bytes: u64::MAX,
         };
@@ -153,7 +153,7 @@ mod tests {
         TelemetrySample { time_unix_ns: n, groups, node_drops: vec![], link_rtts, congestion }
     }
 
-    /// The first port has all the flows that a node tells of.
+    /// The first port has as many flows as a node reports at most.
     fn queue(port: u64) -> PortCongestion {
         let qp = Qpn::new("qp", 0xFF_FFFE).unwrap();
         let most = u64::MAX;
@@ -176,7 +176,7 @@ mod tests {
         PortCongestion {
             port: PortIndex::new("port", port).unwrap(),
             queue,
-            flows: vec![flow; if port == 1 { MAX_TOLD_FLOWS } else { 0 }],
+            flows: vec![flow; if port == 1 { MAX_REPORTED_FLOWS } else { 0 }],
         }
     }
 
@@ -186,15 +186,15 @@ mod tests {
         assert!(parts.len() > 1);
         assert_eq!(parts.iter().map(|part| part.groups.len()).sum::<usize>(), 2000);
         assert_eq!(parts.iter().map(|part| part.events.len()).sum::<usize>(), 1);
-        assert_eq!(parts.iter().map(|part| part.link_rtts.len()).sum::<usize>(), 1, "told once");
+        assert_eq!(parts.iter().map(|part| part.link_rtts.len()).sum::<usize>(), 1, "sent once");
         let queues: Vec<_> = parts.iter().flat_map(|part| &part.congestion).collect();
-        assert_eq!((queues.len(), queues[0].ports.len()), (1, 256), "told once");
+        assert_eq!((queues.len(), queues[0].ports.len()), (1, 256), "sent once");
         assert!(parts.iter().all(|part| part.time_unix_ns == 7 && part.node == "n1"));
         assert!(parts.iter().all(|part| prost::Message::encoded_len(part) < MAX_SENT_BYTES / 2));
     }
 
     #[tokio::test]
-    async fn a_full_queue_drops_the_oldest_and_says_so() {
+    async fn a_full_queue_drops_the_oldest_and_reports_it() {
         let queue = TelemetryQueue::default();
         (0..6).for_each(|n| queue.push_sample(sample(n, 1, 1)));
         assert_eq!(queue.dropped(), 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller that does what a test tells it, behind a real gRPC server on a Unix socket; and specs.
+//! A controller driven by a test, behind a real gRPC server on a Unix socket; and specs.
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "shared by several test binaries")]
 
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use canopy_control::pb;
 use canopy_control::pb::node_service_server::{NodeService, NodeServiceServer};
+use canopy_control::{HeldSpec, Items, delta_response, snapshot_responses};
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::node_spec::*;
 use tokio::net::UnixListener;
@@ -135,16 +136,16 @@ impl NodeService for Service {
     async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let (updates, stream) = mpsc::channel(16);
         let watch = Watch { request: request.into_inner(), updates };
-        self.watches.send(watch).map_err(|_| Status::unavailable("the test is over"))?;
+        self.watches.send(watch).map_err(|_| Status::unavailable("the test has ended"))?;
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
     async fn report(&self, request: Request<pb::ReportRequest>) -> Result<Response<pb::ReportResponse>, Status> {
         let one_less = |left: u32| left.checked_sub(1);
         if self.refuse_reports.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
-            return Err(Status::unavailable("told to refuse"));
+            return Err(Status::unavailable("the test refuses reports"));
         }
-        self.reports.send(request.into_inner()).map_err(|_| Status::unavailable("the test is over"))?;
+        self.reports.send(request.into_inner()).map_err(|_| Status::unavailable("the test has ended"))?;
         Ok(Response::new(pb::ReportResponse {}))
     }
 
@@ -163,6 +164,16 @@ impl NodeService for Service {
         }
         Ok(Response::new(pb::StreamTelemetryResponse {}))
     }
+}
+
+/// The only page of a snapshot of `spec`.
+pub fn snapshot(spec: &NodeSpec) -> pb::WatchResponse {
+    snapshot_responses(&HeldSpec::encode(spec.clone())).remove(0)
+}
+
+/// The delta from the content of `from` to `to`.
+pub fn delta(from: &NodeSpec, to: &NodeSpec) -> pb::WatchResponse {
+    delta_response((to.term, to.generation), &Items::encode(from), &Items::encode(to))
 }
 
 /// A spec for `leaf-1` with the given groups.
@@ -225,7 +236,7 @@ fn program(id: u64) -> GroupProgram {
             port: port(1),
             next_hop: "fe80::2".parse().unwrap(),
         },
-        also_from: None,
+        alternate_upstream: None,
         branches: vec![Branch {
             address: receiver,
             port: port(2),
@@ -233,7 +244,7 @@ fn program(id: u64) -> GroupProgram {
             kind: BranchKind::Receiver { qpn: qpn(0x21), memory: None },
             at_boundary: false,
             since: 1,
-            warming: false,
+            standby: false,
         }],
         receivers_provisioned: true,
         write_base_va: 0,

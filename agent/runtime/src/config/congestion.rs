@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The `congestion` table: how the node judges its queues (draft-tian-ccwg-long-haul-cnp-00 sections 5.3 and 6).
+//! The `congestion` table: how the node samples its queues (draft-tian-ccwg-long-haul-cnp-00 sections 5.3 and 6).
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Layer, as_duration, duration, pick};
 
-/// How queues are judged, and what of them is told.
+/// Sampling of queues, and disclosure of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Congestion {
-    /// Interval over which ECN marking rate and queue growth rate are taken, 1 ms ..= 1 s.
+    /// Interval over which ECN marking rate and queue growth rate are measured, 1 ms ..= 1 s.
     #[serde(serialize_with = "as_duration")]
     pub interval: Duration,
-    /// Long-haul CNPs carry the metric that led to them; otherwise Metric Type and Value are zero.
+    /// Whether Long-haul CNPs carry the metric that triggered them; otherwise Metric Type and Value are zero.
     pub disclose: bool,
 }
 
@@ -26,13 +26,13 @@ pub struct CongestionLayer {
     pub disclose: Option<Switch>,
 }
 
-/// In a file it is true or false, in a variable text.
+/// A boolean in a file, text in a variable or flag.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "expected true or false")]
 pub enum Switch {
-    /// As files have it.
+    /// From a file.
     Bool(bool),
-    /// As variables and flags have it.
+    /// From a variable or a flag.
     Text(String),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of the socket that applications call.
+//! Settings of the socket for applications.
 
 use std::path::PathBuf;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Layer, absolute, pick};
 
-/// Longest path, bytes: `sun_path` has 108, and the socket is made under a name beside it.
+/// Longest path, bytes: `sun_path` has 108, and the socket is created under a temporary name in the same directory.
 const MAX_PATH: usize = 100;
-/// Most ids in a list: it is searched for every connection.
+/// Maximum number of ids in a list, which is searched for every connection.
 const MAX_IDS: usize = 1024;
 
-/// The socket and who may call there. Root and the agent's own user always may.
+/// The socket and its permitted users. Root and the agent's own user are always permitted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostSocket {
     /// Absolute, at most 100 bytes; empty = no socket. Its mode is 0660.
     pub path: PathBuf,
     /// Group of the socket's file, a name or a number; empty = the agent's own.
     pub group: String,
-    /// Users that may call.
+    /// Permitted users.
     pub uids: Vec<u32>,
-    /// Groups whose members may call, as far as it is their process's effective group (SO_PEERCRED tells no other).
+    /// Permitted groups; only the effective group of a process counts (SO_PEERCRED reports no other).
     pub gids: Vec<u32>,
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_texts_are_the_same_numbers() {
+    fn lists_and_texts_give_the_same_numbers() {
         assert_eq!(ids(Ids::Text(" 1000, 1001,".into())), Ok(vec![1000, 1001]));
         assert_eq!(ids(Ids::List(vec![7])), Ok(vec![7]));
         assert!(ids(Ids::Text("alice".into())).unwrap_err().contains("\"alice\" is not a number"));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_absolute_and_can_be_bound_or_is_none() {
+    fn a_path_is_absolute_and_short_enough_to_bind_or_empty() {
         assert_eq!(path(PathBuf::new()), Ok(PathBuf::new()));
         assert!(path("run/host.sock".into()).is_err());
         assert!(path(format!("/{}", "x".repeat(MAX_PATH)).into()).unwrap_err().contains("cannot bind"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One source of settings, and how files and variables become one.
+//! One source of settings, parsed from a file or a variable.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::{ConfigError, CongestionLayer, HostSocketLayer};
 /// Variables with this prefix are settings; `__` separates levels, as in `CANOPY__LOG__LEVEL`.
 pub const VARIABLE_PREFIX: &str = "CANOPY__";
 
-/// What one source sets; everything is optional, nothing else is permitted.
+/// Settings of one source; all are optional, unknown keys are errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[allow(missing_docs, reason = "the fields are documented where they end up, in Config")]
@@ -37,13 +37,13 @@ pub struct StampLayer {
     pub interval: Option<String>,
 }
 
-/// A number in a file is a number, in a variable it is text.
+/// A number in a file, text in a variable or flag.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "expected a number")]
 pub enum Number {
-    /// As files have it.
+    /// From a file.
     Number(u64),
-    /// As variables and flags have it.
+    /// From a variable or a flag.
     Text(String),
 }
 
@@ -65,13 +65,13 @@ pub struct LogLayer {
     pub level: Option<String>,
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// `pretty` on a terminal, `json` elsewhere.
     Auto,
-    /// For people.
+    /// Human-readable.
     Pretty,
     /// One JSON object a line.
     Json,

@@ -31,7 +31,7 @@ fn defaults_need_nothing() {
 }
 
 #[test]
-fn each_layer_covers_the_one_before() {
+fn each_layer_overrides_the_ones_before() {
     let system = "node = 's'\nstate_dir = '/s'\npin_dir = '/s'\ntelemetry_interval = '2s'\n[log]\nlevel = 'warn'";
     let file = "node = 'f'\nstate_dir = '/f'\npin_dir = '/f'";
     let variables = [("CANOPY__NODE", "v"), ("CANOPY__STATE_DIR", "/v"), ("CANOPY__LOG__FORMAT", "json")];
@@ -89,7 +89,7 @@ fn a_named_file_must_exist() {
 }
 
 #[test]
-fn the_effective_settings_can_be_fed_back() {
+fn the_printed_settings_can_be_loaded_again() {
     let variables = [("CANOPY__TELEMETRY_INTERVAL", "1500ms"), ("CANOPY__HOST_SOCKET__UIDS", "1000,1001")];
     let config = load(None, None, &variables, Layer::default()).unwrap();
     assert_eq!(config.host_socket.uids, [1000, 1001]);

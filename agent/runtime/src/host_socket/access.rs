@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who may call, from what the kernel says of the socket's peer.
+//! Access control by the peer credentials of the socket.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::config::HostSocket;
 
 pub(super) const ROOT: u32 = 0;
 
-/// The rule, and how many connections each user has.
+/// Permitted users and groups, and the connections of each user.
 pub(super) struct Access {
     own_uid: u32,
     uids: Vec<u32>,
@@ -39,7 +39,7 @@ impl Access {
         Self { own_uid, uids: config.uids.clone(), gids: config.gids.clone(), slots: Arc::default() }
     }
 
-    /// `None`: nothing is left even for saying no.
+    /// `None` if not even a slot for refused callers is free.
     pub(super) fn admit(&self, peer: &UCred) -> Option<(Caller, Slot)> {
         let (uid, pid) = (peer.uid(), peer.pid().unwrap_or(0));
         let refused = if self.permits(uid, peer.gid()) {
@@ -61,16 +61,16 @@ impl Access {
 
 impl Caller {
     /// # Errors
-    /// The caller may not call, or has too many connections; says what to do.
+    /// The caller is not permitted, or has too many connections; the message contains the remedy.
     pub(super) fn check(&self) -> Result<(), Status> {
         self.verdict.map_err(|refused| match refused {
             Refused::NotPermitted => Status::permission_denied(format!(
                 "uid {} may not join hosts through this agent: add it to host_socket.uids in the agent's configuration, \
-                 or its process's effective group to host_socket.gids",
+                 or the effective group of its process to host_socket.gids",
                 self.uid
             )),
             Refused::TooMany => Status::resource_exhausted(format!(
-                "uid {} has {} connections to this agent: close some, one can carry all calls of a process",
+                "uid {} has {} connections to this agent: close some; one connection can carry all calls of a process",
                 self.uid,
                 super::slots::PER_USER
             )),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn root_the_agent_and_the_configured_may_nobody_else() {
+    fn only_root_the_agents_user_and_the_configured_ids_are_permitted() {
         let access = access();
         for (uid, gid, may) in
             [(0, 0, true), (990, 1, true), (1000, 1, true), (7, 44, true), (7, 7, false), (44, 1000, false)]
@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn refusals_name_the_user_and_the_setting() {
         let caller = |refused| Caller { uid: 1234, pid: 1, verdict: Err(refused) };
-        let said = caller(Refused::NotPermitted).check().unwrap_err();
-        assert_eq!(said.code(), tonic::Code::PermissionDenied);
-        assert!(said.message().contains("uid 1234") && said.message().contains("host_socket.uids"), "{said}");
+        let status = caller(Refused::NotPermitted).check().unwrap_err();
+        assert_eq!(status.code(), tonic::Code::PermissionDenied);
+        assert!(status.message().contains("uid 1234") && status.message().contains("host_socket.uids"), "{status}");
         assert_eq!(caller(Refused::TooMany).check().unwrap_err().code(), tonic::Code::ResourceExhausted);
     }
 }

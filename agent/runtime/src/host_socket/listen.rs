@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The socket's file, and connections with their callers.
+//! The socket file, and accepted connections with their callers.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -20,7 +20,7 @@ use super::access::{Access, Caller};
 use super::slots::Slot;
 use crate::config::HostSocket;
 
-/// After accepting failed, for want of descriptors most likely.
+/// Delay after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection whose caller is known.
@@ -30,7 +30,7 @@ pub(super) struct Connection {
     _slot: Slot,
 }
 
-/// Removes the socket's file when dropped, if it is still ours.
+/// Removes the socket file when dropped, unless it was replaced.
 pub(super) struct SocketFile {
     path: PathBuf,
     inode: u64,
@@ -39,16 +39,16 @@ pub(super) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            // Left behind, it would be found to be stale.
+            // On failure, the next start finds the file stale and replaces it.
             _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Binds with mode 0660 before anyone can connect; a socket that a dead process left is replaced.
+/// Binds the socket, with mode 0660 before any client can connect; replaces the stale socket of an ended process.
 ///
 /// # Errors
-/// What is in the way.
+/// The step that failed, and its cause.
 pub(super) fn bind(
     config: &HostSocket,
     access: Arc<Access>,
@@ -57,16 +57,16 @@ pub(super) fn bind(
     let gid = group(&config.group)?;
     let fail = |doing: &'static str| move |error: io::Error| format!("{doing}: {error}");
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(fail("creating its directory"))?;
+        fs::create_dir_all(parent).map_err(fail("creating the directory of the socket"))?;
     }
     refuse_live(path)?;
-    // Made under another name and renamed: the path never shows a socket with other permissions.
+    // Created under another name and renamed, so that the path never has a socket with other permissions.
     let hidden = path.with_file_name(format!(".h{}", std::process::id() % 100_000));
     match fs::remove_file(&hidden) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(format!("removing {hidden:?}: {error}")),
         _ => {}
     }
-    let listener = UnixListener::bind(&hidden).map_err(fail("binding it"))?;
+    let listener = UnixListener::bind(&hidden).map_err(fail("binding the socket"))?;
     let finish = || {
         fs::set_permissions(&hidden, fs::Permissions::from_mode(0o660))?;
         if gid.is_some() {
@@ -78,7 +78,7 @@ pub(super) fn bind(
     };
     let inode = finish().map_err(|error: io::Error| {
         _ = fs::remove_file(&hidden);
-        format!("setting mode 0660 and host_socket.group, and renaming it: {error}")
+        format!("setting mode 0660 and host_socket.group, and renaming the socket: {error}")
     })?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(accept(listener, access, sender));
@@ -98,7 +98,7 @@ async fn accept(listener: UnixListener, access: Arc<Access>, sender: mpsc::Sende
                     return;
                 }
             }
-            Ok((None, _)) => tracing::warn!("too many callers that may not call: one is cut off"),
+            Ok((None, _)) => tracing::warn!("too many connections of callers without permission: closing one"),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept an application's connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -116,7 +116,7 @@ fn group(name: &str) -> Result<Option<u32>, String> {
     }
     match nix::unistd::Group::from_name(name) {
         Ok(Some(group)) => Ok(Some(group.gid.as_raw())),
-        Ok(None) => Err(format!("host_socket.group: this machine has no group {name:?}: make it, or use a number")),
+        Ok(None) => Err(format!("host_socket.group: this machine has no group {name:?}: create it, or use a number")),
         Err(error) => Err(format!("host_socket.group: looking up {name:?}: {error}")),
     }
 }
@@ -125,15 +125,15 @@ fn refuse_live(path: &Path) -> Result<(), String> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("looking at it: {error}")),
+        Err(error) => return Err(format!("reading the file status: {error}")),
     };
     if !found.file_type().is_socket() {
-        return Err("there is a file that is not a socket: remove it or choose another path".to_owned());
+        return Err("the path is a file that is not a socket: remove it or choose another path".to_owned());
     }
     match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err("another process listens there: give each agent of this machine its own path".to_owned()),
+        Ok(_) => Err("another process listens on this path: give each agent of this machine its own path".to_owned()),
         Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => Ok(()),
-        Err(error) => Err(format!("asking whether the socket found there is in use: {error}")),
+        Err(error) => Err(format!("checking whether the existing socket is in use: {error}")),
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which user made which membership through this agent.
+//! Owners of the memberships that were made through this agent.
 //!
 //! `host-owners` in the state directory is a line `canopy-host-owners 1 CRC32` and a line `GROUP HOST UID` per
-//! membership. It is written before the controller is asked, so that no crash leaves a membership without its owner.
+//! membership. It is written before the call to the controller, so that no crash leaves a membership without its owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -15,37 +15,37 @@ use tonic::Status;
 
 use super::access::ROOT;
 
-/// Most memberships made through one agent; the file stays below 3 MB.
+/// Maximum number of memberships made through one agent; the file stays below 3 MB.
 const MAX_OWNED: usize = 16_384;
 const MAX_BYTES: u64 = 4 << 20;
 const FORMAT: &str = "canopy-host-owners 1";
 
 type Key = (String, String);
 
-/// The book, in memory and on disk.
+/// The owners, in memory and on disk.
 pub(super) struct Owners {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<OwnersState>,
 }
 
 #[derive(Default)]
-struct State {
+struct OwnersState {
     owned: BTreeMap<Key, u32>,
-    /// Memberships that a call is about right now.
+    /// Memberships with a call in progress.
     busy: BTreeSet<Key>,
 }
 
-/// A membership under change: nobody else changes it until this is dropped.
+/// Exclusive access to a membership until dropped.
 pub(super) struct Claim<'a> {
     owners: &'a Owners,
     key: Key,
     uid: u32,
-    /// Its owner before.
+    /// Owner before this call.
     was: Option<u32>,
 }
 
 impl Owners {
-    /// A file that cannot be used is set aside with a warning: then only root can end what was made before.
+    /// Renames an unusable file and logs an error: then only root can end the memberships made before.
     pub(super) fn load(state_dir: &Path) -> Self {
         let path = state_dir.join("host-owners");
         let owned = match read(&path) {
@@ -54,17 +54,17 @@ impl Owners {
                 let aside = path.with_extension("damaged");
                 let moved = fs::rename(&path, &aside);
                 tracing::error!(file = %path.display(), %reason, ?moved,
-                    "who made which membership is forgotten: only root can end those made before");
+                    "cannot use the file of membership owners: only root can end memberships made before");
                 BTreeMap::new()
             }
         };
-        Self { path, state: Mutex::new(State { owned, busy: BTreeSet::new() }) }
+        Self { path, state: Mutex::new(OwnersState { owned, busy: BTreeSet::new() }) }
     }
 
-    /// Takes hold of a membership for `uid`.
+    /// Locks a membership for a call of `uid`.
     ///
     /// # Errors
-    /// It is somebody else's, or a call about it is under way.
+    /// Another user made the membership, or another call for it is in progress.
     pub(super) fn claim(&self, group: &str, host: &str, uid: u32) -> Result<Claim<'_>, Status> {
         let key = (group.to_owned(), host.to_owned());
         let mut state = self.state();
@@ -72,18 +72,18 @@ impl Owners {
         if was.is_some_and(|owner| owner != uid) && uid != ROOT {
             return Err(Status::permission_denied(format!(
                 "host: the membership of {host} in group {group} was made by another user: uid {uid} can neither change \
-                 nor end it, its owner or root can"
+                 nor end it; its owner or root can"
             )));
         }
         if !state.busy.insert(key.clone()) {
             return Err(Status::aborted(format!(
-                "host: another call about {host} in group {group} is under way: call again"
+                "host: another call for {host} in group {group} is in progress: call again"
             )));
         }
         Ok(Claim { owners: self, key, uid, was })
     }
 
-    /// Forgets what was made in a group that does not exist any more.
+    /// Removes the memberships of a deleted group.
     pub(super) fn forget_group(&self, group: &str) {
         let mut state = self.state();
         let before = state.owned.len();
@@ -93,8 +93,8 @@ impl Owners {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Nothing panics while the lock is held, so a poisoned book is still whole.
+    fn state(&self) -> std::sync::MutexGuard<'_, OwnersState> {
+        // Nothing panics while the lock is held, so the state of a poisoned lock is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,7 +111,7 @@ impl Owners {
 
     fn store_or_warn(&self, owned: &BTreeMap<Key, u32>) {
         if let Err(error) = self.store(owned) {
-            tracing::warn!(file = %self.path.display(), %error, "an ended membership is still written down");
+            tracing::warn!(file = %self.path.display(), %error, "the file still lists an ended membership");
         }
     }
 }
@@ -122,10 +122,10 @@ impl Claim<'_> {
         self.was
     }
 
-    /// Writes the owner down; a membership that root changes stays its owner's.
+    /// Stores the caller as owner; a membership that root changes keeps its owner.
     ///
     /// # Errors
-    /// There are too many, or the disk refuses: then the membership must not be made.
+    /// There are too many memberships, or the file cannot be written: then the membership must not be made.
     pub(super) fn own(&self) -> Result<(), Status> {
         if self.was.is_some() {
             return Ok(());
@@ -133,7 +133,7 @@ impl Claim<'_> {
         let mut state = self.owners.state();
         if state.owned.len() >= MAX_OWNED {
             return Err(Status::resource_exhausted(format!(
-                "{MAX_OWNED} memberships were made through this agent, no more are supported: leave some"
+                "{MAX_OWNED} memberships were made through this agent, which is the limit: leave some"
             )));
         }
         state.owned.insert(self.key.clone(), self.uid);
@@ -143,7 +143,7 @@ impl Claim<'_> {
         })
     }
 
-    /// The membership is over.
+    /// The membership ended.
     pub(super) fn end(&self) {
         let mut state = self.owners.state();
         if state.owned.remove(&self.key).is_some() {
@@ -151,7 +151,7 @@ impl Claim<'_> {
         }
     }
 
-    /// The controller refused the join for good: it is as before.
+    /// The controller refused the join: restores the state before the call.
     pub(super) fn undo(&self) {
         if self.was.is_none() {
             self.end();

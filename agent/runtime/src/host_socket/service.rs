@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! MembershipService at the agent: who calls and for which host is checked here, all else by the controller.
+//! MembershipService of the agent: checks the caller and the host; the controller checks everything else.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_control::pb;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::membership_service_server::MembershipService;
+use canopy_control::{HeldSpec, pb};
 use canopy_model::ids::check_name;
 use canopy_model::node_spec::{NodeSpec, Peer};
 use tokio::sync::{Semaphore, watch as state};
@@ -20,16 +20,16 @@ use super::access::{Caller, ROOT};
 use super::owners::Owners;
 use super::{Hosts, watch};
 
-/// How long the controller may take over a call: it gives up by itself before.
+/// Timeout of a call to the controller; the controller's own timeout is shorter.
 const ANSWER_WITHIN: Duration = Duration::from_secs(35);
-/// Watches at once of all callers; the controller's server permits 1024 streams on a connection.
+/// Concurrent watches of all callers; the controller's server permits 1024 streams on a connection.
 const MAX_WATCHES: usize = 512;
 
 pub(super) struct Membership {
     node: String,
     target: String,
     controller: MembershipServiceClient<Channel>,
-    specs: state::Receiver<Option<Arc<NodeSpec>>>,
+    specs: state::Receiver<Option<Arc<HeldSpec>>>,
     owners: Arc<Owners>,
     watches: Arc<Semaphore>,
     closing: state::Receiver<bool>,
@@ -51,12 +51,12 @@ impl Membership {
     fn check_attached(&self, host: &str) -> Result<(), Status> {
         let Some(spec) = self.specs.borrow().clone() else {
             return Err(Status::unavailable(format!(
-                "the agent of node {} has not heard from its controller at {} yet: call again once `canopyctl get nodes` \
-                 shows the node",
+                "the agent of node {} has not received its configuration from the controller at {} yet: call again once \
+                 `canopyctl get nodes` shows the node",
                 self.node, self.target
             )));
         };
-        let hosts: Vec<&str> = attached(&spec).collect();
+        let hosts: Vec<&str> = attached(spec.spec()).collect();
         if hosts.contains(&host) {
             return Ok(());
         }
@@ -67,12 +67,13 @@ impl Membership {
         )))
     }
 
-    async fn pass<T>(&self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<Response<T>, Status> {
+    /// Waits for the controller's answer.
+    async fn call<T>(&self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<Response<T>, Status> {
         let answer = tokio::time::timeout(ANSWER_WITHIN, call).await;
         answer.unwrap_or_else(|_| Err(Status::unavailable("no answer in time"))).map_err(|s| self.refusal(&s))
     }
 
-    /// What the caller is told of the controller's status, or of its silence.
+    /// The caller's status for an error status or a timeout of the controller.
     fn refusal(&self, status: &Status) -> Status {
         if is_settled(status.code()) {
             return Status::new(status.code(), status.message());
@@ -90,14 +91,14 @@ impl MembershipService for Membership {
         self.check_attached(&request.host)?;
         let (group, host) = (request.group.clone(), request.host.clone());
         let claim = self.owners.claim(&group, &host, caller.uid)?;
-        // The book is on disk before the controller is asked; the disk may take its time.
+        // The owner is on disk before the controller is called; the write may block.
         block_in_place(|| claim.own())?;
-        let answer = self.pass(self.controller.clone().join(request)).await;
+        let answer = self.call(self.controller.clone().join(request)).await;
         match &answer {
             Ok(_) => tracing::info!(group, host, %caller, "joined"),
             Err(refused) => {
-                tracing::info!(group, host, %caller, code = ?refused.code(), reason = refused.message(), "did not join");
-                // After anything else it may have joined all the same.
+                tracing::info!(group, host, %caller, code = ?refused.code(), reason = refused.message(), "join failed");
+                // After any other error the join may have succeeded.
                 if is_settled(refused.code()) {
                     block_in_place(|| claim.undo());
                 }
@@ -116,7 +117,7 @@ impl MembershipService for Membership {
         let (group, host) = (request.group.clone(), request.host.clone());
         let claim = self.owners.claim(&group, &host, caller.uid)?;
         if claim.owner().is_none() {
-            // A host that moved away after it joined here may leave here.
+            // A host that moved to another node after it joined here may still leave here.
             self.check_attached(&host)?;
             if caller.uid != ROOT {
                 return Err(Status::permission_denied(format!(
@@ -126,9 +127,9 @@ impl MembershipService for Membership {
                 )));
             }
         }
-        let answer = self.pass(self.controller.clone().leave(request)).await;
-        let over = answer.as_ref().map_or_else(|refused| refused.code() == Code::NotFound, |_| true);
-        if over {
+        let answer = self.call(self.controller.clone().leave(request)).await;
+        let ended = answer.as_ref().map_or_else(|refused| refused.code() == Code::NotFound, |_| true);
+        if ended {
             tracing::info!(group, host, %caller, "left");
             block_in_place(|| claim.end());
         }
@@ -147,11 +148,11 @@ impl MembershipService for Membership {
         let place = Arc::clone(&self.watches).try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!("{MAX_WATCHES} watches are open at this agent: close some"))
         })?;
-        let opened = self.pass(self.controller.clone().watch_group(request.into_inner())).await;
+        let opened = self.call(self.controller.clone().watch_group(request.into_inner())).await;
         if opened.as_ref().is_err_and(|refused| refused.code() == Code::NotFound) {
             block_in_place(|| self.owners.forget_group(&group));
         }
-        let states = watch::pass_on(opened?.into_inner(), self.target.clone(), place, self.closing.clone());
+        let states = watch::forward(opened?.into_inner(), self.target.clone(), place, self.closing.clone());
         Ok(Response::new(Box::pin(states)))
     }
 }
@@ -163,7 +164,7 @@ fn attached(spec: &NodeSpec) -> impl Iterator<Item = &str> {
     })
 }
 
-/// True for a controller's answer that asking again would not change, and that says what was done: nothing.
+/// Whether the controller refused the call permanently and changed nothing.
 fn is_settled(code: Code) -> bool {
     matches!(
         code,
@@ -182,7 +183,7 @@ fn check_names(group: &str, host: &str) -> Result<(), Status> {
 
 fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     let caller = request.extensions().get::<Caller>();
-    let caller = caller.ok_or_else(|| Status::internal("the kernel did not say who calls"))?;
+    let caller = caller.ok_or_else(|| Status::internal("the kernel did not report the credentials of the caller"))?;
     caller.check()?;
     Ok(caller.clone())
 }

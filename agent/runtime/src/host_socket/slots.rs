@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many connections there may be: of one user, of all, and of those that are only told why not.
+//! Limits of concurrent connections: per user, in total, and of refused callers, which only get the reason.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Connections of one user: a process needs one.
+/// Connections per user; a process needs one.
 pub(super) const PER_USER: usize = 64;
 const ALL: usize = 512;
-/// Connections of callers that are refused; they take nothing from the others.
+/// Connections of refused callers, in addition to `ALL`.
 const REFUSED: usize = 16;
 
 #[derive(Debug, Default)]
@@ -22,11 +22,11 @@ struct Taken {
     refused: usize,
 }
 
-/// One connection's place; dropping it gives it back.
+/// Slot of one connection, released when dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     of: Arc<Slots>,
-    /// `None`: among the refused.
+    /// `None` for a refused caller.
     uid: Option<u32>,
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_user_cannot_take_what_is_for_all_and_places_come_back() {
+    fn one_user_cannot_use_all_slots_and_slots_are_released() {
         let slots = Arc::<Slots>::default();
         let greedy: Vec<Slot> = std::iter::from_fn(|| Slots::take(&slots, 1)).collect();
         assert_eq!(greedy.len(), PER_USER);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn all_together_are_bounded_and_so_are_the_refused() {
+    fn slots_are_bounded_in_total_and_for_refused_callers() {
         let slots = Arc::<Slots>::default();
         let all: Vec<Slot> = (0..).map_while(|n| Slots::take(&slots, n)).collect();
         assert_eq!(all.len(), ALL);

@@ -13,6 +13,7 @@ use canopy_agent_link::Link;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::notify::Notifier;
 use canopy_agent_runtime::{LinkGone, Parts, run};
+use canopy_control::HeldSpec;
 use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry};
 use canopy_model::ids::{PortIndex, Qpn};
 use canopy_model::node_spec::NodeSpec;
@@ -100,14 +101,14 @@ pub struct Agent {
 
 impl Agent {
     /// Starts the loop on `state_dir`; `link` makes the line to the controller from what the ledger holds.
-    pub fn start(state_dir: &Path, notifier: Notifier, link: impl FnOnce(Option<Arc<NodeSpec>>) -> Link) -> Self {
+    pub fn start(state_dir: &Path, notifier: Notifier, link: impl FnOnce(Option<Arc<HeldSpec>>) -> Link) -> Self {
         let ledger = Ledger::open(state_dir).unwrap();
         let known = ledger.load("leaf-1").unwrap().map(Arc::new);
         let (reconciles, reconciles_rx) = mpsc::unbounded_channel();
         let (events, events_rx) = mpsc::unbounded_channel();
         let (errors, groups) = (Arc::default(), Arc::default());
         let datapath = Memory {
-            ledger: state_dir.join("spec.pb"),
+            ledger: state_dir.join("spec.log"),
             reconciles,
             events: events_rx,
             errors: Arc::clone(&errors),

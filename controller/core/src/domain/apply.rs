@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Making a prepared command so: the only place where intents and nodes' specs change.
+//! Applying a prepared command: the only place where intents and nodes' specs change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::DomainError;
 use crate::resource::{Group, GroupState, Node, Topology};
 use crate::topology::NodeIx;
 
-/// What applying a prepared command does.
+/// The changes that applying a prepared command makes.
 #[derive(Debug)]
 pub(crate) enum Effect {
     None,
@@ -22,17 +22,17 @@ pub(crate) enum Effect {
     Thresholds(Vec<ThresholdEffect>),
 }
 
-/// A group as it will be.
+/// The new state of a group.
 #[derive(Debug)]
 pub(crate) struct GroupEffect {
     pub(crate) name: String,
-    /// `None`: it goes away.
+    /// `None`: the group is deleted.
     pub(crate) group: Option<Group>,
     /// In the order of [`Group::nodes`]; empty without a tree.
     pub(crate) programs: Vec<GroupProgram>,
 }
 
-/// A topology as it will be, and what it makes of the groups.
+/// The new topology, and the new state of the groups over it.
 #[derive(Debug)]
 pub(crate) struct TopologyEffect {
     pub(crate) topology: Option<Topology>,
@@ -42,7 +42,7 @@ pub(crate) struct TopologyEffect {
     pub(crate) replans: Vec<Replan>,
 }
 
-/// A group over another topology.
+/// The new plan of a group over another topology.
 #[derive(Debug)]
 pub(crate) struct Replan {
     pub(crate) name: String,
@@ -55,7 +55,7 @@ pub(crate) struct Replan {
 }
 
 impl Domain {
-    /// Makes a prepared command so. Its writes must be durable before.
+    /// Applies a prepared command. Its writes must be durable before this call.
     ///
     /// # Errors
     /// `Stale` when another command was applied since it was prepared; nothing changes then.
@@ -91,7 +91,7 @@ impl Domain {
         match (&old, &group) {
             (None, Some(new)) => {
                 self.pools.resume(&self.pools.cursors_behind(&new.allocation));
-                // It was free when the command was prepared, at this very revision.
+                // The numbers were free when the command was prepared, at this same revision.
                 let claimed = self.pools.claim(&new.allocation);
                 debug_assert_eq!(claimed, Ok(()));
                 self.names.insert(new.allocation.group_id, name.clone());
@@ -132,8 +132,8 @@ impl Domain {
         (nodes, vec![name])
     }
 
-    /// Changes a node's spec in place: only when somebody else still holds it (a stream that computes a delta), it is
-    /// copied first, so that many changes between two pushes cost one copy.
+    /// Changes a node's spec in place. It is copied first only while a stream still holds it to compute a delta, so
+    /// that many changes between two pushes cost one copy.
     pub(super) fn change_node(
         &mut self,
         node: NodeIx,
@@ -184,7 +184,8 @@ impl Domain {
         (changed.into_iter().collect(), groups)
     }
 
-    /// A node with a new spec of the present revision; what its agent said and the age of unchanged programs stay.
+    /// A node with a new spec of the present revision; its agent's last status and the generations of unchanged
+    /// programs are kept.
     fn renewed(
         &self,
         previous: Option<Node>,

@@ -7,7 +7,7 @@ use canopy_model::member::{Connection, Role};
 use crate::plan::WRITE_BASE_VA;
 use crate::resource::Group;
 
-/// The connection of `group`. `None` only when its Proxy Address is outside the configured prefix, which restoring
+/// The connection of `group`. `None` only if its Proxy Address is outside the configured prefix, which `restore`
 /// refuses.
 pub(crate) fn connection(addresses: &AddressPlan, group: &Group) -> Option<Connection> {
     let a = &group.allocation;
@@ -22,7 +22,7 @@ pub(crate) fn connection(addresses: &AddressPlan, group: &Group) -> Option<Conne
     })
 }
 
-/// Bytes that every receiver has registered; 0 when one has none, or nobody receives.
+/// Bytes that every receiver has registered; 0 if one has registered none, or if there is no receiver.
 fn write_length(group: &Group) -> u64 {
     let receivers = group.members.values().filter(|m| m.spec.role == Role::Receiver);
     receivers.map(|m| m.spec.memory.map_or(0, |r| r.length)).min().unwrap_or(0)

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of groups by label, so that a selector with an equality does not look at every group.
+//! Index of groups by label, so that a selector with an equality does not scan every group.
 
 use std::collections::{BTreeSet, HashMap};
 
 use crate::metadata::{Labels, Selector};
 
-/// For each (key, value): the names that carry it.
+/// For each (key, value): the names of the groups with that label.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LabelIndex(HashMap<(String, String), BTreeSet<String>>);
 
 impl LabelIndex {
-    /// Notes the labels of `name`.
+    /// Adds the labels of `name`.
     pub(crate) fn insert(&mut self, name: &str, labels: &Labels) {
         for (key, value) in labels {
             self.0.entry((key.clone(), value.clone())).or_default().insert(name.to_owned());
         }
     }
 
-    /// Forgets the labels of `name`.
+    /// Removes the labels of `name`.
     pub(crate) fn remove(&mut self, name: &str, labels: &Labels) {
         for (key, value) in labels {
             let entry = (key.clone(), value.clone());
@@ -30,13 +30,12 @@ impl LabelIndex {
         }
     }
 
-    /// The shortest list of names among which all matches are: `None` when `selector` has no equality, so that only a
-    /// scan answers it.
+    /// The shortest list of names that contains all matches; `None` if `selector` has no equality and needs a scan.
     pub(crate) fn candidates(&self, selector: &Selector) -> Option<&BTreeSet<String>> {
-        static NOBODY: BTreeSet<String> = BTreeSet::new();
+        static NONE: BTreeSet<String> = BTreeSet::new();
         selector
             .equalities()
-            .map(|(k, v)| self.0.get(&(k.to_owned(), v.to_owned())).unwrap_or(&NOBODY))
+            .map(|(k, v)| self.0.get(&(k.to_owned(), v.to_owned())).unwrap_or(&NONE))
             .min_by_key(|names| names.len())
     }
 

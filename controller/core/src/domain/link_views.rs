@@ -7,25 +7,25 @@ use super::Domain;
 use super::links::{Declared, Queue, label};
 use crate::view::{FlowView, LinkCongestion, LinkDesired, LinkObserved, LinkRttView, LinkView};
 
-/// What was told longer ago than this is not shown: the agent tells once a telemetry interval, 1 s unless it is configured.
+/// Reports older than this are not shown. Agents report once per telemetry interval, 1 s by default.
 const STALE_NS: u64 = 60_000_000_000;
 
 impl Domain {
-    /// Every link direction that a node sends in, in the topology's order; `now_ns` is on the clock of
+    /// Every link direction out of a node's port, in the topology's order; `now_ns` is on the clock of
     /// [`Domain::link_rtts`].
     pub fn links(&self, now_ns: u64) -> Vec<LinkView> {
         self.declared_links().into_iter().filter_map(|declared| self.link_view(declared, now_ns)).collect()
     }
 
-    /// The direction that `port` of `node` sends in.
+    /// The direction out of `port` of `node`.
     pub fn link(&self, node: &str, port: &str, now_ns: u64) -> Option<LinkView> {
         let mut all = self.declared_links().into_iter();
         let declared = all.find(|d| d.from.device == node && d.from.port == port)?;
         self.link_view(declared, now_ns)
     }
 
-    /// The flows that agents told of, in the topology's order, each port's in the agent's order; only of `node`,
-    /// and only of `port`, where these are given.
+    /// The flows that agents reported, in the topology's order, each port's in the agent's order; restricted to `node`
+    /// and `port` where given.
     pub fn flows(&self, node: Option<&str>, port: Option<&str>, now_ns: u64) -> Vec<FlowView> {
         let mut flows = Vec::new();
         for declared in self.declared_links() {
@@ -34,7 +34,7 @@ impl Domain {
                 continue;
             }
             let Some((queue, reported_ago_ns)) = self.fresh_queue(from, now_ns) else { continue };
-            let of_port = queue.told.flows.iter().map(|flow| FlowView {
+            let of_port = queue.report.flows.iter().map(|flow| FlowView {
                 node: from.device.clone(),
                 port: from.port.clone(),
                 flow: *flow,
@@ -72,7 +72,7 @@ impl Domain {
             (Some(_), _) => String::new(),
             (None, 0) => "the rate is not known: set rateBps of the link".to_owned(),
             (None, _) if topology.network.node(&to.device).is_none() => {
-                format!("no round-trip time: {} is a host and answers no STAMP: set rttUs of the link", to.device)
+                format!("no round-trip time: {} is a host and does not answer STAMP: set rttUs of the link", to.device)
             }
             (None, _) => format!(
                 "no round-trip time yet: the agents of {} and {} measure it when both run, or set rttUs of the link",
@@ -97,7 +97,7 @@ impl Domain {
             pushed_rtt_ns: pushed.map(|p| p.rtt_ns),
             congestion: self
                 .fresh_queue(&from, now_ns)
-                .map(|(queue, reported_ago_ns)| LinkCongestion { queue: queue.told.queue, reported_ago_ns }),
+                .map(|(queue, reported_ago_ns)| LinkCongestion { queue: queue.report.queue, reported_ago_ns }),
         };
         Some(LinkView { name: from.to_string(), generation: topology.metadata.generation, spec, status })
     }

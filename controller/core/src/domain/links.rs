@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queue thresholds of every link direction that a node sends in (decisions 4.2): what was declared and what agents
-//! measure come in, what nodes have to be told goes out. In memory only: agents measure again after a restart.
+//! Queue thresholds of every link direction out of a node's port (decisions 4.2): declared settings and the agents'
+//! measurements in, threshold changes per node out. In memory only: agents measure again after a restart.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use canopy_model::congestion::{MAX_TOLD_FLOWS, PortCongestion};
+use canopy_model::congestion::{MAX_REPORTED_FLOWS, PortCongestion};
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{NodeBase, Port, PortThresholds};
 use canopy_model::telemetry::LinkRtt;
@@ -16,12 +16,12 @@ use crate::command::{Outcome, Prepared};
 use crate::threshold::{LinkThresholds, PortLimits, ThresholdSettings};
 use crate::topology::{Network, NodeIx, PortInfo};
 
-/// The machines, by node and port name: both stay when a topology numbers its ports anew.
+/// The threshold machines, by node and port name: both stay when a topology renumbers its ports.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links {
     defaults: ThresholdSettings,
     nodes: HashMap<String, BTreeMap<String, Direction>>,
-    /// Nodes that have to be told something.
+    /// Nodes with threshold changes to push.
     due: BTreeSet<String>,
 }
 
@@ -29,13 +29,13 @@ pub(super) struct Links {
 #[derive(Clone, Debug)]
 pub(super) struct Direction {
     to: Endpoint,
-    /// `None` where the rate is not known.
+    /// `None` while the rate is not known.
     pub(super) machine: Option<LinkThresholds>,
     pub(super) report: Option<Report>,
     pub(super) queue: Option<Queue>,
 }
 
-/// What the agent last measured.
+/// The agent's last measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     /// The newest sample.
@@ -45,14 +45,14 @@ pub(super) struct Report {
     pub(super) at_ns: u64,
 }
 
-/// What the agent last told of the sending port's queue, and when.
+/// The agent's last report of the sending port's queue, and its time.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    pub(super) told: PortCongestion,
+    pub(super) report: PortCongestion,
     pub(super) at_ns: u64,
 }
 
-/// What a direction is made of.
+/// The declared settings of a direction.
 pub(super) struct Declared {
     pub(super) link: usize,
     pub(super) from: Endpoint,
@@ -62,7 +62,7 @@ pub(super) struct Declared {
     pub(super) rtt_us: Option<u64>,
 }
 
-/// New thresholds of ports of one node.
+/// New thresholds of a node's ports.
 #[derive(Debug)]
 pub(crate) struct ThresholdEffect {
     node: NodeIx,
@@ -70,13 +70,13 @@ pub(crate) struct ThresholdEffect {
 }
 
 impl Domain {
-    /// alpha and K_base of links that do not have their own; call [`Domain::tune_links`] afterwards.
+    /// Default alpha and K_base, for links without their own; call [`Domain::tune_links`] afterwards.
     pub fn set_threshold_defaults(&mut self, defaults: ThresholdSettings) {
         self.links.defaults = defaults;
     }
 
-    /// Takes in what the topology says of links, at `now_ns` on the clock of [`Domain::link_rtts`]. Call it after every
-    /// change of the topology.
+    /// Applies the topology's link settings, at `now_ns` on the clock of [`Domain::link_rtts`]. Must be called after
+    /// every change of the topology.
     pub fn tune_links(&mut self, now_ns: u64) {
         let mut before = std::mem::take(&mut self.links.nodes);
         let mut nodes: HashMap<String, BTreeMap<String, Direction>> = HashMap::new();
@@ -91,18 +91,18 @@ impl Domain {
                 None => LinkThresholds::new(settings, port).ok(),
             };
             if let Some(machine) = &mut direction.machine {
-                // Validated with the topology and with the controller's settings.
+                // Settings were validated with the topology and the controller's configuration, so this cannot fail.
                 _ = machine.configure(settings, port, rtt_us.map(|us| us * 1_000), now_ns);
             }
             nodes.entry(from.device).or_default().insert(from.port, direction);
         }
         self.links.nodes = nodes;
         self.links.due = self.nodes.iter().map(|n| n.spec.base.name.clone()).collect();
-        self.forget_what_is_not_due();
+        self.drop_nodes_without_changes();
     }
 
-    /// Takes in what the agent of `node` measured, at `now_ns` on any steady clock (nanoseconds). Ports that it does not
-    /// have are left out.
+    /// Processes the measurements of the agent of `node`, at `now_ns` on any monotonic clock (nanoseconds). Unknown
+    /// ports are ignored.
     pub fn link_rtts(&mut self, node: &str, rtts: &[LinkRtt], now_ns: u64) {
         let Some(at) = self.index(node) else { return };
         let (spec, Some(ports)) = (&self.nodes[at].spec, self.links.nodes.get_mut(node)) else { return };
@@ -112,7 +112,7 @@ impl Domain {
             let newest = rtt.rtt_ns.or(direction.report.and_then(|r| r.rtt_ns));
             direction.report = Some(Report { rtt_ns: newest, samples: rtt.samples, lost: rtt.lost, at_ns: now_ns });
             if let (Some(machine), Some(rtt_ns)) = (&mut direction.machine, rtt.rtt_ns) {
-                // Out of range measures nothing; what it makes due is seen below.
+                // A sample out of range is ignored; a resulting change is found below.
                 _ = machine.observe(rtt_ns, now_ns);
             }
         }
@@ -121,31 +121,31 @@ impl Domain {
         }
     }
 
-    /// Takes in what the agent of `node` told of its queues, at `now_ns` on the same clock. It replaces what was known: a port
-    /// that is not told of has nothing to tell. Nodes whose agent is away are left out, ports that the node does not have are left out, and flows beyond the first
-    /// [`MAX_TOLD_FLOWS`] of the node.
-    pub fn queues(&mut self, node: &str, told: Vec<PortCongestion>, now_ns: u64) {
-        // What comes in after the agent went would stay.
+    /// Stores the queues that the agent of `node` reported, at `now_ns` on the same clock. The report replaces the
+    /// previous one: a port that is not in it has no queue state. Ignored: reports of nodes whose agent is not
+    /// connected, ports that the node does not have, and flows beyond the first [`MAX_REPORTED_FLOWS`] of the node.
+    pub fn queues(&mut self, node: &str, reports: Vec<PortCongestion>, now_ns: u64) {
+        // A report received after the agent disconnected would never be removed.
         let Some(at) = self.index(node).filter(|at| self.nodes[*at].connected) else { return };
         let (spec, Some(ports)) = (&self.nodes[at].spec, self.links.nodes.get_mut(node)) else { return };
         ports.values_mut().for_each(|direction| direction.queue = None);
-        let mut room = MAX_TOLD_FLOWS;
-        for mut told in told {
-            let Some(port) = spec.base.ports.get(usize::from(told.port.get()) - 1) else { continue };
+        let mut room = MAX_REPORTED_FLOWS;
+        for mut report in reports {
+            let Some(port) = spec.base.ports.get(usize::from(report.port.get()) - 1) else { continue };
             let Some(direction) = ports.get_mut(&port.name) else { continue };
-            told.flows.truncate(room);
-            room -= told.flows.len();
-            direction.queue = Some(Queue { told, at_ns: now_ns });
+            report.flows.truncate(room);
+            room -= report.flows.len();
+            direction.queue = Some(Queue { report, at_ns: now_ns });
         }
     }
 
-    /// Forgets what was told of a node's queues: nobody knows what they do now.
+    /// Removes the queue state of a node whose agent disconnected.
     pub(super) fn forget_queues(&mut self, node: &str) {
         let ports = self.links.nodes.get_mut(node);
         ports.into_iter().flat_map(BTreeMap::values_mut).for_each(|direction| direction.queue = None);
     }
 
-    /// True when [`Command::PushThresholds`](crate::Command::PushThresholds) would tell a node something.
+    /// True when [`Command::PushThresholds`](crate::Command::PushThresholds) would change a node's spec.
     pub fn thresholds_are_due(&self) -> bool {
         self.links.due.iter().filter_map(|name| self.index(name)).any(|at| !self.changes(at).is_empty())
     }
@@ -158,7 +158,7 @@ impl Domain {
         if effects.is_empty() {
             return self.noop(generation);
         }
-        // The values are not durable, but no node's generation may go back.
+        // The values are not durable, but a node's generation must never decrease.
         let writes = vec![self.state_write(self.pools.cursors())];
         let effect = Effect::Thresholds(effects);
         Prepared { writes, base_revision: self.revision, outcome: Outcome::Updated, generation, effect }
@@ -173,11 +173,11 @@ impl Domain {
                 }
             }
         });
-        self.forget_what_is_not_due();
+        self.drop_nodes_without_changes();
         name
     }
 
-    /// A base that was made anew, with what its ports had; what changed is told by the next push.
+    /// A rebuilt base with the present thresholds of its ports; changes are pushed by the next command.
     pub(super) fn with_thresholds(&self, mut base: NodeBase) -> NodeBase {
         let Some(node) = self.node_entry(&base.name) else { return base };
         let before: HashMap<&str, &Port> = node.spec.base.ports.iter().map(|p| (p.name.as_str(), p)).collect();
@@ -187,7 +187,7 @@ impl Domain {
         base
     }
 
-    /// Every direction that a node sends in, in the topology's order, `a` to `b` first.
+    /// Every direction out of a node's port, in the topology's order, `a` to `b` first.
     pub(super) fn declared_links(&self) -> Vec<Declared> {
         let Some(network) = self.topology.as_ref().map(|t| &*t.network) else { return Vec::new() };
         let directions = network.spec.links.iter().enumerate().flat_map(|(link, decl)| {
@@ -212,7 +212,7 @@ impl Domain {
         self.links.nodes.get(&from.device)?.get(&from.port)
     }
 
-    /// What the node has to be told.
+    /// Ports of the node whose thresholds differ from its spec.
     fn changes(&self, node: NodeIx) -> Vec<(PortIndex, Option<PortThresholds>)> {
         let Some(network) = self.topology.as_ref().map(|t| &*t.network) else { return Vec::new() };
         let ports = self.links.nodes.get(network.name(node));
@@ -233,14 +233,14 @@ impl Domain {
             .collect()
     }
 
-    fn forget_what_is_not_due(&mut self) {
+    fn drop_nodes_without_changes(&mut self) {
         let due = std::mem::take(&mut self.links.due);
         let is_due = |name: &String| self.index(name).is_some_and(|at| !self.changes(at).is_empty());
         self.links.due = due.into_iter().filter(is_due).collect();
     }
 }
 
-/// Name of a link as people know it.
+/// Name of a link as the APIs show it.
 pub(super) fn label(network: &Network, link: usize) -> String {
     network.spec.links[link].label()
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All intents, allocations, plans and statuses of one domain, in memory.
 //!
-//! A command goes through [`Domain::prepare`] (checks, plans, and says what to make durable) and [`Domain::apply`]
-//! (makes it so). [`Domain::restore`] builds the same domain from the durable records. Work is proportional to what a
-//! command touches: a join replans its group, a new topology replans everything.
+//! A command passes through [`Domain::prepare`] (checks, plans, and returns the records to write) and [`Domain::apply`]
+//! (changes the state). [`Domain::restore`] builds the same domain from the durable records. Work is proportional to
+//! what a command touches: a join replans its group, a new topology replans every group.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -54,9 +54,18 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Where SIDs and addresses come from.
+    /// Prefixes that SIDs and addresses are allocated from.
     pub fn address_plan(&self) -> &AddressPlan {
         &self.addresses
+    }
+
+    /// Every node's spec carries `term` from now on, which is higher than the present one. Returns the nodes.
+    pub fn raise_term(&mut self, term: u64) -> Vec<String> {
+        self.term = term;
+        for node in &mut self.nodes {
+            node.spec = Arc::new(NodeSpec { term, ..(*node.spec).clone() });
+        }
+        self.nodes.iter().map(|node| node.spec.base.name.clone()).collect()
     }
 
     /// The leader's term that every node's spec carries.
@@ -64,12 +73,12 @@ impl Domain {
         self.term
     }
 
-    /// Grows by one with every applied command that changed something; never goes back, across restarts either.
+    /// Grows by one with every applied command that changed something; never decreases, even across restarts.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// What the node must do; `None` when the topology has no such node.
+    /// The node's desired state; `None` if the topology has no such node.
     pub fn node_spec(&self, node: &str) -> Option<Arc<NodeSpec>> {
         self.node_entry(node).map(|n| Arc::clone(&n.spec))
     }
@@ -79,7 +88,7 @@ impl Domain {
         self.names.get(&id).map(String::as_str)
     }
 
-    /// What members of `group` connect their QPs to; `None` when there is no such group.
+    /// The remote side that members of `group` configure into their QPs; `None` if there is no such group.
     pub fn connection(&self, group: &str) -> Option<Connection> {
         self.groups.get(group).and_then(|g| connection::connection(&self.addresses, g))
     }

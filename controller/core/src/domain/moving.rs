@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Make before break (decisions 3.9): a tree moves in two steps.
+//! Make-before-break (decisions 3.9): a tree moves in two steps.
 //!
-//! First the new tree is laid beside the old one, in the old epoch: new parents send copies to children whose feedback
-//! still goes to their old parents, and children take data from both. Once every node has confirmed that, or some time has
-//! passed, the new tree alone comes into force in a new epoch, and every child says anew what it holds. Who starts
-//! again in between goes over to the new tree at once: the new epoch is durable from the first step on.
+//! First the new tree is staged next to the old one, in the old epoch: new parents send copies to children whose
+//! feedback still goes to their old parents, and children accept data from both. Once every node has confirmed that, or
+//! after a timeout, the new tree alone is put into force in a new epoch, and every child sends its state again. A node
+//! that restarts in between uses the new tree at once: the new epoch is durable from the first step on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,12 +22,13 @@ use crate::status::{assess, is_programmed};
 use crate::topology::{Network, NodeIx};
 use crate::tree::Tree;
 
-/// Most copies of a packet that a node gets while two trees lie side by side; with more, the move costs more than it saves.
+/// Most copies of a packet that a node receives while two trees are in force; beyond that, the move costs more than it
+/// saves.
 const MAX_COPIES: u32 = 4;
 
 impl Domain {
-    /// The first step for a group that would get another tree over `network`; `None` where it has to move at once: the
-    /// old tree does not work any more, or cannot be told in terms of the new network.
+    /// The first step for a group that would get another tree over `network`; `None` if it must move at once, because
+    /// the old tree is broken or cannot be expressed in terms of the new network.
     pub(super) fn make(&self, network: &Network, group: &Group, planned: &Planned) -> Option<Replan> {
         let Planned::Live(next, programs) = planned else { return None };
         let (present, topology) = (group.plan()?, self.topology.as_ref()?);
@@ -36,7 +37,7 @@ impl Domain {
         let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
             && next.encoding.provisioned_edges == present.encoding.provisioned_edges;
         let fits = works(present) && same_lists && most_copies(&present.tree, &next.tree)? <= MAX_COPIES;
-        // A kernel's multicast route takes packets from one port only.
+        // The kernel's multicast route accepts packets from one port only.
         let by_kernel = group.spec.replication == Replication::Multicast;
         if by_kernel || group.making.is_some() || !network.is_wired_as(&topology.network) || !fits {
             return None;
@@ -49,8 +50,8 @@ impl Domain {
         let mut extra: Vec<(NodeIx, GroupProgram)> = Vec::new();
         for (t, program) in next.tree.nodes.iter().zip(programs) {
             match present.tree.nodes.iter().position(|p| p.node == t.node) {
-                Some(at) => lay_beside(&mut old[at], program),
-                None => extra.push((t.node, warming(program.clone()))),
+                Some(at) => stage_next_to(&mut old[at], program),
+                None => extra.push((t.node, staged(program.clone()))),
             }
         }
         let (nodes, new): (Vec<_>, Vec<_>) = extra.into_iter().unzip();
@@ -77,28 +78,29 @@ impl Domain {
         Ok(self.prepared_group_or(group, planned, Outcome::Updated, generation, Vec::new(), self.pools.cursors()))
     }
 
-    /// A move of this group is under way, and whether every node has confirmed its first step.
+    /// Whether every node has confirmed the first step of the group's move; `None` if no move is in progress.
     pub fn is_made(&self, group: &str) -> Option<bool> {
         let group = self.groups.get(group).filter(|g| g.making.is_some())?;
         Some(is_programmed(&assess(group, &self.nodes)))
     }
 }
 
-/// How many ways lead from the root to the node that most lead to, over both trees; `None` when there is a way in a circle,
-/// or there are two roots.
+/// The largest number of paths from the root to a node over the edges of both trees; `None` if the edges form a cycle
+/// or the trees have different roots.
 fn most_copies(a: &Tree, b: &Tree) -> Option<u32> {
     let root = a.nodes.first()?.node;
     if b.nodes.first()?.node != root {
         return None;
     }
-    let way = |t: &Tree, at: usize| Some((t.nodes[t.nodes[at].parent?.position].node, t.nodes[at].node));
-    let mut ways: BTreeSet<(NodeIx, NodeIx)> = (0..a.nodes.len()).filter_map(|at| way(a, at)).collect();
-    ways.extend((0..b.nodes.len()).filter_map(|at| way(b, at)));
+    let edge = |t: &Tree, at: usize| Some((t.nodes[t.nodes[at].parent?.position].node, t.nodes[at].node));
+    let mut edges: BTreeSet<(NodeIx, NodeIx)> = (0..a.nodes.len()).filter_map(|at| edge(a, at)).collect();
+    edges.extend((0..b.nodes.len()).filter_map(|at| edge(b, at)));
     let (mut copies, mut most) = (BTreeMap::from([(root, 1u32)]), 1);
-    while !ways.is_empty() {
-        // A node counts once all ways to it are counted.
-        let waits: BTreeSet<NodeIx> = ways.iter().map(|(_, child)| *child).collect();
-        let (counted, rest): (BTreeSet<_>, BTreeSet<_>) = ways.iter().copied().partition(|(up, _)| !waits.contains(up));
+    while !edges.is_empty() {
+        // A node is counted after all edges to it are counted.
+        let waits: BTreeSet<NodeIx> = edges.iter().map(|(_, child)| *child).collect();
+        let (counted, rest): (BTreeSet<_>, BTreeSet<_>) =
+            edges.iter().copied().partition(|(up, _)| !waits.contains(up));
         if counted.is_empty() {
             return None;
         }
@@ -108,27 +110,29 @@ fn most_copies(a: &Tree, b: &Tree) -> Option<u32> {
             *sum = sum.saturating_add(through);
             most = most.max(*sum);
         }
-        ways = rest;
+        edges = rest;
     }
     Some(most)
 }
 
-/// What `new` has and the present program lacks: children to come, the port of the parent to come.
-fn lay_beside(present: &mut GroupProgram, new: &GroupProgram) {
+/// Adds what `new` has and the present program lacks: the future children as staged branches, and the port of the
+/// future parent.
+fn stage_next_to(present: &mut GroupProgram, new: &GroupProgram) {
     let is_there = |address| present.branches.iter().any(|b| b.address == address);
     let more: Vec<_> = new.branches.iter().filter(|b| !is_there(b.address)).cloned().collect();
     present.branches.extend(more.into_iter().map(|mut b| {
-        b.warming = true;
+        b.standby = true;
         b
     }));
     present.replication_sid = present.replication_sid.or(new.replication_sid);
-    present.also_from = Some(new.upstream.port).filter(|port| *port != present.upstream.port);
+    present.alternate_upstream = Some(new.upstream.port).filter(|port| *port != present.upstream.port);
 }
 
-/// A node that has no part in the present tree: all its children still answer to somebody else.
-fn warming(mut program: GroupProgram) -> GroupProgram {
+/// The program of a node that is not in the present tree: all its children still send their feedback to their old
+/// parents.
+fn staged(mut program: GroupProgram) -> GroupProgram {
     for b in program.branches.iter_mut().filter(|b| matches!(b.kind, BranchKind::Node { .. })) {
-        b.warming = true;
+        b.standby = true;
     }
     program
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all groups in IP multicast replication share at a node: the kernel's multicast interfaces.
+//! State that all groups in IP multicast replication share at a node: the kernel's multicast interfaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,12 @@ use crate::resource::GroupState;
 use crate::topology::{Network, NodeIx};
 
 impl Domain {
-    /// Refuses a plan for which a node would need more multicast interfaces than it has, other groups' included.
+    /// Refuses a plan with which a node would need more multicast interfaces than Linux has, counting all groups.
     pub(super) fn check_multicast_ports(&self, planned: &Planned) -> Result<(), DomainError> {
         let Planned::Live(plan, programs) = planned else { return Ok(()) };
         for (t, program) in plan.tree.nodes.iter().zip(programs) {
             let Some(node) = self.nodes.get(t.node).filter(|_| program.multicast.is_some()) else { continue };
-            // With few ports there is nothing to run out of, however many groups there are.
+            // A node with few ports cannot run out of interfaces, however many groups there are.
             if node.spec.base.ports.len() > MAX_MULTICAST_PORTS {
                 let others = node.spec.groups.iter().filter(|(id, _)| **id != program.group_id).map(|(_, p)| p);
                 check(&node.spec.base.name, program.group_id, others.chain([program]))?;
@@ -29,7 +29,7 @@ impl Domain {
     }
 }
 
-/// The same for all groups over another topology.
+/// The same check for all groups over another topology.
 pub(super) fn check_all(network: &Network, replans: &[Replan]) -> Result<(), DomainError> {
     let mut at: BTreeMap<NodeIx, Vec<&GroupProgram>> = BTreeMap::new();
     for replan in replans {

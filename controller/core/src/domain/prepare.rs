@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checking commands and deciding what follows; groups here, topology and members in their own files.
+//! Checking commands and planning their effects; groups here, topology and members in their own files.
 
 use canopy_model::FieldErrors;
 use canopy_model::group::GroupSpec;
@@ -16,12 +16,12 @@ use crate::plan::{Intent, Planned, plan_group};
 use crate::resource::{Group, GroupRecord, GroupState, STATE_KEY, StateRecord, group_key, member_key, put};
 
 impl Domain {
-    /// Checks `command` against the present state and plans it; nothing changes. Commit the writes of what is returned
-    /// in one transaction, then [`Domain::apply`] it.
+    /// Checks `command` against the present state and plans it; nothing changes. Commit the returned writes in one
+    /// transaction, then call [`Domain::apply`].
     ///
     /// # Errors
-    /// Any [`DomainError`] but `Stale`; fields are named as in the API (`spec.qpn`), those of a group that a command
-    /// touches indirectly with the group in front (`groups[g1].spec.pathMtu`).
+    /// Any [`DomainError`] but `Stale`. Fields are named as in the API (`spec.qpn`); fields of a group that the command
+    /// touches indirectly have the group as a prefix (`groups[g1].spec.pathMtu`).
     pub fn prepare(&self, command: Command) -> Result<Prepared, DomainError> {
         match command {
             Command::PutTopology { labels, spec, if_match } => self.prepare_put_topology(labels, spec, if_match),
@@ -121,7 +121,7 @@ impl Domain {
         let same_spec = spec == old.spec;
         group.spec = spec;
         let planned = match self.plan(&group) {
-            // What was impossible before does not forbid new labels.
+            // A group that was infeasible before may still get new labels.
             Err(e) if same_spec => Err(e.to_string()),
             other => Ok(other?),
         };
@@ -131,7 +131,7 @@ impl Domain {
 
     fn prepare_delete_group(&self, name: String) -> Result<Prepared, DomainError> {
         let Some(group) = self.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
-        // The group and the state take a write each.
+        // The group's record and the state record take one write each.
         let most = MAX_WRITES - 2;
         if group.members.len() > most {
             let detail = format!(
@@ -151,7 +151,7 @@ impl Domain {
     fn prepare_fail_group(&self, name: String, reason: String) -> Result<Prepared, DomainError> {
         let Some(old) = self.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
         let generation = old.metadata.generation;
-        // Its last member would take the failure along.
+        // A group without members has nothing to stop, and its failure could never be cleared.
         if old.failed.is_some() || old.members.is_empty() {
             return Ok(self.noop(generation));
         }
@@ -162,14 +162,14 @@ impl Domain {
         Ok(self.prepared_group(group, planned, Outcome::Updated, generation, Vec::new(), self.pools.cursors()))
     }
 
-    /// Plans `group` as it stands.
+    /// Plans `group` in its present state.
     pub(super) fn plan(&self, group: &Group) -> Result<Planned, DomainError> {
         let planned = plan_group(&self.addresses, self.topology.as_ref().map(|t| &*t.network), intent(group))?;
         self.check_multicast_ports(&planned)?;
         Ok(planned)
     }
 
-    /// A change of one group: its record, `writes`, and the state.
+    /// A change of one group: `writes`, the group's record, and the state record.
     pub(super) fn prepared_group(
         &self,
         group: Group,
@@ -182,7 +182,7 @@ impl Domain {
         self.prepared_group_or(group, Ok(planned), outcome, generation, writes, cursors)
     }
 
-    /// The same where planning may have failed for the reason given.
+    /// The same, where planning may have failed with the given reason.
     pub(super) fn prepared_group_or(
         &self,
         mut group: Group,
@@ -213,12 +213,12 @@ impl Domain {
         Prepared { writes, base_revision: self.revision, outcome, generation, effect }
     }
 
-    /// The record that every change writes.
+    /// The state record, which every change writes.
     pub(super) fn state_write(&self, cursors: Cursors) -> Write {
         put(STATE_KEY.to_owned(), &StateRecord { revision: self.revision + 1, cursors })
     }
 
-    /// Everything is as asked already.
+    /// A command that changes nothing.
     pub(super) fn noop(&self, generation: Generation) -> Prepared {
         Prepared {
             writes: Vec::new(),
@@ -230,7 +230,7 @@ impl Domain {
     }
 }
 
-/// The planner's view of `group`.
+/// `group` as input of the planner.
 pub(super) fn intent(group: &Group) -> Intent<'_> {
     Intent {
         name: &group.metadata.name,
@@ -244,12 +244,12 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
     }
 }
 
-/// Epoch in which the receivers of this plan last moved.
+/// Epoch in which receivers of the group last moved between nodes.
 fn moved_in(state: &GroupState) -> u32 {
     if let GroupState::Live(plan) = state { plan.moved } else { 0 }
 }
 
-/// A group's state and programs after planning, or after failing to.
+/// A group's state and programs after planning, whether it succeeded or failed.
 pub(super) fn settle(planned: Result<Planned, String>) -> (GroupState, Vec<canopy_model::node_spec::GroupProgram>) {
     match planned {
         Ok(Planned::Waiting(reason)) => (GroupState::Waiting(reason), Vec::new()),
@@ -259,7 +259,7 @@ pub(super) fn settle(planned: Result<Planned, String>) -> (GroupState, Vec<canop
     }
 }
 
-/// Planning errors speak of the group's fields; here the command was about something else.
+/// Planning errors name the group's fields. This adds the group as a prefix, for commands on another resource.
 pub(super) fn in_group(group: &str, e: DomainError) -> DomainError {
     match e {
         DomainError::Invalid(mut errors) => {
@@ -270,7 +270,7 @@ pub(super) fn in_group(group: &str, e: DomainError) -> DomainError {
     }
 }
 
-/// The caller's precondition, if any.
+/// Checks the caller's precondition, if any.
 pub(super) fn check_generation(
     kind: &'static str,
     name: &str,

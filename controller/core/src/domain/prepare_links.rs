@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that lose their carrier or get it back: the network as declared, less what is broken.
+//! Ports that lose or regain their carrier: the declared network without its broken links.
 
 use std::collections::BTreeSet;
 
@@ -26,18 +26,18 @@ impl Domain {
             return Ok(self.noop(topology.metadata.generation));
         }
         let network = Network::build_around(topology.network.spec.clone(), &self.addresses, &down)?;
-        // What fails must not take down what it does not touch.
+        // A broken link must not take down groups that do not use it.
         let replans = self.replan_all(&network, |_, _, e| Ok(e.to_string()))?;
         Ok(self.prepared_topology(topology.metadata.clone(), network, down, replans, Outcome::Updated))
     }
 
-    /// Ports of `node` that are held to have no carrier, and those of which its agent last said so; `None` for a node
-    /// that the topology does not have or whose agent said nothing yet.
+    /// Ports of `node` that are treated as without carrier, and those that its agent last reported without carrier;
+    /// `None` if the topology has no such node or its agent has not reported yet.
     pub fn ports_down(&self, node: &str) -> Option<(BTreeSet<String>, BTreeSet<String>)> {
         let entry = self.node_entry(node)?;
-        let said = entry.status.as_ref()?.errors.iter().filter(|e| e.kind == "link").map(|e| e.name.clone());
+        let reported = entry.status.as_ref()?.errors.iter().filter(|e| e.kind == "link").map(|e| e.name.clone());
         let known = self.down().iter().filter(|p| p.device == node).map(|p| p.port.clone()).collect();
         let ports: BTreeSet<&str> = entry.spec.base.ports.iter().map(|p| p.name.as_str()).collect();
-        Some((known, said.filter(|name| ports.contains(name.as_str())).collect()))
+        Some((known, reported.filter(|name| ports.contains(name.as_str())).collect()))
     }
 }

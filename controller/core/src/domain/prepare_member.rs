@@ -78,7 +78,7 @@ impl Domain {
         Ok(self.prepared_group(new, planned, outcome, generation, writes, self.pools.cursors()))
     }
 
-    /// `evicted`: why, where the host did not ask for it.
+    /// `evicted`: the reason, if the stall policy removes the member.
     pub(super) fn prepare_delete_member(
         &self,
         group: &str,
@@ -100,15 +100,15 @@ impl Domain {
             new.evicted.push(Evicted { host: host.to_owned(), reason });
         }
         if member.spec.role == Role::Source {
-            // They were news for this source.
+            // Evictions are reported to this source only.
             new.evicted.clear();
             new.started = false;
         }
         if new.members.is_empty() {
-            // Nobody is left whose QP belongs to what failed.
+            // No member is left whose QP belongs to the failed group.
             new.failed = None;
         }
-        // Nobody is held in a group because the rest of it cannot be built.
+        // A member can always leave, even if the rest of the group becomes infeasible.
         let planned = self.plan(&new).map_err(|e| e.to_string());
         let writes = vec![Write::Delete { key: member_key(group, host) }];
         Ok(self.prepared_group_or(
@@ -121,7 +121,7 @@ impl Domain {
         ))
     }
 
-    /// The member's address: inside its host's prefix, and nobody else's.
+    /// The member's address: inside its host's prefix, and outside the fabric's own prefixes.
     fn check_address(&self, spec: &MemberSpec) -> Result<Ipv6Addr, FieldError> {
         let at = self.topology.as_ref().and_then(|t| t.network.host(&spec.host)).ok_or_else(|| {
             let hint =
@@ -152,7 +152,7 @@ impl Domain {
         Ok(address)
     }
 
-    /// One source, and every address once.
+    /// At most one source per group, and each address at most once.
     fn check_others(&self, group: &Group, spec: &MemberSpec, address: Ipv6Addr) -> Result<(), FieldError> {
         let name = &group.metadata.name;
         for (host, other) in group.members.iter().filter(|(host, _)| **host != spec.host) {
@@ -176,7 +176,7 @@ impl Domain {
     }
 }
 
-/// A parent cannot hold back from one child what the kernel copies to all: late receivers are for SRv6 replication only.
+/// A parent cannot withhold data from one child when the kernel copies to all: late receivers need SRv6 replication.
 fn check_in_time(group: &Group) -> Result<(), DomainError> {
     if group.spec.replication == Replication::Multicast && group.started {
         let name = group.metadata.name.clone();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replacing the topology: every group is replanned before anything changes, so that an update that breaks a group is
-//! refused as a whole.
+//! Replacing the topology: every group is replanned before anything changes, so that an update that makes a group
+//! infeasible is refused as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,13 +39,13 @@ impl Domain {
         if let Some(t) = self.topology.as_ref().filter(|t| t.metadata.labels == labels && t.network.spec == spec) {
             return Ok(self.noop(t.metadata.generation));
         }
-        // A port that is no longer there has no carrier to lose.
+        // Ports that are no longer declared are dropped from the list of ports without carrier.
         let there: BTreeSet<&Endpoint> = spec.links.iter().flat_map(|l| [&l.a, &l.b]).collect();
         let down: BTreeSet<Endpoint> = self.down().iter().filter(|p| there.contains(p)).cloned().collect();
         let network = Network::build_around(spec, &self.addresses, &down)?;
         self.check_members(&network)?;
         let replans = self.replan_all(&network, |name, group, e| match group.state {
-            // It could not be built before either: no reason to refuse a topology that may repair others.
+            // The group was infeasible before: no reason to refuse a topology that may repair others.
             GroupState::Infeasible(_) => Ok(e.to_string()),
             _ => Err(in_group(name, e)),
         })?;
@@ -58,7 +58,7 @@ impl Domain {
         Ok(self.prepared_topology(metadata, network, down, replans, outcome))
     }
 
-    /// Another network, and what it makes of the groups.
+    /// Another network and the resulting plans of the groups.
     pub(super) fn prepared_topology(
         &self,
         metadata: Metadata,
@@ -104,7 +104,7 @@ impl Domain {
         Ok(Prepared { writes, base_revision: self.revision, outcome: Outcome::Deleted, generation, effect })
     }
 
-    /// Every member's host must still be there, and its prefix still hold the member's address.
+    /// Every member's host must still be declared, and its prefix must still contain the member's address.
     fn check_members(&self, network: &Network) -> Result<(), DomainError> {
         for (name, group) in &self.groups {
             for (host, member) in &group.members {
@@ -128,7 +128,7 @@ impl Domain {
         Ok(())
     }
 
-    /// Plans every group that has members over `network`. A group whose programs come out as they are keeps its epoch.
+    /// Plans every group that has members over `network`. A group whose programs do not change keeps its epoch.
     /// `on_error` turns a group's planning error into the reason of its infeasibility, or refuses.
     pub(super) fn replan_all(
         &self,
@@ -154,7 +154,7 @@ impl Domain {
             }
             let epoch = group.epoch + u32::from(moved || group.making.is_some());
             if epoch != group.epoch {
-                // Every child says anew what it holds: who is behind it may have changed.
+                // Every child sends its state again: the receivers behind it may have changed.
                 planned = plan(Intent { before: None, epoch, moved: epoch, ..intent(group) })?;
             }
             let (state, programs) = settle(planned);
@@ -163,7 +163,7 @@ impl Domain {
         Ok(replans)
     }
 
-    /// True when exactly these programs are in the nodes' specs now.
+    /// True when exactly these programs are in the nodes' present specs.
     fn are_installed(
         &self,
         network: &Network,
@@ -178,10 +178,10 @@ impl Domain {
         present.tree.nodes.len() == plan.tree.nodes.len() && plan.tree.nodes.iter().zip(programs).all(installed)
     }
 
-    /// Epochs, by group id, that are ahead of the groups' own records.
+    /// Epochs, by group id, that are newer than those in the groups' own records.
     fn moved(&self, replans: &[Replan]) -> BTreeMap<u32, u32> {
         let mut epochs: BTreeMap<&str, u32> = self.groups.iter().map(|(name, g)| (name.as_str(), g.epoch)).collect();
-        // Who starts again while a move is being made goes over to the new tree at once.
+        // A node that restarts while a move is in progress uses the new tree at once.
         epochs.extend(replans.iter().map(|r| (r.name.as_str(), r.epoch + u32::from(r.making.is_some()))));
         let ahead = self.groups.iter().filter_map(|(name, g)| {
             let epoch = epochs[name.as_str()];

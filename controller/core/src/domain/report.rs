@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What agents say. Kept in memory only: after a restart they say it again.
+//! Reports of agents. Kept in memory only: after a restart agents report again.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ impl Domain {
                 self.observe(ix, &all, |n| {
                     n.connected = connected;
                     if connected {
-                        // It says again which are stalled.
+                        // It reports again which branches are stalled.
                         n.stalls.clear();
                     }
                 })
@@ -60,20 +60,20 @@ impl Domain {
         self.topology.as_ref()?.network.node(node)
     }
 
-    /// Makes `change` to the node and says which of the `touched` groups look different after it.
+    /// Applies `change` to the node and returns the names of the `touched` groups whose assessment changed.
     pub(super) fn observe(
         &mut self,
         node: NodeIx,
         touched: &BTreeSet<GroupId>,
         change: impl FnOnce(&mut Node),
     ) -> Vec<String> {
-        let look = |domain: &Self| -> Vec<(String, Assessment)> {
+        let assess_all = |domain: &Self| -> Vec<(String, Assessment)> {
             let groups = touched.iter().filter_map(|id| domain.groups.get(domain.names.get(id)?));
             groups.map(|g| (g.metadata.name.clone(), assess(g, &domain.nodes))).collect()
         };
-        let before = look(self);
+        let before = assess_all(self);
         change(&mut self.nodes[node]);
-        let after = look(self);
+        let after = assess_all(self);
         let mut changed: Vec<String> =
             before.into_iter().zip(after).filter(|((_, b), (_, a))| a.differs(b)).map(|((name, _), _)| name).collect();
         changed.sort_unstable();
@@ -81,19 +81,19 @@ impl Domain {
     }
 }
 
-/// The groups at `node` that this report can change anything for: a report that says the same again costs nothing.
+/// The groups at `node` whose assessment this report can change; empty for a repeated report.
 fn touched_groups(node: &Node, status: &NodeStatus) -> BTreeSet<GroupId> {
     let old = node.status.as_ref();
     let empty: &[ItemError] = &[];
     let old_errors = old.map_or(empty, |s| &s.errors);
     let latest = node.spec.generation;
-    let foreign = |generation: Option<u64>| generation.filter(|g| *g > latest);
-    let (before, now) = (old.map(|s| s.observed_generation), Some(status.observed_generation));
+    let before = node.observed();
+    let now = (status.observed_term == node.spec.term).then_some(status.observed_generation);
     let in_one =
         |a: &[ItemError], b: &[ItemError]| a.iter().filter(|e| !b.contains(e)).map(|e| e.group).collect::<Vec<_>>();
     let mut differing = in_one(old_errors, &status.errors);
     differing.extend(in_one(&status.errors, old_errors));
-    if differing.contains(&None) || foreign(before) != foreign(now) {
+    if differing.contains(&None) {
         return node.spec.groups.keys().copied().collect();
     }
     let confirmed = node

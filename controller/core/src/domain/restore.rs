@@ -25,7 +25,7 @@ impl Domain {
     /// Every node's spec gets the highest revision ever committed as its generation, so that none goes back; `term` is
     /// the caller's, higher than that of every leader before.
     ///
-    /// A group that this version cannot plan although an earlier one could is not refused: its status says why.
+    /// A group that this version cannot plan although an earlier one could is not refused: its status contains the reason.
     ///
     /// # Errors
     /// [`RestoreError`] when the plan is impossible, or a record is unreadable or contradicts another.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What follows when a node says that a branch holds its group up (decisions 3.7, 3.10).
+//! Reactions to a node's report that a branch stalls its group (decisions 3.7, 3.10).
 //!
-//! Only a node's own receivers can be acted upon: above them everybody sees the child on the way there stall.
+//! The policy acts only on receivers attached to the reporting node: nodes above it see the child on the path stall.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -15,48 +15,49 @@ use super::views::address;
 use crate::command::Command;
 use crate::resource::{Group, Stall};
 
-/// What a node says of one of its branches.
+/// The state of one branch in a node's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BranchNews {
-    /// It acknowledges nothing while data passes.
+    /// It acknowledges nothing while data is forwarded.
     Stalled,
-    /// It answered with a fatal NAK: its QP is in error.
+    /// It sent a fatal NAK: its QP is in error.
     Fatal,
     /// It acknowledges again.
     Recovered,
 }
 
-/// What follows.
+/// The effects of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reaction {
     /// Groups whose phase, reason or conditions changed.
     pub groups: Vec<String>,
-    /// What the group's policy asks for.
+    /// The command that the group's policy requires.
     pub command: Option<Command>,
 }
 
 impl Domain {
-    /// Takes in what `node` says of a branch. What is said of a branch that it does not have is too late and changes nothing.
+    /// Processes a branch state that `node` reported. A report on a branch that the node no longer has is ignored.
     pub fn branch_news(&mut self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Reaction {
         let Some((at, stall)) = self.stall(node, id, branch, news) else { return Reaction::default() };
         let command = (news != BranchNews::Recovered).then(|| self.policy(node, id, branch, &stall)).flatten();
         let groups = self.observe(at, &BTreeSet::from([id]), |n| match news {
             BranchNews::Recovered => _ = n.stalls.remove(&(id, branch)),
-            // A fatal NAK says more.
+            // A fatal NAK overrides a stall.
             BranchNews::Stalled => _ = n.stalls.entry((id, branch)).or_insert(stall),
             BranchNews::Fatal => _ = n.stalls.insert((id, branch), stall),
         });
         Reaction { groups, command }
     }
 
-    /// A node saw data of the group's present source: receivers that join from now on start at a message boundary.
+    /// A node forwarded data of the group's present source: receivers that join from now on start at a message
+    /// boundary.
     pub fn data_flows(&mut self, id: GroupId) {
         if let Some(group) = self.names.get(&id).and_then(|name| self.groups.get_mut(name)) {
             group.started = true;
         }
     }
 
-    /// Data of the group's present source was seen.
+    /// True after data of the group's present source was seen.
     pub fn has_started(&self, id: GroupId) -> bool {
         self.names.get(&id).and_then(|name| self.groups.get(name)).is_some_and(|g| g.started)
     }

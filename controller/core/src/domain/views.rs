@@ -20,7 +20,7 @@ use crate::topology::Network;
 use crate::view::*;
 
 impl Domain {
-    /// The network; `None` until one was declared.
+    /// The network; `None` before a topology was declared.
     pub fn topology(&self) -> Option<TopologyView> {
         let t = self.topology.as_ref()?;
         let count = |of: &dyn Fn(&Node) -> bool| self.nodes.iter().filter(|n| of(n)).count();
@@ -29,7 +29,7 @@ impl Domain {
             "Ready",
             synced == all,
             if synced == all { "AllSynced" } else { "NotSynced" },
-            format!("{synced} of {all} nodes run what is desired, {connected} agents are connected"),
+            format!("{synced} of {all} nodes run their desired state, {connected} agents are connected"),
         );
         Some(TopologyView {
             metadata: t.metadata.clone(),
@@ -70,7 +70,7 @@ impl Domain {
             Some(names) => Box::new(names.range::<str, _>(from).filter_map(|n| self.groups.get(n))),
             None => Box::new(self.groups.range::<str, _>(from).map(|(_, g)| g)),
         };
-        // One more than asked tells whether there is a next page.
+        // One more than requested, to find out whether there is a next page.
         let mut found: Vec<&Group> =
             in_order.filter(|g| selector.matches(&g.metadata.labels)).take(limit + 1).collect();
         let more = found.len() > limit;
@@ -197,7 +197,7 @@ pub(super) fn address(network: &Network, member: &Member) -> Option<Ipv6Addr> {
 }
 
 fn is_synced(node: &Node) -> bool {
-    node.status.as_ref().is_some_and(|s| s.observed_generation == node.spec.generation && s.errors.is_empty())
+    node.observed() == Some(node.spec.generation) && node.status.as_ref().is_some_and(|s| s.errors.is_empty())
 }
 
 fn node_view(node: &Node) -> NodeView {
@@ -210,6 +210,7 @@ fn node_view(node: &Node) -> NodeView {
             node_address: spec.base.node_address,
             un: spec.base.un,
             end_mt: spec.base.end_mt,
+            term: spec.term,
             generation: spec.generation,
             ports: port_views(spec),
             routes: spec.base.routes.len() as u32,
@@ -217,7 +218,10 @@ fn node_view(node: &Node) -> NodeView {
         },
         status: NodeObserved {
             connected: node.connected,
+            observed_term: status.map(|s| s.observed_term),
             observed_generation: status.map(|s| s.observed_generation),
+            observed_digest: status.map(|s| s.observed_digest.to_string()).unwrap_or_default(),
+            contract: status.map(|s| format!("1.{}", s.minor_version)).unwrap_or_default(),
             errors: status.map(|s| s.errors.clone()).unwrap_or_default(),
             agent_version: status.map(|s| s.agent_version.clone()).unwrap_or_default(),
             kernel: status.map(|s| s.kernel.clone()).unwrap_or_default(),
@@ -254,7 +258,7 @@ fn node_conditions(node: &Node) -> Vec<Condition> {
             "Connected",
             false,
             "AgentNotConnected",
-            "the agent is not connected: start canopy-agent on the node, or check its way to this controller",
+            "the agent is not connected: start canopy-agent on the node, or check its path to this controller",
         )
     };
     let desired = node.spec.generation;
@@ -263,8 +267,13 @@ fn node_conditions(node: &Node) -> Vec<Condition> {
         return vec![connected, never("Synced"), never("Healthy")];
     };
     let observed = status.observed_generation;
-    let synced = if observed == desired {
+    let synced = if node.observed() == Some(desired) {
         Condition::new("Synced", true, "Reconciled", format!("generation {desired} is reconciled"))
+    } else if status.observed_term != node.spec.term {
+        let (theirs, ours) = (status.observed_term, node.spec.term);
+        let message =
+            format!("generation {observed} of term {theirs} is reconciled, {desired} of term {ours} is desired");
+        Condition::new("Synced", false, "OtherTerm", message)
     } else {
         Condition::new("Synced", false, "Behind", format!("generation {observed} is reconciled, {desired} is desired"))
     };

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When new thresholds are worth pushing to a node.
+//! When new thresholds are pushed to a node.
 //!
-//! Two things are wanted that pull apart: a real change of the path is followed within 5 s, and a link at rest is left
-//! alone, at most one change in 10 s whatever its samples do. A link is at rest while K_max moves by less than the factor
-//! [`STEP_FACTOR`]. So
+//! Two goals conflict: a real change of the path must be followed within 5 s, and a link at rest gets at most one
+//! change in 10 s, whatever its samples are. A link is at rest while K_max changes by less than the factor
+//! [`STEP_FACTOR`]. Therefore:
 //!
 //! - less than 5 % from what was pushed: never pushed;
 //! - less than twofold: pushed when the last push is 10 s ago;
 //! - twofold or more, up or down: pushed at once, which the filter's window makes 2.4 s after a rise;
-//! - RTT_est twofold or more off while K_max is not, because the base or the buffer decides: pushed when the last push is
-//!   10 s ago;
-//! - new settings, another port or another configured RTT: pushed at once, it is no matter of samples.
+//! - RTT_est changed twofold or more but K_max did not, because K_base or the buffer bounds it: pushed when the last
+//!   push is 10 s ago;
+//! - new settings, another port or another configured RTT: pushed at once, independent of samples.
 
 use super::{MAX_RTT_NS, PortLimits, RttFilter, ThresholdError, ThresholdSettings, Thresholds, check, compute};
 
@@ -21,7 +21,7 @@ pub const HOLD_NS: u64 = 10_000_000_000;
 /// A change of K_max by this factor is a step: the link is not at rest.
 pub const STEP_FACTOR: u64 = 2;
 
-/// The thresholds of one direction of one link: samples and the time come in, what is to be pushed goes out.
+/// The thresholds of one direction of one link: samples and the time in, thresholds to push out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkThresholds {
     settings: ThresholdSettings,
@@ -32,7 +32,7 @@ pub struct LinkThresholds {
     pushes: u64,
 }
 
-/// What the node was told.
+/// Thresholds as last pushed to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// The thresholds.
@@ -53,8 +53,8 @@ impl LinkThresholds {
         Ok(Self { settings, port, configured_ns: None, filter: RttFilter::default(), pushed: None, pushes: 0 })
     }
 
-    /// Takes in a sample of the round-trip time at `now_ns` on any steady clock, and returns what is to be pushed. A sample
-    /// of 0 or above [`MAX_RTT_NS`] measures nothing and is refused.
+    /// Processes a round-trip time sample at `now_ns` on any monotonic clock, and returns the thresholds to push. A
+    /// sample of 0 or above [`MAX_RTT_NS`] is refused.
     pub fn observe(&mut self, rtt_ns: u64, now_ns: u64) -> Result<Option<Thresholds>, ThresholdError> {
         super::within("rttNs", rtt_ns, 1, MAX_RTT_NS)?;
         let measured = self.filter.observe(rtt_ns, now_ns);
@@ -62,7 +62,7 @@ impl LinkThresholds {
         let new = compute(self.settings, self.port, rtt_ns)?;
         let due = self.pushed.is_none_or(|old| {
             let of_rtt = match change(old.rtt_ns, rtt_ns) {
-                // A node counts in round-trip times even where the base or the buffer decides K_max.
+                // A node uses the RTT for its timing even where K_base or the buffer bounds K_max.
                 Change::Step => Change::Small,
                 _ => Change::None,
             };
@@ -75,9 +75,9 @@ impl LinkThresholds {
         Ok(due.then(|| self.push(new, rtt_ns, now_ns)))
     }
 
-    /// Takes in other settings, another port, or another configured round-trip time (1..=[`MAX_RTT_NS`]; the samples' where
-    /// it is `None`), and returns what is to be pushed if that changes anything. Fails, and changes nothing, when an input
-    /// is out of its range.
+    /// Applies other settings, another port, or another configured round-trip time (1..=[`MAX_RTT_NS`]; `None` uses the
+    /// samples), and returns the thresholds to push if they change. Fails, and changes nothing, when an input is out of
+    /// its range.
     pub fn configure(
         &mut self,
         settings: ThresholdSettings,
@@ -91,17 +91,17 @@ impl LinkThresholds {
         let rtt_ns = configured_ns.or(self.filter.estimate_ns());
         let new = rtt_ns.map(|rtt_ns| Ok((compute(settings, port, rtt_ns)?, rtt_ns))).transpose()?;
         (self.settings, self.port, self.configured_ns) = (settings, port, configured_ns);
-        let told = self.pushed.map(|old| (old.thresholds, old.rtt_ns, old.rate_bps));
-        let new = new.filter(|(new, rtt_ns)| !same && told != Some((*new, *rtt_ns, port.rate_bps)));
+        let before = self.pushed.map(|old| (old.thresholds, old.rtt_ns, old.rate_bps));
+        let new = new.filter(|(new, rtt_ns)| !same && before != Some((*new, *rtt_ns, port.rate_bps)));
         Ok(new.map(|(new, rtt_ns)| self.push(new, rtt_ns, now_ns)))
     }
 
-    /// What was pushed last.
+    /// The last pushed thresholds.
     pub fn pushed(&self) -> Option<Pushed> {
         self.pushed
     }
 
-    /// Changes pushed so far.
+    /// Number of pushed changes.
     pub fn pushes(&self) -> u64 {
         self.pushes
     }
@@ -111,7 +111,7 @@ impl LinkThresholds {
         self.filter.estimate_ns()
     }
 
-    /// RTT_est in nanoseconds: as configured, else as measured; `None` while neither is known.
+    /// RTT_est in nanoseconds: the configured value, else the measured one; `None` if neither is known.
     pub fn estimate_ns(&self) -> Option<u64> {
         self.configured_ns.or(self.measured_ns())
     }

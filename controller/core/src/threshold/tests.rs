@@ -40,7 +40,7 @@ fn the_base_is_a_floor_and_the_buffer_a_reported_ceiling() {
 #[test]
 fn alpha_is_exact_in_thousandths_and_nothing_overflows() {
     let alpha = |alpha_permille| ThresholdSettings { alpha_permille, ..ThresholdSettings::default() };
-    // 100 Gb/s x 10 ms x 0.333 = 41 625 000 exactly; a float of a third of a byte less would round down.
+    // 100 Gb/s x 10 ms x 0.333 = 41 625 000 exactly; computed with floats it could round down.
     assert_eq!(compute(alpha(333), GBPS_100, 10 * MS).unwrap().k_max_bytes, 41_625_000);
     // 800 Gb/s x 9.999999999 s: 999_999_999_900 octets, all 40 bits of them right.
     let fast = PortLimits { rate_bps: 800_000_000_000, buffer_bytes: None };
@@ -68,7 +68,7 @@ fn inputs_out_of_range_are_refused_by_field() {
     assert_eq!(link, before);
 }
 
-/// Times and K_max of everything that is pushed.
+/// Times and K_max of all pushed changes.
 fn run(link: &mut LinkThresholds, samples: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let push = |(now, rtt)| link.observe(rtt, now).unwrap().map(|new| (now, new.k_max_bytes));
     samples.into_iter().filter_map(push).collect()
@@ -78,7 +78,7 @@ fn link() -> LinkThresholds {
     LinkThresholds::new(ThresholdSettings::default(), GBPS_100).unwrap()
 }
 
-/// Samples come once an `interval`, reports of the smallest since the last once a second; each of them at any phase.
+/// Samples arrive once per `interval`, reports of the smallest since the last once per second; both at any phase.
 #[test]
 fn a_step_from_1_to_40_ms_is_followed_within_5_s_wherever_it_falls() {
     for interval in [10 * MS, 100 * MS, 300 * MS, S] {
@@ -127,7 +127,7 @@ fn the_clamp_holds_still_while_the_path_does_not_and_configuration_is_pushed_at_
     let port = PortLimits { buffer_bytes: Some(10_000_000), ..GBPS_100 };
     let mut link = LinkThresholds::new(settings, port).unwrap();
     assert_eq!(link.configure(settings, port, None, 0), Ok(None), "nothing to push without a sample");
-    // From 5 to 104 ms: K_max does not move, and a node still has to know of its RTT.
+    // From 5 to 104 ms: K_max does not change, but the node needs the new RTT.
     let pushed = run(&mut link, (0..100).map(|n| (n * S, (5 + n) * MS)));
     assert!(pushed.iter().all(|(_, k_max)| *k_max == 10_000_000), "{pushed:?}");
     assert!((3..=5).contains(&pushed.len()), "each twofold rise, and nothing between: {pushed:?}");
@@ -147,16 +147,16 @@ fn a_configured_rtt_counts_instead_of_samples_and_a_step_of_it_is_pushed_at_once
     assert_eq!(run(&mut link, (0..60).map(|n| (n * S, 50_000))), [], "samples change nothing");
     assert_eq!((link.measured_ns(), link.estimate_ns()), (Some(50_000), Some(MS)), "but they are seen");
     assert_eq!(k_max(link.configure(settings, GBPS_100, Some(40 * MS), 60 * S)), Some(500_000_000));
-    let told = link.pushed().unwrap();
-    assert_eq!((told.rtt_ns, told.rate_bps, told.at_ns, link.pushes()), (40 * MS, 100_000_000_000, 60 * S, 2));
+    let pushed = link.pushed().unwrap();
+    assert_eq!((pushed.rtt_ns, pushed.rate_bps, pushed.at_ns, link.pushes()), (40 * MS, 100_000_000_000, 60 * S, 2));
     assert_eq!(k_max(link.configure(settings, GBPS_100, None, 61 * S)), Some(625_000), "the samples count again");
     assert_eq!(link.configure(settings, GBPS_100, Some(0), 62 * S).unwrap_err().field, "rttNs");
     assert_eq!(link.estimate_ns(), Some(50_000), "a refusal changes nothing");
 }
 
 proptest! {
-    /// At rest: once a second at least, a sample comes near the path's own RTT (less than twofold above); all others are
-    /// anything above. Then no two pushes are less than 10 s apart.
+    /// At rest: at least once per second, a sample is near the path's own RTT (less than twofold above); all other
+    /// samples are anything above. Then no two pushes are less than 10 s apart.
     #[test]
     fn at_rest_there_is_at_most_one_change_in_10_s(
         rtt in MS..100 * MS,

@@ -36,7 +36,7 @@ fn check(n: &Network, tree: &Tree, root: NodeIx, targets: &[NodeIx]) {
             }
         }
         assert_eq!(depth[at], distance[t.node], "node {} is not on a shortest path", t.node);
-        assert!(!t.children.is_empty() || targets.contains(&t.node) || at == 0, "leaf {} serves nobody", t.node);
+        assert!(!t.children.is_empty() || targets.contains(&t.node) || at == 0, "leaf {} serves no receiver", t.node);
         for &c in &t.children {
             assert_eq!(tree.nodes[c].parent.map(|p| p.position), Some(at));
         }
@@ -119,7 +119,7 @@ proptest! {
 
 #[test]
 fn a_node_that_is_in_the_tree_anyway_is_preferred() {
-    // n0 - n1 - n3 and n0 - n2 - n3; n1 is a receiver itself, so n3 must hang off n1 for every tree id.
+    // n0 - n1 - n3 and n0 - n2 - n3; n1 is a receiver itself, so the parent of n3 must be n1 for every tree id.
     let mut spec = random_graph(&[0, 0, 1], &[]);
     spec.links.push(link("n3/x", "n2/x"));
     let n = network(spec);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `apply -f FILE`: everything is judged by the controller before anything is changed.
+//! `apply -f FILE`: the controller checks all resources before the first is applied.
 
 use std::io::Write;
 
@@ -14,8 +14,8 @@ use crate::failure::Failure;
 /// See the module.
 ///
 /// # Errors
-/// A file cannot be read, or the controller refuses a resource; then nothing was applied, unless someone else changed something
-/// between the check and the application: the message says how far it got.
+/// A file cannot be read, or the controller refuses a resource; then nothing was applied, unless another client made a
+/// change between the check and the application: the message contains the number of resources applied.
 pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let mut documents = Vec::new();
     for file in &args.files {
@@ -48,13 +48,14 @@ pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Resu
     Ok(())
 }
 
-/// What would happen to each resource.
+/// The outcome for each resource, without applying it.
 async fn validate(client: &Client, documents: &[Document]) -> Result<Vec<String>, Failure> {
     let items: Vec<&Value> = documents.iter().map(|d| &d.body).collect();
     let answer = client.send(Method::POST, "/api/v1/validate", Some(&json!({ "items": items }))).await?;
     if answer.status != 200 {
         let mut failure = Failure::refused("checking (nothing was applied)", answer.status, &answer.body);
-        // The controller counts items; people know files and documents. From the back, so that items[1] does not match items[12].
+        // The controller's errors count items; users know files and documents. Replaced in descending order, so that
+        // items[1] does not match items[12].
         for (i, d) in documents.iter().enumerate().rev() {
             failure.message = failure.message.replace(&format!("items[{i}]"), &format!("{} ({})", d.name, d.origin));
         }

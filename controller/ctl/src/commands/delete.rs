@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 /// See the module.
 ///
 /// # Errors
-/// Something cannot be deleted; what came before it is deleted.
+/// A resource cannot be deleted; the resources before it are deleted.
 pub async fn run(client: &Client, args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     for (name, path) in targets(args)? {
         match client.expect(&format!("deleting {name}"), Method::DELETE, &path, None).await {
@@ -33,7 +33,7 @@ fn targets(args: &DeleteArgs) -> Result<Vec<(String, String)>, Failure> {
         for file in &args.files {
             documents.extend(documents::read(file)?);
         }
-        // What depends goes first.
+        // Dependent resources are deleted first.
         documents.sort_by_key(|d| std::cmp::Reverse(d.kind));
         return Ok(documents.into_iter().map(|d| (d.name, d.path)).collect());
     };

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::{link_name, segment};
 use crate::failure::Failure;
 
-/// Header and JSON pointer; the bool says that it is for `-o wide` only.
+/// Header and JSON pointer; the bool is true for columns of `-o wide` only.
 type Column = (&'static str, &'static str, bool);
 
-/// Columns of `get`, behind `FROM`.
+/// Columns of `get`, after `FROM`.
 pub(super) const COLUMNS: &[Column] = &[
     ("SOURCE", "/src", false),
     ("DESTINATION", "/dst", false),
@@ -34,18 +34,18 @@ pub(super) const COLUMNS: &[Column] = &[
     ("NO SRC QP", "/unknownSourceQp", true),
 ];
 
-/// Columns of `describe`: what a flow sends.
+/// Columns of `describe`: the flow's traffic.
 pub(super) fn traffic() -> Vec<&'static Column> {
     let sends = |c: &&Column| ["/origin", "/rateBps", "/share", "/packets", "/bytes", "/ce"].contains(&c.1);
     COLUMNS.iter().take(4).chain(COLUMNS.iter().filter(sends)).collect()
 }
 
-/// Columns of `describe`: what became of the Long-haul CNPs about a flow.
-pub(super) fn said() -> Vec<&'static Column> {
+/// Columns of `describe`: the Long-haul CNPs sent and held back for a flow.
+pub(super) fn notifications() -> Vec<&'static Column> {
     COLUMNS.iter().take(3).chain(COLUMNS.iter().skip_while(|c| c.1 != "/cnps/notify")).collect()
 }
 
-/// A flow with what a table shows and the API does not say by itself: `from`, `share` in percent, and sums.
+/// A flow with the derived values that a table shows: `from`, `share` in percent, and sums.
 pub(super) fn shown(flow: &Value) -> Value {
     let number = |pointer: &str| flow.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     let sum = |pointers: &[&str]| pointers.iter().map(|p| number(p)).fold(0, u64::saturating_add);

@@ -31,7 +31,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
     }
 }
 
-/// The resources one by one, and as they are printed in JSON: one by itself, or a list of all pages.
+/// The resources one by one, and the value to print as JSON: a single resource, or a list of all pages.
 async fn fetch(client: &Client, args: &GetArgs) -> Result<(Vec<Value>, Value), Failure> {
     let usage = |why: &str| Failure::new(Exit::Usage, why);
     if args.selector.is_some() && args.resource != Resource::Groups {
@@ -126,10 +126,10 @@ fn name(resource: Resource, item: &Value) -> String {
     }
 }
 
-/// What one request can ask for: 64 nodes' flows and more.
+/// Flows per request: enough for all flows of 64 nodes.
 const MAX_FLOWS: usize = 4096;
 
-/// Header and JSON pointer; the bool says that it is for `-o wide` only.
+/// Header and JSON pointer; the bool is true for columns of `-o wide` only.
 type Column = (&'static str, &'static str, bool);
 
 const TOPOLOGY: &[Column] = &[

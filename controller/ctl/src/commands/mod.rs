@@ -24,7 +24,7 @@ pub(crate) fn completion(shell: clap_complete::Shell, out: &mut dyn Write) -> Re
     Ok(())
 }
 
-/// `version`: this program's even when there is no controller.
+/// `version`: prints this program's version even if the controller cannot be reached.
 pub(crate) async fn version(client: &Client, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "client: {}", env!("CARGO_PKG_VERSION"))?;
     let server = client.get("asking for the controller's version", "/version").await?;
@@ -38,7 +38,7 @@ pub(crate) async fn version(client: &Client, out: &mut dyn Write) -> Result<(), 
     Ok(())
 }
 
-/// A name that is to stand in a path.
+/// Checks a name that becomes a path segment.
 fn segment<'a>(what: &str, name: &'a str) -> Result<&'a str, Failure> {
     if is_plain(name) {
         Ok(name)
@@ -47,7 +47,7 @@ fn segment<'a>(what: &str, name: &'a str) -> Result<&'a str, Failure> {
     }
 }
 
-/// `node/port` that is to stand in a path or a query.
+/// Checks a `node/port` that becomes part of a path or a query.
 fn link_name(name: &str) -> Result<(&str, &str), Failure> {
     let usage = || Failure::new(Exit::Usage, format!("{name:?} is not a link direction: use NODE/PORT, as in n1/eth1"));
     let (node, port) = name.split_once('/').ok_or_else(usage)?;

@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// See the module. A group that does not exist yet is waited for too.
 ///
 /// # Errors
-/// The time is over; the message holds the last state seen.
+/// The timeout expired; the message contains the last state.
 pub async fn run(client: &Client, args: &WaitArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let name = segment("group", &args.name)?;
     let deadline = Instant::now() + args.timeout;

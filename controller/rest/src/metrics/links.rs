@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Link directions: thresholds, round-trip times, queues. Flows are no metrics: they come and go, and each would leave a series.
+//! Link directions: thresholds, round-trip times, queues. Flows are not exported: they are short-lived, and each would
+//! leave a series.
 
 use std::fmt::Error;
 
@@ -12,7 +13,7 @@ use super::{counter, gauge};
 
 mod queues;
 
-/// Directions in one scrape, at most; `canopy_scrape_links_left_out` says how many more there are.
+/// Directions in one scrape, at most; `canopy_scrape_links_left_out` counts the others.
 const MAX_LINKS: usize = 20_000;
 
 pub(super) fn encode(controller: &Controller, out: &mut DescriptorEncoder) -> Result<(), Error> {
@@ -30,9 +31,9 @@ pub(super) fn encode(controller: &Controller, out: &mut DescriptorEncoder) -> Re
     let k_min = all.iter().filter_map(|l| Some((labels(l), l.status.thresholds?.k_min_bytes)));
     gauge(out, "canopy_link_k_min_bytes", "K_min of the sending port.", k_min)?;
     let buffers = all.iter().filter_map(|l| Some((labels(l), l.spec.buffer_bytes?)));
-    gauge(out, "canopy_link_buffer_bytes", "What the sending port can queue, where it is known.", buffers)?;
+    gauge(out, "canopy_link_buffer_bytes", "Octets that the sending port can queue, where known.", buffers)?;
     let rates = all.iter().filter(|l| l.spec.rate_bps > 0).map(|l| (labels(l), l.spec.rate_bps));
-    gauge(out, "canopy_link_rate_bits_per_second", "Rate of the sending port, where it is known.", rates)?;
+    gauge(out, "canopy_link_rate_bits_per_second", "Rate of the sending port, where known.", rates)?;
     let seconds = |read: fn(&LinkView) -> Option<u64>| all.iter().filter_map(move |l| Some((labels(l), read(l)?)));
     times(
         out,
@@ -56,7 +57,7 @@ pub(super) fn encode(controller: &Controller, out: &mut DescriptorEncoder) -> Re
     counter(
         out,
         "canopy_link_probes_lost",
-        "STAMP test packets given up since the agent started.",
+        "STAMP test packets lost since the agent started.",
         samples.map(|l| (labels(l), l.status.rtt.lost)),
     )?;
     counter(

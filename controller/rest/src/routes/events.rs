@@ -14,18 +14,18 @@ use crate::resources::{EventItem, List};
 
 const DEFAULT_LIMIT: usize = 200;
 
-/// Which events.
+/// Filter for events.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventQuery {
-    /// How many of the newest, 1..=4096; 200 when absent.
+    /// Number of newest events, 1..=4096; 200 when absent.
     limit: Option<usize>,
-    /// Only events about this group.
+    /// Only events of this group.
     group: Option<String>,
-    /// Only events about this node.
+    /// Only events of this node.
     node: Option<String>,
-    /// Only events with a larger sequence.
+    /// Only events with a larger sequence number.
     after: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/flows`: the flows that agents tell of, at most 64 of each node.
+//! `/api/v1/flows`: the flows that agents report, at most 64 of each node.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,20 +15,20 @@ use crate::resources::List;
 const DEFAULT_LIMIT: usize = 200;
 const MAX_LIMIT: usize = 4096;
 
-/// Which flows.
+/// Filter for flows.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FlowQuery {
-    /// How many, 1..=4096; 200 when absent.
+    /// Number of flows, 1..=4096; 200 when absent.
     limit: Option<usize>,
     /// Only flows through this node.
     node: Option<String>,
-    /// Only flows that leave by this port; goes with `node`.
+    /// Only flows that leave through this port; requires `node`.
     port: Option<String>,
 }
 
-/// The flows that send most first.
+/// Flows in descending order of rate.
 #[utoipa::path(get, path = "/api/v1/flows", tag = "links", operation_id = "listFlows", params(FlowQuery),
     responses((status = 200, body = List<FlowView>, description = "flows"), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 404, body = Problem, description = "no such node or port")))]
 pub(crate) async fn list(
@@ -46,7 +46,7 @@ pub(crate) async fn list(
         (Some(node), None) if controller.read(|d| d.node_spec(node)).is_none() => {
             return Err(ApiError::not_found("node", node));
         }
-        (None, Some(_)) => return Err(ApiError::bad_request("port", "is a port of no node: name the node too")),
+        (None, Some(_)) => return Err(ApiError::bad_request("port", "requires node: name the node of the port")),
         _ => {}
     }
     let mut flows = controller.flows(query.node.as_deref(), query.port.as_deref());

@@ -21,14 +21,14 @@ use crate::resources::{GroupResource, Input, List};
 const MAX_PAGE: usize = 500;
 const DEFAULT_PAGE: usize = 100;
 
-/// Which groups.
+/// Filter and page.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
     /// Groups on this page, 1..=500; 100 when absent.
     limit: Option<usize>,
-    /// From the page before.
+    /// Token from the previous page.
     #[serde(rename = "continue")]
     #[param(rename = "continue")]
     after: Option<String>,
@@ -62,14 +62,14 @@ fn decode(token: &str) -> Result<String, ApiError> {
     bytes.ok_or_else(|| {
         ApiError::bad_request(
             "continue",
-            format!("{token:?} is not from this API: take it from the page before, or leave it out"),
+            format!("{token:?} is not a token of this API: use the one of the previous page, or leave it out"),
         )
     })
 }
 
 /// Creates a group; 409 when there is one of this name.
 #[utoipa::path(post, path = "/api/v1/groups", tag = "groups", operation_id = "createGroup", params(WriteQuery), request_body = Input<GroupSpec>,
-    responses((status = 201, body = GroupResource, description = "created; Location says where"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
+    responses((status = 201, body = GroupResource, description = "created; see the Location header"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
     ApiQuery(query): ApiQuery<WriteQuery>,
@@ -91,7 +91,7 @@ pub(crate) async fn get(
     Ok(tagged(StatusCode::OK, &tag, resource))
 }
 
-/// Creates a group or makes it as given.
+/// Creates or replaces a group.
 #[utoipa::path(put, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "putGroup", params(("group" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
     request_body = Input<GroupSpec>,
     responses((status = 200, body = GroupResource, description = "changed or unchanged"), (status = 201, body = GroupResource, description = "created"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/links`: the queue thresholds of every link direction, what they are made of, and what the queue does.
+//! `/api/v1/links`: the queue thresholds of every link direction, their inputs, and the queue's state.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,13 +9,13 @@ use crate::error::{ApiError, Problem};
 use crate::extract::ApiPath;
 use crate::resources::{LinkResource, List};
 
-/// Every link direction that a node sends in, in the topology's order.
+/// Every link direction out of a node's port, in the topology's order.
 #[utoipa::path(get, path = "/api/v1/links", tag = "links", operation_id = "listLinks", responses((status = 200, body = List<LinkResource>, description = "all directions")))]
 pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<LinkResource>> {
     Json(List::new("LinkList", controller.links().into_iter().map(Into::into).collect()))
 }
 
-/// The direction that a node's port sends in.
+/// The direction out of a node's port.
 #[utoipa::path(get, path = "/api/v1/links/{node}/{port}", tag = "links", operation_id = "getLink", params(("node" = String, Path), ("port" = String, Path)),
     responses((status = 200, body = LinkResource, description = "the direction"), (status = 404, body = Problem, description = "no such port of a node")))]
 pub(crate) async fn get(

@@ -25,10 +25,10 @@ pub(crate) async fn list(
     Ok(Json(List::new("MemberList", members.into_iter().map(Into::into).collect())))
 }
 
-/// Joins; joining again with the same content is a success (200), with other content 409.
+/// Joins a group; joining again with the same content is a success (200), with other content 409.
 #[utoipa::path(post, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "createMember", params(("group" = String, Path), WriteQuery),
     request_body = Input<MemberSpec>,
-    responses((status = 201, body = MemberResource, description = "joined; Location says where"), (status = 200, body = MemberResource, description = "was a member already"),
+    responses((status = 201, body = MemberResource, description = "joined; see the Location header"), (status = 200, body = MemberResource, description = "was a member already"),
         (status = 404, body = Problem, description = "no such group"), (status = 409, body = Problem, description = "is a member with other content"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
@@ -52,7 +52,7 @@ pub(crate) async fn get(
     Ok(tagged(StatusCode::OK, &tag, resource))
 }
 
-/// Joins, or makes the membership as given.
+/// Joins a group, or replaces the membership.
 #[utoipa::path(put, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "putMember",
     params(("group" = String, Path), ("host" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)), request_body = Input<MemberSpec>,
     responses((status = 200, body = MemberResource, description = "changed or unchanged"), (status = 201, body = MemberResource, description = "joined"),
@@ -68,7 +68,7 @@ pub(crate) async fn put(
     super::write(&controller, command, if_match, query, path(&group, &host), |c| read(c, &group, &host)).await
 }
 
-/// Leaves.
+/// Leaves a group.
 #[utoipa::path(delete, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "deleteMember",
     params(("group" = String, Path), ("host" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
     responses((status = 204, description = "left"), (status = 404, body = Problem, description = "no such membership"), (status = 412, body = Problem, description = "changed meanwhile")))]

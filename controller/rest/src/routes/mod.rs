@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One file per resource: extract, turn into a command, one call, answer.
+//! One file per resource: extract, build a command, execute it, answer.
 
 pub(crate) mod events;
 pub(crate) mod flows;
@@ -42,7 +42,7 @@ fn tagged<T: Serialize>(status: StatusCode, tag: &str, resource: T) -> Response 
     (status, headers, Json(resource)).into_response()
 }
 
-/// Carries out a write; `read` gives tag and resource for the answer, `path` its place.
+/// Executes a write; `read` returns tag and resource for the answer, `path` is its location.
 async fn write<T: Serialize>(
     controller: &Controller,
     command: Command,
@@ -66,7 +66,7 @@ async fn write<T: Serialize>(
     Ok(response)
 }
 
-/// Carries out a deletion.
+/// Executes a deletion.
 async fn delete(
     controller: &Controller,
     command: Command,

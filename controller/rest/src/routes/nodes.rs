@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/nodes`: what follows from the topology for each node, and what its agent says.
+//! `/api/v1/nodes`: each node's desired state from the topology, and its agent's reports.
 
 use axum::Json;
 use axum::extract::State;

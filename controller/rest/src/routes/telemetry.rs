@@ -9,7 +9,7 @@ use crate::error::{ApiError, Problem};
 use crate::extract::ApiPath;
 use crate::resources::{API_VERSION, GroupSample, List, NodeSample};
 
-/// What every node last counted for a group.
+/// The last counters of a group at every node.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/telemetry", tag = "groups", operation_id = "getGroupTelemetry", params(("group" = String, Path)),
     responses((status = 200, body = List<GroupSample>, description = "per node"), (status = 404, body = Problem, description = "no such group")))]
 pub(crate) async fn group(
@@ -26,7 +26,7 @@ pub(crate) async fn group(
     Ok(Json(List::new("GroupTelemetryList", items)))
 }
 
-/// What a node last counted.
+/// The last counters of a node.
 #[utoipa::path(get, path = "/api/v1/nodes/{node}/telemetry", tag = "nodes", operation_id = "getNodeTelemetry", params(("node" = String, Path)),
     responses((status = 200, body = NodeSample, description = "the node's counters"), (status = 404, body = Problem, description = "no such node")))]
 pub(crate) async fn node(

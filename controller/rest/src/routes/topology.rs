@@ -15,7 +15,7 @@ use crate::resources::{Input, TopologyResource};
 
 const NAME: &str = "default";
 
-/// The network as declared and how it is doing.
+/// The declared network and its status.
 #[utoipa::path(get, path = "/api/v1/topology", tag = "topology", operation_id = "getTopology",
     responses((status = 200, body = TopologyResource, description = "the topology"), (status = 404, body = Problem, description = "none was declared")))]
 pub(crate) async fn get(State(controller): State<Controller>) -> Result<Response, ApiError> {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/api/v1/validate`: would these resources, applied one after the other, all be accepted?
+//! `/api/v1/validate`: checks whether resources, applied one after the other, would all be accepted.
 //!
-//! A dry run of a single PUT cannot tell: a member's group may be in the same file. Here each resource is judged
-//! on a copy that those before it have changed.
+//! A dry run of a single PUT cannot show this: a member's group may be in the same file. Here each resource is checked
+//! on a copy that the resources before it have changed.
 
 use axum::Json;
 use axum::extract::State;
@@ -21,7 +21,7 @@ use crate::resources::{API_VERSION, Input, outcome_word};
 /// Resources in one request, at most.
 const MAX_ITEMS: usize = 10_000;
 
-/// Resources to judge.
+/// Resources to check.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Validate {
@@ -42,7 +42,7 @@ pub(crate) struct Validated {
     outcomes: Vec<&'static str>,
 }
 
-/// Judges resources without changing anything; the first that would be refused is the answer, its fields under `items[i]`.
+/// Checks resources without changing anything; the answer is the first refusal, its fields under `items[i]`.
 #[utoipa::path(post, path = "/api/v1/validate", tag = "validate", operation_id = "validate", request_body = Validate,
     responses((status = 200, body = Validated, description = "all would be accepted"), (status = 404, body = Problem, description = "an item refers to something that is not there"),
         (status = 422, body = Problem, description = "an item is not valid")))]

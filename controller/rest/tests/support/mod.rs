@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real router over a controller with a store in memory.
+//! The real router over a controller with an in-memory store.
 #![allow(dead_code)] // Each test program uses its part.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where settings come from, and which source an error is about.
+//! Sources of the configuration, and the source that an error refers to.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::Config;
 
-/// Variables with this prefix are settings; all of them must be known.
+/// Variables with this prefix are settings; unknown ones are errors.
 const ENV_PREFIX: &str = "CANOPY__";
 
 /// Settings from one source.
@@ -34,7 +34,7 @@ impl Layer {
     /// One layer per `CANOPY__SECTION__KEY` variable; `NODE_PREFIX` is `nodePrefix`, a value that begins with `[` is a list.
     ///
     /// # Errors
-    /// A variable's name or list cannot be understood.
+    /// A variable's name or list cannot be parsed.
     pub fn env(vars: impl Iterator<Item = (String, String)>) -> anyhow::Result<Vec<Self>> {
         let mut ours: Vec<_> = vars.filter(|(name, _)| name.starts_with(ENV_PREFIX)).collect();
         ours.sort();
@@ -62,14 +62,14 @@ impl Layer {
     }
 }
 
-/// Puts later layers over earlier ones and checks the result.
+/// Merges the layers, later ones taking precedence, and checks the result.
 ///
 /// # Errors
 /// Names source and field.
 pub fn load(layers: Vec<Layer>) -> anyhow::Result<Config> {
     let mut all = Table::new();
     for Layer { source, table } in layers {
-        // Alone first: afterwards nobody could say where a wrong key came from.
+        // Each layer is checked alone first: after merging, the source of an unknown key is lost.
         table
             .clone()
             .try_into::<Config>()

@@ -16,7 +16,7 @@ pub use layers::{Layer, load};
 
 use crate::listen::Listen;
 
-/// Read when it exists.
+/// Read if it exists.
 pub const SYSTEM_FILE: &str = "/etc/canopy/controller.toml";
 
 /// Listen addresses per API, at most.
@@ -26,13 +26,13 @@ const MAX_LISTENERS: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// Where intents are kept.
+    /// The store of the intents.
     pub store: StoreConfig,
     /// Southbound API, for agents and RDMA applications.
     pub grpc: GrpcConfig,
     /// Northbound API, for operators.
     pub rest: RestConfig,
-    /// Prefixes that addresses and SIDs are made from. Not to be changed while groups exist.
+    /// Prefixes that addresses and SIDs are allocated from. Must not be changed while groups exist.
     pub addressing: AddressPlan,
     /// Queue thresholds of links that do not have their own settings.
     pub thresholds: ThresholdConfig,
@@ -112,9 +112,9 @@ impl From<ThresholdConfig> for ThresholdSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct LogConfig {
-    /// How lines look.
+    /// Format of log lines.
     pub format: LogFormat,
-    /// What is logged, as tracing's filters have it, for example `info,canopy_controller_grpc=debug`.
+    /// Filter in the syntax of tracing, for example `info,canopy_controller_grpc=debug`.
     pub filter: String,
 }
 
@@ -124,24 +124,24 @@ impl Default for LogConfig {
     }
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LogFormat {
     /// Pretty on a terminal, JSON elsewhere.
     #[default]
     Auto,
-    /// For people.
+    /// Human-readable.
     Pretty,
     /// One JSON object per line.
     Json,
 }
 
 impl Config {
-    /// Checks what the types cannot.
+    /// Checks constraints that the types do not express.
     ///
     /// # Errors
-    /// Every field that is off.
+    /// Every invalid field.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         if let Err(e) = self.addressing.validate() {
@@ -173,7 +173,7 @@ impl Config {
     }
 }
 
-/// Variables are text.
+/// Accepts numbers as text: environment variables are text.
 fn number<'de, D: serde::Deserializer<'de>, T: TryFrom<u64>>(from: D) -> Result<T, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a number")]

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real controller in this process, on sockets and a store in a temporary directory; an agent that obeys.
+//! The real controller in this process, on sockets and a store in a temporary directory; a simulated agent.
 #![allow(dead_code)] // Each test program uses its part.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_control::Digest;
-use canopy_control::apply_update;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::pb::{ReportRequest, WatchRequest, WatchResponse};
+use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
 use canopy_controller_runtime::{Listen, Parts, run};
-use canopy_model::node_spec::NodeSpec;
 use canopy_store::{SledStore, Store};
 use clap::Parser;
 use hyper_util::rt::TokioIo;
@@ -22,7 +20,7 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-/// Longest that anything here may take.
+/// Timeout of every operation.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) const LAB: &str = r#"
@@ -57,7 +55,7 @@ spec:
     - {a: n2/eth3, b: r2/eth0}
 "#;
 
-/// A controller that runs.
+/// A running controller.
 pub(crate) struct Controller {
     dir: PathBuf,
     stop: watch::Sender<bool>,
@@ -106,7 +104,7 @@ impl Controller {
         MembershipServiceClient::new(self.channel().await)
     }
 
-    /// What `canopyctl` prints, or its exit code and error.
+    /// The output of `canopyctl`, or its exit code and error.
     pub(crate) async fn ctl(&self, args: &[&str]) -> Result<String, (u8, String)> {
         let server = format!("unix:{}", self.dir.join("rest.sock").display());
         let line = [&["canopyctl", "--server", &server], args].concat();
@@ -139,42 +137,55 @@ pub(crate) async fn channel(socket: PathBuf) -> Channel {
     Endpoint::from_static("http://controller").connect_with_connector(connect).await.unwrap()
 }
 
-/// What an agent holds.
+/// A simulated agent and its node's state.
 pub(crate) struct Agent {
     pub(crate) node: String,
-    pub(crate) held: Option<NodeSpec>,
+    pub(crate) held: Option<HeldSpec>,
+    staged: Option<Staged>,
     client: NodeServiceClient<Channel>,
     stream: Streaming<WatchResponse>,
 }
 
 impl Agent {
-    pub(crate) async fn connect(controller: &Controller, node: &str, held: Option<NodeSpec>) -> Result<Self, Status> {
+    pub(crate) async fn connect(controller: &Controller, node: &str, held: Option<HeldSpec>) -> Result<Self, Status> {
         let mut client = controller.nodes().await;
         let request = WatchRequest {
             node: node.into(),
-            known_generation: held.as_ref().map_or(0, |h| h.generation),
-            known_digest: held.as_ref().map(|h| Digest::of(h).into()).unwrap_or_default(),
+            known_term: held.as_ref().map_or(0, |h| h.spec().term),
+            known_generation: held.as_ref().map_or(0, |h| h.spec().generation),
+            known_digest: held.as_ref().map(|h| h.digest().into()).unwrap_or_default(),
             agent_version: "test".into(),
+            minor_version: MINOR_VERSION,
+            resume: None,
         };
         let stream = client.watch(request).await?.into_inner();
-        Ok(Self { node: node.into(), held, client, stream })
+        Ok(Self { node: node.into(), held, staged: None, client, stream })
     }
 
-    /// The next message; what it says is held afterwards.
+    fn take(&mut self, message: WatchResponse) {
+        if let Accepted::Spec(next) = apply_update(self.held.as_ref(), &mut self.staged, message).unwrap() {
+            self.held = Some(*next);
+        }
+    }
+
+    /// The next message, after applying it to `held`.
     pub(crate) async fn next(&mut self) -> Result<Option<WatchResponse>, Status> {
         let message = tokio::time::timeout(DEADLINE, self.stream.message()).await.expect("nothing came")?;
         if let Some(m) = &message {
-            self.held = Some(apply_update(self.held.take(), m.clone()).unwrap());
+            self.take(m.clone());
         }
         Ok(message)
     }
 
-    /// Says that what is held is in the kernel.
+    /// Reports that the kernel has the state of `held`.
     pub(crate) async fn report(&mut self) {
-        let observed_generation = self.held.as_ref().unwrap().generation;
+        let Some(held) = &self.held else { return };
         let report = ReportRequest {
             node: self.node.clone(),
-            observed_generation,
+            observed_term: held.spec().term,
+            observed_generation: held.spec().generation,
+            observed_digest: held.digest().into(),
+            minor_version: MINOR_VERSION,
             agent_version: "test".into(),
             kernel: "test".into(),
             errors: vec![],
@@ -182,12 +193,12 @@ impl Agent {
         self.client.report(report).await.unwrap();
     }
 
-    /// Obeys and reports until the stream ends; gives what was held then.
-    pub(crate) fn obey(mut self) -> JoinHandle<(Option<NodeSpec>, Option<Status>)> {
+    /// Applies and reports updates until the stream ends; returns the last state.
+    pub(crate) fn apply_all(mut self) -> JoinHandle<(Option<HeldSpec>, Option<Status>)> {
         tokio::spawn(async move {
             loop {
                 match self.stream.message().await {
-                    Ok(Some(message)) => self.held = Some(apply_update(self.held.take(), message).unwrap()),
+                    Ok(Some(message)) => self.take(message),
                     Ok(None) => return (self.held, None),
                     Err(status) => return (self.held, Some(status)),
                 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The directory of backups: written whole or not at all, the newest few kept.
+//! The directory of backups: each is written atomically, the newest few are kept.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Snapshot, StoreError};
 
-/// Backups that are kept.
+/// Backups kept.
 const KEPT_SNAPSHOTS: usize = 5;
 const SUFFIX: &str = ".snapshot";
 
@@ -20,7 +20,7 @@ impl SnapshotDir {
         Ok(Self(dir))
     }
 
-    /// The newest backup that checks out; those that do not are logged and passed over.
+    /// The newest valid backup; invalid ones are logged and skipped.
     pub(crate) fn newest(&self) -> Option<(PathBuf, Snapshot)> {
         self.files().into_iter().rev().find_map(|path| match read(&path) {
             Ok(snapshot) => Some((path, snapshot)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The logical backup: one header line, then one JSON line per entry, so that a person can read and mend it.
+//! The logical backup: one header line, then one JSON line per entry, so that an operator can read and repair it.
 //!
 //! ```text
 //! {"format":"canopy-store/1","revision":42,"entries":1,"sha256":"<of revision, newline and all bytes after this line>"}
@@ -70,7 +70,7 @@ impl Snapshot {
     /// Reads a snapshot and checks format, count and checksum.
     ///
     /// # Errors
-    /// [`StoreError::Snapshot`] saying what does not check out.
+    /// [`StoreError::Snapshot`] naming what is invalid.
     pub fn read(input: &mut dyn BufRead) -> Result<Self, StoreError> {
         let bad = |e: &dyn std::fmt::Display| StoreError::Snapshot(format!("is damaged: {e}"));
         let mut first = String::new();
@@ -95,7 +95,7 @@ impl Snapshot {
             entries.push((line.key, value));
         }
         if entries.len() != header.entries {
-            return Err(bad(&format!("{} entries, the header says {}", entries.len(), header.entries)));
+            return Err(bad(&format!("{} entries, the header declares {}", entries.len(), header.entries)));
         }
         Ok(Self { revision: header.revision, entries })
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A line between two wires has the carrier of one wire: when one end goes down, the other end loses its carrier too.
+//! A delay line between two links has the carrier of one link: when one end goes down, the other loses its carrier
+//! too.
 
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -15,18 +16,18 @@ use crate::sh;
 /// RTMGRP_LINK, linux/rtnetlink.h.
 const LINK_CHANGES: u32 = 1;
 
-/// What the line sees of one of its interfaces.
+/// State of one interface of the delay line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     up: bool,
     carrier: bool,
 }
 
-/// What to do about the two, if anything: which one, and whether to set it up.
+/// The next change to make, if any: the index of the interface, and whether to set it up.
 ///
-/// An interface that is up without a carrier has an end that is down: the other interface is set down, which takes the
-/// carrier of the other end. Of two that are down without a carrier only one is set down, because an interface that
-/// is down cannot see its end come back; the next change shows the rest.
+/// An interface that is up without a carrier has an end that is down: the other interface is set down, so that the
+/// other end loses its carrier. If both ends are down only one interface is set down, because an interface that is
+/// down cannot detect that its end comes back; the next link change triggers the rest.
 fn next(lines: [Seen; 2]) -> Option<(usize, bool)> {
     for (here, there) in [(0, 1), (1, 0)] {
         if lines[here].up && lines[here].carrier != lines[there].up {
@@ -50,10 +51,11 @@ pub(super) fn keep(interfaces: [&str; 2], ready: impl FnOnce()) -> Result<()> {
     ready();
     let mut message = [0; 8192];
     loop {
-        if let Some((which, up)) = next(look(interfaces)?) {
+        if let Some((which, up)) = next(read_interfaces(interfaces)?) {
             set(interfaces[which], up)?;
         }
-        // What a message says is not read: it may be the old news of many. ENOBUFS: some were lost.
+        // The notification is only a trigger: it may be outdated by later changes. ENOBUFS: some notifications were
+        // lost.
         match recv(changes.as_raw_fd(), &mut message, MsgFlags::empty()) {
             Ok(_) | Err(Errno::ENOBUFS | Errno::EINTR) => {}
             Err(e) => return Err(e).context("listening to changes of links"),
@@ -61,7 +63,7 @@ pub(super) fn keep(interfaces: [&str; 2], ready: impl FnOnce()) -> Result<()> {
     }
 }
 
-fn look(interfaces: [&str; 2]) -> Result<[Seen; 2]> {
+fn read_interfaces(interfaces: [&str; 2]) -> Result<[Seen; 2]> {
     let all: Vec<_> = getifaddrs().context("listing interfaces")?.collect();
     let seen = |name: &str| -> Result<Seen> {
         let flags = all.iter().find(|i| i.interface_name == name).map(|i| i.flags);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Questions to a delay line and changes of its delay: one JSON line each way over a Unix socket.
+//! Control socket of a delay line, to read its counters and set its delay: one JSON line each way over a Unix socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,9 +14,9 @@ use super::Shared;
 use super::direction::LineCounters;
 use crate::units::Delay;
 
-/// A process that does not answer for so long is stuck.
+/// Time limit for one request or answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A request is shorter than this, bytes.
+/// Upper limit of a request's length, bytes.
 const LONGEST: u64 = 4096;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ struct Request {
     delay: Option<Delay>,
 }
 
-/// What a delay line says of itself.
+/// State of a delay line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LineReport {
@@ -37,12 +37,12 @@ pub struct LineReport {
     pub b_to_a: LineCounters,
 }
 
-/// Answers until the socket fails; a client that says nonsense, or nothing, is left alone.
+/// Answers until the socket fails; a client that sends an invalid request, or none, is disconnected.
 pub(super) fn serve(listener: &UnixListener, shared: &Shared) -> Result<()> {
     loop {
-        let (client, _) = listener.accept().context("waiting for questions")?;
+        let (client, _) = listener.accept().context("accepting a client on the control socket")?;
         if let Err(e) = answer(client, shared) {
-            eprintln!("a question was not understood: {e:#}");
+            eprintln!("control socket: discarding a request: {e:#}");
         }
     }
 }
@@ -57,10 +57,10 @@ fn answer(client: UnixStream, shared: &Shared) -> Result<()> {
         a_to_b: shared.counts[0].read(),
         b_to_a: shared.counts[1].read(),
     };
-    say(&client, &report)
+    send(&client, &report)
 }
 
-/// Asks the line behind `socket` how it is.
+/// Reads the state of the delay line behind `socket`.
 ///
 /// # Errors
 /// It does not answer.
@@ -68,7 +68,7 @@ pub(crate) fn ask(socket: &Path) -> Result<LineReport> {
     exchange(socket, &Request::default())
 }
 
-/// Gives the frames that arrive from now on this delay; what is under way keeps its own.
+/// Sets the delay of frames that arrive from now on; frames in transit keep theirs.
 ///
 /// # Errors
 /// The line does not answer.
@@ -79,11 +79,11 @@ pub(crate) fn set_delay(socket: &Path, delay: Delay) -> Result<LineReport> {
 fn exchange(socket: &Path, request: &Request) -> Result<LineReport> {
     let what = || format!("asking the delay line at {}", socket.display());
     let stream = UnixStream::connect(socket).with_context(what)?;
-    say(&stream, request).with_context(what)?;
+    send(&stream, request).with_context(what)?;
     serde_json::from_str(&line(&stream).with_context(what)?).with_context(what)
 }
 
-fn say(mut stream: &UnixStream, what: &impl Serialize) -> Result<()> {
+fn send(mut stream: &UnixStream, what: &impl Serialize) -> Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream.write_all((serde_json::to_string(what)? + "\n").as_bytes())?)
 }

@@ -12,34 +12,34 @@ use serde::{Deserialize, Serialize};
 use super::port::{BATCH, Port, nanos};
 use super::queue::{Queue, limit};
 
-/// While frames are under way the port is looked at this often: arrivals bring their times with them. Nanoseconds.
-const LOOK: u64 = 200_000;
+/// The port is polled this often while frames are in transit: arrivals carry their own timestamps. Nanoseconds.
+const POLL_INTERVAL: u64 = 200_000;
 /// Frames that are due within this time leave together. Nanoseconds.
 const TOGETHER: u64 = 30_000;
 
-/// What one direction of a delay line did so far.
+/// Counters of one direction of a delay line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LineCounters {
-    /// Frames under way now.
+    /// Frames in transit now.
     pub queued_frames: u64,
-    /// Their bytes, with what keeping them costs.
+    /// Their bytes, with the memory overhead of queueing them.
     pub queued_bytes: u64,
     /// Frames that left.
     pub forwarded: u64,
-    /// Frames that found rate x delay and the headroom in use.
+    /// Frames dropped because rate x delay and the headroom were in use.
     pub dropped_full: u64,
-    /// Frames that arrived faster than this process took them.
+    /// Frames dropped because they arrived faster than this process received them.
     pub dropped_overrun: u64,
-    /// Frames that found the far end down.
+    /// Frames dropped because the far end was down.
     pub dropped_down: u64,
-    /// How much later than due frames left, nanoseconds, on average.
+    /// Mean time between when a frame was due and when it left, nanoseconds.
     pub mean_late_ns: u64,
-    /// The same, worst.
+    /// The maximum of the same, nanoseconds.
     pub worst_late_ns: u64,
 }
 
-/// The counters while they are counted.
+/// The counters as the forwarding thread updates them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     queued: [AtomicU64; 2],
@@ -67,20 +67,21 @@ impl Counts {
     }
 }
 
-/// Forwards until something fails. `delay` in nanoseconds may change at any time and holds for frames that arrive
-/// from then on.
+/// Forwards until an error. `delay` in nanoseconds may change at any time and applies to frames that arrive from then
+/// on.
 ///
 /// # Errors
 /// An interface is gone.
 pub(super) fn run(from: &Port, to: &Port, delay: &AtomicU64, rate_bps: u64, counts: &Counts) -> Result<()> {
-    // The default slack of 50 us would be half of the error that is aimed at.
+    // The default timer slack of 50 us would be half of the intended accuracy.
     set_timerslack(1)?;
     let (mut queue, mut scratch, mut last) = (Queue::default(), from.scratch(), 0);
     loop {
         if let Some(due) = queue.due() {
             let now = nanos(ClockId::CLOCK_MONOTONIC)?;
-            // Never early: who waits for one waits for those right behind it.
-            let until = (due + TOGETHER).min(now + LOOK);
+            // The first frame leaves up to TOGETHER late, together with those due right after it; no frame leaves
+            // early.
+            let until = (due + TOGETHER).min(now + POLL_INTERVAL);
             if until > now {
                 std::thread::sleep(Duration::from_nanos(until - now));
             }
@@ -89,7 +90,7 @@ pub(super) fn run(from: &Port, to: &Port, delay: &AtomicU64, rate_bps: u64, coun
             let arrivals = from.receive(&mut scratch, queue.due().is_none())?;
             let held = delay.load(Relaxed);
             for (i, a) in arrivals.iter().enumerate() {
-                // The real-time clock may have been set meanwhile: arrivals are in order whatever it says.
+                // The real-time clock may have been set meanwhile: arrival times are kept monotonic.
                 last = a.time.max(last);
                 if !queue.push(last + held, from.frame(&scratch, i, a.length), limit(rate_bps, held)) {
                     counts.full.fetch_add(1, Relaxed);
@@ -105,7 +106,7 @@ pub(super) fn run(from: &Port, to: &Port, delay: &AtomicU64, rate_bps: u64, coun
     }
 }
 
-/// Sends all that is due.
+/// Sends all frames that are due.
 fn release(queue: &mut Queue, to: &Port, counts: &Counts) -> Result<()> {
     loop {
         let now = nanos(ClockId::CLOCK_MONOTONIC)?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The delay line: a process between two interfaces that forwards every frame, both directions, after a time.
+//! The delay line: a process between two interfaces that forwards every frame, both directions, after a delay.
 //!
 //! For kernels without `sch_netem`. The frames are untagged Ethernet of at most the link's MTU; order is kept, also
-//! when the delay changes; what is under way is bounded (`queue`); arrivals are timed by the kernel (`port`); the two
-//! ends see each other's carrier (`carrier`); the lab talks to it over a Unix socket (`control`).
+//! when the delay changes; the number of bytes in transit is bounded (`queue`); the kernel timestamps arrivals
+//! (`port`); the two ends see each other's carrier (`carrier`); the lab controls the process over a Unix socket
+//! (`control`).
 
 mod carrier;
 mod control;
@@ -28,7 +29,7 @@ use crate::units::{Delay, Rate};
 use direction::Counts;
 use port::Port;
 
-/// What a delay line is told at its start.
+/// Command line of a delay line.
 #[derive(Clone, Debug, Args)]
 pub struct LineArgs {
     /// Interface on the side of the link's first end; must be down.
@@ -37,21 +38,21 @@ pub struct LineArgs {
     /// Interface on the side of the other end; must be down.
     #[arg(long)]
     pub b: String,
-    /// How long each frame is under way, 0ms to 10s.
+    /// One-way delay of each frame, 0ms to 10s.
     #[arg(long)]
     pub delay: Delay,
-    /// Rate of the link, which bounds what can be under way.
+    /// Rate of the link, which bounds the bytes in transit.
     #[arg(long)]
     pub rate: Option<Rate>,
     /// MTU of the link in bytes.
     #[arg(long)]
     pub mtu: u32,
-    /// Unix socket to make, for questions and changes.
+    /// Unix socket to create, for control requests.
     #[arg(long)]
     pub socket: PathBuf,
 }
 
-/// What the threads of a line share.
+/// State shared by the threads of a line.
 #[derive(Debug, Default)]
 struct Shared {
     delay: AtomicU64,
@@ -80,7 +81,7 @@ pub fn run(args: &LineArgs) -> Result<()> {
             let ready = || drop(scope.spawn(move || control::serve(&listener, shared).map_err(|e| answer.send(e))));
             carrier::keep([&args.a, &args.b], ready).map_err(|e| carrier.send(e))
         });
-        // The other threads wait for frames that may never come: the process ends with the first error.
+        // The other threads may wait for frames that never come: the process ends with the first error.
         if let Ok(e) = failure.recv() {
             eprintln!("canopy-lab delay-line {} - {}: {e:#}", args.a, args.b);
         }

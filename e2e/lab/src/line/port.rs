@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet socket on one interface: what arrives there, with the kernel's time of arrival, and what is sent there.
+//! A packet socket on one interface: it receives frames with the kernel's arrival time, and sends frames.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -21,8 +21,8 @@ use super::queue::Frame;
 pub(super) const BATCH: usize = 64;
 /// Bytes that may wait in the kernel while the process is not running.
 const WAITING: usize = 32 << 20;
-/// Bytes sent that may wait in queues further on: frames belong to the socket that sent them until they leave the machine's
-/// namespaces or arrive, and a wire holds nobody up.
+/// Bytes sent that may be queued further on: the kernel charges a frame to the socket that sent it until the frame
+/// leaves the machine's namespaces or arrives. A link exerts no backpressure.
 const UNDER_WAY: usize = 1 << 29;
 /// ETH_P_ALL in network byte order, linux/if_ether.h.
 const EVERY_PROTOCOL: i32 = 0x0003u16.to_be() as i32;
@@ -35,18 +35,18 @@ const ARRIVING: [SockFilter; 4] = [
     SockFilter::new(0x06, 0, 0, 0),
 ];
 
-/// One frame that arrived, in the scratch memory of [`Port::receive`].
+/// One received frame, in the scratch memory of [`Port::receive`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     /// Its bytes.
     pub(super) length: usize,
     /// Nanoseconds of CLOCK_MONOTONIC.
     pub(super) time: u64,
-    /// Frames that the socket had no room for so far.
+    /// Frames dropped so far because the socket buffer was full.
     pub(super) overflow: u32,
 }
 
-/// See the module.
+/// A packet socket bound to one interface; see the module.
 #[derive(Debug)]
 pub(super) struct Port {
     socket: Socket,
@@ -54,7 +54,8 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Opens `interface`, which must be down, so that no frame is missed or taken from another; `mtu` in bytes.
+    /// Opens `interface`, which must be down, so that no frame is missed or taken from another interface; `mtu` in
+    /// bytes.
     ///
     /// # Errors
     /// No such interface, or the kernel refuses.
@@ -74,9 +75,9 @@ impl Port {
         setsockopt(&socket, sockopt::SndBufForce, &UNDER_WAY).with_context(what)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true).with_context(what)?;
         setsockopt(&socket, sockopt::RxqOvfl, &1).with_context(what)?;
-        // 14 bytes Ethernet header, and room to see that a frame is too long.
+        // 14 bytes Ethernet header, and room to detect an oversized frame.
         let port = Self { socket, frame: mtu as usize + 32 };
-        // What came from other interfaces before `bind`, and the word that this one is down.
+        // Discards frames that other interfaces received before `bind`, and the error that this interface is down.
         let mut scratch = port.scratch();
         while !matches!(port.receive(&mut scratch, false), Ok(frames) if frames.is_empty()) {}
         Ok(port)
@@ -92,7 +93,7 @@ impl Port {
         &scratch[i * self.frame..][..length.min(self.frame)]
     }
 
-    /// Frames that arrived, at most [`BATCH`]; waits for the first one if `wait`. Empty when there is none.
+    /// Received frames, at most [`BATCH`]; waits for the first one if `wait`. Empty if there is none.
     ///
     /// # Errors
     /// The interface is gone.
@@ -100,12 +101,12 @@ impl Port {
         let flags = if wait { MsgFlags::MSG_WAITFORONE } else { MsgFlags::MSG_DONTWAIT };
         let mut buffers: Vec<[IoSliceMut<'_>; 1]> =
             scratch.chunks_exact_mut(self.frame).map(|c| [IoSliceMut::new(c)]).collect();
-        // New ones each time: the kernel shortens their room for control messages to what it used.
+        // New headers for each call: the kernel shortens the control message buffers to what it used.
         let mut headers: MultiHeaders<()> =
             MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(nix::sys::time::TimeSpec, u32)));
         let messages = match recvmmsg(self.socket.as_raw_fd(), &mut headers, buffers.iter_mut(), flags, None) {
             Ok(messages) => messages,
-            // Down interfaces say so once, and come back.
+            // A socket reports ENETDOWN once when its interface goes down; the interface may come up again.
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ENETDOWN) => return Ok(Vec::new()),
             Err(e) => return Err(e).context("receiving"),
         };
@@ -114,7 +115,7 @@ impl Port {
             let mut a = Arrival { length: m.bytes, time: clocks.0, overflow: 0 };
             for c in m.cmsgs().into_iter().flatten() {
                 match c {
-                    // The kernel stamps with the real-time clock: its age is what counts.
+                    // The kernel timestamps with the real-time clock: only the age of the timestamp is used.
                     ControlMessageOwned::ScmTimestampns(t) => {
                         let age = clocks.1.saturating_sub(Duration::from(t).as_nanos() as u64);
                         a.time = clocks.0.saturating_sub(age);
@@ -128,7 +129,7 @@ impl Port {
         Ok(arrivals.collect())
     }
 
-    /// Sends the frames; how many of them the kernel did not take (the interface is down, or they are too long).
+    /// Sends the frames; returns how many the kernel refused (the interface is down, or they are too long).
     pub(super) fn send(&self, frames: &[Frame]) -> u64 {
         let mut headers: MultiHeaders<()> = MultiHeaders::preallocate(frames.len(), None);
         let (mut at, mut lost) = (0, 0);
@@ -145,7 +146,7 @@ impl Port {
     }
 }
 
-/// What a clock says, nanoseconds.
+/// Reads a clock, nanoseconds.
 ///
 /// # Errors
 /// Never for the clocks that every Linux has.

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames under way: first in, first out, each not before its time, bounded in bytes.
+//! Frames in transit: first in, first out, none before its time, bounded in bytes.
 
 use std::collections::VecDeque;
 
-/// What a frame costs beside its bytes: its place in the queue and the allocator's share.
+/// Memory cost of a frame in addition to its bytes: its place in the queue and the allocator's overhead.
 const OVERHEAD: usize = 64;
-/// Room beside rate times delay: what a token bucket lets go at once, and what arrives while the process is not running.
+/// Room in addition to rate x delay: the burst of a token bucket, and what arrives while the process is not running.
 const HEADROOM: u64 = 16 << 20;
-/// A link without a rate is taken to be this fast, bits per second.
+/// Rate assumed for a link without one, bits per second.
 const FASTEST: u64 = 10_000_000_000;
-/// No direction holds more, bytes.
+/// Upper limit of one direction, bytes.
 const MOST: u64 = 1 << 30;
 
-/// A frame and when it leaves, nanoseconds of CLOCK_MONOTONIC.
+/// A frame and the time when it leaves, nanoseconds of CLOCK_MONOTONIC.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) due: u64,
     pub(super) bytes: Box<[u8]>,
 }
 
-/// See the module.
+/// The queue of one direction; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     frames: VecDeque<Frame>,
@@ -29,7 +29,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Takes a frame in, unless more than `limit` bytes would be under way: then false. A frame that is due before one
+    /// Queues a frame; returns false if more than `limit` bytes would be in transit. A frame that is due before one
     /// that came earlier (the delay was made shorter) leaves right behind it.
     pub(super) fn push(&mut self, due: u64, frame: &[u8], limit: u64) -> bool {
         if (self.bytes + frame.len() + OVERHEAD) as u64 > limit {
@@ -60,10 +60,10 @@ impl Queue {
     }
 }
 
-/// How many bytes one direction may hold: rate x delay and headroom. `rate_bps` 0 = without a limit.
+/// Upper limit of the bytes in one direction: rate x delay and headroom. `rate_bps` 0 = no rate limit.
 pub(crate) fn limit(rate_bps: u64, delay_ns: u64) -> u64 {
     let rate = if rate_bps == 0 { FASTEST } else { rate_bps };
-    // Overhead included, small frames weigh up to twice their bytes.
+    // Overhead included, small frames cost up to twice their bytes.
     let under_way = u128::from(rate) * u128::from(delay_ns) / 8_000_000_000 * 2;
     u64::try_from(under_way).unwrap_or(MOST).saturating_add(HEADROOM).min(MOST)
 }

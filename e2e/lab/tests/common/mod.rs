@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small network for tests: s1 - n1 - r1, and what they all ask of it.
+//! A small network for tests: s1 - n1 - r1, and shared helpers.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -27,7 +27,7 @@ pub fn small() -> LabFile {
     LabFile::parse(SMALL).unwrap()
 }
 
-/// Every test has an instance of its own, so that they can run side by side.
+/// Every test has an instance of its own, so that tests can run in parallel.
 pub fn options(instance: &str) -> Options {
     Options { instance: Instance::new(Some(instance.into())).unwrap(), network_only: true, ..Options::default() }
 }
@@ -44,7 +44,7 @@ pub fn ip(lab: &Lab, device: &str, args: &str) -> String {
     run(lab.command(device, "ip").unwrap().args(args.split(' ')))
 }
 
-/// Does by hand what an agent does for plain IPv6: forwards, and answers fe80::1 on host ports.
+/// Does what an agent does for plain IPv6: forwards, and answers fe80::1 on host ports.
 pub fn forward_by_hand(lab: &Lab) {
     run(lab.command("n1", "sysctl").unwrap().args(["-qw", "net.ipv6.conf.all.forwarding=1"]));
     for (port, net) in [("eth1", "2001:db8:1::/64"), ("eth2.5", "2001:db8:2::/64")] {
@@ -53,7 +53,7 @@ pub fn forward_by_hand(lab: &Lab) {
     }
 }
 
-/// Pings r1 from s1; how many answers came.
+/// Pings r1 from s1; returns the number of answers.
 pub fn ping(lab: &Lab, count: u32, more: &[&str]) -> u32 {
     let out = lab
         .command("s1", "ping")
@@ -65,7 +65,7 @@ pub fn ping(lab: &Lab, count: u32, more: &[&str]) -> u32 {
         .unwrap();
     let text = String::from_utf8_lossy(&out.stdout);
     let received = text.lines().find_map(|l| l.split(", ").find_map(|p| p.strip_suffix(" received")));
-    received.unwrap_or_else(|| panic!("ping said {text}{}", String::from_utf8_lossy(&out.stderr))).parse().unwrap()
+    received.unwrap_or_else(|| panic!("ping printed {text}{}", String::from_utf8_lossy(&out.stderr))).parse().unwrap()
 }
 
 /// Everything of an instance that the machine still has.

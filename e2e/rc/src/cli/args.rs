@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Options, their defaults and their forms.
+//! Command line options, their defaults and their formats.
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(super) enum Command {
     Receive(Box<ReceiveArgs>),
 }
 
-/// What both ends are told.
+/// Options of both ends.
 #[derive(Debug, Args)]
 pub(super) struct EndArgs {
     /// The controller: unix:/path or http://host:port.
@@ -40,7 +40,7 @@ pub(super) struct EndArgs {
     /// No controller: a plain connection with ADDRESS,QPN,PSN of the peer (PSN is that of the first request).
     #[arg(long, value_name = "ADDRESS,QPN,PSN", value_parser = parse_peer)]
     pub(super) unicast: Option<Peer>,
-    /// Own address; by default the only global one of this host.
+    /// Own address; by default the only global address of this host.
     #[arg(long)]
     pub(super) address: Option<Ipv6Addr>,
     /// Own QPN, 24 bits, or "random".
@@ -49,7 +49,7 @@ pub(super) struct EndArgs {
     /// SEND or RDMA WRITE.
     #[arg(long, value_enum, default_value_t = Op::Send)]
     pub(super) op: Op,
-    /// Path MTU of a unicast connection, octets; a group's comes from the controller.
+    /// Path MTU of a unicast connection, octets; the controller sends that of a group.
     #[arg(long, default_value = "1024", value_parser = parse_size)]
     pub(super) mtu: u64,
     /// Virtual address of the receiver's memory, for WRITE. A sender needs it for unicast only.
@@ -64,7 +64,7 @@ pub(super) struct EndArgs {
     /// IPv6 traffic class of the packets sent; 2 is ECT(0), so that a congested node can mark.
     #[arg(long, default_value_t = 2)]
     pub(super) traffic_class: u8,
-    /// How long to try to reach the controller.
+    /// Time limit for reaching the controller.
     #[arg(long, default_value = "10s", value_parser = parse_duration)]
     pub(super) join_timeout: Duration,
     /// Leave the group at the end.
@@ -97,25 +97,25 @@ pub(super) struct SendArgs {
     /// Packets in flight.
     #[arg(long, default_value_t = 128)]
     pub(super) window: u32,
-    /// Ask for an acknowledgement at least every so many packets.
+    /// Set AckReq at least once per this many packets.
     #[arg(long, default_value_t = 16)]
     pub(super) ack_every: u32,
-    /// CNPs do not halve the window: somebody else paces the queue pair.
+    /// Ignore CNPs: another component paces the queue pair.
     #[arg(long)]
     pub(super) ignore_cnps: bool,
     /// Retry timer; doubles up to eightfold while nothing is acknowledged.
     #[arg(long, default_value = "20ms", value_parser = parse_duration)]
     pub(super) timeout: Duration,
-    /// Retransmissions in a row without progress before giving up; 0 is any number.
+    /// Consecutive retransmissions without progress before giving up; 0 is unlimited.
     #[arg(long, default_value_t = 0)]
     pub(super) retries: u32,
-    /// Give up so long after the first packet.
+    /// Give up this long after the first packet.
     #[arg(long, default_value = "60s", value_parser = parse_duration)]
     pub(super) deadline: Duration,
-    /// Start when the group is ready with so many receivers.
+    /// Start when the group is ready with at least this many receivers.
     #[arg(long, default_value_t = 1)]
     pub(super) wait_receivers: u32,
-    /// How long to wait for that.
+    /// Time limit for the group to become ready.
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     pub(super) ready_timeout: Duration,
     /// A progress bar, when stderr is a terminal.
@@ -127,28 +127,28 @@ pub(super) struct SendArgs {
 pub(super) struct ReceiveArgs {
     #[command(flatten)]
     pub(super) end: EndArgs,
-    /// Complete after so many bytes; suffixes KiB, MiB, GiB, kB, MB, GB.
+    /// Complete after this many bytes; suffixes KiB, MiB, GiB, kB, MB, GB.
     #[arg(long, value_parser = parse_size)]
     pub(super) bytes: u64,
-    /// Write what arrives here: SENDs as they come, the memory at the end.
+    /// Write received bytes to this file: SENDs as they arrive, the memory at the end.
     #[arg(long)]
     pub(super) out: Option<PathBuf>,
     /// Written once this end can receive: JSON with address, qpn, peer, peer_qpn and start_psn.
     #[arg(long)]
     pub(super) ready_file: Option<PathBuf>,
-    /// Keep answering duplicates so long after the last packet, because the last acknowledgement may be lost.
+    /// Keep answering duplicates this long after the last packet, because the last acknowledgement may be lost.
     #[arg(long, default_value = "500ms", value_parser = parse_duration)]
     pub(super) linger: Duration,
-    /// Fail when the bytes are not there so long after joining; by default never.
+    /// Fail if the bytes have not arrived this long after joining; by default never.
     #[arg(long, value_parser = parse_duration)]
     pub(super) deadline: Option<Duration>,
-    /// Answer every so many-th message with an RNR NAK the first time; 0 is never.
+    /// Answer every n-th message with an RNR NAK the first time; 0 is never.
     #[arg(long, default_value_t = 0)]
     pub(super) rnr_every: u64,
     /// Timer code of those RNR NAKs.
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u8).range(0..=31))]
     pub(super) rnr_timer: u8,
-    /// Fall silent for ever after so many bytes, as a host that died.
+    /// Stop answering after this many bytes, like a host that died.
     #[arg(long, value_parser = parse_size)]
     pub(super) stop_after: Option<u64>,
 }
@@ -168,7 +168,7 @@ pub(super) struct Peer {
     pub(super) psn: u32,
 }
 
-/// An own QPN, chosen or to be drawn.
+/// The own QPN: given, or random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Qpn {
     Random,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this host contributes to a connection when the command line leaves it open.
+//! Address, socket and QPN of this host, with defaults for what the command line omits.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -11,7 +11,7 @@ use nix::ifaddrs::getifaddrs;
 use super::args::{EndArgs, Qpn};
 use crate::socket::RoceSocket;
 
-/// The address given, or else the only one of this host that can be meant.
+/// The address given, or else the only global address of this host.
 pub(super) fn address(args: &EndArgs) -> Result<Ipv6Addr> {
     if let Some(address) = args.address {
         return Ok(address);
@@ -46,7 +46,7 @@ pub(super) fn socket(args: &EndArgs, local: Ipv6Addr) -> Result<RoceSocket> {
 pub(super) fn qpn(args: &EndArgs) -> Result<u32> {
     match args.qpn {
         Qpn::Fixed(qpn) => Ok(qpn),
-        // 0 and 1 are the management QPs, 0xffffff is the multicast QP; small ones are easily met by accident.
+        // 0 and 1 are the management QPs, 0xffffff is the multicast QP; small QPNs are likely to be in use.
         Qpn::Random => Ok(0x100 + random()? % (0xff_ffff - 0x100)),
     }
 }

@@ -20,9 +20,9 @@ use crate::receive::{Receiver, Sink};
 use crate::responder::{Counters, Settings};
 use crate::transfer::{MTUS, Region};
 
-/// Longest sleep: the stop flag and the deadlines are looked at so often.
+/// Longest sleep: the interval at which the stop flag and the deadlines are checked.
 const NAP: Duration = Duration::from_millis(20);
-/// Largest memory to register: it is all real.
+/// Largest memory to register: all of it is allocated.
 const MEMORY_MAX: u64 = 4 << 30;
 
 #[derive(Serialize)]
@@ -52,7 +52,7 @@ pub(super) fn run(runtime: &Runtime, stop: &AtomicBool, args: &ReceiveArgs) -> R
     let memory = region.map_or(0, |region| region.length) as usize;
     let out = args.out.as_ref().map(|path| File::create(path).with_context(|| format!("creating {}", path.display())));
     let sink = Sink::new(memory, out.transpose()?);
-    // Bound before joining: the first packet may come as soon as the controller knows of this end.
+    // Bound before joining: the first packet may arrive as soon as the controller knows this receiver.
     let socket = local::socket(&args.end, local)?;
     let (member, connection) = match &args.end.unicast {
         Some(_) => (None, unicast(&args.end, local, qpn)?),
@@ -70,7 +70,7 @@ pub(super) fn run(runtime: &Runtime, stop: &AtomicBool, args: &ReceiveArgs) -> R
         stop_after: args.stop_after,
         ..Settings::new(mtu)
     };
-    tell_ready(args, &connection, region)?;
+    write_ready_file(args, &connection, region)?;
     let mut receiver = Receiver::new(connection, socket, settings, sink);
     let result = receive(&mut receiver, stop, args);
     report(&mut receiver, "exit", &result, args)?;
@@ -108,7 +108,7 @@ fn receive(receiver: &mut Receiver, stop: &AtomicBool, args: &ReceiveArgs) -> Re
     }
 }
 
-/// The memory to register: none unless WRITEs are asked for.
+/// The memory to register: none unless the operation is WRITE.
 fn region(args: &ReceiveArgs) -> Result<Option<Region>> {
     if args.end.op == Op::Send {
         return Ok(None);
@@ -118,7 +118,7 @@ fn region(args: &ReceiveArgs) -> Result<Option<Region>> {
         (1..=MEMORY_MAX).contains(&length),
         "memory: {length} bytes is outside 1..={MEMORY_MAX}; give --memory to register less than all bytes"
     );
-    // Different at each receiver, so that an edge which fails to rewrite them is found out.
+    // Different at each receiver, so that an edge that fails to rewrite them is detected.
     let va = match args.end.va {
         Some(va) => va,
         None => 0x7f00_0000_0000 + (u64::from(local::random()?) << 12),
@@ -146,7 +146,7 @@ async fn join(args: &ReceiveArgs, local: Ipv6Addr, qpn: u32, region: Option<Regi
     Ok((member, membership::connection(local, qpn, &joined)?))
 }
 
-fn tell_ready(args: &ReceiveArgs, connection: &Connection, region: Option<Region>) -> Result<()> {
+fn write_ready_file(args: &ReceiveArgs, connection: &Connection, region: Option<Region>) -> Result<()> {
     let Some(path) = &args.ready_file else { return Ok(()) };
     let text = serde_json::json!({
         "address": connection.local,

@@ -63,7 +63,7 @@ pub(super) fn run(runtime: &Runtime, stop: &AtomicBool, args: &SendArgs) -> Resu
     result
 }
 
-/// The connection that the command line alone describes.
+/// The unicast connection that the command line describes.
 pub(super) fn unicast(args: &EndArgs, local: std::net::Ipv6Addr, local_qpn: u32) -> Result<Connection> {
     let peer = args.unicast.context("unicast: missing")?;
     let mtu = u32::try_from(args.mtu).unwrap_or(u32::MAX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where delivered bytes go: hashed in the order of delivery, WRITEs into memory, SENDs into a file.
+//! The sink of delivered bytes: hashes them in the order of delivery, writes WRITEs to memory and SENDs to a file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::responder::{Delivery, Place};
 
-/// Takes deliveries.
+/// Hashes and stores deliveries.
 #[derive(Debug)]
 pub struct Sink {
     memory: Vec<u8>,
@@ -23,7 +23,7 @@ impl Sink {
         Self { memory: vec![0; memory], out: out.map(BufWriter::new), sha256: Sha256::new(), immediates: 0 }
     }
 
-    /// Takes a delivery. Fails when the file does, or when a WRITE is outside the memory.
+    /// Stores a delivery. Fails if writing the file fails, or if a WRITE is outside the memory.
     pub fn deliver(&mut self, delivery: &Delivery<'_>) -> io::Result<()> {
         self.immediates += u64::from(delivery.immediate.is_some());
         self.sha256.update(delivery.payload);
@@ -34,7 +34,7 @@ impl Sink {
         }
     }
 
-    /// Writes all to the file: what is buffered, and the memory if there is any.
+    /// Flushes to the file: what is buffered, and the memory if there is any.
     pub fn finish(&mut self) -> io::Result<()> {
         if let Some(mut out) = self.out.take() {
             out.write_all(&self.memory)?;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn sends_go_to_the_file_in_order_and_both_hashes_speak_of_the_right_bytes() {
+    fn sends_go_to_the_file_in_order_and_both_hashes_cover_the_right_bytes() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut sink = Sink::new(0, Some(file.reopen().unwrap()));
         sink.deliver(&delivery(Place::Stream, b"ab")).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the responder's packets do to the requester, IBTA volume 1 sections 9.7.5.1, 9.7.5.2 and annex A17.9.
+//! How the requester handles the responder's packets, IBTA volume 1 sections 9.7.5.1, 9.7.5.2 and annex A17.9.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::{Failure, Requester};
 use crate::psn;
 use crate::wire::Packet;
 
-/// Which packet a PSN means.
+/// Position of a PSN relative to the packets in flight.
 enum Place {
     /// Acknowledged before the last acknowledged packet.
     Past,
@@ -23,13 +23,13 @@ enum Place {
 }
 
 impl Requester {
-    /// Acts on a packet from the responder. The caller has checked where it came from and to which QP it goes.
+    /// Handles a packet from the responder. The caller has checked its source address and destination QP.
     pub fn handle(&mut self, packet: &Packet<'_>, now: Instant) {
         let bth = packet.headers.bth;
         match (bth.opcode, packet.headers.aeth) {
             (Opcode::CNP, _) => {
                 self.counters.cnps_received += 1;
-                if self.settings.obeys_cnps() {
+                if self.settings.applies_cnps() {
                     self.window.on_cnp(self.acked, self.sent);
                 }
             }
@@ -63,7 +63,7 @@ impl Requester {
             return;
         }
         self.counters.naks_received += 1;
-        // A packet that the responder was not ready for stays subject to its wait.
+        // A packet that was rejected with an RNR NAK still waits for its RNR timer.
         if self.not_ready.is_none_or(|(waiting, _)| waiting != packet) {
             self.retry();
         }
@@ -78,7 +78,7 @@ impl Requester {
         }
     }
 
-    /// Takes what every NAK says: all before its PSN has arrived. `None` when it speaks of no packet in flight.
+    /// Applies what every NAK implies: all packets before its PSN have arrived. `None` if its PSN is not in flight.
     fn nak(&mut self, psn: u32, now: Instant) -> Option<u64> {
         match self.place(psn) {
             Place::InFlight(packet) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a requester is told, and what it counts.
+//! The configuration of a requester, and its counters.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use serde::Serialize;
 /// The retry timer never exceeds its configured value times this.
 pub const BACKOFF_MAX: u32 = 8;
 
-/// Largest window, packets: far inside the half of the PSN space in which an answer can be told from an old one.
+/// Largest window, packets: far below half of the PSN space, so that an answer is distinguishable from an old one.
 pub const WINDOW_MAX: u32 = 1 << 20;
 
-/// A requester's settings, checked.
+/// A requester's configuration, validated.
 #[derive(Debug, Clone)]
 pub struct Settings {
     window: u32,
     ack_every: u32,
     timeout: Duration,
     retries: u32,
-    obeys_cnps: bool,
+    applies_cnps: bool,
 }
 
 /// A setting outside its range.
@@ -36,8 +36,8 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// `window` packets may be in flight; AckReq is set at least every `ack_every` of them; `timeout` without progress
-    /// is a retransmission, of which `retries` (0: any number) may follow each other without progress.
+    /// `window` packets may be in flight; AckReq is set at least every `ack_every` of them; `timeout` without
+    /// progress causes a retransmission, `retries` times (0: unlimited) in a row without progress.
     pub fn new(window: u32, ack_every: u32, timeout: Duration, retries: u32) -> Result<Self, SettingsError> {
         if window == 0 || window > WINDOW_MAX {
             return Err(SettingsError::Window(window));
@@ -48,17 +48,17 @@ impl Settings {
         if timeout.is_zero() {
             return Err(SettingsError::Timeout);
         }
-        Ok(Self { window, ack_every: ack_every.min(window), timeout, retries, obeys_cnps: true })
+        Ok(Self { window, ack_every: ack_every.min(window), timeout, retries, applies_cnps: true })
     }
 
-    /// CNPs are counted and nothing else: somebody else paces the queue pair.
+    /// CNPs are only counted: another component paces the queue pair.
     pub fn ignoring_cnps(self) -> Self {
-        Self { obeys_cnps: false, ..self }
+        Self { applies_cnps: false, ..self }
     }
 
     /// CNPs halve the window.
-    pub fn obeys_cnps(&self) -> bool {
-        self.obeys_cnps
+    pub fn applies_cnps(&self) -> bool {
+        self.applies_cnps
     }
 
     /// Packets that may be in flight.
@@ -66,7 +66,7 @@ impl Settings {
         self.window
     }
 
-    /// AckReq is set at least every so many packets; never more than the window.
+    /// AckReq is set at least once per this many packets; never more than the window.
     pub fn ack_every(&self) -> u32 {
         self.ack_every
     }
@@ -76,36 +76,36 @@ impl Settings {
         self.timeout
     }
 
-    /// Retransmissions in a row without progress; 0 is any number.
+    /// Consecutive retransmissions without progress; 0 is unlimited.
     pub fn retries(&self) -> u32 {
         self.retries
     }
 }
 
-/// What a requester has sent, received and ignored.
+/// Counters of a requester.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Packets sent, retransmissions too.
     pub packets_sent: u64,
     /// Packets sent again.
     pub retransmitted: u64,
-    /// Acknowledge packets with an ACK syndrome, be they of use or not.
+    /// Acknowledge packets with an ACK syndrome, useful or not.
     pub acks_received: u64,
-    /// ACKs of what was already acknowledged last.
+    /// ACKs of the packet that was acknowledged last.
     pub duplicate_acks: u64,
-    /// NAKs for a PSN sequence error that were obeyed.
+    /// NAKs for a PSN sequence error that caused a retransmission.
     pub naks_received: u64,
     /// NAKs (of any kind) for packets that were already acknowledged.
     pub ghost_naks: u64,
-    /// RNR NAKs that were obeyed.
+    /// RNR NAKs that delayed the requester.
     pub rnr_received: u64,
-    /// CNPs.
+    /// CNPs received.
     pub cnps_received: u64,
     /// Retry timer expirations.
     pub timeouts: u64,
     /// ACKs outside [oldest unacknowledged - 1, newest sent].
     pub ack_out_of_window: u64,
-    /// ACKs and NAKs that speak of packets never sent.
+    /// ACKs and NAKs for packets that were never sent.
     pub false_acks: u64,
     /// Reserved syndromes and OpCodes that no responder sends for these requests.
     pub unexpected: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each rule of the requester by itself; the whole is tried against a responder in `tests/simulation.rs`.
+//! Each rule of the requester on its own; `tests/simulation.rs` tests it against a responder.
 
 use super::*;
 use crate::transfer::Operation;
@@ -23,7 +23,7 @@ fn bench(window: u32, ack_every: u32, retries: u32) -> Bench {
 }
 
 impl Bench {
-    /// All that may go out now: packet number and AckReq.
+    /// All packets that may be sent now: packet number and AckReq.
     fn send(&mut self) -> Vec<(u64, bool)> {
         let requests = std::iter::from_fn(|| self.requester.next_packet(self.now));
         requests.map(|r| (psn::distance(START, r.psn) as u64, r.ack_req)).collect()
@@ -148,7 +148,7 @@ fn an_rnr_nak_holds_everything_until_its_time_has_passed() {
     bench.answer(3, Syndrome::rnr_nak(12));
     assert_eq!(bench.requester.bytes_acked(), 3 * 256);
     bench.wait(Duration::from_micros(639));
-    // The gap behind the refused packet is no reason to send it earlier.
+    // The gap behind the packet that was not ready does not end its wait early.
     bench.nak(3);
     assert_eq!(bench.numbers(), [] as [u64; 0]);
     bench.wait(Duration::from_micros(1));
@@ -222,7 +222,7 @@ fn going_back_does_not_make_acks_of_what_was_sent_false() {
 }
 
 #[test]
-fn whoever_is_paced_by_others_counts_cnps_and_keeps_the_window() {
+fn a_requester_paced_from_outside_counts_cnps_and_keeps_the_window() {
     let mut bench = bench(32, 8, 0);
     bench.requester.settings = bench.requester.settings.clone().ignoring_cnps();
     bench.cnp();
@@ -235,7 +235,7 @@ fn a_cnp_halves_the_window_and_what_is_in_flight_still_asks_for_acks() {
     bench.send();
     bench.cnp();
     assert_eq!(bench.requester.window.packets(), 16);
-    // Acknowledge only where that was asked for; the transfer must end without a single timeout.
+    // Acknowledge only where AckReq is set; the transfer must end without a timeout.
     let mut asked = 31;
     while !bench.requester.is_complete() {
         bench.ack(asked);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which packet may follow which, how long it must be and where its payload goes: IBTA volume 1 sections 9.7.4.1.2 to
-//! 9.7.4.1.7.
+//! Order, length and placement of the packets of a message: IBTA volume 1 sections 9.7.4.1.2 to 9.7.4.1.7.
 
 use canopy_packet::aeth::NakCode;
 use canopy_packet::reth::Reth;
@@ -9,29 +8,29 @@ use super::Settings;
 use crate::transfer::Region;
 use crate::wire::Packet;
 
-/// A message of which more is to come.
+/// A message that is not yet complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Message {
     Send,
     Write {
-        /// Where in the region the next packet's payload goes.
+        /// Offset of the next packet's payload in the region.
         offset: u64,
-        /// Bytes still to come.
+        /// Bytes that have not arrived yet.
         remaining: u64,
     },
 }
 
-/// Where payload belongs.
+/// Where a payload is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Behind all that was received by SEND.
+    /// Appended to what was received by SEND.
     Stream,
-    /// At this offset of the registered region; it fits.
+    /// At this offset of the registered region, inside it.
     Memory(u64),
 }
 
-/// Judges the packet that has the expected PSN while `open` is the message in progress; gives its payload's place and
-/// the message in progress afterwards, or the NAK that it deserves.
+/// Validates the packet that has the expected PSN while `open` is the message in progress; returns its payload's
+/// place and the message in progress afterwards, or the NAK to send.
 pub(super) fn accept(
     open: Option<Message>,
     packet: &Packet<'_>,
@@ -69,7 +68,7 @@ pub(super) fn accept(
     }
 }
 
-/// Checks a WRITE against the registered memory. One of no bytes touches none, whatever its address and key.
+/// Checks a WRITE against the registered memory. A zero-length WRITE needs no valid address or key.
 fn begin_write(reth: &Reth, region: Option<Region>) -> Result<Message, NakCode> {
     let remaining = u64::from(reth.dma_len);
     if remaining == 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each rule of the responder by itself; the whole is tried against the kernel's in `tests/rxe_replay.rs`.
+//! Each rule of the responder on its own; `tests/rxe_replay.rs` tests it against the kernel's responder.
 
 use super::*;
 use crate::transfer::Region;
@@ -26,7 +26,7 @@ fn asking(mut packet: Packet<'static>) -> Packet<'static> {
     packet
 }
 
-/// Hands in a packet: whether it was delivered, and the answer as (number, syndrome, MSN).
+/// Handles a packet; returns whether it was delivered, and the answer as (number, syndrome, MSN).
 fn give(responder: &mut Responder, packet: Packet<'_>) -> (bool, Option<(i32, u8, u32)>) {
     let delivered = responder.handle(&packet, false, Instant::now()).is_some();
     let answer = responder.next_packet().map(|answer| match answer {
@@ -84,7 +84,7 @@ fn a_duplicate_during_a_gap_does_not_renew_its_nak() {
     assert_eq!(give(&mut r, packet(Opcode::SEND_ONLY, 2, 4)), (false, None));
 }
 
-/// Each sequence ends in a packet that breaks the rules: the NAK, and nothing after it.
+/// Each sequence ends in an invalid packet: expects the NAK, and no answer after it.
 fn expect_fatal(sequence: &[Packet<'static>], syndrome: u8) {
     let mut r = responder();
     let (last, before) = sequence.split_last().unwrap();
@@ -202,7 +202,7 @@ fn every_second_message_is_not_ready_the_first_time() {
     let mut r = Responder::new(Settings { rnr_every: 2, ..Settings::new(256) }, START);
     assert_eq!(give(&mut r, packet(Opcode::SEND_ONLY, 0, 4)), (true, None));
     assert_eq!(give(&mut r, packet(Opcode::SEND_FIRST, 1, 256)), (false, Some((1, 0x20 | 12, 1))));
-    // What follows the refused packet is dropped without another NAK.
+    // The packets after it are dropped without another NAK.
     assert_eq!(give(&mut r, packet(Opcode::SEND_LAST, 2, 4)), (false, None));
     assert_eq!(give(&mut r, packet(Opcode::SEND_FIRST, 1, 256)), (true, None));
     assert_eq!(give(&mut r, packet(Opcode::SEND_LAST, 2, 4)), (true, None));

@@ -13,7 +13,7 @@ use crate::wire::DATAGRAM_MAX;
 
 /// Datagrams per system call.
 const BATCH: usize = 64;
-/// One octet more than any datagram that is right, so that a longer one shows as longer.
+/// One octet more than the largest valid datagram, to detect longer ones.
 const SLOT: usize = DATAGRAM_MAX + 1;
 
 /// Buffers for arriving datagrams.
@@ -22,7 +22,7 @@ pub struct Inbox {
     headers: MultiHeaders<SockaddrIn6>,
 }
 
-/// A datagram that has arrived.
+/// A received datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
     /// IPv6 Source Address.
@@ -46,7 +46,8 @@ impl Inbox {
         }
     }
 
-    /// Hands what has arrived, at most [`Inbox::BATCH`], to `each`, in order; gives how many. Does not wait.
+    /// Passes the datagrams that have arrived, at most [`Inbox::BATCH`], to `each`, in order; returns their number.
+    /// Does not wait.
     pub fn receive(
         &mut self,
         socket: &RoceSocket,

@@ -10,7 +10,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, MultiHeaders, SockaddrIn6, send
 use super::{Inbox, RoceSocket};
 use crate::wire::DATAGRAM_MAX;
 
-/// Room for the most that one batch of arrivals is answered with: an acknowledgement and a CNP each.
+/// Room for the answers to one batch of arrivals: an acknowledgement and a CNP each.
 const SLOTS: usize = 2 * Inbox::BATCH;
 
 /// Datagrams to send, oldest first.
@@ -40,22 +40,22 @@ impl Outbox {
         }
     }
 
-    /// All that was put in has been sent.
+    /// True if all datagrams have been sent.
     pub fn is_empty(&self) -> bool {
         self.first == self.last
     }
 
-    /// There is no room for one more before all is sent.
+    /// True if there is no room for another datagram.
     pub fn is_full(&self) -> bool {
         self.last == SLOTS
     }
 
-    /// Datagrams that the kernel refused, for want of a route, say. They are lost, as in a network.
+    /// Datagrams that the kernel rejected, for example because there is no route. They count as lost.
     pub fn errors(&self) -> u64 {
         self.errors
     }
 
-    /// Lets `write` write a datagram and give its length. Fails when the outbox is full.
+    /// Appends a datagram that `write` writes, returning its length. Fails if the outbox is full.
     pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<()> {
         let full = || io::Error::other("the outbox is full: flush it first");
         let slot = self.slots.get_mut(self.last).ok_or_else(full)?;
@@ -64,7 +64,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends as much as the kernel takes without waiting; the rest stays. Fails when a datagram exceeds the link's MTU.
+    /// Sends as much as the kernel accepts without waiting; the rest stays. Fails if a datagram exceeds the link's
+    /// MTU.
     pub fn flush(&mut self, socket: &RoceSocket) -> io::Result<()> {
         while self.first < self.last {
             match self.send_some(socket) {

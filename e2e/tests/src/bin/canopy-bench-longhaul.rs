@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What Long-haul CNPs gain over the receivers' CNPs alone, by how far the congestion is from the source: RTT 20 ms, a bottleneck of
-//! 40 Mbit/s. Pairs of transfers A B A B; ratios are within a pair, and printed with their spread.
+//! Gain of Long-haul CNPs over the receivers' CNPs alone, by the distance of the congestion from the source: RTT 20
+//! ms, a bottleneck of 40 Mbit/s. Pairs of transfers A B A B; ratios are within a pair, and printed with their
+//! spread.
 
 use anyhow::Result;
 use canopy_e2e::longhaul::{Path, Trial};
@@ -18,7 +19,7 @@ fn main() -> Result<()> {
         path.move_bottleneck(ms)?;
         let pairs = (0..PAIRS).map(|_| Ok((path.trial(false)?, path.trial(true)?))).collect::<Result<Vec<_>>>()?;
         let of = |what: fn(&Trial) -> f64, ratio: fn(f64, f64) -> f64| {
-            let [plain, told, ratio] = [
+            let [plain, notified, ratio] = [
                 pairs.iter().map(|(p, _)| what(p)).collect(),
                 pairs.iter().map(|(_, t)| what(t)).collect(),
                 pairs.iter().map(|(p, t)| ratio(what(p), what(t))).collect(),
@@ -26,10 +27,10 @@ fn main() -> Result<()> {
             .map(sorted);
             let middle = PAIRS / 2;
             let spread = format!("{:.2} / {:.2} / {:.2}", ratio[0], ratio[middle], ratio[PAIRS - 1]);
-            (format!("{:.1}, {:.1} ms", plain[middle], told[middle]), spread)
+            (format!("{:.1}, {:.1} ms", plain[middle], notified[middle]), spread)
         };
-        let (reaction, sooner) = of(|t| t.reaction_ms, |plain, told| plain / told);
-        let (above, share) = of(|t| t.above_ms, |plain, told| told / plain);
+        let (reaction, sooner) = of(|t| t.reaction_ms, |plain, notified| plain / notified);
+        let (above, share) = of(|t| t.above_ms, |plain, notified| notified / plain);
         println!("{ms:>6}   {reaction:>28} {sooner:>24}   {above:>28} {share:>24}");
     }
     Ok(())

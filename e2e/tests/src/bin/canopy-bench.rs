@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Figures of the whole: time from the REST call to `Ready`, and goodput beside one unicast RC flow in the same run.
+//! End-to-end benchmarks: time from the REST call to `Ready`, and goodput compared with one unicast RC flow in the
+//! same run.
 //! Ratios are taken within a pair of runs, A B A B, and printed with their spread.
 
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same for those who have a tokio runtime. Every future may be dropped at any time.
+//! The same API for applications with a tokio runtime. Every future may be dropped at any time.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -15,14 +15,14 @@ use super::{Action, OpenOptions, Qp, Status, wire};
 use crate::Error;
 use crate::call::{Pause, channel};
 
-/// How long a call may take.
+/// Time limit of a call.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// A host has at most 65,536 paced QPs, of some 100 octets each.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 type Grpc = PacerServiceClient<Channel>;
 
-/// A connection to the daemon; clones share it. Made again by itself when the daemon restarts.
+/// A connection to the daemon; clones share it. It reconnects when the daemon restarts.
 #[derive(Clone, Debug)]
 pub struct Client {
     grpc: Grpc,
@@ -41,24 +41,25 @@ impl Client {
     /// The daemon and its live queue pairs.
     ///
     /// # Errors
-    /// Nobody answered within 5 s.
+    /// The daemon did not answer within 5 s.
     pub async fn status(&self) -> Result<Status, Error> {
         wire::status(answer(self.grpc.clone().list_qps(pb::ListQpsRequest {})).await?)
     }
 
-    /// Makes a queue pair live. Saying it again changes what is different, and keeps what was asked for before.
+    /// Registers a queue pair. A repeated call changes what is different, and keeps the options of earlier calls.
     ///
     /// # Errors
-    /// An argument is wrong, this user may not, another queue pair has the flow, or nobody answered within 5 s.
+    /// An argument is wrong, this user may not call the daemon, another queue pair has the flow, or the daemon did
+    /// not answer within 5 s.
     pub async fn open(&self, options: OpenOptions) -> Result<Qp, Error> {
         let request = options.request()?;
         wire::qp(answer(self.grpc.clone().open_qp(request)).await?.qp)
     }
 
-    /// Ends the pacing of a queue pair; one that is not live is none already.
+    /// Ends the pacing of a queue pair; succeeds if it is not paced.
     ///
     /// # Errors
-    /// This user may not, or nobody answered within 5 s.
+    /// This user may not call the daemon, or it did not answer within 5 s.
     pub async fn close(&self, qpn: u32) -> Result<(), Error> {
         match timeout(ANSWER_WITHIN, self.grpc.clone().close_qp(pb::CloseQpRequest { qpn })).await {
             Ok(Err(status)) if status.code() == Code::NotFound => Ok(()),
@@ -67,13 +68,14 @@ impl Client {
         }
     }
 
-    /// How every queue pair stands, then each change.
+    /// The state of every queue pair, then each change.
     pub fn actions(&self) -> Actions {
         Actions { grpc: self.grpc.clone(), stream: None, pause: Pause::default(), retry_at: None }
     }
 }
 
-/// What happens to a host's queue pairs. After an error the next call opens the watch again, and begins with how they stand.
+/// Changes of a host's queue pairs. After an error the next call opens the watch again, which starts with their
+/// state.
 #[derive(Debug)]
 pub struct Actions {
     grpc: Grpc,
@@ -127,14 +129,14 @@ fn silent() -> Error {
     Error::Unavailable(format!("canopy-pacer did not answer within {ANSWER_WITHIN:?}"))
 }
 
-/// What to do about a socket that cannot be opened is another thing than with an agent.
+/// A socket of the daemon that cannot be opened needs another remedy than that of an agent.
 fn of_the_pacer(error: Error) -> Error {
     let Error::Socket { path, source, reason } = error else { return error };
     let reason = match source.kind() {
         ErrorKind::NotFound => {
             "there is no such socket: is `canopy-pacer run` running, and is this its --socket?".to_owned()
         }
-        ErrorKind::ConnectionRefused => "nobody listens there: start `canopy-pacer run`".to_owned(),
+        ErrorKind::ConnectionRefused => "no process listens on the socket: start `canopy-pacer run`".to_owned(),
         ErrorKind::PermissionDenied => {
             "this user may not open canopy-pacer's socket: let it be a member of its --socket-group".to_owned()
         }

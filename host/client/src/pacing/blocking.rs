@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The blocking API: each call waits on a small runtime that the client brings with it.
+//! The blocking API: each call waits on a small runtime that belongs to the client.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -53,14 +53,14 @@ impl Client {
         self.worker.run(self.inner.close(qpn))
     }
 
-    /// How every queue pair stands, then each change.
+    /// The state of every queue pair, then each change.
     pub fn actions(&self) -> Actions {
         Actions { worker: self.worker.clone(), inner: self.inner.actions() }
     }
 }
 
-/// What happens to a host's queue pairs: an iterator that waits and never ends. After an error it begins again with how they
-/// stand.
+/// Changes of a host's queue pairs: a blocking iterator that never ends. After an error it starts again with their
+/// state.
 #[derive(Debug)]
 pub struct Actions {
     worker: Arc<Worker>,
@@ -68,7 +68,7 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// Waits for the next change for so long; `None` = nothing happened.
+    /// Waits for the next change for at most `within`; `None` = no change.
     ///
     /// # Errors
     /// As [`aio::Actions::next`].

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `canopy-pacer` says of a host's queue pairs: how each is to send, and every change of it.
+//! Pacing of a host's queue pairs by `canopy-pacer`: the rate of each, and every change of it.
 //!
-//! For RDMA software that paces by itself, or whose NIC does: it registers its queue pairs and follows the [`Actions`].
+//! For RDMA software, or a NIC, that does its own pacing: it registers its queue pairs and applies the [`Actions`].
 //!
 //! ```no_run
 //! use canopy_host::pacing::{Client, OpenOptions, DEFAULT_SOCKET};
@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! This is the blocking API; [`aio`] is the same for those who have a tokio runtime.
+//! This is the blocking API; [`aio`] is the same for applications with a tokio runtime.
 
 pub mod aio;
 mod blocking;
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 pub use blocking::{Actions, Client};
 
-/// Where a daemon that is the only one of its machine serves applications.
+/// Default socket of a daemon that is the only one of its machine.
 pub const DEFAULT_SOCKET: &str = "/run/canopy/pacer.sock";
 
 /// A queue pair to be paced.
@@ -36,15 +36,16 @@ pub const DEFAULT_SOCKET: &str = "/run/canopy/pacer.sock";
 pub struct OpenOptions {
     /// Local QPN, 2..=0xFFFFFE.
     pub qpn: u32,
-    /// Who answers it: a receiver, or a group's Proxy Address.
+    /// Remote address of the queue pair: a receiver, or a group's Proxy Address.
     pub peer: Ipv6Addr,
     /// Destination QP of its packets, 2..=0xFFFFFE.
     pub dest_qpn: u32,
-    /// Rate that nothing exceeds, in bits per second; the daemon's when absent.
+    /// Maximum rate in bits per second; the daemon's default if absent.
     pub line_rate_bps: Option<u64>,
-    /// Rate that no reduction goes below, in bits per second (1..=line rate); the daemon's when absent.
+    /// Minimum rate, below which no reduction goes, in bits per second (1..=line rate); the daemon's default if
+    /// absent.
     pub min_rate_bps: Option<u64>,
-    /// RTT of its path; measured when absent, and until then the daemon's.
+    /// RTT of its path; measured if absent, and until then the daemon's default.
     pub rtt: Option<Duration>,
 }
 
@@ -59,16 +60,16 @@ impl OpenOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// An application or an operator said so.
+    /// Registered by an application or an operator.
     Registered,
-    /// From its packets.
+    /// Learned from its packets.
     Learned,
 }
 
-/// Whose cap a rate is.
+/// The sender whose rate limit applies to a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Blamed {
+pub enum LimitedBy {
     /// The queue pair's peer, by its CNPs.
     Peer(Ipv6Addr),
     /// A node on the path.
@@ -80,29 +81,29 @@ pub enum Blamed {
 pub struct Qp {
     /// Local QPN.
     pub qpn: u32,
-    /// Who answers it.
+    /// Remote address of the queue pair.
     pub peer: Ipv6Addr,
     /// Destination QP of its packets.
     pub dest_qpn: u32,
     /// How it became known.
     pub origin: Origin,
-    /// What it may send now, in bits per second.
+    /// Current rate in bits per second.
     pub rate_bps: u64,
-    /// Rate that nothing exceeds, in bits per second.
+    /// Maximum rate in bits per second.
     pub line_rate_bps: u64,
-    /// Rate that no reduction goes below, in bits per second.
+    /// Minimum rate, below which no reduction goes, in bits per second.
     pub min_rate_bps: u64,
-    /// What is left of its pause: it sends nothing for so long.
+    /// Remaining time of a pause, during which it sends nothing.
     pub pause_left: Option<Duration>,
-    /// Whose cap the rate is; nobody's at line rate.
-    pub blamed: Option<Blamed>,
+    /// The sender whose limit applies; `None` at line rate.
+    pub limited_by: Option<LimitedBy>,
     /// RTT of its path.
     pub rtt: Duration,
-    /// The RTT was measured; otherwise it was given.
+    /// True if the RTT was measured, false if it was configured.
     pub rtt_is_measured: bool,
 }
 
-/// Who paces.
+/// The pacing method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Means {
@@ -110,52 +111,52 @@ pub enum Means {
     Edt,
     /// The kernel, by HTB classes.
     Htb,
-    /// Whoever follows the actions.
-    Nobody,
+    /// None: only the applications that follow the actions.
+    None,
 }
 
-/// Why a queue pair is to send as it is told.
+/// The cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// How it stands as the watch begins.
+    /// The current state when the watch starts.
     State,
     /// It became live.
     Open,
-    /// It is live no more.
+    /// It ended.
     Close,
     /// Its RTT or its line rate changed.
     Adjust,
-    /// A node said that there is congestion.
+    /// A node reported congestion.
     Notify,
-    /// A node asked for less.
+    /// A node requested a lower rate.
     Reduce,
-    /// A node asked for nothing at all for some time.
+    /// A node requested a pause.
     Pause,
-    /// A node said that congestion has subsided.
+    /// A node reported that congestion has subsided.
     Resume,
     /// A CNP.
     Cnp,
-    /// A pause came to its end.
+    /// A pause ended.
     PauseEnd,
-    /// There was no news for two RTTs.
+    /// No notification for two RTTs.
     Increase,
 }
 
-/// One change.
+/// A change of a queue pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// How the queue pair is to send from now on.
+    /// The state of the queue pair from now on.
     pub qp: Qp,
-    /// When the kernel saw the notification, in nanoseconds of `CLOCK_MONOTONIC`; `None` where there was none.
+    /// When the kernel received the notification, in nanoseconds of `CLOCK_MONOTONIC`; `None` if there was none.
     pub received_ns: Option<u64>,
-    /// When it paced accordingly, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the new rate was applied, in nanoseconds of `CLOCK_MONOTONIC`.
     pub applied_ns: u64,
-    /// The same moment, in nanoseconds since 1970.
+    /// The same time, in nanoseconds since 1970.
     pub applied_unix_ns: u64,
-    /// Changes before this one that were lost because this client was too slow.
+    /// Changes before this one that were dropped because this client was too slow.
     pub missed: u64,
 }
 
@@ -164,20 +165,20 @@ pub struct Action {
 pub struct Status {
     /// Live queue pairs by QPN.
     pub qps: Vec<Qp>,
-    /// Who paces.
+    /// The pacing method.
     pub pacing: Means,
     /// The interface.
     pub interface: String,
     /// Its rate in bits per second.
     pub line_rate_bps: u64,
-    /// Nodes whose instructions are accepted.
+    /// Nodes whose Long-haul CNPs are accepted.
     pub nodes: u32,
     /// Notifications by format.
     pub received: Vec<(String, u64)>,
-    /// What became of them, and of the daemon's own work, by reason.
+    /// Outcomes of the notifications, and of the daemon's own work, by reason.
     pub outcomes: Vec<(String, u64)>,
     /// Changes of queue pairs, by cause.
     pub actions: Vec<(String, u64)>,
-    /// When this was answered, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Time of this answer, in nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon answers, as the types of this module.
+//! Converts the daemon's messages to the types of this module.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use canopy_control::pb;
 use canopy_model::ids::Qpn;
 
-use super::{Action, Blamed, Cause, Means, OpenOptions, Origin, Qp, Status};
+use super::{Action, Cause, LimitedBy, Means, OpenOptions, Origin, Qp, Status};
 use crate::Error;
 
 impl OpenOptions {
@@ -40,10 +40,10 @@ pub(super) fn qp(wire: Option<pb::PacedQp>) -> Result<Qp, Error> {
         pb::QpOrigin::Learned => Origin::Learned,
         pb::QpOrigin::Unspecified => return Err(unexpected("origin", "has a value of a newer daemon")),
     };
-    let blamed = match (wire.blamed.as_slice(), wire.blamed_is_peer) {
+    let limited_by = match (wire.limited_by.as_slice(), wire.limited_by_peer) {
         ([], _) => None,
-        (node, false) => Some(Blamed::Node(address("blamed", node)?)),
-        (peer, true) => Some(Blamed::Peer(address("blamed", peer)?)),
+        (node, false) => Some(LimitedBy::Node(address("limitedBy", node)?)),
+        (peer, true) => Some(LimitedBy::Peer(address("limitedBy", peer)?)),
     };
     Ok(Qp {
         qpn: wire.qpn,
@@ -54,7 +54,7 @@ pub(super) fn qp(wire: Option<pb::PacedQp>) -> Result<Qp, Error> {
         line_rate_bps: wire.line_rate_bps,
         min_rate_bps: wire.min_rate_bps,
         pause_left: (wire.pause_left_ns > 0).then(|| Duration::from_nanos(wire.pause_left_ns)),
-        blamed,
+        limited_by,
         rtt: Duration::from_nanos(wire.rtt_ns),
         rtt_is_measured: wire.rtt_is_measured,
     })
@@ -89,7 +89,7 @@ pub(super) fn status(wire: pb::ListQpsResponse) -> Result<Status, Error> {
     let pacing = match wire.pacing() {
         pb::PacingMeans::Edt => Means::Edt,
         pb::PacingMeans::Htb => Means::Htb,
-        pb::PacingMeans::None => Means::Nobody,
+        pb::PacingMeans::None => Means::None,
         pb::PacingMeans::Unspecified => return Err(unexpected("pacing", "has a value of a newer daemon")),
     };
     let counters = |list: Vec<pb::Counter>| list.into_iter().map(|c| (c.name, c.value)).collect();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_request_is_said_by_field() {
+    fn invalid_fields_of_a_request_are_reported_by_name() {
         let good = OpenOptions::new(17, Ipv6Addr::LOCALHOST, 18);
         let field = |options: OpenOptions| match options.request().unwrap_err() {
             Error::Invalid { field, .. } => field,
@@ -134,19 +134,19 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_who_is_blamed_and_what_is_left_of_a_pause() {
+    fn an_answer_has_the_limiting_node_and_the_rest_of_a_pause() {
         let node: Ipv6Addr = "fcff::1".parse().unwrap();
         let wire = pb::PacedQp {
             peer: Ipv6Addr::LOCALHOST.octets().to_vec(),
             origin: pb::QpOrigin::Learned.into(),
-            blamed: node.octets().to_vec(),
+            limited_by: node.octets().to_vec(),
             pause_left_ns: 7,
             ..pb::PacedQp::default()
         };
         let read = qp(Some(wire.clone())).unwrap();
-        assert_eq!((read.blamed, read.pause_left), (Some(Blamed::Node(node)), Some(Duration::from_nanos(7))));
-        let read = qp(Some(pb::PacedQp { blamed_is_peer: true, pause_left_ns: 0, ..wire.clone() })).unwrap();
-        assert_eq!((read.blamed, read.pause_left), (Some(Blamed::Peer(node)), None));
+        assert_eq!((read.limited_by, read.pause_left), (Some(LimitedBy::Node(node)), Some(Duration::from_nanos(7))));
+        let read = qp(Some(pb::PacedQp { limited_by_peer: true, pause_left_ns: 0, ..wire.clone() })).unwrap();
+        assert_eq!((read.limited_by, read.pause_left), (Some(LimitedBy::Peer(node)), None));
         assert!(qp(Some(pb::PacedQp { peer: vec![1], ..wire.clone() })).is_err());
         assert!(qp(Some(pb::PacedQp { origin: 0, ..wire })).is_err());
     }

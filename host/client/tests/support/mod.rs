@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An agent that does what a test tells it, on a Unix socket.
+//! An agent on a Unix socket that gives the answers a test configures.
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "shared by several test binaries")]
 
@@ -19,28 +19,28 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-/// What the agent was asked, in order.
+/// Requests to the agent, in order.
 #[derive(Default)]
-pub struct Heard {
+pub struct Requests {
     pub joins: Vec<JoinRequest>,
     pub leaves: Vec<LeaveRequest>,
 }
 
-/// What a watch yields.
-type Said = Option<Result<WatchGroupResponse, Status>>;
+/// An item of a watch.
+type WatchItem = Option<Result<WatchGroupResponse, Status>>;
 
-/// Dropping it is a crash.
+/// Dropping it is like a crash.
 pub struct Agent {
-    pub heard: Arc<Mutex<Heard>>,
-    state: Option<watch::Sender<Said>>,
-    watched: Arc<Mutex<watch::Receiver<Said>>>,
+    pub requests: Arc<Mutex<Requests>>,
+    state: Option<watch::Sender<WatchItem>>,
+    watched: Arc<Mutex<watch::Receiver<WatchItem>>>,
     runtime: Option<Runtime>,
     path: PathBuf,
 }
 
 struct Service {
-    heard: Arc<Mutex<Heard>>,
-    watched: Arc<Mutex<watch::Receiver<Said>>>,
+    requests: Arc<Mutex<Requests>>,
+    watched: Arc<Mutex<watch::Receiver<WatchItem>>>,
 }
 
 pub fn state(phase: GroupPhase, reason: &str, receivers: u32, evicted: &[(&str, &str)]) -> WatchGroupResponse {
@@ -49,36 +49,36 @@ pub fn state(phase: GroupPhase, reason: &str, receivers: u32, evicted: &[(&str, 
 }
 
 impl Agent {
-    /// Listens in `dir` once this returns.
+    /// Accepts connections in `dir` once this returns.
     pub fn start(dir: &Path) -> Self {
         let path = dir.join("host.sock");
-        // What a crashed one left.
+        // The socket of an agent that crashed.
         _ = std::fs::remove_file(&path);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let heard = Arc::<Mutex<Heard>>::default();
+        let requests = Arc::<Mutex<Requests>>::default();
         let (send, receive) = watch::channel(None);
         let watched = Arc::new(Mutex::new(receive));
-        let service = MembershipServiceServer::new(Service { heard: heard.clone(), watched: watched.clone() });
+        let service = MembershipServiceServer::new(Service { requests: requests.clone(), watched: watched.clone() });
         let listener = runtime.block_on(async { UnixListener::bind(&path) }).unwrap();
         runtime.spawn(Server::builder().add_service(service).serve_with_incoming(UnixListenerStream::new(listener)));
-        Self { heard, state: Some(send), watched, runtime: Some(runtime), path }
+        Self { requests, state: Some(send), watched, runtime: Some(runtime), path }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What everybody who watches is told, now and when they begin to.
-    pub fn tell(&self, state: WatchGroupResponse) {
+    /// Sends a state to all current and future watches.
+    pub fn send_state(&self, state: WatchGroupResponse) {
         self.state.as_ref().unwrap().send_replace(Some(Ok(state)));
     }
 
-    /// As if the group were deleted.
+    /// Behaves as if the group were deleted.
     pub fn delete_group(&self) {
         self.state.as_ref().unwrap().send_replace(Some(Err(Status::not_found("group \"g\" was deleted"))));
     }
 
-    /// Ends every watch in order and without a status, as a process does whose tasks are dropped one after the other.
+    /// Ends every watch without a status, like a process that is dropping its tasks.
     pub fn end_watches(&mut self) {
         let (send, receive) = watch::channel(None);
         self.state = Some(send);
@@ -96,11 +96,11 @@ impl Drop for Agent {
 
 #[tonic::async_trait]
 impl MembershipService for Service {
-    /// Group `absent` does not exist, host `theirs` is somebody else's; all others join.
+    /// Group `absent` does not exist, host `theirs` is another user's; all others join.
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
         let request = request.into_inner();
         let (group, host) = (request.group.clone(), request.host.clone());
-        self.heard.lock().unwrap().joins.push(request);
+        self.requests.lock().unwrap().joins.push(request);
         if group == "absent" {
             return Err(Status::not_found("group \"absent\" does not exist"));
         }
@@ -119,13 +119,13 @@ impl MembershipService for Service {
     }
 
     async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveResponse>, Status> {
-        self.heard.lock().unwrap().leaves.push(request.into_inner());
+        self.requests.lock().unwrap().leaves.push(request.into_inner());
         Ok(Response::new(LeaveResponse {}))
     }
 
     type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;
 
-    /// Group `slow` takes its time.
+    /// Group `slow` answers late.
     async fn watch_group(
         &self,
         request: Request<WatchGroupRequest>,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Egress: flows are counted, and paced where the daemon says so. No packet is dropped. */
+/* Egress: counts flows, and paces those that the daemon configured. No packet is dropped. */
 #ifndef CANOPY_PACER_PACE_H
 #define CANOPY_PACER_PACE_H
 
-/* No departure is put off by more: fq drops what is beyond its own horizon of 10 s. */
+/* Maximum delay of a departure: fq drops packets beyond its own horizon of 10 s. */
 #define HORIZON_NS (5 * SECOND_NS)
-/* A packet that is timed and never answered makes room for another. */
+/* A timed packet that is not answered within this time makes room for another. */
 #define PROBE_NS SECOND_NS
 
 static __always_inline struct flow *flow_of(const struct flow_key *key, __u64 now)
@@ -38,7 +38,7 @@ static __always_inline __u64 depart(struct __sk_buff *skb, struct flow *flow, co
 	return at;
 }
 
-/* Times one packet after the other that asks to be acknowledged; one that was sent twice says nothing. */
+/* Times one packet with AckReq after the other; a retransmitted packet gives no sample. */
 static __always_inline void probe(struct flow *flow, __u32 psn_word, __u64 leaves)
 {
 	__u32 psn = psn_word & QPN_MASK;
@@ -79,7 +79,7 @@ static __always_inline void pace_request(struct __sk_buff *skb, const struct ip6
 			leaves = depart(skb, flow, pace, now);
 		} else {
 			skb->priority = pace->class_id;
-			/* When it leaves its class is not known here. */
+			/* The time when it leaves its HTB class is unknown here. */
 			leaves = 0;
 		}
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What the programs and the daemon share. Sizes are checked when the daemon loads; every padding field has a name. */
+/* Maps shared by the programs and the daemon. The daemon checks their sizes when it loads them; padding fields are named. */
 #ifndef CANOPY_PACER_TABLES_H
 #define CANOPY_PACER_TABLES_H
 
@@ -18,8 +18,8 @@ struct flow_key {
 };
 
 struct control {
-	__u64 alive_until_ns;	/* past it nobody is paced: the daemon is gone */
-	__u64 limit_known;	/* notices a second from senders in `senders` */
+	__u64 alive_until_ns;	/* past it no packet is paced: the daemon has ended */
+	__u64 limit_known;	/* notifications per second from senders in `senders` */
 	__u64 limit_unknown;	/* and from all others together */
 	__u32 mode;
 	__u32 pad;
@@ -51,9 +51,9 @@ struct answers {
 	__u64 before_ns;	/* the least of the window before; 0: none */
 };
 
-/* Which flow the answers for a local QP belong to. */
+/* The flow that the answers for a local QP belong to. */
 struct binding {
-	__u64 since_ns;		/* an RTT is of packets that left later */
+	__u64 since_ns;		/* only packets that left later give an RTT */
 	__u32 dest_qpn;
 	__u32 pad;
 };

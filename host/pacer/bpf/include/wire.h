@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Headers as they lie on the wire: IPv6 directly behind Ethernet, UDP and BTH directly behind IPv6. */
+/* Headers on the wire: IPv6 directly behind Ethernet, UDP and BTH directly behind IPv6. */
 #ifndef CANOPY_PACER_WIRE_H
 #define CANOPY_PACER_WIRE_H
 
@@ -43,14 +43,14 @@ struct roce {
 	__be32 psn; /* AckReq, resv7, PSN */
 };
 
-/* What an RC requester sends. */
+/* OpCodes of an RC requester. */
 static __always_inline bool op_request(__u8 op)
 {
 	return op <= OP_READ_REQUEST || op == OP_COMPARE_SWAP || op == OP_FETCH_ADD || op == OP_SEND_LAST_INV ||
 	       op == OP_SEND_ONLY_INV;
 }
 
-/* What it is answered: read responses, ACK and NAK, atomic ACK. */
+/* OpCodes of the answers: read responses, ACK and NAK, atomic ACK. */
 static __always_inline bool op_answer(__u8 op)
 {
 	return op >= OP_READ_RESPONSE_FIRST && op <= OP_ATOMIC_ACK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The threads that read: the ring buffer's notifications, and the tables of flows and answers.
+//! The threads that read the ring buffer's notifications, and the tables of flows and answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::codec::{self, Notice, Seen};
 use crate::engine::Flow;
 use crate::learn::Sighted;
 
-/// Notifications waiting for the daemon; past it the ring buffer holds 3,800 more and then drops the newest.
+/// Notifications queued for the daemon; beyond that the ring buffer holds 3,800 more and then drops the newest.
 const DEPTH: usize = 4096;
-/// How often the reader looks whether it is to end.
+/// Interval at which the reader checks whether it must stop.
 const POLL: Duration = Duration::from_millis(100);
-/// How often flows are looked at, and how much longer than that itself takes.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-const LOOK_SHARE: u32 = 20;
+/// Minimum pause between two samples of the flows, and the pause as a multiple of the duration of a sample.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
+const SAMPLE_PAUSE_FACTOR: u32 = 20;
 
 impl Bpf {
     /// Starts the thread that reads the ring buffer.
@@ -36,11 +36,11 @@ impl Bpf {
         Ok(Notices { receiver, lost, stop })
     }
 
-    /// Starts the thread that looks at every flow and every answer, again and again: there may be thousands, and the daemon
-    /// has packets to hear. It ends when nobody listens.
+    /// Starts the thread that samples every flow and every answer periodically: there may be thousands, and the
+    /// daemon must receive packets meanwhile. It ends when the receiver is dropped.
     pub(crate) fn sightings(&self) -> anyhow::Result<mpsc::Receiver<anyhow::Result<Sighted>>> {
         let (flows, answers) = (self.copy("flows")?, self.copy("answers")?);
-        // A daemon that is busy gets no more than one look late.
+        // A busy daemon gets at most one outdated sample.
         let (sender, receiver) = mpsc::channel(1);
         let run = move || loop {
             let begin = Instant::now();
@@ -49,18 +49,18 @@ impl Bpf {
             if sender.blocking_send(seen).is_err() {
                 return;
             }
-            thread::sleep(LOOK_EVERY.max(begin.elapsed() * LOOK_SHARE));
+            thread::sleep(SAMPLE_INTERVAL.max(begin.elapsed() * SAMPLE_PAUSE_FACTOR));
         };
         thread::Builder::new().name("flows".into()).spawn(run).context("starting the flows' reader")?;
         Ok(receiver)
     }
 }
 
-/// What comes from the ring buffer.
+/// Notifications from the ring buffer.
 #[derive(Debug)]
 pub(crate) struct Notices {
     pub(crate) receiver: mpsc::Receiver<Notice>,
-    /// Those that the daemon was too busy for.
+    /// Notifications dropped because the daemon was busy.
     pub(crate) lost: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
@@ -85,7 +85,7 @@ fn pump(map: &MapHandle, sender: &mpsc::Sender<Notice>, stop: &AtomicBool, lost:
     let ring = match added.and_then(|()| builder.build()) {
         Ok(ring) => ring,
         Err(error) => {
-            // The daemon sees the channel's end.
+            // The daemon detects the end of the channel.
             tracing::error!(%error, "the ring buffer cannot be read");
             return;
         }
@@ -103,7 +103,7 @@ fn pump(map: &MapHandle, sender: &mpsc::Sender<Notice>, stop: &AtomicBool, lost:
 fn table(map: &MapHandle, read: impl Fn(&[u8]) -> Option<Seen>) -> anyhow::Result<BTreeMap<Flow, Seen>> {
     let mut all = BTreeMap::new();
     for key in map.keys() {
-        // It may be gone since.
+        // The entry may have been deleted since.
         let value = map.lookup(&key, MapFlags::ANY).with_context(|| format!("BPF map {:?}: reading", map.name()))?;
         if let Some((flow, seen)) = codec::read_key(&key).zip(value.as_deref().and_then(&read)) {
             all.insert(flow, seen);

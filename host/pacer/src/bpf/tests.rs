@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The egress program, packet by packet: what it does for fq can be seen on a kernel that has none. Needs root.
+//! The egress program, packet by packet: its effect on fq is visible even on a kernel without fq. Needs root.
 
 use std::net::Ipv6Addr;
 
@@ -37,7 +37,7 @@ impl Bench {
         self.bpf.pace(flow(), Pace { octets_per_s, pause_until_ns, class_id: 0xca9a_0007 }).unwrap();
     }
 
-    /// A packet leaves: its departure time, and its priority.
+    /// Sends a packet: its departure time, and its priority.
     fn send(&mut self, opcode: Opcode, dest_qpn: u32) -> (u64, u32) {
         let frame = frame(opcode, dest_qpn);
         let (mut context, mut after, mut out) = ([0; SK_BUFF], [0; SK_BUFF], vec![0; 2048]);
@@ -51,7 +51,7 @@ impl Bench {
         let mut programs = self.object.progs_mut();
         let egress = programs.find(|p| p.name() == "pacer_egress").unwrap();
         let done = egress.test_run(input).unwrap();
-        assert_eq!(done.return_value as i32, -1, "every packet goes on to the next filter");
+        assert_eq!(done.return_value as i32, -1, "every packet continues to the next filter");
         assert_eq!(done.data.as_deref(), Some(frame.as_slice()), "and unchanged");
         let priority = after[PRIORITY_AT..PRIORITY_AT + 4].try_into().unwrap();
         (codec::word(&after, TSTAMP_AT / 8).unwrap(), u32::from_ne_bytes(priority))
@@ -79,14 +79,14 @@ fn frame(opcode: Opcode, dest_qpn: u32) -> Vec<u8> {
 fn departures_are_as_far_apart_as_the_rate_wants() {
     let mut bench = Bench::new(Mode::Edt, HORIZON);
     let octets = frame(Opcode::SEND_ONLY, DEST).len() as u64;
-    // One packet in 100 ms: no machine is so slow that a departure is past.
+    // One packet in 100 ms: no machine is so slow that a departure time is in the past.
     bench.pace(octets * 10, 0);
     let before = monotonic_ns();
     let times: Vec<u64> = (0..4).map(|_| bench.send(Opcode::SEND_ONLY, DEST).0).collect();
     assert_eq!(times[0], 0, "the first one goes at once");
     assert!((before + SECOND / 10..monotonic_ns() + SECOND / 10).contains(&times[1]));
     assert_eq!([times[2] - times[1], times[3] - times[2]], [SECOND / 10; 2]);
-    // The rate is another for those that come after.
+    // The new rate applies to later packets.
     bench.pace(octets * 20, 0);
     let next = [(); 2].map(|()| bench.send(Opcode::SEND_ONLY, DEST).0);
     assert_eq!([next[0] - times[3], next[1] - next[0]], [SECOND / 10, SECOND / 20]);
@@ -122,7 +122,7 @@ fn what_is_not_meant_goes_as_it_is() {
     for (opcode, dest) in [(Opcode::SEND_ONLY, DEST + 1), (Opcode::ACKNOWLEDGE, DEST), (Opcode::SEND_ONLY, 0xff_ffff)] {
         assert_eq!(bench.send(opcode, dest), (0, 0), "{opcode:?} to {dest:#x}");
     }
-    // The daemon is gone, or the kernel does not pace.
+    // The daemon has ended, or the kernel does not pace.
     for mut bench in [Bench::new(Mode::Edt, 0), Bench::new(Mode::Not, HORIZON)] {
         bench.pace(1, u64::MAX);
         assert_eq!(bench.send(Opcode::SEND_ONLY, DEST), (0, 0));

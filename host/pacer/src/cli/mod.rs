@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::kernel::Wanted;
 use crate::units::rate;
 
-/// Paces this host's RDMA queue pairs as nodes on the path (Long-haul CNPs) and receivers (CNPs) ask for.
+/// Paces this host's RDMA queue pairs as nodes on the path (Long-haul CNPs) and receivers (CNPs) request.
 ///
 /// `run` is the daemon, one for each interface; the other commands talk to it. Rates are bits per second (25G, 500M),
 /// times have a unit (10ms, 60s), QPNs are decimal or 0x..
@@ -27,9 +27,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the daemon until SIGTERM; then the interface is as it was before.
+    /// Runs the daemon until SIGTERM, then restores the interface.
     Run(Box<Run>),
-    /// Shows the live queue pairs: what each may send, and who is to blame.
+    /// Shows the live queue pairs: the rate of each, and the sender whose limit applies.
     Status {
         #[command(flatten)]
         socket: Socket,
@@ -37,7 +37,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Makes a queue pair live (root, the daemon's user, and its --uid).
+    /// Registers a queue pair (root, the daemon's user, and its --uid).
     Open(Open),
     /// Ends the pacing of a queue pair (root, the daemon's user, and its --uid).
     Close {
@@ -47,11 +47,11 @@ enum Command {
         #[arg(long, value_name = "QPN", value_parser = qpn)]
         qpn: u32,
     },
-    /// Shows how every queue pair stands, then each change as it happens.
+    /// Shows the state of every queue pair, then each change as it happens.
     Watch {
         #[command(flatten)]
         socket: Socket,
-        /// One JSON object a line; its times are nanoseconds of CLOCK_MONOTONIC and of the wall clock.
+        /// One JSON object per line; times are nanoseconds of CLOCK_MONOTONIC and of the wall clock.
         #[arg(long)]
         json: bool,
     },
@@ -71,16 +71,16 @@ struct Open {
     /// Local QPN.
     #[arg(long, value_name = "QPN", value_parser = qpn)]
     qpn: u32,
-    /// Who answers it: a receiver, or a group's Proxy Address.
+    /// Remote address of the queue pair: a receiver, or a group's Proxy Address.
     #[arg(long, value_name = "ADDRESS")]
     peer: Ipv6Addr,
     /// Destination QP of its packets.
     #[arg(long, value_name = "QPN", value_parser = qpn)]
     dest_qpn: u32,
-    /// Rate that nothing exceeds [default: the daemon's].
+    /// Maximum rate [default: the daemon's].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     line_rate: Option<u64>,
-    /// Rate that no reduction goes below [default: the daemon's].
+    /// Minimum rate, below which no reduction goes [default: the daemon's].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     min_rate: Option<u64>,
     /// RTT of its path [default: measured, and until then the daemon's].
@@ -88,10 +88,10 @@ struct Open {
     rtt: Option<Duration>,
 }
 
-/// Settings of the daemon.
+/// Configuration of the daemon.
 #[derive(Debug, Args)]
 struct Run {
-    /// Interface that RDMA packets leave by.
+    /// Interface on which RDMA packets leave.
     #[arg(long, value_name = "DEVICE")]
     interface: String,
     #[command(flatten)]
@@ -102,43 +102,44 @@ struct Run {
     /// User that may open and close queue pairs, besides root and the daemon's own; repeatable.
     #[arg(long = "uid", value_name = "UID")]
     uids: Vec<u32>,
-    /// Node whose Long-haul CNPs are obeyed; repeatable.
+    /// Node whose Long-haul CNPs are applied; repeatable.
     #[arg(long = "node", value_name = "ADDRESS")]
     nodes: Vec<Ipv6Addr>,
-    /// More of them, one address a line, # for comments; read again when it changes.
+    /// File with more nodes, one address per line, # for comments; read again when it changes.
     #[arg(long, value_name = "FILE")]
     nodes_file: Option<PathBuf>,
-    /// Rate that nothing exceeds [default: the interface's speed].
+    /// Maximum rate [default: the interface's speed].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     line_rate: Option<u64>,
-    /// Rate that no reduction goes below [default: 1 % of the line rate].
+    /// Minimum rate, below which no reduction goes [default: 1 % of the line rate].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     min_rate: Option<u64>,
     /// RTT of a queue pair until it is measured.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = humantime::parse_duration)]
     rtt: Duration,
-    /// RTTs are not measured.
+    /// Do not measure RTTs.
     #[arg(long)]
     fixed_rtt: bool,
-    /// Without packets for so long, a learned queue pair is forgotten.
+    /// A learned queue pair without packets for this time is removed.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     idle: Duration,
-    /// Who paces: auto is edt where the kernel has fq, and htb otherwise.
+    /// Pacing method: auto is edt if the kernel has fq, otherwise htb.
     #[arg(long, value_enum, value_name = "MEANS", default_value = "auto", conflicts_with = "no_kernel_pacing")]
     pacing: Wanted,
-    /// The kernel does not pace, because the NIC or the application does: only --on-action and `watch` act.
+    /// The kernel does not pace, because the NIC or the application does: changes are only passed to --on-action and
+    /// `watch`.
     #[arg(long)]
     no_kernel_pacing: bool,
-    /// Replaces a root qdisc that somebody configured, while the daemon runs.
+    /// Replaces a root qdisc that an administrator configured, while the daemon runs.
     #[arg(long)]
     replace_qdisc: bool,
-    /// Program and arguments, split at blanks, no shell: run for every change with CANOPY_* variables.
+    /// Program and arguments, split at blanks, no shell: run for every change, with CANOPY_* variables.
     #[arg(long, value_name = "COMMAND")]
     on_action: Option<String>,
-    /// After so long the program is killed.
+    /// Time limit, after which the program is killed.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     on_action_timeout: Duration,
-    /// So many of them run at once.
+    /// Maximum number of them that run at the same time.
     #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     on_action_at_once: u16,
     /// Serves Prometheus metrics at http://ADDRESS/metrics, such as [::1]:9410.
@@ -147,15 +148,15 @@ struct Run {
     /// Log level, or directives such as info,canopy_pacer=debug.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: String,
-    /// Log lines are JSON objects, also on a terminal.
+    /// Log JSON objects, also on a terminal.
     #[arg(long)]
     log_json: bool,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
-/// What failed, and what to do.
+/// The failure, and the remedy.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Run(settings) => run::run(*settings),

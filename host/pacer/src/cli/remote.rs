@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands that talk to a daemon.
+//! The commands that call a daemon.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use canopy_host::Error;
-use canopy_host::pacing::{Action, Blamed, Cause, Client, Means, OpenOptions, Origin, Qp, Status};
+use canopy_host::pacing::{Action, Cause, Client, LimitedBy, Means, OpenOptions, Origin, Qp, Status};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ pub(super) fn watch(socket: &Path, as_json: bool) -> anyhow::Result<()> {
     for action in Client::connect(socket)?.actions() {
         let action = match action {
             Ok(action) => action,
-            // The daemon may come back; what changed meanwhile is told then.
+            // The daemon may restart; the new watch starts with the current state.
             Err(Error::Unavailable(reason)) => {
                 eprintln!("canopy-pacer: {reason}; watching again");
                 continue;
@@ -48,7 +48,7 @@ pub(super) fn watch(socket: &Path, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `false`: nobody reads any more.
+/// Returns `false` if the output was closed.
 fn print(text: &str) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -61,7 +61,7 @@ fn print(text: &str) -> anyhow::Result<bool> {
 fn status_table(status: &Status) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["QPN", "PEER", "DEST QPN", "ORIGIN", "RATE", "PAUSED", "BLAMED", "RTT"]);
+    table.set_header(["QPN", "PEER", "DEST QPN", "ORIGIN", "RATE", "PAUSED", "LIMITED BY", "RTT"]);
     for qp in &status.qps {
         let paused = qp.pause_left.map_or("-".to_owned(), |left| format!("{:.1} ms", left.as_secs_f64() * 1e3));
         let rtt = format!("{:.3} ms{}", qp.rtt.as_secs_f64() * 1e3, if qp.rtt_is_measured { "" } else { " (given)" });
@@ -72,7 +72,7 @@ fn status_table(status: &Status) -> String {
             origin(qp.origin).to_owned(),
             show_rate(qp.rate_bps),
             paused,
-            blamed(qp).unwrap_or_else(|| "-".to_owned()),
+            limited_by(qp).unwrap_or_else(|| "-".to_owned()),
             rtt,
         ]);
     }
@@ -113,7 +113,7 @@ fn qp_json(qp: &Qp) -> Value {
         "minRateBps": qp.min_rate_bps,
         "paused": qp.pause_left.is_some(),
         "pauseLeftUs": qp.pause_left.map_or(0, |left| left.as_micros() as u64),
-        "blamed": blamed(qp),
+        "limitedBy": limited_by(qp),
         "rttUs": qp.rtt.as_secs_f64() * 1e6,
         "rttMeasured": qp.rtt_is_measured,
     })
@@ -149,7 +149,7 @@ fn action_line(action: &Action) -> String {
     if let Some(left) = qp.pause_left {
         line += &format!(", paused for {:.3} ms", left.as_secs_f64() * 1e3);
     }
-    if let Some(who) = blamed(qp) {
+    if let Some(who) = limited_by(qp) {
         line += &format!(", because of {who}");
     }
     if action.missed > 0 {
@@ -158,9 +158,9 @@ fn action_line(action: &Action) -> String {
     line
 }
 
-fn blamed(qp: &Qp) -> Option<String> {
-    qp.blamed.map(|who| match who {
-        Blamed::Node(node) => node.to_string(),
+fn limited_by(qp: &Qp) -> Option<String> {
+    qp.limited_by.map(|who| match who {
+        LimitedBy::Node(node) => node.to_string(),
         _ => "peer".to_owned(),
     })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `canopy-pacer run`: wires the daemon.
+//! `canopy-pacer run`: starts the daemon.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -23,9 +23,9 @@ use crate::nodes::Nodes;
 use crate::service::Service;
 use crate::socket::{Owners, bind};
 
-/// Calls that wait for the daemon.
+/// Requests queued for the daemon.
 const CALLS: usize = 256;
-/// Calls at once on one connection, watches among them.
+/// Concurrent calls on one connection, watches included.
 const MAX_STREAMS: u32 = 128;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 const MAX_REQUEST_BYTES: usize = 16 << 10;
@@ -36,7 +36,7 @@ const MAX_RTT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(settings: Run) -> anyhow::Result<()> {
     init_log(&settings)?;
-    // One thread for the daemon and one for those who call.
+    // One thread for the daemon and one for its clients.
     let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     built.context("starting the runtime")?.block_on(daemon(settings))
 }
@@ -46,7 +46,7 @@ async fn daemon(settings: Run) -> anyhow::Result<()> {
     let found = interface(&settings.interface).await?;
     let (ifindex, mtu) = (found.index, found.mtu);
     let line_bps = settings.line_rate.or(found.speed_bps).with_context(|| {
-        format!("--line-rate: it is not known how fast {} is: give its rate, such as 100G", settings.interface)
+        format!("--line-rate: the speed of {} is unknown: give its rate, such as 100G", settings.interface)
     })?;
     let min_bps = settings.min_rate.unwrap_or((line_bps / 100).max(1));
     if min_bps > line_bps {
@@ -61,7 +61,7 @@ async fn daemon(settings: Run) -> anyhow::Result<()> {
         bail!("--on-action: is empty: name a program");
     }
     let wanted = if settings.no_kernel_pacing { Wanted::None } else { settings.pacing };
-    // Bound first: a second daemon for the same socket ends before it touches the interface.
+    // Bound first: a second daemon for the same socket exits before it changes the interface.
     let bound = bind(&settings.socket.socket, settings.socket_group.as_deref(), Owners::new(settings.uids));
     let (incoming, file) = bound.with_context(|| format!("--socket {}", settings.socket.socket.display()))?;
     let listener = match settings.metrics {
@@ -74,7 +74,9 @@ async fn daemon(settings: Run) -> anyhow::Result<()> {
     let pacing = kernel.means().as_str_name();
     tracing::info!(interface = settings.interface, pacing, line_bps, min_bps, mtu, "pacing");
     if wanted == Wanted::None && argv.is_none() {
-        tracing::warn!("the kernel does not pace and there is no --on-action: only those who watch can act");
+        tracing::warn!(
+            "the kernel does not pace and there is no --on-action: only clients of `watch` can apply changes"
+        );
     }
     let (calls, requests) = mpsc::channel(CALLS);
     let service = Service::new(calls);

@@ -33,31 +33,31 @@ fn engine() -> Engine {
 }
 
 fn causes(engine: &mut Engine) -> Vec<(Cause, u64)> {
-    std::iter::from_fn(|| engine.next_change()).map(|c| (c.cause, c.live.told.rate_bps)).collect()
+    std::iter::from_fn(|| engine.next_change()).map(|c| (c.cause, c.live.command.rate_bps)).collect()
 }
 
-fn says(action: Action) -> Result<Heard, (Format, Unheard)> {
-    let said = Said::LongHaul { action, timestamp: None };
-    Ok(Heard { from: node(), qpn: 17, format: Format::Icmpv6, said })
+fn from_node(action: Action) -> Result<Notification, (Format, Invalid)> {
+    let content = Content::LongHaul { action, timestamp: None };
+    Ok(Notification { from: node(), qpn: 17, format: Format::Icmpv6, content })
 }
 
-fn reduce(percent: u8) -> Result<Heard, (Format, Unheard)> {
-    says(Action::RateReduce(Percent::new(percent).unwrap()))
+fn reduce(percent: u8) -> Result<Notification, (Format, Invalid)> {
+    from_node(Action::RateReduce(Percent::new(percent).unwrap()))
 }
 
 #[test]
-fn every_change_says_why_and_when_it_was_heard() {
+fn every_change_has_its_cause_and_receive_time() {
     let mut engine = engine();
-    engine.hear(reduce(30), 5, 7);
+    engine.receive(reduce(30), 5, 7);
     let change = engine.next_change().unwrap();
-    assert_eq!((change.cause, change.received_ns, change.live.told.rate_bps), (Cause::Reduce, Some(5), 70_000));
-    assert_eq!(change.live.told.blamed, Some(Issuer::Node(node())));
-    engine.hear(says(Action::Pause { micros: 1_000 }), 8, 9);
+    assert_eq!((change.cause, change.received_ns, change.live.command.rate_bps), (Cause::Reduce, Some(5), 70_000));
+    assert_eq!(change.live.command.limited_by, Some(Issuer::Node(node())));
+    engine.receive(from_node(Action::Pause { micros: 1_000 }), 8, 9);
     assert_eq!(causes(&mut engine), [(Cause::Pause, 70_000)]);
     engine.timeout(9 + 1_000_000);
     assert_eq!(causes(&mut engine), [(Cause::PauseEnd, 70_000)]);
-    // What time did in between is told as that, before what is heard.
-    engine.hear(reduce(50), 0, 9 + 2 * RTT + 1);
+    // Changes by timers in between come first, with their own cause.
+    engine.receive(reduce(50), 0, 9 + 2 * RTT + 1);
     assert_eq!(causes(&mut engine), [(Cause::Increase, 75_000), (Cause::Reduce, 37_500)]);
     assert_eq!((engine.tally.outcome("applied"), engine.tally.outcome("pauses")), (3, 1));
 }
@@ -65,13 +65,13 @@ fn every_change_says_why_and_when_it_was_heard() {
 #[test]
 fn what_changes_nothing_is_counted_by_its_reason() {
     let mut engine = engine();
-    engine.hear(Err((Format::Rocev2, Unheard::Icrc)), 0, 1);
+    engine.receive(Err((Format::Rocev2, Invalid::Icrc)), 0, 1);
     let Ok(good) = reduce(30) else { panic!() };
-    engine.hear(Ok(Heard { from: Ipv6Addr::LOCALHOST, ..good }), 0, 1);
-    // QPN 1 names no QP; who asks is judged before that.
-    engine.hear(Ok(Heard { qpn: 1, ..good }), 0, 1);
-    engine.hear(Ok(Heard { qpn: 1, from: Ipv6Addr::LOCALHOST, ..good }), 0, 1);
-    engine.hear(Ok(Heard { qpn: 18, ..good }), 0, 1);
+    engine.receive(Ok(Notification { from: Ipv6Addr::LOCALHOST, ..good }), 0, 1);
+    // QPN 1 is not a valid QP; the issuer is checked before that.
+    engine.receive(Ok(Notification { qpn: 1, ..good }), 0, 1);
+    engine.receive(Ok(Notification { qpn: 1, from: Ipv6Addr::LOCALHOST, ..good }), 0, 1);
+    engine.receive(Ok(Notification { qpn: 18, ..good }), 0, 1);
     assert_eq!(causes(&mut engine), []);
     let count = |name| engine.tally.outcome(name);
     assert_eq!((count("icrc"), count("unknown_issuer"), count("unknown_qp"), count("applied")), (1, 2, 2, 0));
@@ -80,7 +80,7 @@ fn what_changes_nothing_is_counted_by_its_reason() {
 #[test]
 fn opening_again_keeps_what_was_asked_for_unless_the_flow_is_another() {
     let mut engine = engine();
-    engine.hear(reduce(30), 0, 1);
+    engine.receive(reduce(30), 0, 1);
     assert_eq!(causes(&mut engine).len(), 1);
     engine.open(open(17, 113), Origin::Registered, 2).unwrap();
     assert_eq!(causes(&mut engine), [], "the same");
@@ -92,7 +92,7 @@ fn opening_again_keeps_what_was_asked_for_unless_the_flow_is_another() {
 }
 
 #[test]
-fn what_is_said_wins_over_what_is_learned() {
+fn a_registration_wins_over_a_learned_queue_pair() {
     let mut engine = engine();
     let taken = Err(OpenError::FlowTaken(qpn(17)));
     assert_eq!(engine.open(open(18, 113), Origin::Learned, 0), taken);

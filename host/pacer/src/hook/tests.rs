@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::path::Path;
 use std::time::Instant;
 
-use canopy_agent_core::pacing::{Command as Told, QpSpec};
+use canopy_agent_core::pacing::{Command as PacingCommand, QpSpec};
 
 use super::*;
 use crate::engine::{Flow, Live, Origin, RttFrom};
@@ -15,9 +15,9 @@ fn change(qpn: u64, rate_bps: u64) -> Change {
     let qpn = Qpn::new("qpn", qpn).unwrap();
     let peer = Ipv6Addr::LOCALHOST;
     let spec = QpSpec { peer, line_bps: 100, min_bps: 1, rtt_ns: 1_500 };
-    let told = Told { qp: qpn, rate_bps, paused_until_ns: Some(u64::MAX), blamed: Some(Issuer::Peer) };
+    let command = PacingCommand { qp: qpn, rate_bps, paused_until_ns: Some(u64::MAX), limited_by: Some(Issuer::Peer) };
     let flow = Flow { peer, qpn: 9 };
-    let live = Live { flow, origin: Origin::Learned, spec, rtt_from: RttFrom::Given, told };
+    let live = Live { flow, origin: Origin::Learned, spec, rtt_from: RttFrom::Given, command };
     Change { cause: Cause::Pause, qpn, live, received_ns: None }
 }
 
@@ -38,7 +38,7 @@ fn lines(file: &Path) -> Vec<String> {
     std::fs::read_to_string(file).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// Two queue pairs hold the two places, a third waits, and of what comes meanwhile only the newest is told.
+/// Two queue pairs occupy both slots, a third waits, and of the changes meanwhile only the newest is passed on.
 #[tokio::test]
 async fn only_the_newest_change_of_each_queue_pair_waits() {
     let dir = tempfile::tempdir().unwrap();
@@ -88,10 +88,10 @@ async fn failures_are_counted_and_nothing_runs_for_ever() {
 }
 
 #[test]
-fn the_program_is_told_in_microseconds_rounded_up() {
+fn the_variables_are_in_microseconds_rounded_up() {
     let mut change = change(17, 5);
-    change.live.told.paused_until_ns = Some(2_001);
-    let told: BTreeMap<_, _> = variables(&change, 1_000).into();
-    assert_eq!((told["CANOPY_PAUSE_US"].as_str(), told["CANOPY_RTT_US"].as_str()), ("2", "2"));
-    assert_eq!((told["CANOPY_ACTION"].as_str(), told["CANOPY_BLAMED"].as_str()), ("pause", "peer"));
+    change.live.command.paused_until_ns = Some(2_001);
+    let command: BTreeMap<_, _> = variables(&change, 1_000).into();
+    assert_eq!((command["CANOPY_PAUSE_US"].as_str(), command["CANOPY_RTT_US"].as_str()), ("2", "2"));
+    assert_eq!((command["CANOPY_ACTION"].as_str(), command["CANOPY_LIMITED_BY"].as_str()), ("pause", "peer"));
 }

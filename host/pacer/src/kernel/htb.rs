@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One HTB class for each queue pair that was slowed down once, and one for everything else, under one that is the line:
-//! a class has little for sure, and borrows up to its own rate from what the line has left.
+//! One HTB class for each queue pair that was ever slowed down, and one for all other traffic, below a class that
+//! stands for the line: a class has a small guaranteed rate, and borrows up to its own rate from what the line has
+//! left.
 //!
-//! A class has no pause. Its rate becomes so small that one packet uses up what the pause lasts; the debt ends with the
-//! pause, and not later, so that sending goes on at once.
+//! HTB cannot pause a class. For a pause the class gets so low a rate that one packet uses up the whole pause; the
+//! debt ends with the pause, so that sending continues at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,31 +20,31 @@ use super::options::{self, Class};
 use super::root::{DEFAULT_CLASS, LINE_CLASS, MAJOR};
 use crate::clock::monotonic_ns;
 
-/// Octets of Ethernet and its preamble that a packet of the MTU has more.
+/// Octets on the line in addition to the MTU: Ethernet header, FCS, preamble and gap.
 const FRAMING: u64 = 38;
-/// What may leave at once is the rate for so long, and at least two packets.
+/// The burst is the rate times this, and at least two packets.
 const BURST_NS: u64 = 250_000;
-/// Of its rate, a queue pair's class has so little for sure that all of them fit into any line.
+/// The guaranteed rate of a class is its rate divided by this, so that the sum fits into any line.
 const SURE: u64 = 1 << 20;
-/// And what is not paced, ACKs among it, has this part of the line.
+/// The guaranteed rate of traffic that is not paced, ACKs included, is the line rate divided by this.
 const SURE_OF_DEFAULT: u64 = 8;
-/// A class that was given up sends what it holds, at line rate, for so long.
+/// A released class drains its queue at line rate for this time.
 const DRAIN_NS: u64 = 1_000_000_000;
-/// At the end, what classes hold leaves within this, or is lost with them.
+/// At the end, packets queued in classes leave within this time, or are lost with them.
 const FLUSH: Duration = Duration::from_millis(50);
 
 /// The classes.
 pub(super) struct Htb {
     path: Path,
     classes: BTreeMap<Qpn, u16>,
-    /// Never used before.
+    /// Minor number that was never used before.
     next: u16,
     free: Vec<u16>,
     draining: VecDeque<(u64, u16)>,
 }
 
 impl Htb {
-    /// With the class of what is not paced.
+    /// Creates the classes of the line and of traffic that is not paced.
     pub(super) async fn new(netlink: &mut Netlink, path: Path) -> anyhow::Result<Self> {
         let (classes, free, draining) = (BTreeMap::new(), Vec::new(), VecDeque::new());
         let htb = Self { path, classes, next: 1, free, draining };
@@ -54,24 +55,24 @@ impl Htb {
         Ok(htb)
     }
 
-    /// Lets a queue pair send as told; returns the id of its class.
-    pub(super) async fn set(&mut self, netlink: &mut Netlink, qpn: Qpn, told: Command) -> anyhow::Result<u32> {
+    /// Sets the pacing of a queue pair; returns the id of its class.
+    pub(super) async fn set(&mut self, netlink: &mut Netlink, qpn: Qpn, command: Command) -> anyhow::Result<u32> {
         let minor = match self.classes.get(&qpn) {
             Some(minor) => *minor,
             None => {
                 let minor = self.take_minor()?;
-                self.make(netlink, minor, self.flowing(told.rate_bps)).await?;
+                self.make(netlink, minor, self.flowing(command.rate_bps)).await?;
                 self.classes.insert(qpn, minor);
                 minor
             }
         };
-        let pause_ns = told.paused_until_ns.map_or(0, |until| until.saturating_sub(monotonic_ns()));
-        let class = if pause_ns > 0 { self.paused(pause_ns) } else { self.flowing(told.rate_bps) };
+        let pause_ns = command.paused_until_ns.map_or(0, |until| until.saturating_sub(monotonic_ns()));
+        let class = if pause_ns > 0 { self.paused(pause_ns) } else { self.flowing(command.rate_bps) };
         self.change(netlink, minor, class).await?;
         Ok(u32::from(MAJOR) << 16 | u32::from(minor))
     }
 
-    /// Gives a queue pair's class up.
+    /// Releases the class of a queue pair.
     pub(super) async fn release(&mut self, netlink: &mut Netlink, qpn: Qpn) -> anyhow::Result<()> {
         let Some(minor) = self.classes.remove(&qpn) else { return Ok(()) };
         self.draining.push_back((monotonic_ns() + DRAIN_NS, minor));
@@ -89,7 +90,7 @@ impl Htb {
         }
     }
 
-    /// Lets everything go that the classes hold.
+    /// Sends all packets that are queued in classes.
     pub(super) async fn flush(&mut self, netlink: &mut Netlink) {
         for minor in self.classes.values() {
             if let Err(error) = self.change(netlink, *minor, self.flowing(self.path.line_bps)).await {
@@ -112,7 +113,7 @@ impl Htb {
         Ok(self.next - 1)
     }
 
-    /// A class with a queue that is long enough for a slow QP.
+    /// Creates a class with a queue that is long enough for a slow QP.
     async fn make(&self, netlink: &mut Netlink, minor: u16, class: Class) -> anyhow::Result<()> {
         self.change(netlink, minor, class).await?;
         let mut leaf = TcMessage::with_index(self.path.ifindex as i32);
@@ -142,7 +143,7 @@ impl Htb {
         Class { sure: (most / SURE).max(1), most, burst_octets, quantum: self.quantum() }
     }
 
-    /// One packet of the MTU for the whole pause.
+    /// One packet of the MTU uses up the whole pause.
     fn paused(&self, pause_ns: u64) -> Class {
         let rate = u128::from(self.packet()) * 1_000_000_000 / u128::from(pause_ns.max(1));
         let line = (self.path.line_bps / 8).max(1);

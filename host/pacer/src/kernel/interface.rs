@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What there is to pace.
+//! The interface to pace.
 
 use std::fs;
 use std::path::Path;
@@ -15,28 +15,29 @@ pub(crate) struct Interface {
     pub(crate) index: u32,
     /// In octets.
     pub(crate) mtu: u32,
-    /// Its speed in bits per second, where the driver knows it.
+    /// Its speed in bits per second, if the driver reports it.
     pub(crate) speed_bps: Option<u64>,
 }
 
-/// Looks an interface up.
+/// Reads the properties of an interface.
 ///
 /// # Errors
 /// There is no such interface, or its packets have no Ethernet header.
 pub(crate) async fn interface(name: &str) -> anyhow::Result<Interface> {
     let link = Netlink::open()?.link(name).await?;
     if link.header.link_layer_type != LinkLayerType::Ether {
-        bail!("--interface: {name} is no Ethernet interface, its packets have other headers");
+        bail!("--interface: {name} is not an Ethernet interface: its packets have other headers");
     }
     let mtu = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::Mtu(mtu) => Some(*mtu),
         _ => None,
     });
-    let Some(mtu) = mtu else { bail!("--interface: the kernel does not say the MTU of {name}") };
+    let Some(mtu) = mtu else { bail!("--interface: the kernel does not report the MTU of {name}") };
     Ok(Interface { index: link.header.index, mtu, speed_bps: speed(name, &link) })
 }
 
-/// Only sysfs says it without an ioctl. A process that entered a network namespace may see another one's.
+/// Reads sysfs, which reports the speed without an ioctl. In another network namespace sysfs may show other
+/// interfaces.
 fn speed(name: &str, link: &LinkMessage) -> Option<u64> {
     let dir = Path::new("/sys/class/net").join(name);
     let read = |file: &str| fs::read_to_string(dir.join(file)).ok().map(|text| text.trim().to_owned());
@@ -45,7 +46,7 @@ fn speed(name: &str, link: &LinkMessage) -> Option<u64> {
         _ => None,
     });
     let same = read("ifindex")? == link.header.index.to_string() && read("address") == address;
-    // -1, or an error, where there is no carrier.
+    // The value is -1, or an error, if there is no carrier.
     let mbps = read("speed")?.parse::<u64>().ok().filter(|mbps| same && *mbps > 0)?;
     Some(mbps * 1_000_000)
 }

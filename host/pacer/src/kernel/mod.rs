@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the kernel paces: by departure times and fq, by HTB classes, or not at all. What was at the interface before comes
-//! back at the end.
+//! Pacing in the kernel: by departure times and fq, by HTB classes, or not at all. The previous state of the
+//! interface is restored at the end.
 
 mod htb;
 mod interface;
@@ -26,13 +26,13 @@ use netlink::Netlink;
 
 use root::Root;
 
-/// The programs pace for so long after the daemon last said that it lives.
+/// Lease: the programs pace for this time after the daemon last renewed it.
 const LEASE_NS: u64 = 5_000_000_000;
-/// Notifications a second from nodes and peers, and from all others together.
+/// Notifications per second from nodes and peers, and from all other senders together.
 const LIMIT_KNOWN: u64 = 20_000;
 const LIMIT_UNKNOWN: u64 = 1_000;
 
-/// What the operator wants.
+/// The pacing method that the operator requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Wanted {
     /// EDT where the kernel has fq, HTB otherwise.
@@ -41,7 +41,7 @@ pub(crate) enum Wanted {
     Edt,
     /// HTB classes.
     Htb,
-    /// The kernel does not pace; the hook and those who watch do.
+    /// The kernel does not pace; the hook and the watching clients do.
     None,
 }
 
@@ -57,16 +57,16 @@ pub(crate) struct Kernel {
     means: Means,
     netlink: Netlink,
     ifindex: u32,
-    /// It had none before.
+    /// True if there was no clsact qdisc before.
     clsact_is_ours: bool,
     /// Flows with an entry in `pace_of`.
     paced: BTreeSet<Flow>,
-    /// Peers, and the queue pairs that they answer.
+    /// Peers, with the queue pairs that they answer.
     peers: BTreeMap<Ipv6Addr, BTreeSet<Qpn>>,
     nodes: BTreeSet<Ipv6Addr>,
 }
 
-/// What there is to pace.
+/// The interface to pace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     pub(crate) ifindex: u32,
@@ -75,7 +75,7 @@ pub(crate) struct Path {
 }
 
 impl Kernel {
-    /// Installs what paces, then the programs.
+    /// Installs the qdiscs, then the programs.
     pub(crate) async fn open(mut bpf: Bpf, path: Path, wanted: Wanted, replace: bool) -> anyhow::Result<Self> {
         let mut netlink = Netlink::open()?;
         let clsact_is_ours = !netlink.has_clsact(path.ifindex).await?;
@@ -105,7 +105,7 @@ impl Kernel {
         }
     }
 
-    /// The daemon lives.
+    /// Renews the lease of the programs.
     pub(crate) fn beat(&self) -> anyhow::Result<()> {
         let mode = match self.means {
             Means::Edt(_) => Mode::Edt,
@@ -116,14 +116,14 @@ impl Kernel {
         self.bpf.control(Control { alive_until_ns, limit_known: LIMIT_KNOWN, limit_unknown: LIMIT_UNKNOWN, mode })
     }
 
-    /// What waits in classes that nobody uses any more is gone after a while, and so are they.
+    /// Removes HTB classes that are no longer used once they have drained.
     pub(crate) async fn tidy(&mut self) {
         if let Means::Htb(_, htb) = &mut self.means {
             htb.tidy(&mut self.netlink).await;
         }
     }
 
-    /// Whose notifications do not share the strangers' limit: these nodes', and every peer's.
+    /// Exempts these nodes, and every peer, from the limit of unknown senders.
     pub(crate) fn set_nodes(&mut self, nodes: &BTreeSet<Ipv6Addr>) -> anyhow::Result<()> {
         for gone in self.nodes.difference(nodes).filter(|node| !self.peers.contains_key(node)) {
             self.bpf.know_sender(*gone, false)?;
@@ -135,14 +135,14 @@ impl Kernel {
         Ok(())
     }
 
-    /// Carries a change out.
+    /// Applies a change.
     pub(crate) async fn apply(&mut self, change: &Change) -> anyhow::Result<()> {
         let (qpn, live) = (change.qpn, &change.live);
         let local = Flow { qpn: qpn.get(), ..live.flow };
         match change.cause {
             Cause::Open => {
                 self.bpf.bind(local, live.flow.qpn)?;
-                // Opened again, it is there already.
+                // Present already if it is opened again.
                 self.peers.entry(live.flow.peer).or_default().insert(qpn);
                 self.bpf.know_sender(live.flow.peer, true)?;
                 self.pace(qpn, live).await
@@ -169,27 +169,27 @@ impl Kernel {
     }
 
     async fn pace(&mut self, qpn: Qpn, live: &Live) -> anyhow::Result<()> {
-        let free = live.told.rate_bps >= live.spec.line_bps && live.told.paused_until_ns.is_none();
-        // A flow that was slowed down once keeps its place in the queue, or its packets would overtake each other. One that was
-        // registered has its own HTB class from the start: what waits in the common one would leave at line rate.
+        let free = live.command.rate_bps >= live.spec.line_bps && live.command.paused_until_ns.is_none();
+        // A flow that was ever slowed down keeps its queue, or its packets would overtake each other. A registered
+        // one has its own HTB class from the start: packets queued in the common class would leave at line rate.
         let own = matches!(self.means, Means::Htb(..)) && live.origin == Origin::Registered;
         if matches!(self.means, Means::None) || free && !own && !self.paced.contains(&live.flow) {
             return Ok(());
         }
         let class_id = match &mut self.means {
             Means::Htb(_, htb) => {
-                htb.set(&mut self.netlink, qpn, live.told).await.with_context(|| format!("pacing QP {qpn}"))?
+                htb.set(&mut self.netlink, qpn, live.command).await.with_context(|| format!("pacing QP {qpn}"))?
             }
             _ => 0,
         };
-        let octets_per_s = (live.told.rate_bps / 8).max(1);
-        let pause_until_ns = live.told.paused_until_ns.unwrap_or(0);
+        let octets_per_s = (live.command.rate_bps / 8).max(1);
+        let pause_until_ns = live.command.paused_until_ns.unwrap_or(0);
         self.bpf.pace(live.flow, Pace { octets_per_s, pause_until_ns, class_id })?;
         self.paced.insert(live.flow);
         Ok(())
     }
 
-    /// Leaves the interface as it was.
+    /// Restores the interface.
     pub(crate) async fn close(mut self) {
         self.bpf.detach();
         if let Means::Htb(_, htb) = &mut self.means {

@@ -29,12 +29,12 @@ impl Drop for Netlink {
     }
 }
 
-/// What the kernel answered.
+/// An error answer of the kernel.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// ENOENT: no such kind, class or qdisc.
     NotFound,
-    /// EEXIST: another one is there.
+    /// EEXIST: another object exists.
     Exists,
     /// Anything else.
     Other(anyhow::Error),
@@ -43,14 +43,14 @@ pub(super) enum Refused {
 impl From<Refused> for anyhow::Error {
     fn from(refused: Refused) -> Self {
         match refused {
-            Refused::NotFound => anyhow::anyhow!("the kernel knows no such thing (ENOENT)"),
-            Refused::Exists => anyhow::anyhow!("there is another one (EEXIST)"),
+            Refused::NotFound => anyhow::anyhow!("no such object (ENOENT)"),
+            Refused::Exists => anyhow::anyhow!("another object exists (EEXIST)"),
             Refused::Other(error) => error,
         }
     }
 }
 
-/// What is to be made of something that is there.
+/// How to handle an object that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existing {
     /// It is an error.
@@ -67,12 +67,12 @@ impl Netlink {
         Ok(Self { handle, task: tokio::spawn(connection).abort_handle() })
     }
 
-    /// Makes or changes a qdisc.
+    /// Creates or changes a qdisc.
     pub(super) async fn set_qdisc(&mut self, message: TcMessage, existing: Existing) -> Result<(), Refused> {
         self.ask(RouteNetlinkMessage::NewQueueDiscipline(message), flags(existing)).await
     }
 
-    /// Makes or changes a class.
+    /// Creates or changes a class.
     pub(super) async fn set_class(&mut self, message: TcMessage) -> Result<(), Refused> {
         self.ask(RouteNetlinkMessage::NewTrafficClass(message), flags(Existing::Change)).await
     }

@@ -18,22 +18,22 @@ const LINKLAYER_ETHERNET: u8 = 1;
 /// The unit of HTB's buffers: 64 ns.
 const TICK_SHIFT: u32 = 6;
 
-/// Packets that fq holds, and of one flow: far more than a socket's buffer, for a QP that is slow.
+/// Maximum number of packets of fq, and of one flow: far more than a socket's buffer, for a slow QP.
 const FQ_PACKETS: u32 = 65_536;
 const FQ_FLOW_PACKETS: u32 = 16_384;
-/// Packets that the leaf of a class holds.
+/// Maximum number of packets in the leaf qdisc of a class.
 const LEAF_PACKETS: u32 = 16_384;
 
 /// Rates and burst of an HTB class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class {
-    /// What it may send whatever others do, in octets per second.
+    /// Guaranteed rate, in octets per second.
     pub(super) sure: u64,
-    /// What it may send at most.
+    /// Maximum rate, in octets per second.
     pub(super) most: u64,
-    /// Octets that may leave at once, of what it may at most.
+    /// Octets that may leave in one burst.
     pub(super) burst_octets: u64,
-    /// Octets of one turn among classes that wait for the device.
+    /// Octets per turn when classes compete for the device.
     pub(super) quantum: u32,
 }
 

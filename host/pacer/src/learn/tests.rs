@@ -38,7 +38,7 @@ fn one_flow_and_one_answered_qp_belong_together_for_each_peer() {
 }
 
 #[test]
-fn what_is_not_plain_is_not_learned() {
+fn an_ambiguous_pair_is_not_learned() {
     let (one, other) = ((flow(1, 70), seen(0, 10)), (flow(1, 71), seen(0, 10)));
     let (answer, more) = ((flow(1, 17), seen(5, 10)), (flow(1, 18), seen(5, 10)));
     for (flows, answers) in [
@@ -57,16 +57,16 @@ fn what_is_not_plain_is_not_learned() {
 }
 
 #[test]
-fn what_was_learned_is_forgotten_and_what_was_said_is_not() {
+fn an_idle_learned_queue_pair_is_removed_and_a_registered_one_is_not() {
     let mut engine = engine();
-    let said =
+    let registered =
         Open { qpn: Qpn::new("qpn", 30).unwrap(), flow: flow(3, 80), line_bps: None, min_bps: None, rtt_ns: None };
-    engine.open(said, Origin::Registered, 0).unwrap();
+    engine.open(registered, Origin::Registered, 0).unwrap();
     let flows = [(flow(1, 70), seen(0, 10))];
     let answers = [(flow(1, 17), seen(5, 500))];
     learn(&mut engine, &sighted(&flows, &answers), RULES, 20);
     learn(&mut engine, &sighted(&flows, &answers), RULES, 1_499);
-    assert_eq!(known(&engine).len(), 2, "the answers go on");
+    assert_eq!(known(&engine).len(), 2, "the answers continue");
     learn(&mut engine, &sighted(&flows, &answers), RULES, 1_500);
     assert_eq!(known(&engine), BTreeSet::from([(30, flow(3, 80))]));
 }

@@ -38,7 +38,7 @@ fn in_roce(action: WireAction) -> Vec<u8> {
     RocePacket { traffic_class, hop_limit, src, dst, src_port, pkey, cnp, objects }.to_vec().unwrap()
 }
 
-/// The packet with another octet at a place, and the ICRC that belongs to it.
+/// The packet with one octet replaced, and a matching ICRC.
 fn sealed(mut packet: Vec<u8>, place: usize, octet: u8) -> Vec<u8> {
     packet.truncate(packet.len() - icrc::LEN);
     packet[place] = octet;
@@ -46,7 +46,7 @@ fn sealed(mut packet: Vec<u8>, place: usize, octet: u8) -> Vec<u8> {
     packet
 }
 
-fn whole(packet: &[u8]) -> Result<Heard, (Format, Unheard)> {
+fn whole(packet: &[u8]) -> Result<Notification, (Format, Invalid)> {
     read(packet, packet.len())
 }
 
@@ -59,27 +59,27 @@ fn each_action_in_each_format_is_understood() {
         (WireAction::RateReduce { percent: 50 }, Action::RateReduce(half)),
         (WireAction::Resume { percent: 50 }, Action::Resume(half)),
     ] {
-        let said = Said::LongHaul { action, timestamp: None };
+        let content = Content::LongHaul { action, timestamp: None };
         for (format, packet) in [(Format::Icmpv6, in_icmpv6(wire, vec![])), (Format::Rocev2, in_roce(wire))] {
-            assert_eq!(whole(&packet), Ok(Heard { from: at(NODE), qpn: 17, format, said }));
+            assert_eq!(whole(&packet), Ok(Notification { from: at(NODE), qpn: 17, format, content }));
         }
     }
     let stamped = in_icmpv6(WireAction::Notify, vec![Object::Device("n".into()), Object::Timestamp(5)]);
-    let said = whole(&stamped).unwrap().said;
-    assert_eq!(said, Said::LongHaul { action: Action::Notify, timestamp: Some(5) });
+    let content = whole(&stamped).unwrap().content;
+    assert_eq!(content, Content::LongHaul { action: Action::Notify, timestamp: Some(5) });
 }
 
 #[test]
-fn ethernet_may_pad_and_no_packet_is_shorter_than_it_says() {
+fn ethernet_may_pad_and_no_packet_is_shorter_than_its_length_field() {
     let packet = in_icmpv6(WireAction::Notify, vec![]);
     let padded = [packet.as_slice(), &[0xee; 4]].concat();
     assert!(whole(&padded).is_ok());
-    assert_eq!(read(&packet, packet.len() - 1), Err((Format::Icmpv6, Unheard::Malformed)));
-    assert_eq!(read(&packet[..50], packet.len()), Err((Format::Icmpv6, Unheard::TooLong)), "not all was copied");
+    assert_eq!(read(&packet, packet.len() - 1), Err((Format::Icmpv6, Invalid::Malformed)));
+    assert_eq!(read(&packet[..50], packet.len()), Err((Format::Icmpv6, Invalid::TooLong)), "not all was copied");
 }
 
 #[test]
-fn every_damaged_bit_is_seen_or_says_nothing_else() {
+fn every_damaged_bit_is_detected_or_changes_nothing() {
     for packet in [in_icmpv6(WireAction::RateReduce { percent: 30 }, vec![]), in_roce(WireAction::Notify)] {
         let good = whole(&packet).unwrap();
         for bit in 0..8 * packet.len() {
@@ -87,9 +87,11 @@ fn every_damaged_bit_is_seen_or_says_nothing_else() {
             damaged[bit / 8] ^= 1 << (bit % 8);
             // What the ICRC masks (Traffic Class, Flow Label, Hop Limit, UDP checksum) may change.
             match whole(&damaged) {
-                Ok(heard) if heard == good => {}
-                // The octet of E is masked as well: without it, it is a plain CNP of the same node.
-                Ok(heard) => assert_eq!((heard.said, bit / 8), (Said::Cnp, AT_BTH + 4), "bit {bit}"),
+                Ok(notification) if notification == good => {}
+                // The octet of bit E is masked as well: without it, it is a plain CNP of the same node.
+                Ok(notification) => {
+                    assert_eq!((notification.content, bit / 8), (Content::Cnp, AT_BTH + 4), "bit {bit}")
+                }
                 Err(_) => {}
             }
         }
@@ -99,18 +101,18 @@ fn every_damaged_bit_is_seen_or_says_nothing_else() {
 #[test]
 fn what_is_not_understood_in_rocev2_is_a_cnp_and_without_becn_it_is_nothing() {
     let packet = in_roce(WireAction::RateReduce { percent: 30 });
-    let cnp = Heard { from: at(NODE), qpn: 17, format: Format::Rocev2, said: Said::Cnp };
+    let cnp = Notification { from: at(NODE), qpn: 17, format: Format::Rocev2, content: Content::Cnp };
     // Parameter 130 + 255 percent, and another Source QP Number.
     assert_eq!(whole(&sealed(packet.clone(), AT_BTH + Bth::LEN + 3, 255)), Ok(cnp));
     assert_eq!(whole(&sealed(packet.clone(), AT_BTH + Bth::LEN + 7, 18)), Ok(cnp));
-    // Without E it is plain.
+    // Without bit E it is a plain CNP.
     let plain = sealed(packet.clone(), AT_BTH + 4, RESV8A_BECN);
-    assert_eq!(whole(&plain), Ok(Heard { format: Format::Cnp, ..cnp }));
-    assert_eq!(whole(&sealed(packet.clone(), AT_BTH + 4, 0)), Err((Format::Cnp, Unheard::Malformed)));
+    assert_eq!(whole(&plain), Ok(Notification { format: Format::Cnp, ..cnp }));
+    assert_eq!(whole(&sealed(packet.clone(), AT_BTH + 4, 0)), Err((Format::Cnp, Invalid::Malformed)));
     let last = packet.len() - 1;
     let mut wrong = packet;
     wrong[last] ^= 1;
-    assert_eq!(whole(&wrong), Err((Format::Rocev2, Unheard::Icrc)));
+    assert_eq!(whole(&wrong), Err((Format::Rocev2, Invalid::Icrc)));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How queue pairs come and go, what the operator's program is told, and what is left behind.
+//! Creation and removal of queue pairs, the operator's program, and leftovers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use canopy_host::pacing::{Means, OpenOptions, Origin};
 use canopy_packet::long_haul_cnp::Action;
 
-use crate::support::say::{ack, icmp};
+use crate::support::packets::{ack, icmp};
 use crate::support::{Daemon, LINE_BPS, N1, PEER, Settings, Wire, at, monotonic_ns, request, wait};
 
 const QP: u32 = 0x11;
@@ -28,7 +28,7 @@ fn a_queue_pair_is_learned_from_its_packets_measured_and_forgotten() {
     wire.to_host(&[ack(QP, 0)]);
     let qp = wait("it is learned", || daemon.qp(QP));
     assert_eq!((qp.origin, qp.peer, qp.dest_qpn, qp.rtt_is_measured), (Origin::Learned, at(PEER), DEST, false));
-    // The answer to a packet from before it was known says nothing; the next one's does.
+    // The answer to a packet from before it was known gives no RTT; the next one does.
     let begin = monotonic_ns();
     for psn in [1, 2] {
         wire.out_of_host(&[request(DEST, psn)]);
@@ -38,7 +38,7 @@ fn a_queue_pair_is_learned_from_its_packets_measured_and_forgotten() {
     let qp = wait("it is measured", || daemon.qp(QP).filter(|qp| qp.rtt_is_measured));
     assert!(qp.rtt.as_nanos() <= u128::from(most.max(100_000)), "{:?} of {most} ns", qp.rtt);
     wire.to_host(&[icmp(N1, QP, REDUCE)]);
-    wait("its node is heard", || (daemon.actions("reduce") == 1).then_some(()));
+    wait("the node's notification is applied", || (daemon.actions("reduce") == 1).then_some(()));
     wait("it is forgotten", || daemon.qp(QP).is_none().then_some(()));
     assert_eq!((daemon.actions("open"), daemon.actions("close")), (1, 1));
 }
@@ -49,14 +49,14 @@ fn two_flows_to_one_peer_are_not_guessed_at() {
     let daemon = Daemon::start(&wire, &settings(&[]));
     wire.out_of_host(&[request(DEST, 0), request(DEST + 1, 0)]);
     wire.to_host(&[ack(QP, 0), ack(QP + 1, 0)]);
-    // One is said, so the other is plain.
+    // One is registered, so the other is unambiguous.
     daemon.open(QP, DEST, 1_000);
     let qp = wait("the other is learned", || daemon.qp(QP + 1));
     assert_eq!((qp.dest_qpn, qp.origin), (DEST + 1, Origin::Learned));
     assert_eq!(daemon.actions("open"), 2, "nothing was learned before");
     let taken = daemon.client().open(OpenOptions::new(0x99, at(PEER), DEST)).unwrap_err();
     assert!(taken.to_string().contains("QP 17 is registered"), "{taken}");
-    // What is said replaces what was learned.
+    // A registration replaces a learned queue pair.
     daemon.open(0x99, DEST + 1, 1_000);
     assert!(daemon.qp(QP + 1).is_none());
     daemon.command(&["close", "--qpn", "0x99"]);
@@ -76,7 +76,7 @@ fn the_interface_is_afterwards_as_it_was_before() {
     let log = daemon.stop();
     assert!(log.contains("the interface is as it was"), "{log}");
     assert_eq!(wire.on_host("tc qdisc show dev eth0").unwrap(), before);
-    // One that died leaves its things to the next.
+    // A daemon that was killed leaves its state to the next one.
     let daemon = Daemon::start(&wire, &settings(&["--pacing", "htb"]));
     daemon.open(QP, DEST, 10_000);
     daemon.kill();
@@ -88,7 +88,7 @@ fn the_interface_is_afterwards_as_it_was_before() {
 }
 
 #[test]
-fn a_dead_daemon_paces_nobody() {
+fn a_dead_daemon_paces_no_packet() {
     let wire = Wire::new();
     let daemon = Daemon::start(&wire, &settings(&[]));
     daemon.open(QP, DEST, 10_000);
@@ -98,7 +98,7 @@ fn a_dead_daemon_paces_nobody() {
     let _flood = wire.flood(DEST);
     wait("packets flow", || (arrivals.octets(DEST, 0) > 5_000).then_some(()));
     daemon.kill();
-    // At the least rate, 200 kbit/s, the deadline would be over first.
+    // At the minimum rate, 200 kbit/s, the deadline would expire first.
     let since = monotonic_ns();
     wait("packets flow freely", || (arrivals.octets(DEST, since) > 2_000_000).then_some(()));
 }
@@ -108,8 +108,8 @@ fn an_administrators_qdisc_is_not_replaced_unless_wanted_and_comes_back() {
     let wire = Wire::new();
     wire.on_host("tc qdisc add dev eth0 root handle 5: tbf rate 20mbit burst 10kb limit 100kb").unwrap();
     let before = wire.on_host("tc qdisc show dev eth0").unwrap();
-    let said = Daemon::spawn(&wire, &settings(&[])).failure();
-    assert!(said.contains("tbf") && said.contains("--replace-qdisc"), "{said}");
+    let log = Daemon::spawn(&wire, &settings(&[])).failure();
+    assert!(log.contains("tbf") && log.contains("--replace-qdisc"), "{log}");
     assert_eq!(wire.on_host("tc qdisc show dev eth0").unwrap(), before);
     let daemon = Daemon::start(&wire, &settings(&["--replace-qdisc"]));
     assert!(!wire.on_host("tc qdisc show dev eth0").unwrap().contains("tbf"));
@@ -118,22 +118,22 @@ fn an_administrators_qdisc_is_not_replaced_unless_wanted_and_comes_back() {
 }
 
 #[test]
-fn an_operators_program_is_told_and_its_failures_are_counted() {
+fn an_operators_program_gets_each_change_and_its_failures_are_counted() {
     let wire = Wire::new();
     let dir = tempfile::tempdir().unwrap();
-    let (program, heard) = (dir.path().join("act"), dir.path().join("heard"));
+    let (program, output) = (dir.path().join("act"), dir.path().join("output"));
     let script = format!(
-        "#!/bin/sh\necho $CANOPY_QPN $CANOPY_PEER $CANOPY_DEST_QPN $CANOPY_ACTION $CANOPY_RATE_BPS $CANOPY_BLAMED $1 >> {}\n[ $CANOPY_ACTION != close ]\n",
-        heard.display()
+        "#!/bin/sh\necho $CANOPY_QPN $CANOPY_PEER $CANOPY_DEST_QPN $CANOPY_ACTION $CANOPY_RATE_BPS $CANOPY_LIMITED_BY $1 >> {}\n[ $CANOPY_ACTION != close ]\n",
+        output.display()
     );
     std::fs::write(&program, script).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let hook = format!("{} argument", program.display());
     let daemon = Daemon::start(&wire, &settings(&["--no-kernel-pacing", "--on-action", &hook]));
-    assert_eq!(daemon.status().pacing, Means::Nobody);
+    assert_eq!(daemon.status().pacing, Means::None);
     let lines = |n: usize| {
         wait("the program ran", || {
-            let text = std::fs::read_to_string(&heard).unwrap_or_default();
+            let text = std::fs::read_to_string(&output).unwrap_or_default();
             (text.lines().count() >= n).then(|| text.lines().map(str::to_owned).collect::<Vec<_>>())
         })
     };
@@ -157,25 +157,25 @@ fn nodes_come_from_a_file_that_may_change() {
     let daemon = Daemon::start(&wire, &Settings { pacing: "", more });
     daemon.open(QP, DEST, 10_000);
     wire.to_host(&[icmp(N1, QP, REDUCE)]);
-    wait("it is a stranger", || (daemon.outcome("unknown_issuer") == 1).then_some(()));
+    wait("its notification is refused", || (daemon.outcome("unknown_issuer") == 1).then_some(()));
     std::fs::write(&file, format!("{N1} # the first\n")).unwrap();
     wait("the file is read", || (daemon.status().nodes == 1).then_some(()));
     std::fs::write(&file, "nonsense\n").unwrap();
     wait("it is read again", || (daemon.outcome("nodes_file_errors") > 0).then_some(()));
     wire.to_host(&[icmp(N1, QP, REDUCE)]);
-    wait("it is heard", || daemon.qp(QP).filter(|qp| qp.rate_bps == LINE_BPS / 2));
+    wait("its notification is applied", || daemon.qp(QP).filter(|qp| qp.rate_bps == LINE_BPS / 2));
     let log = daemon.stop();
     assert!(log.contains("the last good list stays") && log.contains("line 1"), "{log}");
 }
 
 #[test]
-fn metrics_say_what_status_says() {
+fn metrics_match_status() {
     let wire = Wire::new();
     wire.on_host("ip link set lo up").unwrap();
     let daemon = Daemon::start(&wire, &settings(&["--metrics", "[::1]:9410"]));
     daemon.open(QP, DEST, 10_000);
     wire.to_host(&[icmp(N1, QP, REDUCE)]);
-    wait("it is heard", || (daemon.actions("reduce") == 1).then_some(()));
+    wait("the notification is applied", || (daemon.actions("reduce") == 1).then_some(()));
     let text = wire.within_host(|| {
         let mut stream = TcpStream::connect("[::1]:9410").unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is said to the host, and what its packets do then. Octets of flows that run at the same time are compared, never
-//! times.
+//! Notifications sent to the host, and their effect on its packets. The tests compare octets of concurrent flows,
+//! never times.
 
-use crate::support::say::{cnp, icmp, roce};
+use crate::support::packets::{cnp, icmp, roce};
 use crate::support::{Daemon, LINE_BPS, N1, N2, PEER, Settings, Wire, at, has_fq, monotonic_ns, wait};
-use canopy_host::pacing::Blamed;
+use canopy_host::pacing::LimitedBy;
 use canopy_packet::long_haul_cnp::Action;
 
-/// Longer than any test: rates do not rise by themselves, and all reductions are one.
+/// Longer than any test: rates do not increase by timers, and all reductions fall into one interval.
 const LONG_MS: u64 = 10_000;
 const QP: u32 = 0x11;
 const DEST: u32 = 0x71;
-/// Another QP, to compare with.
+/// Another QP for comparison.
 const OTHER: u32 = 0x12;
 const OTHER_DEST: u32 = 0x72;
 
@@ -24,7 +24,7 @@ fn daemon(wire: &Wire, pacing: &str) -> Daemon {
     Daemon::start(wire, &Settings { pacing, more })
 }
 
-/// Runs `test` with each means of pacing that this kernel has.
+/// Runs `test` with each pacing method that this kernel supports.
 fn by_each_means(test: impl Fn(&Wire, &str)) {
     let wire = Wire::new();
     test(&wire, "htb");
@@ -45,7 +45,7 @@ fn a_rate_reduce_in_either_format_is_what_the_packets_do() {
         wait("both rates fell", || (daemon.actions("reduce") == 2).then_some(()));
         let rates = [QP, OTHER].map(|qpn| daemon.qp(qpn).unwrap());
         assert_eq!(rates.each_ref().map(|qp| qp.rate_bps), [LINE_BPS / 5, LINE_BPS * 2 / 5]);
-        assert_eq!(rates.map(|qp| qp.blamed), [N1, N2].map(|node| Some(Blamed::Node(at(node)))));
+        assert_eq!(rates.map(|qp| qp.limited_by), [N1, N2].map(|node| Some(LimitedBy::Node(at(node)))));
 
         let arrivals = wire.arrivals();
         let _floods = [wire.flood(DEST), wire.flood(OTHER_DEST)];
@@ -65,7 +65,7 @@ fn a_pause_stops_one_queue_pair_and_ends_by_itself() {
         let daemon = daemon(wire, pacing);
         daemon.open(QP, DEST, LONG_MS);
         daemon.open(OTHER, OTHER_DEST, LONG_MS);
-        // Both at one rate, so that the one says how many packets the other would have sent.
+        // Both have the same rate, so that the other one shows how many packets this one would have sent.
         wire.to_host(&[icmp(N1, QP, reduce(50)), icmp(N1, OTHER, reduce(50))]);
         wait("both rates fell", || (daemon.actions("reduce") == 2).then_some(()));
         let arrivals = wire.arrivals();
@@ -81,19 +81,19 @@ fn a_pause_stops_one_queue_pair_and_ends_by_itself() {
         assert_eq!((&begin["paused"], &end["paused"]), (&true.into(), &false.into()));
         let paused = begin["appliedNs"].as_u64().unwrap()..end["appliedNs"].as_u64().unwrap();
         assert!(begin["receivedNs"].as_u64().unwrap() <= paused.start);
-        wait("it goes on", || (arrivals.octets(DEST, paused.end) > 20_000).then_some(()));
+        wait("it continues", || (arrivals.octets(DEST, paused.end) > 20_000).then_some(()));
         let during = |dest| arrivals.times(dest).iter().filter(|at| paused.contains(at)).count();
         let (stopped, other) = (during(DEST), during(OTHER_DEST));
-        // What waits in fq has its departure times already: no more than a socket holds.
+        // Packets queued in fq have their departure times already: no more than a socket holds.
         let left = if pacing == "htb" { 3 } else { 16 };
         assert!(
             stopped <= left && other > 2 * left,
             "{pacing}: {stopped} packets in the pause, {other} of the other QP"
         );
-        // What the pause's debt in HTB would cost if it outlived the pause: as long again.
+        // The cost of the pause's debt in HTB if it outlived the pause: the same time again.
         let first = arrivals.times(DEST).into_iter().find(|at| *at >= paused.end).unwrap();
         let others = arrivals.times(OTHER_DEST).iter().filter(|at| (paused.end..first).contains(at)).count();
-        assert!(others < other / 2, "{pacing}: {others} packets of the other QP before this one went on");
+        assert!(others < other / 2, "{pacing}: {others} packets of the other QP before this one continued");
     });
 }
 
@@ -105,20 +105,20 @@ fn a_resume_gives_back_once() {
         let mut watch = daemon.watch(1);
         wire.to_host(&[icmp(N1, QP, reduce(80))]);
         assert_eq!(watch.next().unwrap()["rateBps"], LINE_BPS / 5);
-        // Refused until the node has seen its queue low for an RTT.
+        // Refused until the queue of the node has been low for an RTT.
         let line = wait("the Resume counts", || {
             wire.to_host(&[icmp(N1, QP, Action::Resume { percent: 100 })]);
             (daemon.actions("resume") > 0).then(|| watch.next().unwrap())
         });
         assert!(daemon.outcome("too_early") > 0);
-        // A quarter of the line rate at most.
+        // At most a quarter of the line rate.
         assert_eq!((&line["action"], &line["rateBps"]), (&"resume".into(), &(LINE_BPS / 5 + LINE_BPS / 4).into()));
         let before = daemon.outcome("absorbed");
         wire.to_host(&[icmp(N1, QP, Action::Resume { percent: 100 }), icmp(N1, QP, Action::Resume { percent: 0 })]);
-        wait("both were heard", || (daemon.outcome("absorbed") == before + 2).then_some(()));
+        wait("both were received", || (daemon.outcome("absorbed") == before + 2).then_some(()));
         assert_eq!(daemon.actions("resume"), 1);
-        // Without more news the rate rises by itself, all the way.
-        wait("line rate", || daemon.qp(QP).filter(|qp| qp.rate_bps == LINE_BPS && qp.blamed.is_none()));
+        // Without further notifications the rate increases up to the line rate.
+        wait("line rate", || daemon.qp(QP).filter(|qp| qp.rate_bps == LINE_BPS && qp.limited_by.is_none()));
         assert!(daemon.actions("increase") > 2);
     });
 }
@@ -130,14 +130,14 @@ fn a_cnp_of_the_peer_and_a_long_haul_cnp_in_one_rtt_are_one_reduction() {
     daemon.open(QP, DEST, LONG_MS);
     daemon.open(OTHER, OTHER_DEST, LONG_MS);
     wire.to_host(&[icmp(N1, QP, reduce(30)), cnp(PEER, QP), cnp(PEER, OTHER), roce(N2, OTHER, reduce(30))]);
-    wait("all four were heard", || (daemon.outcome("applied") + daemon.outcome("absorbed") == 4).then_some(()));
-    let seventy = (LINE_BPS * 7 / 10, Some(Blamed::Node(at(N1))));
-    assert_eq!(daemon.qp(QP).map(|qp| (qp.rate_bps, qp.blamed)).unwrap(), seventy);
-    // The stricter counts, whatever comes first.
-    let seventy = (LINE_BPS * 7 / 10, Some(Blamed::Node(at(N2))));
-    assert_eq!(daemon.qp(OTHER).map(|qp| (qp.rate_bps, qp.blamed)).unwrap(), seventy);
+    wait("all four were received", || (daemon.outcome("applied") + daemon.outcome("absorbed") == 4).then_some(()));
+    let seventy = (LINE_BPS * 7 / 10, Some(LimitedBy::Node(at(N1))));
+    assert_eq!(daemon.qp(QP).map(|qp| (qp.rate_bps, qp.limited_by)).unwrap(), seventy);
+    // The stricter one applies, in any order.
+    let seventy = (LINE_BPS * 7 / 10, Some(LimitedBy::Node(at(N2))));
+    assert_eq!(daemon.qp(OTHER).map(|qp| (qp.rate_bps, qp.limited_by)).unwrap(), seventy);
     daemon.open(0x13, 0x73, LONG_MS);
     wire.to_host(&[cnp(PEER, 0x13)]);
     let qp = wait("a CNP alone", || daemon.qp(0x13).filter(|qp| qp.rate_bps < LINE_BPS));
-    assert_eq!((qp.rate_bps, qp.blamed), (LINE_BPS * 3 / 4, Some(Blamed::Peer(at(PEER)))));
+    assert_eq!((qp.rate_bps, qp.limited_by), (LINE_BPS * 3 / 4, Some(LimitedBy::Peer(at(PEER)))));
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What changes nothing: packets of strangers, for nobody, damaged, or of any other length.
+//! Packets without effect: from unknown senders, for unknown QPs, damaged, or of a wrong length.
 
-use crate::support::say::{cnp, icmp, icmpv6_of_length, roce};
-use crate::support::{Daemon, LINE_BPS, N1, PEER, STRANGER, Settings, Wire, wait};
+use crate::support::packets::{cnp, icmp, icmpv6_of_length, roce};
+use crate::support::{Daemon, LINE_BPS, N1, PEER, Settings, UNTRUSTED, Wire, wait};
 use canopy_packet::icrc;
 use canopy_packet::long_haul_cnp::Action;
 
@@ -14,7 +14,7 @@ fn damaged(mut packet: Vec<u8>, at: usize) -> Vec<u8> {
     packet
 }
 
-/// Sends packets, waits until each has this outcome, and sees that the QP is as before.
+/// Sends packets, waits until each has this outcome, and checks that the QP is unchanged.
 fn refused(wire: &Wire, daemon: &Daemon, outcome: &str, packets: &[Vec<u8>]) {
     let before = daemon.outcome(outcome);
     wire.to_host(packets);
@@ -22,7 +22,7 @@ fn refused(wire: &Wire, daemon: &Daemon, outcome: &str, packets: &[Vec<u8>]) {
     wait(outcome, || (daemon.outcome(outcome) >= expected).then_some(()));
     assert_eq!(daemon.outcome(outcome), expected, "{outcome}");
     let qp = daemon.qp(QP).unwrap();
-    assert_eq!((qp.rate_bps, qp.pause_left, qp.blamed), (LINE_BPS, None, None), "{outcome}");
+    assert_eq!((qp.rate_bps, qp.pause_left, qp.limited_by), (LINE_BPS, None, None), "{outcome}");
 }
 
 #[test]
@@ -32,8 +32,9 @@ fn nothing_that_is_wrong_changes_anything() {
     let daemon = Daemon::start(&wire, &Settings { pacing: "", more });
     daemon.open(QP, 0x71, 10_000);
     let pause = Action::Pause { micros: 60_000 };
-    let strangers = [icmp(STRANGER, QP, REDUCE), roce(STRANGER, QP, pause), cnp(STRANGER, QP), icmp(PEER, QP, REDUCE)];
-    refused(&wire, &daemon, "unknown_issuer", &strangers);
+    let untrusted =
+        [icmp(UNTRUSTED, QP, REDUCE), roce(UNTRUSTED, QP, pause), cnp(UNTRUSTED, QP), icmp(PEER, QP, REDUCE)];
+    refused(&wire, &daemon, "unknown_issuer", &untrusted);
     refused(&wire, &daemon, "unknown_qp", &[icmp(N1, 0x99, REDUCE), roce(N1, 0x99, pause), cnp(PEER, 0x99)]);
     // An octet of the percentage, and one of the checksum.
     let good = icmp(N1, QP, REDUCE);
@@ -41,18 +42,18 @@ fn nothing_that_is_wrong_changes_anything() {
     let good = roce(N1, QP, REDUCE);
     let last = good.len() - icrc::LEN;
     refused(&wire, &daemon, "icrc", &[damaged(good.clone(), 63), damaged(good, last), damaged(cnp(PEER, QP), last)]);
-    // Every length of an ICMPv6 message that has a type; all ones are no action and no QP.
+    // Every length of an ICMPv6 message that has a type; all ones are neither an action nor a QP.
     let lengths: Vec<_> = (1..=64).map(|len| icmpv6_of_length(N1, len, 0xff)).collect();
     refused(&wire, &daemon, "malformed", &lengths);
     refused(&wire, &daemon, "too_long", &[icmpv6_of_length(N1, 300, 0xff)]);
     wire.to_host(&[icmpv6_of_length(N1, 0, 0)]);
     assert_eq!((daemon.outcome("applied"), daemon.outcome("absorbed")), (0, 0));
-    // All the same it listens.
+    // The daemon still handles a valid packet.
     wire.to_host(&[icmp(N1, QP, REDUCE)]);
     wait("a good one", || daemon.qp(QP).filter(|qp| qp.rate_bps == LINE_BPS / 2));
 }
 
-/// Decisions 4.7: what is not understood in RoCEv2 is a plain CNP all the same.
+/// Decisions 4.7: unknown content in RoCEv2 is handled as a plain CNP.
 #[test]
 fn a_rocev2_packet_that_is_not_understood_counts_as_a_cnp() {
     let wire = Wire::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet that parses whole builds again, and what is built parses to the same with a right ICRC.
+//! A packet that parses can be built again, and the result parses to the same value with a valid ICRC.
 #![no_main]
 
 use canopy_packet::frame::{RoceBuilder, RoceFrame};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ICRC by difference is the ICRC recomputed, for any edit of any packet; the first octets choose the edit.
+//! The ICRC by difference equals the ICRC recomputed, for any edit of any packet; the first octets select the edit.
 #![no_main]
 
 use canopy_packet::icrc::{self, Change};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A Long-haul CNP in either format, or a STAMP packet, that parses is written again to one that parses to the same. The
-//! ICMPv6 checksum is put right first: a fuzzer would not find it.
+//! A Long-haul CNP in either format, or a STAMP packet, that parses encodes to one that parses to the same. The ICMPv6
+//! checksum is corrected first: a fuzzer would not find a valid one.
 #![no_main]
 
 use canopy_packet::icmpv6;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An SRH that parses encodes to one that parses to the same, never longer than Hdr Ext Len can say.
+//! An SRH that parses encodes to one that parses to the same, never longer than Hdr Ext Len can express.
 #![no_main]
 
 use canopy_packet::srh::{MAX_LEN, Srh, SrhView};
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(srh) = Srh::parse(bytes) else { return };
     match srh.to_vec() {
         Ok(encoded) => assert_eq!(Srh::parse(&encoded), Ok(srh)),
-        // The sender padded with Pad1 or with less care; our PadN may need more than the octets that were left.
+        // The sender used Pad1 or less padding; our PadN may need more octets than were left.
         Err(_) => assert!(srh.wire_len() > MAX_LEN),
     }
 });

@@ -33,7 +33,7 @@ pub struct AethView<'a> {
 }
 
 impl<'a> AethView<'a> {
-    /// Checks that `bytes` begins with a whole header; any syndrome is accepted.
+    /// Checks that `bytes` starts with a complete header; any syndrome is accepted.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (header, payload) = split::<{ Aeth::LEN }>(bytes, HEADER)?;
         Ok(Self { header, payload })
@@ -49,7 +49,7 @@ impl<'a> AethView<'a> {
         be24(self.header, 1)
     }
 
-    /// All octets given behind the header.
+    /// All octets after the header.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! RNR NAK timer codes, IBTA volume 1 section 9.7.5.2.
 //!
-//! The codes are not ordered by time: 1..=31 grow from 10 microseconds to 491.52 milliseconds, and 0 is longer than
-//! all of them. Whoever wants "the longest timer of several" compares [`rnr_rank`], never codes.
+//! The codes are not ordered by time: 1..=31 grow from 10 microseconds to 491.52 milliseconds, and 0 is longer than all
+//! of them. To find the longest of several timers, compare [`rnr_rank`], never codes.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ const TENS_OF_MICROS: [u32; 32] = [
     4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
 ];
 
-/// How long a requester waits before it repeats, at least. `None` where `code` is not in 0..=31.
+/// Minimum time that a requester waits before it retries. `None` if `code` is not in 0..=31.
 pub const fn rnr_timer(code: u8) -> Option<Duration> {
     if code > RNR_TIMER_MAX {
         return None;
@@ -25,7 +25,7 @@ pub const fn rnr_timer(code: u8) -> Option<Duration> {
 
 /// Position of a timer code in the order of durations: code 1 is 0, code 31 is 30, code 0 is 31.
 ///
-/// An octet that is no code ranks with code 0, the longest: its lower bits say nothing about a wait.
+/// An octet that is not a code ranks with code 0, the longest: its lower bits do not encode a timer.
 pub const fn rnr_rank(code: u8) -> u8 {
     if code == 0 || code > RNR_TIMER_MAX { RNR_TIMER_MAX } else { code - 1 }
 }

@@ -19,11 +19,11 @@ const VALUE: u8 = 0x1f;
 const RNR: u8 = 0x20;
 const NAK: u8 = 0x60;
 
-/// AETH syndrome; every octet is a value, [`Syndrome::kind`] says what it means.
+/// AETH syndrome; every octet is a value, [`Syndrome::kind`] decodes it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Syndrome(pub u8);
 
-/// What a [`Syndrome`] means.
+/// Decoded meaning of a [`Syndrome`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SyndromeKind {
     /// Positive acknowledgement.
@@ -85,7 +85,7 @@ impl Syndrome {
         Self(NAK | code as u8)
     }
 
-    /// What the octet means.
+    /// Decodes the octet.
     pub const fn kind(self) -> SyndromeKind {
         let value = self.0 & VALUE;
         match self.0 & !VALUE {
@@ -103,17 +103,17 @@ impl Syndrome {
         }
     }
 
-    /// An ACK, with whatever credits.
+    /// An ACK, with any credits.
     pub const fn is_ack(self) -> bool {
         matches!(self.kind(), SyndromeKind::Ack { .. })
     }
 
-    /// An RNR NAK, with whatever timer.
+    /// An RNR NAK, with any timer.
     pub const fn is_rnr_nak(self) -> bool {
         matches!(self.kind(), SyndromeKind::RnrNak { .. })
     }
 
-    /// A NAK that no retransmission mends: the requester's QP goes to the error state.
+    /// A NAK that retransmission cannot recover: the requester's QP goes to the error state.
     pub const fn is_fatal_nak(self) -> bool {
         matches!(self.kind(), SyndromeKind::Nak(code) if !matches!(code, NakCode::PsnSequence))
     }

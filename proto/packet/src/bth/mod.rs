@@ -95,7 +95,7 @@ impl<'a> BthView<'a> {
         self.header[8] & 0x80 != 0
     }
 
-    /// Seven reserved bits behind Acknowledge Request.
+    /// Seven reserved bits after Acknowledge Request.
     pub fn resv7(&self) -> u8 {
         self.header[8] & 0x7f
     }
@@ -105,7 +105,7 @@ impl<'a> BthView<'a> {
         be24(self.header, 9)
     }
 
-    /// All octets given behind the header: extension headers, payload, pad and ICRC.
+    /// All octets after the header: extension headers, payload, pad and ICRC.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -132,7 +132,7 @@ pub struct Bth {
     pub dest_qp: u32,
     /// Acknowledge Request.
     pub ack_req: bool,
-    /// Seven reserved bits (0..=127) behind Acknowledge Request.
+    /// Seven reserved bits (0..=127) after Acknowledge Request.
     pub resv7: u8,
     /// Packet Sequence Number (0..=[`PSN_MAX`]).
     pub psn: u32,

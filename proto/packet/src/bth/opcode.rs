@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! BTH OpCode, IBTA volume 1 section 9.2, as far as Reliable Connection and CNP go.
+//! BTH OpCode, IBTA volume 1 section 9.2, for Reliable Connection and CNP.
 //!
-//! The upper three bits name the transport service (000 is RC), the lower five the operation. Every question below is
-//! answered `false` for a code that is neither an assigned RC code nor [`Opcode::CNP`].
+//! The upper three bits name the transport service (000 is RC), the lower five the operation. Every predicate below is
+//! `false` for a code that is neither an assigned RC code nor [`Opcode::CNP`].
 
 use core::fmt;
 
@@ -199,7 +199,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_code_answers_as_the_table_says_and_no_other_code_answers_yes() {
+    fn every_code_answers_as_in_the_table_and_all_others_answer_false() {
         for code in 0..=u8::MAX {
             let op = Opcode(code);
             let row = TABLE.iter().find(|row| row.0 == code);

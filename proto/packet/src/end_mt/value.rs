@@ -17,8 +17,8 @@ pub struct EndMt {
 }
 
 impl EndMt {
-    /// As many TLVs as an edge with these receivers needs: none for none, then one for every [`MAX_RECEIVERS`] begun,
-    /// in the order of the list.
+    /// The TLVs for an edge with these receivers: none for an empty list, else one per [`MAX_RECEIVERS`] or part of
+    /// them, in the order of the list.
     pub fn split(edge: Ipv6Addr, receivers: &[(Ipv6Addr, u32)]) -> Vec<Self> {
         let chunks = receivers.chunks(MAX_RECEIVERS);
         chunks.map(|receivers| Self { edge, receivers: receivers.to_vec() }).collect()
@@ -153,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn splitting_loses_nobody_and_fills_every_tlv_but_the_last(receivers in receivers(0..60)) {
+        fn splitting_loses_no_receiver_and_fills_every_tlv_but_the_last(receivers in receivers(0..60)) {
             let tlvs = EndMt::split(Ipv6Addr::LOCALHOST, &receivers);
             let again: Vec<_> = tlvs.iter().flat_map(|tlv| tlv.receivers.clone()).collect();
             prop_assert_eq!(again, receivers);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts a RoCEv2 packet together.
+//! Builds a RoCEv2 packet.
 
 use super::{Extensions, RoceFrame};
 use crate::bth::{Bth, Opcode};
@@ -10,8 +10,7 @@ use crate::udp::{ROCE_PORT, Udp};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
-/// What a packet is made of, less everything that follows from the rest: lengths, pad and ICRC are computed, the UDP
-/// checksum is 0.
+/// The inputs of a packet. Lengths, pad and ICRC are computed, the UDP checksum is 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoceBuilder<'a> {
     /// IPv6 Traffic Class.
@@ -28,7 +27,7 @@ pub struct RoceBuilder<'a> {
     pub src_port: u16,
     /// Base Transport Header; its Pad Count is not used but computed from the payload.
     pub bth: Bth,
-    /// Exactly the extension headers that the OpCode calls for.
+    /// Exactly the extension headers that the OpCode requires.
     pub extensions: Extensions,
     /// Payload without pad; empty where the OpCode has none.
     pub payload: &'a [u8],
@@ -107,7 +106,7 @@ impl<'a> RoceBuilder<'a> {
     }
 }
 
-/// What the packet would be built from again; pad and UDP checksum become 0, and the ICRC right.
+/// The input from which the packet can be built again; pad and UDP checksum become 0, and the ICRC valid.
 impl<'a> From<&RoceFrame<'a>> for RoceBuilder<'a> {
     fn from(frame: &RoceFrame<'a>) -> Self {
         Self {

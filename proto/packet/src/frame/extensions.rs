@@ -11,7 +11,7 @@ use crate::ieth::Ieth;
 use crate::immdt::ImmDt;
 use crate::reth::Reth;
 
-/// Extension headers of a packet, in the order of the wire. Which are `Some` is for the OpCode to say.
+/// Extension headers of a packet, in wire order. The OpCode determines which are `Some`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Extensions {
     /// RDMA Extended Transport Header.
@@ -34,8 +34,8 @@ impl Extensions {
     /// Octets of the longest sequence: an AtomicETH.
     pub const MAX_LEN: usize = AtomicEth::LEN;
 
-    /// Reads what `opcode` calls for from the front of `bytes`; returns the octets behind it too. Fails when a header
-    /// is cut short or the OpCode is neither RC nor CNP.
+    /// Reads the headers that `opcode` requires from the front of `bytes`; also returns the octets after them. Fails if
+    /// a header is truncated or the OpCode is neither RC nor CNP.
     pub fn parse(opcode: Opcode, bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         if !known(opcode) {
             let problem = Problem::Unsupported { found: u64::from(opcode.0) };
@@ -67,8 +67,8 @@ impl Extensions {
             + len(self.cnp.is_some(), Cnp::LEN)
     }
 
-    /// Writes the headers to the front of `out`; returns how many octets that were. Fails when `out` is short, or a
-    /// header that `opcode` calls for is `None`, or one that it does not is `Some`.
+    /// Writes the headers to the front of `out`; returns the number of octets written. Fails if `out` is short, or a
+    /// header that `opcode` requires is `None`, or another one is `Some`.
     pub fn emit(&self, opcode: Opcode, out: &mut [u8]) -> Result<usize, EmitError> {
         self.check(opcode)?;
         let mut at = 0;
@@ -112,7 +112,7 @@ impl Extensions {
     }
 }
 
-/// The headers that an OpCode calls for.
+/// The headers that an OpCode requires.
 struct Wanted {
     reth: bool,
     atomic_eth: bool,

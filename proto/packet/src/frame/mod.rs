@@ -8,8 +8,8 @@
 //!         |<-------------------- UDP Length ------------------------->|
 //! ```
 //!
-//! The OpCode decides which extension headers there are: [`Extensions`]. Other transport services (the datagrams of
-//! QP1, say) have extension headers that this crate does not know and are refused; read them header by header.
+//! The OpCode determines the extension headers: [`Extensions`]. Other transport services (for example the datagrams of
+//! QP1) have extension headers that this crate does not implement, and are refused; parse those header by header.
 
 #[cfg(feature = "alloc")]
 mod builder;
@@ -34,23 +34,23 @@ pub struct RoceFrame<'a> {
     pub udp: Udp,
     /// Base Transport Header.
     pub bth: Bth,
-    /// The extension headers that the OpCode calls for.
+    /// The extension headers that the OpCode requires.
     pub extensions: Extensions,
     /// Payload, without pad.
     pub payload: &'a [u8],
-    /// Pad Count octets behind the payload.
+    /// Pad Count octets after the payload.
     pub pad: &'a [u8],
-    /// The ICRC as the packet has it, right or wrong; compare [`RoceFrame::icrc_is_valid`].
+    /// The ICRC in the packet, valid or not; see [`RoceFrame::icrc_is_valid`].
     pub icrc: u32,
     packet: &'a [u8],
 }
 
 impl<'a> RoceFrame<'a> {
-    /// Parses a packet that begins with its IPv6 header. Octets behind Payload Length (Ethernet padding) are ignored.
+    /// Parses a packet that starts with its IPv6 header. Octets after Payload Length (Ethernet padding) are ignored.
     ///
     /// Fails, naming header and field, unless UDP follows IPv6 directly, the port is [`ROCE_PORT`], UDP Length equals
     /// Payload Length, TVer is 0, the OpCode is RC or CNP, and extension headers, pad and ICRC fit and leave payload
-    /// and pad at a multiple of 4 octets (none, where the OpCode has no payload). The ICRC is not judged.
+    /// and pad at a multiple of 4 octets (none, if the OpCode has no payload). The ICRC is not checked.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let ipv6_view = Ipv6View::parse(bytes)?;
         expect("IPv6", "Next Header", NEXT_HEADER_UDP, ipv6_view.next_header())?;

@@ -22,7 +22,7 @@ pub const TABLE: [u32; 256] = {
     table
 };
 
-/// The raw CRC-32 register: no initial value and no final inversion is applied unless a name says so.
+/// The raw CRC-32 register, without initial value and final inversion unless a name states them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Crc(pub u32);
 
@@ -70,7 +70,7 @@ pub const fn gf_mul(a: u32, b: u32) -> u32 {
     product
 }
 
-/// `x^(8 octets) mod P`: what `octets` octets behind a difference multiply it by.
+/// `x^(8 octets) mod P`: the factor of a difference that `octets` octets follow.
 pub const fn xpow8(octets: usize) -> u32 {
     let mut power = ONE;
     let mut square = X8;

@@ -8,30 +8,30 @@ use crate::ipv6::Ipv6;
 use crate::udp::Udp;
 use core::net::Ipv6Addr;
 
-/// Octets of a packet that are replaced by as many others.
+/// Octets of a packet that are replaced by the same number of others.
 #[derive(Debug, Clone, Copy)]
 pub struct Change<'a> {
-    /// Where they stand, in octets from the first of the IPv6 header.
+    /// Their offset from the first octet of the IPv6 header.
     pub offset: usize,
-    /// What they were.
+    /// The octets before the change.
     pub old: &'a [u8],
-    /// What they become; as long as `old`.
+    /// The octets after the change; as long as `old`.
     pub new: &'a [u8],
 }
 
-/// `icrc_new ^ icrc_old` of a packet to which `changes` happen.
+/// `icrc_new ^ icrc_old` of a packet after `changes`.
 ///
 /// `covered` is the number of octets that the ICRC covers: from the IPv6 header to the ICRC itself. Bits that the ICRC
-/// masks contribute nothing, whatever they change to. Fails when a change alters its length or reaches behind
-/// `covered`. Changes must not overlap: each is a difference from the packet as it was.
+/// masks contribute nothing. Fails if a change alters its length or reaches beyond `covered`. Changes must not overlap:
+/// each is a difference from the original packet.
 pub fn delta(covered: usize, changes: &[Change<'_>]) -> Result<u32, ParseError> {
     changes.iter().try_fold(0, |sum, change| Ok(sum ^ change.delta(covered)?))
 }
 
-/// Difference of the registers right behind the 12th octet of the BTH, when nothing but source, destination and
-/// Destination QP (24 bits, upper bits ignored) change.
+/// Difference of the registers directly after the 12th octet of the BTH, if only source, destination and Destination QP
+/// (24 bits, upper bits ignored) change.
 ///
-/// It depends on no other part of the packet, so it is computed once for a rewrite and kept; see [`super`] for its use.
+/// It depends on no other part of the packet, so it is computed once per rewrite and reused; see [`super`] for its use.
 pub fn header_delta(
     old_src: Ipv6Addr,
     old_dst: Ipv6Addr,

@@ -36,7 +36,7 @@
 //!
 //! Three numbers must not be confused:
 //!
-//! - the **register**: starts as 0xffff_ffff, is what [`Crc`], [`seed`] and [`header_delta`] speak of;
+//! - the **register**: starts as 0xffff_ffff; the unit of [`Crc`], [`seed`] and [`header_delta`];
 //! - the **ICRC**, a `u32`: the register after the last covered octet, inverted. [`compute`] gives it;
 //! - the **four octets**: the ICRC in little-endian order. [`append`] writes and [`read`] reads them.
 //!
@@ -50,8 +50,8 @@
 //! icrc_new = icrc_old ^ gf_mul(header_delta(old.., new..), xpow8(n))
 //! ```
 //!
-//! where `icrc_old` is [`read`] from the packet as it came, right or wrong: a packet that was corrupt stays corrupt by
-//! the same error pattern, where a recomputation would bless it.
+//! where `icrc_old` is [`read`] from the received packet, valid or not: a corrupt packet keeps the same error pattern,
+//! whereas recomputing the ICRC would hide it.
 
 mod crc32;
 mod delta;
@@ -88,8 +88,8 @@ pub const MASK: [u8; HEADERS_LEN] = {
 
 /// ICRC of a packet that begins with its IPv6 header and ends before its ICRC.
 ///
-/// Fails when the packet is not UDP directly in IPv6, or is shorter than IPv6, UDP and BTH. Lengths in the headers are
-/// covered as they stand, so they must already count the four octets of the ICRC.
+/// Fails when the packet is not UDP directly in IPv6, or is shorter than IPv6, UDP and BTH. Length fields are covered
+/// as they are, so they must already include the four octets of the ICRC.
 pub fn compute(packet: &[u8]) -> Result<u32, ParseError> {
     let view = Ipv6View::parse(packet)?;
     if view.next_header() != NEXT_HEADER_UDP {
@@ -134,8 +134,8 @@ pub fn append(packet: &mut alloc::vec::Vec<u8>) -> Result<(), ParseError> {
 }
 
 /// Register after the eight octets of ones, the IPv6 header, the UDP header and the first eight octets of the BTH (up
-/// to and with the Destination QP), all masked: what a datapath continues over the remaining octets with [`TABLE`], and
-/// inverts at the end.
+/// to and including the Destination QP), all masked. A datapath continues it over the remaining octets with [`TABLE`],
+/// and inverts it at the end.
 pub const fn seed(ipv6: &[u8; Ipv6::LEN], udp: &[u8; Udp::LEN], bth_first_8: &[u8; 8]) -> u32 {
     let crc = Crc::START.update_masked(ipv6, 0).update_masked(udp, Ipv6::LEN);
     crc.update_masked(bth_first_8, Ipv6::LEN + Udp::LEN).0

@@ -6,24 +6,24 @@ use crate::error::Problem;
 /// Largest percentage in Parameter and in an ECN Marking Rate.
 pub const PERCENT_MAX: u8 = 100;
 
-/// What the source is asked to do with the QP.
+/// Requested reaction of the source's QP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// 00: there is congestion; respond as to any. Parameter is zero.
+    /// 00: congestion; respond as to any notification. Parameter is zero.
     Notify,
-    /// 01: send nothing for this long.
+    /// 01: pause transmission for this long.
     Pause {
         /// Duration in microseconds.
         micros: u16,
     },
-    /// 10: lower the rate by a share of it.
+    /// 10: reduce the rate by a percentage.
     RateReduce {
         /// Percent (0..=100) of the present rate.
         percent: u8,
     },
     /// 11: congestion has subsided, the rate may rise.
     Resume {
-        /// Percent (0..=100) of the reduction that was made before; 0 means all of it, unconditionally.
+        /// Percent (0..=100) of the earlier reduction; 0 means all of it, unconditionally.
         percent: u8,
     },
 }

@@ -13,9 +13,9 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Version has 4 bits and Reserved 12 (the draft's figure shows 8 and 8, its text and RFC 4884 say this). The checksum
-//! is over the whole structure; zero means that the sender computed none. Length counts the object's header and payload
-//! but not the pad. A header without an object is malformed: it must be omitted then.
+//! Version has 4 bits and Reserved 12 (the draft's figure shows 8 and 8; its text and RFC 4884 define 4 and 12). The
+//! checksum covers the whole structure; zero means that the sender computed none. Length counts the object's header and
+//! payload but not the pad. A header without an object is malformed: it must be omitted then.
 
 mod object;
 #[cfg(feature = "alloc")]

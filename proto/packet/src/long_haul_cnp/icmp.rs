@@ -13,7 +13,7 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! A message that is longer than header and fixed body has extensions; nothing else says so.
+//! A message that is longer than header and fixed body has extensions; there is no other indication.
 
 use super::extension::ExtensionsView;
 use super::{ICMPV6_TYPE, LongHaulCnp, LongHaulCnpView};
@@ -34,7 +34,7 @@ pub struct MessageView<'a> {
 }
 
 impl<'a> MessageView<'a> {
-    /// Reads a message that fills `bytes`, from its ICMPv6 header on, as it came from `src` to `dst`.
+    /// Reads a message that fills `bytes`, starting at its ICMPv6 header, sent from `src` to `dst`.
     ///
     /// Fails, naming the field, when the type or code is another, the ICMPv6 checksum is wrong, or the body or the
     /// extensions are malformed.
@@ -63,7 +63,7 @@ impl<'a> MessageView<'a> {
         self.cnp.into()
     }
 
-    /// The extensions, where there are some.
+    /// The extensions, if present.
     pub fn extensions(&self) -> Option<ExtensionsView<'a>> {
         self.extensions
     }
@@ -103,7 +103,7 @@ mod value {
             Icmpv6::LEN + LongHaulCnp::LEN + extension::wire_len(&self.objects)
         }
 
-        /// The message from its ICMPv6 header on, as it goes from `src` to `dst`. Fails when a field is beyond its limits.
+        /// The message starting at its ICMPv6 header, sent from `src` to `dst`. Fails if a field is beyond its limits.
         pub fn to_vec(&self, src: Ipv6Addr, dst: Ipv6Addr) -> Result<Vec<u8>, EmitError> {
             let mut message = alloc::vec![0; self.wire_len()];
             self.cnp.emit(&mut message[Icmpv6::LEN..])?;

@@ -9,11 +9,11 @@ pub const METRIC_VALUE_MAX: u32 = 0xff_ffff;
 /// Metric Types that have a variant of their own.
 const ASSIGNED: u8 = 4;
 
-/// A measurement of the node that speaks; for information. A kilobyte is 1000 octets: the draft's example has a queue
-/// of 130 MB as 130000.
+/// A measurement of the node that sends the CNP; informational. A kilobyte is 1000 octets: the draft's example has a
+/// queue of 130 MB as 130000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Metric {
-    /// 0: of no defined meaning. [`Metric::UNDISCLOSED`] where the node keeps its queues to itself.
+    /// 0: without a defined meaning. [`Metric::UNDISCLOSED`] if the node does not disclose its queues.
     Unspecified(u32),
     /// 1: queue depth in kilobytes.
     QueueDepth(u32),
@@ -42,7 +42,7 @@ impl Metric {
             0 => Self::Unspecified(value),
             1 => Self::QueueDepth(value),
             2 => Self::QueueGrowthRate(value),
-            // More than an octet holds is out of range all the same: `check` refuses it.
+            // A value of more than one octet is out of range too: `check` refuses it.
             3 => Self::EcnMarkingRate(u8::try_from(value).unwrap_or(u8::MAX)),
             4 => Self::Rtt(value),
             _ => Self::Other { metric_type, value },
@@ -64,7 +64,7 @@ impl Metric {
     pub(super) fn check(self) -> Result<(), (&'static str, Problem)> {
         let (metric_type, value) = self.to_wire();
         if matches!(self, Self::Other { .. }) && metric_type <= ASSIGNED {
-            // It would come back as another variant.
+            // It would be parsed as another variant.
             return Err(("Metric Type", Problem::Unsupported { found: u64::from(metric_type) }));
         }
         let max = match self {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Long-haul Congestion Notification Packet, draft-tian-ccwg-long-haul-cnp-00 section 6.
 //!
-//! Twelve octets say the same in both formats:
+//! Twelve octets are the same in both formats:
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -19,11 +19,11 @@
 //!
 //! - [`icmp`]: behind an ICMPv6 header of type [`ICMPV6_TYPE`], the default;
 //! - [`roce`]: behind the BTH of a CNP that has E set, for endpoints that are known to accept it;
-//! - [`extension`]: what may follow, the same in both.
+//! - [`extension`]: optional extensions, the same in both.
 //!
-//! The six reserved bits are zero on transmission and ignored on reception. Everything else must be what the draft
-//! says: a Parameter beyond its action's range, or a QP number of more than 24 bits, is refused rather than guessed at,
-//! because these packets are instructions and carry no authentication.
+//! The six reserved bits are zero on transmission and ignored on reception. Everything else must conform to the draft:
+//! a Parameter beyond its action's range, or a QP number of more than 24 bits, is refused, because these packets are
+//! instructions and carry no authentication.
 
 mod action;
 pub mod extension;
@@ -78,7 +78,7 @@ impl<'a> LongHaulCnpView<'a> {
         self.action
     }
 
-    /// Source QP Number, 24 bits: the QP at the traffic source that is meant.
+    /// Source QP Number, 24 bits: the QP at the traffic source that the CNP addresses.
     pub fn source_qp(&self) -> u32 {
         be32(self.fixed, 4)
     }
@@ -88,20 +88,20 @@ impl<'a> LongHaulCnpView<'a> {
         self.metric
     }
 
-    /// All octets given behind the twelve.
+    /// All octets after the twelve.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// What a Long-haul CNP says, without extensions.
+/// The fixed body of a Long-haul CNP, without extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LongHaulCnp {
     /// Congestion Level: 0 is none, 255 the worst.
     pub level: u8,
     /// Action Flags and Parameter.
     pub action: Action,
-    /// Source QP Number (0..=0xffffff): the QP at the traffic source that is meant.
+    /// Source QP Number (0..=0xffffff): the QP at the traffic source that the CNP addresses.
     pub source_qp: u32,
     /// Metric Type and Congestion Metric Value.
     pub metric: Metric,

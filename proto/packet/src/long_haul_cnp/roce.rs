@@ -19,12 +19,12 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! A standard CNP has 16 reserved octets behind its BTH, so twelve would make a packet shorter than any CNP: without
-//! extensions four zero octets follow. They are told apart by Version 2 of an Extension Header.
+//! A standard CNP has 16 reserved octets after its BTH, so twelve would make a packet shorter than any CNP: without
+//! extensions four zero octets follow. Version 2 of an Extension Header distinguishes the two cases.
 //!
-//! The ICRC masks the octet that holds E, so nothing protects that bit. A packet is therefore taken as a Long-haul CNP
-//! only if *every* field is as the draft demands, and Destination QP and Source QP Number are the same QP: the one at
-//! the source that is to be controlled, as in the draft's example. Everything else is a plain CNP, or none.
+//! The ICRC masks the octet that holds E, so nothing protects that bit. A packet is therefore accepted as a Long-haul
+//! CNP only if *every* field is as the draft requires, and Destination QP and Source QP Number are the same QP: the one
+//! at the source that is to be controlled, as in the draft's example. Everything else is a plain CNP, or invalid.
 
 use super::extension::ExtensionsView;
 use super::{LongHaulCnp, LongHaulCnpView};
@@ -33,7 +33,7 @@ use crate::cnp::Cnp;
 use crate::error::{ParseError, Problem};
 
 const HEADER: &str = "Long-haul CNP in RoCEv2";
-/// Octets in the place of the extensions where there are none.
+/// Octets that fill the place of absent extensions.
 const FILL: [u8; Cnp::LEN - LongHaulCnp::LEN] = [0; Cnp::LEN - LongHaulCnp::LEN];
 
 /// A Long-haul CNP in place, from its BTH to its ICRC.
@@ -45,10 +45,10 @@ pub struct RoceView<'a> {
 }
 
 impl<'a> RoceView<'a> {
-    /// Reads what stands between the UDP header and the ICRC, neither of them with it. The ICRC is not judged.
+    /// Reads the octets between the UDP header and the ICRC, both excluded. The ICRC is not checked.
     ///
-    /// Fails, naming the field, when a field of the BTH is not as section 6.2.3 demands (E clear too: that is a plain
-    /// CNP), the two QP numbers differ, or the body, the fill or the extensions are malformed.
+    /// Fails, naming the field, when a field of the BTH is not as section 6.2.3 requires (also if E is clear: that is a
+    /// plain CNP), the two QP numbers differ, or the body, the fill or the extensions are malformed.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let bth = BthView::parse(bytes)?;
         check(&bth)?;
@@ -74,13 +74,13 @@ impl<'a> RoceView<'a> {
         self.cnp.into()
     }
 
-    /// The extensions, where there are some.
+    /// The extensions, if present.
     pub fn extensions(&self) -> Option<ExtensionsView<'a>> {
         self.extensions
     }
 }
 
-/// The fields that have one acceptable value.
+/// The fields that have one valid value.
 fn check(bth: &BthView<'_>) -> Result<(), ParseError> {
     expect("OpCode", u64::from(Opcode::CNP.0), u64::from(bth.opcode().0))?;
     expect("Solicited Event", 0, u64::from(bth.solicited()))?;

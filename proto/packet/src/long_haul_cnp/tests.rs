@@ -89,8 +89,8 @@ fn every_object_is_that_of_the_figure_in_icmpv6() {
     assert_eq!(seen, [ObjectView::Timestamp(0xe900_0001_8000_0000), ObjectView::Device("n1"), ObjectView::Path(b"p")]);
 }
 
-/// From the figures of section 6.2; the ICRCs are those of an implementation apart from this crate (zlib's CRC-32 over
-/// the masked octets).
+/// From the figures of section 6.2; the ICRCs were computed independently of this crate (zlib's CRC-32 over the masked
+/// octets).
 #[test]
 fn the_drafts_example_is_that_of_the_figure_in_rocev2() {
     let bth = [
@@ -134,7 +134,7 @@ fn a_node_that_discloses_nothing_writes_zeros() {
     assert_eq!(LongHaulCnp::parse(&out).unwrap().metric, Metric::Unspecified(0));
 }
 
-/// Where the sum leaves zero, which would say that there is no checksum, 0xffff says the same number.
+/// Where the sum is zero, which would mean that there is no checksum, 0xffff is written, the same number.
 #[test]
 fn a_checksum_is_never_zero_by_accident() {
     // 2000 + 0008 + f703 + x = ffff (one's complement) for a payload x of e8f4 - the rest.

@@ -21,9 +21,9 @@
 //!
 //! Hdr Ext Len counts units of 8 octets behind the first 8, so no SRH exceeds [`MAX_LEN`] = 2048 octets.
 //!
-//! Padding is no part of the value [`Srh`]: `parse` forgets it and `emit` puts in what is needed. Every PadN that is
-//! emitted has at least 2 octets and a Length in the 0..=5 of RFC 8754 section 2.1.1.2. Pad1 is understood but never
-//! emitted, because Linux reads every TLV as Type, Length, Value and rejects an SRH in which a Pad1 stands.
+//! Padding is not part of the value [`Srh`]: `parse` drops it and `emit` adds what is needed. Every PadN that is
+//! emitted has at least 2 octets and a Length in the 0..=5 of RFC 8754 section 2.1.1.2. Pad1 is parsed but never
+//! emitted, because Linux reads every TLV as Type, Length, Value and rejects an SRH that contains a Pad1.
 
 mod tlv;
 
@@ -137,7 +137,7 @@ impl<'a> SrhView<'a> {
         Tlvs::new(self.tlvs)
     }
 
-    /// All octets given behind the SRH.
+    /// All octets after the SRH.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

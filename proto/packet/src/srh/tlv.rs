@@ -42,14 +42,14 @@ pub enum TlvView<'a> {
     Pad1,
     /// Padding.
     PadN {
-        /// The padding itself, without Type and Length; what it holds is ignored.
+        /// The padding itself, without Type and Length; its content is ignored.
         padding: &'a [u8],
     },
     /// Keyed hash over source, Last Entry, Flags, key id and segment list; not over other TLVs.
     Hmac(HmacView<'a>),
     /// Receivers of one edge node.
     EndMt(EndMtView<'a>),
-    /// A TLV that this crate does not know, to be skipped.
+    /// A TLV unknown to this crate, to be skipped.
     Other {
         /// Type.
         tlv_type: u8,

@@ -29,12 +29,12 @@ pub struct Srh {
     pub hmac: Option<Hmac>,
 }
 
-/// A TLV that carries something: neither padding nor HMAC, which have their own places.
+/// A TLV with content: neither padding nor HMAC, which have their own places.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Tlv {
     /// Receivers of one edge node.
     EndMt(EndMt),
-    /// A TLV that this crate does not know.
+    /// A TLV unknown to this crate.
     Other {
         /// Type; neither 0, 4, 5 nor 124.
         tlv_type: u8,
@@ -178,7 +178,7 @@ impl Tlv {
             Self::Other { tlv_type, value } => {
                 let known = [TLV_PAD1, TLV_PADN, TLV_HMAC, end_mt::TLV_TYPE];
                 if known.contains(tlv_type) {
-                    // It would come back as another variant, or vanish as padding.
+                    // It would be parsed as another variant, or dropped as padding.
                     let found = u64::from(*tlv_type);
                     return Err(wrong("TLV Type", Problem::Unsupported { found }));
                 }

@@ -2,12 +2,12 @@
 //! Test packets of the Simple Two-way Active Measurement Protocol, unauthenticated mode, RFC 8762 sections 4.2.1 and
 //! 4.3.1: the payload of UDP.
 //!
-//! Both directions have [`LEN`] octets, so that a reflector answers with as many as it got. MBZ octets are zero on
-//! transmission and ignored on reception, as the RFC says; they are no part of the values. What stands behind the base
-//! packet (padding, or the TLVs of RFC 8972) is handed out as `payload()`.
+//! Both directions have [`LEN`] octets, so that a reflector answers with as many as it received. MBZ octets are zero on
+//! transmission and ignored on reception, as the RFC requires; they are not part of the values. Octets after the base
+//! packet (padding, or the TLVs of RFC 8972) are returned as `payload()`.
 //!
-//! A timestamp is 64 bits: NTP (RFC 5905: seconds since 1900, then fractions of a second) where the Z bit of the Error
-//! Estimate beside it is clear, truncated PTPv2 (seconds, then nanoseconds) where it is set.
+//! A timestamp is 64 bits: NTP (RFC 5905: seconds since 1900, then fractions of a second) if the Z bit of the adjacent
+//! Error Estimate is clear, truncated PTPv2 (seconds, then nanoseconds) if it is set.
 
 mod reflector;
 mod sender;

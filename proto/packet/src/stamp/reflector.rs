@@ -67,7 +67,7 @@ impl<'a> ReflectorPacketView<'a> {
         be64(self.packet, 16)
     }
 
-    /// The sender's packet, as it says of itself here.
+    /// The fields of the sender's packet, copied into this one.
     pub fn sender(&self) -> SenderPacket {
         SenderPacket {
             sequence: be32(self.packet, 24),
@@ -81,7 +81,7 @@ impl<'a> ReflectorPacketView<'a> {
         self.packet[40]
     }
 
-    /// All octets given behind the base packet.
+    /// All octets after the base packet.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

@@ -52,7 +52,7 @@ impl<'a> SenderPacketView<'a> {
         self.error_estimate
     }
 
-    /// All octets given behind the base packet.
+    /// All octets after the base packet.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Long-haul CNPs and STAMP packets against tshark (fields, checksums), over the captures in `testdata/long-haul`, and
-//! STAMP against scapy. No peer knows the Long-haul CNP itself: tshark judges what carries it.
+//! STAMP against scapy. No peer implements the Long-haul CNP itself: tshark checks the packets that carry it.
 
 use super::sample::sample;
 use super::{hex, run, scapy, support};
@@ -85,7 +85,7 @@ fn stamp_packets() -> Vec<Vec<u8>> {
     payloads.iter().zip(ports).map(packet).collect()
 }
 
-/// A capture of this directory; written when `CANOPY_WRITE_FIXTURES` is set, compared otherwise.
+/// A capture of this directory; written if `CANOPY_WRITE_FIXTURES` is set, compared otherwise.
 fn fixture(name: &str, packets: &[Vec<u8>]) -> String {
     let path = support::path(name);
     let path = path.parent().unwrap().with_file_name("long-haul").join(name).with_extension("pcap");
@@ -138,7 +138,7 @@ fn tshark_reads_long_haul_cnps_as_they_were_meant() {
     assert!(packets[2..].iter().zip(answers).all(|(packet, icrc)| hex(packet).ends_with(&icrc)));
 }
 
-/// The verdict on the checksum is one that can be bad.
+/// Shows that the checksum verdict can be negative.
 #[test]
 fn tshark_refuses_a_wrong_icmpv6_checksum() {
     let mut damaged = icmp(objects());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Other people's implementations read what this crate writes, and write what it reads: scapy (RoCEv2 with ICRC, SRH
-//! with TLVs), tshark (both), and the Linux kernel (SRH). A peer that is not installed is a failure, not a skip.
+//! Independent implementations read what this crate writes, and write what it reads: scapy (RoCEv2 with ICRC, SRH with
+//! TLVs), tshark (both), and the Linux kernel (SRH). A missing peer is a failure, not a skip.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ fn run(program: &str, args: &[&str], package: &str, input: Vec<u8>) -> String {
         .spawn()
         .unwrap_or_else(|e| panic!("{program} does not start ({e}): install {package}"));
     let mut stdin = child.stdin.take().unwrap();
-    // The peer answers while it still reads, so both pipes must move at once.
+    // The peer writes while it still reads, so both pipes are served concurrently.
     let writer = thread::spawn(move || stdin.write_all(&input));
     let output = child.wait_with_output().unwrap();
     let written = writer.join().unwrap();
@@ -46,8 +46,8 @@ fn scapy(mode: &str, input: &[String]) -> Vec<String> {
     answer
 }
 
-/// The given fields of every packet, as tshark sees them: one row a packet, one column a field, all occurrences of the
-/// field joined by commas.
+/// The given fields of every packet as decoded by tshark: one row per packet, one column per field, all occurrences of
+/// the field joined by commas.
 fn tshark(packets: &[Vec<u8>], fields: &[&str]) -> Vec<Vec<String>> {
     let zero_checksum = "udp.ignore_ipv6_zero_checksum:TRUE"; // RoCEv2 uses it, RFC 6936
     let mut args = vec!["-r", "-", "-o", zero_checksum, "-T", "fields"];

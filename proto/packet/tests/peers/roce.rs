@@ -18,7 +18,8 @@ fn scapy_computes_the_same_icrc_for_every_captured_packet() {
     }
 }
 
-/// scapy is told fields, never octets: each must lie where this crate puts it, and the ICRC must mask the same bits.
+/// scapy gets fields, never octets: each must be encoded where this crate encodes it, and the ICRC must mask the same
+/// bits.
 #[test]
 fn scapy_builds_the_same_packets_from_the_same_fields() {
     let samples = sample(300, roce());

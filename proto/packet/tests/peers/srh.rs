@@ -31,7 +31,7 @@ prop_compose! {
     }
 }
 
-/// The TLVs of an encoded SRH one by one, by nothing but Type and Length.
+/// The TLVs of an encoded SRH one by one, using only Type and Length.
 fn tlvs(srh: &Srh, bytes: &[u8]) -> Vec<String> {
     let mut rest = &bytes[8 + 16 * srh.segments.len()..];
     let mut tlvs = Vec::new();
@@ -72,7 +72,7 @@ fn linux_accepts_every_srh() {
     }
 }
 
-/// The kernel's check is one that can fail, on what this crate refuses too, and on Pad1, which it must never emit.
+/// Shows that the kernel's check can fail: on what this crate refuses too, and on Pad1, which it must never emit.
 #[test]
 fn linux_refuses_what_is_malformed_and_pad1() {
     let tlv = Tlv::Other { tlv_type: 200, value: vec![0; 5] };
@@ -94,7 +94,7 @@ fn linux_refuses_what_is_malformed_and_pad1() {
 
 /// Whole packets as a headend sends them: outer IPv6, SRH, inner RoCEv2.
 #[test]
-fn tshark_reads_encapsulated_packets_without_complaint() {
+fn tshark_reads_encapsulated_packets_without_error() {
     let srhs = sample(100, srh());
     let mut packets: Vec<_> = srhs.iter().zip(sample(100, roce())).map(packet).collect();
     let mut damaged = packets[0].clone();
@@ -110,8 +110,8 @@ fn tshark_reads_encapsulated_packets_without_complaint() {
         "infiniband.bth.opcode",
     ];
     let mut rows = tshark(&packets, &fields);
-    let complaint = rows.pop().unwrap();
-    assert!(complaint[1].contains("segments left"), "damage goes unnoticed: {complaint:?}");
+    let error = rows.pop().unwrap();
+    assert!(error[1].contains("segments left"), "damage goes unnoticed: {error:?}");
     for ((srh, packet), row) in srhs.iter().zip(&packets).zip(rows) {
         let segments: Vec<_> = srh.segments.iter().map(ToString::to_string).collect();
         let inner = &packet[40 + srh.wire_len()..];

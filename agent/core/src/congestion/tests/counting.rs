@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever is said, held back or not possible is counted at a port and at a flow.
+//! Every packet that is sent, suppressed or impossible to send is counted at its port and at its flow.
 
 use canopy_model::congestion::CnpCounts;
 
@@ -12,10 +12,10 @@ fn at(n: u64) -> PortIndex {
 }
 
 fn fields(c: CnpCounts) -> [u64; 9] {
-    let said = c.cnps;
-    let held_back = [c.suppressed, c.rate_limited_flow, c.rate_limited_port, c.unknown_source_qp];
-    let [a, b, d, e] = held_back;
-    [said.notify, said.pause, said.rate_reduce, said.resume, said.failed, a, b, d, e]
+    let sent = c.cnps;
+    let suppressed = [c.suppressed, c.rate_limited_flow, c.rate_limited_port, c.unknown_source_qp];
+    let [a, b, d, e] = suppressed;
+    [sent.notify, sent.pause, sent.rate_reduce, sent.resume, sent.failed, a, b, d, e]
 }
 
 fn sum(all: impl Iterator<Item = CnpCounts>) -> [u64; 9] {
@@ -24,11 +24,11 @@ fn sum(all: impl Iterator<Item = CnpCounts>) -> [u64; 9] {
 
 /// Flows 1..=6 through two ports, 5 and 6 of unknown source QP; a step of a millisecond each.
 fn run(node: &mut Node, steps: std::ops::Range<u64>) -> Vec<Command> {
-    let mut told = Vec::new();
+    let mut commands = Vec::new();
     for step in steps {
         let now = step * MS;
         for (port, n) in PORTS.into_iter().flat_map(|port| (1..=6).map(move |n| (port, n))) {
-            // Some rates fall by half now and then, not at the same time.
+            // Some rates fall by half from time to time, not simultaneously.
             let bytes = 1_000 >> u64::from(step / (7 + u64::from(n)) % 2 == 0);
             node.handle(Input::Arrived(at(port), key(n), bytes), now).unwrap();
         }
@@ -36,9 +36,9 @@ fn run(node: &mut Node, steps: std::ops::Range<u64>) -> Vec<Command> {
             let queue_bytes = if step % 90 < 40 { 30 * MB * port + step % 90 * 5 * MB } else { MB };
             node.handle(Input::Sample(at(port), Counters { queue_bytes, packets: now, ce_packets: 0 }), now).unwrap();
         }
-        told.extend(std::iter::from_fn(|| node.next_command()));
+        commands.extend(std::iter::from_fn(|| node.next_command()));
     }
-    told
+    commands
 }
 
 fn node() -> Node {
@@ -54,20 +54,20 @@ fn node() -> Node {
 #[test]
 fn flows_sum_to_their_port_and_ports_to_the_node() {
     let mut node = node();
-    let told = run(&mut node, 1..400);
+    let commands = run(&mut node, 1..400);
     let all = node.counts();
-    // Everything that is checked below has happened.
+    // Every count that is compared below is above zero.
     let [_, pauses, reduces, resumes, _, suppressed, of_flow, of_port, unknown] = fields(all);
     for count in [pauses, reduces, resumes, suppressed, of_flow, of_port, unknown] {
         assert!(count > 0, "{all:?}");
     }
-    assert_eq!(all.cnps.sent(), told.len() as u64);
+    assert_eq!(all.cnps.sent(), commands.len() as u64);
     assert_eq!(sum(PORTS.into_iter().map(|port| node.port_counts(at(port)))), fields(all));
     for port in PORTS {
         let flows = node.flow_counts(at(port)).map(|(_, counts)| counts);
         assert_eq!(sum(flows), fields(node.port_counts(at(port))), "port {port}");
         for (key, counts) in node.flow_counts(at(port)) {
-            let mine = told.iter().filter(|c| (c.port, c.flow.key) == (at(port), key)).count();
+            let mine = commands.iter().filter(|c| (c.port, c.flow.key) == (at(port), key)).count();
             assert_eq!(counts.cnps.sent(), mine as u64);
             assert!(counts.unknown_source_qp == 0 || node.src_qp(&key).is_none());
         }
@@ -75,30 +75,30 @@ fn flows_sum_to_their_port_and_ports_to_the_node() {
 }
 
 #[test]
-fn what_could_not_be_sent_was_not_said_anywhere() {
+fn a_packet_that_could_not_be_sent_counts_as_failed_everywhere() {
     let mut node = node();
-    let told = run(&mut node, 1..100);
-    let before = (node.counts(), node.port_counts(told[0].port));
-    node.not_sent(&told[0]);
-    for (before, after) in [(before.0, node.counts()), (before.1, node.port_counts(told[0].port))] {
+    let commands = run(&mut node, 1..100);
+    let before = (node.counts(), node.port_counts(commands[0].port));
+    node.not_sent(&commands[0]);
+    for (before, after) in [(before.0, node.counts()), (before.1, node.port_counts(commands[0].port))] {
         assert_eq!((after.cnps.failed, after.cnps.sent(), after.total()), (1, before.cnps.sent() - 1, before.total()));
     }
-    let (_, flow) = node.flow_counts(told[0].port).find(|(key, _)| *key == told[0].flow.key).unwrap();
+    let (_, flow) = node.flow_counts(commands[0].port).find(|(key, _)| *key == commands[0].flow.key).unwrap();
     assert_eq!(flow.cnps.failed, 1);
 }
 
 #[test]
-fn the_counts_of_a_flow_leave_with_it_and_those_of_a_port_do_too_and_the_nodes_stay() {
+fn counts_of_a_flow_and_of_a_port_are_removed_with_it_and_those_of_the_node_stay() {
     let mut node = node();
-    let told = run(&mut node, 1..100);
+    let commands = run(&mut node, 1..100);
     let all = node.counts();
     for n in 1..=4 {
         node.handle(Input::FlowGone(key(n)), 100 * MS).unwrap();
     }
     let left: Vec<_> = node.flow_counts(at(1)).map(|(key, _)| key).collect();
     assert!(left.iter().all(|left| [key(5), key(6)].contains(left)), "{left:?}");
-    // Nor do they come back for a packet that was on its way.
-    told.iter().for_each(|command| node.not_sent(command));
+    // A packet in flight does not bring them back.
+    commands.iter().for_each(|command| node.not_sent(command));
     assert!(node.flow_counts(at(1)).all(|(key, _)| left.contains(&key)));
     node.handle(Input::PortGone(at(1)), 100 * MS).unwrap();
     assert_eq!((node.port_counts(at(1)), node.flow_counts(at(1)).count()), (CnpCounts::default(), 0));

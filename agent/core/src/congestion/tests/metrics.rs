@@ -23,8 +23,8 @@ fn rates_are_taken_over_the_interval() {
     assert_eq!(sample(counters(3_000_009, 1_000, 350), 2 * MS), Some(first));
     let idle = Reading { queue_bytes: 9, emr_permille: 0, qgr_bytes_per_ms: 0 };
     assert_eq!(sample(counters(9, 1_000, 350), 3 * MS), Some(idle), "no packet, and a queue that shrinks");
-    assert_eq!(sample(counters(99, 3, 0), 4 * MS), None, "the counters began again");
-    assert_eq!(sample(counters(99, 5, 9), 5 * MS).map(|r| r.emr_permille), Some(1_000), "never above all");
+    assert_eq!(sample(counters(99, 3, 0), 4 * MS), None, "the counters restarted");
+    assert_eq!(sample(counters(99, 5, 9), 5 * MS).map(|r| r.emr_permille), Some(1_000), "never above 100 %");
     assert_eq!(sample(counters(0, 6, 9), MS), None, "time that goes back measures nothing");
 }
 
@@ -58,7 +58,7 @@ fn each_trigger_alone_and_only_above_its_threshold() {
     assert_eq!(qgr(6_250_001).action(177, true, RTT), Action::RateReduce(percent(28)));
 }
 
-/// Every packet above K_min is marked: all of them marked is no worse than K_max, and says nothing against what is.
+/// Every packet above K_min is marked: a marking rate of 100 % is no worse than K_max and does not hide a deeper queue.
 #[test]
 fn a_marking_rate_alone_is_never_worse_than_a_queue_at_k_max() {
     let at = |queue_bytes, emr_permille| limits().assess(Reading { queue_bytes, emr_permille, ..Reading::default() });
@@ -75,11 +75,11 @@ fn pause_only_past_twice_k_max_or_by_escalation() {
     assert_eq!(at(250 * MB + 1, false), Action::Pause { micros: 10_000 });
     assert_eq!(at(130 * MB, true), Action::Pause { micros: 10_000 });
     let far = depth(250 * MB + 1).action(255, false, 10_000 * MS);
-    assert_eq!(far, Action::Pause { micros: u16::MAX }, "what the field can say");
+    assert_eq!(far, Action::Pause { micros: u16::MAX }, "the largest value of the field");
 }
 
 #[test]
-fn values_beyond_24_bits_are_told_as_the_largest() {
+fn values_beyond_24_bits_saturate() {
     let huge = limits().assess(Reading { queue_bytes: u64::MAX, emr_permille: 1_000, qgr_bytes_per_ms: u64::MAX });
     assert_eq!((huge.level, huge.metric()), (255, Metric::QueueDepth(0xff_ffff)));
 }
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn no_limits_and_no_reading_do_harm(values in any::<[u64; 5]>(), v_ecn_permille: u16, emr_permille in 0_u16..=1_000) {
+    fn no_limits_and_no_reading_panic(values in any::<[u64; 5]>(), v_ecn_permille: u16, emr_permille in 0_u16..=1_000) {
         let [k_min_bytes, k_max_bytes, v_growth_bytes_per_ms, queue_bytes, qgr_bytes_per_ms] = values;
         let limits = Limits { k_min_bytes, k_max_bytes, v_ecn_permille, v_growth_bytes_per_ms, rtt_ns: 1 };
         let found = limits.assess(Reading { queue_bytes, emr_permille, qgr_bytes_per_ms });

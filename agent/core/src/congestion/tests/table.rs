@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The flow table against its bounds, and against a list that does the same slowly.
+//! The flow table against its bounds, and against a list with the same semantics.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,10 +12,9 @@ fn see(table: &mut FlowTable<u64>, n: u32, now: u64) -> (bool, Option<FlowKey>) 
     (there, evicted)
 }
 
-/// Every flow is new: the table stays at its capacity, the provisioned ones stay in it, and the oldest other is the one
-/// that leaves.
+/// Every flow is new: the table stays within its capacity, provisioned flows stay, and the oldest other flow is evicted.
 #[test]
-fn a_million_flows_stay_within_the_bound_and_never_push_out_a_provisioned_one() {
+fn a_million_flows_stay_within_the_bound_and_never_evict_a_provisioned_one() {
     const CAPACITY: usize = 4_096;
     const PROVISIONED: u32 = 1_000;
     let mut table = FlowTable::<u64>::new(CAPACITY, u64::MAX);
@@ -33,7 +32,7 @@ fn a_million_flows_stay_within_the_bound_and_never_push_out_a_provisioned_one() 
 }
 
 #[test]
-fn what_is_seen_again_is_not_the_oldest_and_provisioned_flows_do_not_age() {
+fn a_flow_seen_again_is_not_the_oldest_and_provisioned_flows_do_not_expire() {
     let mut table = FlowTable::<u64>::new(3, AGE);
     table.learn(flow(9), Origin::Provisioned, 0).unwrap();
     see(&mut table, 1, 0);
@@ -49,7 +48,7 @@ fn what_is_seen_again_is_not_the_oldest_and_provisioned_flows_do_not_age() {
 }
 
 #[test]
-fn a_table_full_of_provisioned_flows_says_so_until_one_is_withdrawn() {
+fn a_table_full_of_provisioned_flows_refuses_others_until_one_is_withdrawn() {
     let mut table = FlowTable::<u64>::new(2, AGE);
     see(&mut table, 1, 0);
     see(&mut table, 2, 0);
@@ -63,7 +62,7 @@ fn a_table_full_of_provisioned_flows_says_so_until_one_is_withdrawn() {
 }
 
 #[test]
-fn rdma_cm_speaks_before_the_first_packet_and_its_flows_are_bounded_and_age_like_others() {
+fn flows_from_rdma_cm_are_added_before_their_first_packet_and_bounded_and_expire_like_others() {
     let mut table = FlowTable::<u64>::new(2, 100);
     assert_eq!(table.learn(flow(1), Origin::Provisioned, 0), Ok(None));
     assert_eq!(table.learn(flow(2), Origin::Cm, 0), Ok(None));
@@ -96,7 +95,7 @@ fn a_source_qp_comes_from_the_most_trusted_origin() {
     }
 }
 
-/// Order in the list is order of last sight.
+/// The list is ordered by the last packet.
 #[derive(Default)]
 struct Model {
     provisioned: Vec<u32>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of `docs/long-haul.md`: what happens, and the one rate that comes of it, in percent of the line rate.
+//! The table of `docs/long-haul.md`: inputs and the resulting rate, in percent of the line rate.
 
 use super::*;
 
-/// Name; (RTTs since the start, input, outcome expected); rate in percent at the end; who is blamed.
+/// Name; (RTTs since the start, input, expected outcome); final rate in percent; issuer to which it is attributed.
 type Row = (&'static str, Vec<(u64, Input, Outcome)>, u64, Option<Issuer>);
 
 const APPLIED: Outcome = Outcome::Applied;
@@ -45,7 +45,7 @@ fn rows() -> Vec<Row> {
             one,
         ),
         (
-            "two by two nodes in one RTT, one resumes: the other holds",
+            "two by two nodes in one RTT, one resumes: the other reduction stays",
             vec![first(), (0, cut(2, 30), ABSORBED), (1, resume(1, 0), APPLIED)],
             70,
             two,
@@ -57,30 +57,25 @@ fn rows() -> Vec<Row> {
             one,
         ),
         ("Resume within the RTT", vec![first(), (0, resume(1, 0), EARLY)], 70, one),
-        ("Resume by a node that asked for nothing", vec![first(), (1, resume(2, 0), ABSORBED)], 70, one),
-        ("Resume without anything before", vec![(0, resume(1, 0), ABSORBED)], 100, None),
+        ("Resume by a node without a reduction", vec![first(), (1, resume(2, 0), ABSORBED)], 70, one),
+        ("Resume without any reduction", vec![(0, resume(1, 0), ABSORBED)], 100, None),
         ("Notify", vec![(0, long_haul(1, Action::Notify), APPLIED)], 75, one),
         ("an aggregated CNP", vec![(0, cnp(peer()), APPLIED)], 75, peers),
-        ("a node's packet that was not understood", vec![(0, cnp(node(1)), APPLIED)], 75, one),
+        ("a node's packet that could not be parsed", vec![(0, cnp(node(1)), APPLIED)], 75, one),
         ("CNP and Long-haul CNP in one RTT", vec![first(), (0, cnp(peer()), ABSORBED)], 70, one),
         (
-            "the same, and the node resumes: the receivers hold",
+            "the same, and the node resumes: the reduction of the receivers stays",
             vec![first(), (0, cnp(peer()), ABSORBED), (1, resume(1, 0), APPLIED)],
             75,
             peers,
         ),
         (
-            "a CNP an RTT later echoes what was sent before",
+            "a CNP an RTT later echoes packets sent before the reduction",
             vec![first(), (1, cnp(peer()), ABSORBED), (1, cut(1, 30), APPLIED)],
             49,
             one,
         ),
-        (
-            "and counts where the node asked for less",
-            vec![(0, cut(1, 20), APPLIED), (1, cnp(peer()), APPLIED)],
-            75,
-            peers,
-        ),
+        ("and counts if it is the stricter one", vec![(0, cut(1, 20), APPLIED), (1, cnp(peer()), APPLIED)], 75, peers),
         ("reduce by everything", vec![(0, cut(1, 100), APPLIED)], 1, one),
         ("reduce by nothing", vec![(0, cut(1, 0), ABSORBED)], 100, None),
         ("Pause and its Resume", vec![(0, pause(1, 50_000), APPLIED), (1, resume(1, 50), APPLIED)], 100, None),
@@ -89,21 +84,21 @@ fn rows() -> Vec<Row> {
 
 #[test]
 fn every_row_has_its_one_result() {
-    for (name, steps, expected, blamed) in rows() {
+    for (name, steps, expected, issuer) in rows() {
         let mut source = source();
         for (at, input, outcome) in steps {
             assert_eq!(source.handle(input.clone(), at * RTT), outcome, "{name}: {input:?}");
         }
         let state = now(&source);
         assert_eq!((state.rate_bps, state.paused_until_ns), (expected * LINE / 100, None), "{name}");
-        assert_eq!(state.blamed, blamed, "{name}");
+        assert_eq!(state.limited_by, issuer, "{name}");
     }
 }
 
-/// An echo is late by at most an RTT; what comes after is of packets that were sent in obedience. Echoes after echoes are no
-/// later than their own round.
+/// An echo is late by at most an RTT; later CNPs refer to packets sent at the reduced rate. An echo after an echo ends with its
+/// own round.
 #[test]
-fn a_cnp_two_rtts_after_a_node_or_one_rtt_after_a_cnp_is_news() {
+fn a_cnp_two_rtts_after_a_node_or_one_rtt_after_a_cnp_counts_as_new() {
     for (start, gap, expected) in
         [(cut(1, 30), 2 * RTT - 1, 70_000), (cut(1, 30), 2 * RTT, 56_250), (cnp(peer()), RTT, 56_250)]
     {
@@ -126,7 +121,7 @@ fn the_drafts_example() {
 }
 
 #[test]
-fn a_resume_ends_the_own_pause_and_nobody_elses() {
+fn a_resume_ends_only_the_pause_of_its_issuer() {
     let mut source = source();
     source.handle(pause(1, 50_000), 0);
     source.handle(pause(2, 30_000), 0);
@@ -138,7 +133,7 @@ fn a_resume_ends_the_own_pause_and_nobody_elses() {
     assert_eq!(now(&source).paused_until_ns, None);
 }
 
-/// A Resume that was delayed behind a later reduction, with and without the Timestamp object.
+/// A Resume that is delayed beyond a later reduction, with and without the Timestamp object.
 #[test]
 fn a_replayed_resume_does_not_undo_a_later_reduction() {
     let stamped =
@@ -149,7 +144,7 @@ fn a_replayed_resume_does_not_undo_a_later_reduction() {
     assert_eq!(source.handle(stamped(Action::Resume(percent(50)), 5), RTT), APPLIED, "NTP time wraps");
     assert_eq!(source.handle(stamped(reduce, 9), 2 * RTT), APPLIED);
     let rate = now(&source).rate_bps;
-    assert_eq!(source.handle(resume(1, 50), 2 * RTT + 5), EARLY, "without one, an RTT protects it");
+    assert_eq!(source.handle(resume(1, 50), 2 * RTT + 5), EARLY, "without a timestamp, the RTT protects the reduction");
     assert_eq!(source.handle(stamped(Action::Resume(percent(50)), 5), 3 * RTT), Outcome::Refused(Refusal::Stale));
     assert_eq!(source.handle(stamped(reduce, 9), 4 * RTT - 1), Outcome::Refused(Refusal::Stale), "a duplicate");
     assert_eq!(now(&source).rate_bps, rate);

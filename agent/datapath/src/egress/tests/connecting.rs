@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Source QPs from RDMA-CM: datagrams to QP1 as the kernel's stack makes them, through the program, to the flows they give.
+//! Source QPs from RDMA-CM: datagrams to QP1 in the format of the kernel's stack, run through the program, and the resulting flows.
 
-use canopy_agent_core::congestion::{CmMessage, CmSays, Connections, FourTuple};
+use canopy_agent_core::congestion::{CmKind, CmMessage, Connections, FourTuple};
 use canopy_packet::ipv6::Ipv6;
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use std::cell::RefCell;
 
 use super::*;
 use crate::egress::EgressBpf;
-use crate::egress::heard::message;
+use crate::egress::rings::message;
 use crate::plain::read;
 
 const REQUEST: u16 = 0x10;
@@ -41,14 +41,14 @@ fn request(id: u32, qpn: u32) -> Vec<u8> {
     mad(host(1), far(), 7, REQUEST, &[(0, id), (32, qpn << 8 | 0xFF)])
 }
 
-/// A program with maps of its own: nobody else reads what it tells.
+/// The program with separate maps, so that the agent's watcher does not read its events.
 fn own(bed: &Bed) -> EgressBpf {
     let own = bed.bed.pin("own");
     std::fs::create_dir(&own).unwrap();
     EgressBpf::load(&own).unwrap()
 }
 
-fn told(program: &EgressBpf) -> Vec<CmMessage> {
+fn messages(program: &EgressBpf) -> Vec<CmMessage> {
     let map = MapHandle::from_pinned_path(program.cms_path()).unwrap();
     let all = RefCell::new(Vec::new());
     let mut builder = RingBufferBuilder::new();
@@ -67,42 +67,38 @@ fn a_request_and_its_reply_give_the_source_qps_of_both_directions() {
     let program = own(&bed);
     let reply = mad(far(), host(1), 7, REPLY, &[(0, 99), (4, 0x4711), (12, 0x77 << 8), (32, 0x5555 << 8)]);
     for packet in [request(0x4711, 0xABCDEF), reply] {
-        assert_eq!(
-            program.run(bed.port, &frame(&packet)).0.split_off(14),
-            packet,
-            "the packet itself goes on as it is"
-        );
+        assert_eq!(program.run(bed.port, &frame(&packet)).0.split_off(14), packet, "the packet itself is not changed");
     }
     let q = |n: u32| Qpn::new("q", n.into()).unwrap();
-    let heard = told(&program);
+    let received = messages(&program);
     let wanted = [
-        CmMessage { from: host(1), to: far(), says: CmSays::Request { local_id: 0x4711, qpn: q(0xABCDEF) } },
-        CmMessage { from: far(), to: host(1), says: CmSays::Reply { remote_id: 0x4711, qpn: q(0x77) } },
+        CmMessage { from: host(1), to: far(), kind: CmKind::Request { local_id: 0x4711, qpn: q(0xABCDEF) } },
+        CmMessage { from: far(), to: host(1), kind: CmKind::Reply { remote_id: 0x4711, qpn: q(0x77) } },
     ];
-    assert_eq!(heard, wanted);
+    assert_eq!(received, wanted);
     let mut connections = Connections::new(4);
-    let given: Vec<_> = heard.into_iter().filter_map(|m| connections.handle(m)).flatten().collect();
+    let given: Vec<_> = received.into_iter().filter_map(|m| connections.handle(m)).flatten().collect();
     let back = FlowKey { src: far(), dst: host(1), dst_qp: q(0xABCDEF) };
     assert_eq!(given, [FourTuple { key: flow(1), src_qp: q(0xABCDEF) }, FourTuple { key: back, src_qp: q(0x77) }]);
     assert!(program.flows().unwrap().is_empty(), "datagrams to QP1 are no flow");
 }
 
 #[test]
-fn other_messages_and_cut_ones_say_nothing() {
+fn other_messages_and_truncated_ones_cause_no_event() {
     let bed = Bed::new();
     let program = own(&bed);
-    let silent = [
+    let others = [
         mad(host(1), far(), 4, REQUEST, &[(0, 1), (32, 0x11 << 8)]),
         mad(host(1), far(), 7, 0x14, &[(0, 1), (32, 0x11 << 8)]),
     ];
-    silent.iter().for_each(|p| drop(program.run(bed.port, &frame(p))));
+    others.iter().for_each(|p| drop(program.run(bed.port, &frame(p))));
     let whole = request(7, 0x11);
-    // The last octet that is needed is the last of the QPN.
+    // The last required octet is the last one of the QPN.
     let needed = 40 + 8 + 12 + 8 + 24 + 32 + 3;
     (48..needed).for_each(|len| drop(program.run(bed.port, &frame(&whole[..len]))));
-    assert_eq!(told(&program), []);
+    assert_eq!(messages(&program), []);
     program.run(bed.port, &frame(&whole[..=needed]));
-    assert_eq!(told(&program).len(), 1);
+    assert_eq!(messages(&program).len(), 1);
 }
 
 #[test]
@@ -110,8 +106,8 @@ fn more_requests_than_the_ring_holds_lose_the_newest_and_stop_nothing() {
     let bed = Bed::new();
     let program = own(&bed);
     (0..5_000).for_each(|id| drop(program.run(bed.port, &frame(&request(id, 0x11)))));
-    let heard = told(&program).len();
-    assert!((500..5_000).contains(&heard), "{heard} in 64 KiB");
+    let received = messages(&program).len();
+    assert!((500..5_000).contains(&received), "{received} in 64 KiB");
     program.run(bed.port, &frame(&request(1, 0x12)));
-    assert_eq!(told(&program).len(), 1);
+    assert_eq!(messages(&program).len(), 1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two ways to a queue's depth agree.
+//! Both methods to read a queue's depth give the same value.
 
 use super::*;
 use crate::egress::queues::Queues;
@@ -10,7 +10,7 @@ fn netlink_and_the_program_see_the_same_depth_and_other_ports_have_none() {
     bed.queue("1kbit");
     bed.fill(50);
     let queues = Queues::open().unwrap();
-    // It drains an octet in 8 ms: between two equal looks of one kind, the other saw that too.
+    // The queue drains one octet in 8 ms: if two netlink readings are equal, the program's reading between them must be too.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     let (by_netlink, by_program) = loop {
         let before = queues.depths().unwrap();
@@ -19,7 +19,7 @@ fn netlink_and_the_program_see_the_same_depth_and_other_ports_have_none() {
         if before == queues.depths().unwrap() {
             break (before, state.depth);
         }
-        assert!(std::time::Instant::now() < deadline, "the queue never rests");
+        assert!(std::time::Instant::now() < deadline, "the depth was never stable");
     };
     assert!(by_program > 40_000, "{by_program}");
     assert_eq!(by_netlink.get(&bed.port), Some(&by_program));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The flow table: bounded, and what was announced stays.
+//! The flow tables: bounded, and announced flows are never evicted.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
-/// Learned flows that the kernel keeps (egress_maps.h MAX_LEARNED).
+/// Capacity for flows that were not announced (egress_maps.h MAX_LEARNED).
 const MAX_LEARNED: usize = 65_536;
 const MILLION: u32 = 1_000_000;
 
@@ -28,10 +28,13 @@ fn a_million_flows_leave_a_full_table_and_the_announced_ones_with_every_packet_c
     assert!(kept.iter().all(|(_, f)| f.packets == 2), "an announced flow lost its counters");
     assert_eq!(kept.len(), announced.len());
     assert!(learned.len() <= MAX_LEARNED, "{}", learned.len());
-    assert!(learned.len() > MAX_LEARNED / 2, "{}: a table that forgets everything is bounded too", learned.len());
+    assert!(learned.len() > MAX_LEARNED / 2, "only {} entries: the table evicts too much", learned.len());
     let keys: BTreeSet<_> = learned.iter().map(|(key, _)| *key).collect();
-    assert!(keys.contains(&flow(MILLION - 1)) && !keys.contains(&flow(0)), "the newest stays, the oldest goes");
-    // Withdrawn, they are like any other.
+    assert!(
+        keys.contains(&flow(MILLION - 1)) && !keys.contains(&flow(0)),
+        "the newest flow stays, the oldest is evicted"
+    );
+    // Flows that are no longer announced are removed.
     bed.egress().set_known(announced.iter().take(1)).unwrap();
     let left: BTreeSet<_> = bed.flows().into_iter().map(|(key, _)| key).filter(|k| announced.contains(k)).collect();
     assert_eq!(left, announced.iter().take(1).copied().collect());

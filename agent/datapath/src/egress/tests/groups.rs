@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Multicast groups are provisioned flows without anybody's registering them, and real copies of their packets are counted.
+//! The flows of multicast groups are provisioned without being registered, and copies of their packets are counted.
 
 use super::*;
-use crate::egress::Orders;
+use crate::egress::WatcherConfig;
 use crate::testbed::{DQPN, SOURCE_QPN, data, proxy, receiver, receiver_qpn, source};
 
 fn key(src: Ipv6Addr, dst: Ipv6Addr, qpn: u32) -> FlowKey {
@@ -14,16 +14,16 @@ fn headend() -> Testbed {
 }
 
 #[test]
-fn the_source_of_a_group_is_told_of_every_copy_whatever_its_addresses() {
+fn cnps_for_every_copy_go_to_the_source_of_the_group_independent_of_its_addresses() {
     let bed = headend();
-    let orders = Orders::new(&bed.spec, &BTreeMap::new());
+    let config = WatcherConfig::new(&bed.spec, &BTreeMap::new());
     let known: BTreeMap<_, _> =
-        orders.flows.iter().map(|(key, f)| (*key, (f.tell, f.flow.src_qp.get(), f.accepts_roce))).collect();
-    let told = (source(), SOURCE_QPN, false);
+        config.flows.iter().map(|(key, f)| (*key, (f.notify, f.flow.src_qp.get(), f.accepts_roce))).collect();
+    let notify = (source(), SOURCE_QPN, false);
     let wanted = [
-        (key(source(), proxy(), DQPN), told),
-        (key(proxy(), receiver(0), receiver_qpn(0)), told),
-        (key(proxy(), receiver(1), receiver_qpn(1)), told),
+        (key(source(), proxy(), DQPN), notify),
+        (key(proxy(), receiver(0), receiver_qpn(0)), notify),
+        (key(proxy(), receiver(1), receiver_qpn(1)), notify),
     ];
     assert_eq!(known, BTreeMap::from(wanted));
 }
@@ -42,12 +42,12 @@ fn copies_are_counted_at_their_ports_encapsulated_or_not_and_the_group_takes_its
     let flows = counted(&bed);
     let (packets, encapsulated) = flows[&(to_child, key(source(), proxy(), DQPN))];
     assert_eq!(packets, 10);
-    assert!(encapsulated > 10 * (plain + 40), "the octets are those that wait in the queue: {encapsulated}");
+    assert!(encapsulated > 10 * (plain + 40), "the octets of the encapsulation count: {encapsulated}");
     for i in 0..2 {
         let at_receiver = flows[&(to_receivers, key(proxy(), receiver(i), receiver_qpn(i)))];
         assert_eq!(at_receiver, (10, 10 * plain));
     }
     assert_eq!(flows.len(), 3);
     assert_eq!(bed.reconcile(|spec| spec.groups.clear()), []);
-    assert_eq!(counted(&bed), BTreeMap::new(), "they were announced, so they went with the group");
+    assert_eq!(counted(&bed), BTreeMap::new(), "announced flows are removed with the group");
 }

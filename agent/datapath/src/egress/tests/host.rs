@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host in a network namespace of its own, at the far end of a port of the test bed.
+//! A host in a separate network namespace, at the peer of a port of the test bed.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc;
@@ -10,8 +10,8 @@ use super::*;
 
 const TYPE: u8 = canopy_packet::long_haul_cnp::ICMPV6_TYPE;
 
-/// What came out of the host's raw ICMPv6 socket, whose checksums the host's kernel has verified: messages of type 200, as
-/// (sender, octets); and whole packets from the wire.
+/// A host that receives messages of type 200 through a raw ICMPv6 socket, which verifies their checksums, and whole packets through
+/// a [`Tap`].
 pub(super) struct Host {
     icmp: OwnedFd,
     pub(super) tap: Tap,
@@ -28,9 +28,9 @@ impl Drop for Host {
 }
 
 impl Host {
-    /// Takes `interface` with it, and answers there to `address`.
+    /// Moves `interface` to the host's namespace and gives it `address`.
     pub(super) fn new(interface: &str, address: Ipv6Addr) -> Self {
-        let (say, hear) = mpsc::channel();
+        let (report, reports) = mpsc::channel();
         let (take, taken) = mpsc::channel::<()>();
         let (leave, left) = mpsc::channel::<()>();
         let name = interface.to_owned();
@@ -38,9 +38,9 @@ impl Host {
             // SAFETY: moves only this thread into a new network namespace; no memory is involved.
             assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
             // SAFETY: no arguments, no memory.
-            say.send(Err(unsafe { libc::gettid() })).unwrap();
+            report.send(Err(unsafe { libc::gettid() })).unwrap();
             taken.recv().unwrap();
-            // The address at which the test bed's neighbour entries look for it.
+            // The link-layer address in the test bed's neighbour entries.
             ip(&format!("link set dev {name} address 02:00:00:00:00:{:02x} up", address.octets()[15]));
             ip(&format!("addr add {address}/64 dev {name} nodad"));
             // SAFETY: a plain socket(2); the result is checked and owned at once. The name lives through the call.
@@ -50,18 +50,18 @@ impl Host {
                 (libc::socket(libc::AF_INET6, kind, libc::IPPROTO_ICMPV6), libc::if_nametoindex(name.as_ptr()))
             };
             assert!(fd >= 0, "raw socket: {}", std::io::Error::last_os_error());
-            // SAFETY: `fd` is a fresh descriptor that nobody else owns.
-            say.send(Ok((unsafe { OwnedFd::from_raw_fd(fd) }, Tap::open(ifindex)))).unwrap();
+            // SAFETY: `fd` is a new descriptor without another owner.
+            report.send(Ok((unsafe { OwnedFd::from_raw_fd(fd) }, Tap::open(ifindex)))).unwrap();
             let _ = left.recv();
         });
-        let Ok(Err(tid)) = hear.recv() else { panic!("the host did not come up") };
+        let Ok(Err(tid)) = reports.recv() else { panic!("the host did not come up") };
         ip(&format!("link set dev {interface} netns {tid}"));
         take.send(()).unwrap();
-        let Ok(Ok((icmp, tap))) = hear.recv() else { panic!("the host has no sockets") };
+        let Ok(Ok((icmp, tap))) = reports.recv() else { panic!("the host has no sockets") };
         Self { icmp, tap, leave: Some(leave), thread: Some(thread) }
     }
 
-    /// The next ICMPv6 message of type 200, and its sender; `meanwhile` is done again and again until it comes.
+    /// Waits for the next ICMPv6 message of type 200 and its sender; calls `meanwhile` repeatedly until it arrives.
     pub(super) fn message(&self, mut meanwhile: impl FnMut()) -> (Ipv6Addr, Vec<u8>) {
         let deadline = Instant::now() + Duration::from_secs(20);
         let mut buffer = [0u8; 2048];
@@ -69,7 +69,7 @@ impl Host {
             // SAFETY: all-zero is a valid sockaddr_in6.
             let mut from = unsafe { std::mem::zeroed::<libc::sockaddr_in6>() };
             let mut len = size_of::<libc::sockaddr_in6>() as u32;
-            // SAFETY: pointers and lengths are of live objects.
+            // SAFETY: pointers and lengths describe live objects.
             let n = unsafe {
                 libc::recvfrom(
                     self.icmp.as_raw_fd(),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! First level: packets that meet a queue above K_min leave marked CE, and only these.
+//! First level: packets that meet a queue above K_min are marked CE, and no others.
 
 use super::*;
 
 const PAYLOAD: usize = 936;
-/// Octets of such a packet in the queue, with its Ethernet header.
+/// Octets of a packet in the queue, with its Ethernet header.
 const LEN: u64 = 14 + 40 + 8 + 12 + PAYLOAD as u64 + 4;
 
 fn is_data(packet: &[u8]) -> bool {
@@ -22,19 +22,19 @@ fn packets_that_meet_a_queue_above_k_min_are_marked_and_no_others() {
     let sent: Vec<_> = (0..burst).map(|psn| packet(1, ECT0 | 0xB8, psn, &[psn as u8; PAYLOAD])).collect();
     sent.iter().for_each(|p| socket.send(&frame(p)));
     let state = bed.egress().state(bed.port).unwrap().unwrap();
-    assert_eq!(state.source, 1, "a tbf's depth is read in the kernel");
-    // The last packet met all others but those that had left by then, and the one that tbf holds as next.
+    assert_eq!(state.source, 1, "the depth of a tbf is read in the kernel");
+    // The last packet met all others, except for those sent by then and the one that tbf has dequeued.
     assert!(state.depth > 50_000 && state.depth <= u64::from(burst - 1) * LEN, "{}", state.depth);
 
     let arrived: Vec<_> = (0..burst).map(|_| tap.next(is_data)).collect();
     let marked: Vec<_> = arrived.iter().map(|p| p[1] & 0x30 == 0x30).collect();
-    // A packet meets at most what was sent before it.
+    // A packet meets at most the packets sent before it.
     let surely_below = (k_min / LEN) as usize + 1;
     assert!(marked[..surely_below].iter().all(|m| !m), "{marked:?}");
     assert!(marked[60..].iter().all(|m| *m), "{marked:?}");
     for ((sent, arrived), marked) in sent.iter().zip(&arrived).zip(&marked) {
         let wanted = if *marked { with_ecn(sent, 0, CE) } else { sent.clone() };
-        assert_eq!(arrived, &wanted, "nothing but the mark differs");
+        assert_eq!(arrived, &wanted, "only the mark differs");
         assert!(RoceFrame::parse(arrived).unwrap().icrc_is_valid());
     }
     let (stats, count) = (bed.stats(), marked.iter().filter(|m| **m).count() as u64);
@@ -44,7 +44,7 @@ fn packets_that_meet_a_queue_above_k_min_are_marked_and_no_others() {
     assert_eq!((key, counted.packets, counted.ce), (flow(1), u64::from(burst), count));
 }
 
-/// A queue of some 50 kB that hardly drains.
+/// A queue of some 50 kB that drains very slowly.
 fn deep() -> Bed {
     let bed = Bed::new();
     bed.queue("1kbit");
@@ -78,7 +78,11 @@ fn what_is_not_ecn_capable_is_counted_and_left_alone_and_a_mark_is_not_counted_t
     let stats = bed.stats();
     assert_eq!((stats.packets, stats.marked, stats.ce, stats.not_ect), (3, 1, 2, 1));
     let [(_, seen)] = bed.flows()[..] else { panic!("{}", bed.flows().len()) };
-    assert_eq!((seen.ce, seen.came), (2, ce.len() as u64 + 14), "what came marked is told from what was marked here");
+    assert_eq!(
+        (seen.ce, seen.ce_in_bytes),
+        (2, ce.len() as u64 + 14),
+        "received CE marks are counted apart from marks set here"
+    );
 }
 
 #[test]
@@ -99,8 +103,8 @@ fn encapsulated_packets_are_seen_as_the_inner_flow_and_marked_inside_and_outside
     assert_eq!(out, with_ecn(&with_ecn(&in_ipv6, 0, CE), 40, CE), "IPv6 in IPv6");
     assert!(RoceFrame::parse(&out[40..]).unwrap().icrc_is_valid());
     let flows: Vec<_> = bed.flows().into_iter().map(|(key, f)| (key, f.packets, f.ce)).collect();
-    assert_eq!(flows, [(flow(3), 3, 3)], "one flow, whatever it travels in");
-    // Cut short in its headers, it is nobody's: passed on as it is and not counted.
+    assert_eq!(flows, [(flow(3), 3, 3)], "one flow, independent of its encapsulation");
+    // A packet truncated in its headers belongs to no flow: it is passed unchanged and not counted.
     for len in 40..at + 60 {
         assert_eq!(bed.run(&in_srv6[..len]), in_srv6[..len], "{len}");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Second level: events of packets that meet a queue above K_max, within their limits. The program is loaded once more, with maps
-//! of its own: nobody else reads these events.
+//! Second level: rate-limited events of packets that meet a queue above K_max. The program is loaded a second time with separate
+//! maps, so that the agent's watcher does not read these events.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ struct Congested {
 }
 
 impl Congested {
-    /// A queue of some 50 kB that hardly drains, and K_max below it.
+    /// A queue of some 50 kB that drains very slowly, and a K_max below it.
     fn new(rtt_ns: u64, at_once: u64) -> Self {
         let bed = Bed::new();
         bed.queue("1kbit");
@@ -42,7 +42,7 @@ impl Congested {
         self.program.stats(self.bed.port).unwrap()
     }
 
-    /// Events that wait in the ring buffer.
+    /// Reads the events from the ring buffer.
     fn events(&self) -> Vec<types::canopy_second_level> {
         let map = MapHandle::from_pinned_path(self.program.events_path()).unwrap();
         let all = RefCell::new(Vec::new());
@@ -60,7 +60,7 @@ impl Congested {
 }
 
 #[test]
-fn one_flow_is_told_once_in_an_rtt() {
+fn one_flow_causes_one_event_per_rtt() {
     let bed = Congested::new(HOUR_NS, 1000);
     let p = packet(1, ECT0, 1, b"abcd");
     (0..50).for_each(|_| bed.run(&p));
@@ -70,36 +70,36 @@ fn one_flow_is_told_once_in_an_rtt() {
     assert!(events[0].depth > 2_000 && events[0].time_ns > 0, "{}", events[0].depth);
     let stats = bed.stats();
     assert_eq!((stats.events, stats.flow_limited, stats.port_limited, stats.lost), (1, 49, 0, 0));
-    // An RTT that is over at once: every packet speaks again.
+    // With an RTT of 1 ns every packet causes an event.
     bed.limits(2_000, 1, 1000);
     (0..5).for_each(|_| bed.run(&p));
     assert_eq!(bed.events().len(), 5);
 }
 
 #[test]
-fn a_port_tells_no_more_than_its_rate_whatever_the_flows() {
+fn the_event_rate_of_a_port_is_limited_for_any_number_of_flows() {
     let bed = Congested::new(HOUR_NS, 10);
     (0..100).for_each(|n| bed.run(&packet(n, ECT0, 1, b"abcd")));
-    let told: Vec<_> = bed.events().iter().map(|e| keys::flow(&e.flow).unwrap()).collect();
-    assert_eq!(told, (0..10).map(flow).collect::<Vec<_>>());
+    let events: Vec<_> = bed.events().iter().map(|e| keys::flow(&e.flow).unwrap()).collect();
+    assert_eq!(events, (0..10).map(flow).collect::<Vec<_>>());
     let stats = bed.stats();
     assert_eq!((stats.events, stats.flow_limited, stats.port_limited), (10, 0, 90));
-    // What the port held back did not use up the flows' own turns.
+    // Events suppressed by the port's limit did not count against the limits of the flows.
     bed.limits(2_000, HOUR_NS, 12);
     (0..100).for_each(|n| bed.run(&packet(n, ECT0, 2, b"abcd")));
-    let told: Vec<_> = bed.events().iter().map(|e| keys::flow(&e.flow).unwrap()).collect();
-    assert_eq!(told, [flow(10), flow(11)]);
+    let events: Vec<_> = bed.events().iter().map(|e| keys::flow(&e.flow).unwrap()).collect();
+    assert_eq!(events, [flow(10), flow(11)]);
 }
 
 #[test]
-fn up_to_k_max_no_flow_is_named_and_a_packet_that_is_not_ecn_capable_is_told_of_too() {
+fn up_to_k_max_an_event_names_no_flow_and_packets_without_ecn_cause_events_too() {
     let bed = Congested::new(HOUR_NS, 1000);
     bed.run(&packet(1, 0, 1, b"abcd"));
     let depth = bed.events()[0].depth;
     bed.limits(depth, HOUR_NS, 1000);
     (0..5).for_each(|_| bed.run(&packet(2, ECT0, 1, b"abcd")));
     let events = bed.events();
-    let [wake] = &events[..] else { panic!("one event in an RTT wakes the agent: {}", events.len()) };
+    let [wake] = &events[..] else { panic!("expected one first-level event per RTT, got {}", events.len()) };
     assert_eq!((wake.depth, wake.flow.ifindex, wake.flow.qpn, wake.flow.src.hi), (depth, bed.bed.port, 0, 0));
     assert_eq!((bed.stats().events, bed.stats().marked), (1, 5));
 }

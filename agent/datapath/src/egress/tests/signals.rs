@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A signal that the process gets, for whatever reason, does not end the watcher.
+//! A signal to the process does not end the watcher.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::*;
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Threads of watchers, of this test and of those that run beside it.
+/// Watcher threads of this test and of tests that run at the same time.
 fn watchers() -> Vec<i32> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
     let named = tasks.filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name == "long-haul\n"));
@@ -28,17 +28,17 @@ fn a_signal_does_not_end_the_watcher() {
     assert!(!watchers().is_empty());
     for _ in 0..20 {
         for thread in watchers() {
-            // SAFETY: no memory is involved; a thread that has ended meanwhile gets nothing.
+            // SAFETY: no memory is involved; if the thread has ended, the call fails.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGUSR2) };
         }
-        // Long enough for it to wait in the kernel again.
+        // Long enough for the thread to block in the kernel again.
         std::thread::sleep(Duration::from_millis(2));
     }
     bed.queue("8kbit");
     bed.fill(20);
     let deadline = Instant::now() + Duration::from_secs(20);
     while bed.bed.congestion().first().is_none_or(|port| port.queue.queue_bytes == 0) {
-        assert!(Instant::now() < deadline, "nobody looks at the queue");
+        assert!(Instant::now() < deadline, "the watcher does not poll the queue");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything that arrives at an interface.
+//! A packet socket that receives all packets of an interface.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 const ETH_P_IPV6: u16 = 0x86DD;
 
-/// A packet socket at the far end of a port.
+/// A packet socket at the peer of a port.
 pub(super) struct Tap(OwnedFd);
 
 impl Tap {
@@ -14,13 +14,13 @@ impl Tap {
         // SAFETY: a plain socket(2); the result is checked and owned at once.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0) };
         assert!(fd >= 0, "packet socket: {}", std::io::Error::last_os_error());
-        // SAFETY: `fd` is a fresh descriptor that nobody else owns; all-zero is a valid sockaddr_ll.
+        // SAFETY: `fd` is a new descriptor without another owner; all-zero is a valid sockaddr_ll.
         let (fd, mut at) = unsafe { (OwnedFd::from_raw_fd(fd), std::mem::zeroed::<libc::sockaddr_ll>()) };
         let room: libc::c_int = 8 << 20;
         at.sll_family = libc::AF_PACKET as u16;
         at.sll_protocol = ETH_P_IPV6.to_be();
         at.sll_ifindex = ifindex as i32;
-        // SAFETY: pointers and lengths are of live objects.
+        // SAFETY: pointers and lengths describe live objects.
         let bound = unsafe {
             libc::setsockopt(
                 fd.as_raw_fd(),
@@ -35,11 +35,11 @@ impl Tap {
         Self(fd)
     }
 
-    /// A packet from its IPv6 header on that has arrived and that `wanted` accepts; others are thrown away.
+    /// The next received packet, from its IPv6 header on, that `wanted` accepts; others are discarded.
     pub(super) fn try_next(&self, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         let mut buffer = vec![0u8; 65536];
         loop {
-            // SAFETY: the buffer is as long as said.
+            // SAFETY: the buffer has the given length.
             let n = unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
             let packet = buffer.get(14..usize::try_from(n).ok()?)?;
             if wanted(packet) {
@@ -48,7 +48,7 @@ impl Tap {
         }
     }
 
-    /// The next such packet; panics when none comes within 20 seconds.
+    /// Waits for the next such packet; panics after 20 seconds.
     pub(super) fn next(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {

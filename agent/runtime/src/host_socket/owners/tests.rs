@@ -9,7 +9,7 @@ fn code<T>(result: Result<T, Status>) -> Code {
 }
 
 #[test]
-fn only_the_owner_and_root_get_hold_of_a_membership_even_after_a_restart() {
+fn only_the_owner_and_root_can_claim_a_membership_even_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     Owners::load(dir.path()).claim("g", "h1", 1000).unwrap().own().unwrap();
     let owners = Owners::load(dir.path());
@@ -18,13 +18,13 @@ fn only_the_owner_and_root_get_hold_of_a_membership_even_after_a_restart() {
     let root = owners.claim("g", "h1", ROOT).unwrap();
     root.own().unwrap();
     drop(root);
-    assert_eq!(owners.claim("g", "h1", 1000).unwrap().owner(), Some(1000), "root took nothing away");
+    assert_eq!(owners.claim("g", "h1", 1000).unwrap().owner(), Some(1000), "root does not become the owner");
     owners.claim("g", "h1", 1000).unwrap().end();
     assert_eq!(code(Owners::load(dir.path()).claim("g", "h1", 1001)), Code::Ok);
 }
 
 #[test]
-fn a_refused_join_leaves_what_was_there_before() {
+fn a_refused_join_keeps_an_existing_membership() {
     let dir = tempfile::tempdir().unwrap();
     let owners = Owners::load(dir.path());
     let first = owners.claim("g", "h1", 1000).unwrap();
@@ -35,7 +35,7 @@ fn a_refused_join_leaves_what_was_there_before() {
     again.own().unwrap();
     again.undo();
     drop(again);
-    assert_eq!(code(owners.claim("g", "h1", 1001)), Code::PermissionDenied, "it was there before");
+    assert_eq!(code(owners.claim("g", "h1", 1001)), Code::PermissionDenied, "the membership existed before");
     let new = owners.claim("g", "h2", 1000).unwrap();
     new.own().unwrap();
     new.undo();
@@ -44,7 +44,7 @@ fn a_refused_join_leaves_what_was_there_before() {
 }
 
 #[test]
-fn a_group_that_is_gone_owns_nothing() {
+fn a_deleted_group_has_no_owners() {
     let dir = tempfile::tempdir().unwrap();
     let owners = Owners::load(dir.path());
     for group in ["g", "kept"] {
@@ -57,7 +57,7 @@ fn a_group_that_is_gone_owns_nothing() {
 }
 
 #[test]
-fn a_damaged_file_is_set_aside_whole() {
+fn a_damaged_file_is_renamed_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("host-owners");
     Owners::load(dir.path()).claim("g", "h1", 1000).unwrap().own().unwrap();
@@ -70,7 +70,7 @@ fn a_damaged_file_is_set_aside_whole() {
 }
 
 #[test]
-fn the_book_is_bounded() {
+fn the_number_of_owners_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let owners = Owners::load(dir.path());
     owners.state().owned = (0..MAX_OWNED).map(|n| (("g".to_owned(), format!("h{n}")), 1)).collect();

@@ -37,7 +37,7 @@ fn two_hundred_lives_of_a_group_leave_nothing_and_repeat_no_number() {
     for n in &w.domain.nodes {
         assert!(n.spec.groups.is_empty() && n.since.is_empty());
     }
-    // Not even a restart brings a number back at once.
+    // A restart does not reuse a freed number at once either.
     let mut again = World { domain: w.restarted(), records: w.records };
     again.run(group("g")).unwrap();
     assert!(qpns.insert(again.domain.connection("g").unwrap().designated_qpn));
@@ -141,7 +141,7 @@ fn joining_again_is_a_success_only_with_the_same_content() {
 }
 
 #[test]
-fn only_nodes_of_the_tree_hear_of_a_change() {
+fn only_nodes_of_the_tree_get_a_change() {
     let mut w = World::with(fabric(4, 1, 1));
     w.run(group("g")).unwrap();
     assert_eq!(w.run(source("g", "h1-1")).unwrap().nodes, [""; 0]);
@@ -151,7 +151,7 @@ fn only_nodes_of_the_tree_hear_of_a_change() {
     assert_eq!(w.run(leave("g", "h2-1")).unwrap().nodes, ["leaf1", "leaf2", "leaf3", "spine1"]);
     assert!(w.domain.node_spec("leaf2").unwrap().groups.is_empty());
     assert_eq!(w.domain.node_spec("leaf4").unwrap().generation, leaf4);
-    // Labels are no node's business.
+    // A change of labels does not change any node's spec.
     let spec = GroupSpec::default();
     let labels = Labels::from([("a".to_owned(), "b".to_owned())]);
     let put = Command::PutGroup { name: "g".into(), labels, spec, if_match: Some(1), create_only: false };
@@ -224,7 +224,7 @@ fn numbers_come_back_as_asked_and_lengths_as_the_least() {
     assert_eq!(length(&w), 500);
     w.run(receiver("g", "h3-1")).unwrap();
     assert_eq!(length(&w), 0, "one receiver has no memory");
-    assert_eq!(w.domain.connection("nobody"), None);
+    assert_eq!(w.domain.connection("absent"), None);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn records_that_make_no_domain_are_named() {
         r.insert("group/x".into(), g.replace("\"name\":\"g\"", "\"name\":\"x\"").into_bytes());
     });
     assert_eq!(text(twice), "record \"group/x\": its group identifier is out of range or belongs to another group");
-    // Keys of others are theirs.
+    // Records with other prefixes are ignored.
     let mut records = w.records.clone();
     records.insert("leader/term".into(), b"7".to_vec());
     Domain::restore(AddressPlan::default(), 2, records).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Thresholds from a topology and from what agents measure to the nodes' specs.
+//! Thresholds: from a topology and the agents' measurements to the nodes' specs.
 
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::PortThresholds;
@@ -27,7 +27,7 @@ fn world(spec: TopologySpec) -> World {
     world
 }
 
-fn told(world: &World, node: &str, port: &str) -> Option<PortThresholds> {
+fn spec_thresholds(world: &World, node: &str, port: &str) -> Option<PortThresholds> {
     let spec = world.domain.node_spec(node).unwrap();
     spec.base.ports.iter().find(|p| p.name == port).unwrap().thresholds
 }
@@ -68,7 +68,7 @@ fn a_sample_reaches_the_port_that_sends_and_no_other_and_no_group() {
     let programs = |w: &World| w.domain.node_spec("leaf1").unwrap().groups.clone();
     let (before, others) = (programs(&w), w.domain.node_spec("leaf2").unwrap());
     assert!(!w.domain.thresholds_are_due());
-    // 9 is no port of it.
+    // The node has no port 9.
     w.domain.link_rtts("leaf1", &[measured(1, 10_000_000), measured(9, 1)], S);
     assert!(w.domain.thresholds_are_due());
     let applied = w.run(Command::PushThresholds).unwrap();
@@ -79,8 +79,8 @@ fn a_sample_reaches_the_port_that_sends_and_no_other_and_no_group() {
         rtt_ns: 10_000_000,
         port_rate_bps: 100_000_000_000,
     };
-    assert_eq!((told(&w, "leaf1", "up1"), told(&w, "leaf1", "host1")), (Some(k), None));
-    assert_eq!(told(&w, "spine1", "down1"), None, "the other direction measures for itself");
+    assert_eq!((spec_thresholds(&w, "leaf1", "up1"), spec_thresholds(&w, "leaf1", "host1")), (Some(k), None));
+    assert_eq!(spec_thresholds(&w, "spine1", "down1"), None, "the other direction has its own measurement");
     assert_eq!(programs(&w), before);
     let spec = w.domain.node_spec("leaf1").unwrap();
     assert_eq!(spec.generation, w.domain.revision());
@@ -88,13 +88,13 @@ fn a_sample_reaches_the_port_that_sends_and_no_other_and_no_group() {
     assert_eq!(
         w.domain.group("g").unwrap().status.phase,
         canopy_model::status::GroupPhase::Ready,
-        "it is not waited for"
+        "the group does not wait for it"
     );
-    assert_eq!(w.run(Command::PushThresholds).unwrap().outcome, Outcome::Unchanged, "and told once");
+    assert_eq!(w.run(Command::PushThresholds).unwrap().outcome, Outcome::Unchanged, "it is pushed once");
 }
 
 #[test]
-fn what_is_not_known_is_said_and_a_configured_rtt_needs_no_sample() {
+fn a_missing_rate_or_rtt_is_the_reason_and_a_configured_rtt_needs_no_sample() {
     let mut spec = network();
     spec.links[0].rate_bps = 0;
     spec.links[1].rtt_us = Some(1_000);
@@ -103,7 +103,7 @@ fn what_is_not_known_is_said_and_a_configured_rtt_needs_no_sample() {
     w.domain.link_rtts("leaf1", &[measured(1, 1_000)], S);
     w.run(Command::PushThresholds).unwrap();
     let unknown = view(&w, "leaf1/up1");
-    assert_eq!((unknown.status.thresholds, told(&w, "leaf1", "up1")), (None, None));
+    assert_eq!((unknown.status.thresholds, spec_thresholds(&w, "leaf1", "up1")), (None, None));
     assert!(unknown.status.reason.contains("rateBps"), "{}", unknown.status.reason);
     assert_eq!(unknown.status.rtt.measured_ns, Some(1_000), "measured all the same");
     let host = view(&w, "leaf1/host1");
@@ -114,7 +114,7 @@ fn what_is_not_known_is_said_and_a_configured_rtt_needs_no_sample() {
     assert_eq!((up.spec.buffer_bytes, up.status.rtt.estimate_ns), (Some(10_000_000), Some(1_000_000)));
     assert_eq!(down.status.thresholds.unwrap().k_max_bytes, 12_500_000, "only end a has that buffer");
     assert_eq!((down.status.pushes, down.status.pushed_ago_ns), (1, Some(100 * S)));
-    assert_eq!(w.domain.links(0).len(), 6, "hosts send over no port of ours");
+    assert_eq!(w.domain.links(0).len(), 6, "directions out of hosts are not listed");
 }
 
 #[test]
@@ -124,28 +124,32 @@ fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
     w.domain.tune_links(0);
     w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], S);
     w.run(Command::PushThresholds).unwrap();
-    assert_eq!(told(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "the controller's alpha");
-    // The link is declared behind another one: its port has another number.
+    assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "the controller's alpha");
+    // The link is declared after another one: its port has another number.
     let mut spec = network();
     spec.links.swap(0, 2);
     spec.links[2].alpha = Some(1_000);
     w.run(topology(spec.clone())).unwrap();
-    assert_eq!(told(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "no gap");
+    assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "no gap");
     w.domain.tune_links(2 * S);
     w.run(Command::PushThresholds).unwrap();
-    assert_eq!(told(&w, "leaf1", "up1").unwrap().k_max_bytes, 125_000_000, "the link's own alpha, the same sample");
+    assert_eq!(
+        spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes,
+        125_000_000,
+        "the link's own alpha, the same sample"
+    );
     spec.links[2].rtt_us = Some(40_000);
     w.run(topology(spec.clone())).unwrap();
     w.domain.tune_links(3 * S);
     w.run(Command::PushThresholds).unwrap();
-    assert_eq!(told(&w, "leaf1", "up1").unwrap().k_max_bytes, 500_000_000);
-    // Gone with the rate.
+    assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes, 500_000_000);
+    // The thresholds are removed with the rate.
     spec.links[2].rate_bps = 0;
     w.run(topology(spec)).unwrap();
     w.domain.tune_links(4 * S);
     assert!(w.domain.thresholds_are_due());
     w.run(Command::PushThresholds).unwrap();
-    assert_eq!(told(&w, "leaf1", "up1"), None);
+    assert_eq!(spec_thresholds(&w, "leaf1", "up1"), None);
 }
 
 #[test]

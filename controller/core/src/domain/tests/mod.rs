@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The domain beside a store of plain records, as a controller has them.
+//! The domain together with a store of plain records, as in a controller.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +25,9 @@ mod refusals;
 mod stall;
 mod status;
 
+/// Term of a world's first controller.
+const TERM: u64 = 1;
+
 /// Keys and JSON.
 type Records = BTreeMap<String, Vec<u8>>;
 
@@ -37,7 +40,7 @@ struct World {
 
 impl World {
     fn empty() -> Self {
-        Self { domain: Domain::restore(AddressPlan::default(), 1, []).unwrap(), records: BTreeMap::new() }
+        Self { domain: Domain::restore(AddressPlan::default(), TERM, []).unwrap(), records: BTreeMap::new() }
     }
 
     fn with(spec: TopologySpec) -> Self {
@@ -65,16 +68,17 @@ impl World {
         format!("{}: {e}", e.code())
     }
 
-    /// What a controller that starts from the records would be.
+    /// The domain of a controller that restarts from the records.
     fn restarted(&self) -> Domain {
         Domain::restore(AddressPlan::default(), 2, self.records.clone()).unwrap()
     }
 
-    /// Every node confirms what it has, from a connected agent.
+    /// Every node confirms its spec, from a connected agent.
     fn confirm_all(&mut self) {
         for node in self.domain.nodes() {
             self.domain.agent_connected(&node.name, true);
-            self.domain.report(reported(&node.name, node.spec.generation, vec![])).unwrap();
+            let report = reported(&node.name, node.spec.generation, vec![]);
+            self.domain.report(NodeStatus { observed_term: self.domain.term(), ..report }).unwrap();
         }
     }
 }
@@ -114,9 +118,11 @@ fn leave(group: &str, host: &str) -> Command {
 fn reported(node: &str, observed_generation: u64, errors: Vec<ItemError>) -> NodeStatus {
     NodeStatus {
         node: node.to_owned(),
+        observed_term: TERM,
         observed_generation,
         errors,
         agent_version: "0.1.0".to_owned(),
         kernel: "6.12".to_owned(),
+        ..NodeStatus::default()
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tree moves: beside the old one first where it can, at once where it must.
+//! A tree moves in two steps if possible, otherwise at once.
 
 use super::*;
 use crate::testing::fabric;
@@ -15,12 +15,12 @@ fn world() -> (World, TopologySpec) {
     (w, spec)
 }
 
-/// Nodes with a program of `g`, each with its branches' addresses and whether they are warming up.
+/// Nodes with a program of `g`, each with its branches' addresses and whether they are staged.
 fn programs(d: &Domain) -> BTreeMap<String, Vec<(String, bool)>> {
     let mut out = BTreeMap::new();
     for n in d.nodes() {
         if let Some(p) = d.node_spec(&n.name).unwrap().groups.values().next() {
-            out.insert(n.name, p.branches.iter().map(|b| (b.address.to_string(), b.warming)).collect());
+            out.insert(n.name, p.branches.iter().map(|b| (b.address.to_string(), b.standby)).collect());
         }
     }
     out
@@ -46,13 +46,13 @@ fn a_drained_link_is_left_after_the_new_tree_was_made() {
     let (old, before) = (spine(&w.domain), epoch(&w));
     let new = if old == "spine1" { "spine2" } else { "spine1" };
     w.run(drained(spec, &old, true)).unwrap();
-    assert_eq!(epoch(&w), before, "nothing counts anew yet");
+    assert_eq!(epoch(&w), before, "the epoch does not change yet");
     let p = programs(&w.domain);
     assert_eq!(p["leaf1"].iter().map(|b| b.1).collect::<Vec<_>>(), [false, true]);
     assert_eq!(p[new].iter().map(|b| b.1).collect::<Vec<_>>(), [true]);
     assert_eq!(p[&old].iter().map(|b| b.1).collect::<Vec<_>>(), [false]);
     let leaf2 = w.domain.node_spec("leaf2").unwrap().groups.values().next().unwrap().clone();
-    assert!(leaf2.also_from.is_some_and(|p| p != leaf2.upstream.port));
+    assert!(leaf2.alternate_upstream.is_some_and(|p| p != leaf2.upstream.port));
     assert_eq!(w.domain.is_made("g"), Some(false));
     assert_eq!(w.domain.group("g").unwrap().status.nodes.len(), 4);
     w.confirm_all();
@@ -64,7 +64,7 @@ fn a_drained_link_is_left_after_the_new_tree_was_made() {
     assert_eq!(p.keys().map(String::as_str).collect::<Vec<_>>(), ["leaf1", "leaf2", new]);
     assert!(p.values().flatten().all(|b| !b.1));
     let since = |node: &str| w.domain.node_spec(node).unwrap().groups.values().next().unwrap().branches[0].since;
-    assert_eq!((since("leaf1"), since(new)), (before + 1, before + 1), "children say anew what they hold");
+    assert_eq!((since("leaf1"), since(new)), (before + 1, before + 1), "children send their state again");
     assert_eq!(since("leaf2"), 3, "the receiver stayed where it was");
     assert!(w.run(Command::FinishMove { group: "g".into() }).unwrap().nodes.is_empty(), "once is enough");
 }
@@ -83,7 +83,7 @@ fn a_broken_link_is_left_at_once_and_a_mended_one_taken_back_in_two_steps() {
     assert_ne!(spine(&w.domain), old);
     assert!(w.run(down(&[&port, "no-such-port"])).unwrap().nodes.is_empty(), "nothing new");
     assert_eq!(epoch(&w), before + 1);
-    // The controller starts again and knows.
+    // A restarted controller keeps the ports without carrier.
     assert_eq!(programs(&w.restarted()), programs(&w.domain));
 
     w.run(down(&[])).unwrap();
@@ -108,7 +108,7 @@ fn a_change_while_the_new_tree_is_made_moves_at_once() {
     labelled.run(update("b")).unwrap();
     assert_eq!((labelled.domain.is_made("g"), epoch(&labelled)), (None, before + 1));
     assert_ne!(spine(&labelled.domain), old);
-    // Back again before anybody broke the old tree: a way of its own, counted anew.
+    // The link is back before the old tree was removed: a move of its own, in a new epoch.
     w.run(drained(spec, &old, false)).unwrap();
     assert_eq!((w.domain.is_made("g"), epoch(&w)), (None, before + 1));
     assert_eq!(spine(&w.domain), old);

@@ -40,7 +40,7 @@ fn one_address_names_the_group_at_every_node() {
     assert_eq!(
         (route.input, route.outputs.len()),
         (root.headend.unwrap().source_port, 1),
-        "h1-2 is no port of the kernel's"
+        "h1-2 is not an output of the kernel's route"
     );
     let spine = program("spine1");
     let route = spine.multicast_route().unwrap();
@@ -52,7 +52,7 @@ fn one_address_names_the_group_at_every_node() {
 }
 
 #[test]
-fn nobody_joins_once_data_flows_until_there_is_another_source() {
+fn no_receiver_joins_after_data_until_there_is_another_source() {
     let mut w = world();
     let id = w.domain.group("g").unwrap().status.group_id;
     w.domain.data_flows(id);
@@ -60,7 +60,7 @@ fn nobody_joins_once_data_flows_until_there_is_another_source() {
         w.problem(receiver("g", "h2-2")),
         "InUse: group \"g\" is in use: it replicates by IP multicast and data has begun: receivers join before the first packet; use replication srv6 for groups that grow"
     );
-    // Not even one that is there with another QP: its numbers would start in the middle.
+    // Nor a member with a new QP: its PSNs would start in the middle.
     let other =
         Command::PutMember { group: "g".into(), spec: member("h2-1", Role::Receiver, 0x99), create_only: false };
     assert!(w.problem(other).contains("data has begun"));
@@ -72,7 +72,7 @@ fn nobody_joins_once_data_flows_until_there_is_another_source() {
 }
 
 #[test]
-fn the_mode_changes_only_while_nobody_is_in() {
+fn the_mode_changes_only_while_the_group_has_no_members() {
     let mut w = world();
     assert!(w.problem(group("g")).starts_with("Invalid: spec.replication: cannot change while the group has members"));
     let spec =
@@ -106,7 +106,8 @@ fn a_node_has_thirty_two_multicast_interfaces_for_all_groups() {
         w.run(source(name, "s")).unwrap();
         receivers.for_each(|i| drop(w.run(receiver(name, &format!("r{i}"))).unwrap()));
     }
-    // 31 ports and the source's are in use: one more is one too many, whichever group asks, and an old one is free.
+    // The 31 ports and the source's are in use: one more is refused, for either group, while a port already in use is
+    // accepted.
     let wanted =
         "Limit: node n1 would need 33 ports for IP multicast with group a, and Linux has 32 multicast interfaces";
     assert!(w.problem(receiver("a", "r32")).starts_with(wanted), "{}", w.problem(receiver("a", "r32")));
@@ -121,7 +122,7 @@ fn a_node_has_thirty_two_multicast_interfaces_for_all_groups() {
 
 #[test]
 fn a_topology_that_needs_too_many_multicast_interfaces_is_refused() {
-    // The same receivers behind a middle node, whose ports n1 then has to serve itself.
+    // The same receivers behind a middle node; without it, n1 needs a port for each of them.
     let mut behind = star(40);
     behind.nodes.push(node("m", 0x200));
     behind.links.push(link("n1/m", "m/up"));

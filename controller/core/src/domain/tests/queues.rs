@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What agents tell of their queues: shown with the link, bounded, and gone when it is not so any more.
+//! Queues that agents report: shown with the link, bounded, and removed when stale.
 
 use canopy_model::congestion::{FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry};
 use canopy_model::ids::{PortIndex, Qpn};
@@ -18,7 +18,7 @@ fn world() -> World {
     world
 }
 
-fn told(port: u64, queue_bytes: u64, flows: u32) -> PortCongestion {
+fn report(port: u64, queue_bytes: u64, flows: u32) -> PortCongestion {
     let flow = |n: u32| FlowTelemetry {
         src: std::net::Ipv6Addr::from_bits(n.into()),
         dst: std::net::Ipv6Addr::LOCALHOST,
@@ -51,11 +51,11 @@ fn flows(w: &World, node: Option<&str>, port: Option<&str>) -> Vec<String> {
 }
 
 #[test]
-fn a_queue_is_shown_at_the_port_that_it_is_told_of_until_it_is_not_told_of() {
+fn a_queue_is_shown_at_its_port_until_a_report_omits_it() {
     let mut w = world();
-    // 9 is no port of it, n9 no node.
-    w.domain.queues("leaf1", vec![told(1, 7_000, 2), told(2, 8_000, 1), told(9, 1, 1)], 3 * S);
-    w.domain.queues("n9", vec![told(1, 1, 1)], 3 * S);
+    // leaf1 has no port 9, and there is no node n9.
+    w.domain.queues("leaf1", vec![report(1, 7_000, 2), report(2, 8_000, 1), report(9, 1, 1)], 3 * S);
+    w.domain.queues("n9", vec![report(1, 1, 1)], 3 * S);
     assert_eq!((shown(&w, "leaf1/up1", 4 * S), shown(&w, "leaf1/host1", 4 * S)), (Some((7_000, S)), Some((8_000, S))));
     assert_eq!((shown(&w, "leaf2/up1", 4 * S), shown(&w, "spine1/down1", 4 * S)), (None, None));
     let all = ["leaf1/up1 :: 1", "leaf1/up1 ::1 1", "leaf1/host1 :: 1"];
@@ -63,7 +63,7 @@ fn a_queue_is_shown_at_the_port_that_it_is_told_of_until_it_is_not_told_of() {
     assert_eq!(flows(&w, Some("leaf1"), None), all);
     assert_eq!(flows(&w, Some("leaf1"), Some("host1")), all[2..]);
     assert_eq!(flows(&w, Some("leaf2"), None), [""; 0]);
-    w.domain.queues("leaf1", vec![told(2, 8_001, 0)], 4 * S);
+    w.domain.queues("leaf1", vec![report(2, 8_001, 0)], 4 * S);
     assert_eq!((shown(&w, "leaf1/up1", 4 * S), shown(&w, "leaf1/host1", 4 * S)), (None, Some((8_001, 0))));
     assert_eq!(flows(&w, None, None), [""; 0]);
 }
@@ -71,27 +71,27 @@ fn a_queue_is_shown_at_the_port_that_it_is_told_of_until_it_is_not_told_of() {
 #[test]
 fn a_node_cannot_make_more_than_64_flows_grow_here() {
     let mut w = world();
-    w.domain.queues("leaf1", vec![told(1, 1, 60), told(2, 1, 60)], 3 * S);
+    w.domain.queues("leaf1", vec![report(1, 1, 60), report(2, 1, 60)], 3 * S);
     assert_eq!((flows(&w, None, Some("up1")).len(), flows(&w, None, Some("host1")).len()), (60, 4));
 }
 
 #[test]
-fn what_nobody_can_know_any_more_is_not_shown() {
+fn stale_queue_state_is_not_shown() {
     let mut w = world();
-    w.domain.queues("leaf1", vec![told(1, 7_000, 1)], 3 * S);
+    w.domain.queues("leaf1", vec![report(1, 7_000, 1)], 3 * S);
     assert_eq!(shown(&w, "leaf1/up1", 63 * S), Some((7_000, 60 * S)));
     assert_eq!(shown(&w, "leaf1/up1", 63 * S + 1), None, "a minute old");
     assert_eq!(w.domain.flows(None, None, 63 * S + 1), []);
     w.domain.agent_connected("leaf1", false);
     assert_eq!((shown(&w, "leaf1/up1", 4 * S), flows(&w, None, None)), (None, vec![]));
-    w.domain.queues("leaf1", vec![told(1, 7_000, 1)], 3 * S);
-    assert_eq!(shown(&w, "leaf1/up1", 4 * S), None, "told before the agent went, heard after");
+    w.domain.queues("leaf1", vec![report(1, 7_000, 1)], 3 * S);
+    assert_eq!(shown(&w, "leaf1/up1", 4 * S), None, "a report received after the agent disconnected");
 }
 
 #[test]
 fn a_port_keeps_its_queue_when_it_is_numbered_anew_and_loses_it_when_it_is_gone() {
     let mut w = world();
-    w.domain.queues("leaf1", vec![told(1, 7_000, 1)], 3 * S);
+    w.domain.queues("leaf1", vec![report(1, 7_000, 1)], 3 * S);
     let mut spec = fabric(2, 1, 1);
     let up1 = spec.links.iter().position(|l| l.label().contains("leaf1/up1")).unwrap();
     let last = spec.links.len() - 1;

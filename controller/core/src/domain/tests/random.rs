@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random networks and random commands, good and bad: after each, packets are walked through the nodes' specs.
+//! Random networks and random commands, valid and invalid: after each, packets are walked through the nodes' specs.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -114,12 +114,12 @@ fn program(d: &Domain, node: &str, id: GroupId) -> Option<GroupProgram> {
     d.node_spec(node)?.groups.get(&id).cloned()
 }
 
-/// The node behind a port, checked to own the next hop.
+/// The node at the far end of a port, checked to own the next hop.
 fn across(d: &Domain, node: &str, port: canopy_model::ids::PortIndex, next_hop: Ipv6Addr) -> String {
     let spec = d.node_spec(node).unwrap();
     match &spec.base.ports.iter().find(|p| p.index == port).unwrap().peer {
         Peer::Node { name, link_local } => {
-            assert_eq!(*link_local, next_hop, "{node}: the next hop is not who lives behind the port");
+            assert_eq!(*link_local, next_hop, "{node}: the next hop is not the node at the far end of the port");
             name.clone()
         }
         Peer::Host { name, prefix, .. } => {
@@ -129,7 +129,7 @@ fn across(d: &Domain, node: &str, port: canopy_model::ids::PortIndex, next_hop: 
     }
 }
 
-/// Walks one packet down from the headend and feedback up from every receiver, by nothing but the nodes' specs.
+/// Walks one packet down from the headend and feedback up from every receiver, using only the nodes' specs.
 fn check_traffic(d: &Domain, name: &str) {
     let view = d.group(name).unwrap();
     let id = view.status.group_id;
@@ -170,7 +170,7 @@ fn check_traffic(d: &Domain, name: &str) {
         let nodes = p.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).count();
         assert_eq!((p.multicast, p.multicast.is_some()), (root.multicast, multicast));
         if multicast {
-            // The kernel's route takes what comes from the parent to every child, and to nobody else.
+            // The kernel's route forwards packets of the parent to every child and to no other port.
             let from = p.multicast_route().map(|r| (r.input, r.outputs));
             let children = p.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. })).map(|b| b.port);
             assert_eq!(from, (nodes > 0).then(|| (p.upstream.port, children.collect())));
@@ -190,7 +190,7 @@ fn check_traffic(d: &Domain, name: &str) {
             match b.kind {
                 BranchKind::Node { sid } => {
                     let child = program(d, &far, id).unwrap();
-                    // Feedback of the child is what this branch expects, on the same link.
+                    // The child's feedback arrives as this branch expects it, on the same link.
                     assert_eq!(
                         (child.upstream.source_address, child.upstream.destination, child.upstream.dest_qp),
                         (b.address, base.node_address, p.designated_qpn)
@@ -254,8 +254,8 @@ proptest! {
                     for (id, old) in &b.groups {
                         if let Some(new) = a.groups.get(id) {
                             prop_assert!(new.epoch >= old.epoch);
-                            let counted = |p: &GroupProgram| p.branches.iter().filter(|b| !b.warming).cloned().collect::<Vec<_>>();
-                            prop_assert!(counted(new) == counted(old) || new.epoch > old.epoch, "branches changed within an epoch");
+                            let forwarding = |p: &GroupProgram| p.branches.iter().filter(|b| !b.standby).cloned().collect::<Vec<_>>();
+                            prop_assert!(forwarding(new) == forwarding(old) || new.epoch > old.epoch, "branches changed within an epoch");
                         }
                     }
                 }
@@ -281,8 +281,8 @@ proptest! {
     }
 }
 
-/// While the next tree is being made every node gets copies, none of them endlessly; feedback goes up the present tree, and
-/// who starts again goes over at once.
+/// While both trees are in force every node gets a bounded number of copies; feedback follows the present tree, and a
+/// node that restarts uses the new tree at once.
 fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
     let d = &w.domain;
     let (group, view) = (&d.groups[name], d.group(name).unwrap());
@@ -294,8 +294,8 @@ fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
         let p = program(d, &node, id).expect("copies go to nodes with a program");
         if let Some(port) = port {
             prop_assert!(
-                p.upstream.port == port || p.also_from == Some(port),
-                "{}: data from a port that it does not take it from",
+                p.upstream.port == port || p.alternate_upstream == Some(port),
+                "{}: data from a port that it does not accept data from",
                 node
             );
         }
@@ -308,7 +308,7 @@ fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
             let child = program(d, &far, id).unwrap();
             let answers_here = child.upstream.destination == base.node_address;
             let is_new = group.plan().unwrap().tree.nodes.iter().all(|t| d.nodes[t.node].spec.base.name != far);
-            prop_assert!(!b.warming || !answers_here || is_new, "a warming child of {} answers there", node);
+            prop_assert!(!b.standby || !answers_here || is_new, "a staged child of {} sends feedback there", node);
             let at = d.node_spec(&far).unwrap().base.ports.iter().find(|q| {
                 matches!(&q.peer, Peer::Node { name, link_local } if *name == node && base.ports.iter().any(|mine| mine.index == b.port && mine.link_local == *link_local))
             }).unwrap().index;

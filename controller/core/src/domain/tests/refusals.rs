@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every kind of bad input is refused by a name that says what to do.
+//! Every kind of invalid input is refused with an error that names the cause.
 
 use canopy_model::group::EncodingChoice;
 
@@ -21,7 +21,7 @@ fn at(host: &str, address: &str) -> Command {
 #[test]
 fn members() {
     let w = world();
-    assert_eq!(w.problem(receiver("nobody", "h3-1")), "NotFound: there is no group \"nobody\"");
+    assert_eq!(w.problem(receiver("absent", "h3-1")), "NotFound: there is no group \"absent\"");
     assert_eq!(
         w.problem(receiver("g", "h9")),
         "Invalid: spec.host: unknown host \"h9\": the topology does not declare it"
@@ -33,7 +33,7 @@ fn members() {
         w.problem(source("g", "h3-1"))
             .starts_with("Invalid: spec.role: host \"h1-1\" is the source of group g already")
     );
-    // A host has one membership: the source cannot receive too.
+    // A host has one membership: the source cannot also be a receiver.
     assert!(
         w.problem(receiver("g", "h1-1"))
             .starts_with("AlreadyExists: member \"g/h1-1\" exists already: it joined as source")
@@ -64,7 +64,7 @@ fn a_node_serves_a_bounded_number_of_branches() {
         w.problem(receiver("g", "h2-129"))
             .starts_with("Limit: node leaf2 would have 129 branches of group g, a node serves at most 128")
     );
-    // A group with that many members cannot go in one transaction.
+    // A group with that many members cannot be removed in one transaction.
     assert!(
         w.problem(Command::DeleteGroup { name: "g".into() })
             .starts_with("InUse: group \"g\" is in use: it has 129 members, and at most 126")
@@ -112,7 +112,7 @@ fn groups() {
     };
     assert_eq!(w.problem(absent), "NotFound: there is no group \"x\"");
     assert_eq!(w.problem(Command::DeleteGroup { name: "x".into() }), "NotFound: there is no group \"x\"");
-    // Members have set up their QPs: these can only change while there are none.
+    // Members have configured their QPs: these fields can only change without members.
     assert!(
         w.problem(group_with("g", GroupSpec { path_mtu: 1024, ..GroupSpec::default() }))
             .starts_with("Invalid: spec.pathMtu: 1024 is not 4096, and members have")
@@ -148,10 +148,10 @@ fn encodings_and_mtus() {
     assert!(problem.contains(&name), "{problem}");
     w.run(group("g")).unwrap();
     w.run(receiver("g", "h2-1")).unwrap();
-    // Now the group asks what cannot be, and says so under its own field.
+    // Here the group itself requests the infeasible encoding, so the error names its own field.
     let problem = w.problem(group_with("g", GroupSpec { encoding: EncodingChoice::InBand, ..GroupSpec::default() }));
     assert!(problem.starts_with("Invalid: spec.encoding: inBand"), "{problem}");
-    // A topology that the group could not live on is refused as a whole.
+    // A topology that would make the group infeasible is refused as a whole.
     spec.links[0].mtu = 1500;
     let problem = w.problem(topology(spec.clone()));
     assert!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A receiver that holds its group up, and each of the three policies.
+//! A receiver that stalls its group, under each of the three policies.
 
 use std::net::Ipv6Addr;
 
@@ -41,7 +41,7 @@ fn branch(w: &World, name: &str) -> (String, Ipv6Addr, BranchRole) {
     (node.node.clone(), branch.address, branch.kind)
 }
 
-fn tell(w: &mut World, name: &str, news: BranchNews) -> Reaction {
+fn report(w: &mut World, name: &str, news: BranchNews) -> Reaction {
     let (node, address, _) = branch(w, name);
     let id = status(w, "g").group_id;
     w.domain.branch_news(&node, id, address, news)
@@ -56,21 +56,21 @@ fn stalled(w: &World) -> (ConditionStatus, String, String) {
 fn wait_is_an_alarm_that_names_host_and_node_and_ends() {
     let mut w = world(StallPolicy::Wait);
     assert_eq!(stalled(&w).0, ConditionStatus::False);
-    let reaction = tell(&mut w, "h2-1", BranchNews::Stalled);
+    let reaction = report(&mut w, "h2-1", BranchNews::Stalled);
     assert_eq!((reaction.groups, reaction.command), (vec!["g".to_owned()], None));
     let (holds, reason, message) = stalled(&w);
     assert_eq!((holds, reason.as_str()), (ConditionStatus::True, "ReceiverStalled"));
     assert!(message.contains("receiver h2-1 at node leaf2"), "{message}");
     assert_eq!(status(&w, "g").phase, GroupPhase::Ready, "it forwards");
-    assert_eq!(tell(&mut w, "h2-1", BranchNews::Stalled), Reaction::default(), "said twice is said once");
-    tell(&mut w, "h2-1", BranchNews::Fatal);
+    assert_eq!(report(&mut w, "h2-1", BranchNews::Stalled), Reaction::default(), "a repeated report has no effect");
+    report(&mut w, "h2-1", BranchNews::Fatal);
     assert_eq!(stalled(&w).1, "FatalNak");
-    assert_eq!(tell(&mut w, "h2-1", BranchNews::Recovered).groups, ["g"]);
+    assert_eq!(report(&mut w, "h2-1", BranchNews::Recovered).groups, ["g"]);
     assert_eq!(stalled(&w).0, ConditionStatus::False);
-    tell(&mut w, "h2-1", BranchNews::Stalled);
+    report(&mut w, "h2-1", BranchNews::Stalled);
     w.domain.agent_connected("leaf2", false);
     w.domain.agent_connected("leaf2", true);
-    assert_eq!(stalled(&w).0, ConditionStatus::False, "an agent that comes back says it again");
+    assert_eq!(stalled(&w).0, ConditionStatus::False, "a reconnected agent reports it again");
 }
 
 #[test]
@@ -79,21 +79,21 @@ fn a_child_node_is_reported_and_never_acted_upon() {
         let mut w = world(policy);
         for child in ["spine1", "leaf2"] {
             assert_eq!(branch(&w, child).2, BranchRole::Node);
-            assert_eq!(tell(&mut w, child, BranchNews::Stalled).command, None);
+            assert_eq!(report(&mut w, child, BranchNews::Stalled).command, None);
         }
         let (_, reason, message) = stalled(&w);
         assert!(reason == "ChildNodeStalled" && message.contains("node leaf2 at node spine1"), "{reason}: {message}");
-        tell(&mut w, "h2-1", BranchNews::Stalled);
-        assert!(stalled(&w).2.starts_with("held up by receiver h2-1"), "whoever is to blame comes first");
+        report(&mut w, "h2-1", BranchNews::Stalled);
+        assert!(stalled(&w).2.starts_with("held up by receiver h2-1"), "a receiver comes before child nodes");
     }
 }
 
 #[test]
-fn evict_removes_the_receiver_and_tells_until_it_or_the_source_comes_anew() {
+fn evict_removes_the_receiver_and_reports_it_until_it_or_the_source_joins_again() {
     for news in [BranchNews::Stalled, BranchNews::Fatal] {
         let mut w = world(StallPolicy::Evict);
         let other = w.domain.group("other");
-        let command = tell(&mut w, "h2-1", news).command.unwrap();
+        let command = report(&mut w, "h2-1", news).command.unwrap();
         let Command::EvictMember { group, host, .. } = &command else { panic!("{command:?}") };
         assert_eq!((group.as_str(), host.as_str()), ("g", "h2-1"));
         let before = status(&w, "g").epoch;
@@ -106,7 +106,7 @@ fn evict_removes_the_receiver_and_tells_until_it_or_the_source_comes_anew() {
         assert!(now.evicted[0].reason.contains("leaf2"), "{}", now.evicted[0].reason);
         assert_eq!(w.restarted().group("g").unwrap().status.evicted, now.evicted, "it is durable");
         assert_eq!(w.domain.group("other").unwrap().spec, other.unwrap().spec);
-        assert_eq!(status(&w, "other").receivers, 3, "other groups do not notice");
+        assert_eq!(status(&w, "other").receivers, 3, "other groups are not affected");
         assert_eq!(w.problem(command), "NotFound: there is no member \"g/h2-1\"");
         let mut again = w.clone();
         again.run(receiver("g", "h2-1")).unwrap();
@@ -119,7 +119,7 @@ fn evict_removes_the_receiver_and_tells_until_it_or_the_source_comes_anew() {
 #[test]
 fn fail_stops_the_group_until_all_have_left() {
     let mut w = world(StallPolicy::Fail);
-    let command = tell(&mut w, "h2-1", BranchNews::Stalled).command.unwrap();
+    let command = report(&mut w, "h2-1", BranchNews::Stalled).command.unwrap();
     w.run(command.clone()).unwrap();
     assert!(w.run(command).unwrap().nodes.is_empty(), "once is enough");
     let id = status(&w, "g").group_id;
@@ -145,11 +145,11 @@ fn fail_stops_the_group_until_all_have_left() {
 }
 
 #[test]
-fn what_is_said_of_strangers_changes_nothing() {
+fn reports_on_unknown_nodes_and_branches_change_nothing() {
     let mut w = world(StallPolicy::Evict);
     let (node, address, _) = branch(&w, "h2-1");
     let id = status(&w, "g").group_id;
-    for (n, a) in [("leaf1", address), ("nobody", address), (node.as_str(), Ipv6Addr::LOCALHOST)] {
+    for (n, a) in [("leaf1", address), ("absent", address), (node.as_str(), Ipv6Addr::LOCALHOST)] {
         assert_eq!(w.domain.branch_news(n, id, a, BranchNews::Stalled), Reaction::default());
     }
     w.run(leave("g", "h2-1")).unwrap();

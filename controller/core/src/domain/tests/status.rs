@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases: what the nodes say beside what was planned.
+//! Phases: the nodes' reports compared with the plan.
 
 use canopy_model::ids::GroupId;
 use canopy_model::status::GroupPhase;
@@ -60,7 +60,7 @@ fn a_group_goes_from_pending_over_programming_to_ready() {
     }
     assert_eq!(status(&w, "g").reason, "waiting for leaf1, spine1, leaf2 to confirm epoch 3");
     let generation = w.domain.node_spec("leaf1").unwrap().generation;
-    // The generation before is not the one that carries the group.
+    // The previous generation does not carry the group.
     assert!(w.domain.report(reported("leaf1", generation - 1, vec![])).unwrap().is_empty());
     assert_eq!(w.domain.report(reported("leaf1", generation, vec![])).unwrap(), ["g"]);
     assert!(w.domain.report(reported("leaf1", generation, vec![])).unwrap().is_empty(), "the same again");
@@ -94,7 +94,7 @@ fn a_new_host_elsewhere_does_not_unready_a_group() {
     let mut spec = w.domain.topology().unwrap().spec;
     spec.hosts.push(crate::testing::host("new", 0xFFF));
     spec.links.push(crate::testing::link("leaf3/new", "new/eth0"));
-    assert_eq!(w.run(topology(spec)).unwrap().nodes, ["leaf1", "leaf2", "leaf3", "spine1"], "everybody gets a route");
+    assert_eq!(w.run(topology(spec)).unwrap().nodes, ["leaf1", "leaf2", "leaf3", "spine1"], "every node gets a route");
     assert_eq!((status(&w, "g").phase, status(&w, "other").phase), (GroupPhase::Ready, GroupPhase::Ready));
     assert_eq!(w.domain.topology().unwrap().status.synced_nodes, 0);
 }
@@ -124,7 +124,7 @@ fn an_error_degrades_exactly_the_groups_it_concerns() {
         if concerned == ["g"] {
             assert_eq!(status(&w, "g").reason, format!("node leaf1: {} {}: is down: plug it in", e.kind, e.name));
         }
-        // It heals as it broke.
+        // The groups recover when the error is gone.
         assert_eq!(w.domain.report(reported("leaf1", generation, vec![])).unwrap(), concerned);
         assert_eq!(status(&w, "g").phase, GroupPhase::Ready);
     }
@@ -147,13 +147,18 @@ fn an_agent_that_goes_away_after_confirming_leaves_the_group_ready() {
 #[test]
 fn a_report_from_another_life_of_the_store_confirms_nothing() {
     let mut w = ready();
-    assert_eq!(w.domain.report(reported("leaf2", 1_000_000, vec![])).unwrap(), ["g"]);
-    assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
-    assert!(
-        status(&w, "g").reason.contains("node leaf2 reports generation 1000000, newer than"),
-        "{}",
-        status(&w, "g").reason
-    );
+    let generation = w.domain.node_spec("leaf2").unwrap().generation;
+    // Equal numbers of another term, and a generation that this term has not reached.
+    let other_term = NodeStatus { observed_term: TERM + 1, ..reported("leaf2", generation, vec![]) };
+    for foreign in [other_term, reported("leaf2", generation + 1_000_000, vec![])] {
+        assert_eq!(w.domain.report(foreign).unwrap(), ["g"]);
+        assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
+        assert_eq!(status(&w, "g").reason, "waiting for leaf2 to confirm epoch 3");
+        let synced = &w.domain.node("leaf2").unwrap().status.conditions[1];
+        assert_eq!((synced.kind.as_str(), synced.holds()), ("Synced", false));
+        assert_eq!(w.domain.report(reported("leaf2", generation, vec![])).unwrap(), ["g"]);
+        assert_eq!(status(&w, "g").phase, GroupPhase::Ready);
+    }
 }
 
 #[test]
@@ -168,8 +173,8 @@ fn after_a_restart_nodes_confirm_anew_and_the_group_is_ready() {
 }
 
 #[test]
-fn a_departure_that_leaves_nothing_buildable_is_allowed_and_said() {
-    // leaf2 hangs off spine1 (small MTU) and spine2. While leaf3 receives too, only spine1 reaches both.
+fn a_departure_that_makes_the_group_infeasible_is_allowed_and_reported() {
+    // leaf2 is connected to spine1 (small MTU) and spine2. While leaf3 receives too, only spine1 reaches both.
     let mut spec = fabric(3, 2, 1);
     spec.links.retain(|l| !(l.a.device == "leaf3" && l.b.device == "spine2"));
     for l in spec.links.iter_mut().filter(|l| l.b.device == "spine2") {
@@ -190,7 +195,7 @@ fn a_departure_that_leaves_nothing_buildable_is_allowed_and_said() {
             assert!(s.reason.contains("has MTU 1500") && s.tree.is_empty(), "{}", s.reason);
             assert!(w.domain.nodes.iter().all(|n| !n.spec.groups.contains_key(&s.group_id)));
             assert_eq!(w.restarted().group(&name).unwrap().status.reason, s.reason);
-            // And it heals.
+            // The group recovers.
             w.run(receiver(&name, "h3-1")).unwrap();
             assert_eq!(status(&w, &name).phase, GroupPhase::Programming);
             seen = true;
@@ -200,7 +205,7 @@ fn a_departure_that_leaves_nothing_buildable_is_allowed_and_said() {
 }
 
 #[test]
-fn nodes_and_topology_say_how_they_are() {
+fn nodes_and_topology_show_their_conditions() {
     let mut w = ready();
     let t = w.domain.topology().unwrap().status;
     assert_eq!((t.nodes, t.connected_nodes, t.synced_nodes, t.hosts, t.links), (4, 4, 4, 9, 12));

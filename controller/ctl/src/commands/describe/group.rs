@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A group: what was asked, how it is built, how far the nodes are, what its branches acknowledge, what is dropped.
+//! A group: its configuration, its tree, the nodes' progress, its branches' acknowledgements, and drops.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -100,7 +100,7 @@ fn tree(out: &mut dyn Write, group: &Value) -> Result<(), Failure> {
     writeln!(out, "\nTree {}:", text(group, "/status/treeId"))?;
     writeln!(out, "  {} (source)", text(group, "/status/source"))?;
     let by_name: BTreeMap<String, &Value> = nodes.iter().map(|n| (text(n, "/node"), n)).collect();
-    // Depth bounds what a wrong answer could make us print.
+    // The depth is limited, so that a malformed answer cannot cause endless output.
     tree_node(out, &by_name, root, &text(root, "/upstreamPort"), 1, nodes.len())
 }
 
@@ -172,7 +172,7 @@ fn branches(out: &mut dyn Write, group: &Value, samples: &[Value]) -> Result<(),
                 branch_name(group, &node, &address).unwrap_or_else(|| address.clone()),
                 text(branch, "/ackPsn"),
                 text(branch, "/epsn"),
-                ago(branch.get("lastHeardNs").and_then(Value::as_u64)),
+                ago(branch.get("lastFeedbackNs").and_then(Value::as_u64)),
                 text(branch, "/ccount"),
                 text(branch, "/packets"),
                 text(branch, "/bytes"),
@@ -183,7 +183,7 @@ fn branches(out: &mut dyn Write, group: &Value, samples: &[Value]) -> Result<(),
         return Ok(writeln!(out, "\nBranches: no node has reported counters of this group")?);
     }
     writeln!(out, "\nBranches:")?;
-    table(out, &["  NODE", "BRANCH", "ACKPSN", "EPSN", "LAST HEARD", "CNPS", "PACKETS", "BYTES"], rows)?;
+    table(out, &["  NODE", "BRANCH", "ACKPSN", "EPSN", "LAST FEEDBACK", "CNPS", "PACKETS", "BYTES"], rows)?;
     let mut rows = Vec::new();
     for s in samples {
         let sent_and_received = |a: &str| format!("{}/{}", text(s, &format!("/{a}In")), text(s, &format!("/{a}Out")));

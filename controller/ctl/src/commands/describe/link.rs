@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A link direction: what its thresholds are made of, what they are, what its queue does, and which flows send.
+//! A link direction: the inputs of its thresholds, the thresholds, the state of its queue, and its flows.
 
 use std::io::Write;
 
@@ -50,7 +50,7 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
     if flows.is_empty() {
         return Ok(());
     }
-    for (title, columns) in [("Flows", flows::traffic()), ("Long-haul CNPs about them", flows::said())] {
+    for (title, columns) in [("Flows", flows::traffic()), ("Long-haul CNPs about them", flows::notifications())] {
         writeln!(out, "\n{title}:")?;
         let header: Vec<&str> = columns.iter().map(|c| c.0).collect();
         table(out, &header, flows.iter().map(|flow| columns.iter().map(|c| text(flow, c.1)).collect()).collect())?;
@@ -63,7 +63,9 @@ fn thresholds(link: &Value, out: &mut dyn Write) -> Result<(), Failure> {
     field(out, "  K_max (octets)", text(link, "/status/thresholds/kMaxBytes"))?;
     field(out, "  K_min (octets)", text(link, "/status/thresholds/kMinBytes"))?;
     let bound = match text(link, "/status/thresholds/bound/by").as_str() {
-        "buffer" => format!("the port's buffer; wanted were {}", text(link, "/status/thresholds/bound/wantedBytes")),
+        "buffer" => {
+            format!("the port's buffer; the formula gives {}", text(link, "/status/thresholds/bound/wantedBytes"))
+        }
         "base" => "K_base; the bandwidth-delay product is smaller".to_owned(),
         "bandwidthDelay" => "alpha times the bandwidth-delay product".to_owned(),
         other => other.to_owned(),
@@ -78,7 +80,11 @@ fn queue(link: &Value, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "\nQueue:")?;
     let congestion = link.pointer("/status/congestion").filter(|c| !c.is_null());
     let Some(congestion) = congestion else {
-        return field(out, "  Unknown", "the node's agent does not tell: is it connected, and are there thresholds?");
+        return field(
+            out,
+            "  Unknown",
+            "not reported: check that the node's agent is connected and that the link has thresholds",
+        );
     };
     for (label, pointer) in [
         ("  Depth (octets)", "/queueBytes"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `describe group NAME`, `describe node NAME`, `describe link NODE/PORT`: everything that is known, for a person who looks for a fault.
+//! `describe group NAME`, `describe node NAME`, `describe link NODE/PORT`: all that is known, for troubleshooting.
 
 mod group;
 mod link;
@@ -51,7 +51,7 @@ fn labels(resource: &Value) -> String {
     if pairs.is_empty() { "-".into() } else { pairs.join(", ") }
 }
 
-/// Nanoseconds as a person reads them.
+/// A duration in nanoseconds, in a readable unit.
 fn ago(ns: Option<u64>) -> String {
     match ns {
         None => "never".into(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node: what it is to do, what its agent says, what it drops.
+//! A node: its desired state, its agent's reports, and its drops.
 
 use std::io::Write;
 

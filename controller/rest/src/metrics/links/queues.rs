@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queues of link directions whose agent tells of them, and the Long-haul CNPs about them.
+//! Queues of link directions, as the agents report them, and the Long-haul CNPs sent about them.
 
 use std::fmt::Error;
 
@@ -13,10 +13,10 @@ use super::{counter, gauge, labels};
 type Read = fn(&QueueTelemetry) -> u64;
 
 const GAUGES: [(&str, &str, Read); 5] = [
-    ("canopy_link_queue_bytes", "Queue depth of the sending port at the last look.", |q| q.queue_bytes),
+    ("canopy_link_queue_bytes", "Queue depth of the sending port at the last sample.", |q| q.queue_bytes),
     ("canopy_link_queue_peak_bytes", "Largest queue depth in the last one to two seconds.", |q| q.peak_queue_bytes),
-    ("canopy_link_queue_growth_bytes_per_ms", "Queue growth rate of the last reading.", |q| q.qgr_bytes_per_ms),
-    ("canopy_link_congestion_level", "Congestion Level of the last reading, 0 to 255.", |q| q.level.into()),
+    ("canopy_link_queue_growth_bytes_per_ms", "Queue growth rate of the last sample.", |q| q.qgr_bytes_per_ms),
+    ("canopy_link_congestion_level", "Congestion Level of the last sample, 0 to 255.", |q| q.level.into()),
     ("canopy_link_congestion_peak_level", "Largest Congestion Level in the last one to two seconds.", |q| {
         q.peak_level.into()
     }),
@@ -28,7 +28,7 @@ const COUNTERS: [(&str, &str, Read); 5] = [
     ("canopy_link_packets_ce", "Data packets that left marked CE, by this node or one before.", |q| q.ce),
     ("canopy_link_packets_not_ect", "Data packets above K_min that are not ECN capable.", |q| q.not_ect),
 ];
-const SAID: [(&str, Read); 4] = [
+const SENT: [(&str, Read); 4] = [
     ("notify", |q| q.counts.cnps.notify),
     ("pause", |q| q.counts.cnps.pause),
     ("rate_reduce", |q| q.counts.cnps.rate_reduce),
@@ -47,7 +47,7 @@ pub(super) fn encode(all: &[LinkView], out: &mut DescriptorEncoder) -> Result<()
     for (name, help, read) in GAUGES {
         gauge(out, name, help, shown.iter().map(|(labels, queue)| (*labels, read(queue))))?;
     }
-    let help = "Share of the packets of the last reading that left marked CE.";
+    let help = "Share of the packets of the last sample that left marked CE.";
     let mut rates = out.encode_descriptor("canopy_link_ecn_marking_ratio", help, None, MetricType::Gauge)?;
     for (labels, queue) in &shown {
         rates.encode_family(labels)?.encode_gauge(&(f64::from(queue.emr_permille) / 1e3))?;
@@ -62,7 +62,7 @@ pub(super) fn encode(all: &[LinkView], out: &mut DescriptorEncoder) -> Result<()
         };
         shown.iter().flat_map(of_link)
     };
-    counter(out, "canopy_link_long_haul_cnps", "Long-haul CNPs that the node sent, by action.", each("action", &SAID))?;
-    let help = "Long-haul CNPs that a reading called for and the node did not send, by reason.";
+    counter(out, "canopy_link_long_haul_cnps", "Long-haul CNPs that the node sent, by action.", each("action", &SENT))?;
+    let help = "Long-haul CNPs that a sample required and the node did not send, by reason.";
     counter(out, "canopy_link_long_haul_cnps_held_back", help, each("reason", &HELD_BACK))
 }

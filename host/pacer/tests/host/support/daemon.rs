@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real daemon, and what it says.
+//! The real daemon, its client and its log.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::{PEER, Wire, at, wait};
 /// Rate of the wire: slow enough for any machine.
 pub(crate) const LINE_BPS: u64 = 20_000_000;
 
-/// How the daemon is started.
+/// Parameters of a daemon.
 #[derive(Default)]
 pub(crate) struct Settings<'a> {
     /// `edt` or `htb`.
@@ -27,10 +27,10 @@ pub(crate) struct Settings<'a> {
 pub(crate) struct Daemon {
     child: Child,
     dir: tempfile::TempDir,
-    said: Arc<Mutex<Vec<String>>>,
+    log: Arc<Mutex<Vec<String>>>,
 }
 
-/// The binary; elsewhere when the tests run on another machine than the one that built them.
+/// The binary; CANOPY_PACER on a machine other than the one that built the tests.
 fn binary() -> PathBuf {
     std::env::var_os("CANOPY_PACER").map_or_else(|| env!("CARGO_BIN_EXE_canopy-pacer").into(), PathBuf::from)
 }
@@ -40,7 +40,7 @@ impl Daemon {
     pub(crate) fn start(wire: &Wire, settings: &Settings<'_>) -> Self {
         let mut daemon = Self::spawn(wire, settings);
         let client = wait("the daemon answers", || {
-            assert!(daemon.child.try_wait().unwrap().is_none(), "the daemon ended: {:?}", daemon.said.lock());
+            assert!(daemon.child.try_wait().unwrap().is_none(), "the daemon ended: {:?}", daemon.log.lock());
             daemon.try_client()
         });
         assert_eq!(client.status().unwrap().line_rate_bps, LINE_BPS);
@@ -50,7 +50,7 @@ impl Daemon {
     /// Starts it.
     pub(crate) fn spawn(wire: &Wire, settings: &Settings<'_>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // As the lab does it: /sys is not that of the namespace.
+        // As in the lab: /sys is not that of the namespace.
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", wire.host())).arg("--").arg(binary());
         command.args([
@@ -69,10 +69,10 @@ impl Daemon {
         }
         command.args(&settings.more).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let said = Arc::<Mutex<Vec<String>>>::default();
-        let (lines, heard) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&said));
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| heard.lock().unwrap().push(line)));
-        Self { child, dir, said }
+        let log = Arc::<Mutex<Vec<String>>>::default();
+        let (lines, shared) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&log));
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| shared.lock().unwrap().push(line)));
+        Self { child, dir, log }
     }
 
     fn try_client(&self) -> Option<Client> {
@@ -87,7 +87,7 @@ impl Daemon {
         self.client().status().unwrap()
     }
 
-    /// How a QP stands.
+    /// The state of a QP.
     pub(crate) fn qp(&self, qpn: u32) -> Option<Qp> {
         self.status().qps.into_iter().find(|qp| qp.qpn == qpn)
     }
@@ -108,14 +108,14 @@ impl Daemon {
         count(&self.status().actions, name)
     }
 
-    /// Output of the same binary as a client, which has to succeed.
+    /// Output of the same binary as a client; panics if it fails.
     pub(crate) fn command(&self, args: &[&str]) -> String {
         let done = Command::new(binary()).args(args).arg("--socket").arg(self.dir.path().join("s")).output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// `watch --json`, line by line as it comes, behind how the QPs stand: so many there must be.
+    /// `watch --json`, line by line, after the initial state, which must have `qps` lines.
     pub(crate) fn watch(&self, qps: usize) -> impl Iterator<Item = Value> + use<> {
         let mut command = Command::new(binary());
         command.args(["watch", "--json", "--socket"]).arg(self.dir.path().join("s"));
@@ -132,27 +132,27 @@ impl Daemon {
         lines
     }
 
-    /// Asks it to end and waits for it; its log.
+    /// Stops the daemon with SIGTERM and waits for it; returns its log.
     pub(crate) fn stop(mut self) -> String {
         // `nsenter` without --fork becomes the program.
         let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{:?}", self.said.lock());
-        self.said.lock().unwrap().join("\n")
+        assert!(self.child.wait().unwrap().success(), "{:?}", self.log.lock());
+        self.log.lock().unwrap().join("\n")
     }
 
-    /// Ends it without a chance to clean up.
+    /// Kills it with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits until it failed; its log.
+    /// Waits until it has failed; returns its log.
     pub(crate) fn failure(mut self) -> String {
         assert!(!self.child.wait().unwrap().success());
-        wait("its last words", || {
-            let said = self.said.lock().unwrap().join("\n");
-            said.contains("canopy-pacer: ").then_some(said)
+        wait("the error message", || {
+            let log = self.log.lock().unwrap().join("\n");
+            log.contains("canopy-pacer: ").then_some(log)
         })
     }
 }
@@ -163,7 +163,7 @@ impl Drop for Daemon {
         _ = self.child.kill();
         _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("{}", self.said.lock().unwrap().join("\n"));
+            eprintln!("{}", self.log.lock().unwrap().join("\n"));
         }
     }
 }

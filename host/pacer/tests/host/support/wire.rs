@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The wire: who sends what onto it, and what arrives.
+//! The veth pair: sends packets onto it, and records those that arrive.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,14 +15,14 @@ use canopy_packet::frame::RoceBuilder;
 use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{HOST, N1, N2, PEER, STRANGER, at, monotonic_ns, sh};
+use super::{HOST, N1, N2, PEER, UNTRUSTED, at, monotonic_ns, sh};
 
 /// Payload of a test packet.
 const PAYLOAD: usize = 1000;
-/// Few packets wait in a socket, so that what is measured is what is paced now.
+/// Few packets wait in a socket, so that a measurement shows the current pacing.
 const SEND_BUFFER: usize = 16 << 10;
 
-/// Two namespaces, gone when dropped.
+/// Two namespaces, removed when dropped.
 pub(crate) struct Wire {
     host: String,
     peer: String,
@@ -46,10 +46,10 @@ impl Wire {
         ] {
             sh(&line).unwrap();
         }
-        for node in [N1, N2, STRANGER] {
+        for node in [N1, N2, UNTRUSTED] {
             sh(&format!("ip -n {peer} addr add {node}/128 dev eth0 nodad")).unwrap();
         }
-        // Neighbours are resolved before anything is measured.
+        // Neighbours are resolved before any measurement.
         sh(&format!("ip netns exec {peer} ping -6 -c 1 -W 5 {HOST}")).unwrap();
         wire
     }
@@ -83,12 +83,12 @@ impl Wire {
         });
     }
 
-    /// Does something in the host's namespace.
+    /// Runs `work` in the host's namespace.
     pub(crate) fn within_host<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         within(&self.host, work)
     }
 
-    /// A requester on the host that sends as fast as it may.
+    /// A requester on the host that sends as fast as possible.
     pub(crate) fn flood(&self, dest_qpn: u32) -> Flood {
         let (stop, ns) = (Arc::new(AtomicBool::new(false)), self.host.clone());
         let stopped = Arc::clone(&stop);
@@ -110,7 +110,7 @@ impl Wire {
         Flood { stop, thread: Some(std::thread::spawn(run)) }
     }
 
-    /// Notes what arrives at the peer from now on.
+    /// Records packets that arrive at the peer from now on.
     pub(crate) fn arrivals(&self) -> Arrivals {
         let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (stopped, noted): (_, Arc<Mutex<Seen>>) = (Arc::clone(&stop), Arc::clone(&seen));
@@ -152,7 +152,7 @@ impl Drop for Wire {
 
 type Seen = BTreeMap<u32, Vec<(u64, usize)>>;
 
-/// Packets that arrived, by DestQP: when, and how many octets.
+/// Packets that arrived, by DestQP, with time and octets.
 pub(crate) struct Arrivals {
     stop: Arc<AtomicBool>,
     seen: Arc<Mutex<Seen>>,
@@ -160,13 +160,13 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Octets for a QP from a time on.
+    /// Octets for a QP since a time.
     pub(crate) fn octets(&self, dest_qpn: u32, since_ns: u64) -> usize {
         let seen = self.seen.lock().unwrap();
         seen.get(&dest_qpn).into_iter().flatten().filter(|(at, _)| *at >= since_ns).map(|(_, octets)| octets).sum()
     }
 
-    /// When packets for a QP arrived.
+    /// Arrival times of packets for a QP.
     pub(crate) fn times(&self, dest_qpn: u32) -> Vec<u64> {
         let seen = self.seen.lock().unwrap();
         seen.get(&dest_qpn).into_iter().flatten().map(|(at, _)| *at).collect()
@@ -194,7 +194,7 @@ impl Drop for Flood {
     }
 }
 
-/// One RC request that asks to be acknowledged.
+/// One RC request with AckReq.
 pub(crate) fn request(dest_qpn: u32, psn: u32) -> Vec<u8> {
     let mut builder = RoceBuilder::new(at(HOST), at(PEER), Opcode::SEND_ONLY, dest_qpn, psn);
     builder.bth.ack_req = true;
@@ -203,7 +203,7 @@ pub(crate) fn request(dest_qpn: u32, psn: u32) -> Vec<u8> {
 }
 
 fn raw() -> Socket {
-    // IPPROTO_RAW: packets bring their own IPv6 header.
+    // IPPROTO_RAW: packets contain their own IPv6 header.
     Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::from(255))).unwrap()
 }
 

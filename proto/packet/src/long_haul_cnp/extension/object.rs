@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One extension object after the other, in place.
+//! Extension objects in place.
 
 use super::OBJECT_HEADER_LEN;
 use crate::error::{ParseError, Problem};
@@ -15,7 +15,7 @@ pub const CTYPE_TIMESTAMP: u8 = 1;
 pub const CTYPE_DEVICE: u8 = 2;
 /// C-Type of a Path Identifier.
 pub const CTYPE_PATH: u8 = 3;
-/// C-Type that means nothing in this class.
+/// C-Type without a meaning in this class.
 pub(super) const CTYPE_RESERVED: u8 = 0;
 /// Octets of a Timestamp's payload.
 pub(super) const TIMESTAMP_LEN: usize = 8;
@@ -23,13 +23,13 @@ pub(super) const TIMESTAMP_LEN: usize = 8;
 /// One object in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectView<'a> {
-    /// When the packet was made: NTP format, seconds since 1900 and then fractions of a second.
+    /// Time of the packet: NTP format, seconds since 1900 and then fractions of a second.
     Timestamp(u64),
-    /// Who made it.
+    /// Device that sent the packet.
     Device(&'a str),
-    /// On which path, opaque.
+    /// Path identifier, opaque.
     Path(&'a [u8]),
-    /// An object that this crate does not know, to be skipped.
+    /// An object unknown to this crate, to be skipped.
     Other {
         /// Class-Num.
         class_num: u8,

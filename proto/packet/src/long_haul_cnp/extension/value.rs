@@ -9,14 +9,14 @@ use crate::long_haul_cnp::CLASS_NUM;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// One extension object. A payload has at most 65531 octets, what Length can say.
+/// One extension object. A payload has at most 65531 octets, the limit of Length.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Object {
-    /// When the packet was made: NTP format, seconds since 1900 and then fractions of a second.
+    /// Time of the packet: NTP format, seconds since 1900 and then fractions of a second.
     Timestamp(u64),
-    /// Who made it.
+    /// Device that sent the packet.
     Device(String),
-    /// On which path, opaque.
+    /// Path identifier, opaque.
     Path(Vec<u8>),
     /// Any other object.
     Other {
@@ -30,7 +30,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// Octets of header and payload: what Length says.
+    /// Octets of header and payload: the value of Length.
     fn len(&self) -> usize {
         OBJECT_HEADER_LEN
             + match self {
@@ -59,7 +59,7 @@ impl Object {
             Self::Device(name) => (CLASS_NUM, CTYPE_DEVICE, name.as_bytes()),
             Self::Path(payload) => (CLASS_NUM, CTYPE_PATH, &payload[..]),
             Self::Other { class_num: CLASS_NUM, c_type: c_type @ CTYPE_RESERVED..=CTYPE_PATH, .. } => {
-                // It would come back as another variant, or not at all.
+                // It would be parsed as another variant, or not at all.
                 return Err(wrong("C-Type", Problem::Unsupported { found: u64::from(*c_type) }));
             }
             Self::Other { class_num, c_type, payload } => (*class_num, *c_type, &payload[..]),
@@ -92,8 +92,8 @@ pub fn wire_len(objects: &[Object]) -> usize {
     if objects.is_empty() { 0 } else { HEADER_LEN + objects.iter().map(Object::wire_len).sum::<usize>() }
 }
 
-/// Writes an extension structure to the front of `out` and returns its octets; writes nothing without objects. Fails when
-/// `out` is short, a payload is too long, or an [`Object::Other`] pretends to be one that has a variant of its own.
+/// Writes an extension structure to the front of `out` and returns its octets; writes nothing without objects. Fails
+/// when `out` is short, a payload is too long, or an [`Object::Other`] has the type of another variant.
 pub fn emit(objects: &[Object], out: &mut [u8]) -> Result<usize, EmitError> {
     let (needed, available) = (wire_len(objects), out.len());
     let Some(out) = out.get_mut(..needed) else {
@@ -107,7 +107,7 @@ pub fn emit(objects: &[Object], out: &mut [u8]) -> Result<usize, EmitError> {
         object.emit(own)?;
         rest = behind;
     }
-    // Zero would say that there is none; in one's complement 0xffff is the same number.
+    // Zero would mean that there is no checksum; in one's complement 0xffff is the same number.
     let checksum = match Sum::default().add(out).checksum() {
         0 => 0xffff,
         checksum => checksum,

@@ -11,14 +11,14 @@ use crate::udp::{ROCE_PORT, Udp, UdpView};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
-/// What a packet is made of, less everything that follows from the rest or has one acceptable value.
+/// The inputs of a packet, without the fields that follow from them or have one valid value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RocePacket {
     /// IPv6 Traffic Class.
     pub traffic_class: u8,
     /// IPv6 Hop Limit.
     pub hop_limit: u8,
-    /// IPv6 Source Address: the node that speaks.
+    /// IPv6 Source Address: the node that sends the CNP.
     pub src: Ipv6Addr,
     /// IPv6 Destination Address: the source of the flow.
     pub dst: Ipv6Addr,
@@ -33,7 +33,7 @@ pub struct RocePacket {
 }
 
 impl RocePacket {
-    /// Reads a packet from its IPv6 header on; octets behind Payload Length (Ethernet padding) are ignored, and so is the
+    /// Reads a packet from its IPv6 header on; octets after Payload Length (Ethernet padding) are ignored, and so is the
     /// Flow Label.
     ///
     /// Fails, naming the field, when it is not UDP to the RoCEv2 port directly in IPv6, lengths do not agree, the ICRC is

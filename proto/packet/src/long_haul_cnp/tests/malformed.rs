@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is not a Long-haul CNP, and what has no encoding: each refused by the field that is wrong.
+//! Packets that are not Long-haul CNPs, and values without an encoding: each refused by the invalid field.
 
 use super::*;
 use crate::error::Problem;
@@ -10,7 +10,7 @@ fn body(change: impl FnOnce(&mut [u8; 12])) -> Result<LongHaulCnp, ParseError> {
     LongHaulCnp::parse(&octets)
 }
 
-/// The extensions with another octet somewhere and a checksum that is right again, so that it is not what is refused.
+/// The extensions with one octet changed and a valid checksum, so that the checksum is not the reason of the refusal.
 fn extensions(change: &[(usize, u8)]) -> Vec<u8> {
     let mut octets = EXTENSIONS.to_vec();
     change.iter().for_each(|(at, octet)| octets[*at] = *octet);
@@ -91,7 +91,7 @@ fn every_length_from_0_to_64_is_judged_and_only_whole_ones_pass() {
         assert!(ExtensionsView::parse(&zeros).is_err() && RoceView::parse(&zeros).is_err());
         assert_eq!(LongHaulCnp::parse(&zeros).is_ok(), len >= 12, "{len}");
         assert_eq!(ExtensionsView::parse(&long(&EXTENSIONS)[..len]).is_ok(), len == 32, "{len}");
-        // A message cut to `len` whose ICMPv6 checksum is right: what is left must be refused for what is missing.
+        // A message cut to `len` whose ICMPv6 checksum is valid: it must be refused for the missing octets.
         let mut cut = long(&message)[..len].to_vec();
         if len >= 4 {
             let checksum = icmpv6::checksum(node(), source(), &cut);
@@ -121,7 +121,7 @@ fn extension_headers_are_refused_by_field() {
         let reserved = (0x2000_u16 | 1 << bit).to_be_bytes();
         assert_eq!(refused(&extensions(&[(0, reserved[0]), (1, reserved[1])])), "Reserved", "bit {bit}");
     }
-    assert_eq!(refused(&EXTENSIONS[..4]), "Checksum", "it is over other octets");
+    assert_eq!(refused(&EXTENSIONS[..4]), "Checksum", "it covers other octets");
     assert_eq!(refused(&[0x20, 0, 0xdf, 0xff]), "Extension Object");
     for at in 4..32 {
         let mut damaged = EXTENSIONS;
@@ -134,7 +134,7 @@ fn extension_headers_are_refused_by_field() {
     none[2..4].fill(0);
     assert_eq!(ExtensionsView::parse(&none).unwrap().checksum(), 0, "the sender computed none");
     none[7] = 0;
-    assert_eq!(refused(&none), "C-Type", "but the objects are judged all the same");
+    assert_eq!(refused(&none), "C-Type", "but the objects are checked all the same");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn reserved_bits_of_action_flags_are_ignored() {
     }
 }
 
-/// The ICRC masks the octet of E, and a receiver may be given a packet whose ICRC was made for what it says: so every
+/// The ICRC masks the octet of E, and a receiver may get a packet whose ICRC is valid for its changed octets: so every
 /// bit that the draft fixes is checked.
 #[test]
 fn rocev2_packets_are_refused_by_field() {
@@ -198,7 +198,7 @@ fn rocev2_packets_are_refused_by_field() {
         assert_eq!(field(8, bit), if bit == 0x80 { "Acknowledge Request" } else { "resv7" });
         (9..12).for_each(|at| assert_eq!(field(at, bit), "PSN"));
         (5..8).for_each(|at| assert_eq!(field(at, bit), "Source QP Number"));
-        // Behind the body: no longer fill, so an Extension Header of another version, or with a reserved bit.
+        // After the body: no longer fill, so an Extension Header of another version, or with a reserved bit.
         let expected = if bit == 0x20 { "Checksum" } else { "Version" };
         let found = field(24, bit);
         assert!(found == expected || found == "Extension Object", "{found}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is emitted is parsed, and no octets make a parser panic.
+//! Every emitted packet parses, and no octets make a parser panic.
 
 use super::*;
 use proptest::collection::vec;
@@ -95,7 +95,7 @@ proptest! {
         parse_everything(&bytes);
     }
 
-    /// Damage with right checksums gets past them, to the parsers behind.
+    /// Damage with corrected checksums reaches the parsers behind them.
     #[test]
     fn damaged_extensions_do_no_harm(
         damage in vec((4..32_usize, any::<u8>()), 1..5), cut in 0..=32_usize, icmp: bool,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The whole way: a burst, a queue above K_max, a Long-haul CNP at the host that sends, and a Resume when it has stopped.
+//! End to end: a burst, a queue above K_max, a Long-haul CNP at the sending host, and a Resume after the burst.
 
 use std::time::{Duration, Instant};
 
-use canopy_model::congestion::{CnpsSaid, DepthSource, FlowOrigin, PortCongestion};
+use canopy_model::congestion::{CnpsByAction, DepthSource, FlowOrigin, PortCongestion};
 use canopy_model::node_spec::PortThresholds;
 use canopy_packet::long_haul_cnp::Action;
 use canopy_packet::long_haul_cnp::extension::Object;
@@ -14,7 +14,7 @@ use super::host::Host;
 use super::*;
 use crate::testbed::{SOURCE_QPN, node, plan, proxy, receiver, receiver_qpn, source};
 
-/// `d0` with a queue of 4 Mb/s and K_max 40 kB, and a receiver of the group behind it; the group's source behind `u0`.
+/// `d0` with a queue of 4 Mb/s, K_max 40 kB and a receiver of the group; the group's source behind `u0`.
 struct Scene {
     bed: Bed,
     host: Host,
@@ -38,7 +38,7 @@ impl Scene {
         Self { bed, host, socket, sent: 0 }
     }
 
-    /// Twenty copies on their way to the receiver.
+    /// Sends twenty copies to the receiver.
     fn burst(socket: &PacketSocket, sent: &mut u32) {
         for _ in 0..20 {
             *sent += 1;
@@ -50,7 +50,7 @@ impl Scene {
 const THRESHOLDS: PortThresholds =
     PortThresholds { k_min_bytes: 20_000, k_max_bytes: 40_000, rtt_ns: 10_000_000, port_rate_bps: 4_000_000 };
 
-/// What End.MT makes of a data packet for the receiver.
+/// The copy of a data packet that End.MT makes for the receiver.
 fn copy(psn: u32, payload: &[u8]) -> Vec<u8> {
     let mut b = RoceBuilder::new(proxy(), receiver(0), Opcode::SEND_MIDDLE, receiver_qpn(0), psn);
     b.traffic_class = ECT0;
@@ -62,36 +62,36 @@ fn copies() -> FlowKey {
     FlowKey { src: proxy(), dst: receiver(0), dst_qp: Qpn::new("q", receiver_qpn(0).into()).unwrap() }
 }
 
-fn about_this_node(objects: &[Object]) {
+fn assert_describes_this_node(objects: &[Object]) {
     let [Object::Timestamp(ntp), Object::Device(device), Object::Path(path)] = objects else { panic!("{objects:?}") };
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 2_208_988_800;
     assert!(now - (ntp >> 32) < 60, "{ntp:#x}");
     assert_eq!((device.as_str(), &path[..]), ("n1", &2u64.to_be_bytes()[..]));
 }
 
-/// The one port with limits, as soon as a sample shows it so.
-fn until(bed: &mut Testbed, so: impl Fn(&PortCongestion) -> bool) -> PortCongestion {
+/// Samples the only port with limits until `condition` holds.
+fn until(bed: &mut Testbed, condition: impl Fn(&PortCongestion) -> bool) -> PortCongestion {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let sample = bed.congestion();
         match &sample[..] {
-            [port] if so(port) => return port.clone(),
-            _ if Instant::now() > deadline => panic!("it never came to that: {sample:?}"),
+            [port] if condition(port) => return port.clone(),
+            _ if Instant::now() > deadline => panic!("timeout: {sample:?}"),
             _ => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }
 
-fn count(said: &mut CnpsSaid, action: Action) {
+fn count(counts: &mut CnpsByAction, action: Action) {
     *match action {
-        Action::Notify => &mut said.notify,
-        Action::Pause { .. } => &mut said.pause,
-        Action::RateReduce { .. } => &mut said.rate_reduce,
-        Action::Resume { .. } => &mut said.resume,
+        Action::Notify => &mut counts.notify,
+        Action::Pause { .. } => &mut counts.pause,
+        Action::RateReduce { .. } => &mut counts.rate_reduce,
+        Action::Resume { .. } => &mut counts.resume,
     } += 1;
 }
 
-/// What is said arrives, and what is told of it in samples is what arrived.
+/// The CNPs that are sent arrive, and telemetry counts exactly those.
 #[test]
 fn a_burst_is_answered_at_its_source_and_its_end_too() {
     let Scene { mut bed, host, socket, mut sent } = Scene::new(false);
@@ -104,12 +104,13 @@ fn a_burst_is_answered_at_its_source_and_its_end_too() {
     assert_eq!(message.to_vec(me, source()).unwrap(), octets, "octet by octet what canopy-packet would send");
     assert_eq!(message.cnp.source_qp, SOURCE_QPN);
     assert!(!matches!(message.cnp.action, Action::Resume { .. }), "{:?}", message.cnp);
-    about_this_node(&message.objects);
-    let mut arrived = CnpsSaid::default();
+    assert_describes_this_node(&message.objects);
+    let mut arrived = CnpsByAction::default();
     count(&mut arrived, message.cnp.action);
-    let said = until(&mut bed.bed, |port| port.queue.counts.cnps.sent() > 0 && port.queue.peak_level > 0);
-    assert!(said.queue.peak_level >= message.cnp.level && said.queue.peak_queue_bytes > 20_000, "{said:?}");
-    // Silence: the queue drains, and whoever was asked for less hears that it may have more.
+    let congested = until(&mut bed.bed, |port| port.queue.counts.cnps.sent() > 0 && port.queue.peak_level > 0);
+    let queue = &congested.queue;
+    assert!(queue.peak_level >= message.cnp.level && queue.peak_queue_bytes > 20_000, "{congested:?}");
+    // The burst ends and the queue drains: a source that was asked to reduce its rate gets a Resume.
     let resumed = loop {
         let (_, octets) = host.message(|| ());
         let cnp = Message::parse(me, source(), &octets).unwrap().cnp;
@@ -133,16 +134,16 @@ fn a_burst_is_answered_at_its_source_and_its_end_too() {
     assert_eq!((flow.src, flow.dst, flow.dst_qp), (src, dst, dst_qp));
     assert_eq!((flow.packets, flow.bytes, flow.ce), (queue.packets, queue.bytes, queue.ce));
     assert_eq!((flow.src_qp.unwrap().get(), flow.origin), (SOURCE_QPN, FlowOrigin::Provisioned));
-    // Whoever sends alone has the whole port.
+    // The only flow of a port has the share of the whole port.
     let alone = |port: &PortCongestion| port.flows.first().is_some_and(|flow| flow.rate_bps > 0);
     Scene::burst(&socket, &mut sent);
     let [flow] = until(&mut bed.bed, alone).flows[..] else { panic!("one flow") };
     assert!((500..=1_000).contains(&flow.share_permille), "{flow:?}");
-    // Without limits the port is left alone again, and nothing is told of it.
+    // Without limits packets are not marked any more, and the port is not reported.
     assert_eq!(bed.bed.reconcile(|spec| spec.base.ports[1].thresholds = None), []);
     let deadline = Instant::now() + Duration::from_secs(20);
     while !bed.bed.congestion().is_empty() {
-        assert!(Instant::now() < deadline, "it is told of for ever");
+        assert!(Instant::now() < deadline, "the port is still reported");
         std::thread::sleep(Duration::from_millis(1));
     }
     bed.queue("1kbit");
@@ -167,5 +168,5 @@ fn an_endpoint_that_is_registered_for_it_gets_the_rocev2_format() {
     assert_eq!(packet.to_vec().unwrap(), wire, "octet by octet, its ICRC with it");
     assert_eq!((packet.src, packet.dst), (plan().node_address(node(1)), source()));
     assert_eq!(packet.cnp.source_qp, SOURCE_QPN);
-    about_this_node(&packet.objects);
+    assert_describes_this_node(&packet.objects);
 }

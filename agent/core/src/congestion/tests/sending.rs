@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whom the node tells what, and when it holds back.
+//! Which packets the node sends, and when it sends none.
 
 use super::*;
 
-/// A node with one port, fed every millisecond.
+/// A node with one port, sampled every millisecond.
 pub(super) struct Lab {
     pub(super) node: Node,
     pub(super) now: u64,
@@ -28,7 +28,7 @@ impl Lab {
         self.node.handle(input, self.now).unwrap();
     }
 
-    /// A millisecond in which these flows sent so many octets and the queue came to be so deep.
+    /// Runs one millisecond in which these flows sent so many octets and the queue reached this depth.
     pub(super) fn step(&mut self, queue_bytes: u64, flows: &[(u32, u64)]) -> Vec<Command> {
         self.now += MS;
         for (n, bytes) in flows {
@@ -46,8 +46,8 @@ impl Lab {
     }
 }
 
-fn actions(told: &[(u64, Command)]) -> Vec<(u64, Action)> {
-    told.iter().map(|(at, command)| (*at, command.action)).collect()
+fn actions(commands: &[(u64, Command)]) -> Vec<(u64, Action)> {
+    commands.iter().map(|(at, command)| (*at, command.action)).collect()
 }
 
 /// Section 7: nothing at 70 MB, 30 % at 130 MB, and a Resume of 50 % after one RTT at 30 MB.
@@ -56,8 +56,8 @@ fn the_drafts_example_from_end_to_end() {
     let mut lab = Lab::with_flow();
     lab.steps(5, 70 * MB, &[(1, 9_000)]);
     assert!(lab.node.assessment(port()).unwrap().first);
-    // Step by step, for a jump of 60 MB in a millisecond would be told as growth.
-    let told = lab.step(130 * MB, &[(1, 9_000)]);
+    // A jump of 60 MB in a millisecond is reported as growth; below, the queue grows step by step.
+    let commands = lab.step(130 * MB, &[(1, 9_000)]);
     let expected = Command {
         port: port(),
         flow: flow(1),
@@ -66,25 +66,25 @@ fn the_drafts_example_from_end_to_end() {
         metric: Metric::QueueDepth(130_000),
         format: Format::Icmpv6,
     };
-    assert_eq!(told, [expected], "60 MB in a millisecond: the growth makes the level");
+    assert_eq!(commands, [expected], "60 MB in a millisecond: the growth makes the level");
     let mut lab = Lab::with_flow();
-    let mut told = Vec::new();
+    let mut commands = Vec::new();
     for queue in (70..=130).step_by(5) {
-        told.extend(lab.steps(1, queue * MB, &[(1, 9_000)]));
+        commands.extend(lab.steps(1, queue * MB, &[(1, 9_000)]));
     }
     let slow = Command { level: 180, action: Action::RateReduce(percent(30)), ..expected };
-    assert_eq!(told, [(13, slow)]);
-    let told = lab.steps(30, 30 * MB, &[(1, 6_300)]);
+    assert_eq!(commands, [(13, slow)]);
+    let commands = lab.steps(30, 30 * MB, &[(1, 6_300)]);
     let resume = Command { level: 20, action: Action::Resume(percent(50)), metric: Metric::QueueDepth(30_000), ..slow };
-    assert_eq!(told, [(24, resume)], "10 ms after the first sample below K_min, and once");
+    assert_eq!(commands, [(24, resume)], "10 ms after the first sample below K_min, and once");
 }
 
 #[test]
 fn one_packet_per_flow_and_rtt_and_a_lower_level_at_rest() {
     let mut lab = Lab::with_flow();
     lab.steps(2, 126 * MB, &[(1, 9_000)]);
-    let told = lab.steps(40, 126 * MB, &[(1, 9_000)]);
-    let times: Vec<_> = told.iter().map(|(at, _)| *at).collect();
+    let commands = lab.steps(40, 126 * MB, &[(1, 9_000)]);
+    let times: Vec<_> = commands.iter().map(|(at, _)| *at).collect();
     assert_eq!(times, [12, 22, 32, 42]);
     assert!(lab.node.counts().rate_limited_flow >= 36);
 }
@@ -102,15 +102,15 @@ fn a_resume_needs_an_unbroken_rtt_below_k_min() {
 }
 
 #[test]
-fn the_highest_shares_are_told_and_the_small_ones_are_not() {
+fn the_heaviest_flows_are_notified_and_the_small_ones_are_not() {
     let mut lab = Lab::new(Settings::default());
     (1..=20).for_each(|n| lab.provision(n, false));
     let mice: Vec<_> = (3..=20).map(|n| (n, 100)).collect();
     let flows = [&[(1, 5_000), (2, 4_000)][..], &mice].concat();
     lab.steps(1, 126 * MB, &flows);
-    let told = lab.step(126 * MB, &flows);
+    let commands = lab.step(126 * MB, &flows);
     // 5000 of 10800 are less than half, 9000 are more.
-    assert_eq!(told.iter().map(|c| c.flow.key).collect::<Vec<_>>(), [key(1), key(2)]);
+    assert_eq!(commands.iter().map(|c| c.flow.key).collect::<Vec<_>>(), [key(1), key(2)]);
 }
 
 #[test]
@@ -119,18 +119,18 @@ fn a_port_has_a_limit_for_all_flows_together() {
     let mut lab = Lab::new(settings);
     (1..=30).for_each(|n| lab.provision(n, false));
     let flows: Vec<_> = (1..=30).map(|n| (n, 1_000)).collect();
-    let told = lab.steps(1_001, 126 * MB, &flows);
+    let commands = lab.steps(1_001, 126 * MB, &flows);
     // A burst of 3, then one each 10 ms.
-    assert!((100..=103).contains(&told.len()), "{}", told.len());
-    assert!(told.iter().filter(|(at, _)| *at == 2).count() == 3);
+    assert!((100..=103).contains(&commands.len()), "{}", commands.len());
+    assert!(commands.iter().filter(|(at, _)| *at == 2).count() == 3);
     assert!(lab.node.counts().rate_limited_port > 0);
-    assert_eq!(lab.node.counts().cnps.sent(), told.len() as u64);
+    assert_eq!(lab.node.counts().cnps.sent(), commands.len() as u64);
 }
 
-/// A node upstream was heard: the rate fell by a half. Silence for an RTT; then the queue is as it was: a plain
-/// instruction; or it is longer: an escalation; or it is short: nothing.
+/// The source follows a node upstream: the rate fell by half. The node defers for an RTT; then it sends a plain instruction if
+/// the queue is unchanged, an escalation if it is longer, and nothing if it is short.
 #[test]
-fn a_flow_whose_rate_fell_is_left_alone_for_an_rtt_and_then_judged_by_the_metrics() {
+fn a_flow_whose_rate_fell_gets_no_packet_for_an_rtt_and_then_what_the_metrics_require() {
     let same = (126 * MB, Some((177, Action::RateReduce(percent(28)))));
     let worse = (140 * MB, Some((186, Action::Pause { micros: 10_000 })));
     for (later, expected) in [same, worse, (100 * MB, None)] {
@@ -141,22 +141,22 @@ fn a_flow_whose_rate_fell_is_left_alone_for_an_rtt_and_then_judged_by_the_metric
         assert_eq!(lab.steps(6, 60 * MB, &[(1, 5_000)]), []);
         assert_eq!(lab.steps(1, 126 * MB, &[(1, 5_000)]), [], "the rate fell");
         assert_eq!(lab.node.counts().suppressed, 1);
-        let told = lab.steps(10, later, &[(1, 5_000)]);
-        // Seen to fall after 21 ms, so silent until 31 ms.
-        let found: Vec<_> = told.iter().map(|(at, command)| (*at, command.level, command.action)).collect();
+        let commands = lab.steps(10, later, &[(1, 5_000)]);
+        // The fall is detected after 21 ms, so the node defers until 31 ms.
+        let found: Vec<_> = commands.iter().map(|(at, command)| (*at, command.level, command.action)).collect();
         assert_eq!(found, Vec::from_iter(expected.map(|(level, action)| (31, level, action))));
     }
 }
 
 #[test]
-fn an_unknown_source_qp_is_counted_and_told_as_soon_as_it_is_known() {
+fn an_unknown_source_qp_is_counted_and_notified_as_soon_as_it_is_known() {
     let mut lab = Lab::new(Settings::default());
     assert_eq!(lab.steps(5, 126 * MB, &[(1, 9_000)]), []);
     assert_eq!(lab.node.counts().unknown_source_qp, 4);
     let learned = Input::Flow { flow: flow(1), origin: Origin::Learned, accepts_roce: true };
     lab.node.handle(learned, lab.now).unwrap();
-    let told = lab.step(126 * MB, &[(1, 9_000)]);
-    assert_eq!(told.iter().map(|c| (c.flow, c.format)).collect::<Vec<_>>(), [(flow(1), Format::Icmpv6)]);
+    let commands = lab.step(126 * MB, &[(1, 9_000)]);
+    assert_eq!(commands.iter().map(|c| (c.flow, c.format)).collect::<Vec<_>>(), [(flow(1), Format::Icmpv6)]);
 }
 
 #[test]
@@ -164,18 +164,18 @@ fn the_rocev2_format_goes_only_to_endpoints_registered_for_it() {
     let mut lab = Lab::new(Settings { disclose: false, ..Settings::default() });
     lab.provision(1, true);
     lab.steps(1, 126 * MB, &[(1, 9_000)]);
-    let told = lab.step(126 * MB, &[(1, 9_000)]);
-    assert_eq!((told[0].format, told[0].metric), (Format::RoceV2, Metric::Undisclosed));
-    assert!(matches!(told[0].action, Action::RateReduce(_)), "what to do is told all the same");
+    let commands = lab.step(126 * MB, &[(1, 9_000)]);
+    assert_eq!((commands[0].format, commands[0].metric), (Format::RoceV2, Metric::Undisclosed));
+    assert!(matches!(commands[0].action, Action::RateReduce(_)), "the action is sent without the metric");
 }
 
 #[test]
-fn what_left_the_table_is_forgotten_everywhere_and_a_port_that_is_gone_says_nothing() {
+fn a_removed_flow_is_forgotten_everywhere_and_a_removed_port_sends_nothing() {
     let mut lab = Lab::new(Settings { flows: 2, age_ns: 50 * MS, ..Settings::default() });
     lab.provision(1, false);
     lab.steps(3, 126 * MB, &[(1, 9_000)]);
     lab.node.handle(Input::FlowGone(key(1)), lab.now).unwrap();
-    assert_eq!(lab.steps(40, MB, &[]), [], "no Resume for a flow that is gone");
+    assert_eq!(lab.steps(40, MB, &[]), [], "no Resume for a removed flow");
     for n in 10..1_000 {
         lab.step(126 * MB, &[(n, 1_000)]);
         assert!(lab.node.flows() <= 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the node is to watch: its ports with their limits, and the flows whose source QP is known.
+//! Configuration of the watcher: the ports with their limits, and the flows whose source QP is known.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -10,13 +10,13 @@ use canopy_model::node_spec::{BranchKind, NodeSpec};
 
 use crate::egress_skel::types;
 
-/// Events of a port in user space: as many a second as the node may speak, a few at once.
+/// Rate limit of a port's events: as many per second as the node may send CNPs, with a small burst.
 const EVENT_NS: u64 = 1_000_000;
 const EVENTS_AT_ONCE: u64 = 64;
 
-/// A port to watch.
+/// A watched port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WatchedPort {
+pub(crate) struct PortConfig {
     pub(crate) ifindex: u32,
     pub(crate) limits: Limits,
 }
@@ -24,32 +24,33 @@ pub(crate) struct WatchedPort {
 /// A flow whose source QP is provisioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownFlow {
-    /// The flow, as its packets show it where they leave this node, and its source QP.
+    /// The flow by the headers of its packets when they leave this node, and its source QP.
     pub(crate) flow: FourTuple,
-    /// Who is to be told: the flow's source address, or the source host where packets carry a Proxy Address.
-    pub(crate) tell: Ipv6Addr,
+    /// Destination of CNPs: the source address of the flow, or the source host if the packets carry a Proxy Address.
+    pub(crate) notify: Ipv6Addr,
     /// The source's endpoint is registered as accepting the RoCEv2 format.
     pub(crate) accepts_roce: bool,
 }
 
-/// Everything that the controller decides.
+/// Configuration of the watcher, from the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Orders {
-    /// SA of what the node says.
+pub(crate) struct WatcherConfig {
+    /// Source address of CNPs.
     pub(crate) node_address: Ipv6Addr,
-    /// Device Identifier.
+    /// Device Identifier in CNPs.
     pub(crate) device: String,
-    pub(crate) ports: BTreeMap<PortIndex, WatchedPort>,
+    pub(crate) ports: BTreeMap<PortIndex, PortConfig>,
     pub(crate) flows: BTreeMap<FlowKey, KnownFlow>,
 }
 
-impl Orders {
-    /// From a spec; `ifindexes` are those of ports that exist. Ports without thresholds mark nothing and complain of nothing.
+impl WatcherConfig {
+    /// The configuration of a spec; `ifindexes` are those of existing ports. For ports without thresholds, packets are not marked and no
+    /// CNPs are sent.
     pub(crate) fn new(spec: &NodeSpec, ifindexes: &BTreeMap<PortIndex, u32>) -> Self {
         let ports = spec.base.ports.iter().filter_map(|port| {
             let t = port.thresholds?;
             let limits = Limits::new(t.k_min_bytes, t.k_max_bytes, t.rtt_ns);
-            Some((port.index, WatchedPort { ifindex: *ifindexes.get(&port.index)?, limits }))
+            Some((port.index, PortConfig { ifindex: *ifindexes.get(&port.index)?, limits }))
         });
         Self {
             node_address: spec.base.node_address,
@@ -59,7 +60,7 @@ impl Orders {
         }
     }
 
-    /// The limits as the program wants them.
+    /// The limits in the form of the program's map.
     pub(crate) fn kernel_limits(&self) -> BTreeMap<u32, types::canopy_limits> {
         let render = |l: &Limits| types::canopy_limits {
             k_min: l.k_min_bytes,
@@ -72,13 +73,13 @@ impl Orders {
     }
 }
 
-/// Multicast groups are flows whose source QP the spec has: on the tree to the Proxy Address, behind an edge from it.
+/// The flows of the multicast groups, whose source QP is in the spec: on the tree to the Proxy Address, after an edge from it.
 fn group_flows(spec: &NodeSpec) -> Vec<KnownFlow> {
     let mut flows = Vec::new();
     for g in spec.groups.values() {
         let mut add = |key| {
             let flow = FourTuple { key, src_qp: g.source.qpn };
-            flows.push(KnownFlow { flow, tell: g.source.address, accepts_roce: g.source.accepts_roce });
+            flows.push(KnownFlow { flow, notify: g.source.address, accepts_roce: g.source.accepts_roce });
         };
         add(FlowKey { src: g.source.address, dst: g.proxy, dst_qp: g.designated_qpn });
         for b in &g.branches {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Long-haul CNPs: composed by `canopy-packet`, sent through a raw socket.
+//! Long-haul CNPs: composed with `canopy-packet`, sent through a raw socket.
 
 use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,30 +14,31 @@ use canopy_packet::long_haul_cnp::icmp::Message;
 use canopy_packet::long_haul_cnp::roce::RocePacket;
 use canopy_packet::long_haul_cnp::{Action, LongHaulCnp, Metric};
 
-use crate::error::Doing;
+use crate::error::Context;
 
-/// CNPs travel in the class that hosts use for them by default: DSCP 48.
+/// DSCP 48, the default of hosts for CNPs.
 const TRAFFIC_CLASS: u8 = 48 << 2;
 const HOP_LIMIT: u8 = 64;
 const NEXT_HEADER_ICMPV6: u8 = 58;
 const ROCE_SOURCE_PORT: u16 = 0xC000;
 const DEFAULT_PKEY: u16 = 0xFFFF;
-/// Seconds from 1900, where NTP counts from, to 1970 (RFC 5905).
+/// Seconds from 1900, the epoch of NTP, to 1970 (RFC 5905).
 const NTP_UNIX: u64 = 2_208_988_800;
 
-/// Who speaks.
+/// The node that sends a CNP.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Speaker<'a> {
-    /// SA.
+pub(crate) struct CnpSender<'a> {
+    /// Source address.
     pub(crate) address: Ipv6Addr,
     /// Device Identifier: the node's name.
     pub(crate) device: &'a str,
-    /// Timestamp, since 1970.
+    /// Timestamp: time since 1970.
     pub(crate) time: Duration,
 }
 
-/// The packet for a command, from its IPv6 header on. The Path Identifier is the number of the congested egress port, eight octets.
-pub(crate) fn compose(command: &Command, tell: Ipv6Addr, by: Speaker<'_>) -> Result<Vec<u8>, EmitError> {
+/// Composes the CNP of a command to `dst`, from its IPv6 header on. The Path Identifier is the number of the congested egress port in
+/// eight octets.
+pub(crate) fn compose(command: &Command, dst: Ipv6Addr, sender: CnpSender<'_>) -> Result<Vec<u8>, EmitError> {
     let cnp = LongHaulCnp {
         level: command.level,
         action: action(command.action),
@@ -45,16 +46,16 @@ pub(crate) fn compose(command: &Command, tell: Ipv6Addr, by: Speaker<'_>) -> Res
         metric: metric(command.metric),
     };
     let objects = vec![
-        Object::Timestamp(ntp(by.time)),
-        Object::Device(by.device.to_owned()),
+        Object::Timestamp(ntp(sender.time)),
+        Object::Device(sender.device.to_owned()),
         Object::Path(u64::from(command.port.get()).to_be_bytes().to_vec()),
     ];
     if command.format == Format::RoceV2 {
         let packet = RocePacket {
             traffic_class: TRAFFIC_CLASS,
             hop_limit: HOP_LIMIT,
-            src: by.address,
-            dst: tell,
+            src: sender.address,
+            dst,
             src_port: ROCE_SOURCE_PORT,
             pkey: DEFAULT_PKEY,
             cnp,
@@ -62,16 +63,16 @@ pub(crate) fn compose(command: &Command, tell: Ipv6Addr, by: Speaker<'_>) -> Res
         };
         return packet.to_vec();
     }
-    let message = Message { cnp, objects }.to_vec(by.address, tell)?;
+    let message = Message { cnp, objects }.to_vec(sender.address, dst)?;
     let ip = Ipv6 {
         traffic_class: TRAFFIC_CLASS,
         flow_label: 0,
-        // Three short objects: far from 65535.
+        // Three short objects, far below 65535 octets.
         payload_len: message.len() as u16,
         next_header: NEXT_HEADER_ICMPV6,
         hop_limit: HOP_LIMIT,
-        src: by.address,
-        dst: tell,
+        src: sender.address,
+        dst,
     };
     let mut packet = vec![0; Ipv6::LEN];
     ip.emit(&mut packet)?;
@@ -102,24 +103,24 @@ fn ntp(since_1970: Duration) -> u64 {
     (since_1970.as_secs() + NTP_UNIX) << 32 | fraction
 }
 
-/// Wall clock, since 1970.
+/// Wall clock: time since 1970.
 pub(crate) fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A raw IPv6 socket: the kernel routes, the packet is ours.
-pub(crate) struct Mouth(OwnedFd);
+/// A raw IPv6 socket: the caller provides the whole packet, and the kernel routes it.
+pub(crate) struct CnpSocket(OwnedFd);
 
-impl Mouth {
+impl CnpSocket {
     pub(crate) fn open() -> Result<Self, DatapathError> {
         // SAFETY: a plain socket(2); the result is checked and owned at once.
         let fd = unsafe {
             libc::socket(libc::AF_INET6, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, libc::IPPROTO_RAW)
         };
         if fd < 0 {
-            return Err(std::io::Error::last_os_error()).doing("opening a raw IPv6 socket for Long-haul CNPs");
+            return Err(std::io::Error::last_os_error()).context("opening a raw IPv6 socket for Long-haul CNPs");
         }
-        // SAFETY: `fd` is a fresh descriptor that nobody else owns.
+        // SAFETY: `fd` is a new descriptor without another owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -131,7 +132,7 @@ impl Mouth {
             sin6_addr: libc::in6_addr { s6_addr: to.octets() },
             sin6_scope_id: 0,
         };
-        // SAFETY: pointers and lengths are of live objects.
+        // SAFETY: pointers and lengths describe live objects.
         let sent = unsafe {
             libc::sendto(
                 self.0.as_raw_fd(),
@@ -143,7 +144,7 @@ impl Mouth {
             )
         };
         if sent < 0 {
-            return Err(std::io::Error::last_os_error()).doing(format!("sending a Long-haul CNP to {to}"));
+            return Err(std::io::Error::last_os_error()).with_context(|| format!("sending a Long-haul CNP to {to}"));
         }
         Ok(())
     }

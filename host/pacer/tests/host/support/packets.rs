@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What nodes and the peer say to the host.
+//! Packets from nodes and from the peer to the host.
 
 use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::{Bth, Opcode, RESV8A_BECN};
@@ -29,7 +29,7 @@ pub(crate) fn roce(node: &str, qpn: u32, action: Action) -> Vec<u8> {
     RocePacket { traffic_class, hop_limit, src, dst, src_port, pkey, cnp, objects: vec![] }.to_vec().unwrap()
 }
 
-/// An ICMPv6 message of any kind, as it is.
+/// An ICMPv6 message of any kind, unchanged.
 pub(crate) fn icmpv6_packet(node: &str, message: &[u8]) -> Vec<u8> {
     let mut packet = header(node, NEXT_HEADER_ICMPV6, message.len());
     packet.extend(message);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who keeps multicast routing switched on.
+//! The process that keeps IPv6 multicast routing enabled: the mroute-holder.
 //!
-//! The kernel forwards multicast packets only while the socket that switched it on is open, so that socket must not be the agent's:
-//! killing or restarting the agent stops nothing. A process of its own holds it, `canopy-agent hold-multicast`, and does nothing
-//! else. There is one per network namespace: it is found by a Unix socket in the namespace's abstract names, and ended by SIGTERM.
+//! The kernel forwards multicast packets only while the socket that enabled multicast routing is open. The agent must not own that
+//! socket, because forwarding has to continue while the agent is down. A separate process, `canopy-agent hold-multicast`, keeps it
+//! open and does nothing else. There is one per network namespace: the agent finds it by an abstract Unix socket address and ends it
+//! with SIGTERM.
 
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,69 +19,70 @@ use canopy_agent_core::DatapathError;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-use crate::error::Doing;
+use crate::error::Context;
 use crate::mroute::Socket;
 
-/// Abstract name, one per network namespace.
+/// Abstract Unix socket address, one per network namespace.
 const NAME: &str = "canopy-hold-multicast";
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);
 
-/// Who holds the socket.
+/// The process that owns the multicast routing socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// A process of its own, which outlives the agent: this program with the one argument `hold-multicast`.
+    /// A separate process that outlives the agent: this program with the argument `hold-multicast`.
     Process(PathBuf),
-    /// This process: multicast stops with it.
+    /// This process: multicast forwarding ends with it.
     Itself,
 }
 
-/// Switches multicast routing on and keeps it on until the process is ended.
+/// Enables multicast routing and keeps it enabled until the process ends.
 ///
 /// # Errors
-/// The kernel cannot, another socket does it already, or there is a holder.
+/// The kernel does not support it, another socket has enabled it, or an mroute-holder is already running.
 pub fn hold_multicast() -> Result<std::convert::Infallible, DatapathError> {
-    let held = Held::take()?;
+    let enabled = EnabledRouting::new()?;
     loop {
-        // Whoever connects only wants to know who we are, which the kernel tells.
-        if let Err(e) = held.listener.accept() {
-            return Err(e).doing("waiting to be ended");
+        // A client only reads the credentials of this process, which the kernel provides.
+        if let Err(e) = enabled.listener.accept() {
+            return Err(e).context("accepting a connection of the agent");
         }
     }
 }
 
-/// Multicast routing as long as this lives.
-struct Held {
+/// Multicast routing is enabled until this is dropped.
+struct EnabledRouting {
     listener: UnixListener,
     _socket: Socket,
 }
 
-impl Held {
-    fn take() -> Result<Self, DatapathError> {
-        let address = SocketAddr::from_abstract_name(NAME).doing("naming the holder of multicast routing")?;
+impl EnabledRouting {
+    fn new() -> Result<Self, DatapathError> {
+        let address = SocketAddr::from_abstract_name(NAME).context("making the address of the mroute-holder")?;
         let socket = Socket::open()?;
         socket.switch_on()?;
-        // Last, so that whoever finds the name finds multicast routing on.
-        let listener = UnixListener::bind_addr(&address).doing(format!("taking the abstract Unix name @{NAME}"))?;
+        // The address exists only once multicast routing is enabled.
+        let listener =
+            UnixListener::bind_addr(&address).with_context(|| format!("binding the abstract Unix socket @{NAME}"))?;
         Ok(Self { listener, _socket: socket })
     }
 }
 
-/// The agent's side.
-pub(crate) struct Holder {
+/// The agent's handle of the mroute-holder.
+pub(crate) struct MrouteHolder {
     how: Hold,
     child: Option<Child>,
-    itself: Option<Held>,
-    /// Readable when the holder that was found last has ended.
+    in_process: Option<EnabledRouting>,
+    /// A pidfd, readable when the mroute-holder that was found last has ended.
     watched: Option<AsyncFd<OwnedFd>>,
 }
 
-impl Holder {
+impl MrouteHolder {
     pub(crate) fn new(how: Hold) -> Self {
-        Self { how, child: None, itself: None, watched: None }
+        Self { how, child: None, in_process: None, watched: None }
     }
 
-    /// Completes when the holder ends that [`Holder::watch`] found. Cancel safe.
+    /// Completes when the mroute-holder that [`MrouteHolder::watch`] found has ended. Cancel safe.
     pub(crate) async fn ended(&mut self) {
         match &self.watched {
             Some(watched) => drop(watched.readable().await),
@@ -89,10 +91,10 @@ impl Holder {
         self.watched = None;
     }
 
-    /// True if there is a holder; [`Holder::ended`] waits for its end.
+    /// True if there is an mroute-holder; [`MrouteHolder::ended`] waits for its end.
     pub(crate) fn watch(&mut self) -> bool {
         self.watched = None;
-        if self.itself.is_some() {
+        if self.in_process.is_some() {
             return true;
         }
         let Some(pid) = self.find() else { return false };
@@ -100,21 +102,21 @@ impl Holder {
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         // SAFETY: as above.
         let fd = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) });
-        // SAFETY: the descriptor is owned by what is registered, and closed only with it.
+        // SAFETY: the registered object owns the descriptor and closes it.
         self.watched = fd.and_then(|fd| unsafe { AsyncFd::register(fd) }.ok());
         true
     }
 
-    /// Process id of the holder in this network namespace, if there is one that belongs to our user.
+    /// Process id of the mroute-holder in this network namespace, if there is one that runs as the agent's user.
     fn find(&mut self) -> Option<libc::pid_t> {
-        // One that ended is not to stay as a zombie.
+        // Reap a child that has ended.
         if self.child.as_mut().is_some_and(|c| c.try_wait().is_ok_and(|status| status.is_some())) {
             self.child = None;
         }
         let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(NAME).ok()?).ok()?;
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: both pointers are of live objects, and `len` is the first one's size.
+        // SAFETY: both pointers are to live objects, and `len` is the size of the first one.
         let rc = unsafe {
             libc::getsockopt(
                 stream.as_raw_fd(),
@@ -128,61 +130,62 @@ impl Holder {
         (rc == 0 && peer.uid == unsafe { libc::geteuid() }).then_some(peer.pid)
     }
 
-    /// Starts a holder and waits until it holds.
+    /// Starts an mroute-holder and waits until it has enabled multicast routing.
     pub(crate) async fn start(&mut self) -> Result<(), DatapathError> {
         let program = match &self.how {
             Hold::Itself => {
-                self.itself = Some(Held::take()?);
+                self.in_process = Some(EnabledRouting::new()?);
                 return Ok(());
             }
-            Hold::Process(program) => program,
+            Hold::Process(program) => program.clone(),
         };
-        let doing = format!("starting {} hold-multicast", program.display());
-        let mut command = Command::new(program);
+        let operation = || format!("starting {} hold-multicast", program.display());
+        let mut command = Command::new(&program);
         command.arg("hold-multicast").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // Signals from a terminal are the agent's.
+        // A process group of its own does not get the signals that a terminal sends to the agent.
         command.process_group(0).current_dir("/");
-        self.child = Some(command.spawn().doing(doing.clone())?);
+        self.child = Some(command.spawn().with_context(operation)?);
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let Some(child) = &mut self.child else { return Err("it ended").doing(doing) };
-            if let Some(status) = child.try_wait().doing(doing.clone())? {
-                let mut said = String::new();
+            let Some(child) = &mut self.child else { return Err("the process has ended").with_context(operation) };
+            if let Some(status) = child.try_wait().with_context(operation)? {
+                let mut message = String::new();
                 if let Some(stderr) = &mut child.stderr {
-                    let _ = stderr.read_to_string(&mut said);
+                    let _ = stderr.read_to_string(&mut message);
                 }
                 self.child = None;
-                return Err(format!("{} ({status})", said.trim())).doing(doing);
+                return Err(format!("{} ({status})", message.trim())).with_context(operation);
             }
             let pid = child.id();
             if self.find().is_some_and(|found| found as u32 == pid) {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(format!("it does not hold after {} s", PATIENCE.as_secs())).doing(doing);
+                return Err(format!("multicast routing is not enabled after {} s", PATIENCE.as_secs()))
+                    .with_context(operation);
             }
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// Ends the holder and waits until it is gone; multicast routing is off then.
+    /// Ends the mroute-holder and waits for its end, which disables multicast routing.
     pub(crate) async fn stop(&mut self) -> Result<(), DatapathError> {
-        self.itself = None;
+        self.in_process = None;
         self.watched = None;
         let deadline = Instant::now() + PATIENCE;
         while let Some(pid) = self.find() {
-            let doing = || format!("ending process {pid}, which holds multicast routing");
-            // 0 stands for all of ours.
+            let operation = || format!("ending process {pid}, the mroute-holder");
+            // The kernel reports 0 for a process of another PID namespace; kill(0) would signal our own process group.
             if pid <= 0 {
-                return Err("it is in another PID namespace: end it there").doing(doing());
+                return Err("it runs in another PID namespace: end it there").with_context(operation);
             }
             // SAFETY: kill(2) touches no memory.
             let refused = (unsafe { libc::kill(pid, libc::SIGTERM) } != 0).then(std::io::Error::last_os_error);
             if let Some(e) = refused.filter(|e| e.raw_os_error() != Some(libc::ESRCH)) {
-                return Err(e).doing(doing());
+                return Err(e).with_context(operation);
             }
             if Instant::now() >= deadline {
-                return Err("it is still there").doing(doing());
+                return Err("it is still running").with_context(operation);
             }
             tokio::time::sleep(POLL).await;
         }

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Ingress: notifications are copied to the daemon, answers are noted. Nothing is consumed. */
-#ifndef CANOPY_PACER_HEAR_H
-#define CANOPY_PACER_HEAR_H
+/* Ingress: copies notifications to the daemon, records answers. No packet is consumed. */
+#ifndef CANOPY_PACER_INGRESS_H
+#define CANOPY_PACER_INGRESS_H
 
 #define SECOND_NS 1000000000ULL
-/* RTTs are the least of 5 to 10 seconds. */
+/* The RTT is the minimum of the last 5 to 10 seconds. */
 #define RTT_WINDOW_NS (5 * SECOND_NS)
 
-/* So many a second; strangers have a limit of their own, so that they cannot use up that of those who are known. */
+/* Limits notifications per second; unknown senders have a limit of their own, so that they cannot use up that of the known. */
 static __always_inline bool within_limit(const struct ip6 *ip6, __u64 now)
 {
 	struct control *set = settings();
 	struct address from;
 	struct window *window;
-	__u32 stranger;
+	__u32 unknown;
 
 	__builtin_memcpy(&from, ip6->src, sizeof(from));
-	stranger = !bpf_map_lookup_elem(&senders, &from);
-	window = bpf_map_lookup_elem(&windows, &stranger);
+	unknown = !bpf_map_lookup_elem(&senders, &from);
+	window = bpf_map_lookup_elem(&windows, &unknown);
 	if (!set || !window)
 		return false;
 	if (now - window->since_ns >= SECOND_NS) {
 		window->since_ns = now;
 		window->count = 0;
 	}
-	return __sync_fetch_and_add(&window->count, 1) < (stranger ? set->limit_unknown : set->limit_known);
+	return __sync_fetch_and_add(&window->count, 1) < (unknown ? set->limit_unknown : set->limit_known);
 }
 
 static __always_inline void copy_to_daemon(struct __sk_buff *skb, const struct ip6 *ip6)
@@ -46,7 +46,7 @@ static __always_inline void copy_to_daemon(struct __sk_buff *skb, const struct i
 	notice->length = length;
 	if (captured > NOTICE_DATA)
 		captured = NOTICE_DATA;
-	/* The verifier wants to see the bounds of this very register. */
+	/* The verifier needs the bounds of this register. */
 	asm volatile("" : "+r"(captured));
 	if (captured < 1 || captured > NOTICE_DATA ||
 	    bpf_skb_load_bytes(skb, ETH_LEN, notice->data, captured)) {
@@ -75,8 +75,8 @@ static __always_inline void sample_rtt(struct answers *seen, const struct flow_k
 		return;
 	flow->probe_ns = 0;
 	/*
-	 * Answers to a packet from before the binding may have passed unseen; and a departure that was put off may lie
-	 * behind an answer to an earlier transmission.
+	 * Earlier answers to a packet from before the binding may not have been recorded; and a delayed departure may be later
+	 * than the answer to an earlier transmission.
 	 */
 	if (sent < binding->since_ns || now <= sent)
 		return;

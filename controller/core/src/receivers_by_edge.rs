@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From which epoch on a child node's feedback covers the receivers behind it (decisions 3.9).
+//!
+//! A parent keeps the feedback state of a child for the receivers that were behind it. When other receivers move behind
+//! that child, its earlier feedback does not cover them: the parent must discard it and accept only feedback of the new
+//! epoch. The result follows from durable facts alone, so that a restarted controller computes the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+
+use canopy_model::ids::NodeId;
+
+/// When a branch joined its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JoinPoint {
+    /// Epoch that added it, or that changed the receivers behind it.
+    pub(crate) since: u32,
+    /// All receivers behind it joined after data was seen.
+    pub(crate) at_boundary: bool,
+}
+
+/// A receiver and its join: after replacing its QP, or leaving and joining again, it is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Joined {
+    pub(crate) address: Ipv6Addr,
+    pub(crate) since: u32,
+    pub(crate) late: bool,
+}
+
+/// The receivers behind every tree edge (parent, child).
+pub(crate) type ReceiversByEdge = BTreeMap<(NodeId, NodeId), BTreeSet<Joined>>;
+
+/// The join point of a child, in a group whose receivers last moved in epoch `moved`.
+pub(crate) fn join_point(behind: &BTreeSet<Joined>, moved: u32) -> JoinPoint {
+    JoinPoint {
+        since: behind.iter().map(|r| r.since).max().unwrap_or(0).max(moved),
+        at_boundary: behind.iter().all(|r| r.late && r.since > moved),
+    }
+}
+
+/// True if a receiver that joined before `epoch` is now behind another child.
+pub(crate) fn has_moved(before: &ReceiversByEdge, now: &ReceiversByEdge, epoch: u32) -> bool {
+    let none = BTreeSet::new();
+    now.iter().any(|(edge, behind)| behind.difference(before.get(edge).unwrap_or(&none)).any(|r| r.since < epoch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(n: u128, since: u32, late: bool) -> Joined {
+        Joined { address: Ipv6Addr::from(n), since, late }
+    }
+
+    fn behind(child: u64, receivers: &[Joined]) -> ReceiversByEdge {
+        let edge = (NodeId::new("node", 1).unwrap(), NodeId::new("node", child).unwrap());
+        BTreeMap::from([(edge, receivers.iter().copied().collect())])
+    }
+
+    #[test]
+    fn a_receiver_behind_another_child_has_moved_and_one_that_joins_or_leaves_has_not() {
+        let (old, new) = (joined(7, 1, false), joined(8, 4, true));
+        assert!(!has_moved(&behind(2, &[old]), &behind(2, &[old, new]), 4), "joins");
+        assert!(!has_moved(&behind(2, &[old, new]), &behind(2, &[old]), 5), "leaves");
+        assert!(has_moved(&behind(2, &[old, new]), &behind(3, &[old, new]), 5));
+        assert!(has_moved(&behind(2, &[new]), &behind(2, &[old, new]), 5), "from elsewhere behind a known child");
+    }
+
+    #[test]
+    fn a_branch_of_late_joiners_only_starts_at_a_boundary_unless_they_moved() {
+        let late = BTreeSet::from([joined(7, 4, true)]);
+        assert_eq!(join_point(&late, 2), JoinPoint { since: 4, at_boundary: true });
+        assert_eq!(join_point(&late, 6), JoinPoint { since: 6, at_boundary: false });
+        let mixed = BTreeSet::from([joined(7, 4, true), joined(8, 1, false)]);
+        assert_eq!(join_point(&mixed, 2), JoinPoint { since: 4, at_boundary: false });
+    }
+}
