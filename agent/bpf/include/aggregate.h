@@ -336,24 +336,30 @@ static __always_inline void pending_only(struct canopy_state *s, struct canopy_f
 
 /*
  * Decisions 3.9: repeats the last ACK or NAK upstream after this node has adopted a new epoch. Its parent dropped the first one
- * if it had not adopted that epoch yet, and a receiver sends only one NAK per gap. Does nothing before the first one.
+ * if it had not adopted that epoch yet, and a receiver sends only one NAK per gap. Does nothing before the first one, and while
+ * newer ones are sent between two calls: the last one was sent just now.
  */
 static __always_inline void repeat_upstream(struct canopy_state *s, __u64 now, struct canopy_feedback *out)
 {
-	__u64 key = s->tree[1].key;
+	__u64 key = s->tree[1].key, sent = s->acks_out + s->naks_out;
 	__u32 kind = key & 63;
+	bool recent = s->repeat_checked_at != sent;
 
-	if (minimum_is_unknown(s) || !s->sent_next)
+	s->repeat_checked_at = sent;
+	if (recent || minimum_is_unknown(s) || !s->sent_next)
 		return;
 	if (key == KEY_EMPTY) {
 		if (!(s->pending.word[0] | s->pending.word[1]))
 			return;
+		s->repeat_checked_at += 1;
 		s->acks_out += 1;
 		fill_feedback(out, FEEDBACK_ACK, 31, s->sent_next - 1, s->msn_sent);
-	} else if (kind == KIND_NONE || min_was_resent(s)) {
-		make_ack(s, out);
 	} else {
-		make_nak(s, out, kind, now);
+		s->repeat_checked_at += 1;
+		if (kind == KIND_NONE || min_was_resent(s))
+			make_ack(s, out);
+		else
+			make_nak(s, out, kind, now);
 	}
 }
 

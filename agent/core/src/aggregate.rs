@@ -194,6 +194,8 @@ pub struct Aggregation {
     reported_msn: u64,
     /// `counters.data_packets` at the last [`Input::PendingOnly`].
     data_packets_polled: u64,
+    /// ACKs and NAKs sent when a repetition was last due.
+    repeat_checked_at: u64,
     counters: Counters,
 }
 
@@ -232,6 +234,7 @@ impl Aggregation {
             late_from: 0,
             reported_msn: TURN,
             data_packets_polled: 0,
+            repeat_checked_at: 0,
             counters: Counters::default(),
         }
     }
@@ -276,7 +279,7 @@ impl Aggregation {
     /// Clears counters, and times beyond their order, so that states with the same future compare equal. For model checking
     /// with intervals of zero or infinity.
     pub fn canonical(mut self) -> Self {
-        (self.counters, self.data_packets_polled) = (Counters::default(), 0);
+        (self.counters, self.data_packets_polled, self.repeat_checked_at) = (Counters::default(), 0, 0);
         self.reacked = 0;
         let mut times: Vec<u64> = self.branches.values().map(|b| b.nak_received).chain([0, self.go_back.1]).collect();
         times.sort_unstable();
@@ -319,22 +322,27 @@ impl Aggregation {
         }
     }
 
-    /// 3.9: sends the last ACK or NAK upstream once more. Does nothing before the first one.
+    /// 3.9: sends the last ACK or NAK upstream once more. Does nothing before the first one, and while newer ones are sent between
+    /// two calls.
     fn repeat(&mut self, now: u64) -> Option<Feedback> {
-        if self.reported == 0 || self.high == 0 || !self.all_confirmed() {
+        let sent = |counters: &Counters| counters.acks_out + counters.naks_out;
+        let recent = std::mem::replace(&mut self.repeat_checked_at, sent(&self.counters)) != sent(&self.counters);
+        if recent || self.reported == 0 || self.high == 0 || !self.all_confirmed() {
             return None;
         }
-        let Some((minimum, at)) = self.lowest() else {
-            if self.pending.is_empty() {
-                return None;
+        let repeated = match self.lowest() {
+            None if self.pending.is_empty() => return None,
+            None => {
+                self.counters.acks_out += 1;
+                self.feedback(31, self.reported - 1)
             }
-            self.counters.acks_out += 1;
-            return Some(self.feedback(31, self.reported - 1));
+            Some((minimum, Branch { nak: Some(nak), nak_received, .. })) if !self.was_resent(minimum, nak_received) => {
+                self.send_nak(nak, now)
+            }
+            Some(_) => self.send_ack(),
         };
-        match at.nak {
-            Some(nak) if !self.was_resent(minimum, at.nak_received) => Some(self.send_nak(nak, now)),
-            _ => Some(self.send_ack()),
-        }
+        self.repeat_checked_at = sent(&self.counters);
+        Some(repeated)
     }
 
     /// 3.9: all branches are late and wait for the start of a message. They do not need data forwarded meanwhile: without an

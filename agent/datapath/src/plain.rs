@@ -29,7 +29,7 @@ plain! {
     canopy_peer = 8,
     canopy_branch = 72,
     canopy_branch_stats = 24,
-    canopy_state = 8928,
+    canopy_state = 8936,
     canopy_cnp = 2616,
     canopy_drop_key = 8,
     canopy_event = 24,

@@ -127,10 +127,13 @@ fn feedback_of_a_newer_program_than_the_nodes_own_is_refused() {
 #[test]
 fn the_last_answer_is_repeated_as_it_was() {
     let mut a = two_children();
+    assert_eq!(a.handle(Input::Repeat, 4), Ok(None), "the ACK was sent just now");
+    assert_eq!(a.handle(Input::Repeat, 4), acked(105));
     assert_eq!(a.handle(Input::Repeat, 4), acked(105));
     let nak = Input::Nak { branch: 0, epoch: 1, psn: 106, msn: 1, nak: Nak::Sequence };
     let sent = Ok(Some(Feedback { syndrome: 0x60, psn: 106, msn: 1 }));
     assert_eq!(a.handle(nak, 100), sent);
+    assert_eq!(a.handle(Input::Repeat, 199), Ok(None));
     assert_eq!(a.handle(Input::Repeat, 200), sent);
     // The retransmission was forwarded downstream: the parent received this NAK, or that of another branch.
     for psn in 106..108 {
@@ -151,7 +154,8 @@ fn an_ack_of_a_node_with_only_pending_branches_is_repeated_too() {
     assert_eq!(a.handle(Input::Repeat, 2), Ok(None), "nothing was acknowledged yet");
     let ack = a.handle(Input::PendingOnly, 3);
     assert!(matches!(ack, Ok(Some(Feedback { psn: 100, .. }))), "{ack:?}");
-    assert_eq!(a.handle(Input::Repeat, 4), ack);
+    assert_eq!(a.handle(Input::Repeat, 4), Ok(None));
+    assert_eq!(a.handle(Input::Repeat, 5), ack);
 }
 
 #[test]

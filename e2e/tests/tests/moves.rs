@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The tree moves while agents are late (decisions 3.9): data that a receiver lacks is not acknowledged.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use canopy_e2e::capture::{ACKS, Capture, check_no_false_ack};
+use canopy_e2e::{Bed, up};
+use canopy_lab::TransferSpec;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+/// n2, with r3 behind it, has two possible parents.
+const MOVES: &str = "n2";
+const PARENTS: [&str; 2] = ["n4", "n5"];
+const ROOT: &str = "n6";
+
+/// Stops agents as a machine does that is short of memory or time; they continue when this is dropped.
+struct Paused(Vec<Pid>);
+
+impl Paused {
+    fn new(bed: &Bed, nodes: &[&str]) -> Self {
+        let processes = &bed.lab.state().processes;
+        let pids = nodes.iter().map(|n| Pid::from_raw(processes[&format!("agent-{n}")].pid)).collect::<Vec<_>>();
+        pids.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).unwrap());
+        Self(pids)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        for pid in &self.0 {
+            // The lab kills a process that is still stopped.
+            _ = kill(*pid, Signal::SIGCONT);
+        }
+    }
+}
+
+/// The node that sends n2 its copies.
+fn parent(bed: &Bed) -> String {
+    let status = bed.group("g").unwrap();
+    let tree = status["tree"].as_array().unwrap().iter().find(|n| n["node"] == MOVES).cloned();
+    tree.unwrap()["parent"].as_str().unwrap().to_owned()
+}
+
+/// Drains the link of `parent` and n2, and no other.
+fn drain(bed: &Bed, parent: Option<&str>) {
+    let mut spec = serde_json::to_value(bed.lab.state().file.topology()).unwrap();
+    for link in spec["links"].as_array_mut().unwrap() {
+        let ends = format!("{} {}", link["a"], link["b"]);
+        link["drained"] = json!(parent.is_some_and(|p| ends.contains(p) && ends.contains(MOVES)));
+    }
+    let topology =
+        json!({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": spec});
+    let (status, body) = bed.lab.rest("PUT", "/api/v1/topology", Some(&topology)).unwrap();
+    assert!(status < 300, "{status} {body}");
+}
+
+fn node(bed: &Bed, name: &str) -> Value {
+    bed.lab.rest("GET", &format!("/api/v1/nodes/{name}"), None).unwrap().1
+}
+
+fn sent_by_source(bed: &Bed) -> u64 {
+    let links = bed.lab.link_counters().unwrap();
+    links.iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes
+}
+
+/// The old parent has adopted the new program and no longer counts n2; the new parent and the headend have not, and r3 receives
+/// nothing. The headend must not count the old parent's feedback, which would acknowledge data that r3 lacks.
+#[test]
+fn a_link_drained_while_two_agents_are_paused_acknowledges_nothing_that_a_receiver_lacks() {
+    let bed = up("figure1").unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+    let start = bed.group("g").unwrap()["connection"]["startPsn"].as_u64().unwrap();
+    let tap = |host: &str, filter: String| Capture::start(&bed.lab, host, "eth0", &filter).unwrap();
+    let receiver = tap("r3", format!("{ACKS} and src host 2001:db8:0:3::1"));
+    let source = tap("s1", format!("{ACKS} and dst host 2001:db8:0:100::1"));
+    let mut spec = TransferSpec {
+        timeout: Duration::from_secs(240),
+        leave: false,
+        ..TransferSpec::new("g", "s1", &["r1", "r2", "r3", "r4", "r5"], 64 << 20)
+    };
+    spec.args.insert("s1".into(), ["--timeout", "100ms", "--retries", "0"].map(Into::into).into());
+    let transfer = bed.lab.start_transfer(spec).unwrap();
+    bed.lab.wait("the transfer to be under way", |_| Ok(sent_by_source(&bed) > 1 << 20)).unwrap();
+    let old = parent(&bed);
+    let new = PARENTS.into_iter().find(|p| *p != old).unwrap();
+    let epoch = bed.group("g").unwrap()["epoch"].as_u64();
+
+    let paused = Paused::new(&bed, &[new, ROOT]);
+    bed.lab.set_loss("r3/eth0", "100%".parse().unwrap()).unwrap();
+    drain(&bed, Some(&old));
+    bed.lab
+        .wait("the old parent to adopt the new program", |_| {
+            let at = node(&bed, &old);
+            let synced = at["status"]["observedGeneration"] == at["spec"]["generation"];
+            Ok(synced && parent(&bed) == new && bed.group("g")?["epoch"].as_u64() > epoch)
+        })
+        .unwrap();
+    // Retransmissions only: the source sends on as long as it gets no ACK of r3's data.
+    let before = sent_by_source(&bed);
+    bed.lab.wait("the source to send more", |_| Ok(sent_by_source(&bed) > before + (256 << 10))).unwrap();
+    bed.lab.set_loss("r3/eth0", "0%".parse().unwrap()).unwrap();
+    drop(paused);
+
+    let report = transfer.finish(&bed.lab).unwrap();
+    assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+    let acks = check_no_false_ack(start, &source.stop().unwrap(), &[receiver.stop().unwrap()]).unwrap();
+    println!("{acks} acknowledgements at s1, none of them false");
+    let ahead = |drop: &(String, String, u64)| drop.0 == ROOT && drop.1 == "epoch_ahead" && drop.2 > 0;
+    let counted = || Ok(bed.drops("g")?.iter().any(ahead));
+    bed.lab.wait("the refused feedback to be counted", |_| counted()).unwrap();
+}
