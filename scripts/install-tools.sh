@@ -1,19 +1,39 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what a build and the lab need, on Debian and its derivatives; elsewhere prints what is missing.
+# Installs what a build and the lab need, on Debian and derivatives; elsewhere lists what is missing.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 declare -A package_of=(
   [clang]=clang [llvm-strip]=llvm [protoc]=protobuf-compiler [pkg-config]=pkg-config [cmake]=cmake [make]=make [gcc]=gcc
-  [ip]=iproute2 [tc]=iproute2 [bpftool]=bpftool [tshark]=tshark [tcpdump]=tcpdump [nsenter]=util-linux [ethtool]=ethtool [ping]=iputils-ping [python3]=python3
+  [ip]=iproute2 [tc]=iproute2 [bpftool]=bpftool [tshark]=tshark [tcpdump]=tcpdump [nsenter]=util-linux [ethtool]=ethtool
+  [ping]=iputils-ping [python3]=python3
 )
 missing=()
 for tool in "${!package_of[@]}"; do
   command -v "$tool" >/dev/null || missing+=("${package_of[$tool]}")
 done
+[ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 [ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
 [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
 [ -e /usr/include/google/protobuf/empty.proto ] || missing+=(libprotobuf-dev)
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+
+# rustup's toolchain, or any other that is recent enough, is used as it is. Debian 12's recent one is in packages of their own.
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+rust_is_recent() {
+  local tool version
+  for tool in cargo rustc rustfmt cargo-clippy; do command -v "$tool" >/dev/null || return 1; done
+  version=$(rustc --version | awk '{ print $2 }')
+  [ "$(printf '%s\n' "$wanted" "$version" | sort -V | head -1)" = "$wanted" ]
+}
+if ! rust_is_recent; then
+  if command -v rustup >/dev/null; then
+    echo "Rust $wanted or later is needed, with rustfmt and clippy: run rustup update stable && rustup component add rustfmt clippy" >&2
+    exit 1
+  fi
+  missing+=(rustc-web cargo-web rustfmt-web rust-web-clippy)
+fi
 
 if ((${#missing[@]})); then
   list=$(printf '%s\n' "${missing[@]}" | sort -u | tr '\n' ' ')
@@ -28,24 +48,19 @@ if ((${#missing[@]})); then
   echo "installing: $list"
   apt-get update -qq
   # shellcheck disable=SC2086
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $list >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $list >/dev/null
 fi
+rust_is_recent || { echo "Rust $wanted or later is needed; found: $(rustc --version 2>&1 | head -1). Install it with rustup." >&2; exit 1; }
 
-command -v cargo >/dev/null || { echo "missing: a Rust toolchain, 1.95 or later (rustup.rs, or your distribution's cargo)" >&2; exit 1; }
-
-# Programs and maps are pinned on a BPF file system; a fresh machine without systemd may have none.
+# Programs and maps are pinned on a BPF file system; a new machine without systemd may have none.
 if ((EUID == 0)) && ! mountpoint -q /sys/fs/bpf; then
   mount -t bpf bpf /sys/fs/bpf
 fi
 
-# Peers that the packet tests compare with, and the protocol buffer linter.
-need_pip=()
-python3 -c 'import scapy, sys; sys.exit(tuple(map(int, scapy.__version__.split(".")[:2])) < (2, 6))' 2>/dev/null || need_pip+=("scapy==2.8.0")
-command -v buf >/dev/null || python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("buf") is None)' 2>/dev/null || need_pip+=("buf-bin")
-if ((${#need_pip[@]})); then
-  echo "installing for python3: ${need_pip[*]}"
-  python3 -m pip --version >/dev/null 2>&1 || { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-pip >/dev/null; }
-  python3 -m pip install -q --root-user-action=ignore "${need_pip[@]}" 2>/dev/null ||
-    python3 -m pip install -q --root-user-action=ignore --break-system-packages "${need_pip[@]}"
+# Peers that the packet tests compare with, and the protocol buffer linter: in an environment of the project's own.
+if ! cmp -s scripts/requirements.txt .venv/requirements.txt; then
+  echo "installing for python3, in .venv: $(grep -o '^[a-z-]*==[0-9.]*' scripts/requirements.txt | tr '\n' ' ')"
+  python3 -m venv --clear .venv
+  .venv/bin/python3 -m pip install -q --disable-pip-version-check --require-hashes --only-binary=:all: -r scripts/requirements.txt
+  cp scripts/requirements.txt .venv/requirements.txt
 fi
-command -v buf >/dev/null || { command -v pyenv >/dev/null && pyenv rehash; } || true

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Name, command, and whether the later stages depend on it. None = tests of the workspace.
 STAGES = [
     ("tools", ["make", "-s", "tools"], True),
-    ("build", ["cargo", "build", "--workspace", "--all-targets"], True),
+    ("build", ["cargo", "build", "--locked", "--workspace", "--all-targets"], True),
     ("lint", ["make", "-s", "lint"], False),
     ("deps", ["make", "-s", "deps"], False),
     ("fuzz-build", ["make", "-s", "fuzz-build"], False),
@@ -33,6 +33,8 @@ STAGES = [
     ("e2e", None, False),
 ]
 E2E_PACKAGE = "canopy-e2e"
+# Python tools are in the project's own environment.
+os.environ["PATH"] = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
 RUST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
 UNITTEST = re.compile(r"^Ran (\d+) tests? in ")
 UNITTEST_FAILED = re.compile(r"^FAILED \((.*)\)")

@@ -74,7 +74,7 @@ pub(crate) enum Command {
         /// Lab file [default: Figure 1 of draft-li-spring-rdma-multicast-over-srv6].
         file: Option<PathBuf>,
         /// Bytes to send.
-        #[arg(long, default_value = "256MiB")]
+        #[arg(long, default_value = "64MiB")]
         bytes: Bytes,
         /// RDMA path MTU in bytes.
         #[arg(long, default_value_t = 4096)]
