@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use canopy_model::node_spec::{MAX_MULTICAST_PORTS, MulticastRoute, NodeSpec};
-use canopy_model::status::ItemError;
+use canopy_model::status::{ItemError, ItemKind};
 
 use crate::net::Interface;
 
@@ -98,7 +98,7 @@ pub fn desired(
         let outputs: BTreeSet<u32> = outputs.iter().filter_map(|p| index_of.get(p).copied()).collect();
         let with: BTreeSet<u32> = used.iter().chain(&outputs).copied().chain([input]).collect();
         let mut fail = |detail| {
-            errors.push(ItemError { kind: "group".into(), name: g.name.clone(), group: Some(g.group_id), detail });
+            errors.push(ItemError { kind: ItemKind::Group, name: g.name.clone(), group: Some(g.group_id), detail });
         };
         if with.len() > MAX_MULTICAST_PORTS {
             fail(format!(

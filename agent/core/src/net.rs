@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use canopy_model::node_spec::{BranchKind, NodeBase, NodeSpec, Peer};
-use canopy_model::status::ItemError;
+use canopy_model::status::{ItemError, ItemKind};
 use ipnet::Ipv6Net;
 
 /// A network interface as the kernel has it.
@@ -119,10 +119,10 @@ pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (Ne
 
 fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut NetState, errors: &mut Vec<ItemError>) {
     for p in &base.ports {
-        let mut fault = |kind: &str, detail: String| {
-            errors.push(ItemError { kind: kind.into(), name: p.name.clone(), group: None, detail });
+        let mut fault = |kind: ItemKind, detail: String| {
+            errors.push(ItemError { kind, name: p.name.clone(), group: None, detail });
         };
-        let mut problem = |detail: String| fault("port", detail);
+        let mut problem = |detail: String| fault(ItemKind::Port, detail);
         let Some(i) = interfaces.get(&p.name) else {
             problem(format!(
                 "interface {} does not exist on {}: create it, or correct the topology's link",
@@ -139,7 +139,7 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
         }
         if i.up && !i.carrier {
             // The controller routes around such a link.
-            fault("link", format!("interface {} has no carrier: check the cable or the far end", p.name));
+            fault(ItemKind::Link, format!("interface {} has no carrier: check the cable or the far end", p.name));
         }
         state.up.insert(i.index);
         state.attached.insert(i.index);

@@ -9,15 +9,10 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::GroupId;
-use canopy_model::telemetry::{BranchTelemetry, Event, GroupTelemetry};
+use canopy_model::telemetry::{BranchTelemetry, Event, EventCode, GroupTelemetry};
 
 #[cfg(test)]
 mod tests;
-
-/// Code of the event that a branch stalls its group.
-pub const STALLED: &str = "BranchStalled";
-/// Code of the event that the branch no longer stalls its group.
-pub const RECOVERED: &str = "BranchRecovered";
 
 /// Progress of every group between samples.
 #[derive(Debug, Default)]
@@ -57,7 +52,7 @@ impl Stalls {
             self.0.insert(group.group_id, progress);
             events.extend(notices.into_iter().map(|(code, branch, detail)| Event {
                 time_unix_ns,
-                code: code.to_owned(),
+                code,
                 group: Some(group.group_id),
                 branch: Some(branch),
                 detail,
@@ -79,7 +74,7 @@ fn is_at(branch: &BranchTelemetry, next: u64) -> bool {
     if branch.unconfirmed { next == UNCONFIRMED } else { branch.next == Some(next) }
 }
 
-type Notice = (&'static str, Ipv6Addr, String);
+type Notice = (EventCode, Ipv6Addr, String);
 
 impl GroupProgress {
     fn new(group: &GroupTelemetry, now: u64) -> Self {
@@ -122,7 +117,7 @@ impl GroupProgress {
                     "{} has acknowledged nothing for {ms} ms and holds the group up: {missing}",
                     branch.address
                 );
-                notices.push((STALLED, branch.address, detail));
+                notices.push((EventCode::BranchStalled, branch.address, detail));
             }
         }
         (self, notices)
@@ -135,7 +130,7 @@ impl GroupProgress {
             let Some(branch) = group.branches.iter().find(|b| b.address == *address) else { return false };
             let stalled = is_at(branch, *next) && *next < group.high;
             if !stalled {
-                notices.push((RECOVERED, *address, format!("{address} acknowledges again")));
+                notices.push((EventCode::BranchRecovered, *address, format!("{address} acknowledges again")));
             }
             stalled
         });

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use canopy_agent_core::DatapathError;
 use canopy_model::ids::GroupId;
-use canopy_model::telemetry::Event;
+use canopy_model::telemetry::{Event, EventCode};
 use canopy_packet::bth::{Bth, Opcode};
 use canopy_packet::ipv6::Ipv6;
 use canopy_packet::udp::{ROCE_PORT, Udp};
@@ -109,7 +109,7 @@ pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
     if e.kind == EVENT_FIRST_DATA {
         let detail =
             format!("first packet of the source, PSN {:#08x}: receivers that join from now on are late", e.value);
-        return Some(Event { time_unix_ns: unix_ns(), code: "FirstData".into(), group, branch: None, detail });
+        return Some(Event { time_unix_ns: unix_ns(), code: EventCode::FirstData, group, branch: None, detail });
     }
     let branch = branch_address(bpf, e.group_id, e.slot);
     let name = branch.map_or_else(|| "a branch that has left".to_string(), |a| a.to_string());
@@ -117,7 +117,7 @@ pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
         "{name} answered with a fatal NAK (AETH syndrome {:#04x}): its QP is in error and will not recover by retransmission",
         e.value
     );
-    Some(Event { time_unix_ns: unix_ns(), code: "FatalNak".into(), group, branch, detail })
+    Some(Event { time_unix_ns: unix_ns(), code: EventCode::FatalNak, group, branch, detail })
 }
 
 /// Sends one CNP upstream for an ended window (draft-li, CNP Aggregation).

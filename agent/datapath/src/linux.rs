@@ -12,7 +12,7 @@ use canopy_agent_core::congestion::Settings;
 use canopy_agent_core::net::{self, Interface, NetCommand};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_model::node_spec::NodeSpec;
-use canopy_model::status::ItemError;
+use canopy_model::status::{ItemError, ItemKind};
 
 use crate::bpf::{Bpf, Control, Table};
 use crate::egress::{self, EgressBpf, Watcher, WatcherConfig};
@@ -365,7 +365,7 @@ impl LinuxDatapath {
             }
             if let Some(table) = wrong.first() {
                 let detail = format!("map {} does not read back as written for group {}", table.name(), g.name);
-                errors.push(ItemError { kind: "group".into(), name: g.name.clone(), group: Some(g.group_id), detail });
+                errors.push(ItemError { kind: ItemKind::Group, name: g.name.clone(), group: Some(g.group_id), detail });
             }
         }
         Ok(errors)
@@ -406,12 +406,12 @@ impl LinuxDatapath {
             if let Err(e) = result {
                 tracing::warn!(
                     error = chain(&e),
-                    kind = kind(command),
+                    kind = %kind(command),
                     item = name(command, interfaces),
                     "cannot apply a change to the kernel"
                 );
                 errors.push(ItemError {
-                    kind: kind(command).into(),
+                    kind: kind(command),
                     name: name(command, interfaces),
                     group: None,
                     detail: chain(&e),
@@ -430,12 +430,7 @@ impl LinuxDatapath {
             if !errors.iter().any(|e| e.kind == kind(&command) && e.name == name(&command, &interfaces)) {
                 let detail =
                     format!("the kernel does not have the desired state after applying it: still needs {command:?}");
-                errors.push(ItemError {
-                    kind: kind(&command).into(),
-                    name: name(&command, &interfaces),
-                    group: None,
-                    detail,
-                });
+                errors.push(ItemError { kind: kind(&command), name: name(&command, &interfaces), group: None, detail });
             }
         }
         for g in spec.groups.values() {
@@ -447,7 +442,7 @@ impl LinuxDatapath {
                     let detail =
                         format!("{hop} does not answer neighbour discovery on {}: check that the device is up", p.name);
                     errors.push(ItemError {
-                        kind: "neighbour".into(),
+                        kind: ItemKind::Neighbour,
                         name: format!("{}/{hop}", p.name),
                         group: Some(g.group_id),
                         detail,
@@ -523,7 +518,7 @@ impl LinuxDatapath {
         errors.extend(update.after(&mut self.mroute_holder).await?);
         if let Err(e) = self.configure_congestion(spec, &interfaces) {
             let name = "congestion".to_string();
-            errors.push(ItemError { kind: "program".into(), name, group: None, detail: chain(&e) });
+            errors.push(ItemError { kind: ItemKind::Program, name, group: None, detail: chain(&e) });
         }
         self.cold = false;
         self.repeats.retain(|id, _| tables.groups.contains_key(id));
@@ -540,7 +535,7 @@ impl Datapath for LinuxDatapath {
             Ok(errors) => errors,
             Err(e) => {
                 let name = "datapath".to_string();
-                vec![ItemError { kind: "program".into(), name, group: None, detail: chain(&e) }]
+                vec![ItemError { kind: ItemKind::Program, name, group: None, detail: chain(&e) }]
             }
         }
     }
@@ -644,12 +639,12 @@ fn has(slots: &types::canopy_slots, slot: u32) -> bool {
     slots.word[slot as usize / 64] >> (slot % 64) & 1 == 1
 }
 
-fn kind(command: &NetCommand) -> &'static str {
+fn kind(command: &NetCommand) -> ItemKind {
     match command {
-        NetCommand::Up(_) | NetCommand::AddAddress(..) | NetCommand::RemoveAddress(..) => "port",
-        NetCommand::AddRoute(..) | NetCommand::RemoveRoute(..) => "route",
-        NetCommand::AddNeighbour(..) | NetCommand::RemoveNeighbour(..) => "neighbour",
-        NetCommand::Attach(_) | NetCommand::Detach(_) => "program",
+        NetCommand::Up(_) | NetCommand::AddAddress(..) | NetCommand::RemoveAddress(..) => ItemKind::Port,
+        NetCommand::AddRoute(..) | NetCommand::RemoveRoute(..) => ItemKind::Route,
+        NetCommand::AddNeighbour(..) | NetCommand::RemoveNeighbour(..) => ItemKind::Neighbour,
+        NetCommand::Attach(_) | NetCommand::Detach(_) => ItemKind::Program,
     }
 }
 

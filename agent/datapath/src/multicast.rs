@@ -8,7 +8,7 @@ use canopy_agent_core::DatapathError;
 use canopy_agent_core::mroute::{self, Command, Desired, Flow, Observed};
 use canopy_agent_core::net::Interface;
 use canopy_model::node_spec::NodeSpec;
-use canopy_model::status::ItemError;
+use canopy_model::status::{ItemError, ItemKind};
 
 use crate::error::chain;
 use crate::mroute::{Socket, TAKEN, is_on, is_supported, observe};
@@ -107,7 +107,7 @@ impl<'a> MulticastUpdate<'a> {
         for g in of_flow {
             if !self.errors.iter().any(|e| e.group == Some(g.group_id)) {
                 self.errors.push(ItemError {
-                    kind: "group".into(),
+                    kind: ItemKind::Group,
                     name: g.name.clone(),
                     group: Some(g.group_id),
                     detail: detail.to_owned(),

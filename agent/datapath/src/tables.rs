@@ -8,7 +8,7 @@ use canopy_agent_core::net::Interface;
 use canopy_agent_core::slots;
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, MAX_BRANCHES, NodeSpec};
-use canopy_model::status::ItemError;
+use canopy_model::status::{ItemError, ItemKind};
 use canopy_packet::icrc;
 use canopy_packet::ipv6::Ipv6;
 use canopy_packet::srh::{Srh, Tlv};
@@ -101,7 +101,7 @@ impl Tables {
         });
         for g in spec.groups.values() {
             let mut fail = |detail: String| {
-                errors.push(ItemError { kind: "group".into(), name: g.name.clone(), group: Some(g.group_id), detail });
+                errors.push(ItemError { kind: ItemKind::Group, name: g.name.clone(), group: Some(g.group_id), detail });
             };
             let missing: Vec<_> = used_ports(g).filter(|p| !ports.contains_key(p)).map(|p| p.to_string()).collect();
             if !missing.is_empty() {

@@ -16,6 +16,7 @@ use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::node_spec::*;
+use canopy_model::status::ItemKind;
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
@@ -155,7 +156,7 @@ impl Testbed {
             .unwrap_or_else(|e| panic!("{}", crate::error::chain(&e)));
         let errors = runtime.block_on(datapath.reconcile(&spec));
         // The veth peers do not answer neighbour discovery, so only neighbours may be missing.
-        assert!(errors.iter().all(|e| e.kind == "neighbour"), "{errors:#?}");
+        assert!(errors.iter().all(|e| e.kind == ItemKind::Neighbour), "{errors:#?}");
         let mut bed = Self { datapath, spec, runtime, pin_dir };
         bed.answer_for_neighbours();
         bed
@@ -166,7 +167,7 @@ impl Testbed {
         change(&mut self.spec);
         let errors = self.runtime.block_on(self.datapath.reconcile(&self.spec));
         self.answer_for_neighbours();
-        errors.into_iter().filter(|e| e.kind != "neighbour").collect()
+        errors.into_iter().filter(|e| e.kind != ItemKind::Neighbour).collect()
     }
 
     fn answer_for_neighbours(&mut self) {

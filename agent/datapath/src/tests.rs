@@ -3,6 +3,7 @@
 
 use canopy_model::ids::Psn;
 use canopy_model::node_spec::Branch;
+use canopy_model::status::ItemKind;
 use canopy_packet::aeth::{Aeth, NakCode, Syndrome};
 use canopy_packet::bth::Opcode;
 use canopy_packet::end_mt::EndMt;
@@ -540,10 +541,10 @@ fn a_missing_interface_is_named_and_the_others_continue() {
     std::process::Command::new("ip").args(["link", "del", "d1"]).status().unwrap();
     let errors = bed.reconcile(|_| ());
     assert!(
-        errors.iter().any(|e| e.kind == "port" && e.name == "d1" && e.detail.contains("does not exist")),
+        errors.iter().any(|e| e.kind == ItemKind::Port && e.name == "d1" && e.detail.contains("does not exist")),
         "{errors:#?}"
     );
-    assert!(errors.iter().any(|e| e.kind == "group" && e.group.is_some()), "{errors:#?}");
+    assert!(errors.iter().any(|e| e.kind == ItemKind::Group && e.group.is_some()), "{errors:#?}");
     let sent = data(Opcode::SEND_ONLY, 100, b"abc");
     let (action, out, _) = bed.run("u0", &encapsulated(&sent, end_mt(), list(0..1), 0));
     assert_eq!((action, out), (REDIRECT, copy_for(0, &sent)));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use canopy_model::congestion::PortCongestion;
-use canopy_model::telemetry::{DropCount, Event, GroupTelemetry, LinkRtt};
+use canopy_model::telemetry::{DropCount, Event, EventCode, GroupTelemetry, LinkRtt};
 use tokio::sync::Notify;
 
 mod stream;
@@ -107,7 +107,7 @@ impl State {
             self.announced = self.dropped;
             events.push(Event {
                 time_unix_ns: sample.time_unix_ns,
-                code: "TelemetryDropped".to_owned(),
+                code: EventCode::TelemetryDropped,
                 group: None,
                 branch: None,
                 detail: format!("{lost} samples and events were dropped because the controller did not take them"),

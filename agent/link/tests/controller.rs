@@ -12,7 +12,7 @@ use canopy_agent_link::{Link, Session, Target, TelemetrySample, channels};
 use canopy_control::{HeldSpec, Items, MINOR_VERSION, pb};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
-use canopy_model::telemetry::{DropCount, Event};
+use canopy_model::telemetry::{DropCount, Event, EventCode};
 use support::{Controller, delta, snapshot, soon, spec};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -52,7 +52,7 @@ fn sample(time_unix_ns: u64, drops: usize) -> TelemetrySample {
 }
 
 fn event(detail: &str) -> Event {
-    Event { time_unix_ns: 5, code: "FatalNak".into(), group: None, branch: None, detail: detail.into() }
+    Event { time_unix_ns: 5, code: EventCode::FatalNak, group: None, branch: None, detail: detail.into() }
 }
 
 struct Place {
@@ -194,8 +194,8 @@ async fn telemetry_survives_an_outage_and_reports_what_was_dropped() {
     let _watch = controller.watch().await;
     let first = controller.sample().await;
     assert_eq!((first.node.as_str(), first.time_unix_ns, first.node_drops.len()), ("leaf-1", 3, 1));
-    let codes: Vec<_> = first.events.iter().map(|event| event.code.as_str()).collect();
-    assert_eq!(codes, ["FatalNak", "TelemetryDropped"]);
+    let codes: Vec<_> = first.events.iter().map(|event| event.code()).collect();
+    assert_eq!(codes, [pb::EventCode::FatalNak, pb::EventCode::TelemetryDropped]);
     for time in 4..=6 {
         assert_eq!(controller.sample().await.time_unix_ns, time);
     }

@@ -11,8 +11,8 @@ use canopy_agent_link::{Link, Refusal, TelemetrySample};
 use canopy_control::HeldSpec;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
-use canopy_model::status::{ItemError, NodeStatus};
-use canopy_model::telemetry::Event;
+use canopy_model::status::{ItemError, ItemKind, NodeStatus};
+use canopy_model::telemetry::{Event, EventCode};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::ledger::Ledger;
@@ -73,6 +73,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
         ledger_error: None,
         refusal: None,
         ready: false,
+        session: 0,
         sampling_failed: false,
         stalls: StallWatch::new(Instant::now()),
     };
@@ -100,7 +101,9 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
             }
             changed = agent.parts.link.session.changed() => {
                 changed.map_err(|_| LinkGone)?;
-                if agent.parts.link.session.borrow_and_update().up {
+                let session = *agent.parts.link.session.borrow_and_update();
+                // The agreed minor version of a session changes it too: only a new session has received nothing yet.
+                if session.up && std::mem::replace(&mut agent.session, session.opened) != session.opened {
                     agent.stalls.report_again();
                     agent.is_ready();
                 }
@@ -128,6 +131,8 @@ struct Agent<D> {
     ledger_error: Option<ItemError>,
     refusal: Option<Refusal>,
     ready: bool,
+    /// The last session that was up.
+    session: u64,
     sampling_failed: bool,
     stalls: StallWatch,
 }
@@ -148,7 +153,7 @@ impl<D: Datapath> Agent<D> {
             let Observed { term, generation, digest } = observed;
             tracing::info!(term, generation, %digest, errors = errors.len(), "reconciled");
             for error in errors.iter().take(MAX_ERRORS) {
-                tracing::warn!(kind = error.kind, name = error.name, group = ?error.group, "{}", error.detail);
+                tracing::warn!(kind = %error.kind, name = error.name, group = ?error.group, "{}", error.detail);
             }
         }
         self.item_errors = errors;
@@ -192,7 +197,7 @@ impl<D: Datapath> Agent<D> {
         if let Some(refusal) = &self.refusal {
             let detail = refusal.detail.clone();
             let time_unix_ns = (self.parts.clock)();
-            self.emit(Event { time_unix_ns, code: "SpecRefused".to_owned(), group: None, branch: None, detail });
+            self.emit(Event { time_unix_ns, code: EventCode::SpecRefused, group: None, branch: None, detail });
         }
         self.report();
     }
@@ -217,7 +222,7 @@ impl<D: Datapath> Agent<D> {
     fn sample_failed(&mut self, error: &DatapathError) {
         if !std::mem::replace(&mut self.sampling_failed, true) {
             let (time_unix_ns, detail) = ((self.parts.clock)(), with_causes(error));
-            self.emit(Event { time_unix_ns, code: "SampleFailed".to_owned(), group: None, branch: None, detail });
+            self.emit(Event { time_unix_ns, code: EventCode::SampleFailed, group: None, branch: None, detail });
         }
     }
 
@@ -241,7 +246,7 @@ impl<D: Datapath> Agent<D> {
     }
 
     fn emit(&self, event: Event) {
-        tracing::warn!(code = event.code, group = ?event.group, branch = ?event.branch, "{}", event.detail);
+        tracing::warn!(code = %event.code, group = ?event.group, branch = ?event.branch, "{}", event.detail);
         self.parts.link.telemetry.push_event(event);
     }
 
@@ -288,7 +293,7 @@ impl Observed {
 
 /// An error of the agent itself rather than of something in the kernel: it concerns every group.
 fn own_error(name: &str, detail: String) -> ItemError {
-    ItemError { kind: "program".to_owned(), name: name.to_owned(), group: None, detail }
+    ItemError { kind: ItemKind::Program, name: name.to_owned(), group: None, detail }
 }
 
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use canopy_agent_link::{Target, channels};
 use canopy_agent_runtime::notify::Notifier;
-use canopy_control::{HeldSpec, Items, delta_response, snapshot_responses};
+use canopy_control::{HeldSpec, Items, delta_response, pb, snapshot_responses};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
@@ -96,7 +96,9 @@ async fn a_restarted_controller_with_a_lower_term_is_refused_even_after_the_agen
     // A refusal ends the stream, so the event is sent in the next session.
     let watch = controller.watch().await;
     let event = loop {
-        if let Some(event) = controller.sample().await.events.into_iter().find(|event| event.code == "SpecRefused") {
+        if let Some(event) =
+            controller.sample().await.events.into_iter().find(|event| event.code() == pb::EventCode::SpecRefused)
+        {
             break event;
         }
     };
@@ -193,11 +195,12 @@ fn group(high: u64, next: u64) -> GroupTelemetry {
 }
 
 /// Code, group and branch of the next event about a branch.
-async fn branch_event(controller: &mut Controller) -> (String, u32, Vec<u8>) {
+async fn branch_event(controller: &mut Controller) -> (pb::EventCode, u32, Vec<u8>) {
     loop {
         let events = controller.sample().await.events;
-        if let Some(e) = events.into_iter().find(|e| e.code.starts_with("Branch")) {
-            return (e.code, e.group_id, e.branch);
+        let of_branch = [pb::EventCode::BranchStalled, pb::EventCode::BranchRecovered];
+        if let Some(e) = events.into_iter().find(|e| of_branch.contains(&e.code())) {
+            return (e.code(), e.group_id, e.branch);
         }
     }
 }
@@ -209,17 +212,21 @@ async fn a_stalled_branch_is_reported_and_reported_again_in_a_new_session() {
     let mut controller = Controller::start(&socket);
     let mut agent = start(dir.path());
     let receiver: std::net::Ipv6Addr = "2001:db8:1::2".parse().unwrap();
-    let event = |code: &str| (code.to_owned(), 1, receiver.octets().to_vec());
+    let event = |code: pb::EventCode| (code, 1, receiver.octets().to_vec());
     *agent.kernel.groups.lock().unwrap() = vec![group(110, 100)];
     controller.watch().await.send(snapshot(&spec(1, 1, &[1]))).await;
     assert_eq!(reconciled(&mut agent, 0).await, 1);
-    assert_eq!(branch_event(&mut controller).await, event("BranchStalled"));
+    assert_eq!(branch_event(&mut controller).await, event(pb::EventCode::BranchStalled));
     drop(controller);
 
     let mut controller = Controller::start(&socket);
     controller.watch().await.send(snapshot(&spec(1, 1, &[1]))).await;
-    assert_eq!(branch_event(&mut controller).await, event("BranchStalled"), "the first report may be lost");
+    assert_eq!(
+        branch_event(&mut controller).await,
+        event(pb::EventCode::BranchStalled),
+        "the first report may be lost"
+    );
     *agent.kernel.groups.lock().unwrap() = vec![group(110, 110)];
-    assert_eq!(branch_event(&mut controller).await, event("BranchRecovered"));
+    assert_eq!(branch_event(&mut controller).await, event(pb::EventCode::BranchRecovered));
     agent.stop().await;
 }

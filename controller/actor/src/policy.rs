@@ -3,7 +3,7 @@
 
 use canopy_controller_core::{BranchNews, Command, DomainError, Outcome};
 use canopy_model::ids::GroupId;
-use canopy_model::telemetry::Event;
+use canopy_model::telemetry::{Event, EventCode};
 
 use crate::{CommandError, Controller};
 
@@ -11,15 +11,19 @@ impl Controller {
     /// Handles an event that a node reported. Returns at once; commands of the policy are queued behind those that
     /// wait. Must be called on the tokio runtime.
     pub fn node_event(&self, node: &str, event: &Event) {
-        if let ("FirstData", Some(group)) = (event.code.as_str(), event.group) {
+        if let (EventCode::FirstData, Some(group)) = (event.code, event.group) {
             self.data_flows(group);
             return;
         }
-        let news = match event.code.as_str() {
-            "BranchStalled" => BranchNews::Stalled,
-            "FatalNak" => BranchNews::Fatal,
-            "BranchRecovered" => BranchNews::Recovered,
-            _ => return,
+        let news = match event.code {
+            EventCode::BranchStalled => BranchNews::Stalled,
+            EventCode::FatalNak => BranchNews::Fatal,
+            EventCode::BranchRecovered => BranchNews::Recovered,
+            EventCode::FirstData
+            | EventCode::SpecRefused
+            | EventCode::SampleFailed
+            | EventCode::TelemetryDropped
+            | EventCode::Unknown => return,
         };
         let (Some(group), Some(branch)) = (event.group, event.branch) else { return };
         let reaction = self.write(|d| d.branch_news(node, group, branch, news));

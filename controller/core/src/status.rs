@@ -16,7 +16,7 @@ use std::net::Ipv6Addr;
 
 use canopy_model::ids::{Generation, GroupId};
 use canopy_model::node_spec::{GroupProgram, NodeSpec};
-use canopy_model::status::{GroupPhase, ItemError};
+use canopy_model::status::{GroupPhase, ItemError, ItemKind};
 
 use crate::condition::Condition;
 use crate::resource::{Group, GroupState, Node, Stall};
@@ -94,7 +94,7 @@ pub(crate) fn is_confirmed(observed: Option<Generation>, since: Generation, late
 pub(crate) fn concerns(error: &ItemError, spec: &NodeSpec, program: &GroupProgram) -> bool {
     match error.group {
         Some(id) => id == program.group_id,
-        None if matches!(error.kind.as_str(), "port" | "link") => uses_port(spec, program, &error.name),
+        None if matches!(error.kind, ItemKind::Port | ItemKind::Link) => uses_port(spec, program, &error.name),
         None => true,
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! - [`compute`]: the formula, exact in integers, rounded down to octets.
 //! - [`RttFilter`]: RTT_est from samples: the smallest of the last 2.4 s, so that a queue does not raise its own threshold.
-//! A configured round-trip time takes precedence.
+//!   A configured round-trip time takes precedence.
 //! - [`LinkThresholds`]: both, for one direction of one link, and when a change is pushed to the node.
 //!
 //! A kilobyte is 1000 octets.

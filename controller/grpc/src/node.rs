@@ -17,7 +17,7 @@ use canopy_model::FieldError;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, check_name};
-use canopy_model::status::{ItemError, NodeStatus};
+use canopy_model::status::{ItemError, ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkRtt};
 use futures::Stream;
 use tokio::sync::watch;
@@ -176,7 +176,7 @@ impl Nodes {
                 "the store is older than what this agent saw: taking a higher term"
             );
         });
-        self.controller.raise_term(known.term).await.map_err(|e| error::command(e))
+        self.controller.raise_term(known.term).await.map_err(error::command)
     }
 
     /// A report confirms what was sent only with the same term, generation and digest: equal numbers alone may be of another
@@ -237,11 +237,11 @@ impl Nodes {
             let event = canopy_model::telemetry::Event::try_from(wire)
                 .map_err(|e| error::field(FieldError::new(format!("events[{i}].{}", e.field), e.detail)))?;
             let group = event.group.and_then(|id| self.controller.read(|d| d.group_name(id).map(str::to_owned)));
-            tracing::info!(node, code = event.code, group, detail = event.detail, "node event");
+            tracing::info!(node, code = %event.code, group, detail = event.detail, "node event");
             self.controller.events().push(Event {
                 sequence: 0,
                 time_unix_ns: event.time_unix_ns,
-                code: event.code.clone(),
+                code: event.code.to_string(),
                 node: Some(node.clone()),
                 group,
                 branch: event.branch,
@@ -270,7 +270,7 @@ fn cap_errors(errors: &mut Vec<ItemError>) {
     if reported > MAX_ERRORS {
         errors.truncate(MAX_ERRORS);
         errors.push(ItemError {
-            kind: "report".into(),
+            kind: ItemKind::Report,
             name: "errors".into(),
             group: None,
             detail: format!("{} more errors were reported and not kept", reported - MAX_ERRORS),

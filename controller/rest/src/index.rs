@@ -109,13 +109,7 @@ fn node_table(html: &mut String, nodes: &[NodeView]) {
             n.spec.generation, n.spec.groups, n.spec.node_address, n.spec.un
         );
         for e in s.errors.iter().take(5) {
-            _ = write!(
-                html,
-                "<div class=\"bad\">{} {}: {}</div>",
-                Escaped(&e.kind),
-                Escaped(&e.name),
-                Escaped(&e.detail)
-            );
+            _ = write!(html, "<div class=\"bad\">{} {}: {}</div>", e.kind, Escaped(&e.name), Escaped(&e.detail));
         }
     }
     html.push_str("</table>");

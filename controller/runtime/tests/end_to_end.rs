@@ -7,7 +7,7 @@ mod support;
 
 use canopy_control::HeldSpec;
 use canopy_control::pb::watch_response::Update;
-use canopy_control::pb::{BranchTelemetry, DropCount, Event, GroupTelemetry, StreamTelemetryRequest};
+use canopy_control::pb::{BranchTelemetry, DropCount, Event, EventCode, GroupTelemetry, StreamTelemetryRequest};
 use support::{Agent, Controller, LAB};
 use tonic::Code;
 
@@ -80,7 +80,7 @@ async fn send_telemetry(controller: &Controller) {
     let stranger = GroupTelemetry { group_id: 4_000_000, ..Default::default() };
     let event = Event {
         time_unix_ns: 1,
-        code: "FatalNak".into(),
+        code: EventCode::FatalNak.into(),
         group_id,
         branch: vec![],
         detail: "remote access error".into(),

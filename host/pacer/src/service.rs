@@ -167,8 +167,8 @@ pub(crate) fn show(qpn: Qpn, live: &Live, now: u64) -> pb::PacedQp {
         line_rate_bps: live.spec.line_bps,
         min_rate_bps: live.spec.min_bps,
         pause_left_ns: live.command.paused_until_ns.map_or(0, |until| until.saturating_sub(now)),
-        limited_by: limited_by,
-        limited_by_peer: limited_by_peer,
+        limited_by,
+        limited_by_peer,
         rtt_ns: live.spec.rtt_ns,
         rtt_is_measured: live.rtt_from == RttFrom::Measured,
     }

@@ -4,7 +4,7 @@
 use canopy_model::FieldError;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{GroupId, check_name};
-use canopy_model::status::{ItemError, NodeStatus};
+use canopy_model::status::{ItemError, ItemKind, NodeStatus};
 
 use crate::field::each;
 use crate::pb;
@@ -44,11 +44,8 @@ impl From<&NodeStatus> for pb::ReportRequest {
 impl TryFrom<pb::ItemError> for ItemError {
     type Error = FieldError;
     fn try_from(wire: pb::ItemError) -> Result<Self, FieldError> {
-        if wire.kind.is_empty() {
-            return Err(FieldError::new("kind", "is empty: use port, route, neighbour, program or group"));
-        }
         Ok(Self {
-            kind: wire.kind,
+            kind: item_kind(wire.kind)?,
             name: wire.name,
             group: optional_group("group_id", wire.group_id)?,
             detail: wire.detail,
@@ -58,7 +55,39 @@ impl TryFrom<pb::ItemError> for ItemError {
 
 impl From<&ItemError> for pb::ItemError {
     fn from(e: &ItemError) -> Self {
-        Self { kind: e.kind.clone(), name: e.name.clone(), group_id: group_or_zero(e.group), detail: e.detail.clone() }
+        Self {
+            kind: item_kind_to_wire(e.kind).into(),
+            name: e.name.clone(),
+            group_id: group_or_zero(e.group),
+            detail: e.detail.clone(),
+        }
+    }
+}
+
+/// A kind that this version does not know is of a later one.
+fn item_kind(wire: i32) -> Result<ItemKind, FieldError> {
+    Ok(match pb::ItemKind::try_from(wire) {
+        Ok(pb::ItemKind::Unspecified) => return Err(FieldError::new("kind", "is missing")),
+        Ok(pb::ItemKind::Port) => ItemKind::Port,
+        Ok(pb::ItemKind::Link) => ItemKind::Link,
+        Ok(pb::ItemKind::Route) => ItemKind::Route,
+        Ok(pb::ItemKind::Neighbour) => ItemKind::Neighbour,
+        Ok(pb::ItemKind::Program) => ItemKind::Program,
+        Ok(pb::ItemKind::Group) => ItemKind::Group,
+        Ok(pb::ItemKind::Report) => ItemKind::Report,
+        Err(_) => ItemKind::Other,
+    })
+}
+
+fn item_kind_to_wire(kind: ItemKind) -> pb::ItemKind {
+    match kind {
+        ItemKind::Port => pb::ItemKind::Port,
+        ItemKind::Link => pb::ItemKind::Link,
+        ItemKind::Route => pb::ItemKind::Route,
+        ItemKind::Neighbour => pb::ItemKind::Neighbour,
+        ItemKind::Program => pb::ItemKind::Program,
+        ItemKind::Group => pb::ItemKind::Group,
+        ItemKind::Report | ItemKind::Other => pb::ItemKind::Report,
     }
 }
 
@@ -78,7 +107,7 @@ mod tests {
 
     #[test]
     fn reports_survive_the_wire() {
-        let error = |group| ItemError { kind: "port".into(), name: "eth2".into(), group, detail: "down".into() };
+        let error = |group| ItemError { kind: ItemKind::Port, name: "eth2".into(), group, detail: "down".into() };
         let status = NodeStatus {
             node: "n1".into(),
             observed_term: u64::MAX - 1,
@@ -91,8 +120,10 @@ mod tests {
         };
         assert_eq!(NodeStatus::try_from(pb::ReportRequest::from(&status)).unwrap(), status);
         let mut wire = pb::ReportRequest::from(&status);
-        wire.errors[1].kind.clear();
-        assert!(NodeStatus::try_from(wire).unwrap_err().to_string().starts_with("errors[1].kind: is empty"));
+        wire.errors[1].kind = 99;
+        assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().errors[1].kind, ItemKind::Other, "of a later version");
+        wire.errors[1].kind = 0;
+        assert!(NodeStatus::try_from(wire).unwrap_err().to_string().starts_with("errors[1].kind: is missing"));
         assert!(NodeStatus::try_from(pb::ReportRequest::default()).unwrap_err().to_string().starts_with("node: "));
     }
 }

@@ -3,7 +3,7 @@
 
 use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, PortIndex, Psn};
-use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, GroupTelemetry, LinkRtt};
+use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, EventCode, GroupTelemetry, LinkRtt};
 use canopy_model::topology::MAX_LINK_RTT_US;
 
 use crate::field::{address, each, octets, optional_address, optional_octets};
@@ -121,12 +121,9 @@ impl From<&LinkRtt> for pb::LinkRtt {
 impl TryFrom<pb::Event> for Event {
     type Error = FieldError;
     fn try_from(wire: pb::Event) -> Result<Self, FieldError> {
-        if wire.code.is_empty() {
-            return Err(FieldError::new("code", "is empty: every event has a stable code"));
-        }
         Ok(Self {
             time_unix_ns: wire.time_unix_ns,
-            code: wire.code,
+            code: event_code(wire.code)?,
             group: optional_group("group_id", wire.group_id)?,
             branch: optional_address("branch", &wire.branch)?,
             detail: wire.detail,
@@ -138,11 +135,38 @@ impl From<&Event> for pb::Event {
     fn from(e: &Event) -> Self {
         Self {
             time_unix_ns: e.time_unix_ns,
-            code: e.code.clone(),
+            code: event_code_to_wire(e.code).into(),
             group_id: group_or_zero(e.group),
             branch: optional_octets(e.branch),
             detail: e.detail.clone(),
         }
+    }
+}
+
+/// A code that this version does not know is of a later one.
+fn event_code(wire: i32) -> Result<EventCode, FieldError> {
+    Ok(match pb::EventCode::try_from(wire) {
+        Ok(pb::EventCode::Unspecified) => return Err(FieldError::new("code", "is missing")),
+        Ok(pb::EventCode::BranchStalled) => EventCode::BranchStalled,
+        Ok(pb::EventCode::BranchRecovered) => EventCode::BranchRecovered,
+        Ok(pb::EventCode::FatalNak) => EventCode::FatalNak,
+        Ok(pb::EventCode::FirstData) => EventCode::FirstData,
+        Ok(pb::EventCode::SpecRefused) => EventCode::SpecRefused,
+        Ok(pb::EventCode::SampleFailed) => EventCode::SampleFailed,
+        Ok(pb::EventCode::TelemetryDropped) => EventCode::TelemetryDropped,
+        Err(_) => EventCode::Unknown,
+    })
+}
+
+fn event_code_to_wire(code: EventCode) -> pb::EventCode {
+    match code {
+        EventCode::BranchStalled => pb::EventCode::BranchStalled,
+        EventCode::BranchRecovered => pb::EventCode::BranchRecovered,
+        EventCode::FatalNak => pb::EventCode::FatalNak,
+        EventCode::FirstData => pb::EventCode::FirstData,
+        EventCode::SpecRefused => pb::EventCode::SpecRefused,
+        EventCode::SampleFailed => pb::EventCode::SampleFailed,
+        EventCode::TelemetryDropped | EventCode::Unknown => pb::EventCode::TelemetryDropped,
     }
 }
 
@@ -208,10 +232,12 @@ mod tests {
     #[test]
     fn events_survive_the_wire() {
         let event =
-            |group, branch| Event { time_unix_ns: 1, code: "FatalNak".into(), group, branch, detail: "x".into() };
+            |group, branch| Event { time_unix_ns: 1, code: EventCode::FatalNak, group, branch, detail: "x".into() };
         for e in [event(None, None), event(GroupId::new("g", 5).ok(), Some("::1".parse().unwrap()))] {
             assert_eq!(Event::try_from(pb::Event::from(&e)).unwrap(), e);
         }
         assert!(Event::try_from(pb::Event::default()).unwrap_err().to_string().starts_with("code: "));
+        let later = pb::Event { code: 99, ..pb::Event::default() };
+        assert_eq!(Event::try_from(later).unwrap().code, EventCode::Unknown, "of a later version");
     }
 }

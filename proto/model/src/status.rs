@@ -34,13 +34,51 @@ pub struct NodeStatus {
     pub minor_version: u32,
 }
 
+/// Kind of a desired item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum ItemKind {
+    /// A port of the node.
+    Port,
+    /// A port without a carrier.
+    Link,
+    /// A unicast route.
+    Route,
+    /// A next hop's link-layer address.
+    Neighbour,
+    /// A BPF program, or the agent itself.
+    Program,
+    /// A group's program at the node.
+    Group,
+    /// The report itself.
+    Report,
+    /// A kind of a later version; the name and the detail have the agent's text.
+    Other,
+}
+
+impl std::fmt::Display for ItemKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Port => "port",
+            Self::Link => "link",
+            Self::Route => "route",
+            Self::Neighbour => "neighbour",
+            Self::Program => "program",
+            Self::Group => "group",
+            Self::Report => "report",
+            Self::Other => "other",
+        })
+    }
+}
+
 /// One desired item that is not in the kernel as asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ItemError {
-    /// `port`, `link` (a port without a carrier), `route`, `neighbour`, `program`, `group`.
-    pub kind: String,
+    /// What kind of item.
+    pub kind: ItemKind,
     /// Which one, for example `eth2`.
     pub name: String,
     /// The group that suffers, if only one does; `None` = every group that uses the item.

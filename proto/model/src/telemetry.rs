@@ -96,6 +96,35 @@ pub struct LinkRtt {
     pub lost: u64,
 }
 
+/// What happened, in an [`Event`]. The names are stable: they appear in the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum EventCode {
+    /// A branch stalls its group (decisions 3.10).
+    BranchStalled,
+    /// The branch no longer stalls its group.
+    BranchRecovered,
+    /// A receiver sent a fatal NAK (decisions 3.7).
+    FatalNak,
+    /// The headend forwarded the first data of a source.
+    FirstData,
+    /// The agent refused an update of its desired state.
+    SpecRefused,
+    /// The agent cannot read the datapath's counters.
+    SampleFailed,
+    /// The agent dropped telemetry while the controller did not take it.
+    TelemetryDropped,
+    /// A code of a later version; the detail has the agent's text.
+    Unknown,
+}
+
+impl std::fmt::Display for EventCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The variants' names are the API's.
+        write!(f, "{self:?}")
+    }
+}
+
 /// An event that the datapath or agent reports to operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -103,8 +132,8 @@ pub struct LinkRtt {
 pub struct Event {
     /// Nanoseconds since the Unix epoch.
     pub time_unix_ns: u64,
-    /// Stable code, for example `FatalNak`, `BranchStalled`, `BranchRecovered`, `SpecRefused`.
-    pub code: String,
+    /// What happened.
+    pub code: EventCode,
     /// Group concerned, if any.
     pub group: Option<GroupId>,
     /// Branch concerned, if any.

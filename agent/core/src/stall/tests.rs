@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::GroupId;
-use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
+use canopy_model::telemetry::{BranchTelemetry, EventCode, GroupTelemetry};
 use proptest::prelude::*;
 
 use super::*;
@@ -56,19 +56,19 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
 }
 
 /// Codes, groups and branch numbers of the events at sample number `step`.
-fn step(stalls: &mut Stalls, step: u64, groups: &[GroupTelemetry]) -> Vec<(String, u64, u16)> {
+fn step(stalls: &mut Stalls, step: u64, groups: &[GroupTelemetry]) -> Vec<(EventCode, u64, u16)> {
     let events = stalls.observe(groups, |_| Some(AFTER), step * STEP, 7);
     assert!(events.iter().all(|e| e.time_unix_ns == 7));
     let short = |e: Event| (e.code, u64::from(e.group.unwrap().get()), e.branch.unwrap().segments()[7]);
     events.into_iter().map(short).collect()
 }
 
-fn stalled(group: u64, branch: u16) -> (String, u64, u16) {
-    (STALLED.to_owned(), group, branch)
+fn stalled(group: u64, branch: u16) -> (EventCode, u64, u16) {
+    (EventCode::BranchStalled, group, branch)
 }
 
-fn recovered(group: u64, branch: u16) -> (String, u64, u16) {
-    (RECOVERED.to_owned(), group, branch)
+fn recovered(group: u64, branch: u16) -> (EventCode, u64, u16) {
+    (EventCode::BranchRecovered, group, branch)
 }
 
 #[test]
@@ -200,7 +200,7 @@ proptest! {
             }
             for event in stalls.observe(&[sample], |_| Some(AFTER), now, 0) {
                 let branch = event.branch.unwrap().segments()[7];
-                if event.code == STALLED {
+                if event.code == EventCode::BranchStalled {
                     prop_assert!(now - since >= AFTER && next[usize::from(branch)] == min && min < high);
                     prop_assert!(standing.insert(branch), "reported twice");
                 } else {

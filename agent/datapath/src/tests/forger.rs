@@ -189,7 +189,7 @@ impl Forger {
             13 => (self.cut(b), "truncated"),
             14 => (cnp_of(b).build().unwrap(), if self.running { "cnp_rate" } else { return self.forge() }),
             15 => return self.epoch_ahead(),
-            _ => (self.from_the_source(b), "source_unregistered"),
+            _ => (self.in_the_name_of_the_source(b), "source_unregistered"),
         };
         // Before any data, feedback that is valid except for its PSN is outside the window.
         let reason = if !self.running && reason == "nak_ghost" { "feedback_window" } else { reason };
@@ -344,7 +344,7 @@ impl Forger {
     }
 
     /// From the source to the Proxy Address at a node that is not the headend.
-    fn from_the_source(&mut self, branch: u32) -> Vec<u8> {
+    fn in_the_name_of_the_source(&mut self, branch: u32) -> Vec<u8> {
         let mut feedback = self.any(branch);
         (feedback.src, feedback.dst) = (source(), proxy());
         feedback.build().unwrap()

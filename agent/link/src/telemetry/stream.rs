@@ -110,12 +110,12 @@ fn weigh(group: &GroupTelemetry) -> usize {
 mod tests {
     use canopy_model::congestion::{FlowOrigin, FlowTelemetry, MAX_REPORTED_FLOWS, QueueTelemetry};
     use canopy_model::ids::{GroupId, PortIndex, Qpn};
-    use canopy_model::telemetry::{BranchTelemetry, LinkRtt};
+    use canopy_model::telemetry::{BranchTelemetry, EventCode, LinkRtt};
 
     use super::*;
 
     fn event(n: u64) -> Event {
-        Event { time_unix_ns: n, code: "FatalNak".into(), group: None, branch: None, detail: String::new() }
+        Event { time_unix_ns: n, code: EventCode::FatalNak, group: None, branch: None, detail: String::new() }
     }
 
     fn sample(n: u64, groups: u64, branches: u16) -> TelemetrySample {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(queue.dropped(), 2);
         let (oldest, events) = queue.pop().await;
         assert_eq!(oldest.time_unix_ns, 2);
-        assert_eq!(events[0].code, "TelemetryDropped");
+        assert_eq!(events[0].code, EventCode::TelemetryDropped);
         assert!(events[0].detail.starts_with("2 "), "{}", events[0].detail);
         assert!(queue.pop().await.1.is_empty(), "a loss is announced once");
     }

@@ -17,7 +17,7 @@ use canopy_control::HeldSpec;
 use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry};
 use canopy_model::ids::{PortIndex, Qpn};
 use canopy_model::node_spec::NodeSpec;
-use canopy_model::status::ItemError;
+use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::telemetry::{DropCount, GroupTelemetry};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -142,5 +142,5 @@ impl Agent {
 }
 
 pub fn error(name: &str) -> ItemError {
-    ItemError { kind: "port".into(), name: name.into(), group: None, detail: "is down".into() }
+    ItemError { kind: ItemKind::Port, name: name.into(), group: None, detail: "is down".into() }
 }

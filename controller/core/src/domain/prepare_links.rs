@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use canopy_model::status::ItemKind;
 use canopy_model::topology::Endpoint;
 
 use super::Domain;
@@ -35,7 +36,8 @@ impl Domain {
     /// `None` if the topology has no such node or its agent has not reported yet.
     pub fn ports_down(&self, node: &str) -> Option<(BTreeSet<String>, BTreeSet<String>)> {
         let entry = self.node_entry(node)?;
-        let reported = entry.status.as_ref()?.errors.iter().filter(|e| e.kind == "link").map(|e| e.name.clone());
+        let reported =
+            entry.status.as_ref()?.errors.iter().filter(|e| e.kind == ItemKind::Link).map(|e| e.name.clone());
         let known = self.down().iter().filter(|p| p.device == node).map(|p| p.port.clone()).collect();
         let ports: BTreeSet<&str> = entry.spec.base.ports.iter().map(|p| p.name.as_str()).collect();
         Some((known, reported.filter(|name| ports.contains(name.as_str())).collect()))

@@ -7,7 +7,7 @@ use canopy_model::addressing::AddressPlan;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Qpn;
 use canopy_model::member::{MemberSpec, Role};
-use canopy_model::status::{ItemError, NodeStatus};
+use canopy_model::status::{ItemError, ItemKind, NodeStatus};
 use canopy_model::topology::TopologySpec;
 
 use super::Domain;

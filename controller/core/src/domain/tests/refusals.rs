@@ -221,7 +221,7 @@ fn what_was_prepared_before_another_change_is_stale() {
 fn reports() {
     let mut w = world();
     assert_eq!(w.domain.report(reported("n9", 1, vec![])).unwrap_err().to_string(), "there is no node \"n9\"");
-    let error = ItemError { kind: "port".into(), name: "x".into(), group: None, detail: String::new() };
+    let error = ItemError { kind: ItemKind::Port, name: "x".into(), group: None, detail: String::new() };
     let e = w.domain.report(reported("leaf1", 1, vec![error; 16_385])).unwrap_err();
     assert!(e.to_string().starts_with("errors: 16385 errors, at most 16384"));
     assert!(w.domain.agent_connected("n9", true).is_empty());

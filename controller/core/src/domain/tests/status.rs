@@ -18,8 +18,8 @@ fn condition(w: &World, kind: &str) -> (ConditionStatus, String) {
     (c.status, c.message)
 }
 
-fn error(kind: &str, name: &str, group: Option<GroupId>) -> ItemError {
-    ItemError { kind: kind.into(), name: name.into(), group, detail: "is down: plug it in".into() }
+fn error(kind: ItemKind, name: &str, group: Option<GroupId>) -> ItemError {
+    ItemError { kind, name: name.into(), group, detail: "is down: plug it in".into() }
 }
 
 /// Groups g (leaf1 to leaf2) and other (leaf1 to leaf1), every node confirmed.
@@ -105,15 +105,15 @@ fn an_error_degrades_exactly_the_groups_it_concerns() {
     let generation = w.domain.node_spec("leaf1").unwrap().generation;
     let (g, other) = (status(&w, "g").group_id, status(&w, "other").group_id);
     let cases = [
-        (error("port", "up1", None), vec!["g"]),
-        (error("port", "host1", None), vec!["g"]),
-        (error("port", "host3", None), vec!["other"]),
-        (error("port", "nothing", None), vec![]),
-        (error("route", "::/0", None), vec!["g", "other"]),
-        (error("program", "xdp", None), vec!["g", "other"]),
-        (error("neighbour", "fe80::1", None), vec!["g", "other"]),
-        (error("group", "g", Some(g)), vec!["g"]),
-        (error("group", "other", Some(other)), vec!["other"]),
+        (error(ItemKind::Port, "up1", None), vec!["g"]),
+        (error(ItemKind::Port, "host1", None), vec!["g"]),
+        (error(ItemKind::Port, "host3", None), vec!["other"]),
+        (error(ItemKind::Port, "nothing", None), vec![]),
+        (error(ItemKind::Route, "::/0", None), vec!["g", "other"]),
+        (error(ItemKind::Program, "xdp", None), vec!["g", "other"]),
+        (error(ItemKind::Neighbour, "fe80::1", None), vec!["g", "other"]),
+        (error(ItemKind::Group, "g", Some(g)), vec!["g"]),
+        (error(ItemKind::Group, "other", Some(other)), vec!["other"]),
     ];
     for (e, concerned) in cases {
         assert_eq!(w.domain.report(reported("leaf1", generation, vec![e.clone()])).unwrap(), concerned, "{e:?}");
@@ -211,7 +211,7 @@ fn nodes_and_topology_show_their_conditions() {
     assert_eq!((t.nodes, t.connected_nodes, t.synced_nodes, t.hosts, t.links), (4, 4, 4, 9, 12));
     assert_eq!(t.conditions[0].status, ConditionStatus::True);
     w.domain.agent_connected("leaf3", false);
-    w.domain.report(reported("leaf1", 1, vec![error("port", "up1", None)])).unwrap();
+    w.domain.report(reported("leaf1", 1, vec![error(ItemKind::Port, "up1", None)])).unwrap();
     assert_eq!(w.domain.topology().unwrap().status.synced_nodes, 3);
     let leaf1 = w.domain.node("leaf1").unwrap();
     assert_eq!((leaf1.spec.groups, leaf1.spec.ports.len(), leaf1.status.observed_generation), (2, 4, Some(1)));
