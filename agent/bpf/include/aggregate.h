@@ -337,15 +337,15 @@ static __always_inline void pending_only(struct canopy_state *s, struct canopy_f
 /*
  * Decisions 3.9: repeats the last ACK or NAK upstream after this node has adopted a new epoch. Its parent dropped the first one
  * if it had not adopted that epoch yet, and a receiver sends only one NAK per gap. Does nothing before the first one, and while
- * newer ones are sent between two calls: the last one was sent just now.
+ * feedback or data passes between two calls: data causes feedback of its own, and a source whose window is full sends none.
  */
 static __always_inline void repeat_upstream(struct canopy_state *s, __u64 now, struct canopy_feedback *out)
 {
-	__u64 key = s->tree[1].key, sent = s->acks_out + s->naks_out;
+	__u64 key = s->tree[1].key, passed = s->acks_out + s->naks_out + s->data_packets;
 	__u32 kind = key & 63;
-	bool recent = s->repeat_checked_at != sent;
+	bool recent = s->repeat_checked_at != passed;
 
-	s->repeat_checked_at = sent;
+	s->repeat_checked_at = passed;
 	if (recent || minimum_is_unknown(s) || !s->sent_next)
 		return;
 	if (key == KEY_EMPTY) {

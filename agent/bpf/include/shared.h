@@ -201,7 +201,7 @@ struct canopy_state {
 	__u64 late_from;
 	__u64 msn_sent;			/* last MSN sent upstream; 0 = none */
 	__u64 pending_checked_at;	/* data_packets at the last CONTROL_PENDING_ONLY */
-	__u64 repeat_checked_at;	/* acks_out + naks_out at the last CONTROL_REPEAT */
+	__u64 repeat_checked_at;	/* acks_out + naks_out + data_packets at the last CONTROL_REPEAT */
 	struct canopy_slots receivers;	/* branches that are receivers; the others are child nodes */
 	__u32 since[CANOPY_MAX_BRANCHES];	/* epoch in which the branch joined, or in which receivers moved behind it */
 	__u32 shift[CANOPY_MAX_BRANCHES];	/* late receiver: subtracted from PSNs, its QP expects the start PSN first */
@@ -249,6 +249,6 @@ struct canopy_event {
 #define JOIN_RECEIVER 2
 #define CONTROL_SEND 3		/* cb: op, group; sends the frame upstream, with link-layer addresses filled in */
 #define CONTROL_PENDING_ONLY 4	/* cb: op, group; the frame becomes an ACK if data was forwarded and all branches are pending */
-#define CONTROL_REPEAT 5	/* cb: op, group; the frame becomes the last ACK or NAK sent upstream, if none was sent since the last CONTROL_REPEAT */
+#define CONTROL_REPEAT 5	/* cb: op, group; the frame becomes the last ACK or NAK sent upstream, if neither feedback nor data passed since the last CONTROL_REPEAT */
 
 #endif

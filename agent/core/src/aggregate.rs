@@ -194,7 +194,7 @@ pub struct Aggregation {
     reported_msn: u64,
     /// `counters.data_packets` at the last [`Input::PendingOnly`].
     data_packets_polled: u64,
-    /// ACKs and NAKs sent when a repetition was last due.
+    /// ACKs and NAKs sent and data packets forwarded when a repetition was last due.
     repeat_checked_at: u64,
     counters: Counters,
 }
@@ -322,11 +322,11 @@ impl Aggregation {
         }
     }
 
-    /// 3.9: sends the last ACK or NAK upstream once more. Does nothing before the first one, and while newer ones are sent between
-    /// two calls.
+    /// 3.9: sends the last ACK or NAK upstream once more. Does nothing before the first one, and while feedback or data passes
+    /// between two calls.
     fn repeat(&mut self, now: u64) -> Option<Feedback> {
-        let sent = |counters: &Counters| counters.acks_out + counters.naks_out;
-        let recent = std::mem::replace(&mut self.repeat_checked_at, sent(&self.counters)) != sent(&self.counters);
+        let passed = |c: &Counters| c.acks_out + c.naks_out + c.data_packets;
+        let recent = std::mem::replace(&mut self.repeat_checked_at, passed(&self.counters)) != passed(&self.counters);
         if recent || self.reported == 0 || self.high == 0 || !self.all_confirmed() {
             return None;
         }
@@ -341,7 +341,7 @@ impl Aggregation {
             }
             Some(_) => self.send_ack(),
         };
-        self.repeat_checked_at = sent(&self.counters);
+        self.repeat_checked_at = passed(&self.counters);
         Some(repeated)
     }
 

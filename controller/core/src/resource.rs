@@ -83,8 +83,11 @@ impl Group {
 
     /// The group before a change: a move in progress ends with the change, in an epoch of its own.
     pub(crate) fn unsettled(&self) -> Self {
-        let epoch = self.epoch + u32::from(self.making.is_some());
-        Self { epoch, making: None, ..self.clone() }
+        if self.making.is_none() {
+            return self.clone();
+        }
+        let epoch = self.epoch + 1;
+        Self { epoch, moved: epoch, making: None, ..self.clone() }
     }
 
     /// The tree and encoding, if there is a tree.

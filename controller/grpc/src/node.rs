@@ -67,7 +67,7 @@ impl NodeService for Nodes {
         let WatchRequest { node, agent_version, minor_version, .. } = request;
         check_name("node", &node).map_err(error::field)?;
         let span = tracing::info_span!("watch", node, peer, agent_version);
-        self.outbid(&known, &span).await?;
+        self.outbid(&node, &known, &span).await?;
         let mut specs = self.controller.watch_node(&node).ok_or_else(|| error::unknown_node(&node))?;
         let connection = self.controller.agent_connected(&node);
         let mut closing = self.closing.clone();
@@ -160,12 +160,14 @@ impl NodeService for Nodes {
 impl Nodes {
     /// An agent that has accepted a higher term refuses this controller: the store is older than what agents saw. The
     /// controller takes a term beyond it, durably, and every agent follows.
-    async fn outbid(&self, known: &Known, span: &tracing::Span) -> Result<(), Status> {
-        let own = self.controller.read(|d| d.term());
-        if known.term <= own {
+    async fn outbid(&self, node: &str, known: &Known, span: &tracing::Span) -> Result<(), Status> {
+        let Some(spec) = self.controller.read(|d| d.node_spec(node)) else { return Ok(()) };
+        let (own, latest) = (spec.term, spec.generation);
+        // An equal term with a generation that this life has not reached is of another life too.
+        if (known.term, known.generation) <= (own, latest) {
             return Ok(());
         }
-        if known.term - own > MAX_TERM_JUMP {
+        if known.term.saturating_sub(own) > MAX_TERM_JUMP {
             let detail = format!("{} is not a term of this controller, whose own is {own}", known.term);
             return Err(error::field(FieldError::new("known_term", detail)));
         }

@@ -31,9 +31,11 @@ async fn a_store_older_than_what_agents_saw_takes_a_higher_term_and_keeps_it() {
     let ahead = NodeSpec { term: held.spec().term + 1_000, generation: 999_999, ..held.spec().clone() };
     let mut other = NodeSpec { term: ahead.term + 1_000, ..ahead.clone() };
     other.groups.clear();
+    // The same term, in which this life has not got as far.
+    let same_term = NodeSpec { generation: held.spec().generation + 1, ..held.spec().clone() };
     let mut elder = Agent::connect(&controller, "n1", None).await.unwrap();
     elder.next().await.unwrap();
-    for (seen, resent) in [(ahead, false), (other, true)] {
+    for (seen, resent) in [(same_term, false), (ahead, false), (other, true)] {
         let mut agent = Agent::connect(&controller, "n2", Some(HeldSpec::encode(seen.clone()))).await.unwrap();
         let first = agent.next().await.unwrap().unwrap();
         assert!(first.term > seen.term, "term {} after {}", first.term, seen.term);

@@ -139,10 +139,11 @@ fn the_last_answer_is_repeated_as_it_was() {
     for psn in 106..108 {
         a.handle(Input::Data { psn, begins: true }, 201).unwrap();
     }
-    assert_eq!(a.handle(Input::Repeat, 202), acked(105));
+    assert_eq!(a.handle(Input::Repeat, 202), Ok(None), "data passes: it causes feedback of its own");
+    assert_eq!(a.handle(Input::Repeat, 203), acked(105));
     // A branch that is reset holds an unknown part of the data: there is nothing to repeat.
     a.join(1, Entry { at_boundary: false, receiver: false, since: 2 });
-    assert_eq!(a.handle(Input::Repeat, 203), Ok(None));
+    assert_eq!(a.handle(Input::Repeat, 204), Ok(None));
     assert_eq!(Aggregation::new(params(), 1).handle(Input::Repeat, 1), Ok(None));
 }
 
