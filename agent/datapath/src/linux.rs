@@ -292,7 +292,9 @@ impl LinuxDatapath {
         // A headend sends feedback to the source, which has no epochs.
         let is_headend = conf.flags & tables::GROUP_HEADEND != 0;
         let parent = |g: &types::canopy_group| (g.epoch, g.up_da.hi, g.up_da.lo);
-        Ok(!is_headend && was.is_none_or(|w| parent(&w) != parent(conf)))
+        // Before data there is no feedback that the parent could have dropped.
+        let has_data = state.is_some_and(|s| s.high != 0);
+        Ok(!is_headend && has_data && was.is_none_or(|w| parent(&w) != parent(conf)))
     }
 
     /// Joins new branches, branches behind which receivers moved, and branches that reuse the address of a former one.
