@@ -29,6 +29,8 @@ outside='tokio|tonic|axum|sled|libbpf-rs|rtnetlink|hyper|prost|nix'
 forbid canopy-packet 'canopy-.*' 'bytes on the wire know nothing of us'
 forbid canopy-packet "$outside" 'packet is no_std'
 forbid canopy-model "canopy-.*|$outside" 'the model is plain data'
+forbid canopy-bpf 'canopy-(control|model|agent|controller|store|host|datapath|pacer).*' 'BPF knows bytes on the wire and nothing of who loads it'
+forbid_own canopy-bpf 'tonic|axum|sled|rtnetlink|hyper|nix' 'one outside technology per edge'
 forbid canopy-control 'canopy-(controller|agent|datapath|store|packet).*' 'the contract names the model only'
 forbid canopy-controller-core "canopy-(agent|datapath|store|controller-).*|$outside" 'the core is pure'
 forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 'the core is pure'
@@ -46,13 +48,13 @@ for c in canopy-host canopy-host-capi; do
 done
 forbid canopy-pacer 'canopy-(controller|agent-(runtime|link)|datapath|store|rc|lab|e2e).*|canopyctl' 'a source host has neither controller nor agent'
 forbid_own canopy-host-capi "$outside" 'the C ABI is a face of canopy-host'
-forbid_own canopy-datapath 'tonic|axum|sled' 'one outside technology per edge'
+forbid_own canopy-datapath 'tonic|axum|sled' 'the kernel, through BPF and netlink'
 forbid_own canopy-stamp 'tonic|axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 forbid_own canopy-agent-link 'libbpf-rs|rtnetlink|sled' 'one outside technology per edge'
 
-# `unsafe` lives in the datapath, and where C calls in.
-if git grep -nE '\bunsafe\s*(\{|fn|impl|trait|extern)' -- '*.rs' ':!agent/datapath/' ':!host/capi/'; then
-  echo "arrow: unsafe code outside agent/datapath and host/capi" >&2
+# `unsafe` lives where the kernel is called: in the home of BPF and the datapath's sockets; and where C calls in.
+if git grep -nE '\bunsafe\s*(\{|fn|impl|trait|extern)' -- '*.rs' ':!bpf/src/' ':!agent/datapath/' ':!host/capi/'; then
+  echo "arrow: unsafe code outside bpf, agent/datapath and host/capi" >&2
   fail=1
 fi
 ((fail)) || echo "arrows: every dependency points the right way"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reference model of the ACK and NAK aggregation of one group at one node: the rules that the BPF programs must follow.
 //!
-//! The kernel implements the same rules with a minimum tree in constant steps (`agent/bpf/include/aggregate.h`). Here each rule
+//! The kernel implements the same rules with a minimum tree in constant steps (`bpf/c/node/aggregate.h`). Here each rule
 //! is written out with the number of its protocol decision; a differential test compares the two implementations.
 //! PSNs are unwrapped to 64 bits.
 

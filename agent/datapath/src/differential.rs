@@ -7,13 +7,16 @@
 use std::collections::BTreeMap;
 
 use canopy_agent_core::aggregate::{Aggregation, Counters, Entry, Feedback, Input, Nak, Params, Refusal};
+use canopy_bpf::node::{Control, types};
 use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::RoceBuilder;
 
-use crate::bpf::Control;
 use crate::testbed::*;
 
+const GROUP: u32 = 5;
+/// Octets of an upstream ACK frame.
+const ACK_FRAME: usize = 82;
 const RECEIVERS: u32 = 5;
 const BRANCHES: u32 = 7;
 const TURN: u64 = 1 << 24;
@@ -91,7 +94,7 @@ impl Pair {
             Input::Leave(slot) => return self.control(Control::Remove { slot }),
             Input::PendingOnly => return self.control(Control::PendingOnly),
             Input::Repeat => return self.control(Control::Repeat),
-            Input::Adopt(epoch) => return self.bed.datapath.set_epoch(5, epoch),
+            Input::Adopt(epoch) => return self.adopt(epoch),
         };
         let (Input::Ack { branch, .. } | Input::Nak { branch, .. }) = input else { return };
         let (action, out, _) = self.bed.run(&port_of(branch), &packet);
@@ -119,7 +122,14 @@ impl Pair {
     }
 
     fn control(&self, op: Control) {
-        self.bed.datapath.membership(5, op).unwrap();
+        self.bed.datapath.bpf.control(GROUP, op, &[0; ACK_FRAME]).unwrap();
+    }
+
+    /// Sets the epoch of the group and changes nothing else.
+    fn adopt(&self, epoch: u32) {
+        let groups = self.bed.datapath.bpf.groups();
+        let known = groups.get(&GROUP).unwrap().unwrap();
+        groups.put(&GROUP, &types::canopy_group { epoch, ..known }).unwrap();
     }
 
     /// A random input: mostly plausible, with PSNs near the minimum and the highest PSN, sometimes far off.

@@ -1,30 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of the ingress program: ended CNP windows, first data of a group, and fatal NAKs, which are never merged.
+//! Events of the groups: ended CNP windows, first data of a group, and fatal NAKs, which are never merged.
 
 use std::net::Ipv6Addr;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use canopy_agent_core::DatapathError;
+use canopy_bpf::node::types::{self, canopy_event_kind as Kind};
+use canopy_bpf::node::{Control, Node};
+use canopy_bpf::ring::Records;
+use canopy_bpf::{Context, Result, chain, monotonic_ns, read};
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{Event, EventCode};
 use canopy_packet::bth::{Bth, Opcode};
 use canopy_packet::ipv6::Ipv6;
 use canopy_packet::udp::{ROCE_PORT, Udp};
-use libbpf_rs::{MapHandle, RingBufferBuilder};
-use tokio::sync::mpsc;
 
-use crate::bpf::{Bpf, Control, Table};
-use crate::error::{Context, chain};
-use crate::plain::read;
-use crate::skel::types;
-use crate::tables;
-
-const EVENT_CNP: u32 = 1;
-const EVENT_FIRST_DATA: u32 = 3;
 /// An older CNP event is ignored: a restarted agent sends no CNPs for windows that ended before.
 const STALE_NS: u64 = 100_000_000;
 /// UDP + BTH + 16 reserved + ICRC.
@@ -32,67 +21,26 @@ const CNP_PAYLOAD: u16 = 40;
 /// Events that wait for the event loop, in addition to some 8,000 in the ring buffer; when both are full, the newest are lost.
 const DEPTH: usize = 1024;
 
-/// The thread that reads the ring buffer.
-pub(crate) struct Events {
-    receiver: mpsc::Receiver<types::canopy_event>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Drop for Events {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-}
+/// The events, as they come.
+pub(crate) struct Events(Records<types::canopy_event>);
 
 impl Events {
-    pub(crate) fn open(pin: &Path) -> Result<Self, DatapathError> {
-        let map = MapHandle::from_pinned_path(pin).with_context(|| format!("opening {}", pin.display()))?;
-        let (tx, receiver) = mpsc::channel(DEPTH);
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        thread::Builder::new()
-            .name("bpf-events".into())
-            .spawn(move || pump(&map, &tx, &stopped))
-            .context("starting the event reader")?;
-        Ok(Self { receiver, stop })
+    pub(crate) fn open(bpf: &Node) -> Result<Self> {
+        Ok(Self(Records::read(bpf.events()?, "bpf-events", DEPTH, read)?))
     }
 
     /// The next event. Cancel safe.
     pub(crate) async fn next(&mut self) -> types::canopy_event {
-        match self.receiver.recv().await {
+        match self.0.next().await {
             Some(e) => e,
             None => std::future::pending().await,
         }
     }
 }
 
-fn pump(map: &MapHandle, tx: &mpsc::Sender<types::canopy_event>, stop: &AtomicBool) {
-    let mut builder = RingBufferBuilder::new();
-    let push = |data: &[u8]| {
-        if let Some(e) = read(data) {
-            // If the event loop does not keep up, the newest event is lost.
-            let _ = tx.try_send(e);
-        }
-        0
-    };
-    let added = builder.add(map, push).map(drop);
-    let ring = match added.and_then(|()| builder.build()) {
-        Ok(ring) => ring,
-        Err(e) => {
-            tracing::error!(error = %e, "cannot read the event ring buffer: this node sends no CNPs upstream until the agent is restarted");
-            return;
-        }
-    };
-    while !stop.load(Ordering::Relaxed) {
-        if let Err(e) = ring.poll(Duration::from_millis(200)) {
-            tracing::warn!(error = %e, "cannot poll the event ring buffer, trying again");
-        }
-    }
-}
-
 /// Handles one event; returns the event to report to the controller, if any.
-pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
-    if e.kind == EVENT_CNP {
+pub(crate) fn act(bpf: &Node, e: &types::canopy_event) -> Option<Event> {
+    if e.kind == Kind::EVENT_CNP.0 {
         let late = monotonic_ns().saturating_sub(e.time_ns);
         if late >= STALE_NS {
             tracing::debug!(
@@ -106,7 +54,7 @@ pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
         return None;
     }
     let group = GroupId::new("group", e.group_id.into()).ok();
-    if e.kind == EVENT_FIRST_DATA {
+    if e.kind == Kind::EVENT_FIRST_DATA.0 {
         let detail =
             format!("first packet of the source, PSN {:#08x}: receivers that join from now on are late", e.value);
         return Some(Event { time_unix_ns: unix_ns(), code: EventCode::FirstData, group, branch: None, detail });
@@ -121,8 +69,8 @@ pub(crate) fn act(bpf: &Bpf, e: &types::canopy_event) -> Option<Event> {
 }
 
 /// Sends one CNP upstream for an ended window (draft-li, CNP Aggregation).
-fn send_cnp(bpf: &Bpf, group: u32) -> Result<(), DatapathError> {
-    let Some(g) = bpf.get_as::<u32, types::canopy_group>(Table::Groups, &group)? else { return Ok(()) };
+fn send_cnp(bpf: &Node, group: u32) -> Result<()> {
+    let Some(g) = bpf.groups().get(&group)? else { return Ok(()) };
     bpf.control(group, Control::Send, &cnp_frame(&g).context("composing a CNP")?)
 }
 
@@ -135,8 +83,8 @@ fn cnp_frame(g: &types::canopy_group) -> Result<Vec<u8>, String> {
         payload_len: CNP_PAYLOAD,
         next_header: 17,
         hop_limit: 64,
-        src: tables::address(&g.up_sa),
-        dst: tables::address(&g.up_da),
+        src: g.up_sa.into(),
+        dst: g.up_da.into(),
     };
     let udp = Udp { src_port: g.up_sport as u16, dst_port: ROCE_PORT, length: CNP_PAYLOAD, checksum: 0 };
     let bth = Bth {
@@ -162,20 +110,9 @@ fn cnp_frame(g: &types::canopy_group) -> Result<Vec<u8>, String> {
     Ok(frame)
 }
 
-fn branch_address(bpf: &Bpf, group: u32, slot: u32) -> Option<Ipv6Addr> {
-    bpf.keys(Table::Peers).iter().find_map(|key| {
-        let k: types::canopy_peer_key = read(key)?;
-        let peer: types::canopy_peer = read(&bpf.get(Table::Peers, key).ok()??)?;
-        (k.group_id == group && peer.slot == slot).then(|| tables::address(&k.address))
-    })
-}
-
-/// CLOCK_MONOTONIC, the clock of the programs' timestamps.
-pub(crate) fn monotonic_ns() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a valid timespec on the stack.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+fn branch_address(bpf: &Node, group: u32, slot: u32) -> Option<Ipv6Addr> {
+    let peers = bpf.peers().entries().ok()?;
+    peers.into_iter().find(|(key, peer)| key.group_id == group && peer.slot == slot).map(|(key, _)| key.address.into())
 }
 
 fn unix_ns() -> u64 {

@@ -10,11 +10,10 @@ use std::fs;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use canopy_agent_core::DatapathError;
 use canopy_agent_core::mroute::{Command, Flow, Mif, Observed, Route};
 use canopy_agent_core::net::Interface;
 
-use crate::error::Context;
+use canopy_bpf::{Context, Result};
 
 /// Number of sockets that enabled multicast routing in this thread's network namespace, 0 or 1. Absent in kernels without it.
 const SWITCH: &str = "/proc/sys/net/ipv6/conf/all/mc_forwarding";
@@ -42,7 +41,7 @@ pub(crate) fn is_on() -> bool {
 }
 
 /// The kernel's state, except for [`Observed::held`].
-pub(crate) fn observe(interfaces: &BTreeMap<String, Interface>) -> Result<Observed, DatapathError> {
+pub(crate) fn observe(interfaces: &BTreeMap<String, Interface>) -> Result<Observed> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("reading {path}"));
     let (mifs, fixed) = parse_interfaces(&read(INTERFACES)?, interfaces);
     let routes = parse_routes(&read(ROUTES)?, &mifs);
@@ -84,7 +83,7 @@ fn parse_routes(text: &str, mifs: &BTreeMap<Mif, u32>) -> BTreeMap<Flow, Route> 
 pub(crate) struct Socket(OwnedFd);
 
 impl Socket {
-    pub(crate) fn open() -> Result<Self, DatapathError> {
+    pub(crate) fn open() -> Result<Self> {
         // SAFETY: a plain socket(2); the result is checked and owned at once.
         let fd = unsafe { libc::socket(libc::AF_INET6, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMPV6) };
         if fd < 0 {
@@ -95,7 +94,7 @@ impl Socket {
     }
 
     /// Enables multicast routing until this socket is closed.
-    pub(crate) fn switch_on(&self) -> Result<(), DatapathError> {
+    pub(crate) fn switch_on(&self) -> Result<()> {
         match self.set(MRT6_INIT, &1i32.to_ne_bytes()) {
             Err(e) if e.raw_os_error() == Some(libc::EADDRINUSE) => Err(e).context(TAKEN),
             other => other.context("enabling IPv6 multicast routing (MRT6_INIT)"),
@@ -103,7 +102,7 @@ impl Socket {
     }
 
     /// Executes one command for interfaces or routes; `mifs` are the existing multicast interfaces.
-    pub(crate) fn execute(&self, command: &Command, mifs: &mut BTreeMap<Mif, u32>) -> Result<(), DatapathError> {
+    pub(crate) fn execute(&self, command: &Command, mifs: &mut BTreeMap<Mif, u32>) -> Result<()> {
         let mif_of = |mifs: &BTreeMap<Mif, u32>, index: u32| {
             mifs.iter().find(|(_, i)| **i == index).map(|(m, _)| *m).ok_or_else(|| {
                 format!("interface {index} is not a multicast interface: other programs use all {} of them", mifs.len())

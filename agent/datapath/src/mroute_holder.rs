@@ -15,12 +15,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use canopy_agent_core::DatapathError;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-use crate::error::Context;
 use crate::mroute::Socket;
+use canopy_bpf::{Context, Result};
 
 /// Abstract Unix socket address, one per network namespace.
 const NAME: &str = "canopy-hold-multicast";
@@ -40,7 +39,7 @@ pub enum Hold {
 ///
 /// # Errors
 /// The kernel does not support it, another socket has enabled it, or an mroute-holder is already running.
-pub fn hold_multicast() -> Result<std::convert::Infallible, DatapathError> {
+pub fn hold_multicast() -> Result<std::convert::Infallible> {
     let enabled = EnabledRouting::new()?;
     loop {
         // A client only reads the credentials of this process, which the kernel provides.
@@ -57,7 +56,7 @@ struct EnabledRouting {
 }
 
 impl EnabledRouting {
-    fn new() -> Result<Self, DatapathError> {
+    fn new() -> Result<Self> {
         let address = SocketAddr::from_abstract_name(NAME).context("making the address of the mroute-holder")?;
         let socket = Socket::open()?;
         socket.switch_on()?;
@@ -131,7 +130,7 @@ impl MrouteHolder {
     }
 
     /// Starts an mroute-holder and waits until it has enabled multicast routing.
-    pub(crate) async fn start(&mut self) -> Result<(), DatapathError> {
+    pub(crate) async fn start(&mut self) -> Result<()> {
         let program = match &self.how {
             Hold::Itself => {
                 self.in_process = Some(EnabledRouting::new()?);
@@ -169,7 +168,7 @@ impl MrouteHolder {
     }
 
     /// Ends the mroute-holder and waits for its end, which disables multicast routing.
-    pub(crate) async fn stop(&mut self) -> Result<(), DatapathError> {
+    pub(crate) async fn stop(&mut self) -> Result<()> {
         self.in_process = None;
         self.watched = None;
         let deadline = Instant::now() + PATIENCE;

@@ -4,15 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use canopy_agent_core::DatapathError;
 use canopy_agent_core::mroute::{self, Command, Desired, Flow, Observed};
 use canopy_agent_core::net::Interface;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind};
 
-use crate::error::chain;
 use crate::mroute::{Socket, TAKEN, is_on, is_supported, observe};
 use crate::mroute_holder::MrouteHolder;
+use canopy_bpf::{Result, chain};
 
 /// The multicast part of a reconcile, between its two halves.
 pub(crate) struct MulticastUpdate<'a> {
@@ -33,7 +32,7 @@ impl<'a> MulticastUpdate<'a> {
         interfaces: &'a BTreeMap<String, Interface>,
         recorded: &BTreeMap<Ipv6Addr, u32>,
         kept: &BTreeSet<u32>,
-    ) -> Result<Self, DatapathError> {
+    ) -> Result<Self> {
         let (desired, errors) = mroute::desired(spec, interfaces, recorded, kept);
         let held = holder.watch();
         let idle = desired.routes.is_empty() && recorded.is_empty() && !held;
@@ -60,7 +59,7 @@ impl<'a> MulticastUpdate<'a> {
     }
 
     /// Adds missing routes and interfaces and reads everything back.
-    pub(crate) async fn after(mut self, holder: &mut MrouteHolder) -> Result<Vec<ItemError>, DatapathError> {
+    pub(crate) async fn after(mut self, holder: &mut MrouteHolder) -> Result<Vec<ItemError>> {
         if self.idle {
             return Ok(self.errors);
         }
@@ -97,7 +96,7 @@ impl<'a> MulticastUpdate<'a> {
         Ok(self.errors)
     }
 
-    fn observe(&self, held: bool) -> Result<Observed, DatapathError> {
+    fn observe(&self, held: bool) -> Result<Observed> {
         Ok(Observed { held, ..observe(self.interfaces)? })
     }
 
@@ -127,7 +126,7 @@ pub(crate) async fn cleanup(
     holder: &mut MrouteHolder,
     interfaces: &BTreeMap<String, Interface>,
     ours: BTreeSet<Ipv6Addr>,
-) -> Result<(), DatapathError> {
+) -> Result<()> {
     let held = holder.watch();
     if !is_supported() || (ours.is_empty() && !held) {
         return Ok(());

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 
-use canopy_agent_core::DatapathError;
 use canopy_agent_core::net::{Interface, NetCommand, NetState, Via};
 use futures::TryStreamExt;
 use ipnet::Ipv6Net;
@@ -24,7 +23,7 @@ use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::error::Context;
+use canopy_bpf::{Context, Result};
 
 /// Protocol number of our routes (rtnetlink(7): values above RTPROT_STATIC are for daemons).
 const PROTOCOL: u8 = 201;
@@ -55,7 +54,7 @@ pub(crate) struct Observed {
 }
 
 impl Netlink {
-    pub(crate) fn open() -> Result<Self, DatapathError> {
+    pub(crate) fn open() -> Result<Self> {
         let (connection, handle, _) = rtnetlink::new_connection().context("opening a netlink socket")?;
         let groups = [
             MulticastGroup::Link,
@@ -90,7 +89,7 @@ impl Netlink {
     }
 
     /// Interfaces by name.
-    pub(crate) async fn interfaces(&self) -> Result<BTreeMap<String, Interface>, DatapathError> {
+    pub(crate) async fn interfaces(&self) -> Result<BTreeMap<String, Interface>> {
         let links: Vec<_> = self.handle.link().get().execute().try_collect().await.context("listing interfaces")?;
         let mut out = BTreeMap::new();
         for l in links {
@@ -124,7 +123,7 @@ impl Netlink {
         interfaces: &BTreeMap<String, Interface>,
         ports: &BTreeSet<u32>,
         desired: &NetState,
-    ) -> Result<Observed, DatapathError> {
+    ) -> Result<Observed> {
         let mut o = Observed::default();
         o.state.up = interfaces.values().filter(|i| i.up).map(|i| i.index).collect();
         let addresses: Vec<_> =
@@ -168,7 +167,7 @@ impl Netlink {
     }
 
     /// Executes one netlink command; attaching and detaching programs is not one.
-    pub(crate) async fn execute(&self, command: &NetCommand) -> Result<(), DatapathError> {
+    pub(crate) async fn execute(&self, command: &NetCommand) -> Result<()> {
         match *command {
             NetCommand::Up(i) => self
                 .handle
@@ -234,7 +233,7 @@ impl Netlink {
 }
 
 /// Enables IPv6 forwarding in this network namespace, which the kernel's FIB lookup helper requires.
-pub(crate) fn enable_forwarding() -> Result<(), DatapathError> {
+pub(crate) fn enable_forwarding() -> Result<()> {
     for name in ["all", "default"] {
         let path = format!("{SYSCTL}/{name}/forwarding");
         fs::write(&path, "1").with_context(|| format!("writing {path}"))?;

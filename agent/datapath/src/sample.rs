@@ -3,56 +3,50 @@
 
 use std::collections::BTreeMap;
 
-use canopy_agent_core::{DatapathError, Sample};
+use canopy_agent_core::Sample;
+use canopy_bpf::node::Node;
+use canopy_bpf::node::types::{self, canopy_drop as D, canopy_min_kind as Kind};
+use canopy_bpf::{Result, monotonic_ns};
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
 
-use crate::bpf::{Bpf, Table};
-use crate::events::monotonic_ns;
-use crate::plain::read;
-use crate::skel::types::{self, canopy_drop as D};
-use crate::tables::{self, KEY_EMPTY};
-
-const KIND_NONE: u64 = 63;
+/// Leaves of the minimum tree; the first half of its array are inner nodes, and the root is node 1.
 const LEAVES: usize = 128;
+/// Key of an empty leaf: all ones.
+const EMPTY: u64 = u64::MAX;
 
-/// One sample of all counters and states of the ingress program.
-pub(crate) fn sample(bpf: &Bpf) -> Result<Sample, DatapathError> {
+/// One sample of all counters and states of the groups; each map is read once, in batches.
+pub(crate) fn sample(bpf: &Node) -> Result<Sample> {
     let mut drops: BTreeMap<u32, Vec<DropCount>> = BTreeMap::new();
-    for key in bpf.keys(Table::Drops) {
-        let Some(k) = read::<types::canopy_drop_key>(&key) else { continue };
-        let packets = bpf.get_sum(Table::Drops, &key)?;
-        drops.entry(k.group_id).or_default().push(DropCount { reason: k.reason, name: reason_name(k.reason), packets });
+    for (key, packets) in bpf.drops().entries()? {
+        let types::canopy_drop_key { group_id, reason } = key;
+        let packets = packets.into_iter().sum();
+        drops.entry(group_id).or_default().push(DropCount { reason, name: reason_name(reason), packets });
     }
     drops.values_mut().for_each(|d| d.sort_by_key(|c| c.reason));
     let mut branches: BTreeMap<u32, Vec<BranchTelemetry>> = BTreeMap::new();
     let mut groups = Vec::new();
     let now = monotonic_ns();
-    let mut states = BTreeMap::new();
-    for key in bpf.keys(Table::Groups) {
-        let Some(id) = read::<u32>(&key) else { continue };
-        if let Some(s) = bpf.get_as::<u32, types::canopy_state>(Table::States, &id)? {
-            states.insert(id, (s, bpf.get_as::<u32, types::canopy_cnp>(Table::Cnps, &id)?.unwrap_or_default()));
-        }
-    }
-    for key in bpf.keys(Table::Peers) {
-        let Some(k) = read::<types::canopy_peer_key>(&key) else { continue };
-        let Some(peer) = bpf.get(Table::Peers, &key)?.as_deref().and_then(read::<types::canopy_peer>) else { continue };
+    let epochs: BTreeMap<u32, u32> = bpf.groups().entries()?.into_iter().map(|(id, g)| (id, g.epoch)).collect();
+    let mut cnps: BTreeMap<u32, types::canopy_cnp> = bpf.cnps().entries()?.into_iter().collect();
+    let states = bpf.states().entries()?.into_iter().filter(|(id, _)| epochs.contains_key(id));
+    let states: BTreeMap<u32, _> = states.map(|(id, s)| (id, (s, cnps.remove(&id).unwrap_or_default()))).collect();
+    let stats: BTreeMap<_, _> = bpf.stats().entries()?.into_iter().map(|(k, v)| ((k.group_id, k.slot), v)).collect();
+    for (k, peer) in bpf.peers().entries()? {
         let Some((state, cnp)) = states.get(&k.group_id) else { continue };
-        let stats = bpf
-            .get_as::<_, types::canopy_branch_stats>(Table::Stats, &tables::slot_key(k.group_id, peer.slot))?
-            .unwrap_or_default();
+        let stats = stats.get(&(k.group_id, peer.slot)).copied().unwrap_or_default();
         branches.entry(k.group_id).or_default().push(branch(&k, peer.slot as usize % LEAVES, state, cnp, &stats, now));
     }
+    branches.values_mut().for_each(|of_group| of_group.sort_by_key(|b| b.address));
     for (id, (s, cnp)) in &states {
         let Ok(group_id) = GroupId::new("group", (*id).into()) else { continue };
-        let epoch = bpf.get_as::<u32, types::canopy_group>(Table::Groups, id)?.map_or(0, |g| g.epoch);
+        let epoch = epochs.get(id).copied().unwrap_or(0);
         groups.push(GroupTelemetry {
             group_id,
             epoch,
             high: s.high,
-            min_next: (s.high != 0 && s.unconfirmed.word == [0; 2] && s.tree[1].key != KEY_EMPTY)
-                .then_some(s.tree[1].key >> 6),
+            min_next: (s.high != 0 && s.unconfirmed.word == [0; 2] && s.tree[1].key != EMPTY)
+                .then_some(s.tree[1].key >> Kind::KIND_BITS.0),
             acks_in: s.acks_in,
             acks_out: s.acks_out,
             naks_in: s.naks_in,
@@ -79,14 +73,14 @@ fn branch(
 ) -> BranchTelemetry {
     let key = s.tree[LEAVES + slot].key;
     let unconfirmed = s.unconfirmed.word[slot / 64] >> (slot % 64) & 1 == 1;
-    let next = (key != KEY_EMPTY && s.high != 0 && !unconfirmed).then_some(key >> 6);
+    let next = (key != EMPTY && s.high != 0 && !unconfirmed).then_some(key >> Kind::KIND_BITS.0);
     let psn = |v: u64| (v & 0xFF_FFFF) as u32;
     BranchTelemetry {
-        address: tables::address(&k.address),
+        address: k.address.into(),
         next,
-        unconfirmed: unconfirmed && key != KEY_EMPTY,
+        unconfirmed: unconfirmed && key != EMPTY,
         ack_psn: next.map(|n| psn(n - 1)),
-        epsn: next.filter(|_| key & 63 != KIND_NONE).map(psn),
+        epsn: next.filter(|_| key & u64::from(Kind::KIND_NONE.0) != u64::from(Kind::KIND_NONE.0)).map(psn),
         ccount: if cnp.slot_window[slot] == cnp.window { cnp.slot_count[slot] } else { 0 },
         last_feedback_ns: (stats.last_received_ns != 0).then(|| now.saturating_sub(stats.last_received_ns)),
         packets: stats.packets,
@@ -128,6 +122,7 @@ fn reason_name(reason: u32) -> String {
         D::DROP_EPOCH_OLD => "epoch_old",
         D::DROP_CNP_TIMER => "cnp_timer",
         D::DROP_EPOCH_AHEAD => "epoch_ahead",
+        D::DROP_ROLE_MISSING => "role_missing",
         D(other) => return format!("reason_{other}"),
     };
     name.into()

@@ -26,9 +26,6 @@ use canopy_packet::ipv6::Ipv6;
 use canopy_packet::srh::{Srh, Tlv};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::plain::read;
-use crate::skel::types;
-use crate::tables;
 use crate::{Hold, LinuxDatapath, Options};
 
 /// `TC_ACT_SHOT`: dropped, merged, or sent as copies only.
@@ -53,8 +50,8 @@ pub struct Testbed {
     pin_dir: PathBuf,
 }
 
-fn ok<T, E: std::fmt::Display>(r: Result<T, E>) -> T {
-    r.unwrap_or_else(|e| panic!("{e}"))
+fn ok<T, E: std::fmt::Display + std::fmt::Debug>(r: Result<T, E>) -> T {
+    r.unwrap_or_else(|e| panic!("{e}: {e:?}"))
 }
 
 fn options(pin_dir: &std::path::Path) -> Options {
@@ -153,7 +150,7 @@ impl Testbed {
         let spec = spec(shape);
         let mut datapath = runtime
             .block_on(async { LinuxDatapath::open(options(&pin_dir)).await })
-            .unwrap_or_else(|e| panic!("{}", crate::error::chain(&e)));
+            .unwrap_or_else(|e| panic!("{}", canopy_bpf::chain(&e)));
         let errors = runtime.block_on(datapath.reconcile(&spec));
         // The veth peers do not answer neighbour discovery, so only neighbours may be missing.
         assert!(errors.iter().all(|e| e.kind == ItemKind::Neighbour), "{errors:#?}");
@@ -205,11 +202,11 @@ impl Testbed {
         unsafe { libc::if_nametoindex(ok(std::ffi::CString::new(name)).as_ptr()) }
     }
 
-    /// Runs the ingress program on one packet (from its IPv6 header) received on `port`; returns the action, the packet afterwards, and
+    /// Runs dispatch and its role on one packet (from its IPv6 header) received on `port`; returns the action, the packet afterwards, and
     /// the duration.
     pub fn run(&self, port: &str, packet: &[u8]) -> (u32, Vec<u8>, Duration) {
-        let (action, mut frame, took) = self.datapath.run_ingress(self.ifindex(port), packet);
-        (action, frame.split_off(14), took)
+        let mut run = ok(self.datapath.bpf.receive(self.ifindex(port), packet));
+        (run.verdict as u32, run.frame.split_off(14), run.took)
     }
 
     /// Runs the egress program on one packet (from its IPv6 header) sent through `port`; returns the duration.
@@ -284,17 +281,13 @@ impl Testbed {
 
     /// The branch with the highest CCount of the open window, and that CCount.
     pub fn cnp_leader(&self) -> (Ipv6Addr, u32) {
-        let map = |name| ok(MapHandle::from_pinned_path(self.pin_dir.join(name)));
-        let group = self.spec.groups.keys().next().map_or(0, |g| g.get());
-        let cnp: types::canopy_cnp = ok(map("cnps").lookup(&group.to_ne_bytes(), MapFlags::ANY))
-            .and_then(|v| read(&v))
-            .unwrap_or_else(|| panic!("no CNP state"));
-        let peers = map("peers");
-        let leader = peers.keys().find_map(|key| {
-            let peer: types::canopy_peer = read(&peers.lookup(&key, MapFlags::ANY).ok()??)?;
-            let of: types::canopy_peer_key = read(&key)?;
-            (of.group_id == group && peer.slot == cnp.best_slot).then(|| tables::address(&of.address))
-        });
+        let (bpf, group) = (&self.datapath.bpf, self.spec.groups.keys().next().map_or(0, |g| g.get()));
+        let cnp = ok(bpf.cnps().get(&group)).unwrap_or_else(|| panic!("no CNP state"));
+        let peers = ok(bpf.peers().entries());
+        let leads = |(of, peer): &(canopy_bpf::node::types::canopy_peer_key, canopy_bpf::node::types::canopy_peer)| {
+            of.group_id == group && peer.slot == cnp.best_slot
+        };
+        let leader = peers.into_iter().find(leads).map(|(of, _)| Ipv6Addr::from(of.address));
         (leader.unwrap_or(Ipv6Addr::UNSPECIFIED), cnp.best_count)
     }
 
@@ -528,7 +521,7 @@ impl Testbed {
         const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
         let was = ok(std::fs::read_to_string(SWITCH));
         ok(std::fs::write(SWITCH, "1"));
-        let (ns, runs) = self.datapath.program_stats();
+        let (ns, runs) = self.datapath.bpf.dispatched();
         let socket = PacketSocket::open(self.ifindex(&format!("{port}p")));
         for p in packets {
             let mut frame = vec![0xFF; 6];
@@ -537,10 +530,10 @@ impl Testbed {
             socket.send(&frame);
         }
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        let mut now = self.datapath.program_stats();
+        let mut now = self.datapath.bpf.dispatched();
         while now.1 - runs < packets.len() as u64 && std::time::Instant::now() < deadline {
             std::thread::yield_now();
-            now = self.datapath.program_stats();
+            now = self.datapath.bpf.dispatched();
         }
         ok(std::fs::write(SWITCH, was.trim()));
         (now.0 - ns, now.1 - runs)

@@ -2,7 +2,6 @@
 //! The task that owns the engine and the kernel state. It wakes for notifications, requests, timeouts and ticks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -11,13 +10,12 @@ use canopy_model::ids::Qpn;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use crate::bpf::{COUNTERS, Notices};
+use crate::bpf::{COUNTERS, Notice, Notices, Sightings};
 use crate::clock::{monotonic_ns, unix_ns};
-use crate::codec::Notice;
 use crate::engine::{Change, Engine, Open, OpenError, Origin};
 use crate::hook::{self, Hook};
 use crate::kernel::Kernel;
-use crate::learn::{Rules, Sighted, learn};
+use crate::learn::{Rules, learn};
 use crate::nodes::Nodes;
 use crate::notice;
 use crate::service::{show, show_change};
@@ -42,7 +40,7 @@ pub(crate) struct Daemon {
     pub(crate) engine: Engine,
     pub(crate) kernel: Kernel,
     pub(crate) notices: Notices,
-    pub(crate) sightings: mpsc::Receiver<anyhow::Result<Sighted>>,
+    pub(crate) sightings: Sightings,
     pub(crate) requests: mpsc::Receiver<Request>,
     pub(crate) nodes: Nodes,
     pub(crate) hook: Option<Hook>,
@@ -75,7 +73,7 @@ impl Daemon {
             let due = self.engine.poll_timeout();
             tokio::select! {
                 () = &mut end => return Ok(()),
-                count = self.notices.receiver.recv_many(&mut batch, BATCH) => {
+                count = self.notices.next_batch(&mut batch, BATCH) => {
                     if count == 0 {
                         bail!("the reader of the ring buffer ended");
                     }
@@ -115,7 +113,7 @@ impl Daemon {
             }
             None => {}
         }
-        let lost = self.notices.lost.load(Ordering::Relaxed);
+        let lost = self.notices.lost();
         let counters = self.kernel.bpf().counters()?;
         let tally = &mut self.engine.tally;
         COUNTERS.into_iter().zip(counters).for_each(|(name, value)| tally.set(name, value));

@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 
 use canopy_model::ids::Qpn;
 
-use crate::codec::Seen;
+use crate::bpf::Seen;
 use crate::engine::{Engine, Flow, Open, Origin, RttFrom};
 
 /// A measured RTT that differs by less than this is ignored.

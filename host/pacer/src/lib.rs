@@ -14,7 +14,6 @@
 pub mod bpf;
 pub mod cli;
 mod clock;
-mod codec;
 mod daemon;
 pub mod engine;
 mod hook;

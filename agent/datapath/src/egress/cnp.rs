@@ -5,7 +5,6 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use canopy_agent_core::DatapathError;
 use canopy_agent_core::congestion::{self as node, Command, Format};
 use canopy_packet::EmitError;
 use canopy_packet::ipv6::Ipv6;
@@ -14,7 +13,7 @@ use canopy_packet::long_haul_cnp::icmp::Message;
 use canopy_packet::long_haul_cnp::roce::RocePacket;
 use canopy_packet::long_haul_cnp::{Action, LongHaulCnp, Metric};
 
-use crate::error::Context;
+use canopy_bpf::{Context, Result};
 
 /// DSCP 48, the default of hosts for CNPs.
 const TRAFFIC_CLASS: u8 = 48 << 2;
@@ -112,7 +111,7 @@ pub(crate) fn wall_clock() -> Duration {
 pub(crate) struct CnpSocket(OwnedFd);
 
 impl CnpSocket {
-    pub(crate) fn open() -> Result<Self, DatapathError> {
+    pub(crate) fn open() -> Result<Self> {
         // SAFETY: a plain socket(2); the result is checked and owned at once.
         let fd = unsafe {
             libc::socket(libc::AF_INET6, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, libc::IPPROTO_RAW)
@@ -124,7 +123,7 @@ impl CnpSocket {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    pub(crate) fn send(&self, packet: &[u8], to: Ipv6Addr) -> Result<(), DatapathError> {
+    pub(crate) fn send(&self, packet: &[u8], to: Ipv6Addr) -> Result<()> {
         let address = libc::sockaddr_in6 {
             sin6_family: libc::AF_INET6 as u16,
             sin6_port: 0,

@@ -5,14 +5,9 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_agent_core::congestion::{FlowKey, FourTuple, Limits};
+use canopy_bpf::node::types;
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{BranchKind, NodeSpec};
-
-use crate::egress_skel::types;
-
-/// Rate limit of a port's events: as many per second as the node may send CNPs, with a small burst.
-const EVENT_NS: u64 = 1_000_000;
-const EVENTS_AT_ONCE: u64 = 64;
 
 /// A watched port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +57,7 @@ impl WatcherConfig {
 
     /// The limits in the form of the program's map.
     pub(crate) fn kernel_limits(&self) -> BTreeMap<u32, types::canopy_limits> {
-        let render = |l: &Limits| types::canopy_limits {
-            k_min: l.k_min_bytes,
-            k_max: l.k_max_bytes,
-            rtt_ns: l.rtt_ns,
-            event_ns: EVENT_NS,
-            event_burst_ns: EVENT_NS * EVENTS_AT_ONCE,
-        };
+        let render = |l: &Limits| types::canopy_limits { k_min: l.k_min_bytes, rtt_ns: l.rtt_ns };
         self.ports.values().map(|port| (port.ifindex, render(&port.limits))).collect()
     }
 }

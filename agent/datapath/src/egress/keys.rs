@@ -1,31 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conversion of flows to map keys and back.
 
-use std::net::Ipv6Addr;
-
 use canopy_agent_core::congestion::FlowKey;
+use canopy_bpf::node::types;
 use canopy_model::ids::Qpn;
-
-use crate::egress_skel::types;
 
 /// Map key of a flow at a port.
 pub(crate) fn of(flow: &FlowKey, ifindex: u32) -> types::canopy_flow_key {
-    let addr = |a: Ipv6Addr| {
-        let [hi, lo] = [0, 64].map(|shift| ((u128::from_be_bytes(a.octets()) << shift >> 64) as u64).to_be());
-        types::canopy_addr { hi, lo }
-    };
-    types::canopy_flow_key { src: addr(flow.src), dst: addr(flow.dst), qpn: flow.dst_qp.get(), ifindex }
+    types::canopy_flow_key { src: flow.src.into(), dst: flow.dst.into(), qpn: flow.dst_qp.get(), ifindex }
 }
 
 /// The flow of a key; `None` if its DestQP is no valid QPN, which the program never writes.
 pub(crate) fn flow(key: &types::canopy_flow_key) -> Option<FlowKey> {
     let dst_qp = Qpn::new("DestQP", key.qpn.into()).ok()?;
-    Some(FlowKey { src: address(&key.src), dst: address(&key.dst), dst_qp })
-}
-
-/// The address of a map's entry.
-pub(crate) fn address(a: &types::canopy_addr) -> Ipv6Addr {
-    Ipv6Addr::from(u128::from(u64::from_be(a.hi)) << 64 | u128::from(u64::from_be(a.lo)))
+    Some(FlowKey { src: key.src.into(), dst: key.dst.into(), dst_qp })
 }
 
 #[cfg(test)]
@@ -40,8 +28,8 @@ mod tests {
             dst_qp: Qpn::new("q", 0xAB_CDEF).unwrap(),
         };
         let key = of(&flow_key, 7);
-        assert_eq!(crate::plain::bytes(&key)[..16], flow_key.src.octets());
-        assert_eq!(crate::plain::bytes(&key)[16..32], flow_key.dst.octets());
+        assert_eq!(canopy_bpf::bytes(&key)[..16], flow_key.src.octets());
+        assert_eq!(canopy_bpf::bytes(&key)[16..32], flow_key.dst.octets());
         assert_eq!((flow(&key), key.ifindex), (Some(flow_key), 7));
     }
 }

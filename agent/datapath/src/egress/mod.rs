@@ -2,28 +2,27 @@
 //! Long-haul congestion on the kernel (draft-tian-ccwg-long-haul-cnp-00 sections 5 and 6): the egress program, its counters and
 //! events, the congestion detection, and the Long-haul CNPs that the node sends.
 //!
-//! - `object`: the program, its maps and its filters; `rings`: its ring buffers;
+//! - `tables`: the maps of the egress program; `rings`: its ring buffers;
 //! - `queues`: queue depths through netlink;
 //! - `config`: the watched ports and known flows of a spec;
 //! - `driver`: feeds counters and events to the pure state machine of `canopy_agent_core::congestion`;
 //! - `watch`: the thread that runs it; `cnp`: Long-haul CNPs;
 //! - `window`, `report`: telemetry.
 
-mod batch;
 mod cnp;
 mod config;
 mod driver;
 mod keys;
-mod object;
 mod queues;
 mod report;
 mod rings;
+mod tables;
 mod watch;
 mod window;
 
 pub(crate) use config::WatcherConfig;
-pub(crate) use object::EgressBpf;
 pub(crate) use report::report;
+pub(crate) use tables::Egress;
 pub(crate) use watch::Watcher;
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use canopy_agent_core::DatapathError;
 use rtnetlink::sys::{Socket, SocketAddr};
 
-use crate::error::Context;
+use canopy_bpf::{Context, Result};
 
 const NETLINK_ROUTE: isize = 0;
 const RTM_NEWQDISC: u16 = 36;
@@ -27,7 +26,7 @@ const BACKLOG: usize = 32;
 pub(crate) struct Queues(Socket);
 
 impl Queues {
-    pub(crate) fn open() -> Result<Self, DatapathError> {
+    pub(crate) fn open() -> Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE).context("opening a netlink socket for queue depths")?;
         socket.bind_auto().context("binding the netlink socket for queue depths")?;
         socket.connect(&SocketAddr::new(0, 0)).context("connecting the netlink socket for queue depths")?;
@@ -35,7 +34,7 @@ impl Queues {
     }
 
     /// Octets in the root queue of each interface; interfaces without a queue are missing.
-    pub(crate) fn depths(&self) -> Result<BTreeMap<u32, u64>, DatapathError> {
+    pub(crate) fn depths(&self) -> Result<BTreeMap<u32, u64>> {
         let mut request = [0u8; HEADER + TCMSG];
         request[..4].copy_from_slice(&((HEADER + TCMSG) as u32).to_ne_bytes());
         request[4..6].copy_from_slice(&RTM_GETQDISC.to_ne_bytes());
@@ -56,7 +55,7 @@ impl Queues {
 }
 
 /// Adds one datagram of the dump; returns whether it was the last.
-fn collect(mut rest: &[u8], depths: &mut BTreeMap<u32, u64>) -> Result<bool, DatapathError> {
+fn collect(mut rest: &[u8], depths: &mut BTreeMap<u32, u64>) -> Result<bool> {
     while let Some((len, kind)) = word(rest, 0).zip(half(rest, 4)) {
         let Some(message) = rest.get(HEADER..len as usize) else { break };
         match kind {

@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use canopy_agent_core::DatapathError;
 use canopy_agent_core::congestion::Assessment;
 use canopy_model::congestion::{CnpCounts, DepthSource, FlowTelemetry, PortCongestion, QueueTelemetry};
 use canopy_model::ids::PortIndex;
 
-use super::object::EgressBpf;
+use canopy_bpf::Result;
+use canopy_bpf::node::types::canopy_depth_source as Source;
 
-/// DEPTH_KERNEL of egress_shared.h.
-const DEPTH_KERNEL: u32 = 1;
+use super::Egress;
 
 /// Observations of the watcher thread.
 #[derive(Clone, Debug, Default)]
@@ -57,12 +56,13 @@ impl PortObservation {
 }
 
 /// Telemetry of the ports that have limits, in order.
-pub(crate) fn report(egress: &EgressBpf, observations: Observations) -> Result<Vec<PortCongestion>, DatapathError> {
+pub(crate) fn report(egress: &Egress, observations: Observations) -> Result<Vec<PortCongestion>> {
     let every_ms = u32::try_from(observations.interval.as_millis()).unwrap_or(u32::MAX).max(1);
     let of_port = |(port, observed): (PortIndex, PortObservation)| {
         let stats = egress.stats(observed.ifindex)?;
-        let depth_source = egress.state(observed.ifindex)?.map(|state| match state.source {
-            DEPTH_KERNEL => DepthSource::Kernel,
+        // Before the first data packet nobody has read a depth.
+        let depth_source = (stats.seen_ns != 0).then_some(match Source(stats.source) {
+            Source::DEPTH_KERNEL => DepthSource::Kernel,
             _ => DepthSource::Sampled { every_ms },
         });
         let reading = observed.assessment.map(|a| a.reading).unwrap_or_default();

@@ -3,20 +3,13 @@
 
 use std::cell::RefCell;
 
-use canopy_agent_core::DatapathError;
 use canopy_agent_core::congestion::{CmKind, CmMessage};
+use canopy_bpf::node::types::{self, canopy_cm_kind as Kind};
+use canopy_bpf::{Context, Result, read};
 use canopy_model::ids::Qpn;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
-use super::keys;
-use super::object::EgressBpf;
-use crate::egress_skel::types;
-use crate::error::Context;
-use crate::plain::read;
-
-/// CM_REQUEST and CM_REPLY of egress_shared.h.
-const REQUEST: u32 = 0x10;
-const REPLY: u32 = 0x13;
+use super::Egress;
 
 /// Events that were read but not handled yet, oldest first.
 #[derive(Debug, Default)]
@@ -31,19 +24,16 @@ pub(crate) struct RingEvents {
 pub(crate) struct Rings([MapHandle; 2]);
 
 impl Rings {
-    pub(crate) fn open(egress: &EgressBpf) -> Result<Self, DatapathError> {
-        let open = |path: std::path::PathBuf| {
-            MapHandle::from_pinned_path(&path).with_context(|| format!("opening {}", path.display()))
-        };
-        Ok(Self([open(egress.events_path())?, open(egress.cms_path())?]))
+    pub(crate) fn open(egress: &Egress) -> Result<Self> {
+        Ok(Self([egress.bpf.congested()?, egress.bpf.cms()?]))
     }
 
     /// The ring buffers as one; polling it adds to `events`.
-    pub(crate) fn into<'a>(&'a self, received: &'a RingEvents) -> Result<RingBuffer<'a>, DatapathError> {
+    pub(crate) fn into<'a>(&'a self, received: &'a RingEvents) -> Result<RingBuffer<'a>> {
         let [events, cms] = &self.0;
         let mut builder = RingBufferBuilder::new();
         let alarm = |data: &[u8]| {
-            received.alarms.borrow_mut().extend(read::<types::canopy_second_level>(data).map(|e| e.flow.ifindex));
+            received.alarms.borrow_mut().extend(read::<types::canopy_congested>(data).map(|e| e.ifindex));
             0
         };
         let connection = |data: &[u8]| {
@@ -59,10 +49,10 @@ impl Rings {
 /// The message of an event; `None` if its QPN is invalid, which only a broken host sends.
 pub(crate) fn message(cm: &types::canopy_cm) -> Option<CmMessage> {
     let qpn = Qpn::new("Local QPN", cm.qpn.into()).ok()?;
-    let kind = match cm.kind {
-        REQUEST => CmKind::Request { local_id: cm.id, qpn },
-        REPLY => CmKind::Reply { remote_id: cm.id, qpn },
+    let kind = match Kind(cm.kind) {
+        Kind::CM_REQUEST => CmKind::Request { local_id: cm.id, qpn },
+        Kind::CM_REPLY => CmKind::Reply { remote_id: cm.id, qpn },
         _ => return None,
     };
-    Some(CmMessage { from: keys::address(&cm.src), to: keys::address(&cm.dst), kind })
+    Some(CmMessage { from: cm.src.into(), to: cm.dst.into(), kind })
 }

@@ -6,12 +6,12 @@ use std::net::Ipv6Addr;
 use std::process::Command;
 
 use canopy_agent_core::congestion::FlowKey;
+use canopy_bpf::node::types;
 use canopy_model::ids::Qpn;
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::{RoceBuilder, RoceFrame};
 
-use super::keys;
-use crate::egress_skel::types;
+use super::{Egress, keys};
 use crate::testbed::{PacketSocket, Shape, Testbed, encapsulated, end_mt};
 
 mod connecting;
@@ -21,10 +21,10 @@ mod flows;
 mod groups;
 mod host;
 mod marking;
-mod second_level;
 mod sending;
 mod signals;
 mod tap;
+mod waking;
 mod windows;
 
 use tap::Tap;
@@ -72,6 +72,34 @@ fn with_ecn(packet: &[u8], at: usize, ecn: u8) -> Vec<u8> {
     p
 }
 
+/// The programs with separate maps, so that the agent's watcher does not read their events.
+fn own(bed: &Bed) -> Egress {
+    let own = bed.bed.pin("own");
+    std::fs::create_dir(&own).unwrap();
+    Egress::new(std::sync::Arc::new(canopy_bpf::node::Node::load(&own).unwrap()))
+}
+
+/// The records of a ring buffer.
+fn records<T: canopy_bpf::Plain>(ring: &libbpf_rs::MapHandle) -> Vec<T> {
+    let all = std::cell::RefCell::new(Vec::new());
+    let mut builder = libbpf_rs::RingBufferBuilder::new();
+    let keep = |data: &[u8]| {
+        all.borrow_mut().push(canopy_bpf::read(data).unwrap());
+        0
+    };
+    builder.add(ring, keep).unwrap();
+    builder.build().unwrap().consume().unwrap();
+    all.into_inner()
+}
+
+/// Fills the queue of a port with `packets` of some 1000 octets that are not RoCEv2 and not counted.
+fn fill(ifindex: u32, packets: usize) {
+    let socket = PacketSocket::open(ifindex);
+    let mut other = frame(&packet(0, 0, 0, &[0; 938]));
+    other[14 + 6] = 59;
+    (0..packets).for_each(|_| socket.send(&other));
+}
+
 struct Bed {
     bed: Testbed,
     port: u32,
@@ -89,13 +117,12 @@ impl Bed {
         tc(&format!("qdisc replace dev d0 root tbf rate {rate} burst 1600 limit 1000000"));
     }
 
-    fn limits(&self, k_min: u64, k_max: u64, rtt_ns: u64, at_once: u64) {
-        let limits =
-            types::canopy_limits { k_min, k_max, rtt_ns, event_ns: HOUR_NS, event_burst_ns: at_once * HOUR_NS };
+    fn limits(&self, k_min: u64, rtt_ns: u64) {
+        let limits = types::canopy_limits { k_min, rtt_ns };
         self.egress().set_limits(&BTreeMap::from([(self.port, limits)])).unwrap();
     }
 
-    fn egress(&self) -> &super::EgressBpf {
+    fn egress(&self) -> &Egress {
         &self.bed.datapath.egress
     }
 
@@ -105,10 +132,7 @@ impl Bed {
 
     /// Fills the queue with `packets` of some 1000 octets that are not RoCEv2 and not counted.
     fn fill(&self, packets: usize) {
-        let socket = PacketSocket::open(self.port);
-        let mut other = frame(&packet(0, 0, 0, &[0; 938]));
-        other[14 + 6] = 59;
-        (0..packets).for_each(|_| socket.send(&other));
+        fill(self.port, packets);
     }
 
     /// Runs the program on a frame to be sent through the port; returns it without its Ethernet header.

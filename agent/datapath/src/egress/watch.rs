@@ -7,22 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use canopy_agent_core::DatapathError;
 use canopy_agent_core::congestion::{Command, Counters, Settings};
 use libbpf_rs::ErrorKind;
 
+use super::Egress;
 use super::cnp::{CnpSender, CnpSocket, compose, wall_clock};
 use super::config::WatcherConfig;
 use super::driver::{Driver, Snapshot};
 use super::keys;
-use super::object::EgressBpf;
 use super::queues::Queues;
 use super::report::Observations;
 use super::rings::{RingEvents, Rings};
 use super::window::{FlowTotals, Flows, PortTotals, Window};
-use crate::egress_skel::types;
-use crate::error::{Context, chain};
-use crate::events::monotonic_ns;
+use canopy_bpf::monotonic_ns;
+use canopy_bpf::node::types;
+use canopy_bpf::{Context, Result, chain};
 
 /// Time between two polls while no queue is above K_min or was recently; otherwise it is the interval of a reading. An event of the
 /// program ends the wait at once.
@@ -58,7 +57,7 @@ impl Drop for Watcher {
 
 impl Watcher {
     /// Starts the thread in the network namespace of the caller.
-    pub(crate) fn start(egress: Arc<EgressBpf>, settings: Settings) -> Result<Self, DatapathError> {
+    pub(crate) fn start(egress: Arc<Egress>, settings: Settings) -> Result<Self> {
         let (queues, socket) = (Queues::open()?, CnpSocket::open()?);
         let rings = Rings::open(&egress)?;
         let shared = Arc::new(Shared::default());
@@ -106,7 +105,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 struct Watch<'a> {
-    egress: &'a EgressBpf,
+    egress: &'a Egress,
     shared: &'a Shared,
     queues: Queues,
     socket: CnpSocket,
@@ -129,7 +128,7 @@ fn raise_priority() {
 }
 
 impl Watch<'_> {
-    fn run(&mut self, rings: &Rings) -> Result<(), DatapathError> {
+    fn run(&mut self, rings: &Rings) -> Result<()> {
         raise_priority();
         let events = RingEvents::default();
         let ring = rings.into(&events)?;
@@ -189,7 +188,7 @@ impl Watch<'_> {
     }
 
     /// Reads depths, counters and, if due, flows; sends the resulting CNPs and updates the observations.
-    fn poll(&mut self, interval: Duration, now_ns: u64) -> Result<(), DatapathError> {
+    fn poll(&mut self, interval: Duration, now_ns: u64) -> Result<()> {
         let watching: Vec<_> =
             self.driver.config().into_iter().flat_map(|c| &c.ports).map(|(i, p)| (*i, p.ifindex)).collect();
         let depths = self.queues.depths()?;
@@ -241,7 +240,7 @@ impl Watch<'_> {
         lock(&self.shared.observations).ports.clear();
     }
 
-    fn flows(&mut self) -> Result<Flows, DatapathError> {
+    fn flows(&mut self) -> Result<Flows> {
         let start = monotonic_ns();
         let of_map = |(key, flow): (types::canopy_flow_key, types::canopy_flow)| {
             let types::canopy_flow { packets, bytes, ce, ce_in_bytes, seen_ns, .. } = flow;

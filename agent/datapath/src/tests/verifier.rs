@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The number of instructions that the kernel's verifier processes to load the programs, compared with the figures per kernel in
-//! `agent/bpf/verified-insns.txt`: it shows growth long before a kernel with smaller limits rejects a program.
+//! `bpf/verified-insns.txt`: it shows growth long before a kernel with smaller limits rejects a program.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 
 use libbpf_rs::Program;
 use libbpf_rs::query::ProgInfoIter;
 
 use super::*;
 
-const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/verified-insns.txt");
-const PROGRAMS: [&str; 3] = ["canopy_ingress", "canopy_control", "canopy_egress"];
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/verified-insns.txt");
 
 /// Kernel version, such as `6.12` of `6.12.95+deb12-amd64`.
 fn kernel() -> String {
@@ -35,9 +33,8 @@ fn the_verifier_processes_at_most_a_tenth_more_instructions_than_recorded() {
     let bed = Testbed::new(&Shape::default());
     let (kernel, record) = (kernel(), record());
     let mut wrong = Vec::new();
-    for name in PROGRAMS {
-        let fd = Program::fd_from_pinned_path(bed.pin(name)).unwrap();
-        let id = Program::id_from_fd(fd.as_fd()).unwrap();
+    for (name, fd) in bed.datapath.bpf.programs() {
+        let id = Program::id_from_fd(fd).unwrap();
         let now = ProgInfoIter::default().find(|p| p.id == id).unwrap().verified_insns;
         println!("{kernel} {name} {now}");
         match record.get(&(kernel.clone(), name.to_owned())) {
@@ -48,6 +45,6 @@ fn the_verifier_processes_at_most_a_tenth_more_instructions_than_recorded() {
     }
     assert!(
         wrong.is_empty(),
-        "{wrong:?}: make the program simpler, or record the new figures in agent/bpf/verified-insns.txt"
+        "{wrong:?}: make the program simpler, or record the new figures in bpf/verified-insns.txt"
     );
 }

@@ -1,113 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The threads that read the ring buffer's notifications, and the tables of flows and answers.
+//! Notifications from the ring buffer, and the tables of flows and answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBufferBuilder};
+use canopy_bpf::pacer::types;
+use canopy_bpf::read;
+use canopy_bpf::ring::Records;
 use tokio::sync::mpsc;
 
 use super::Bpf;
-use crate::codec::{self, Notice, Seen};
 use crate::engine::Flow;
 use crate::learn::Sighted;
 
 /// Notifications queued for the daemon; beyond that the ring buffer holds 3,800 more and then drops the newest.
 const DEPTH: usize = 4096;
-/// Interval at which the reader checks whether it must stop.
-const POLL: Duration = Duration::from_millis(100);
 /// Minimum pause between two samples of the flows, and the pause as a multiple of the duration of a sample.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 const SAMPLE_PAUSE_FACTOR: u32 = 20;
 
+/// Notifications as they arrive.
+pub(crate) type Notices = Records<Notice>;
+/// Samples of the flows and answers.
+pub(crate) type Sightings = mpsc::Receiver<anyhow::Result<Sighted>>;
+
+/// A notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) time_ns: u64,
+    /// Length of the packet in octets.
+    pub(crate) length: usize,
+    /// Its first octets.
+    pub(crate) data: Vec<u8>,
+}
+
+/// What user space needs of a flow, or of the answers to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Time of the first packet.
+    pub(crate) first_ns: u64,
+    /// Time of the last packet.
+    pub(crate) last_ns: u64,
+    /// Minimum RTT of the last 5 to 10 s; only in answers.
+    pub(crate) rtt_ns: Option<u64>,
+}
+
 impl Bpf {
     /// Starts the thread that reads the ring buffer.
     pub(crate) fn notices(&self) -> anyhow::Result<Notices> {
-        let map = self.copy("notices")?;
-        let (sender, receiver) = mpsc::channel(DEPTH);
-        let (stop, lost) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, losses) = (Arc::clone(&stop), Arc::clone(&lost));
-        let run = move || pump(&map, &sender, &stopped, &losses);
-        thread::Builder::new().name("notices".into()).spawn(run).context("starting the ring buffer's reader")?;
-        Ok(Notices { receiver, lost, stop })
+        let parse = |record: &[u8]| Notice::of(&read(record)?);
+        Ok(Records::read(self.pacer.notices()?, "notices", DEPTH, parse)?)
     }
 
     /// Starts the thread that samples every flow and every answer periodically: there may be thousands, and the
     /// daemon must receive packets meanwhile. It ends when the receiver is dropped.
-    pub(crate) fn sightings(&self) -> anyhow::Result<mpsc::Receiver<anyhow::Result<Sighted>>> {
-        let (flows, answers) = (self.copy("flows")?, self.copy("answers")?);
+    pub(crate) fn sightings(&self) -> anyhow::Result<Sightings> {
+        let pacer = Arc::clone(&self.pacer);
         // A busy daemon gets at most one outdated sample.
         let (sender, receiver) = mpsc::channel(1);
-        let run = move || loop {
-            let begin = Instant::now();
-            let seen = table(&flows, Seen::flow)
-                .and_then(|flows| Ok(Sighted { flows, answers: table(&answers, Seen::answers)? }));
-            if sender.blocking_send(seen).is_err() {
-                return;
+        let sample = move || -> anyhow::Result<Sighted> {
+            let flows = pacer.flows().entries()?.iter().map(|(key, flow)| (peer(key), Seen::flow(flow))).collect();
+            let answers = pacer.answers().entries()?;
+            let answers: BTreeMap<_, _> = answers.iter().map(|(key, a)| (peer(key), Seen::answers(a))).collect();
+            Ok(Sighted { flows, answers })
+        };
+        let run = move || {
+            loop {
+                let begin = Instant::now();
+                if sender.blocking_send(sample()).is_err() {
+                    return;
+                }
+                thread::sleep(SAMPLE_INTERVAL.max(begin.elapsed() * SAMPLE_PAUSE_FACTOR));
             }
-            thread::sleep(SAMPLE_INTERVAL.max(begin.elapsed() * SAMPLE_PAUSE_FACTOR));
         };
         thread::Builder::new().name("flows".into()).spawn(run).context("starting the flows' reader")?;
         Ok(receiver)
     }
 }
 
-/// Notifications from the ring buffer.
-#[derive(Debug)]
-pub(crate) struct Notices {
-    pub(crate) receiver: mpsc::Receiver<Notice>,
-    /// Notifications dropped because the daemon was busy.
-    pub(crate) lost: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
+fn peer(key: &types::pacer_key) -> Flow {
+    Flow { peer: key.peer.into(), qpn: key.qpn }
 }
 
-impl Drop for Notices {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+impl Seen {
+    fn flow(flow: &types::pacer_flow) -> Self {
+        Self { first_ns: flow.first_ns, last_ns: flow.last_ns, rtt_ns: None }
+    }
+
+    fn answers(answers: &types::pacer_answers) -> Self {
+        let least = [answers.least_ns, answers.before_ns].into_iter().filter(|rtt| *rtt > 0).min();
+        Self { first_ns: answers.first_ns, last_ns: answers.last_ns, rtt_ns: least }
     }
 }
 
-fn pump(map: &MapHandle, sender: &mpsc::Sender<Notice>, stop: &AtomicBool, lost: &AtomicU64) {
-    let push = |data: &[u8]| {
-        if let Some(notice) = Notice::read(data)
-            && sender.try_send(notice).is_err()
-        {
-            lost.fetch_add(1, Ordering::Relaxed);
-        }
-        0
-    };
-    let mut builder = RingBufferBuilder::new();
-    let added = builder.add(map, push).map(drop);
-    let ring = match added.and_then(|()| builder.build()) {
-        Ok(ring) => ring,
-        Err(error) => {
-            // The daemon detects the end of the channel.
-            tracing::error!(%error, "the ring buffer cannot be read");
-            return;
-        }
-    };
-    while !stop.load(Ordering::Relaxed) {
-        if let Err(error) = ring.poll(POLL)
-            && error.kind() != libbpf_rs::ErrorKind::Interrupted
-        {
-            tracing::warn!(%error, "polling the ring buffer");
-            thread::sleep(POLL);
-        }
+impl Notice {
+    /// `None` if the record has fewer octets than it says.
+    fn of(notice: &types::pacer_notice) -> Option<Self> {
+        let data = notice.data.get(..notice.captured as usize)?.to_vec();
+        Some(Self { time_ns: notice.time_ns, length: notice.length as usize, data })
     }
 }
 
-fn table(map: &MapHandle, read: impl Fn(&[u8]) -> Option<Seen>) -> anyhow::Result<BTreeMap<Flow, Seen>> {
-    let mut all = BTreeMap::new();
-    for key in map.keys() {
-        // The entry may have been deleted since.
-        let value = map.lookup(&key, MapFlags::ANY).with_context(|| format!("BPF map {:?}: reading", map.name()))?;
-        if let Some((flow, seen)) = codec::read_key(&key).zip(value.as_deref().and_then(&read)) {
-            all.insert(flow, seen);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rtt_is_the_lesser_of_two_windows_and_zero_is_none() {
+        let answers = |least_ns, before_ns| {
+            let record = types::pacer_answers { first_ns: 1, last_ns: 2, window_ns: 3, least_ns, before_ns };
+            Seen::answers(&record)
+        };
+        assert_eq!(answers(40, 30).rtt_ns, Some(30));
+        assert_eq!(answers(40, 0).rtt_ns, Some(40));
+        assert_eq!(answers(0, 0), Seen { first_ns: 1, last_ns: 2, rtt_ns: None });
     }
-    Ok(all)
+
+    #[test]
+    fn a_notice_has_as_much_data_as_was_captured() {
+        let mut record = types::pacer_notice { time_ns: 7, length: 300, captured: 3, data: [9; 256] };
+        record.data[..3].copy_from_slice(&[1, 2, 3]);
+        assert_eq!(Notice::of(&record), Some(Notice { time_ns: 7, length: 300, data: vec![1, 2, 3] }));
+        record.captured = 257;
+        assert_eq!(Notice::of(&record), None);
+    }
 }

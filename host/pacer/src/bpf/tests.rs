@@ -6,60 +6,41 @@ use std::net::Ipv6Addr;
 use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::RoceBuilder;
-use libbpf_rs::ProgramInput;
 
 use super::*;
-use crate::codec::Mode;
 
-/// Offsets in `struct __sk_buff` (include/uapi/linux/bpf.h), and its octets.
-const PRIORITY_AT: usize = 32;
-const TSTAMP_AT: usize = 152;
-const SK_BUFF: usize = 192;
 const SECOND: u64 = 1_000_000_000;
 const HORIZON: u64 = 5 * SECOND;
 const DEST: u32 = 0x71;
 
-struct Bench {
-    object: Object,
-    bpf: Bpf,
-}
+struct Bench(Bpf);
 
 impl Bench {
     fn new(mode: Mode, lease_ns: u64) -> Self {
-        let object = load_object().expect("loading BPF programs needs root");
-        let bpf = Bpf::of(&object, 0).unwrap();
+        let bpf = Bpf::load(0).expect("loading BPF programs needs root");
         let alive_until_ns = monotonic_ns() + lease_ns;
-        bpf.control(Control { alive_until_ns, limit_known: 0, limit_unknown: 0, mode }).unwrap();
-        Self { object, bpf }
+        let control = types::pacer_control { alive_until_ns, limit_known: 0, limit_unknown: 0, mode: mode.0, pad: 0 };
+        bpf.control(&control).unwrap();
+        Self(bpf)
     }
 
     fn pace(&self, octets_per_s: u64, pause_until_ns: u64) {
-        self.bpf.pace(flow(), Pace { octets_per_s, pause_until_ns, class_id: 0xca9a_0007 }).unwrap();
+        let pace = types::pacer_pace { octets_per_s, pause_until_ns, class_id: 0xca9a_0007, pad: 0 };
+        self.0.pace(flow(), &pace).unwrap();
     }
 
     /// Sends a packet: its departure time, and its priority.
     fn send(&mut self, opcode: Opcode, dest_qpn: u32) -> (u64, u32) {
         let frame = frame(opcode, dest_qpn);
-        let (mut context, mut after, mut out) = ([0; SK_BUFF], [0; SK_BUFF], vec![0; 2048]);
-        let input = ProgramInput {
-            context_in: Some(&mut context),
-            context_out: Some(&mut after),
-            data_in: Some(&frame),
-            data_out: Some(&mut out),
-            ..ProgramInput::default()
-        };
-        let mut programs = self.object.progs_mut();
-        let egress = programs.find(|p| p.name() == "pacer_egress").unwrap();
-        let done = egress.test_run(input).unwrap();
-        assert_eq!(done.return_value as i32, -1, "every packet continues to the next filter");
-        assert_eq!(done.data.as_deref(), Some(frame.as_slice()), "and unchanged");
-        let priority = after[PRIORITY_AT..PRIORITY_AT + 4].try_into().unwrap();
-        (codec::word(&after, TSTAMP_AT / 8).unwrap(), u32::from_ne_bytes(priority))
+        let done = self.0.pacer.send(&frame).unwrap();
+        assert_eq!(done.verdict, -1, "every packet continues to the next filter");
+        assert_eq!(done.frame, frame, "and unchanged");
+        (done.departs_ns, done.priority)
     }
 
     fn counter(&self, name: &str) -> u64 {
         let place = COUNTERS.iter().position(|n| *n == name).unwrap();
-        self.bpf.counters().unwrap()[place]
+        self.0.counters().unwrap()[place]
     }
 }
 
@@ -77,7 +58,7 @@ fn frame(opcode: Opcode, dest_qpn: u32) -> Vec<u8> {
 
 #[test]
 fn departures_are_as_far_apart_as_the_rate_wants() {
-    let mut bench = Bench::new(Mode::Edt, HORIZON);
+    let mut bench = Bench::new(Mode::PACE_EDT, HORIZON);
     let octets = frame(Opcode::SEND_ONLY, DEST).len() as u64;
     // One packet in 100 ms: no machine is so slow that a departure time is in the past.
     bench.pace(octets * 10, 0);
@@ -95,7 +76,7 @@ fn departures_are_as_far_apart_as_the_rate_wants() {
 
 #[test]
 fn nothing_departs_in_a_pause_and_nothing_is_put_off_for_ever() {
-    let mut bench = Bench::new(Mode::Edt, HORIZON);
+    let mut bench = Bench::new(Mode::PACE_EDT, HORIZON);
     let end = monotonic_ns() + SECOND;
     bench.pace(u64::MAX, end);
     assert_eq!([(); 2].map(|()| bench.send(Opcode::WRITE_MIDDLE, DEST).0), [end; 2]);
@@ -110,20 +91,20 @@ fn nothing_departs_in_a_pause_and_nothing_is_put_off_for_ever() {
 
 #[test]
 fn with_htb_a_packet_has_its_class_and_no_departure_time() {
-    let mut bench = Bench::new(Mode::Htb, HORIZON);
+    let mut bench = Bench::new(Mode::PACE_HTB, HORIZON);
     bench.pace(1, u64::MAX);
     assert_eq!(bench.send(Opcode::SEND_ONLY, DEST), (0, 0xca9a_0007));
 }
 
 #[test]
 fn what_is_not_meant_goes_as_it_is() {
-    let mut bench = Bench::new(Mode::Edt, HORIZON);
+    let mut bench = Bench::new(Mode::PACE_EDT, HORIZON);
     bench.pace(1, u64::MAX);
     for (opcode, dest) in [(Opcode::SEND_ONLY, DEST + 1), (Opcode::ACKNOWLEDGE, DEST), (Opcode::SEND_ONLY, 0xff_ffff)] {
         assert_eq!(bench.send(opcode, dest), (0, 0), "{opcode:?} to {dest:#x}");
     }
     // The daemon has ended, or the kernel does not pace.
-    for mut bench in [Bench::new(Mode::Edt, 0), Bench::new(Mode::Not, HORIZON)] {
+    for mut bench in [Bench::new(Mode::PACE_EDT, 0), Bench::new(Mode::PACE_NOT, HORIZON)] {
         bench.pace(1, u64::MAX);
         assert_eq!(bench.send(Opcode::SEND_ONLY, DEST), (0, 0));
         assert_eq!(bench.counter("paced_packets"), 0);

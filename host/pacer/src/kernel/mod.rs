@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use anyhow::Context;
+use canopy_bpf::pacer::types;
 use canopy_control::pb::PacingCause as Cause;
 use canopy_control::pb::PacingMeans;
 use canopy_model::ids::Qpn;
 
-use crate::bpf::Bpf;
+use crate::bpf::{Bpf, Mode};
 use crate::clock::monotonic_ns;
-use crate::codec::{Control, Mode, Pace};
 use crate::engine::{Change, Flow, Live, Origin};
 use htb::Htb;
 pub(crate) use interface::interface;
@@ -108,12 +108,13 @@ impl Kernel {
     /// Renews the lease of the programs.
     pub(crate) fn beat(&self) -> anyhow::Result<()> {
         let mode = match self.means {
-            Means::Edt(_) => Mode::Edt,
-            Means::Htb(..) => Mode::Htb,
-            Means::None => Mode::Not,
+            Means::Edt(_) => Mode::PACE_EDT,
+            Means::Htb(..) => Mode::PACE_HTB,
+            Means::None => Mode::PACE_NOT,
         };
         let alive_until_ns = monotonic_ns() + LEASE_NS;
-        self.bpf.control(Control { alive_until_ns, limit_known: LIMIT_KNOWN, limit_unknown: LIMIT_UNKNOWN, mode })
+        let (limit_known, limit_unknown, mode) = (LIMIT_KNOWN, LIMIT_UNKNOWN, mode.0);
+        self.bpf.control(&types::pacer_control { alive_until_ns, limit_known, limit_unknown, mode, pad: 0 })
     }
 
     /// Removes HTB classes that are no longer used once they have drained.
@@ -184,7 +185,7 @@ impl Kernel {
         };
         let octets_per_s = (live.command.rate_bps / 8).max(1);
         let pause_until_ns = live.command.paused_until_ns.unwrap_or(0);
-        self.bpf.pace(live.flow, Pace { octets_per_s, pause_until_ns, class_id })?;
+        self.bpf.pace(live.flow, &types::pacer_pace { octets_per_s, pause_until_ns, class_id, pad: 0 })?;
         self.paced.insert(live.flow);
         Ok(())
     }

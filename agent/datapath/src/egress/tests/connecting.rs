@@ -3,13 +3,9 @@
 
 use canopy_agent_core::congestion::{CmKind, CmMessage, Connections, FourTuple};
 use canopy_packet::ipv6::Ipv6;
-use libbpf_rs::{MapHandle, RingBufferBuilder};
-use std::cell::RefCell;
 
 use super::*;
-use crate::egress::EgressBpf;
 use crate::egress::rings::message;
-use crate::plain::read;
 
 const REQUEST: u16 = 0x10;
 const REPLY: u16 = 0x13;
@@ -41,24 +37,9 @@ fn request(id: u32, qpn: u32) -> Vec<u8> {
     mad(host(1), far(), 7, REQUEST, &[(0, id), (32, qpn << 8 | 0xFF)])
 }
 
-/// The program with separate maps, so that the agent's watcher does not read its events.
-fn own(bed: &Bed) -> EgressBpf {
-    let own = bed.bed.pin("own");
-    std::fs::create_dir(&own).unwrap();
-    EgressBpf::load(&own).unwrap()
-}
-
-fn messages(program: &EgressBpf) -> Vec<CmMessage> {
-    let map = MapHandle::from_pinned_path(program.cms_path()).unwrap();
-    let all = RefCell::new(Vec::new());
-    let mut builder = RingBufferBuilder::new();
-    let keep = |data: &[u8]| {
-        all.borrow_mut().push(message(&read(data).unwrap()).unwrap());
-        0
-    };
-    builder.add(&map, keep).unwrap();
-    builder.build().unwrap().consume().unwrap();
-    all.into_inner()
+fn messages(program: &Egress) -> Vec<CmMessage> {
+    let cms: Vec<types::canopy_cm> = records(&program.bpf.cms().unwrap());
+    cms.iter().map(|cm| message(cm).unwrap()).collect()
 }
 
 #[test]

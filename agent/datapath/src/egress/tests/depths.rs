@@ -15,7 +15,7 @@ fn netlink_and_the_program_see_the_same_depth_and_other_ports_have_none() {
     let (by_netlink, by_program) = loop {
         let before = queues.depths().unwrap();
         bed.run(&packet(1, ECT0, 1, b"abcd"));
-        let state = bed.egress().state(bed.port).unwrap().unwrap();
+        let state = bed.stats();
         if before == queues.depths().unwrap() {
             break (before, state.depth);
         }

@@ -28,18 +28,44 @@ fn cnps_for_every_copy_go_to_the_source_of_the_group_independent_of_its_addresse
     assert_eq!(known, BTreeMap::from(wanted));
 }
 
+/// Queues at the ports to the child and to the receivers that are longer than K_min, and drain very slowly.
+fn congest(bed: &Testbed) {
+    let limits = types::canopy_limits { k_min: 1_000, rtt_ns: HOUR_NS };
+    for name in ["d0", "d1"] {
+        tc(&format!("qdisc replace dev {name} root tbf rate 1kbit burst 1600 limit 1000000"));
+        fill(bed.ifindex(name), 50);
+    }
+    let ports = ["d0", "d1"].map(|name| (bed.ifindex(name), limits));
+    bed.datapath.egress.set_limits(&BTreeMap::from(ports)).unwrap();
+}
+
+fn flows_of(bed: &Testbed) -> BTreeMap<(u32, FlowKey), (u64, u64)> {
+    let flows = bed.datapath.egress.flows().unwrap().into_iter();
+    flows.map(|(k, f)| ((k.ifindex, keys::flow(&k).unwrap()), (f.packets, f.bytes))).collect()
+}
+
+fn sent() -> Vec<Vec<u8>> {
+    (100..110).map(|psn| data(Opcode::SEND_ONLY, psn, b"abcd")).collect()
+}
+
 #[test]
-fn copies_are_counted_at_their_ports_encapsulated_or_not_and_the_group_takes_its_flows_along() {
+fn copies_at_a_short_queue_are_counted_at_their_ports_only() {
+    let bed = headend();
+    bed.traffic("u0", &sent());
+    let packets = |name: &str| bed.datapath.egress.stats(bed.ifindex(name)).unwrap().packets;
+    assert_eq!((packets("d1"), packets("d0")), (10, 20));
+    assert_eq!(flows_of(&bed), BTreeMap::new());
+}
+
+#[test]
+fn copies_at_a_long_queue_are_counted_encapsulated_or_not_and_the_group_takes_its_flows_along() {
     let mut bed = headend();
-    let sent: Vec<_> = (100..110).map(|psn| data(Opcode::SEND_ONLY, psn, b"abcd")).collect();
+    congest(&bed);
+    let sent = sent();
     bed.traffic("u0", &sent);
     let (to_child, to_receivers) = (bed.ifindex("d1"), bed.ifindex("d0"));
-    let counted = |bed: &Testbed| -> BTreeMap<_, _> {
-        let flows = bed.datapath.egress.flows().unwrap().into_iter();
-        flows.map(|(k, f)| ((k.ifindex, keys::flow(&k).unwrap()), (f.packets, f.bytes))).collect()
-    };
     let plain = sent[0].len() as u64 + 14;
-    let flows = counted(&bed);
+    let flows = flows_of(&bed);
     let (packets, encapsulated) = flows[&(to_child, key(source(), proxy(), DQPN))];
     assert_eq!(packets, 10);
     assert!(encapsulated > 10 * (plain + 40), "the octets of the encapsulation count: {encapsulated}");
@@ -49,5 +75,5 @@ fn copies_are_counted_at_their_ports_encapsulated_or_not_and_the_group_takes_its
     }
     assert_eq!(flows.len(), 3);
     assert_eq!(bed.reconcile(|spec| spec.groups.clear()), []);
-    assert_eq!(counted(&bed), BTreeMap::new(), "announced flows are removed with the group");
+    assert_eq!(flows_of(&bed), BTreeMap::new(), "announced flows are removed with the group");
 }

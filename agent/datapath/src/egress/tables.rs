@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The maps of the egress program: thresholds and announced flows in, counters out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use canopy_agent_core::congestion::FlowKey;
+use canopy_bpf::Result;
+use canopy_bpf::node::{Node, types};
+
+use super::keys;
+use crate::render::same;
+
+/// A flow and its counters.
+pub(crate) type CountedFlow = (types::canopy_flow_key, types::canopy_flow);
+
+/// The maps of the egress program.
+pub(crate) struct Egress {
+    pub(crate) bpf: Arc<Node>,
+    /// Announced flows as written; `None` before the map was read.
+    known: Mutex<Option<BTreeSet<FlowKey>>>,
+}
+
+impl Egress {
+    pub(crate) fn new(bpf: Arc<Node>) -> Self {
+        Self { bpf, known: Mutex::default() }
+    }
+
+    /// Replaces the limits of all ports.
+    pub(crate) fn set_limits(&self, want: &BTreeMap<u32, types::canopy_limits>) -> Result<()> {
+        let map = self.bpf.eg_limits();
+        let there: BTreeMap<u32, types::canopy_limits> = map.entries()?.into_iter().collect();
+        for port in there.keys().filter(|port| !want.contains_key(port)) {
+            map.delete(port)?;
+        }
+        let changed = want.iter().filter(|(port, limits)| there.get(port).is_none_or(|old| !same(old, limits)));
+        changed.into_iter().try_for_each(|(port, limits)| map.put(port, limits))
+    }
+
+    /// Replaces the announced flows; the counters of flows that are no longer announced are removed. Writes what changed.
+    pub(crate) fn set_known<'a>(&self, want: impl Iterator<Item = &'a FlowKey>) -> Result<()> {
+        let want: BTreeSet<FlowKey> = want.copied().collect();
+        // The lock is held over the writes: two configurations at once would mix. A failure leaves `None`, so that the map is read.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = self.bpf.eg_known();
+        let there = match known.take() {
+            Some(there) => there,
+            None => map.entries()?.iter().filter_map(|(key, _)| keys::flow(key)).collect(),
+        };
+        for flow in want.difference(&there) {
+            map.put(&keys::of(flow, 0), &1)?;
+        }
+        let gone: BTreeSet<FlowKey> = there.difference(&want).copied().collect();
+        for flow in &gone {
+            map.delete(&keys::of(flow, 0))?;
+        }
+        if !gone.is_empty() {
+            let kept = self.bpf.eg_kept();
+            for (key, _) in kept.entries()? {
+                if keys::flow(&key).is_some_and(|flow| gone.contains(&flow)) {
+                    kept.delete(&key)?;
+                }
+            }
+        }
+        *known = Some(want);
+        Ok(())
+    }
+
+    /// Sets the depth, in octets, of a queue that the program cannot read itself.
+    pub(crate) fn set_sampled(&self, port: u32, depth: u64) -> Result<()> {
+        self.bpf.eg_sampled().put(&port, &depth)
+    }
+
+    /// Removes the state of all other ports: the kernel may reuse an interface index.
+    pub(crate) fn keep_ports(&self, ports: &BTreeSet<u32>) -> Result<()> {
+        let (stats, sampled) = (self.bpf.eg_stats(), self.bpf.eg_sampled());
+        let gone: BTreeSet<u32> =
+            stats.keys().into_iter().chain(sampled.keys()).filter(|port| !ports.contains(port)).collect();
+        for port in &gone {
+            stats.delete(port)?;
+            sampled.delete(port)?;
+        }
+        for map in [self.bpf.eg_kept(), self.bpf.eg_flows()].into_iter().filter(|_| !gone.is_empty()) {
+            for (key, _) in map.entries()?.iter().filter(|(key, _)| !ports.contains(&key.ifindex)) {
+                map.delete(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counters of a port, summed over all processors; depth and source are those of its last data packet.
+    pub(crate) fn stats(&self, port: u32) -> Result<types::canopy_port_stats> {
+        let mut sum = types::canopy_port_stats::default();
+        for one in self.bpf.eg_stats().get(&port)? {
+            sum.packets += one.packets;
+            sum.bytes += one.bytes;
+            sum.marked += one.marked;
+            sum.ce += one.ce;
+            sum.not_ect += one.not_ect;
+            if one.seen_ns > sum.seen_ns {
+                (sum.depth, sum.seen_ns, sum.source) = (one.depth, one.seen_ns, one.source);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// All flows; the announced ones are first.
+    pub(crate) fn flows(&self) -> Result<Vec<CountedFlow>> {
+        let mut flows = self.bpf.eg_kept().entries()?;
+        flows.extend(self.bpf.eg_flows().entries()?);
+        Ok(flows)
+    }
+
+    /// All ACKs: their addresses and DestQP, and the time of the last one.
+    pub(crate) fn acks(&self) -> Result<Vec<(types::canopy_flow_key, u64)>> {
+        self.bpf.eg_acks().entries()
+    }
+
+    /// Adds flows to the table of flows that were not announced, as their first packets would.
+    #[cfg(test)]
+    pub(crate) fn fill(&self, flows: impl Iterator<Item = types::canopy_flow_key>) {
+        let seen = types::canopy_flow { packets: 1, bytes: 1_000, ..types::canopy_flow::default() };
+        for key in flows {
+            self.bpf.eg_flows().put(&key, &seen).unwrap_or_else(|e| panic!("{e}"));
+        }
+    }
+
+    /// Runs the program on a frame to be sent through `ifindex`; returns the resulting frame and the duration.
+    #[cfg(any(test, feature = "testbed"))]
+    pub(crate) fn run(&self, ifindex: u32, frame: &[u8]) -> (Vec<u8>, std::time::Duration) {
+        let run = self.bpf.send(ifindex, frame).unwrap_or_else(|e| panic!("{}", canopy_bpf::chain(&e)));
+        assert_eq!(run.verdict, -1, "the packet continues to the next filter");
+        (run.frame, run.took)
+    }
+}

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The groups in the kernel's maps: the difference between what the programs want and what the maps have is applied and read back.
+//!
+//! A spec whose programs changed costs what those programs cost. A reconcile that changes no program is an audit: every map is read
+//! once, so that drift is found whoever caused it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use canopy_bpf::node::types::{self, canopy_drop as Reason, canopy_group_flag as Flag};
+use canopy_bpf::node::{Control, NODE, Node};
+use canopy_bpf::{Result, chain};
+use canopy_model::ids::GroupId;
+use canopy_model::node_spec::{GroupProgram, NodeSpec};
+use canopy_model::status::{ItemError, ItemKind};
+
+use crate::observe::{self, Held, is};
+use crate::render::{self, Entries, Join, Ports, Rendered, same};
+
+/// Length of an upstream ACK frame, the longest frame that the control program writes.
+const ACK_FRAME: usize = 82;
+/// How long a node repeats its last feedback after it has adopted a new epoch (decisions 3.9): its parent drops feedback of a newer
+/// epoch than its own.
+const REPEAT_FOR: Duration = Duration::from_secs(2);
+
+/// The groups of this node.
+pub(crate) struct Groups {
+    bpf: Arc<Node>,
+    /// What was applied and read back, by group; `None` before the first audit, and for groups whose last change failed.
+    applied: BTreeMap<u32, Applied>,
+    audited: bool,
+    /// Ports of the last reconcile: another interface index changes every group that uses the port.
+    ports: Ports,
+    /// Nothing was pinned: the next PSN of every branch is unknown, also of those that joined at a boundary.
+    cold: bool,
+    /// Groups that may have pending branches.
+    may_be_pending: BTreeSet<u32>,
+    /// Groups whose epoch was adopted recently, and until when their last feedback is repeated.
+    repeats: BTreeMap<u32, Instant>,
+}
+
+struct Applied {
+    program: GroupProgram,
+    entries: Entries,
+}
+
+/// A group to bring from what the maps have to what its program wants; `None` = it is gone.
+struct Change {
+    id: u32,
+    was: Held,
+    want: Option<(GroupProgram, Rendered)>,
+    /// Something was or will be written.
+    writes: bool,
+}
+
+/// What a reconcile will do to the groups.
+#[derive(Default)]
+pub(crate) struct Plan {
+    changes: Vec<Change>,
+    /// Groups that stay as they are, because their programs cannot be rendered.
+    pub(crate) kept: BTreeSet<u32>,
+    /// Multicast addresses of the groups in the maps: the record of which kernel routes are ours.
+    pub(crate) multicasts: BTreeMap<Ipv6Addr, u32>,
+    errors: Vec<ItemError>,
+}
+
+impl Groups {
+    pub(crate) fn new(bpf: Arc<Node>, cold: bool) -> Self {
+        Self {
+            bpf,
+            applied: BTreeMap::new(),
+            audited: false,
+            ports: Ports::new(),
+            cold,
+            may_be_pending: BTreeSet::new(),
+            repeats: BTreeMap::new(),
+        }
+    }
+
+    /// Compares the programs of `spec` with what was applied, or with everything in the maps if no program changed.
+    pub(crate) fn plan(&mut self, spec: &NodeSpec, ports: Ports) -> Result<Plan> {
+        let stale = |id: &GroupId, g: &GroupProgram| self.applied.get(&id.get()).is_none_or(|a| a.program != *g);
+        let all = !self.audited || self.ports != ports;
+        let mut changed: BTreeSet<u32> = BTreeSet::new();
+        if !all {
+            changed.extend(spec.groups.iter().filter(|(id, g)| stale(id, g)).map(|(id, _)| id.get()));
+            changed.extend(self.applied.keys().filter(|id| !has_group(spec, **id)));
+        }
+        let mut plan = Plan::default();
+        let held = if all || changed.is_empty() {
+            let mut held = observe::all(&self.bpf)?;
+            for id in spec.groups.keys() {
+                held.entry(id.get()).or_default();
+            }
+            held
+        } else {
+            let mut held = BTreeMap::new();
+            for id in changed {
+                let entries = self.applied.get(&id).map(|a| a.entries.clone()).unwrap_or_default();
+                held.insert(id, observe::state_of(&self.bpf, id, entries)?);
+            }
+            held
+        };
+        self.audited = true;
+        let applied = self.applied.iter().map(|(id, applied)| (*id, &applied.entries));
+        let addresses =
+            |(id, entries): (u32, &Entries)| entries.multicasts.iter().map(|a| (*a, id)).collect::<Vec<_>>();
+        plan.multicasts = applied.chain(held.iter().map(|(id, h)| (*id, &h.entries))).flat_map(addresses).collect();
+        for (id, was) in held {
+            let program = GroupId::new("group", id.into()).ok().and_then(|id| spec.groups.get(&id));
+            let Some(program) = program else {
+                plan.changes.push(Change { id, was, want: None, writes: true });
+                continue;
+            };
+            match render::render(&spec.base, program, &ports, &was.entries.slots()) {
+                Ok(rendered) => {
+                    let writes = !is_applied(&was, &rendered);
+                    let unchanged = !writes && self.applied.get(&id).is_some_and(|a| a.program == *program);
+                    if !unchanged {
+                        plan.changes.push(Change { id, was, want: Some((program.clone(), rendered)), writes });
+                    } else if was.state.is_some_and(|s| !is_empty(&s.pending)) {
+                        self.may_be_pending.insert(id);
+                    }
+                }
+                Err(detail) => {
+                    // The group stays in its last state: branches on existing interfaces continue to forward.
+                    plan.kept.insert(id);
+                    plan.errors.push(error(program, detail));
+                }
+            }
+        }
+        self.ports = ports;
+        Ok(plan)
+    }
+
+    /// Carries out a plan and reads back what it wrote. Returns what is not as wanted.
+    pub(crate) fn apply(&mut self, spec: &NodeSpec, plan: Plan) -> Result<Vec<ItemError>> {
+        let Plan { changes, mut errors, .. } = plan;
+        let node = render::node(&spec.base);
+        if !is(self.bpf.node().get(&NODE)?.as_ref(), Some(&node)) {
+            self.bpf.node().put(&NODE, &node)?;
+        }
+        for change in &changes {
+            self.applied.remove(&change.id);
+            self.retire(change)?;
+        }
+        for change in changes {
+            let Some((program, rendered)) = &change.want else {
+                self.sweep(&change, &Entries::default())?;
+                self.repeats.remove(&change.id);
+                self.may_be_pending.remove(&change.id);
+                continue;
+            };
+            let done = if change.writes { self.write(&change, rendered) } else { Ok(None) };
+            match done {
+                Ok(None) => {
+                    let (program, entries) = (program.clone(), rendered.entries.clone());
+                    self.applied.insert(change.id, Applied { program, entries });
+                }
+                Ok(Some(map)) => {
+                    let detail = format!("map {map} does not read back as written for group {}", program.name);
+                    errors.push(error(program, detail));
+                }
+                Err(e) => errors.push(error(program, format!("group {} is not applied: {}", program.name, chain(&e)))),
+            }
+            self.may_be_pending.insert(change.id);
+        }
+        self.cold = false;
+        if !errors.is_empty() {
+            // What the maps have of a group that failed is unknown.
+            self.audited = false;
+        }
+        Ok(errors)
+    }
+
+    /// Deletes entry points that lead to the group no more, and the state of a group that is gone or has another session.
+    fn retire(&self, change: &Change) -> Result<()> {
+        let (bpf, was) = (&self.bpf, &change.was.entries);
+        let none = Entries::default();
+        let want = change.want.as_ref().map_or(&none, |(_, rendered)| &rendered.entries);
+        for address in was.proxies.keys().filter(|a| !want.proxies.contains_key(*a)) {
+            bpf.proxies().delete(&(*address).into())?;
+        }
+        for qpn in was.qpns.difference(&want.qpns) {
+            bpf.qpns().delete(qpn)?;
+        }
+        for tree in was.trees.difference(&want.trees) {
+            bpf.trees().delete(tree)?;
+        }
+        for address in was.multicasts.difference(&want.multicasts) {
+            bpf.multicasts().delete(&(*address).into())?;
+        }
+        if restarts(change) {
+            bpf.groups().delete(&change.id)?;
+            bpf.cnps().delete(&change.id)?;
+            bpf.states().delete(&change.id)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one group: its branches, its state, new branches, its configuration, then its entry points; removes what is left over.
+    /// Returns the first map that does not read back as written.
+    ///
+    /// The written configuration makes the node send feedback with the new epoch. Before that every branch of the epoch must be
+    /// counted (decisions 3.9), and a leaving branch must still hold back the minimum.
+    fn write(&mut self, change: &Change, rendered: &Rendered) -> Result<Option<&'static str>> {
+        let (id, bpf) = (change.id, Arc::clone(&self.bpf));
+        let (was, want) = (&change.was, &rendered.entries);
+        let Some(conf) = &want.group else { return Ok(None) };
+        for (slot, branch) in &want.branches {
+            if !is(was.entries.branches.get(slot), Some(branch)) {
+                bpf.branches().put(&slot_key(id, *slot), branch)?;
+            }
+            if !was.stats.contains(slot) {
+                bpf.stats().put(&slot_key(id, *slot), &types::canopy_branch_stats::default())?;
+            }
+        }
+        for (address, peer) in &want.peers {
+            if !is(was.entries.peers.get(address), Some(peer)) {
+                bpf.peers().put(&peer_key(id, *address), peer)?;
+            }
+        }
+        if let Some(outer) = want.outer.as_deref()
+            && !is(was.entries.outer.as_deref(), Some(outer))
+        {
+            bpf.outers().put(&id, outer)?;
+        }
+        let fresh = restarts(change);
+        let known = was.entries.group.filter(|_| !fresh);
+        let mut state = was.state.as_deref().copied().filter(|_| !fresh);
+        if state.is_none() {
+            bpf.states().put(&id, &fresh_state())?;
+        }
+        if !was.has_cnps || fresh {
+            bpf.cnps().put(&id, &types::canopy_cnp::default())?;
+        }
+        if known.is_none() {
+            // The control program requires the entry; no entry point refers to it yet.
+            bpf.groups().put(&id, conf)?;
+        }
+        self.join(id, state.as_ref(), &rendered.joins)?;
+        if known.is_some_and(|known| !same(&known, conf)) {
+            bpf.groups().put(&id, conf)?;
+        }
+        state = bpf.states().get(&id)?;
+        let slots = want.slots();
+        for (address, slot) in was.entries.slots() {
+            let counts = state.is_some_and(|s| has(&s.active, slot) || has(&s.pending, slot));
+            if !slots.contains_key(&address) || (has(&conf.standby, slot) && counts) {
+                bpf.control(id, Control::Remove { slot }, &[0; ACK_FRAME])?;
+            }
+        }
+        if adopts(known.as_ref(), conf) && state.is_some_and(|s| s.high != 0) {
+            self.repeats.insert(id, Instant::now() + REPEAT_FOR);
+        }
+        for (address, proxy) in &want.proxies {
+            if !is(was.entries.proxies.get(address), Some(proxy)) {
+                bpf.proxies().put(&(*address).into(), proxy)?;
+            }
+        }
+        for qpn in want.qpns.difference(&was.entries.qpns) {
+            bpf.qpns().put(qpn, &id)?;
+        }
+        for tree in want.trees.difference(&was.entries.trees) {
+            bpf.trees().put(tree, &id)?;
+        }
+        for address in want.multicasts.difference(&was.entries.multicasts) {
+            bpf.multicasts().put(&(*address).into(), &id)?;
+        }
+        self.sweep(change, want)?;
+        let counted = bpf.states().get(&id)?.is_some_and(|s| counts_all(&s, &rendered.joins));
+        Ok(observe::differences(&bpf, id, want)?.first().copied().or((!counted).then_some("states")))
+    }
+
+    /// Joins new branches, branches behind which receivers moved, and branches that reuse the address of a former one.
+    fn join(&self, id: u32, state: Option<&types::canopy_state>, joins: &BTreeMap<u32, Join>) -> Result<()> {
+        for (&slot, &Join { at_boundary, receiver, since }) in joins {
+            let there = state.filter(|s| has(&s.active, slot) || has(&s.pending, slot));
+            if there.is_some_and(|s| s.since[slot as usize % s.since.len()] == since) {
+                continue;
+            }
+            if there.is_some() && receiver {
+                self.bpf.control(id, Control::Remove { slot }, &[0; ACK_FRAME])?;
+            }
+            // A child node that is active already continues with its next feedback, whatever receivers moved behind it.
+            let counts = there.is_some_and(|s| has(&s.active, slot));
+            let at_boundary = at_boundary && !self.cold && (receiver || !counts);
+            self.bpf.control(id, Control::Join { slot, at_boundary, receiver, since }, &[0; ACK_FRAME])?;
+        }
+        Ok(())
+    }
+
+    /// Removes entries of the group that `want` has no more, and everything else of a group that is gone.
+    fn sweep(&self, change: &Change, want: &Entries) -> Result<()> {
+        let (bpf, id, was) = (&self.bpf, change.id, &change.was);
+        for address in was.entries.peers.keys().filter(|a| !want.peers.contains_key(*a)) {
+            bpf.peers().delete(&peer_key(id, *address))?;
+        }
+        for slot in was.entries.branches.keys().filter(|slot| !want.branches.contains_key(slot)) {
+            bpf.branches().delete(&slot_key(id, *slot))?;
+        }
+        for slot in was.stats.iter().filter(|slot| !want.branches.contains_key(slot)) {
+            bpf.stats().delete(&slot_key(id, *slot))?;
+        }
+        if was.entries.outer.is_some() && want.outer.is_none() {
+            bpf.outers().delete(&id)?;
+        }
+        if want.group.is_none() {
+            bpf.states().delete(&id)?;
+            bpf.cnps().delete(&id)?;
+            for reason in 0..Reason::DROP_REASONS.0 {
+                bpf.drops().delete(&types::canopy_drop_key { group_id: id, reason })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether [`Groups::acknowledge_pending_only`] has anything to do.
+    pub(crate) fn may_be_pending(&self) -> bool {
+        !self.may_be_pending.is_empty()
+    }
+
+    /// Acknowledges data for groups that have only pending branches (shared.h CONTROL_PENDING_ONLY). Polls the groups that changed
+    /// until they have no pending branches.
+    pub(crate) fn acknowledge_pending_only(&mut self) {
+        let Self { bpf, may_be_pending, .. } = self;
+        may_be_pending.retain(|id| {
+            let state = bpf.states().get(id).ok().flatten();
+            let Some(state) = state.filter(|s| !is_empty(&s.pending)) else { return false };
+            if is_empty(&state.active)
+                && let Err(e) = bpf.control(*id, Control::PendingOnly, &[0; ACK_FRAME])
+            {
+                tracing::warn!(
+                    group = id,
+                    error = chain(&e),
+                    "cannot acknowledge data for a group that has only pending branches"
+                );
+            }
+            true
+        });
+    }
+
+    /// Whether the last feedback of any group is being repeated.
+    pub(crate) fn repeats(&self) -> bool {
+        !self.repeats.is_empty()
+    }
+
+    /// Repeats the last feedback of groups whose epoch was adopted less than [`REPEAT_FOR`] ago. A failure is logged and retried at
+    /// the next interval.
+    pub(crate) fn repeat_feedback(&mut self) {
+        let Self { bpf, repeats, .. } = self;
+        let now = Instant::now();
+        repeats.retain(|_, until| *until > now);
+        for id in repeats.keys() {
+            if let Err(e) = bpf.control(*id, Control::Repeat, &[0; ACK_FRAME]) {
+                tracing::warn!(group = id, error = chain(&e), "cannot repeat the last feedback to the parent node");
+            }
+        }
+    }
+}
+
+fn has_group(spec: &NodeSpec, id: u32) -> bool {
+    GroupId::new("group", id.into()).is_ok_and(|id| spec.groups.contains_key(&id))
+}
+
+fn error(g: &GroupProgram, detail: String) -> ItemError {
+    ItemError { kind: ItemKind::Group, name: g.name.clone(), group: Some(g.group_id), detail }
+}
+
+/// Whether the maps have exactly what is wanted, and every wanted branch counts.
+fn is_applied(was: &Held, want: &Rendered) -> bool {
+    let (a, b) = (&was.entries, &want.entries);
+    let all = |same: bool, lengths: (usize, usize)| same && lengths.0 == lengths.1;
+    is(a.group.as_ref(), b.group.as_ref())
+        && all(b.proxies.iter().all(|(k, v)| is(a.proxies.get(k), Some(v))), (a.proxies.len(), b.proxies.len()))
+        && a.qpns == b.qpns
+        && a.trees == b.trees
+        && a.multicasts == b.multicasts
+        && is(a.outer.as_deref(), b.outer.as_deref())
+        && all(b.branches.iter().all(|(k, v)| is(a.branches.get(k), Some(v))), (a.branches.len(), b.branches.len()))
+        && all(b.peers.iter().all(|(k, v)| is(a.peers.get(k), Some(v))), (a.peers.len(), b.peers.len()))
+        && was.has_cnps
+        && was.stats.iter().eq(b.branches.keys())
+        && was.state.as_deref().is_some_and(|s| counts_all(s, &want.joins) && standby_rests(s, b))
+}
+
+/// Whether every branch counts, or will from the next message on, since the epoch in which it joined.
+fn counts_all(s: &types::canopy_state, joins: &BTreeMap<u32, Join>) -> bool {
+    let counts = |slot: u32, since: u32| {
+        (has(&s.active, slot) || has(&s.pending, slot)) && s.since[slot as usize % s.since.len()] == since
+    };
+    joins.iter().all(|(slot, join)| counts(*slot, join.since))
+}
+
+/// Whether no standby branch counts.
+fn standby_rests(s: &types::canopy_state, want: &Entries) -> bool {
+    let counts = |slot: &u32| has(&s.active, *slot) || has(&s.pending, *slot);
+    want.group.is_none_or(|conf| !want.branches.keys().any(|slot| has(&conf.standby, *slot) && counts(slot)))
+}
+
+/// Whether a known group starts over, or is gone. With another start PSN or source QP the group's state starts again: a source that
+/// left and rejoined with another QP can be a single change of the spec.
+fn restarts(change: &Change) -> bool {
+    let session = |g: &types::canopy_group| (g.start, g.dqpn, g.source_qpn, g.source.hi, g.source.lo);
+    let want = change.want.as_ref().and_then(|(_, rendered)| rendered.entries.group.as_ref());
+    match (&change.was.entries.group, want) {
+        (Some(was), Some(want)) => session(was) != session(want),
+        (was, want) => was.is_some() && want.is_none(),
+    }
+}
+
+/// Whether the group's feedback goes to another node, which has not seen it in this epoch. A headend sends feedback to the source,
+/// which has no epochs.
+fn adopts(was: Option<&types::canopy_group>, conf: &types::canopy_group) -> bool {
+    let parent = |g: &types::canopy_group| (g.epoch, g.up_da.hi, g.up_da.lo);
+    conf.flags & Flag::GROUP_HEADEND.0 == 0 && was.is_none_or(|was| parent(was) != parent(conf))
+}
+
+/// State of a new group: the first data packet sets its PSN, and nothing is acknowledged until every branch is confirmed
+/// (decisions 3.3, 3.9).
+fn fresh_state() -> types::canopy_state {
+    let empty = types::canopy_min { key: u64::MAX, msn: u64::MAX, credits: u64::MAX };
+    types::canopy_state { tree: [empty; 256], ..types::canopy_state::default() }
+}
+
+fn slot_key(group_id: u32, slot: u32) -> types::canopy_slot_key {
+    types::canopy_slot_key { group_id, slot }
+}
+
+fn peer_key(group_id: u32, address: Ipv6Addr) -> types::canopy_peer_key {
+    types::canopy_peer_key { group_id, pad: 0, address: address.into() }
+}
+
+fn is_empty(slots: &types::canopy_slots) -> bool {
+    slots.word == [0; 2]
+}
+
+fn has(slots: &types::canopy_slots, slot: u32) -> bool {
+    slots.word[slot as usize / 64] >> (slot % 64) & 1 == 1
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Copies of a decided packet, one per branch: encapsulated ones to child nodes first, then the outer header is removed once and each
+ * receiver here gets its copy. The last copy is the packet itself.
+ */
+#ifndef CANOPY_COPY_H
+#define CANOPY_COPY_H
+
+#include "../common/ctx_tc.h"
+#include "decision.h"
+#include "drop.h"
+#include "icrc.h"
+#include "maps.h"
+#include "nexthop.h"
+#include "slots.h"
+
+/* A packet that is being copied. */
+struct copies {
+	canopy_ctx *ctx;
+	struct decision *d;
+	const struct canopy_state *s;
+	struct canopy_slots todo;	/* branches that still need a copy */
+	__u32 l3_len;			/* current length of the packet */
+	__u32 ready;			/* output port of the copy that the packet holds now; 0 = none */
+};
+
+/* Sends the finished copy as a clone, because the packet is needed for another one. */
+static __always_inline void flush(struct copies *c)
+{
+	if (c->ready) {
+		ctx_copy_to(c->ctx, c->ready);
+		c->ready = 0;
+	}
+}
+
+static __always_inline void count_copy(const struct copies *c, __u32 slot)
+{
+	struct canopy_slot_key key = { .group_id = c->d->group_id, .slot = slot };
+	struct canopy_branch_stats *s = bpf_map_lookup_elem(&stats, &key);
+
+	if (s) {
+		__sync_fetch_and_add(&s->packets, 1);
+		__sync_fetch_and_add(&s->bytes, c->l3_len);
+	}
+}
+
+static __always_inline const struct canopy_branch *next_branch(struct copies *c, __u32 *slot, struct macs *macs, bool *more)
+{
+	struct canopy_slot_key key = { .group_id = c->d->group_id };
+	const struct canopy_branch *b;
+	__u32 drop;
+
+	*more = slots_take(&c->todo, slot);
+	if (!*more)
+		return NULL;
+	key.slot = *slot;
+	b = bpf_map_lookup_elem(&branches, &key);
+	if (!b) {
+		count_drop(c->d->group_id, DROP_STATE_MISSING);
+		return NULL;
+	}
+	drop = canopy_resolve(c->ctx, b->ifindex, &b->address, c->l3_len, macs);
+	if (drop) {
+		count_drop(c->d->group_id, drop);
+		return NULL;
+	}
+	return b;
+}
+
+/* RFC 9524: the outer Destination Address becomes the child's SID; Segments Left stays. */
+static long copy_to_child(__u32 i, struct copies *c)
+{
+	struct macs macs;
+	__u32 slot;
+	bool more;
+	const struct canopy_branch *b = next_branch(c, &slot, &macs, &more);
+
+	if (!b)
+		return !more;
+	flush(c);
+	ctx_store(c->ctx, 0, &macs, sizeof(macs));
+	ctx_store(c->ctx, ETH_LEN + 24, &b->dst, sizeof(b->dst));
+	c->ready = b->ifindex;
+	count_copy(c, slot);
+	return 0;
+}
+
+/* The kernel's multicast route makes this copy; here it is only counted. */
+static long count_child(__u32 i, struct copies *c)
+{
+	__u32 slot;
+
+	if (!slots_take(&c->todo, &slot))
+		return 1;
+	count_copy(c, slot);
+	return 0;
+}
+
+/*
+ * Leaves the child nodes to the kernel's multicast route. True if the packet itself goes to the kernel, false if a copy of it was
+ * sent because the packet is needed here.
+ */
+static __always_inline bool kernel_serves_children(struct copies *c, bool needed)
+{
+	bpf_loop(CANOPY_MAX_BRANCHES, count_child, c, 0);
+	if (!needed)
+		return true;
+	if (ctx_copy_to_kernel(c->ctx))
+		count_drop(c->d->group_id, DROP_NO_ROOM);
+	return false;
+}
+
+/* Adds to `delta`, the CRC register difference after the BTH, that of a changed last word of the BTH. */
+static __always_inline __u32 word_delta(__u32 delta, __u32 word_xor)
+{
+	__u32 own = 0;
+
+	for (int i = 24; i >= 0; i -= 8)
+		own = crc_byte(own, word_xor >> i & 0xFF);
+	return delta ^ own;
+}
+
+/* Continues `delta`, the CRC register difference after the BTH, over a changed VA and R_Key. */
+static __noinline __u32 reth_delta(__u32 delta, __u64 va_xor, __u32 rkey_xor)
+{
+	for (int i = 56; i >= 0; i -= 8)
+		delta = crc_byte(delta, va_xor >> i & 0xFF);
+	for (int i = 24; i >= 0; i -= 8)
+		delta = crc_byte(delta, rkey_xor >> i & 0xFF);
+	return delta;
+}
+
+/* 32-bit words that differ in a copy, apart from the addresses and the PSN: DestQP, VA (2), R_Key, ICRC. */
+#define CHANGED_WORDS 5
+
+/* RFC 1624: updates the UDP checksum for all changes of a copy; 0 is sent as all ones (RFC 768). */
+static __noinline __u16 udp_check_of(struct decision *d, const struct canopy_branch *b, __be32 *old, __be32 *new)
+{
+	__u64 sum = bpf_csum_diff((__be32 *)&d->source, 16, (__be32 *)&d->proxy, 16, (__u16)~d->udp_check);
+
+	sum = bpf_csum_diff(&d->psn, 4, &d->head.bth.psn, 4, sum);
+	sum = bpf_csum_diff((__be32 *)&d->proxy, 16, (__be32 *)&b->dst, 16, sum);
+	sum = bpf_csum_diff(old, 4 * CHANGED_WORDS, new, 4 * CHANGED_WORDS, sum);
+	sum = (sum & 0xFFFF) + (sum >> 16);
+	sum = (sum & 0xFFFF) + (sum >> 16);
+	return ~sum & 0xFFFF ?: 0xFFFF;
+}
+
+/*
+ * Makes the packet the copy for one receiver (decisions 2.4): SA = Proxy Address, DA = receiver, DestQP = the receiver's; the ICRC is
+ * updated by difference. `shift` is subtracted from the PSN. Returns 0, or -1 if the packet is too short.
+ */
+__noinline int canopy_write_receiver(struct __sk_buff *ctx, struct decision *d, const struct canopy_branch *b,
+				     const struct macs *macs, __u32 shift)
+{
+	__be32 old[CHANGED_WORDS] = {}, new[CHANGED_WORDS] = {};
+	struct roce *h;
+	__u32 diff, tail;
+
+	if (!d || !b || !macs)
+		return -1;
+	h = &d->head;
+	diff = b->icrc_delta;
+	tail = d->tail;
+	old[0] = bpf_htonl(d->dqpn);
+	old[4] = d->icrc;
+	new[0] = bpf_htonl(b->qpn);
+	h->bth.psn = d->psn;
+	if (shift) {
+		__u32 was = bpf_ntohl(d->psn), is = (was & ~PSN_MASK) | ((was - shift) & PSN_MASK);
+
+		h->bth.psn = bpf_htonl(is);
+		diff = word_delta(diff, was ^ is);
+	}
+	__builtin_memcpy(h->eth, macs, sizeof(*macs));
+	h->ip6.src = d->proxy;
+	h->ip6.dst = b->dst;
+	h->bth.qpn = (h->bth.qpn & bpf_htonl(~QPN_MASK)) | new[0];
+	h->udp.check = d->udp_check;
+	if (op_has_reth(h->bth.opcode)) {
+		__u64 va = d->va - d->write_base + b->va;
+
+		old[1] = bpf_htonl(d->va >> 32);
+		old[2] = bpf_htonl((__u32)d->va);
+		old[3] = bpf_htonl(d->rkey);
+		new[1] = bpf_htonl(va >> 32);
+		new[2] = bpf_htonl((__u32)va);
+		new[3] = bpf_htonl(b->rkey);
+		diff = reth_delta(diff, va ^ d->va, b->rkey ^ d->rkey);
+		tail -= 12;
+		if (ctx_store(ctx, ROCE_LEN, &new[1], 12))
+			return -1;
+	}
+	/* The ICRC is little endian on the wire; the CRC register is its numeric value. */
+	new[4] = d->icrc ^ __builtin_bswap32(bpf_htonl(icrc_shift(diff, tail)));
+	if (d->udp_check)
+		h->udp.check = udp_check_of(d, b, old, new);
+	if (ctx_store(ctx, ROCE_LEN + d->tail, &new[4], ICRC_LEN))
+		return -1;
+	return ctx_store(ctx, 0, h->eth, ROCE_LEN) ? -1 : 0;
+}
+
+static long copy_to_receiver(__u32 i, struct copies *c)
+{
+	struct macs macs;
+	__u32 slot;
+	bool more;
+	const struct canopy_branch *b = next_branch(c, &slot, &macs, &more);
+
+	if (!b)
+		return !more;
+	flush(c);
+	if (canopy_write_receiver(c->ctx, c->d, b, &macs, c->s->shift[slot & SLOT_MASK])) {
+		count_drop(c->d->group_id, DROP_TRUNCATED);
+		return 0;
+	}
+	c->ready = b->ifindex;
+	count_copy(c, slot);
+	return 0;
+}
+
+/*
+ * Sends the copies to the branches in `to`. If the kernel replicates to child nodes, it gets the packet itself, or a copy if receivers
+ * here need the packet too.
+ */
+static __always_inline int send_copies(canopy_ctx *ctx, struct decision *d, const struct canopy_state *s,
+				       const struct canopy_slots *to)
+{
+	struct copies c = { .ctx = ctx, .d = d, .s = s, .l3_len = d->l3_len };
+	struct canopy_slots receivers = d->receivers;
+
+	ctx_mark_copy(ctx, true);
+	slots_and(&receivers, to);
+	c.todo.word[0] = d->children.word[0] & (to->word[0] | d->standby.word[0]);
+	c.todo.word[1] = d->children.word[1] & (to->word[1] | d->standby.word[1]);
+	if (slots_any(&c.todo)) {
+		if (!(d->flags & GROUP_MULTICAST))
+			bpf_loop(CANOPY_MAX_BRANCHES, copy_to_child, &c, 0);
+		else if (kernel_serves_children(&c, slots_any(&receivers)))
+			return CTX_PASS;
+	}
+	if (slots_any(&receivers)) {
+		flush(&c);
+		c.ready = 0;	/* 0 already after flush(), but set again: one state for the verifier */
+		if (d->outer_len && ctx_resize(ctx, -(__s32)d->outer_len))
+			return count_drop(d->group_id, DROP_NO_ROOM);
+		c.l3_len = IP6_LEN + bpf_ntohs(d->head.ip6.payload_len);
+		c.todo = receivers;
+		bpf_loop(CANOPY_MAX_BRANCHES, copy_to_receiver, &c, 0);
+	}
+	return c.ready ? ctx_send_to(ctx, c.ready) : CTX_DROP;
+}
+
+#endif

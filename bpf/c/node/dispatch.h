@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * TC ingress of every port: finds the role of a packet, and the program of that role continues.
+ *
+ *   outer DA = Replication-SID  -> replicate            (RFC 9524)
+ *   outer DA = End.MT SID       -> strip, copy, rewrite (draft-li section 6)
+ *   outer DA = group's ff3e::   -> the same; the kernel's multicast routes replicate to child nodes (decisions 2.3)
+ *   DA = Proxy Address          -> headend if SA is the source, otherwise feedback of a receiver
+ *   DA = node address, RoCEv2   -> feedback of a child node
+ *   anything else               -> the kernel's stack
+ */
+#ifndef CANOPY_DISPATCH_H
+#define CANOPY_DISPATCH_H
+
+#include "roles.h"
+
+static __always_inline int enter_by(canopy_ctx *ctx, enum canopy_role role, const __u32 *group_id)
+{
+	return group_id ? enter(ctx, role, *group_id) : count_drop(0, DROP_GROUP_UNKNOWN);
+}
+
+SEC("tc")
+int canopy_dispatch(struct __sk_buff *skb)
+{
+	const struct canopy_proxy *proxy;
+	const struct canopy_node *n;
+	__u32 zero = 0, number;
+	struct ip6 ip6;
+	__be16 dport;
+	__be32 word;
+
+	ctx_mark_copy(skb, false);
+	if (ctx_is_for_kernel(skb))
+		return CTX_PASS;
+	if (skb->protocol != bpf_htons(ETH_IPV6) || ctx_load(skb, ETH_LEN, &ip6, IP6_LEN))
+		return CTX_PASS;
+	n = bpf_map_lookup_elem(&node, &zero);
+	if (!n || !n->address.hi)
+		return CTX_PASS;
+	if (ip6.dst.hi == n->replicate_hi) {
+		number = bpf_ntohl((__u32)ip6.dst.lo);
+		return enter_by(skb, ROLE_REPLICATE, bpf_map_lookup_elem(&trees, &number));
+	}
+	if (addr_eq(&ip6.dst, &n->end_mt) ||
+	    (addr_is_multicast(&ip6.dst) && bpf_map_lookup_elem(&multicasts, &ip6.dst)))
+		return enter(skb, ROLE_END_MT, 0);
+	if (ip6.nexthdr != NEXTHDR_UDP || ctx_load(skb, ETH_LEN + IP6_LEN + 2, &dport, 2) ||
+	    dport != bpf_htons(ROCE_PORT))
+		return CTX_PASS;
+	if (addr_eq(&ip6.dst, &n->address)) {
+		if (ctx_load(skb, ETH_LEN + IP6_LEN + UDP_LEN + 4, &word, 4))
+			return count_drop(0, DROP_TRUNCATED);
+		number = bpf_ntohl(word) & QPN_MASK;
+		return enter_by(skb, ROLE_FEEDBACK, bpf_map_lookup_elem(&qpns, &number));
+	}
+	proxy = bpf_map_lookup_elem(&proxies, &ip6.dst);
+	if (!proxy)
+		return CTX_PASS;
+	return enter(skb, addr_eq(&ip6.src, &proxy->source) ? ROLE_HEADEND : ROLE_FEEDBACK, proxy->group_id);
+}
+
+#endif

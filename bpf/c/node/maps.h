@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Maps of the node's programs. Those that are pinned by name outlive the agent: configuration, which the agent writes again, and
+ * state, which only the programs write.
+ */
+#ifndef CANOPY_MAPS_H
+#define CANOPY_MAPS_H
+
+#include "shared.h"
+#include "decision.h"
+
+#define MAX_GROUPS 16384
+#define MAX_GROUP_BRANCHES (1 << 20)
+#define MAX_PORTS 4096
+/* Flows that the agent did not announce, over all ports (LRU). */
+#define MAX_LEARNED 65536
+/* Flows that the agent announced; counted per egress port. The agent reads the whole table: a larger one takes longer. */
+#define MAX_KNOWN 65536
+#define MAX_KEPT MAX_KNOWN
+/* Host pairs whose ACKs are forwarded by this node. */
+#define MAX_ACKS 16384
+
+#define PINNED(NAME, TYPE, FLAGS, KEY, VALUE, MAX)              \
+	struct {                                                \
+		__uint(type, BPF_MAP_TYPE_##TYPE);              \
+		__uint(map_flags, FLAGS);                       \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);            \
+		__uint(max_entries, MAX);                       \
+		__type(key, KEY);                               \
+		__type(value, VALUE);                           \
+	} NAME SEC(".maps")
+
+#define PINNED_RING(NAME, BYTES)                                \
+	struct {                                                \
+		__uint(type, BPF_MAP_TYPE_RINGBUF);             \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);            \
+		__uint(max_entries, BYTES);                     \
+	} NAME SEC(".maps")
+
+#define LAZY BPF_F_NO_PREALLOC
+
+/* Configuration of the groups. */
+PINNED(node, ARRAY, 0, __u32, struct canopy_node, 1);
+PINNED(groups, HASH, LAZY, __u32, struct canopy_group, MAX_GROUPS);
+PINNED(proxies, HASH, LAZY, struct canopy_addr, struct canopy_proxy, MAX_GROUPS);
+PINNED(qpns, HASH, LAZY, __u32, __u32, MAX_GROUPS);
+PINNED(trees, HASH, LAZY, __u32, __u32, MAX_GROUPS);
+/* IPv6 multicast addresses of the groups; also the record of which kernel multicast routes belong to the agent. */
+PINNED(multicasts, HASH, LAZY, struct canopy_addr, __u32, MAX_GROUPS);
+PINNED(outers, HASH, LAZY, __u32, struct canopy_outer, MAX_GROUPS);
+PINNED(branches, HASH, LAZY, struct canopy_slot_key, struct canopy_branch, MAX_GROUP_BRANCHES);
+PINNED(peers, HASH, LAZY, struct canopy_peer_key, struct canopy_peer, MAX_GROUP_BRANCHES);
+
+/* State of the groups. */
+PINNED(stats, HASH, LAZY, struct canopy_slot_key, struct canopy_branch_stats, MAX_GROUP_BRANCHES);
+PINNED(states, HASH, LAZY, __u32, struct canopy_state, MAX_GROUPS);
+/* Whether maps with timers must be preallocated depends on the kernel version; all supported versions accept this map. */
+PINNED(cnps, HASH, LAZY, __u32, struct canopy_cnp, MAX_GROUPS);
+PINNED(drops, PERCPU_HASH, LAZY, struct canopy_drop_key, __u64, MAX_GROUPS * 4);
+PINNED_RING(events, 1 << 18);
+
+/* Congestion. */
+PINNED(eg_limits, HASH, LAZY, __u32, struct canopy_limits, MAX_PORTS);
+PINNED(eg_stats, PERCPU_HASH, LAZY, __u32, struct canopy_port_stats, MAX_PORTS);
+/* Depth in octets of queues that the program cannot read; written by the agent. */
+PINNED(eg_sampled, HASH, LAZY, __u32, __u64, MAX_PORTS);
+PINNED(eg_known, HASH, LAZY, struct canopy_flow_key, __u32, MAX_KNOWN);
+PINNED(eg_kept, HASH, LAZY, struct canopy_flow_key, struct canopy_flow, MAX_KEPT);
+PINNED(eg_flows, LRU_HASH, 0, struct canopy_flow_key, struct canopy_flow, MAX_LEARNED);
+/* Time of the last ACK, by the addresses and DestQP of the ACK itself. */
+PINNED(eg_acks, LRU_HASH, 0, struct canopy_flow_key, __u64, MAX_ACKS);
+/* struct canopy_congested */
+PINNED_RING(eg_events, 1 << 16);
+/* struct canopy_cm. If it is full, the source QP is learned from ACKs. */
+PINNED_RING(eg_cms, 1 << 16);
+
+/* The decision about the packet that this processor is working on: from a role to canopy_forward. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct decision);
+} decisions SEC(".maps");
+
+#endif

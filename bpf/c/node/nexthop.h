@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Link-layer addresses are looked up per packet in the kernel's FIB and neighbour table. */
+#ifndef CANOPY_NEXTHOP_H
+#define CANOPY_NEXTHOP_H
+
+#include "../common/ctx_tc.h"
+#include "shared.h"
+
+#define FAMILY_INET6 10
+
+/* Link-layer addresses of a frame. */
+struct macs {
+	__u8 dst[6];
+	__u8 src[6];
+};
+
+/*
+ * Fills `macs` for `next_hop` on `ifindex`. Returns 0 or a drop reason. `next_hop` is a global address: the
+ * kernel's lookup refuses link-local ones, and resolves the link-local gateway of the route itself. A global function: the verifier
+ * checks it once, and not at every call.
+ */
+__noinline __u32 canopy_resolve(struct __sk_buff *ctx, __u32 ifindex, const struct canopy_addr *next_hop, __u32 l3_len,
+				struct macs *macs)
+{
+	struct bpf_fib_lookup fib = {};
+	long rc;
+
+	if (!next_hop || !macs)
+		return DROP_NO_ROUTE;
+	fib.family = FAMILY_INET6;
+	fib.ifindex = ifindex;
+	fib.tot_len = l3_len;
+	__builtin_memcpy(fib.ipv6_dst, next_hop, 16);
+	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_OUTPUT);
+	if (rc == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return DROP_NO_NEIGHBOUR;
+	if (rc == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return DROP_MTU;
+	if (rc != BPF_FIB_LKUP_RET_SUCCESS || fib.ifindex != ifindex)
+		return DROP_NO_ROUTE;
+	__builtin_memcpy(macs->dst, fib.dmac, sizeof(macs->dst));
+	__builtin_memcpy(macs->src, fib.smac, sizeof(macs->src));
+	return 0;
+}
+
+#endif

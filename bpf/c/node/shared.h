@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The only definition of what the node's programs share with the agent: structs, and every closed set as an enum. The Rust types
+ * are generated from this header's BTF. Multi-byte fields are in host byte order unless a comment names wire order; padding is
+ * named.
+ */
+#ifndef CANOPY_SHARED_H
+#define CANOPY_SHARED_H
+
+#include <linux/bpf.h>
+#include "../common/wire.h"
+
+/* Branches of one group at one node; a power of two (the minimum tree has that many leaves). */
+#define CANOPY_MAX_BRANCHES 128
+/* Outer IPv6 header plus an SRH of at most 2048 bytes. */
+#define CANOPY_MAX_OUTER 2088
+/* Longest payload, in bytes after the BTH, that the ICRC table covers. */
+#define CANOPY_MAX_TAIL 9216
+/* TLVs parsed in one SRH. */
+#define CANOPY_MAX_TLVS 128
+/* Receivers in one End.MT TLV: 22 + 20n <= 255. */
+#define CANOPY_TLV_RECEIVERS 11
+/* Unwrapped PSNs and MSNs start at 2^24, so that subtractions do not underflow. */
+#define CANOPY_PSN_TURN (1ULL << 24)
+
+/* Drop reasons: numbers are never reused. Keep the names: they appear in metrics. */
+enum canopy_drop {
+	DROP_NONE = 0,
+	DROP_TRUNCATED = 1,		/* shorter than the lengths in its headers */
+	DROP_NO_SRH = 2,		/* to End.MT or a Replication-SID without an SRH, or Segments Left 0 */
+	DROP_SRH_MALFORMED = 3,		/* routing type, lengths or Last Entry are inconsistent */
+	DROP_TLV_MALFORMED = 4,		/* an SRH TLV does not fit, or its counts are inconsistent */
+	DROP_TLV_NONE = 5,		/* no End.MT TLV for this edge and no provisioned list */
+	DROP_TLV_UNPROVISIONED = 6,	/* a (receiver, QPN) that the controller did not provision */
+	DROP_GROUP_UNKNOWN = 7,		/* no group here has this tree, Proxy Address or Designated QPN */
+	DROP_INNER_MALFORMED = 8,	/* inner packet is not RoCEv2 to the group's Proxy Address */
+	DROP_SOURCE_UNREGISTERED = 9,	/* data that is not from the group's source QP */
+	DROP_WRONG_PORT = 10,		/* arrived on a port other than the planned one */
+	DROP_OPCODE_REFUSED = 11,	/* READ, atomics and other opcodes that cannot be multicast */
+	DROP_PSN_WINDOW = 12,		/* data PSN further than the window from the highest one */
+	DROP_HOP_LIMIT = 13,		/* hop limit exhausted */
+	DROP_ECN = 14,			/* outer CE on an inner packet that is not ECN capable (RFC 6040) */
+	DROP_NO_NEIGHBOUR = 15,		/* next hop's link-layer address not resolved */
+	DROP_NO_ROUTE = 16,		/* the FIB has no route to the next hop through the planned port */
+	DROP_MTU = 17,			/* does not fit the output port */
+	DROP_NO_ROOM = 18,		/* the kernel refused to grow or shrink the packet */
+	DROP_BRANCH_UNKNOWN = 19,	/* feedback from an address that is no current branch */
+	DROP_FEEDBACK_MALFORMED = 20,	/* invalid length, opcode or syndrome */
+	DROP_FEEDBACK_ICRC = 21,	/* feedback whose ICRC is wrong */
+	DROP_FEEDBACK_WINDOW = 22,	/* PSN outside [base - W, high], or before any data */
+	DROP_NAK_GHOST = 23,		/* NAK for a PSN that the branch has acknowledged since */
+	DROP_NAK_FATAL = 24,		/* not merged: reported as an event */
+	DROP_CNP_RATE = 25,		/* CNPs of one branch above their rate limit */
+	DROP_WRITE_REFUSED = 26,	/* R_Key or range of an RDMA WRITE is not the group's */
+	DROP_STATE_MISSING = 27,	/* the group is configured but its state does not exist yet */
+	DROP_BRANCH_INACTIVE = 28,	/* feedback from a branch that is not active yet */
+	DROP_EPOCH_OLD = 29,		/* sent by a child node before receivers moved behind it */
+	DROP_CNP_TIMER = 30,		/* the kernel had no timer for the CNP's window */
+	DROP_EPOCH_AHEAD = 31,		/* feedback of a child node with a newer group epoch than this node's */
+	DROP_ROLE_MISSING = 32,		/* the program of the packet's role is not loaded */
+	DROP_REASONS
+};
+
+/* Programs that dispatch or a role continues with; index in the map `roles`. */
+enum canopy_role {
+	ROLE_HEADEND = 0,		/* packet of a source: decides about it, then forwards */
+	ROLE_REPLICATE = 1,		/* packet to a Replication-SID: the same */
+	ROLE_END_MT = 2,		/* packet to the End.MT SID: the same */
+	ROLE_FORWARD = 3,		/* accounts for a decided packet and sends its copies */
+	ROLE_FEEDBACK = 4,		/* ACK, NAK or CNP of a branch */
+	ROLES
+};
+
+/* Configuration that does not depend on groups; one entry. */
+struct canopy_node {
+	struct canopy_addr address;	/* node address: destination of feedback from child nodes */
+	struct canopy_addr end_mt;	/* End.MT SID */
+	__u64 replicate_hi;		/* first 64 bits of every Replication-SID, wire order */
+};
+
+/* Bits of canopy_group.flags. */
+enum canopy_group_flag {
+	GROUP_HEADEND = 1,		/* this node encapsulates the source's packets */
+	GROUP_PROVISIONED = 2,		/* End.MT without a TLV delivers to all receivers here */
+	GROUP_MULTICAST = 4,		/* the kernel's IPv6 multicast routes replicate to child nodes */
+};
+
+/* A set of branch slots. */
+struct canopy_slots {
+	__u64 word[CANOPY_MAX_BRANCHES / 64];
+};
+
+/* Configuration of a group at this node. */
+struct canopy_group {
+	__u32 group_id;
+	__u32 epoch;
+	__u32 flags;
+	__u32 dqpn;			/* Designated QPN */
+	struct canopy_addr proxy;
+	struct canopy_addr source;
+	__u32 source_ifindex;		/* headend: port to the source host */
+	__u32 up_ifindex;		/* port to the parent node, or to the source */
+	__u32 alternate_ifindex;	/* alternate upstream: port to the node that becomes the parent; 0 = none */
+	__u32 pad;
+	struct canopy_addr up_sa;
+	struct canopy_addr up_da;
+	__u32 up_qpn;
+	__u32 source_qpn;		/* a change of source address or QPN resets the group's state */
+	__u32 up_sport;			/* UDP source port upstream; between nodes its low 14 bits are the epoch */
+	__u32 ack_seed;			/* CRC register after the bytes of an upstream ACK before AckReq|PSN */
+	__u64 start;			/* unwrapped start PSN */
+	struct canopy_slots children;
+	struct canopy_slots receivers;
+	struct canopy_slots standby;	/* child nodes that get copies but are not counted in the minimum yet */
+	__u64 write_base;
+	__u64 write_length;		/* size of the smallest memory region of the receivers here */
+	__u32 write_rkey;
+	__u32 window;
+	__u64 reack_ns;
+	__u64 nak_merge_ns;
+	__u64 cnp_window_ns;
+	__u64 cnp_min_ns;
+};
+
+/* The group of a Proxy Address, and the source, whose packets are data: everybody else's are feedback. */
+struct canopy_proxy {
+	__u32 group_id;
+	__u32 pad;
+	struct canopy_addr source;
+};
+
+/* Outer IPv6 header and SRH of the headend, complete except for payload length and traffic class. */
+struct canopy_outer {
+	__u32 len;
+	__u32 pad;
+	__u8 bytes[CANOPY_MAX_OUTER];
+};
+
+struct canopy_slot_key {
+	__u32 group_id;
+	__u32 slot;
+};
+
+struct canopy_peer_key {
+	__u32 group_id;
+	__u32 pad;
+	struct canopy_addr address;
+};
+
+/* The branch of a feedback sender, and the port on which its feedback must arrive. */
+struct canopy_peer {
+	__u32 slot;
+	__u32 ifindex;
+};
+
+enum canopy_branch_kind {
+	BRANCH_NODE = 1,
+	BRANCH_RECEIVER = 2,
+};
+
+/* Configuration of a branch. */
+struct canopy_branch {
+	__u32 kind;
+	__u32 ifindex;
+	struct canopy_addr address;	/* node address of the child, or the receiver: looked up in the FIB */
+	struct canopy_addr dst;		/* destination of the copy: SID of the child, or the receiver */
+	__u32 qpn;			/* of the receiver */
+	__u32 icrc_delta;		/* difference of the CRC register after the BTH that the rewrite causes */
+	__u64 va;
+	__u64 length;			/* 0 = no memory region registered */
+	__u32 rkey;
+	__u32 pad;
+};
+
+/* Counters of a branch. */
+struct canopy_branch_stats {
+	__u64 packets;
+	__u64 bytes;
+	__u64 last_received_ns;		/* last accepted feedback, CLOCK_MONOTONIC; 0 = none */
+};
+
+/*
+ * A node of the minimum tree. key = next PSN << 6 | kind: one comparison finds the lowest next PSN
+ * and, among equal ones, the highest priority: kind 0..31 RNR NAK with the longest timer first,
+ * 62 PSN sequence NAK at the next PSN, 63 no NAK outstanding. The MSN is unwrapped like a PSN.
+ * An empty leaf is all ones.
+ */
+struct canopy_min {
+	__u64 key;
+	__u64 msn;
+	__u64 credits;
+};
+
+/* Low bits of canopy_min.key. */
+enum canopy_min_kind {
+	KIND_NAK = 62,
+	KIND_NONE = 63,
+	KIND_BITS = 6,
+};
+
+#define KEY_EMPTY (~0ULL)
+
+/* Aggregation state of a group; kept while the agent restarts. */
+struct canopy_state {
+	struct bpf_spin_lock lock;
+	__u32 pad;
+	__u64 high;			/* highest data PSN forwarded + 1; 0 = no data yet */
+	__u64 sent_next;		/* next PSN last reported upstream; 0 = report the minimum once it is known */
+	__u64 nak_key;			/* last NAK sent upstream, as a key of the minimum tree */
+	__u64 nak_ns;			/* when it was sent; 0 = the retransmission has been forwarded since */
+	__u64 reack_ns;			/* when the last repeated ACK was sent upstream */
+	__u64 retx_from;		/* first PSN of the last go-back-N retransmission */
+	__u64 retx_ns;			/* when it started */
+	__u64 position;			/* PSN of the last forwarded data packet + 1 */
+	__u64 acks_in, acks_out, naks_in, naks_out;
+	__u64 data_packets, data_bytes;
+	struct canopy_slots active;	/* branches that get copies and count in the minimum */
+	struct canopy_slots pending;	/* branches that become active at the next message start */
+	struct canopy_slots unconfirmed;	/* active branches whose next PSN is unknown: they block upstream feedback */
+	struct canopy_slots late;	/* activated last: they get no retransmission of PSNs below late_from */
+	__u64 late_from;
+	__u64 msn_sent;			/* last MSN sent upstream; 0 = none */
+	__u64 pending_checked_at;	/* data_packets at the last CONTROL_PENDING_ONLY */
+	__u64 repeat_checked_at;	/* acks_out + naks_out + data_packets at the last CONTROL_REPEAT */
+	struct canopy_slots receivers;	/* branches that are receivers; the others are child nodes */
+	__u32 since[CANOPY_MAX_BRANCHES];	/* epoch in which the branch joined, or in which receivers moved behind it */
+	__u32 shift[CANOPY_MAX_BRANCHES];	/* late receiver: subtracted from PSNs, its QP expects the start PSN first */
+	__u32 msn_base[CANOPY_MAX_BRANCHES];	/* messages completed before a late branch became active */
+	__u64 nak_received_ns[CANOPY_MAX_BRANCHES];
+	struct canopy_min tree[2 * CANOPY_MAX_BRANCHES];
+};
+
+/* CNPs of one group within the window T. */
+struct canopy_cnp {
+	struct bpf_timer timer;
+	__u64 window;			/* number of the window; the count of a slot is valid in one window only */
+	__u32 running;
+	__u32 best_count;
+	__u32 best_slot;
+	__u32 pad;
+	__u64 cnps_in, cnps_out;
+	__u64 slot_window[CANOPY_MAX_BRANCHES];
+	__u64 slot_last_ns[CANOPY_MAX_BRANCHES];
+	__u32 slot_count[CANOPY_MAX_BRANCHES];
+};
+
+struct canopy_drop_key {
+	__u32 group_id;			/* 0 = no group */
+	__u32 reason;
+};
+
+enum canopy_event_kind {
+	EVENT_CNP = 1,
+	EVENT_FATAL_NAK = 2,
+	EVENT_FIRST_DATA = 3,		/* headend: first data packet of the group; receivers that join from now on are late */
+};
+
+/* Ring buffer event: the agent sends a packet or reports an event for it. */
+struct canopy_event {
+	__u64 time_ns;			/* CLOCK_MONOTONIC */
+	__u32 kind;
+	__u32 group_id;
+	__u32 slot;
+	__u32 value;			/* EVENT_CNP: CNP count; EVENT_FATAL_NAK: AETH syndrome; EVENT_FIRST_DATA: PSN */
+};
+
+/* Operations of the control program; parameters are in skb->cb. */
+enum canopy_control {
+	CONTROL_REMOVE = 1,		/* cb: op, group, slot; the frame becomes an ACK or NAK if the minimum rises */
+	CONTROL_JOIN = 2,		/* cb: op, group, slot, JOIN_ flags, since */
+	CONTROL_SEND = 3,		/* cb: op, group; sends the frame upstream, with link-layer addresses filled in */
+	CONTROL_PENDING_ONLY = 4,	/* cb: op, group; the frame becomes an ACK if data was forwarded and all branches are pending */
+	CONTROL_REPEAT = 5,		/* cb: op, group; the frame becomes the last ACK or NAK sent upstream, if neither feedback nor data passed since the last CONTROL_REPEAT */
+};
+
+enum canopy_join_flag {
+	JOIN_AT_BOUNDARY = 1,
+	JOIN_RECEIVER = 2,
+};
+
+/* A flow at one egress port, by the headers of its data packets; for SRv6 and IPv6-in-IPv6, by the inner headers. */
+struct canopy_flow_key {
+	struct canopy_addr src;
+	struct canopy_addr dst;
+	__u32 qpn;			/* DestQP */
+	__u32 ifindex;			/* egress port; 0 in eg_known and eg_acks */
+};
+
+struct canopy_flow {
+	__u64 packets;
+	__u64 bytes;			/* frame length, with the Ethernet header and any encapsulation */
+	__u64 ce;			/* packets sent with CE */
+	__u64 ce_in_bytes;		/* octets received with CE */
+	__u64 seen_ns;			/* CLOCK_MONOTONIC */
+};
+
+/* Thresholds of a port's queue; the packets of a port without an entry are not marked. */
+struct canopy_limits {
+	__u64 k_min;			/* octets: above it, packets are marked CE and the agent is woken */
+	__u64 rtt_ns;			/* RTT_est: the agent is woken at most once in this time */
+};
+
+enum canopy_depth_source {
+	DEPTH_SAMPLED = 0,
+	DEPTH_KERNEL = 1,
+};
+
+/* Counters of a port, per processor, and its queue at the last data packet on that processor. */
+struct canopy_port_stats {
+	__u64 packets;			/* data packets */
+	__u64 bytes;
+	__u64 marked;			/* marked CE by this node */
+	__u64 ce;			/* sent with CE, marked by this node or upstream */
+	__u64 not_ect;			/* above K_min but not ECN capable */
+	__u64 depth;			/* octets */
+	__u64 seen_ns;			/* CLOCK_MONOTONIC */
+	__u64 woken_ns;			/* last event on this processor */
+	__u32 source;			/* DEPTH_ */
+	__u32 pad;
+};
+
+/* Event: a data packet met a queue above K_min. */
+struct canopy_congested {
+	__u64 time_ns;			/* CLOCK_MONOTONIC */
+	__u64 depth;			/* octets */
+	__u32 ifindex;
+	__u32 pad;
+};
+
+/* Attribute identifiers of ConnectRequest and ConnectReply. */
+enum canopy_cm_kind {
+	CM_REQUEST = 0x10,
+	CM_REPLY = 0x13,
+};
+
+/* Event: an RDMA-CM message with a QPN. */
+struct canopy_cm {
+	struct canopy_addr src;		/* sender of the message: the QP is its own */
+	struct canopy_addr dst;
+	__u32 kind;			/* CM_ */
+	__u32 id;			/* communication identifier of the requester */
+	__u32 qpn;
+	__u32 pad;
+};
+
+/* Anchor: BTF has only types that something uses, and the agent reads the closed sets from BTF. */
+struct canopy_sets {
+	enum canopy_drop drop;
+	enum canopy_role role;
+	enum canopy_group_flag group_flag;
+	enum canopy_branch_kind branch_kind;
+	enum canopy_min_kind min_kind;
+	enum canopy_event_kind event_kind;
+	enum canopy_control control;
+	enum canopy_join_flag join_flag;
+	enum canopy_depth_source depth_source;
+	enum canopy_cm_kind cm_kind;
+};
+
+const volatile struct canopy_sets canopy_sets = {};
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* The ACK or NAK that this node sends to its parent node or to the source. */
+#ifndef CANOPY_UPSTREAM_H
+#define CANOPY_UPSTREAM_H
+
+#include "aggregate.h"
+#include "drop.h"
+#include "icrc.h"
+#include "nexthop.h"
+
+/* An ACK frame from the Ethernet header to the ICRC. */
+struct ack_frame {
+	ROCE_FIELDS;
+	__be32 aeth;
+	__u32 icrc;		/* little endian on the wire */
+};
+
+#define ACK_PAYLOAD (UDP_LEN + BTH_LEN + AETH_LEN + ICRC_LEN)
+
+/* Overwrites the packet with the upstream ACK or NAK `fb`. Returns 0 or a drop reason. */
+__noinline __u32 canopy_write_upstream(struct __sk_buff *ctx, const struct canopy_group *g, const struct canopy_feedback *fb)
+{
+	struct ack_frame f = {};
+	const __u8 *tail = (const __u8 *)&f.bth.psn;
+	struct macs macs = {};
+	__u32 crc, drop;
+
+	if (!g || !fb)
+		return DROP_STATE_MISSING;
+	drop = canopy_resolve(ctx, g->up_ifindex, &g->up_da, IP6_LEN + ACK_PAYLOAD, &macs);
+	if (drop)
+		return drop;
+	crc = g->ack_seed;
+	__builtin_memcpy(f.eth, &macs, sizeof(macs));
+	f.eth[12] = ETH_IPV6 >> 8;
+	f.eth[13] = ETH_IPV6 & 0xFF;
+	f.ip6.vtf = bpf_htonl(0x60000000);
+	f.ip6.payload_len = bpf_htons(ACK_PAYLOAD);
+	f.ip6.nexthdr = NEXTHDR_UDP;
+	f.ip6.hop_limit = 64;
+	f.ip6.src = g->up_sa;
+	f.ip6.dst = g->up_da;
+	f.udp.sport = bpf_htons(g->up_sport);
+	f.udp.dport = bpf_htons(ROCE_PORT);
+	f.udp.len = bpf_htons(ACK_PAYLOAD);
+	f.bth.opcode = OP_ACK;
+	f.bth.flags = 0x40;	/* MigReq: migrated, as RoCEv2 endpoints send it */
+	f.bth.pkey = 0xFFFF;
+	f.bth.qpn = bpf_htonl(g->up_qpn);
+	f.bth.psn = bpf_htonl(fb->psn);
+	f.aeth = bpf_htonl(fb->syndrome << 24 | fb->msn);
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		crc = crc_byte(crc, tail[i]);
+	f.icrc = __builtin_bswap32(bpf_htonl(~crc));
+	return ctx_store(ctx, 0, f.eth, ETH_LEN + IP6_LEN + ACK_PAYLOAD) ? DROP_TRUNCATED : 0;
+}
+
+static __always_inline int send_upstream(canopy_ctx *ctx, const struct canopy_group *g, const struct canopy_feedback *fb)
+{
+	__u32 drop;
+
+	if (fb->kind == FEEDBACK_NONE)
+		return CTX_DROP;	/* merged, not lost: not counted as a drop */
+	drop = canopy_write_upstream(ctx, g, fb);
+	if (drop)
+		return count_drop(g->group_id, drop);
+	return ctx_send_to(ctx, g->up_ifindex);
+}
+
+#endif

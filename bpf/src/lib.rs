@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one home of BPF: the C of the programs, shared by the node's agent and the host's pacer, and everything between that C and
+//! safe Rust: loading, pinning, typed maps, TC filters, ring buffers, test runs.
+//!
+//! Types, sizes and closed sets come from the BTF of the objects: nothing of the C headers is written again in Rust. The only crate
+//! with `unsafe` code for BPF.
+//!
+//! - [`node`]: the object of a node, `c/node.bpf.c`; [`pacer`]: that of a source host, `c/pacer.bpf.c`;
+//! - [`Map`], [`PerCpu`]: typed views of maps; [`Filter`]: a program at a TC hook; [`ring`]: ring buffers.
+
+mod address;
+mod batch;
+mod error;
+mod filter;
+mod load;
+mod map;
+pub mod node;
+pub mod pacer;
+mod plain;
+pub mod ring;
+mod run;
+
+pub use error::{Context, Error, Result, chain};
+pub use filter::{Filter, Hook, Slot};
+pub use map::{Map, PerCpu};
+pub use plain::{Plain, bytes, read};
+pub use run::{Run, monotonic_ns};
+
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, dead_code, non_camel_case_types)]
+mod node_skel {
+    include!(concat!(env!("OUT_DIR"), "/node.skel.rs"));
+}
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, dead_code, non_camel_case_types)]
+mod pacer_skel {
+    include!(concat!(env!("OUT_DIR"), "/pacer.skel.rs"));
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The object of a node: programs of the roles, egress and control, and their maps, pinned under one directory.
+
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use canopy_packet::icrc;
+use libbpf_rs::skel::SkelBuilder;
+use libbpf_rs::{MapCore, MapHandle, MapMut, OpenObject};
+
+use crate::error::{Context, Result};
+use crate::filter::{Filter, Hook, Slot, fdinfo};
+use crate::load;
+use crate::map::{Map, PerCpu};
+pub use crate::node_skel::types;
+use crate::node_skel::{NodeSkel, NodeSkelBuilder, OpenNodeSkel};
+use crate::run::{self, Run, run};
+use types::{canopy_control as Op, canopy_join_flag as Join};
+
+/// TC filters of a node, in front of those of a pacer on the same interface.
+const PRIORITY: u32 = 50;
+/// Frame type before an IPv6 packet, and its place in an Ethernet header.
+const ETH_IPV6: [u8; 2] = [0x86, 0xDD];
+const ETH_ADDRESSES: usize = 12;
+
+/// Key of the single entry of the map `node`.
+pub const NODE: u32 = 0;
+
+/// Operations of the control program on one group.
+#[derive(Clone, Copy, Debug)]
+pub enum Control {
+    /// Ends a branch; the frame becomes an ACK or NAK upstream if the minimum rises.
+    Remove {
+        /// The branch.
+        slot: u32,
+    },
+    /// Adds a branch.
+    Join {
+        /// The branch.
+        slot: u32,
+        /// It counts from the next message on.
+        at_boundary: bool,
+        /// It is a receiver, not a child node.
+        receiver: bool,
+        /// The epoch since which it belongs to the group.
+        since: u32,
+    },
+    /// Sends the frame upstream.
+    Send,
+    /// Acknowledges forwarded data if all branches are pending.
+    PendingOnly,
+    /// Repeats the last feedback if nothing passed since the last repetition.
+    Repeat,
+}
+
+impl Control {
+    /// The words of the control block after operation and group.
+    fn words(self) -> (Op, [u32; 3]) {
+        match self {
+            Self::Remove { slot } => (Op::CONTROL_REMOVE, [slot, 0, 0]),
+            Self::Join { slot, at_boundary, receiver, since } => {
+                let flag = |on: bool, flag: Join| if on { flag.0 } else { 0 };
+                let flags = flag(at_boundary, Join::JOIN_AT_BOUNDARY) | flag(receiver, Join::JOIN_RECEIVER);
+                (Op::CONTROL_JOIN, [slot, flags, since])
+            }
+            Self::Send => (Op::CONTROL_SEND, [0; 3]),
+            Self::PendingOnly => (Op::CONTROL_PENDING_ONLY, [0; 3]),
+            Self::Repeat => (Op::CONTROL_REPEAT, [0; 3]),
+        }
+    }
+}
+
+/// The loaded programs and their maps.
+pub struct Node {
+    skel: NodeSkel<'static>,
+    pin_dir: PathBuf,
+}
+
+// SAFETY: libbpf objects are memory and file descriptors without thread affinity; `Node` is the only owner, and after loading it makes
+// only bpf(2) calls on file descriptors.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+macro_rules! maps {
+    ($($(#[$doc:meta])* $name:ident: $kind:ident($k:ty, $v:ty)),* $(,)?) => {
+        $($(#[$doc])* pub fn $name(&self) -> maps!(@type $kind, $k, $v) { maps!(@new $kind, &self.skel.maps.$name) })*
+    };
+    (@type percpu, $k:ty, $v:ty) => { PerCpu<'_, $k, $v> };
+    (@type $kind:ident, $k:ty, $v:ty) => { Map<'_, $k, $v> };
+    (@new percpu, $map:expr) => { PerCpu::new($map) };
+    (@new locked, $map:expr) => { Map::locked($map) };
+    (@new plain, $map:expr) => { Map::new($map) };
+}
+
+impl Node {
+    maps! {
+        /// Configuration that does not depend on groups, under [`NODE`].
+        node: plain(u32, types::canopy_node),
+        /// Groups by their identifiers.
+        groups: plain(u32, types::canopy_group),
+        /// Groups by Proxy Address.
+        proxies: plain(types::canopy_addr, types::canopy_proxy),
+        /// Groups by Designated QPN.
+        qpns: plain(u32, u32),
+        /// Groups by tree.
+        trees: plain(u32, u32),
+        /// Groups by IPv6 multicast address.
+        multicasts: plain(types::canopy_addr, u32),
+        /// Outer headers of groups whose headend is here.
+        outers: plain(u32, types::canopy_outer),
+        /// Branches.
+        branches: plain(types::canopy_slot_key, types::canopy_branch),
+        /// Branches by address.
+        peers: plain(types::canopy_peer_key, types::canopy_peer),
+        /// Counters of branches.
+        stats: plain(types::canopy_slot_key, types::canopy_branch_stats),
+        /// Aggregation state of groups.
+        states: locked(u32, types::canopy_state),
+        /// CNP windows of groups.
+        cnps: plain(u32, types::canopy_cnp),
+        /// Drops by group and reason.
+        drops: percpu(types::canopy_drop_key, u64),
+        /// Thresholds of ports.
+        eg_limits: plain(u32, types::canopy_limits),
+        /// Counters of ports.
+        eg_stats: percpu(u32, types::canopy_port_stats),
+        /// Depths of queues that the programs cannot read.
+        eg_sampled: plain(u32, u64),
+        /// Announced flows; the value has no meaning.
+        eg_known: plain(types::canopy_flow_key, u32),
+        /// Counters of announced flows, by port.
+        eg_kept: plain(types::canopy_flow_key, types::canopy_flow),
+        /// Counters of all other flows, by port.
+        eg_flows: plain(types::canopy_flow_key, types::canopy_flow),
+        /// Time of the last ACK, by its own addresses and DestQP.
+        eg_acks: plain(types::canopy_flow_key, u64),
+    }
+
+    /// Loads the programs and reuses maps that an earlier agent pinned in `pin_dir`.
+    ///
+    /// # Errors
+    /// The kernel refuses; the error names the step and what it needs.
+    pub fn load(pin_dir: &Path) -> Result<Self> {
+        fs::create_dir_all(pin_dir).with_context(|| {
+            format!("creating {} (is a BPF file system mounted there? mount -t bpf bpf /sys/fs/bpf)", pin_dir.display())
+        })?;
+        let operation = || {
+            format!(
+                "loading the BPF programs with the maps in {} (if they have another version's layout, `canopy-agent cleanup` removes them)",
+                pin_dir.display()
+            )
+        };
+        let mut skel = load::load(|| open(pin_dir), operation)?;
+        pin_programs(&mut skel, pin_dir)?;
+        Ok(Self { skel, pin_dir: pin_dir.into() })
+    }
+
+    /// Whether an agent has pinned its programs in `pin_dir`.
+    pub fn is_pinned(pin_dir: &Path) -> bool {
+        pin_dir.join("canopy_dispatch").exists()
+    }
+
+    /// The filter at the ingress of a port.
+    pub fn ingress(&self) -> Filter<'_> {
+        Filter::new(self.skel.progs.canopy_dispatch.as_fd(), Slot { hook: Hook::Ingress, priority: PRIORITY })
+    }
+
+    /// The filter at the egress of a port.
+    pub fn egress(&self) -> Filter<'_> {
+        Filter::new(self.skel.progs.canopy_egress.as_fd(), Slot { hook: Hook::Egress, priority: PRIORITY })
+    }
+
+    /// Runs the control program for `group`; `frame` has room for what it sends.
+    ///
+    /// # Errors
+    /// The group is not configured, or the kernel refuses.
+    pub fn control(&self, group: u32, op: Control, frame: &[u8]) -> Result<()> {
+        let (op, [a, b, c]) = op.words();
+        let context = run::Context { cb: [op.0, group, a, b, c], ..run::Context::default() };
+        let doing = || format!("running the control program for group {group}");
+        let out = run(&self.skel.progs.canopy_control, context, frame).with_context(doing)?;
+        match out.verdict {
+            0 => Ok(()),
+            other => Err(format!("it returned {other}")).with_context(doing),
+        }
+    }
+
+    /// Events of the groups (`canopy_event`).
+    ///
+    /// # Errors
+    /// The map's handle cannot be duplicated.
+    pub fn events(&self) -> Result<MapHandle> {
+        handle(&self.skel.maps.events)
+    }
+
+    /// Events of congested ports (`canopy_congested`).
+    ///
+    /// # Errors
+    /// The map's handle cannot be duplicated.
+    pub fn congested(&self) -> Result<MapHandle> {
+        handle(&self.skel.maps.eg_events)
+    }
+
+    /// RDMA-CM messages (`canopy_cm`).
+    ///
+    /// # Errors
+    /// The map's handle cannot be duplicated.
+    pub fn cms(&self) -> Result<MapHandle> {
+        handle(&self.skel.maps.eg_cms)
+    }
+
+    /// Where the programs and maps are pinned.
+    pub fn pin_dir(&self) -> &Path {
+        &self.pin_dir
+    }
+
+    /// Runs dispatch, and the role that it continues with, on an IPv6 packet received on `ifindex`.
+    ///
+    /// # Errors
+    /// The kernel refuses: the frame is longer than a page.
+    pub fn receive(&self, ifindex: u32, packet: &[u8]) -> Result<Run> {
+        let context = run::Context { ingress_ifindex: ifindex, ..run::Context::default() };
+        run(&self.skel.progs.canopy_dispatch, context, &ethernet(packet))
+    }
+
+    /// Runs the egress program on a frame to be sent through `ifindex`.
+    ///
+    /// # Errors
+    /// The kernel refuses: the frame is longer than a page.
+    pub fn send(&self, ifindex: u32, frame: &[u8]) -> Result<Run> {
+        let context = run::Context { ifindex, ..run::Context::default() };
+        run(&self.skel.progs.canopy_egress, context, frame)
+    }
+
+    /// Nanoseconds and runs of dispatch with its roles, counted by the kernel with `kernel.bpf_stats_enabled`.
+    pub fn dispatched(&self) -> (u64, u64) {
+        let fd = self.skel.progs.canopy_dispatch.as_fd();
+        (fdinfo(fd, "run_time_ns:").unwrap_or(0), fdinfo(fd, "run_cnt:").unwrap_or(0))
+    }
+
+    /// The programs, by name.
+    pub fn programs(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
+        let p = &self.skel.progs;
+        [
+            ("canopy_dispatch", &p.canopy_dispatch),
+            ("canopy_headend", &p.canopy_headend),
+            ("canopy_replicate", &p.canopy_replicate),
+            ("canopy_end_mt", &p.canopy_end_mt),
+            ("canopy_forward", &p.canopy_forward),
+            ("canopy_feedback", &p.canopy_feedback),
+            ("canopy_control", &p.canopy_control),
+            ("canopy_egress", &p.canopy_egress),
+        ]
+        .into_iter()
+        .map(|(name, program)| (name, program.as_fd()))
+    }
+}
+
+/// Opens the object and sets its constants.
+fn open(pin_dir: &Path) -> Result<OpenNodeSkel<'static>> {
+    // Leaked once: the object lives as long as the agent.
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut builder = NodeSkelBuilder::default();
+    builder.obj_builder.pin_root_path(pin_dir).context("setting the pin directory")?;
+    let mut open = builder.open(storage).context("opening the BPF object")?;
+    let constants =
+        open.maps.rodata_data.as_mut().ok_or("the object has no .rodata").context("opening the BPF object")?;
+    constants.crc_table.copy_from_slice(&icrc::TABLE);
+    let (mut power, byte) = (icrc::xpow8(0), icrc::xpow8(1));
+    for entry in &mut constants.xpow8 {
+        *entry = power;
+        power = icrc::gf_mul(power, byte);
+    }
+    Ok(open)
+}
+
+/// Replaces the pins of the programs. Forwarding continues, because the attached filters keep their own references.
+fn pin_programs(skel: &mut NodeSkel<'static>, pin_dir: &Path) -> Result<()> {
+    let p = &mut skel.progs;
+    for program in [
+        &mut p.canopy_headend,
+        &mut p.canopy_replicate,
+        &mut p.canopy_end_mt,
+        &mut p.canopy_forward,
+        &mut p.canopy_feedback,
+        &mut p.canopy_control,
+        &mut p.canopy_egress,
+        &mut p.canopy_dispatch,
+    ] {
+        let path = pin_dir.join(program.name());
+        if path.exists() {
+            fs::remove_file(&path).with_context(|| format!("replacing {}", path.display()))?;
+        }
+        program.pin(&path).with_context(|| format!("pinning {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn handle(map: &MapMut<'_>) -> Result<MapHandle> {
+    MapHandle::try_from(map).with_context(|| format!("duplicating the handle of map {}", map.name().to_string_lossy()))
+}
+
+/// The packet as a frame without link-layer addresses.
+fn ethernet(packet: &[u8]) -> Vec<u8> {
+    [&[0; ETH_ADDRESSES][..], &ETH_IPV6, packet].concat()
+}
