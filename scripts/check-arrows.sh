@@ -39,6 +39,7 @@ for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest c
   forbid "$c" 'canopy-(agent|datapath|rc|lab|e2e).*' 'the controller names nothing of the agent'
 done
 forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
+forbid canopyctl 'canopy-(controller-(actor|grpc|rest|runtime)|store)|axum|tonic|sled' 'a client of the REST API and of nothing else'
 forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 for c in canopy-datapath canopy-agent-link canopy-stamp canopy-agent-runtime; do
   forbid "$c" 'canopy-(controller|store|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller'

@@ -127,7 +127,7 @@ pub enum Bound {
     /// The port's buffer: the formula asks for more. With this bound a queue that the formula calls harmless overflows.
     Buffer {
         /// What the formula gives, in octets.
-        // By name: utoipa ignores serde's rename_all_fields.
+        // By name: utoipa ignores `rename_all_fields`.
         #[serde(rename = "wantedBytes")]
         wanted_bytes: u64,
     },
