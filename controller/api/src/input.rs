@@ -62,8 +62,9 @@ impl<S> Input<S> {
         if self.api_version != API_VERSION {
             errors.push("apiVersion", format!("{:?} is not served here: use {API_VERSION:?}", self.api_version));
         }
-        if self.kind != kind.name() {
-            errors.push("kind", format!("{:?} does not belong here: use {:?}", self.kind, kind.name()));
+        let wanted = kind.to_string();
+        if self.kind != wanted {
+            errors.push("kind", format!("{:?} does not belong here: use {wanted:?}", self.kind));
         }
         if let Some(tenant) = self.metadata.tenant.as_deref().filter(|t| *t != DEFAULT_TENANT) {
             errors

@@ -61,26 +61,10 @@ pub enum Kind {
     Validated,
 }
 
-impl Kind {
-    /// The kind as it appears in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Topology => "Topology",
-            Self::Node => "Node",
-            Self::Link => "Link",
-            Self::Group => "Group",
-            Self::Member => "Member",
-            Self::NodeList => "NodeList",
-            Self::LinkList => "LinkList",
-            Self::FlowList => "FlowList",
-            Self::GroupList => "GroupList",
-            Self::MemberList => "MemberList",
-            Self::EventList => "EventList",
-            Self::GroupTelemetryList => "GroupTelemetryList",
-            Self::NodeTelemetry => "NodeTelemetry",
-            Self::DryRun => "DryRun",
-            Self::Validated => "Validated",
-        }
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The variants' names are the API's.
+        write!(f, "{self:?}")
     }
 }
 
@@ -137,5 +121,23 @@ impl<T> List<T> {
     /// A whole list.
     pub fn new(kind: Kind, items: Vec<T>) -> Self {
         Self { api_version: ApiVersion, kind, metadata: ListMetadata::default(), items }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches a kind that is called otherwise in JSON than in messages, and an answer of another version that is read
+    /// as one of this version.
+    #[test]
+    fn kinds_are_called_as_in_json_and_another_version_is_refused() {
+        for kind in [Kind::Topology, Kind::GroupTelemetryList, Kind::DryRun] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.to_string());
+        }
+        assert_eq!(serde_json::to_value(ApiVersion).unwrap(), API_VERSION);
+        assert!(serde_json::from_value::<ApiVersion>(API_VERSION.into()).is_ok());
+        let e = serde_json::from_value::<ApiVersion>("canopy/v9".into()).unwrap_err();
+        assert!(e.to_string().contains("canopy/v9"), "{e}");
     }
 }

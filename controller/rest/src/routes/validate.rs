@@ -7,10 +7,11 @@
 use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
-use canopy_controller_api::Input;
 use canopy_controller_api::check::{Validate, Validated};
 use canopy_controller_api::problem::Problem;
+use canopy_controller_api::{Input, Kind};
 use canopy_controller_core::Command;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -43,14 +44,14 @@ pub(crate) async fn validate(
 }
 
 fn command(item: Value) -> Result<Command, ApiError> {
-    match item.get("kind").and_then(Value::as_str) {
-        Some("Topology") => topology::command(input(item)?),
-        Some("Group") => {
+    match item.get("kind").and_then(|kind| Kind::deserialize(kind).ok()) {
+        Some(Kind::Topology) => topology::command(input(item)?),
+        Some(Kind::Group) => {
             let input: Input<_> = input(item)?;
             let name = input.metadata.name.clone().unwrap_or_default();
             groups::command(&name, input, false)
         }
-        Some("Member") => {
+        Some(Kind::Member) => {
             let input: Input<_> = input(item)?;
             let Some(group) = input.metadata.group.clone() else {
                 return Err(ApiError::invalid(canopy_model::FieldError::new(
