@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The arrow rule, from cargo's own graph: packet <- model <- {control, cores} <- edges <- runtime <- binaries, e2e.
+# The arrow rule, from cargo's own graph: packet <- model <- {control, cores} <- {api, edges} <- runtime <- binaries, e2e.
 # Nothing of the controller names anything of the agent, nor back; a core names no outside technology.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,12 +33,15 @@ forbid canopy-bpf 'canopy-(control|model|agent|controller|store|host|datapath|pa
 forbid_own canopy-bpf 'tonic|axum|sled|rtnetlink|hyper|nix' 'one outside technology per edge'
 forbid canopy-control 'canopy-(controller|agent|datapath|store|packet).*' 'the contract names the model only'
 forbid canopy-controller-core "canopy-(agent|datapath|store|controller-).*|$outside" 'the core is pure'
+forbid canopy-controller-core 'utoipa|serde_json' 'the JSON form of the API belongs to canopy-controller-api, that of records to the actor'
+forbid canopy-controller-api "canopy-(agent|datapath|store|controller-(actor|grpc|rest|runtime)).*|canopyctl|$outside" 'the API is types, for its server and its clients'
 forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 'the core is pure'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
-for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopyctl; do
+for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopyctl; do
   forbid "$c" 'canopy-(agent|datapath|rc|lab|e2e).*' 'the controller names nothing of the agent'
 done
 forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
+forbid canopyctl 'canopy-(controller-(actor|grpc|rest|runtime)|store)|axum|tonic|sled' 'a client of the REST API and of nothing else'
 forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 for c in canopy-datapath canopy-agent-link canopy-stamp canopy-agent-runtime; do
   forbid "$c" 'canopy-(controller|store|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller'

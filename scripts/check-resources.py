@@ -22,8 +22,6 @@ GENERIC = re.compile(r"(Input|List)_\w+")
 ALL_OF = "all fields of "
 # Schemas that have no name in the page, because their content is a plain JSON type.
 PLAIN = {"u64": "integer", "BTreeMap": "map of string"}
-# Fields that the description spells otherwise than the server, with the server's spelling. An entry that is no longer needed fails.
-SERVED_AS = {("Bound", "wanted_bytes"): "wantedBytes"}  # utoipa ignores serde's rename_all_fields
 METHODS = ("get", "post", "put", "delete", "patch")
 CODE = re.compile(r"`([^`]*)`")
 
@@ -176,18 +174,10 @@ def check_default(name, row, field, required, sent):
         yield f"{name}: has the default {json.dumps(field['default'])}, the page has {row['default']}: correct the page"
 
 
-def served(schema, fields):
-    """Fields by the names that the server uses."""
-    return {SERVED_AS.get((schema, name), name): field for name, field in fields.items()}
-
-
 def check(page_text, document):
     """All problems, and a summary."""
     page, api = Page(page_text), Api(document)
     problems = list(page.problems)
-    for schema, field in SERVED_AS:
-        if field not in api.objects.get(schema, {}):
-            problems.append(f"{schema}.{field}: is no longer in {API}: remove it from SERVED_AS in scripts/check-resources.py")
     problems += missing_and_extra("schema ", set(page.schemas), set(api.objects))
     problems += missing_and_extra("enumeration ", set(page.enums), set(api.enums))
     problems += missing_and_extra("scalar ", set(page.scalars), set(api.scalars))
@@ -203,7 +193,7 @@ def check(page_text, document):
             problems.append(f"scalar {name}: is {kind}, the page has {page.scalars[name]}: correct the page")
     count = 0
     for name, fields in api.objects.items():
-        rows, fields = page.schemas.get(name), served(name, fields)
+        rows = page.schemas.get(name)
         if rows is None:
             continue
         count += len(fields)

@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Adds the failed operation to any error.
 pub trait Context<T> {
-    /// As `operation` says.
+    /// Names the operation that failed.
     ///
     /// # Errors
     /// That of `self`, as the source.

@@ -2,7 +2,7 @@
 //! The groups in the kernel's maps: the difference between what the programs want and what the maps have is applied and read back.
 //!
 //! A spec whose programs changed costs what those programs cost. A reconcile that changes no program is an audit: every map is read
-//! once, so that drift is found whoever caused it.
+//! once, so that drift is found whatever caused it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;

@@ -13,7 +13,7 @@ int canopy_end_mt(struct __sk_buff *skb);
 int canopy_forward(struct __sk_buff *skb);
 int canopy_feedback(struct __sk_buff *skb);
 
-/* Loading an object with the same layout replaces the programs one by one, below filters that go on. */
+/* Loading an object with the same layout replaces the programs one by one, below filters that stay attached. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);

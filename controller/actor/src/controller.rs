@@ -104,7 +104,9 @@ impl Controller {
     pub async fn validate(&self, commands: Vec<Command>) -> Result<Vec<Outcome>, (usize, CommandError)> {
         let _one_at_a_time = self.0.validations.acquire().await.map_err(|_| (0, CommandError::Stopping))?;
         let this = self.clone();
-        let all = tokio::task::spawn_blocking(move || task::validate(this.read(Domain::clone), commands)).await;
+        let all =
+            tokio::task::spawn_blocking(move || task::validate(this.read(Domain::clone), commands, this.now_ns()))
+                .await;
         all.unwrap_or(Err((0, CommandError::Stopping)))
     }
 

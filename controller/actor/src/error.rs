@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a command or a start failed. Each API maps [`CommandError`] to its own codes in one file.
 
-use canopy_controller_core::{DomainError, RestoreError};
+use canopy_controller_core::DomainError;
 use canopy_store::StoreError;
 
 /// Why a command was not executed. Unless stated otherwise, nothing changed.
@@ -26,6 +26,23 @@ pub enum CommandError {
     /// The controller is shutting down.
     #[error("the controller is stopping: ask again when it is back")]
     Stopping,
+}
+
+/// Why the records of the store are no domain.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// A record does not have the content that its key implies.
+    #[error("record {key:?} cannot be read")]
+    Record {
+        /// The record's key.
+        key: String,
+        /// Error of the JSON parser.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The domain refused the records.
+    #[error(transparent)]
+    Domain(#[from] canopy_controller_core::RestoreError),
 }
 
 /// Why the controller cannot start.

@@ -16,6 +16,7 @@ pub mod events;
 mod links;
 mod moves;
 mod policy;
+mod record;
 mod start;
 pub mod tag;
 mod task;
@@ -23,5 +24,5 @@ pub mod telemetry;
 mod thresholds;
 
 pub use controller::{AgentConnection, Controller, Done};
-pub use error::{CommandError, StartError};
+pub use error::{CommandError, RestoreError, StartError};
 pub use start::{Running, start, start_with};

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
-use canopy_controller_core::Domain;
 use canopy_controller_core::threshold::ThresholdSettings;
+use canopy_controller_core::{Domain, Record};
 use canopy_model::addressing::AddressPlan;
 use canopy_store::{Op, Store, StoreError};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::{Controller, StartError, task};
+use crate::record::decode;
+use crate::{Controller, RestoreError, StartError, task};
 
 /// Prefix of the controller's own records; all others belong to the domain.
 const OWN_PREFIX: &str = "controller/";
@@ -46,26 +47,40 @@ pub async fn start_with(
     thresholds: ThresholdSettings,
 ) -> Result<Running, StartError> {
     let opened = store.clone();
-    let (mut domain, revision) =
-        tokio::task::spawn_blocking(move || open(&*opened, plan)).await.map_err(|_| StartError::Runtime)??;
-    domain.set_threshold_defaults(thresholds);
+    let (domain, revision) = tokio::task::spawn_blocking(move || open(&*opened, plan, thresholds))
+        .await
+        .map_err(|_| StartError::Runtime)??;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let controller = Controller::new(domain, store.clone(), commands);
     let task = tokio::spawn(task::run(controller.clone(), store, revision, queue));
-    controller.tune_links();
+    controller.push_thresholds();
     Ok(Running { controller, task })
 }
 
-fn open(store: &dyn Store, plan: AddressPlan) -> Result<(Domain, u64), StartError> {
+fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> Result<(Domain, u64), StartError> {
     let snapshot = store.scan("").map_err(StartError::Store)?;
     let last = snapshot.entries.iter().find(|(key, _)| key == TERM_KEY);
     let last = last.and_then(|(_, term)| std::str::from_utf8(term).ok()?.parse::<u64>().ok()).unwrap_or(0);
     let term = (snapshot.revision + 1).max(last + 1);
     // Restored before the term is written: a store whose records are not consistent is left unchanged.
     let expected = snapshot.revision;
-    let records = snapshot.entries.into_iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX));
-    let domain = Domain::restore(plan, term, records).map_err(StartError::Restore)?;
+    let domain = restore(plan, thresholds, term, snapshot.entries).map_err(StartError::Restore)?;
     let put = Op::Put { key: TERM_KEY.into(), value: term.to_string().into_bytes() };
     let revision = store.commit(expected, &[put]).map_err(StartError::Store)?;
     Ok((domain, revision))
+}
+
+fn restore(
+    plan: AddressPlan,
+    thresholds: ThresholdSettings,
+    term: u64,
+    entries: Vec<(String, Vec<u8>)>,
+) -> Result<Domain, RestoreError> {
+    let mut records: Vec<(String, Record)> = Vec::with_capacity(entries.len());
+    for (key, value) in entries.into_iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX)) {
+        if let Some(record) = decode(&key, &value)? {
+            records.push((key, record));
+        }
+    }
+    Ok(Domain::restore(plan, thresholds, term, records)?)
 }

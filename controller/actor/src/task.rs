@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use canopy_controller_core::{Command, Domain, Outcome, Write};
+use canopy_controller_core::{Command, Domain, Outcome};
 use canopy_store::{Op, Revision, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::record::op;
 use crate::start::TERM_KEY;
 use crate::{CommandError, Controller, Done, tag};
 
@@ -88,10 +89,11 @@ async fn execute(
         let ops: Vec<Op> = prepared.writes.iter().map(op).collect();
         *revision = commit(store, *revision, ops).await.map_err(CommandError::Store)?;
     }
-    let applied = controller.write(|d| d.apply(prepared))?;
+    let now_ns = controller.now_ns();
+    let applied = controller.write(|d| d.apply(prepared, now_ns))?;
     controller.publish(&applied);
     if rewires {
-        controller.tune_links();
+        controller.push_thresholds();
     }
     Ok(Done { outcome, applied: Some(applied) })
 }
@@ -132,19 +134,16 @@ fn check_precondition(domain: &Domain, command: &Command, if_match: Option<Strin
 }
 
 /// See [`Controller::validate`]. Takes as long as all of `commands` take.
-pub(crate) fn validate(mut domain: Domain, commands: Vec<Command>) -> Result<Vec<Outcome>, (usize, CommandError)> {
+pub(crate) fn validate(
+    mut domain: Domain,
+    commands: Vec<Command>,
+    now_ns: u64,
+) -> Result<Vec<Outcome>, (usize, CommandError)> {
     let mut outcomes = Vec::with_capacity(commands.len());
     for (i, command) in commands.into_iter().enumerate() {
         let prepared = domain.prepare(command).map_err(|e| (i, e.into()))?;
         outcomes.push(prepared.outcome());
-        domain.apply(prepared).map_err(|e| (i, e.into()))?;
+        domain.apply(prepared, now_ns).map_err(|e| (i, e.into()))?;
     }
     Ok(outcomes)
-}
-
-fn op(write: &Write) -> Op {
-    match write {
-        Write::Put { key, value } => Op::Put { key: key.clone(), value: value.clone() },
-        Write::Delete { key } => Op::Delete { key: key.clone() },
-    }
 }

@@ -46,16 +46,9 @@ impl Controller {
         self.read(|d| d.link(node, port, now_ns))
     }
 
-    /// Applies the link settings of a new topology.
-    pub(crate) fn tune_links(&self) {
-        let now_ns = self.now_ns();
-        self.write(|d| d.tune_links(now_ns));
-        self.push_thresholds();
-    }
-
     /// One task pushes for all callers: changes that become due while a commit is in progress are pushed by the next
     /// command.
-    fn push_thresholds(&self) {
+    pub(crate) fn push_thresholds(&self) {
         if !self.read(|d| d.thresholds_are_due()) || self.pushing().swap(true, Ordering::AcqRel) {
             return;
         }

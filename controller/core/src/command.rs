@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands of the domain, and the two steps of executing them.
-//!
-//! `prepare` checks a command and returns the records to write; the caller commits them; `apply` then changes the state
-//! in memory. A crash between the two loses nothing: `restore` reads the same records.
+//! The commands of the domain, what each writes, and what follows from it.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +8,8 @@ use canopy_model::ids::Generation;
 use canopy_model::member::MemberSpec;
 use canopy_model::topology::TopologySpec;
 
-use crate::domain::Effect;
 use crate::metadata::Labels;
+use crate::record::Record;
 
 /// Most writes of one command; stores commit them in one transaction.
 pub const MAX_WRITES: usize = 128;
@@ -91,27 +88,21 @@ pub enum Command {
         /// Names of all its ports that have no carrier; unknown names are ignored.
         ports: BTreeSet<String>,
     },
-    /// Finishes the move that [`Domain::is_made`](crate::Domain::is_made) reports: removes the old tree and puts the
+    /// Finishes the move of a tree whose first step every node has confirmed: removes the old tree and puts the
     /// new one alone into force.
     FinishMove {
         /// Name of a group.
         group: String,
     },
-    /// Pushes changed thresholds to the nodes concerned, see
-    /// [`Domain::thresholds_are_due`](crate::Domain::thresholds_are_due).
+    /// Pushes changed thresholds to the nodes concerned.
     PushThresholds,
 }
 
-/// One durable write. Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, `domain/state`.
+/// One durable write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Stores a record (JSON).
-    Put {
-        /// Its key.
-        key: String,
-        /// Its value.
-        value: Vec<u8>,
-    },
+    /// Stores a record at its key.
+    Put(Record),
     /// Removes a record.
     Delete {
         /// Its key.
@@ -121,35 +112,11 @@ pub enum Write {
 
 impl Write {
     /// The key written.
-    pub fn key(&self) -> &str {
+    pub fn key(&self) -> String {
         match self {
-            Self::Put { key, .. } | Self::Delete { key } => key,
+            Self::Put(record) => record.key(),
+            Self::Delete { key } => key.clone(),
         }
-    }
-}
-
-/// A command that passed every check: commit [`Self::writes`] in one transaction, then apply it.
-#[derive(Debug)]
-#[must_use = "a prepared command changes nothing until it is committed and applied"]
-pub struct Prepared {
-    /// At most [`MAX_WRITES`] durable writes, each key once; empty when nothing changes.
-    pub writes: Vec<Write>,
-    /// The domain's revision that this was prepared against.
-    pub base_revision: u64,
-    pub(crate) outcome: Outcome,
-    pub(crate) generation: Generation,
-    pub(crate) effect: Effect,
-}
-
-impl Prepared {
-    /// The outcome that applying this will have.
-    pub fn outcome(&self) -> Outcome {
-        self.outcome
-    }
-
-    /// True when the state is already as requested: nothing to commit, and applying it changes nothing.
-    pub fn is_noop(&self) -> bool {
-        self.writes.is_empty()
     }
 }
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Typed conditions: machine-readable status with a message for people.
 
-use serde::{Deserialize, Serialize};
-
 /// One aspect of a resource's status.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Which aspect, for example `Programmed`.
-    #[serde(rename = "type")]
     pub kind: String,
     /// Whether the condition is met.
     pub status: ConditionStatus,
@@ -20,8 +15,7 @@ pub struct Condition {
 }
 
 /// Whether a condition is met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionStatus {
     /// The condition is met.
     True,

@@ -16,12 +16,9 @@ use canopy_packet::ipv6::Ipv6;
 use canopy_packet::reth::Reth;
 use canopy_packet::udp::Udp;
 use canopy_packet::{icrc, srh};
-use serde::{Deserialize, Serialize};
 
 /// The encoding chosen for a group, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodingReport {
     /// The mode in force.
     pub mode: EncodingMode,
@@ -32,7 +29,6 @@ pub struct EncodingReport {
     /// Bytes that encapsulation adds to each packet: the outer IPv6 header and the SRH.
     pub overhead_bytes: u32,
     /// Segment List in wire order: `[0]` the Proxy Address, `[1]` the tree's first SID.
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
     pub segments: Vec<Ipv6Addr>,
     /// Edge nodes whose receiver lists are in End.MT TLVs, in the tree's order.
     pub in_band_edges: Vec<String>,

@@ -110,15 +110,6 @@ pub enum RestoreError {
     /// The configured address plan is invalid.
     #[error("address plan: {0}")]
     AddressPlan(#[source] FieldErrors),
-    /// A record does not have the content that its key implies.
-    #[error("record {key:?} cannot be read")]
-    Record {
-        /// The record's key.
-        key: String,
-        /// Error of the JSON parser.
-        #[source]
-        source: serde_json::Error,
-    },
     /// A record contradicts its key, another record or a limit.
     #[error("record {key:?}: {detail}")]
     Inconsistent {

@@ -3,14 +3,18 @@
 //! reports lead to the same state on every machine.
 //!
 //! Input: [`Command`]s (from operators and hosts) and `NodeStatus` reports (from agents). Output: durable writes, one
-//! `NodeSpec` per node, and API views. [`Domain`] holds the state. Each of the following modules depends only on those
-//! listed before it:
+//! `NodeSpec` per node, and views for APIs. [`Domain`] holds the state. Each of the following modules depends only on
+//! those listed before it:
 //!
+//! - `metadata`, `condition`, `limits`, `hash`, `error`: small things that all others use.
 //! - `topology`: the declared network as a compact graph; `routes`: unicast routes and the rest of a node's base.
-//! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel; `plan`: programs from both.
-//! - `alloc`: numbers that are unique while in use.
-//! - `resource`: resources in memory and their records; `status`: plan compared with reports.
+//! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel.
+//! - `alloc`: numbers that are unique while in use; `member`: a membership.
+//! - `plan`: programs from a group, its members, the tree and the encoding.
 //! - `threshold`: queue thresholds of a link direction from its bandwidth-delay product.
+//! - `view`: resources as APIs show them.
+//! - `resource`: resources in memory; `record`: their durable form; `command`: changes of them.
+//! - `status`: plan compared with reports.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -21,11 +25,13 @@ pub mod encoding;
 pub mod error;
 pub mod limits;
 pub mod metadata;
+pub mod record;
 pub mod threshold;
 pub mod view;
 
 mod alloc;
 mod hash;
+mod member;
 mod plan;
 mod receivers_by_edge;
 mod resource;
@@ -36,6 +42,7 @@ mod testing;
 mod topology;
 mod tree;
 
-pub use command::{Applied, Command, Outcome, Prepared, Write};
-pub use domain::{BranchNews, Domain, Reaction};
+pub use command::{Applied, Command, Outcome, Write};
+pub use domain::{BranchNews, Domain, Prepared, Reaction};
 pub use error::{DomainError, RestoreError};
+pub use record::Record;

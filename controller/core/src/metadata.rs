@@ -18,7 +18,6 @@ pub type Labels = BTreeMap<String, String>;
 
 /// Identity and bookkeeping of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     /// Unique among resources of its kind.

@@ -23,8 +23,8 @@ use canopy_model::node_spec::{
 use crate::alloc::Allocation;
 use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide};
 use crate::error::DomainError;
+use crate::member::Member;
 use crate::receivers_by_edge::{Joined, ReceiversByEdge, has_moved, join_point};
-use crate::resource::Member;
 use crate::topology::{Network, NodeIx};
 use crate::tree::{Tree, TreeNode};
 

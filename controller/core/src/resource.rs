@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resources as the domain holds them, and their durable records.
-//!
-//! Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, and `domain/state` for the revision and the
-//! A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no record is free.
+//! Resources as the domain holds them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -10,23 +7,16 @@ use std::sync::Arc;
 
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, GroupId};
-use canopy_model::member::MemberSpec;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
-use canopy_model::topology::{Endpoint, TopologySpec};
-use serde::{Deserialize, Serialize};
+use canopy_model::topology::Endpoint;
 
-use crate::alloc::{Allocation, Cursors};
-use crate::command::Write;
+use crate::alloc::Allocation;
+use crate::member::Member;
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
 use crate::topology::{Network, NodeIx};
 use crate::view::Evicted;
-
-/// Name of the one topology of a domain.
-pub(crate) const TOPOLOGY_NAME: &str = "default";
-/// Key of [`StateRecord`].
-pub(crate) const STATE_KEY: &str = "domain/state";
 
 /// The topology in force.
 #[derive(Clone, Debug)]
@@ -99,19 +89,6 @@ impl Group {
     }
 }
 
-/// One membership.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Member {
-    pub(crate) metadata: Metadata,
-    pub(crate) spec: MemberSpec,
-    /// Epoch in which it joined, or replaced its QP.
-    #[serde(default)]
-    pub(crate) since: u32,
-    /// It joined after data of the group was seen.
-    #[serde(default)]
-    pub(crate) late: bool,
-}
-
 /// A node: its desired state, and its agent's reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -150,74 +127,4 @@ pub(crate) struct Stall {
     pub(crate) is_receiver: bool,
     /// Its QP is in error.
     pub(crate) fatal: bool,
-}
-
-/// Durable form of the topology.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct TopologyRecord {
-    pub(crate) metadata: Metadata,
-    pub(crate) revision: u64,
-    pub(crate) spec: TopologySpec,
-    /// Epochs of the groups (by id) whose trees topology changes have moved since their own records were written. Kept
-    /// here because one transaction cannot rewrite the records of a million groups.
-    #[serde(default)]
-    pub(crate) moved: BTreeMap<u32, u32>,
-    /// Ports without a carrier, as last reported by their nodes.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(crate) down: BTreeSet<Endpoint>,
-}
-
-/// Durable form of a group; its members have records of their own.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct GroupRecord {
-    pub(crate) metadata: Metadata,
-    pub(crate) revision: u64,
-    pub(crate) epoch: u32,
-    #[serde(default)]
-    pub(crate) moved: u32,
-    pub(crate) spec: GroupSpec,
-    pub(crate) allocation: Allocation,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) failed: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) evicted: Vec<Evicted>,
-}
-
-/// Durable form of a membership.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct MemberRecord {
-    pub(crate) group: String,
-    pub(crate) revision: u64,
-    #[serde(flatten)]
-    pub(crate) member: Member,
-}
-
-/// State that must survive although no resource holds it: deletions must not decrease the revision, nor make the
-/// allocators reuse what was just freed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct StateRecord {
-    pub(crate) revision: u64,
-    pub(crate) cursors: Cursors,
-}
-
-/// Key of the topology's record.
-pub(crate) fn topology_key() -> String {
-    format!("topology/{TOPOLOGY_NAME}")
-}
-
-/// Key of a group's record.
-pub(crate) fn group_key(name: &str) -> String {
-    format!("group/{name}")
-}
-
-/// Key of a membership's record.
-pub(crate) fn member_key(group: &str, host: &str) -> String {
-    format!("member/{group}/{host}")
-}
-
-/// A write of `record` at `key`.
-pub(crate) fn put(key: String, record: &impl Serialize) -> Write {
-    // Records are structs of strings, numbers and maps with string or integer keys: serialising them cannot fail.
-    let value = serde_json::to_vec(record).expect("records have only string and integer keys");
-    Write::Put { key, value }
 }

@@ -21,7 +21,6 @@ pub use filter::{RttFilter, WINDOW_NS};
 pub use link::{HOLD_NS, LinkThresholds, MIN_CHANGE_PERMILLE, Pushed, STEP_FACTOR};
 
 use canopy_model::topology::{MAX_LINK_RTT_US, MIN_BUFFER_BYTES};
-use serde::{Deserialize, Serialize};
 
 /// Default of K_base: 64 kB.
 pub const DEFAULT_K_BASE_BYTES: u64 = 64_000;
@@ -34,9 +33,7 @@ pub const MAX_RTT_NS: u64 = MAX_LINK_RTT_US * 1_000;
 const DIVISOR: u128 = 8 * 1_000 * 1_000_000_000;
 
 /// Settings of an operator, per link or as the default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThresholdSettings {
     /// alpha in thousandths (1..=65535); 1000 is 1.0.
     pub alpha_permille: u16,
@@ -51,9 +48,7 @@ impl Default for ThresholdSettings {
 }
 
 /// The egress port of a link direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortLimits {
     /// R_port in bits per second (at least 1).
     pub rate_bps: u64,
@@ -76,9 +71,7 @@ pub struct ThresholdError {
 }
 
 /// Thresholds of one link direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
     /// K_max in octets: above it, second-level response.
     pub k_max_bytes: u64,
@@ -89,9 +82,7 @@ pub struct Thresholds {
 }
 
 /// What decided K_max.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "by")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The bandwidth-delay product, times alpha.
     BandwidthDelay,

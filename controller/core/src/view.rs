@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resources as the northbound API shows them: metadata, spec and status.
+//! Views of resources: metadata, spec and status. Their JSON form belongs to `canopy_controller_api`.
 
 use std::net::Ipv6Addr;
 
@@ -18,8 +18,7 @@ use crate::metadata::Metadata;
 use crate::threshold::Thresholds;
 
 /// One page of a list, in name order, and the start of the next page.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     /// The items, in name order.
     pub items: Vec<T>,
@@ -28,9 +27,7 @@ pub struct Page<T> {
 }
 
 /// The network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyView {
     /// Identity.
     pub metadata: Metadata,
@@ -41,9 +38,7 @@ pub struct TopologyView {
 }
 
 /// Observed state of the network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyStatus {
     /// Declared nodes.
     pub nodes: u32,
@@ -60,9 +55,7 @@ pub struct TopologyStatus {
 }
 
 /// One forwarding node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
     /// Name in the topology.
     pub name: String,
@@ -73,20 +66,15 @@ pub struct NodeView {
 }
 
 /// A node's desired state, without the groups' programs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDesired {
     /// Number in the locator.
     pub id: NodeId,
     /// The node's own address.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub node_address: Ipv6Addr,
     /// uN, the node's locator.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub un: Ipv6Net,
     /// End.MT SID.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub end_mt: Ipv6Addr,
     /// Term of the controller that desires it.
     pub term: u64,
@@ -101,9 +89,7 @@ pub struct NodeDesired {
 }
 
 /// One port of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortView {
     /// Index on the node.
     pub index: PortIndex,
@@ -114,16 +100,13 @@ pub struct PortView {
     /// IPv6 MTU in bytes.
     pub mtu: u32,
     /// Link-local address of this end.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub link_local: Ipv6Addr,
     /// Queue thresholds in the node's desired state; `null` where rate or round-trip time are not known.
     pub thresholds: Option<PortThresholdsView>,
 }
 
 /// Queue thresholds in a node's desired state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortThresholdsView {
     /// K_min in octets.
     pub k_min_bytes: u64,
@@ -136,9 +119,7 @@ pub struct PortThresholdsView {
 }
 
 /// One direction of a link, out of a node's port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkView {
     /// The sending port, `node/port`.
     pub name: String,
@@ -151,9 +132,7 @@ pub struct LinkView {
 }
 
 /// Inputs of a link direction's thresholds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkDesired {
     /// The link, `a--b`.
     pub link: String,
@@ -172,9 +151,7 @@ pub struct LinkDesired {
 }
 
 /// Measurements of a link direction and the resulting thresholds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkObserved {
     /// Round-trip times.
     pub rtt: LinkRttView,
@@ -194,37 +171,29 @@ pub struct LinkObserved {
 }
 
 /// The queue of a link direction's sending port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkCongestion {
     /// As reported by the node's agent.
-    #[serde(flatten)]
     pub queue: QueueTelemetry,
     /// Nanoseconds since the report.
     pub reported_ago_ns: u64,
 }
 
 /// A flow that leaves through a node's port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowView {
     /// The node.
     pub node: String,
     /// Its port.
     pub port: String,
     /// As reported by the node's agent.
-    #[serde(flatten)]
     pub flow: FlowTelemetry,
     /// Nanoseconds since the report.
     pub reported_ago_ns: u64,
 }
 
 /// Round-trip times of a link, nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkRttView {
     /// As configured.
     pub configured_ns: Option<u64>,
@@ -243,9 +212,7 @@ pub struct LinkRttView {
 }
 
 /// State that a node's agent last reported.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeObserved {
     /// The agent has a live connection to this controller.
     pub connected: bool,
@@ -268,9 +235,7 @@ pub struct NodeObserved {
 }
 
 /// One multicast group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupView {
     /// Identity.
     pub metadata: Metadata,
@@ -281,9 +246,7 @@ pub struct GroupView {
 }
 
 /// Observed state of a group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatus {
     /// Phase of its life cycle.
     pub phase: GroupPhase,
@@ -318,7 +281,6 @@ pub struct GroupStatus {
 
 /// A receiver that the stall policy removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Evicted {
     /// Its host.
@@ -328,9 +290,7 @@ pub struct Evicted {
 }
 
 /// A node's role in a tree; a node may have several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeRole {
     /// Encapsulates the source's packets (decisions 2.1).
     Headend,
@@ -341,9 +301,7 @@ pub enum TreeRole {
 }
 
 /// One node of a tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeNodeView {
     /// Node name.
     pub node: String,
@@ -352,7 +310,6 @@ pub struct TreeNodeView {
     /// Its roles, in the order headend, transit, edge.
     pub roles: Vec<TreeRole>,
     /// SID that copies for this node are addressed to.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub sid: Ipv6Addr,
     /// Interface toward the parent; at the root, toward the source.
     pub upstream_port: String,
@@ -361,16 +318,13 @@ pub struct TreeNodeView {
 }
 
 /// One branch of a tree node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchView {
     /// Child node or receiver host.
     pub name: String,
     /// `node` or `receiver`.
     pub kind: BranchRole,
     /// Address that identifies the branch on the reverse path.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub address: Ipv6Addr,
     /// Receiver's QPN.
     pub qpn: Option<Qpn>,
@@ -379,9 +333,7 @@ pub struct BranchView {
 }
 
 /// Kind of a branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BranchRole {
     /// A child node.
     Node,
@@ -390,9 +342,7 @@ pub enum BranchRole {
 }
 
 /// Progress of one tree node with a group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeProgress {
     /// Node name.
     pub node: String,
@@ -407,9 +357,7 @@ pub struct NodeProgress {
 }
 
 /// One membership.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView {
     /// Group that the host is a member of.
     pub group: String,
@@ -422,12 +370,9 @@ pub struct MemberView {
 }
 
 /// Where a member is attached.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
     /// Address of the QP: the declared one, or the host's default.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub address: Ipv6Addr,
     /// Node that the host is attached to.
     pub node: String,

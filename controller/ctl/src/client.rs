@@ -8,6 +8,7 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -71,31 +72,26 @@ impl Client {
     /// A GET whose answer must be a success; `doing` is the prefix of the error message.
     ///
     /// # Errors
-    /// The controller cannot be reached or refused the request.
-    pub async fn get(&self, doing: &str, path: &str) -> Result<Value, Failure> {
-        self.expect(doing, Method::GET, path, None).await
+    /// The controller cannot be reached or refused the request, or the answer is not a `T`.
+    pub async fn get<T: DeserializeOwned>(&self, doing: &str, path: &str) -> Result<T, Failure> {
+        parse(doing, &self.succeed(doing, Method::GET, path, None).await?)
     }
 
-    /// Any request whose answer must be a success; an empty answer is `null`.
+    /// A request that changes something, and whose answer must be a success.
     ///
     /// # Errors
     /// The controller cannot be reached or refused the request.
-    pub async fn expect(
-        &self,
-        doing: &str,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Value, Failure> {
+    pub async fn change(&self, doing: &str, method: Method, path: &str, body: Option<&Value>) -> Result<(), Failure> {
+        let answer = self.succeed(doing, method, path, body).await?;
+        if answer.is_empty() { Ok(()) } else { parse::<IgnoredAny>(doing, &answer).map(drop) }
+    }
+
+    async fn succeed(&self, doing: &str, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes, Failure> {
         let answer = self.send(method, path, body).await.map_err(|e| Failure::new(e.exit, format!("{doing}: {e}")))?;
         if !(200..300).contains(&answer.status) {
             return Err(Failure::refused(doing, answer.status, &answer.body));
         }
-        if answer.body.is_empty() {
-            return Ok(Value::Null);
-        }
-        serde_json::from_slice(&answer.body)
-            .map_err(|e| Failure::new(Exit::Error, format!("{doing}: the answer is not JSON: {e}")))
+        Ok(answer.body)
     }
 
     /// Any request; returns any answer, whatever its status.
@@ -177,6 +173,18 @@ impl Client {
     }
 }
 
+/// The content of a successful answer; `doing` is the prefix of the error message.
+///
+/// # Errors
+/// It is not JSON, or not a `T`.
+pub fn parse<T: DeserializeOwned>(doing: &str, body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|e| {
+        let what =
+            if e.is_data() { "the answer differs from the API of this canopyctl" } else { "the answer is not JSON" };
+        Failure::new(Exit::Error, format!("{doing}: {what}: {e}"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,7 +202,11 @@ mod tests {
 
     #[tokio::test]
     async fn an_absent_controller_is_named_with_what_to_do() {
-        let f = Client::new("unix:/nonexistent/canopy.sock").unwrap().get("listing groups", "/").await.unwrap_err();
+        let f = Client::new("unix:/nonexistent/canopy.sock")
+            .unwrap()
+            .get::<Value>("listing groups", "/")
+            .await
+            .unwrap_err();
         assert!(
             f.message.starts_with("listing groups: cannot reach the controller at unix:/nonexistent/canopy.sock"),
             "{f}"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files of resources: several YAML documents or JSON values, and lists of resources as `get -o yaml` prints them.
 
+use canopy_controller_api::API_VERSION;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -100,8 +101,8 @@ fn values(file: &str, text: &str) -> Result<Vec<Value>, Failure> {
 
 fn document(origin: String, body: Value) -> Result<Document, Failure> {
     let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    if text("/apiVersion").as_deref() != Some("canopy/v1") {
-        return Err(usage(&origin, "apiVersion", "must be canopy/v1"));
+    if text("/apiVersion").as_deref() != Some(API_VERSION) {
+        return Err(usage(&origin, "apiVersion", &format!("must be {API_VERSION}")));
     }
     let required = |field: &'static str, pointer: &str, why: &str| match text(pointer) {
         Some(s) if is_plain(&s) => Ok(s),

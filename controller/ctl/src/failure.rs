@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Errors as text for users and exit codes for scripts.
 
-use serde::Deserialize;
+use canopy_controller_api::problem::Problem;
 
 /// Meaning of the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Failure {
             _ => Exit::Error,
         };
         let message = match serde_json::from_slice::<Problem>(body) {
-            Ok(problem) => format!("{doing}: {}", problem.text(status)),
+            Ok(problem) => format!("{doing}: {}", describe(&problem)),
             Err(_) => format!(
                 "{doing}: the server answered {status} without a problem document; is that a Canopy controller?"
             ),
@@ -77,38 +77,15 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// RFC 9457 problem details with this API's extensions.
-#[derive(Deserialize)]
-struct Problem {
-    #[serde(default)]
-    title: String,
-    #[serde(default)]
-    detail: String,
-    #[serde(default)]
-    code: String,
-    #[serde(default)]
-    errors: Vec<Field>,
-}
-
-#[derive(Deserialize)]
-struct Field {
-    field: String,
-    detail: String,
-}
-
-impl Problem {
-    fn text(&self, status: u16) -> String {
-        let mut text = match (self.detail.is_empty(), self.title.is_empty()) {
-            (false, _) => self.detail.clone(),
-            (true, false) => self.title.clone(),
-            (true, true) => "the request was refused".into(),
-        };
-        text += &if self.code.is_empty() { format!(" ({status})") } else { format!(" ({status} {})", self.code) };
-        for e in &self.errors {
-            text += &format!("\n  {}: {}", e.field, e.detail);
-        }
-        text
+/// A problem document as text for users.
+fn describe(problem: &Problem) -> String {
+    let Problem { status, title, detail, extensions } = problem;
+    let cause = if detail.is_empty() { title } else { detail };
+    let mut text = format!("{cause} ({status} {})", extensions.code);
+    for e in &extensions.errors {
+        text += &format!("\n  {}: {}", e.field, e.detail);
     }
+    text
 }
 
 #[cfg(test)]
@@ -117,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_problem_is_printed_with_its_fields_and_mapped_to_its_code() {
-        let body = br#"{"title":"Invalid","detail":"the group is not valid","code":"invalid","errors":[{"field":"spec.pathMtu","detail":"100 is odd"}]}"#;
+        let body = br#"{"status":422,"title":"Invalid","detail":"the group is not valid","code":"invalid","errors":[{"field":"spec.pathMtu","detail":"100 is odd"}]}"#;
         let f = Failure::refused("applying group a", 422, body);
         assert_eq!(f.message, "applying group a: the group is not valid (422 invalid)\n  spec.pathMtu: 100 is odd");
         assert_eq!(f.exit.code(), 1);

@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
@@ -43,21 +44,16 @@ pub fn yaml(out: &mut dyn Write, value: &Value) -> Result<(), Failure> {
     Ok(write!(out, "{text}")?)
 }
 
-/// The value at a JSON pointer as text; `-` if there is none.
-pub fn text(value: &Value, pointer: &str) -> String {
-    match value.pointer(pointer) {
-        None | Some(Value::Null) => "-".into(),
-        Some(Value::String(s)) if s.is_empty() => "-".into(),
-        Some(Value::String(s)) => clean(s),
-        Some(Value::Bool(true)) => "yes".into(),
-        Some(Value::Bool(false)) => "no".into(),
-        Some(other) => other.to_string(),
+/// A scalar of the API as in its JSON; `-` if it is absent or empty.
+pub fn text(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Err(_) | Ok(Value::Null) => "-".into(),
+        Ok(Value::String(s)) if s.is_empty() => "-".into(),
+        Ok(Value::String(s)) => clean(&s),
+        Ok(Value::Bool(true)) => "yes".into(),
+        Ok(Value::Bool(false)) => "no".into(),
+        Ok(other) => other.to_string(),
     }
-}
-
-/// The array at a JSON pointer; empty where there is none.
-pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Replaces control characters: text from nodes must not control the terminal.
@@ -68,14 +64,12 @@ pub fn clean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn values_are_shown_without_control_characters() {
-        let v = json!({"a": {"b": "x\u{1b}[2Jy"}, "n": null, "t": true, "i": 7});
-        assert_eq!(text(&v, "/a/b"), "x [2Jy");
+        assert_eq!(text("x\u{1b}[2Jy"), "x [2Jy");
         assert_eq!(
-            (text(&v, "/n"), text(&v, "/none"), text(&v, "/t"), text(&v, "/i")),
+            (text(None::<u8>), text(""), text(true), text(Some(7))),
             ("-".into(), "-".into(), "yes".into(), "7".into())
         );
     }

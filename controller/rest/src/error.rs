@@ -4,37 +4,11 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::CommandError;
+use canopy_controller_api::problem::Extensions;
 use canopy_controller_core::DomainError;
 use canopy_model::{FieldError, FieldErrors};
 use canopy_store::StoreError;
 use problem_details::ProblemDetails;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
-/// Members of the problem document beyond RFC 9457's own.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Extensions {
-    /// Stable code, for example `Invalid`, `NotFound`, `PreconditionFailed`.
-    pub code: String,
-    /// The invalid fields; absent if the problem is not about fields.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<FieldError>,
-}
-
-/// The problem document as it is sent, for the API description.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Problem)]
-pub struct Problem {
-    /// HTTP status code.
-    pub status: u16,
-    /// The status code in words.
-    pub title: String,
-    /// The cause and what to do.
-    pub detail: String,
-    /// Code and fields.
-    #[serde(flatten)]
-    pub extensions: Extensions,
-}
 
 /// A refused request.
 #[derive(Clone, Debug)]
@@ -85,6 +59,12 @@ impl ApiError {
         }
         self.detail = format!("{prefix}: {}", self.detail);
         self
+    }
+}
+
+impl From<FieldErrors> for ApiError {
+    fn from(errors: FieldErrors) -> Self {
+        Self::invalid(errors)
     }
 }
 

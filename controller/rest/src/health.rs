@@ -5,23 +5,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use canopy_controller_actor::Controller;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use canopy_controller_api::ApiVersion;
+use canopy_controller_api::version::Version;
+use serde::Deserialize;
 
 use crate::extract::ApiQuery;
-use crate::resources::API_VERSION;
-
-/// Version of this controller.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Version {
-    /// Controller's version.
-    pub(crate) version: &'static str,
-    /// API's version.
-    pub(crate) api_version: &'static str,
-    /// Term of this controller, taken at its start.
-    pub(crate) term: u64,
-}
 
 #[derive(Deserialize)]
 pub(crate) struct Verbose {
@@ -68,5 +56,9 @@ pub(crate) async fn readyz(
 /// Version of the controller and of the API.
 #[utoipa::path(get, path = "/version", tag = "health", responses((status = 200, description = "version", body = Version)))]
 pub(crate) async fn version(State(controller): State<Controller>) -> Json<Version> {
-    Json(Version { version: env!("CARGO_PKG_VERSION"), api_version: API_VERSION, term: controller.read(|d| d.term()) })
+    Json(Version {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        api_version: ApiVersion,
+        term: controller.read(|d| d.term()),
+    })
 }

@@ -4,7 +4,7 @@
 //! - [`router`]: everything that is served; [`openapi`]: its description.
 //! - [`error`] maps every refusal to a status code and a problem document (RFC 9457), in one place.
 //! - `extract`: bodies, queries and preconditions, refused with the field's name.
-//! - `resources`: the JSON representation, `{apiVersion, kind, metadata, spec, status}`.
+//! - The types of requests and responses are those of `canopy_controller_api`.
 //! - `routes`: one file per resource; `health`, `metrics` and `index` for operators.
 
 pub mod error;
@@ -14,7 +14,6 @@ mod host;
 mod index;
 mod metrics;
 mod openapi;
-pub mod resources;
 mod router;
 mod routes;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes, and the limits that apply to all of them.
+//! Routes, and the limits that apply to all of them. A route's path and method are those of its handler's attribute.
 
 use std::time::Duration;
 
@@ -7,12 +7,15 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 use canopy_controller_actor::Controller;
 use tower_http::trace::TraceLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::error::ApiError;
-use crate::{health, index, metrics, openapi, routes};
+use crate::routes::{events, flows, groups, links, members, nodes, telemetry, topology, validate};
+use crate::{health, index, metrics, openapi};
 
 /// Largest request body, bytes: a topology of 10,000 nodes.
 pub const MAX_BODY_BYTES: usize = 4 << 20;
@@ -21,38 +24,39 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The whole northbound API.
 pub fn router(controller: Controller) -> Router {
-    let v1 = Router::new()
-        .route("/topology", get(routes::topology::get).put(routes::topology::put).delete(routes::topology::delete))
-        .route("/links", get(routes::links::list))
-        .route("/links/{node}/{port}", get(routes::links::get))
-        .route("/flows", get(routes::flows::list))
-        .route("/nodes", get(routes::nodes::list))
-        .route("/nodes/{node}", get(routes::nodes::get))
-        .route("/nodes/{node}/telemetry", get(routes::telemetry::node))
-        .route("/groups", get(routes::groups::list).post(routes::groups::create))
-        .route("/groups/{group}", get(routes::groups::get).put(routes::groups::put).delete(routes::groups::delete))
-        .route("/groups/{group}/members", get(routes::members::list).post(routes::members::create))
-        .route(
-            "/groups/{group}/members/{host}",
-            get(routes::members::get).put(routes::members::put).delete(routes::members::delete),
-        )
-        .route("/groups/{group}/telemetry", get(routes::telemetry::group))
-        .route("/events", get(routes::events::list))
-        .route("/validate", post(routes::validate::validate))
-        .route("/openapi.json", get(openapi::serve));
-    Router::new()
-        .nest("/api/v1", v1)
+    let (described, _) = described().split_for_parts();
+    described
         .route("/", get(index::index))
-        .route("/livez", get(health::livez))
-        .route("/readyz", get(health::readyz))
-        .route("/version", get(health::version))
-        .route("/metrics", get(metrics::serve))
+        .route("/api/v1/openapi.json", get(openapi::serve))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn(timeout))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(TraceLayer::new_for_http())
         .with_state(controller)
+}
+
+/// Every route of the API's description.
+pub(crate) fn described() -> OpenApiRouter<Controller> {
+    OpenApiRouter::with_openapi(openapi::header())
+        .routes(routes!(topology::get, topology::put, topology::delete))
+        .routes(routes!(links::list))
+        .routes(routes!(links::get))
+        .routes(routes!(flows::list))
+        .routes(routes!(nodes::list))
+        .routes(routes!(nodes::get))
+        .routes(routes!(telemetry::node))
+        .routes(routes!(groups::list, groups::create))
+        .routes(routes!(groups::get, groups::put, groups::delete))
+        .routes(routes!(members::list, members::create))
+        .routes(routes!(members::get, members::put, members::delete))
+        .routes(routes!(telemetry::group))
+        .routes(routes!(events::list))
+        .routes(routes!(validate::validate))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::version))
+        .routes(routes!(metrics::serve))
 }
 
 async fn no_route(uri: Uri) -> ApiError {

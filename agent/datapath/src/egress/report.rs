@@ -60,7 +60,7 @@ pub(crate) fn report(egress: &Egress, observations: Observations) -> Result<Vec<
     let every_ms = u32::try_from(observations.interval.as_millis()).unwrap_or(u32::MAX).max(1);
     let of_port = |(port, observed): (PortIndex, PortObservation)| {
         let stats = egress.stats(observed.ifindex)?;
-        // Before the first data packet nobody has read a depth.
+        // Before the first data packet no depth was read.
         let depth_source = (stats.seen_ns != 0).then_some(match Source(stats.source) {
             Source::DEPTH_KERNEL => DepthSource::Kernel,
             _ => DepthSource::Sampled { every_ms },

@@ -4,97 +4,307 @@
 //! A command passes through [`Domain::prepare`] (checks, plans, and returns the records to write) and [`Domain::apply`]
 //! (changes the state). [`Domain::restore`] builds the same domain from the durable records. Work is proportional to
 //! what a command touches: a join replans its group, a new topology replans every group.
+//!
+//! [`Domain`] is the only type that other crates see. Behind it, each of the following depends only on those before it:
+//!
+//! - `state`: what commands change, with `groups` and its index `labels`; `change`: what a command changes, and the only
+//!   code that applies it.
+//! - `links`: threshold machines and queue reports of link directions.
+//! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
+//!   group; `replan`: that of all groups over another network.
+//! - `group_commands`, `member_commands`, `topology_commands`: checks of commands, by resource.
+//! - `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
+//! - `reports`, `stall`: what agents send.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use canopy_model::addressing::AddressPlan;
+use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::GroupId;
 use canopy_model::member::Connection;
 use canopy_model::node_spec::NodeSpec;
+use canopy_model::status::NodeStatus;
+use canopy_model::telemetry::LinkRtt;
 
-use crate::alloc::Pools;
-use crate::resource::{Group, Node, Topology};
+use crate::command::{Applied, Command};
+use crate::error::{DomainError, RestoreError};
+use crate::metadata::Selector;
+use crate::record::Record;
+use crate::threshold::ThresholdSettings;
+use crate::view::{FlowView, GroupView, LinkView, MemberView, NodeView, Page, TopologyView};
 
-mod apply;
+mod change;
 mod connection;
+mod group_change;
+mod group_commands;
+mod groups;
 mod labels;
 mod link_views;
 mod links;
-mod moving;
+mod member_commands;
 mod multicast;
-mod prepare;
-mod prepare_links;
-mod prepare_member;
-mod prepare_topology;
-mod report;
+mod replan;
+mod reports;
 mod restore;
+mod staging;
 mod stall;
+mod state;
 #[cfg(test)]
 mod tests;
+mod topology_commands;
 mod views;
 
-pub(crate) use apply::Effect;
+pub use change::Prepared;
 pub use stall::{BranchNews, Reaction};
+
+use change::Effect;
+use group_commands::GroupCommands;
+use link_views::LinkViews;
+use links::Links;
+use member_commands::MemberCommands;
+use reports::Reports;
+use stall::Stalls;
+use state::State;
+use topology_commands::TopologyCommands;
+use views::Views;
 
 /// One domain: a topology and the groups that run over it.
 #[derive(Clone, Debug)]
 pub struct Domain {
-    addresses: AddressPlan,
-    term: u64,
-    revision: u64,
-    pools: Pools,
-    topology: Option<Topology>,
-    /// By node index of the topology's network.
-    nodes: Vec<Node>,
-    groups: BTreeMap<String, Group>,
-    names: HashMap<GroupId, String>,
-    labels: labels::LabelIndex,
-    links: links::Links,
+    state: State,
+    links: Links,
 }
 
 impl Domain {
-    /// Prefixes that SIDs and addresses are allocated from.
-    pub fn address_plan(&self) -> &AddressPlan {
-        &self.addresses
+    /// Builds the domain that wrote `records` (each with its key, in any order). No records are an empty domain.
+    ///
+    /// Every node's spec gets the highest revision ever committed as its generation, so that none goes back; `term` is
+    /// the caller's, higher than that of every leader before. `thresholds` are for links without their own alpha and
+    /// K_base; the clock of link measurements starts at 0.
+    ///
+    /// A group that this version cannot plan although an earlier one could is not refused: its status contains the reason.
+    ///
+    /// # Errors
+    /// [`RestoreError`] when the plan is impossible, or a record contradicts its key or another record.
+    pub fn restore(
+        plan: AddressPlan,
+        thresholds: ThresholdSettings,
+        term: u64,
+        records: impl IntoIterator<Item = (String, Record)>,
+    ) -> Result<Domain, RestoreError> {
+        let state = restore::restore(plan, term, records)?;
+        let mut links = Links::new(thresholds);
+        links.tune(&state, 0);
+        Ok(Self { state, links })
+    }
+
+    /// Checks `command` against the present state and plans it; nothing changes. Commit the returned writes in one
+    /// transaction, then call [`Domain::apply`].
+    ///
+    /// # Errors
+    /// Any [`DomainError`] but `Stale`. Fields are named as in the API (`spec.qpn`); fields of a group that the command
+    /// touches indirectly have the group as a prefix (`groups[g1].spec.pathMtu`).
+    pub fn prepare(&self, command: Command) -> Result<Prepared, DomainError> {
+        let groups = GroupCommands(&self.state);
+        let members = MemberCommands(&self.state);
+        let topology = TopologyCommands(&self.state);
+        match command {
+            Command::PutTopology { labels, spec, if_match } => topology.put(labels, spec, if_match),
+            Command::DeleteTopology => topology.delete(),
+            Command::PortsDown { node, ports } => topology.ports_down(&node, ports),
+            Command::PutGroup { name, labels, spec, if_match, create_only } => {
+                groups.put(name, labels, spec, if_match, create_only)
+            }
+            Command::DeleteGroup { name } => groups.delete(name),
+            Command::FailGroup { name, reason } => groups.fail(name, reason),
+            Command::FinishMove { group } => groups.finish_move(group),
+            Command::PutMember { group, spec, create_only } => members.put(&group, spec, create_only),
+            Command::DeleteMember { group, host } => members.delete(&group, &host, None),
+            Command::EvictMember { group, host, reason } => members.delete(&group, &host, Some(reason)),
+            Command::PushThresholds => Ok(self.links.prepare_push(&self.state)),
+        }
+    }
+
+    /// Applies a prepared command, at `now_ns` on the clock of [`Domain::link_rtts`]. Its writes must be durable before
+    /// this call.
+    ///
+    /// # Errors
+    /// `Stale` when another command was applied since it was prepared; nothing changes then.
+    pub fn apply(&mut self, prepared: Prepared, now_ns: u64) -> Result<Applied, DomainError> {
+        let Prepared { base_revision, outcome, generation, effect, .. } = prepared;
+        self.state.begin(base_revision, &effect)?;
+        let (nodes, groups) = match effect {
+            Effect::None => Default::default(),
+            Effect::Group(effect) => self.state.apply_group(*effect),
+            Effect::Topology(effect) => {
+                let changed = self.state.apply_topology(*effect);
+                self.links.tune(&self.state, now_ns);
+                changed
+            }
+            Effect::Thresholds(effects) => {
+                let nodes = effects.into_iter().map(|effect| self.state.apply_thresholds(effect)).collect();
+                self.links.pushed(&self.state);
+                (nodes, Vec::new())
+            }
+        };
+        Ok(Applied { outcome, generation, nodes, groups })
     }
 
     /// Every node's spec carries `term` from now on, which is higher than the present one. Returns the nodes.
     pub fn raise_term(&mut self, term: u64) -> Vec<String> {
-        self.term = term;
-        for node in &mut self.nodes {
-            node.spec = Arc::new(NodeSpec { term, ..(*node.spec).clone() });
+        self.state.raise_term(term)
+    }
+
+    /// Takes a node's report. Returns the names of the groups whose phase, reason or conditions changed.
+    ///
+    /// # Errors
+    /// `NotFound` for a node that the topology does not have; `Invalid` for more errors than a node may report.
+    pub fn report(&mut self, status: NodeStatus) -> Result<Vec<String>, DomainError> {
+        Reports(&mut self.state).status(status)
+    }
+
+    /// Notes that a node's agent is connected, or no longer is. Returns the names of the groups whose phase, reason or
+    /// conditions changed; a node that the topology does not have is ignored.
+    pub fn agent_connected(&mut self, node: &str, connected: bool) -> Vec<String> {
+        if !connected {
+            self.links.forget_queues(node);
         }
-        self.nodes.iter().map(|node| node.spec.base.name.clone()).collect()
+        Reports(&mut self.state).connected(node, connected)
+    }
+
+    /// Processes a branch state that `node` reported. A report on a branch that the node no longer has is ignored.
+    pub fn branch_news(&mut self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Reaction {
+        Stalls(&mut self.state).news(node, id, branch, news)
+    }
+
+    /// A node forwarded data of the group's present source: receivers that join from now on start at a message
+    /// boundary.
+    pub fn data_flows(&mut self, id: GroupId) {
+        if let Some(group) = self.state.groups.by_id_mut(id) {
+            group.started = true;
+        }
+    }
+
+    /// True after data of the group's present source was seen.
+    pub fn has_started(&self, id: GroupId) -> bool {
+        self.state.groups.by_id(id).is_some_and(|g| g.started)
+    }
+
+    /// Processes the measurements of the agent of `node`, at `now_ns` on any monotonic clock (nanoseconds). Unknown
+    /// ports are ignored.
+    pub fn link_rtts(&mut self, node: &str, rtts: &[LinkRtt], now_ns: u64) {
+        self.links.measured(&self.state, node, rtts, now_ns);
+    }
+
+    /// Stores the queues that the agent of `node` reported, at `now_ns` on the same clock. The report replaces the
+    /// previous one: a port that is not in it has no queue state. Ignored: reports of nodes whose agent is not
+    /// connected, ports that the node does not have, and flows beyond the first
+    /// [`MAX_REPORTED_FLOWS`](canopy_model::congestion::MAX_REPORTED_FLOWS) of the node.
+    pub fn queues(&mut self, node: &str, reports: Vec<PortCongestion>, now_ns: u64) {
+        self.links.queues(&self.state, node, reports, now_ns);
+    }
+
+    /// True when [`Command::PushThresholds`] would change a node's spec.
+    pub fn thresholds_are_due(&self) -> bool {
+        self.links.are_due(&self.state)
+    }
+
+    /// Whether every node has confirmed the first step of the group's move; `None` if no move is in progress.
+    pub fn is_made(&self, group: &str) -> Option<bool> {
+        staging::is_made(&self.state, group)
+    }
+
+    /// Ports of `node` that are treated as without carrier, and those that its agent last reported without carrier;
+    /// `None` if the topology has no such node or its agent has not reported yet.
+    pub fn ports_down(&self, node: &str) -> Option<(BTreeSet<String>, BTreeSet<String>)> {
+        self.state.ports_down(node)
+    }
+
+    /// Prefixes that SIDs and addresses are allocated from.
+    pub fn address_plan(&self) -> &AddressPlan {
+        &self.state.addresses
     }
 
     /// The leader's term that every node's spec carries.
     pub fn term(&self) -> u64 {
-        self.term
+        self.state.term
     }
 
     /// Grows by one with every applied command that changed something; never decreases, even across restarts.
     pub fn revision(&self) -> u64 {
-        self.revision
+        self.state.revision
     }
 
     /// The node's desired state; `None` if the topology has no such node.
     pub fn node_spec(&self, node: &str) -> Option<Arc<NodeSpec>> {
-        self.node_entry(node).map(|n| Arc::clone(&n.spec))
+        self.state.node(node).map(|n| Arc::clone(&n.spec))
     }
 
     /// Name of the group with this compact identifier, as it appears in telemetry.
     pub fn group_name(&self, id: GroupId) -> Option<&str> {
-        self.names.get(&id).map(String::as_str)
+        self.state.groups.name(id)
     }
 
     /// The remote side that members of `group` configure into their QPs; `None` if there is no such group.
     pub fn connection(&self, group: &str) -> Option<Connection> {
-        self.groups.get(group).and_then(|g| connection::connection(&self.addresses, g))
+        self.state.groups.get(group).and_then(|g| connection::connection(&self.state.addresses, g))
     }
 
-    fn node_entry(&self, name: &str) -> Option<&Node> {
-        let ix = self.topology.as_ref()?.network.node(name)?;
-        self.nodes.get(ix)
+    /// The network; `None` before a topology was declared.
+    pub fn topology(&self) -> Option<TopologyView> {
+        Views(&self.state).topology()
+    }
+
+    /// All nodes, in name order.
+    pub fn nodes(&self) -> Vec<NodeView> {
+        Views(&self.state).nodes()
+    }
+
+    /// One node.
+    pub fn node(&self, name: &str) -> Option<NodeView> {
+        Views(&self.state).node(name)
+    }
+
+    /// One group.
+    pub fn group(&self, name: &str) -> Option<GroupView> {
+        Views(&self.state).group(name)
+    }
+
+    /// Up to `limit` (1..=1000) groups that `selector` matches, in name order, behind the name `after`.
+    pub fn groups(&self, selector: &Selector, after: Option<&str>, limit: usize) -> Page<GroupView> {
+        Views(&self.state).groups(selector, after, limit)
+    }
+
+    /// Members of a group in the order of their hosts' names; `None` when there is no such group.
+    pub fn members(&self, group: &str) -> Option<Vec<MemberView>> {
+        Views(&self.state).members(group)
+    }
+
+    /// One membership.
+    pub fn member(&self, group: &str, host: &str) -> Option<MemberView> {
+        Views(&self.state).member(group, host)
+    }
+
+    /// Every link direction out of a node's port, in the topology's order; `now_ns` is on the clock of
+    /// [`Domain::link_rtts`].
+    pub fn links(&self, now_ns: u64) -> Vec<LinkView> {
+        self.link_views(now_ns).all()
+    }
+
+    /// The direction out of `port` of `node`.
+    pub fn link(&self, node: &str, port: &str, now_ns: u64) -> Option<LinkView> {
+        self.link_views(now_ns).one(node, port)
+    }
+
+    /// The flows that agents reported, in the topology's order, each port's in the agent's order; restricted to `node`
+    /// and `port` where given.
+    pub fn flows(&self, node: Option<&str>, port: Option<&str>, now_ns: u64) -> Vec<FlowView> {
+        self.link_views(now_ns).flows(node, port)
+    }
+
+    fn link_views(&self, now_ns: u64) -> LinkViews<'_> {
+        LinkViews { state: &self.state, links: &self.links, now_ns }
     }
 }

@@ -6,27 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use canopy_model::ids::{GroupId, PortIndex};
 use canopy_model::node_spec::{GroupProgram, MAX_MULTICAST_PORTS};
 
-use super::Domain;
-use super::apply::Replan;
+use super::change::Replan;
+use super::state::State;
 use crate::error::DomainError;
 use crate::plan::Planned;
 use crate::resource::GroupState;
 use crate::topology::{Network, NodeIx};
 
-impl Domain {
-    /// Refuses a plan with which a node would need more multicast interfaces than Linux has, counting all groups.
-    pub(super) fn check_multicast_ports(&self, planned: &Planned) -> Result<(), DomainError> {
-        let Planned::Live(plan, programs) = planned else { return Ok(()) };
-        for (t, program) in plan.tree.nodes.iter().zip(programs) {
-            let Some(node) = self.nodes.get(t.node).filter(|_| program.multicast.is_some()) else { continue };
-            // A node with few ports cannot run out of interfaces, however many groups there are.
-            if node.spec.base.ports.len() > MAX_MULTICAST_PORTS {
-                let others = node.spec.groups.iter().filter(|(id, _)| **id != program.group_id).map(|(_, p)| p);
-                check(&node.spec.base.name, program.group_id, others.chain([program]))?;
-            }
+/// Refuses a plan with which a node would need more multicast interfaces than Linux has, counting all groups.
+pub(super) fn check_ports(state: &State, planned: &Planned) -> Result<(), DomainError> {
+    let Planned::Live(plan, programs) = planned else { return Ok(()) };
+    for (t, program) in plan.tree.nodes.iter().zip(programs) {
+        let Some(node) = state.nodes.get(t.node).filter(|_| program.multicast.is_some()) else { continue };
+        // A node with few ports cannot run out of interfaces, however many groups there are.
+        if node.spec.base.ports.len() > MAX_MULTICAST_PORTS {
+            let others = node.spec.groups.iter().filter(|(id, _)| **id != program.group_id).map(|(_, p)| p);
+            check(&node.spec.base.name, program.group_id, others.chain([program]))?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The same check for all groups over another topology.

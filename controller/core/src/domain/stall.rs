@@ -10,7 +10,8 @@ use canopy_model::group::StallPolicy;
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::BranchKind;
 
-use super::Domain;
+use super::reports::Reports;
+use super::state::State;
 use super::views::address;
 use crate::command::Command;
 use crate::resource::{Group, Stall};
@@ -35,12 +36,15 @@ pub struct Reaction {
     pub command: Option<Command>,
 }
 
-impl Domain {
-    /// Processes a branch state that `node` reported. A report on a branch that the node no longer has is ignored.
-    pub fn branch_news(&mut self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Reaction {
+/// Processes reports on branches into a state.
+pub(super) struct Stalls<'a>(pub(super) &'a mut State);
+
+impl Stalls<'_> {
+    /// See [`super::Domain::branch_news`].
+    pub(super) fn news(&mut self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Reaction {
         let Some((at, stall)) = self.stall(node, id, branch, news) else { return Reaction::default() };
         let command = (news != BranchNews::Recovered).then(|| self.policy(node, id, branch, &stall)).flatten();
-        let groups = self.observe(at, &BTreeSet::from([id]), |n| match news {
+        let groups = Reports(self.0).observe(at, &BTreeSet::from([id]), |n| match news {
             BranchNews::Recovered => _ = n.stalls.remove(&(id, branch)),
             // A fatal NAK overrides a stall.
             BranchNews::Stalled => _ = n.stalls.entry((id, branch)).or_insert(stall),
@@ -49,22 +53,9 @@ impl Domain {
         Reaction { groups, command }
     }
 
-    /// A node forwarded data of the group's present source: receivers that join from now on start at a message
-    /// boundary.
-    pub fn data_flows(&mut self, id: GroupId) {
-        if let Some(group) = self.names.get(&id).and_then(|name| self.groups.get_mut(name)) {
-            group.started = true;
-        }
-    }
-
-    /// True after data of the group's present source was seen.
-    pub fn has_started(&self, id: GroupId) -> bool {
-        self.names.get(&id).and_then(|name| self.groups.get(name)).is_some_and(|g| g.started)
-    }
-
     fn stall(&self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Option<(usize, Stall)> {
-        let at = self.index(node)?;
-        let program = self.nodes[at].spec.groups.get(&id)?;
+        let at = self.0.index(node)?;
+        let program = self.0.nodes[at].spec.groups.get(&id)?;
         let is_receiver = match program.branches.iter().find(|b| b.address == branch)?.kind {
             BranchKind::Receiver { .. } => true,
             BranchKind::Node { .. } => false,
@@ -72,7 +63,7 @@ impl Domain {
         let who = if is_receiver {
             format!("receiver {}", self.receiver(id, branch)?.1)
         } else {
-            let child = self.nodes.iter().find(|n| n.spec.base.node_address == branch)?;
+            let child = self.0.nodes.iter().find(|n| n.spec.base.node_address == branch)?;
             format!("node {}", child.spec.base.name)
         };
         Some((at, Stall { who, is_receiver, fatal: news == BranchNews::Fatal }))
@@ -96,8 +87,8 @@ impl Domain {
 
     /// The group, and the host of its member with this address.
     fn receiver(&self, id: GroupId, branch: Ipv6Addr) -> Option<(&Group, &str)> {
-        let group = self.groups.get(self.names.get(&id)?)?;
-        let network = &*self.topology.as_ref()?.network;
+        let group = self.0.groups.by_id(id)?;
+        let network = self.0.network()?;
         let member = group.members.values().find(|m| address(network, m) == Some(branch))?;
         Some((group, &member.spec.host))
     }

@@ -3,28 +3,31 @@
 
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
-use std::ops::Bound;
 
 use canopy_model::group::EncodingMode;
 use canopy_model::member::Role;
 use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
 
-use super::Domain;
+use super::state::State;
 use crate::condition::Condition;
 use crate::limits::MAX_PAGE;
+use crate::member::Member;
 use crate::metadata::Selector;
 use crate::plan::GroupPlan;
-use crate::resource::{Group, Member, Node};
+use crate::resource::{Group, Node};
 use crate::status::assess;
 use crate::topology::Network;
 use crate::view::*;
 
-impl Domain {
+/// Views of a state.
+pub(super) struct Views<'a>(pub(super) &'a State);
+
+impl Views<'_> {
     /// The network; `None` before a topology was declared.
-    pub fn topology(&self) -> Option<TopologyView> {
-        let t = self.topology.as_ref()?;
-        let count = |of: &dyn Fn(&Node) -> bool| self.nodes.iter().filter(|n| of(n)).count();
-        let (all, connected, synced) = (self.nodes.len(), count(&|n| n.connected), count(&is_synced));
+    pub(super) fn topology(&self) -> Option<TopologyView> {
+        let t = self.0.topology.as_ref()?;
+        let count = |of: &dyn Fn(&Node) -> bool| self.0.nodes.iter().filter(|n| of(n)).count();
+        let (all, connected, synced) = (self.0.nodes.len(), count(&|n| n.connected), count(&is_synced));
         let ready = Condition::new(
             "Ready",
             synced == all,
@@ -46,33 +49,27 @@ impl Domain {
     }
 
     /// All nodes, in name order.
-    pub fn nodes(&self) -> Vec<NodeView> {
-        let mut views: Vec<NodeView> = self.nodes.iter().map(node_view).collect();
+    pub(super) fn nodes(&self) -> Vec<NodeView> {
+        let mut views: Vec<NodeView> = self.0.nodes.iter().map(node_view).collect();
         views.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         views
     }
 
     /// One node.
-    pub fn node(&self, name: &str) -> Option<NodeView> {
-        self.node_entry(name).map(node_view)
+    pub(super) fn node(&self, name: &str) -> Option<NodeView> {
+        self.0.node(name).map(node_view)
     }
 
     /// One group.
-    pub fn group(&self, name: &str) -> Option<GroupView> {
-        self.group_view(self.groups.get(name)?)
+    pub(super) fn group(&self, name: &str) -> Option<GroupView> {
+        self.group_view(self.0.groups.get(name)?)
     }
 
-    /// Up to `limit` (1..=1000) groups that `selector` matches, in name order, behind the name `after`.
-    pub fn groups(&self, selector: &Selector, after: Option<&str>, limit: usize) -> Page<GroupView> {
-        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+    /// See [`super::Domain::groups`].
+    pub(super) fn groups(&self, selector: &Selector, after: Option<&str>, limit: usize) -> Page<GroupView> {
         let limit = limit.clamp(1, MAX_PAGE);
-        let in_order: Box<dyn Iterator<Item = &Group>> = match self.labels.candidates(selector) {
-            Some(names) => Box::new(names.range::<str, _>(from).filter_map(|n| self.groups.get(n))),
-            None => Box::new(self.groups.range::<str, _>(from).map(|(_, g)| g)),
-        };
         // One more than requested, to find out whether there is a next page.
-        let mut found: Vec<&Group> =
-            in_order.filter(|g| selector.matches(&g.metadata.labels)).take(limit + 1).collect();
+        let mut found = self.0.groups.matching(selector, after, limit + 1);
         let more = found.len() > limit;
         found.truncate(limit);
         let next = if more { found.last().map(|g| g.metadata.name.clone()) } else { None };
@@ -80,19 +77,19 @@ impl Domain {
     }
 
     /// Members of a group in the order of their hosts' names; `None` when there is no such group.
-    pub fn members(&self, group: &str) -> Option<Vec<MemberView>> {
-        let g = self.groups.get(group)?;
+    pub(super) fn members(&self, group: &str) -> Option<Vec<MemberView>> {
+        let g = self.0.groups.get(group)?;
         Some(g.members.values().filter_map(|m| self.member_view(g, m)).collect())
     }
 
     /// One membership.
-    pub fn member(&self, group: &str, host: &str) -> Option<MemberView> {
-        let g = self.groups.get(group)?;
+    pub(super) fn member(&self, group: &str, host: &str) -> Option<MemberView> {
+        let g = self.0.groups.get(group)?;
         self.member_view(g, g.members.get(host)?)
     }
 
     fn group_view(&self, group: &Group) -> Option<GroupView> {
-        let assessment = assess(group, &self.nodes);
+        let assessment = assess(group, &self.0.nodes);
         let with_role = |role| group.members.values().filter(move |m| m.spec.role == role);
         Some(GroupView {
             metadata: group.metadata.clone(),
@@ -105,7 +102,7 @@ impl Domain {
                 group_id: group.allocation.group_id,
                 tree_id: group.allocation.tree_id,
                 epoch: group.epoch,
-                connection: super::connection::connection(&self.addresses, group)?,
+                connection: super::connection::connection(&self.0.addresses, group)?,
                 source: with_role(Role::Source).next().map(|m| m.spec.host.clone()),
                 receivers: with_role(Role::Receiver).count() as u32,
                 evicted: group.evicted.clone(),
@@ -117,7 +114,7 @@ impl Domain {
     }
 
     fn tree_view(&self, group: &Group) -> Option<Vec<TreeNodeView>> {
-        let (network, plan) = (&*self.topology.as_ref()?.network, group.plan()?);
+        let (network, plan) = (self.0.network()?, group.plan()?);
         let hosts: HashMap<Ipv6Addr, &str> =
             group.members.values().filter_map(|m| Some((address(network, m)?, m.spec.host.as_str()))).collect();
         (0..plan.tree.nodes.len()).map(|at| self.tree_node_view(network, group, plan, at, &hosts)).collect()
@@ -132,7 +129,7 @@ impl Domain {
         hosts: &HashMap<Ipv6Addr, &str>,
     ) -> Option<TreeNodeView> {
         let t = &plan.tree.nodes[at];
-        let program = self.nodes[t.node].spec.groups.get(&group.allocation.group_id)?;
+        let program = self.0.nodes[t.node].spec.groups.get(&group.allocation.group_id)?;
         // Branches are child nodes in the tree's order, then receivers.
         let mut children = t.children.iter().map(|&c| network.name(plan.tree.nodes[c].node));
         let branches: Vec<BranchView> = program
@@ -163,14 +160,14 @@ impl Domain {
             parent: t.parent.map(|p| network.name(plan.tree.nodes[p.position].node).to_owned()),
             roles: roles.into_iter().filter_map(|(role, is)| is.then_some(role)).collect(),
             sid: (program.multicast.map(|m| m.group).or(program.replication_sid))
-                .unwrap_or_else(|| self.addresses.end_mt(network.id(t.node))),
+                .unwrap_or_else(|| self.0.addresses.end_mt(network.id(t.node))),
             upstream_port: network.port_name(t.node, program.upstream.port).to_owned(),
             branches,
         })
     }
 
     fn member_view(&self, group: &Group, member: &Member) -> Option<MemberView> {
-        let network = &*self.topology.as_ref()?.network;
+        let network = self.0.network()?;
         let at = network.host(&member.spec.host)?;
         let edge = network.name(at.node);
         let encoding = group.plan().filter(|_| member.spec.role == Role::Receiver).map(|p| {

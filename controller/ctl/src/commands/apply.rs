@@ -3,13 +3,15 @@
 
 use std::io::Write;
 
+use canopy_controller_api::check::{Outcome, Validate, Validated};
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::ApplyArgs;
-use crate::client::Client;
+use crate::client::{Client, parse};
 use crate::documents::{self, Document};
 use crate::failure::Failure;
+use crate::output::text;
 
 /// See the module.
 ///
@@ -24,14 +26,14 @@ pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Resu
     documents.sort_by_key(|d| d.kind);
     let outcomes = validate(client, &documents).await?;
     for (i, document) in documents.iter().enumerate() {
-        let outcome = outcomes.get(i).map_or("applied", String::as_str);
+        let outcome = outcomes.get(i).map_or("applied".to_owned(), text);
         if args.dry_run {
             writeln!(out, "{} {outcome} (dry run)", document.name)?;
             continue;
         }
-        if outcome != "unchanged" {
+        if outcomes.get(i) != Some(&Outcome::Unchanged) {
             let put = client
-                .expect(
+                .change(
                     &format!("applying {} from {}", document.name, document.origin),
                     Method::PUT,
                     &document.path,
@@ -49,11 +51,12 @@ pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Resu
 }
 
 /// The outcome for each resource, without applying it.
-async fn validate(client: &Client, documents: &[Document]) -> Result<Vec<String>, Failure> {
-    let items: Vec<&Value> = documents.iter().map(|d| &d.body).collect();
-    let answer = client.send(Method::POST, "/api/v1/validate", Some(&json!({ "items": items }))).await?;
+async fn validate(client: &Client, documents: &[Document]) -> Result<Vec<Outcome>, Failure> {
+    let doing = "checking (nothing was applied)";
+    let request = json!(Validate { items: documents.iter().map(|d| d.body.clone()).collect() });
+    let answer = client.send(Method::POST, "/api/v1/validate", Some(&request)).await?;
     if answer.status != 200 {
-        let mut failure = Failure::refused("checking (nothing was applied)", answer.status, &answer.body);
+        let mut failure = Failure::refused(doing, answer.status, &answer.body);
         // The controller's errors count items; users know files and documents. Replaced in descending order, so that
         // items[1] does not match items[12].
         for (i, d) in documents.iter().enumerate().rev() {
@@ -61,6 +64,5 @@ async fn validate(client: &Client, documents: &[Document]) -> Result<Vec<String>
         }
         return Err(failure);
     }
-    let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    Ok(crate::output::list(&answer, "/outcomes").iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    Ok(parse::<Validated>(doing, &answer.body)?.outcomes)
 }

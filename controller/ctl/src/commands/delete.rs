@@ -17,8 +17,8 @@ use crate::failure::{Exit, Failure};
 /// A resource cannot be deleted; the resources before it are deleted.
 pub async fn run(client: &Client, args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     for (name, path) in targets(args)? {
-        match client.expect(&format!("deleting {name}"), Method::DELETE, &path, None).await {
-            Ok(_) => writeln!(out, "{name} deleted")?,
+        match client.change(&format!("deleting {name}"), Method::DELETE, &path, None).await {
+            Ok(()) => writeln!(out, "{name} deleted")?,
             Err(f) if f.exit == Exit::NotFound && args.ignore_not_found => writeln!(out, "{name} not found")?,
             Err(f) => return Err(f),
         }

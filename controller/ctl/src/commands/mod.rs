@@ -6,11 +6,14 @@ pub mod delete;
 pub mod describe;
 mod flows;
 pub mod get;
+mod rows;
 pub mod wait;
 
 use std::io::Write;
 
+use canopy_controller_api::version::Version;
 use clap::CommandFactory;
+use serde::Serialize;
 
 use crate::cli::Cli;
 use crate::client::Client;
@@ -27,15 +30,9 @@ pub(crate) fn completion(shell: clap_complete::Shell, out: &mut dyn Write) -> Re
 /// `version`: prints this program's version even if the controller cannot be reached.
 pub(crate) async fn version(client: &Client, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "client: {}", env!("CARGO_PKG_VERSION"))?;
-    let server = client.get("asking for the controller's version", "/version").await?;
-    writeln!(
-        out,
-        "server: {} (API {}, term {})",
-        text(&server, "/version"),
-        text(&server, "/apiVersion"),
-        text(&server, "/term")
-    )?;
-    Ok(())
+    let server: Version = client.get("asking for the controller's version", "/version").await?;
+    let Version { version, api_version, term } = server;
+    Ok(writeln!(out, "server: {} (API {}, term {term})", text(version), text(api_version))?)
 }
 
 /// Checks a name that becomes a path segment.
@@ -56,6 +53,12 @@ fn link_name(name: &str) -> Result<(&str, &str), Failure> {
         return Err(usage());
     }
     Ok((segment("node", node)?, port))
+}
+
+/// A path with query parameters.
+fn with_query(path: &str, query: &impl Serialize) -> Result<String, Failure> {
+    let query = serde_urlencoded::to_string(query).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+    Ok(format!("{path}?{query}"))
 }
 
 /// Path of a link direction.

@@ -4,7 +4,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use serde_json::Value;
+use canopy_controller_api::GroupResource;
+use canopy_model::status::GroupPhase;
 use tokio::time::{Instant, sleep};
 
 use super::segment;
@@ -24,13 +25,12 @@ pub async fn run(client: &Client, args: &WaitArgs, out: &mut dyn Write) -> Resul
     let deadline = Instant::now() + args.timeout;
     loop {
         let found = match client.get(&format!("reading group {name}"), &format!("/api/v1/groups/{name}")).await {
-            Ok(group) => Some(group),
+            Ok(group) => Some::<GroupResource>(group),
             Err(f) if f.exit == Exit::NotFound => None,
             Err(f) => return Err(f),
         };
-        let phase = found.as_ref().map(|g| text(g, "/status/phase"));
-        match (args.until, phase.as_deref()) {
-            (Until::Ready, Some("Ready")) => return Ok(writeln!(out, "group/{name} is ready")?),
+        match (args.until, found.as_ref().map(|g| g.status.phase)) {
+            (Until::Ready, Some(GroupPhase::Ready)) => return Ok(writeln!(out, "group/{name} is ready")?),
             (Until::Deleted, None) => return Ok(writeln!(out, "group/{name} is deleted")?),
             _ => {}
         }
@@ -41,11 +41,11 @@ pub async fn run(client: &Client, args: &WaitArgs, out: &mut dyn Write) -> Resul
     }
 }
 
-fn late(name: &str, args: &WaitArgs, found: Option<&Value>) -> String {
+fn late(name: &str, args: &WaitArgs, found: Option<&GroupResource>) -> String {
     let until = format!("{:?}", args.until).to_lowercase();
     let state = found.map_or_else(
         || "it does not exist".into(),
-        |g| format!("it is {}: {}", text(g, "/status/phase"), text(g, "/status/reason")),
+        |g| format!("it is {}: {}", text(g.status.phase), text(&g.status.reason)),
     );
     format!(
         "group {name} was not {until} within {}; {state} (canopyctl describe group {name})",

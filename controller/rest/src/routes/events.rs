@@ -5,29 +5,15 @@ use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::events::RING;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use canopy_controller_api::event::EventItem;
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::EventQuery;
+use canopy_controller_api::{Kind, List};
 
-use crate::error::{ApiError, Problem};
+use crate::error::ApiError;
 use crate::extract::ApiQuery;
-use crate::resources::{EventItem, List};
 
 const DEFAULT_LIMIT: usize = 200;
-
-/// Filter for events.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[into_params(parameter_in = Query)]
-pub(crate) struct EventQuery {
-    /// Number of newest events, 1..=4096; 200 when absent.
-    limit: Option<usize>,
-    /// Only events of this group.
-    group: Option<String>,
-    /// Only events of this node.
-    node: Option<String>,
-    /// Only events with a larger sequence number.
-    after: Option<u64>,
-}
 
 /// The newest events, oldest first.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", operation_id = "listEvents", params(EventQuery),
@@ -53,5 +39,5 @@ pub(crate) async fn list(
         branch: e.branch,
         detail: e.detail,
     });
-    Ok(Json(List::new("EventList", items.collect())))
+    Ok(Json(List::new(Kind::EventList, items.collect())))
 }

@@ -4,29 +4,16 @@
 use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
-use canopy_controller_core::view::FlowView;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use canopy_controller_api::link::FlowView;
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::FlowQuery;
+use canopy_controller_api::{Kind, List};
 
-use crate::error::{ApiError, Problem};
+use crate::error::ApiError;
 use crate::extract::ApiQuery;
-use crate::resources::List;
 
 const DEFAULT_LIMIT: usize = 200;
 const MAX_LIMIT: usize = 4096;
-
-/// Filter for flows.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[into_params(parameter_in = Query)]
-pub(crate) struct FlowQuery {
-    /// Number of flows, 1..=4096; 200 when absent.
-    limit: Option<usize>,
-    /// Only flows through this node.
-    node: Option<String>,
-    /// Only flows that leave through this port; requires `node`.
-    port: Option<String>,
-}
 
 /// Flows in descending order of rate.
 #[utoipa::path(get, path = "/api/v1/flows", tag = "links", operation_id = "listFlows", params(FlowQuery),
@@ -52,5 +39,5 @@ pub(crate) async fn list(
     let mut flows = controller.flows(query.node.as_deref(), query.port.as_deref());
     flows.sort_by_key(|f| std::cmp::Reverse((f.flow.rate_bps, f.flow.counts.total())));
     flows.truncate(limit);
-    Ok(Json(List::new("FlowList", flows)))
+    Ok(Json(List::new(Kind::FlowList, flows.into_iter().map(Into::into).collect())))
 }

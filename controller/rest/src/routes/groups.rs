@@ -6,36 +6,20 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use canopy_controller_actor::{Controller, tag};
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::{ListQuery, WriteQuery};
+use canopy_controller_api::{GroupResource, Input, Kind, List};
 use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Selector;
 use canopy_model::group::GroupSpec;
-use serde::Deserialize;
-use utoipa::IntoParams;
 
-use super::{WriteQuery, tagged};
-use crate::error::{ApiError, Problem};
+use super::tagged;
+use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
-use crate::resources::{GroupResource, Input, List};
 
 /// Groups on one page, at most.
 const MAX_PAGE: usize = 500;
 const DEFAULT_PAGE: usize = 100;
-
-/// Filter and page.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[into_params(parameter_in = Query)]
-pub(crate) struct ListQuery {
-    /// Groups on this page, 1..=500; 100 when absent.
-    limit: Option<usize>,
-    /// Token from the previous page.
-    #[serde(rename = "continue")]
-    #[param(rename = "continue")]
-    after: Option<String>,
-    /// `key=value,key!=value,key`; all must hold.
-    #[serde(default)]
-    label_selector: String,
-}
 
 /// Groups in name order.
 #[utoipa::path(get, path = "/api/v1/groups", tag = "groups", operation_id = "listGroups", params(ListQuery),
@@ -52,7 +36,7 @@ pub(crate) async fn list(
         .map_err(|e| ApiError::bad_request(&e.field, e.detail))?;
     let after = query.after.as_deref().map(decode).transpose()?;
     let page = controller.read(|d| d.groups(&selector, after.as_deref(), limit));
-    let mut list = List::new("GroupList", page.items.into_iter().map(Into::into).collect());
+    let mut list = List::new(Kind::GroupList, page.items.into_iter().map(Into::into).collect());
     list.metadata.next = page.next.map(hex::encode);
     Ok(Json(list))
 }
@@ -120,7 +104,7 @@ pub(crate) async fn delete(
 }
 
 pub(crate) fn command(name: &str, input: Input<GroupSpec>, create_only: bool) -> Result<Command, ApiError> {
-    input.check("Group", Some(name))?;
+    input.check(Kind::Group, Some(name))?;
     Ok(Command::PutGroup {
         name: name.to_owned(),
         labels: input.metadata.labels,

@@ -4,15 +4,16 @@
 use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::{Kind, LinkResource, List};
 
-use crate::error::{ApiError, Problem};
+use crate::error::ApiError;
 use crate::extract::ApiPath;
-use crate::resources::{LinkResource, List};
 
 /// Every link direction out of a node's port, in the topology's order.
 #[utoipa::path(get, path = "/api/v1/links", tag = "links", operation_id = "listLinks", responses((status = 200, body = List<LinkResource>, description = "all directions")))]
 pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<LinkResource>> {
-    Json(List::new("LinkList", controller.links().into_iter().map(Into::into).collect()))
+    Json(List::new(Kind::LinkList, controller.links().into_iter().map(Into::into).collect()))
 }
 
 /// The direction out of a node's port.

@@ -6,13 +6,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use canopy_controller_actor::{Controller, tag};
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::WriteQuery;
+use canopy_controller_api::{Input, Kind, List, MemberResource};
 use canopy_controller_core::Command;
 use canopy_model::member::MemberSpec;
 
-use super::{WriteQuery, tagged};
-use crate::error::{ApiError, Problem};
+use super::tagged;
+use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
-use crate::resources::{Input, List, MemberResource};
 
 /// All members of a group, in host order.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "listMembers", params(("group" = String, Path)),
@@ -22,7 +24,7 @@ pub(crate) async fn list(
     ApiPath(group): ApiPath<String>,
 ) -> Result<Json<List<MemberResource>>, ApiError> {
     let members = controller.read(|d| d.members(&group)).ok_or_else(|| ApiError::not_found("group", group))?;
-    Ok(Json(List::new("MemberList", members.into_iter().map(Into::into).collect())))
+    Ok(Json(List::new(Kind::MemberList, members.into_iter().map(Into::into).collect())))
 }
 
 /// Joins a group; joining again with the same content is a success (200), with other content 409.

@@ -16,22 +16,12 @@ use axum::http::header::{ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::{Controller, Done};
+use canopy_controller_api::check::DryRun;
+use canopy_controller_api::query::WriteQuery;
 use canopy_controller_core::{Command, Outcome};
-use serde::{Deserialize, Serialize};
-use utoipa::IntoParams;
+use serde::Serialize;
 
 use crate::error::ApiError;
-use crate::resources::DryRun;
-
-/// Parameters of every write.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[into_params(parameter_in = Query)]
-pub(crate) struct WriteQuery {
-    /// Check everything and change nothing.
-    #[serde(default)]
-    dry_run: bool,
-}
 
 /// A resource with its ETag.
 fn tagged<T: Serialize>(status: StatusCode, tag: &str, resource: T) -> Response {

@@ -4,16 +4,17 @@
 use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::{Kind, List, NodeResource};
 
-use crate::error::{ApiError, Problem};
+use crate::error::ApiError;
 use crate::extract::ApiPath;
-use crate::resources::{List, NodeResource};
 
 /// All nodes, in name order.
 #[utoipa::path(get, path = "/api/v1/nodes", tag = "nodes", operation_id = "listNodes", responses((status = 200, body = List<NodeResource>, description = "all nodes")))]
 pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<NodeResource>> {
     let nodes = controller.read(|d| d.nodes());
-    Json(List::new("NodeList", nodes.into_iter().map(Into::into).collect()))
+    Json(List::new(Kind::NodeList, nodes.into_iter().map(Into::into).collect()))
 }
 
 /// One node.

@@ -4,10 +4,12 @@
 use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::telemetry::{GroupSample, NodeSample};
+use canopy_controller_api::{ApiVersion, Kind, List};
 
-use crate::error::{ApiError, Problem};
+use crate::error::ApiError;
 use crate::extract::ApiPath;
-use crate::resources::{API_VERSION, GroupSample, List, NodeSample};
 
 /// The last counters of a group at every node.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/telemetry", tag = "groups", operation_id = "getGroupTelemetry", params(("group" = String, Path)),
@@ -23,7 +25,7 @@ pub(crate) async fn group(
     let items = samples
         .map(|(node, (time_unix_ns, counters))| GroupSample { node, group: group.clone(), time_unix_ns, counters })
         .collect();
-    Ok(Json(List::new("GroupTelemetryList", items)))
+    Ok(Json(List::new(Kind::GroupTelemetryList, items)))
 }
 
 /// The last counters of a node.
@@ -37,8 +39,8 @@ pub(crate) async fn node(
         return Err(ApiError::not_found("node", node));
     }
     let mut sample = NodeSample {
-        api_version: API_VERSION,
-        kind: "NodeTelemetry",
+        api_version: ApiVersion,
+        kind: Kind::NodeTelemetry,
         node: node.clone(),
         time_unix_ns: None,
         drops: vec![],

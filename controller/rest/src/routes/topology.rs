@@ -5,13 +5,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use canopy_controller_actor::{Controller, tag};
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::WriteQuery;
+use canopy_controller_api::{Input, Kind, TopologyResource};
 use canopy_controller_core::Command;
 use canopy_model::topology::TopologySpec;
 
-use super::{WriteQuery, tagged};
-use crate::error::{ApiError, Problem};
+use super::tagged;
+use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiQuery, IfMatch};
-use crate::resources::{Input, TopologyResource};
 
 const NAME: &str = "default";
 
@@ -49,7 +51,7 @@ pub(crate) async fn delete(
 }
 
 pub(crate) fn command(input: Input<TopologySpec>) -> Result<Command, ApiError> {
-    input.check("Topology", Some(NAME))?;
+    input.check(Kind::Topology, Some(NAME))?;
     Ok(Command::PutTopology { labels: input.metadata.labels, spec: input.spec, if_match: None })
 }
 

@@ -7,40 +7,20 @@
 use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::Controller;
+use canopy_controller_api::check::{Validate, Validated};
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::{Input, Kind};
 use canopy_controller_core::Command;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use super::{groups, members, topology};
-use crate::error::{ApiError, Problem};
+use crate::error::ApiError;
 use crate::extract::{ApiJson, from_value};
-use crate::resources::{API_VERSION, Input, outcome_word};
 
 /// Resources in one request, at most.
 const MAX_ITEMS: usize = 10_000;
-
-/// Resources to check.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Validate {
-    /// `Topology`, `Group` and `Member` resources in the order in which they would be applied.
-    #[schema(value_type = Vec<Object>)]
-    items: Vec<Value>,
-}
-
-/// All would be accepted.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Validated {
-    /// `canopy/v1`.
-    api_version: &'static str,
-    /// `Validated`.
-    kind: &'static str,
-    /// For each item `created`, `updated` or `unchanged`.
-    outcomes: Vec<&'static str>,
-}
 
 /// Checks resources without changing anything; the answer is the first refusal, its fields under `items[i]`.
 #[utoipa::path(post, path = "/api/v1/validate", tag = "validate", operation_id = "validate", request_body = Validate,
@@ -60,22 +40,18 @@ pub(crate) async fn validate(
     let commands = request.items.into_iter().enumerate().map(|(i, item)| command(item).map_err(|e| e.inside(&at(i))));
     let commands = commands.collect::<Result<Vec<_>, _>>()?;
     let outcomes = controller.validate(commands).await.map_err(|(i, e)| ApiError::from(e).inside(&at(i)))?;
-    Ok(Json(Validated {
-        api_version: API_VERSION,
-        kind: "Validated",
-        outcomes: outcomes.into_iter().map(outcome_word).collect(),
-    }))
+    Ok(Json(Validated::new(outcomes)))
 }
 
 fn command(item: Value) -> Result<Command, ApiError> {
-    match item.get("kind").and_then(Value::as_str) {
-        Some("Topology") => topology::command(input(item)?),
-        Some("Group") => {
+    match item.get("kind").and_then(|kind| Kind::deserialize(kind).ok()) {
+        Some(Kind::Topology) => topology::command(input(item)?),
+        Some(Kind::Group) => {
             let input: Input<_> = input(item)?;
             let name = input.metadata.name.clone().unwrap_or_default();
             groups::command(&name, input, false)
         }
-        Some("Member") => {
+        Some(Kind::Member) => {
             let input: Input<_> = input(item)?;
             let Some(group) = input.metadata.group.clone() else {
                 return Err(ApiError::invalid(canopy_model::FieldError::new(

@@ -97,7 +97,7 @@ impl Seen {
 }
 
 impl Notice {
-    /// `None` if the record has fewer octets than it says.
+    /// `None` if the record has fewer octets than its length field.
     fn of(notice: &types::pacer_notice) -> Option<Self> {
         let data = notice.data.get(..notice.captured as usize)?.to_vec();
         Some(Self { time_ns: notice.time_ns, length: notice.length as usize, data })

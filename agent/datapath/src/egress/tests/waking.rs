@@ -24,7 +24,7 @@ fn events(program: &Egress) -> Vec<types::canopy_congested> {
 /// Test runs stay on this processor: the limit is one event per RTT_est and processor.
 fn stay() {
     let set = [1u64; 1];
-    // SAFETY: the set is as long as its length says.
+    // SAFETY: the pointer and the length are those of the set.
     let rc = unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) };
     assert_eq!(rc, 0, "sched_setaffinity: {}", std::io::Error::last_os_error());
 }
@@ -45,7 +45,7 @@ fn the_agent_is_woken_once_per_rtt_whatever_the_flows() {
 }
 
 #[test]
-fn a_short_queue_wakes_nobody() {
+fn a_short_queue_does_not_wake_the_agent() {
     stay();
     let (bed, program) = congested(1 << 40, 1);
     (0..5).for_each(|_| drop(program.run(bed.port, &frame(&packet(2, ECT0, 1, b"abcd")))));

@@ -21,12 +21,6 @@ fn network() -> TopologySpec {
     t
 }
 
-fn world(spec: TopologySpec) -> World {
-    let mut world = World::with(spec);
-    world.domain.tune_links(0);
-    world
-}
-
 fn spec_thresholds(world: &World, node: &str, port: &str) -> Option<PortThresholds> {
     let spec = world.domain.node_spec(node).unwrap();
     spec.base.ports.iter().find(|p| p.name == port).unwrap().thresholds
@@ -46,7 +40,7 @@ fn nodes_know_which_sources_take_the_rocev2_format() {
     let accepts = |format| {
         let mut spec = network();
         spec.hosts.iter_mut().find(|h| h.name == "h1-1").unwrap().long_haul_cnp = format;
-        let mut w = world(spec);
+        let mut w = World::with(spec);
         w.run(group("g")).unwrap();
         w.run(source("g", "h1-1")).unwrap();
         w.run(receiver("g", "h2-1")).unwrap();
@@ -60,7 +54,7 @@ fn nodes_know_which_sources_take_the_rocev2_format() {
 
 #[test]
 fn a_sample_reaches_the_port_that_sends_and_no_other_and_no_group() {
-    let mut w = world(network());
+    let mut w = World::with(network());
     w.run(group("g")).unwrap();
     w.run(source("g", "h1-1")).unwrap();
     w.run(receiver("g", "h2-1")).unwrap();
@@ -99,7 +93,7 @@ fn a_missing_rate_or_rtt_is_the_reason_and_a_configured_rtt_needs_no_sample() {
     spec.links[0].rate_bps = 0;
     spec.links[1].rtt_us = Some(1_000);
     spec.links[1].buffer_bytes = Some(LinkBuffer::Each(EndBuffers { a: Some(10_000_000), b: None }));
-    let mut w = world(spec);
+    let mut w = World::with(spec);
     w.domain.link_rtts("leaf1", &[measured(1, 1_000)], S);
     w.run(Command::PushThresholds).unwrap();
     let unknown = view(&w, "leaf1/up1");
@@ -119,9 +113,8 @@ fn a_missing_rate_or_rtt_is_the_reason_and_a_configured_rtt_needs_no_sample() {
 
 #[test]
 fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
-    let mut w = world(network());
-    w.domain.set_threshold_defaults(crate::threshold::ThresholdSettings { alpha_permille: 500, k_base_bytes: 64_000 });
-    w.domain.tune_links(0);
+    let mut w = World::empty_with(ThresholdSettings { alpha_permille: 500, k_base_bytes: 64_000 });
+    w.run(topology(network())).unwrap();
     w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], S);
     w.run(Command::PushThresholds).unwrap();
     assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "the controller's alpha");
@@ -129,9 +122,8 @@ fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
     let mut spec = network();
     spec.links.swap(0, 2);
     spec.links[2].alpha = Some(1_000);
-    w.run(topology(spec.clone())).unwrap();
+    w.run_at(topology(spec.clone()), 2 * S).unwrap();
     assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "no gap");
-    w.domain.tune_links(2 * S);
     w.run(Command::PushThresholds).unwrap();
     assert_eq!(
         spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes,
@@ -139,14 +131,12 @@ fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
         "the link's own alpha, the same sample"
     );
     spec.links[2].rtt_us = Some(40_000);
-    w.run(topology(spec.clone())).unwrap();
-    w.domain.tune_links(3 * S);
+    w.run_at(topology(spec.clone()), 3 * S).unwrap();
     w.run(Command::PushThresholds).unwrap();
     assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes, 500_000_000);
     // The thresholds are removed with the rate.
     spec.links[2].rate_bps = 0;
-    w.run(topology(spec)).unwrap();
-    w.domain.tune_links(4 * S);
+    w.run_at(topology(spec), 4 * S).unwrap();
     assert!(w.domain.thresholds_are_due());
     w.run(Command::PushThresholds).unwrap();
     assert_eq!(spec_thresholds(&w, "leaf1", "up1"), None);
@@ -154,7 +144,7 @@ fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
 
 #[test]
 fn after_a_restart_no_generation_goes_back() {
-    let mut w = world(network());
+    let mut w = World::with(network());
     w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], S);
     w.run(Command::PushThresholds).unwrap();
     let before = w.domain.node_spec("leaf1").unwrap().generation;

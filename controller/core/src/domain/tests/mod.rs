@@ -12,8 +12,10 @@ use canopy_model::topology::TopologySpec;
 
 use super::Domain;
 use crate::command::{Applied, Command, MAX_WRITES, Write};
-use crate::error::DomainError;
+use crate::error::{DomainError, RestoreError};
 use crate::metadata::Labels;
+use crate::record::Record;
+use crate::threshold::ThresholdSettings;
 
 mod lifecycle;
 mod links;
@@ -28,8 +30,8 @@ mod status;
 /// Term of a world's first controller.
 const TERM: u64 = 1;
 
-/// Keys and JSON.
-type Records = BTreeMap<String, Vec<u8>>;
+/// Records by key.
+type Records = BTreeMap<String, Record>;
 
 /// A domain, and the records that its commands made durable.
 #[derive(Clone)]
@@ -40,7 +42,12 @@ struct World {
 
 impl World {
     fn empty() -> Self {
-        Self { domain: Domain::restore(AddressPlan::default(), TERM, []).unwrap(), records: BTreeMap::new() }
+        Self::empty_with(ThresholdSettings::default())
+    }
+
+    fn empty_with(thresholds: ThresholdSettings) -> Self {
+        let domain = Domain::restore(AddressPlan::default(), thresholds, TERM, []).unwrap();
+        Self { domain, records: BTreeMap::new() }
     }
 
     fn with(spec: TopologySpec) -> Self {
@@ -50,17 +57,21 @@ impl World {
     }
 
     fn run(&mut self, command: Command) -> Result<Applied, DomainError> {
+        self.run_at(command, 0)
+    }
+
+    fn run_at(&mut self, command: Command, now_ns: u64) -> Result<Applied, DomainError> {
         let prepared = self.domain.prepare(command)?;
         assert!(prepared.writes.len() <= MAX_WRITES);
-        let keys: std::collections::BTreeSet<&str> = prepared.writes.iter().map(Write::key).collect();
+        let keys: std::collections::BTreeSet<String> = prepared.writes.iter().map(Write::key).collect();
         assert_eq!(keys.len(), prepared.writes.len(), "a key is written twice");
         for write in &prepared.writes {
             match write {
-                Write::Put { key, value } => drop(self.records.insert(key.clone(), value.clone())),
+                Write::Put(record) => drop(self.records.insert(record.key(), record.clone())),
                 Write::Delete { key } => drop(self.records.remove(key).expect("what is deleted was there")),
             }
         }
-        self.domain.apply(prepared)
+        self.domain.apply(prepared, now_ns)
     }
 
     fn problem(&self, command: Command) -> String {
@@ -70,7 +81,7 @@ impl World {
 
     /// The domain of a controller that restarts from the records.
     fn restarted(&self) -> Domain {
-        Domain::restore(AddressPlan::default(), 2, self.records.clone()).unwrap()
+        restored(self.records.clone()).unwrap()
     }
 
     /// Every node confirms its spec, from a connected agent.
@@ -81,6 +92,11 @@ impl World {
             self.domain.report(NodeStatus { observed_term: self.domain.term(), ..report }).unwrap();
         }
     }
+}
+
+/// The domain of the second controller from `records`.
+fn restored(records: Records) -> Result<Domain, RestoreError> {
+    Domain::restore(AddressPlan::default(), ThresholdSettings::default(), 2, records)
 }
 
 fn topology(spec: TopologySpec) -> Command {

@@ -13,7 +13,6 @@ const S: u64 = 1_000_000_000;
 /// leaf1 with up1 (port 1) and host1 (port 2), and others; its agent is connected.
 fn world() -> World {
     let mut world = World::with(fabric(2, 1, 1));
-    world.domain.tune_links(0);
     world.domain.agent_connected("leaf1", true);
     world
 }
@@ -96,11 +95,9 @@ fn a_port_keeps_its_queue_when_it_is_numbered_anew_and_loses_it_when_it_is_gone(
     let up1 = spec.links.iter().position(|l| l.label().contains("leaf1/up1")).unwrap();
     let last = spec.links.len() - 1;
     spec.links.swap(up1, last);
-    w.run(topology(spec.clone())).unwrap();
-    w.domain.tune_links(4 * S);
+    w.run_at(topology(spec.clone()), 4 * S).unwrap();
     assert_eq!(shown(&w, "leaf1/up1", 4 * S), Some((7_000, S)));
     spec.links[last].b.port = "other".into();
-    w.run(topology(spec)).unwrap();
-    w.domain.tune_links(4 * S);
+    w.run_at(topology(spec), 4 * S).unwrap();
     assert!(w.domain.links(4 * S).iter().all(|link| link.status.congestion.is_none()), "the other end is another");
 }

@@ -90,7 +90,7 @@ fn command(d: &Domain, step: &Step) -> Command {
         Step::Leave(g, h) => leave(&name(g), &format!("h{h}")),
         Step::Topology(parents, extra) => topology(spec(&(parents.clone(), extra.clone()))),
         Step::Drain(bits) => {
-            let mut spec = d.topology.as_ref().unwrap().network.spec.clone();
+            let mut spec = d.state.topology.as_ref().unwrap().network.spec.clone();
             for (i, l) in spec.links.iter_mut().enumerate() {
                 l.drained = bits >> (i % 16) & 1 == 1;
             }
@@ -98,7 +98,7 @@ fn command(d: &Domain, step: &Step) -> Command {
         }
         Step::Down(n, bits) => {
             let node = format!("n{n}");
-            let ports = d.node_entry(&node).map(|n| n.spec.base.ports.clone()).unwrap_or_default();
+            let ports = d.state.node(&node).map(|n| n.spec.base.ports.clone()).unwrap_or_default();
             let down = ports.into_iter().filter(|p| bits >> (p.index.get() % 16) & 1 == 1).map(|p| p.name);
             Command::PortsDown { node, ports: down.collect() }
         }
@@ -240,7 +240,7 @@ proptest! {
             if asked.is_err() {
                 continue;
             }
-            let epochs: BTreeMap<String, (GroupId, u32)> = w.domain.groups.iter().map(|(n, g)| (n.clone(), (g.allocation.group_id, g.epoch))).collect();
+            let epochs: BTreeMap<String, (GroupId, u32)> = w.domain.state.groups.iter().map(|(n, g)| (n.clone(), (g.allocation.group_id, g.epoch))).collect();
             let applied = w.run(command).unwrap();
             let after = specs(&w.domain);
             // Exactly the nodes whose content changed got a new generation and are named.
@@ -260,7 +260,7 @@ proptest! {
                     }
                 }
             }
-            for (name, g) in &w.domain.groups {
+            for (name, g) in w.domain.state.groups.iter() {
                 if let Some((id, epoch)) = epochs.get(name) {
                     prop_assert!(*id != g.allocation.group_id || g.epoch >= *epoch);
                 }
@@ -270,10 +270,10 @@ proptest! {
                     check_traffic(&w.domain, name);
                 }
             }
-            let ids: BTreeSet<_> = w.domain.groups.values().map(|g| g.allocation.designated_qpn).collect();
-            prop_assert_eq!(ids.len(), w.domain.groups.len());
+            let ids: BTreeSet<_> = w.domain.state.groups.iter().map(|(_, g)| g.allocation.designated_qpn).collect();
+            prop_assert_eq!(ids.len(), w.domain.state.groups.len());
         }
-        for name in w.domain.groups.keys().cloned().collect::<Vec<_>>() {
+        for name in w.domain.state.groups.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>() {
             w.run(Command::FinishMove { group: name.clone() }).unwrap();
             check_traffic(&w.domain, &name);
         }
@@ -285,7 +285,7 @@ proptest! {
 /// node that restarts uses the new tree at once.
 fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
     let d = &w.domain;
-    let (group, view) = (&d.groups[name], d.group(name).unwrap());
+    let (group, view) = (d.state.groups.get(name).unwrap(), d.group(name).unwrap());
     let id = view.status.group_id;
     let root = d.nodes().into_iter().map(|n| n.name).find(|n| program(d, n, id).is_some_and(|p| p.headend.is_some()));
     let mut todo = vec![(root.unwrap(), None)];
@@ -307,7 +307,7 @@ fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
             let far = across(d, &node, b.port, b.next_hop);
             let child = program(d, &far, id).unwrap();
             let answers_here = child.upstream.destination == base.node_address;
-            let is_new = group.plan().unwrap().tree.nodes.iter().all(|t| d.nodes[t.node].spec.base.name != far);
+            let is_new = group.plan().unwrap().tree.nodes.iter().all(|t| d.state.nodes[t.node].spec.base.name != far);
             prop_assert!(!b.standby || !answers_here || is_new, "a staged child of {} sends feedback there", node);
             let at = d.node_spec(&far).unwrap().base.ports.iter().find(|q| {
                 matches!(&q.peer, Peer::Node { name, link_local } if *name == node && base.ports.iter().any(|mine| mine.index == b.port && mine.link_local == *link_local))
@@ -323,7 +323,7 @@ fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
     finished.run(Command::FinishMove { group: name.to_owned() }).unwrap();
     check_traffic(&finished.domain, name);
     let again = w.restarted();
-    prop_assert_eq!(again.groups[name].epoch, group.epoch + 1);
+    prop_assert_eq!(again.state.groups.get(name).unwrap().epoch, group.epoch + 1);
     for n in finished.domain.nodes() {
         prop_assert_eq!(program(&again, &n.name, id), program(&finished.domain, &n.name, id), "{}", n.name);
     }
@@ -340,13 +340,13 @@ fn check_restart(w: &World) -> Result<(), TestCaseError> {
         prop_assert!(spec.generation >= old[name].generation);
         prop_assert_eq!(spec.term, 2);
     }
-    for (name, g) in &w.domain.groups {
+    for (name, g) in w.domain.state.groups.iter() {
         prop_assert_eq!(again.connection(name), w.domain.connection(name));
-        prop_assert_eq!(again.groups[name].epoch, g.epoch);
-        prop_assert_eq!(&again.groups[name].metadata, &g.metadata);
-        prop_assert_eq!(&again.groups[name].members, &g.members);
+        prop_assert_eq!(again.state.groups.get(name).unwrap().epoch, g.epoch);
+        prop_assert_eq!(&again.state.groups.get(name).unwrap().metadata, &g.metadata);
+        prop_assert_eq!(&again.state.groups.get(name).unwrap().members, &g.members);
     }
-    prop_assert_eq!(again.pools.in_use(), w.domain.pools.in_use());
-    prop_assert_eq!(again.pools.cursors(), w.domain.pools.cursors());
+    prop_assert_eq!(again.state.pools.in_use(), w.domain.state.pools.in_use());
+    prop_assert_eq!(again.state.pools.cursors(), w.domain.state.pools.cursors());
     Ok(())
 }

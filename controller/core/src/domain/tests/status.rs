@@ -193,7 +193,7 @@ fn a_departure_that_makes_the_group_infeasible_is_allowed_and_reported() {
         let s = status(&w, &name);
         if s.phase == GroupPhase::Degraded {
             assert!(s.reason.contains("has MTU 1500") && s.tree.is_empty(), "{}", s.reason);
-            assert!(w.domain.nodes.iter().all(|n| !n.spec.groups.contains_key(&s.group_id)));
+            assert!(w.domain.state.nodes.iter().all(|n| !n.spec.groups.contains_key(&s.group_id)));
             assert_eq!(w.restarted().group(&name).unwrap().status.reason, s.reason);
             // The group recovers.
             w.run(receiver(&name, "h3-1")).unwrap();

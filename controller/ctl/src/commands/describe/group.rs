@@ -4,217 +4,196 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use serde_json::Value;
+use canopy_controller_api::event::EventItem;
+use canopy_controller_api::group::{BranchRole, NodeProgress, TreeNodeView};
+use canopy_controller_api::query::EventQuery;
+use canopy_controller_api::telemetry::GroupSample;
+use canopy_controller_api::{GroupResource, List, MemberResource};
+use canopy_model::member::Role;
+use canopy_model::telemetry::BranchTelemetry;
 
-use super::{ago, conditions, field, labels};
+use super::{ago, conditions, field, fields};
 use crate::client::Client;
+use crate::commands::with_query;
 use crate::failure::Failure;
-use crate::output::{list, table, text};
+use crate::output::{clean, table, text};
+
+/// Events shown.
+const EVENTS: usize = 10;
 
 pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -> Result<(), Failure> {
     let doing = format!("describing group {name}");
     let path = format!("/api/v1/groups/{name}");
-    let group = client.get(&doing, &path).await?;
-    let members = client.get(&doing, &format!("{path}/members")).await?;
-    let telemetry = client.get(&doing, &format!("{path}/telemetry")).await?;
-    let events = client.get(&doing, &format!("/api/v1/events?limit=10&group={name}")).await?;
+    let group: GroupResource = client.get(&doing, &path).await?;
+    let members: List<MemberResource> = client.get(&doing, &format!("{path}/members")).await?;
+    let telemetry: List<GroupSample> = client.get(&doing, &format!("{path}/telemetry")).await?;
+    let of_group = EventQuery { limit: Some(EVENTS), group: Some(name.to_owned()), ..EventQuery::default() };
+    let events: List<EventItem> = client.get(&doing, &with_query("/api/v1/events", &of_group)?).await?;
     summary(out, &group)?;
-    encoding(out, &group, list(&members, "/items"))?;
+    encoding(out, &group, &members.items)?;
     tree(out, &group)?;
-    progress(out, &group)?;
-    branches(out, &group, list(&telemetry, "/items"))?;
-    drops(out, list(&telemetry, "/items"))?;
-    conditions(out, &group)?;
-    recent(out, list(&events, "/items"))
+    progress(out, &group.status.nodes)?;
+    branches(out, &group, &telemetry.items)?;
+    drops(out, &telemetry.items)?;
+    conditions(out, &group.status.conditions)?;
+    recent(out, &events.items)
 }
 
-fn summary(out: &mut dyn Write, group: &Value) -> Result<(), Failure> {
-    field(out, "Name", text(group, "/metadata/name"))?;
-    field(out, "Tenant", text(group, "/metadata/tenant"))?;
-    field(out, "Labels", labels(group))?;
-    field(out, "Generation", text(group, "/metadata/generation"))?;
-    field(out, "Phase", text(group, "/status/phase"))?;
-    field(out, "Reason", text(group, "/status/reason"))?;
-    field(out, "Source", text(group, "/status/source"))?;
-    field(out, "Receivers", text(group, "/status/receivers"))?;
-    field(out, "Replication", text(group, "/spec/replication"))?;
-    field(
+fn summary(out: &mut dyn Write, group: &GroupResource) -> Result<(), Failure> {
+    let GroupResource { metadata, spec, status, .. } = group;
+    let labels: Vec<String> = metadata.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    fields(
         out,
-        "Stall policy",
-        format!("{} after {} ms", text(group, "/spec/stallPolicy"), text(group, "/spec/stallAfterMs")),
+        [
+            ("Name", text(&metadata.name)),
+            ("Tenant", text(&metadata.tenant)),
+            ("Labels", text(labels.join(", "))),
+            ("Generation", text(metadata.generation)),
+            ("Phase", text(status.phase)),
+            ("Reason", text(&status.reason)),
+            ("Source", text(&status.source)),
+            ("Receivers", text(status.receivers)),
+            ("Replication", text(spec.replication)),
+            ("Stall policy", format!("{} after {} ms", text(spec.stall_policy), spec.stall_after_ms)),
+        ],
     )?;
-    for evicted in list(group, "/status/evicted") {
-        field(out, "Evicted", format!("{}: {}", text(evicted, "/host"), text(evicted, "/reason")))?;
+    for evicted in &status.evicted {
+        field(out, "Evicted", format!("{}: {}", text(&evicted.host), text(&evicted.reason)))?;
     }
-    field(out, "Epoch", text(group, "/status/epoch"))?;
+    field(out, "Epoch", text(status.epoch))?;
     writeln!(out, "\nConnection (the remote side of every member's QP):")?;
-    for (label, pointer) in [
-        ("Proxy Address", "proxyAddress"),
-        ("Designated QPN", "designatedQpn"),
-        ("Start PSN", "startPsn"),
-        ("Path MTU", "pathMtu"),
-        ("WRITE length", "writeLength"),
-        ("WRITE base VA", "writeBaseVa"),
-        ("WRITE R_Key", "writeRkey"),
-    ] {
-        field(out, &format!("  {label}"), text(group, &format!("/status/connection/{pointer}")))?;
-    }
-    Ok(())
+    let connection = &status.connection;
+    fields(
+        out,
+        [
+            ("  Proxy Address", text(connection.proxy_address)),
+            ("  Designated QPN", text(connection.designated_qpn)),
+            ("  Start PSN", text(connection.start_psn)),
+            ("  Path MTU", text(connection.path_mtu)),
+            ("  WRITE length", text(connection.write_length)),
+            ("  WRITE base VA", text(connection.write_base_va)),
+            ("  WRITE R_Key", text(connection.write_rkey)),
+        ],
+    )
 }
 
-fn encoding(out: &mut dyn Write, group: &Value, members: &[Value]) -> Result<(), Failure> {
-    let Some(e) = group.pointer("/status/encoding").filter(|e| !e.is_null()) else {
+fn encoding(out: &mut dyn Write, group: &GroupResource, members: &[MemberResource]) -> Result<(), Failure> {
+    let Some(e) = &group.status.encoding else {
         return Ok(writeln!(out, "\nEncoding: none, there is no tree yet")?);
     };
     writeln!(out, "\nEncoding:")?;
-    field(out, "  Mode", format!("{} (asked for: {})", text(e, "/mode"), text(group, "/spec/encoding")))?;
-    field(out, "  Reason", text(e, "/reason"))?;
-    field(
-        out,
-        "  SRH",
-        format!("{} bytes, {} with the outer IPv6 header", text(e, "/srhBytes"), text(e, "/overheadBytes")),
-    )?;
-    for (i, segment) in list(e, "/segments").iter().enumerate() {
-        field(out, &format!("  Segment [{i}]"), segment.as_str().unwrap_or("-"))?;
+    field(out, "  Mode", format!("{} (asked for: {})", text(e.mode), text(group.spec.encoding)))?;
+    field(out, "  Reason", text(&e.reason))?;
+    field(out, "  SRH", format!("{} bytes, {} with the outer IPv6 header", e.srh_bytes, e.overhead_bytes))?;
+    for (i, segment) in e.segments.iter().enumerate() {
+        field(out, &format!("  Segment [{i}]"), segment)?;
     }
-    for (title, pointer) in [("  End.MT TLVs", "/inBandEdges"), ("  Provisioned", "/provisionedEdges")] {
-        for edge in list(e, pointer).iter().filter_map(Value::as_str) {
-            let here = |m: &&Value| {
-                m.pointer("/status/node").and_then(Value::as_str) == Some(edge) && text(m, "/spec/role") == "receiver"
-            };
-            let receivers: Vec<String> = members
-                .iter()
-                .filter(here)
-                .map(|m| format!("{} QPN {}", text(m, "/status/address"), text(m, "/spec/qpn")))
-                .collect();
-            field(out, title, format!("edge {edge}: {}", receivers.join(", ")))?;
+    for (title, edges) in [("  End.MT TLVs", &e.in_band_edges), ("  Provisioned", &e.provisioned_edges)] {
+        for edge in edges {
+            let here = |m: &&MemberResource| m.status.node == *edge && m.spec.role == Role::Receiver;
+            let receiver = |m: &MemberResource| format!("{} QPN {}", m.status.address, m.spec.qpn);
+            let receivers: Vec<String> = members.iter().filter(here).map(receiver).collect();
+            field(out, title, format!("edge {}: {}", clean(edge), receivers.join(", ")))?;
         }
     }
     Ok(())
 }
 
 /// The tree, one node or receiver per line, children below their parent.
-fn tree(out: &mut dyn Write, group: &Value) -> Result<(), Failure> {
-    let nodes = list(group, "/status/tree");
-    let Some(root) = nodes.iter().find(|n| n.get("parent").is_none_or(Value::is_null)) else { return Ok(()) };
-    writeln!(out, "\nTree {}:", text(group, "/status/treeId"))?;
-    writeln!(out, "  {} (source)", text(group, "/status/source"))?;
-    let by_name: BTreeMap<String, &Value> = nodes.iter().map(|n| (text(n, "/node"), n)).collect();
+fn tree(out: &mut dyn Write, group: &GroupResource) -> Result<(), Failure> {
+    let nodes = &group.status.tree;
+    let Some(root) = nodes.iter().find(|n| n.parent.is_none()) else { return Ok(()) };
+    writeln!(out, "\nTree {}:", group.status.tree_id)?;
+    writeln!(out, "  {} (source)", text(&group.status.source))?;
+    let by_name: BTreeMap<&str, &TreeNodeView> = nodes.iter().map(|n| (n.node.as_str(), n)).collect();
     // The depth is limited, so that a malformed answer cannot cause endless output.
-    tree_node(out, &by_name, root, &text(root, "/upstreamPort"), 1, nodes.len())
+    tree_node(out, &by_name, root, &text(&root.upstream_port), 1, nodes.len())
 }
 
 fn tree_node(
     out: &mut dyn Write,
-    by_name: &BTreeMap<String, &Value>,
-    node: &Value,
+    by_name: &BTreeMap<&str, &TreeNodeView>,
+    node: &TreeNodeView,
     port: &str,
     depth: usize,
     most: usize,
 ) -> Result<(), Failure> {
     let indent = "   ".repeat(depth);
-    let roles: Vec<&str> = list(node, "/roles").iter().filter_map(Value::as_str).collect();
+    let roles: Vec<String> = node.roles.iter().map(text).collect();
     let via = if depth == 1 { format!("source at {port}") } else { format!("via {port}") };
-    writeln!(out, "  {indent}└─ {} [{}] {via}, SID {}", text(node, "/node"), roles.join(", "), text(node, "/sid"))?;
-    for branch in list(node, "/branches") {
-        let (name, port) = (text(branch, "/name"), text(branch, "/port"));
-        match by_name.get(&name) {
-            Some(child) if text(branch, "/kind") == "node" && depth <= most => {
+    writeln!(out, "  {indent}└─ {} [{}] {via}, SID {}", text(&node.node), roles.join(", "), node.sid)?;
+    for branch in &node.branches {
+        let port = text(&branch.port);
+        match by_name.get(branch.name.as_str()) {
+            Some(child) if branch.kind == BranchRole::Node && depth <= most => {
                 tree_node(out, by_name, child, &port, depth + 1, most)?
             }
-            _ => writeln!(
-                out,
-                "  {indent}   └─ {name} {} via {port}, QPN {}",
-                text(branch, "/address"),
-                text(branch, "/qpn")
-            )?,
+            _ => {
+                let (name, address, qpn) = (text(&branch.name), branch.address, text(branch.qpn));
+                writeln!(out, "  {indent}   └─ {name} {address} via {port}, QPN {qpn}")?;
+            }
         }
     }
     Ok(())
 }
 
-fn progress(out: &mut dyn Write, group: &Value) -> Result<(), Failure> {
-    let nodes = list(group, "/status/nodes");
+fn progress(out: &mut dyn Write, nodes: &[NodeProgress]) -> Result<(), Failure> {
     if nodes.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nNodes (generation desired and applied):")?;
-    let row = |n: &Value| {
-        vec![
-            format!("  {}", text(n, "/node")),
-            text(n, "/desiredGeneration"),
-            text(n, "/observedGeneration"),
-            text(n, "/connected"),
-        ]
+    let row = |n: &NodeProgress| {
+        vec![format!("  {}", text(&n.node)), text(n.desired_generation), text(n.observed_generation), text(n.connected)]
     };
     table(out, &["  NODE", "DESIRED", "APPLIED", "CONNECTED"], nodes.iter().map(row).collect())?;
-    for (node, error) in nodes.iter().flat_map(|n| list(n, "/errors").iter().map(move |e| (n, e))) {
-        writeln!(
-            out,
-            "  ! {}: {} {}: {}",
-            text(node, "/node"),
-            text(error, "/kind"),
-            text(error, "/name"),
-            text(error, "/detail")
-        )?;
+    for (node, e) in nodes.iter().flat_map(|n| n.errors.iter().map(move |e| (n, e))) {
+        writeln!(out, "  ! {}: {} {}: {}", text(&node.node), text(e.kind), text(&e.name), text(&e.detail))?;
     }
     Ok(())
 }
 
-fn branches(out: &mut dyn Write, group: &Value, samples: &[Value]) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    for sample in samples {
-        let node = text(sample, "/node");
-        for branch in list(sample, "/branches") {
-            let address = text(branch, "/address");
-            rows.push(vec![
-                format!("  {node}"),
-                branch_name(group, &node, &address).unwrap_or_else(|| address.clone()),
-                text(branch, "/ackPsn"),
-                text(branch, "/epsn"),
-                ago(branch.get("lastFeedbackNs").and_then(Value::as_u64)),
-                text(branch, "/ccount"),
-                text(branch, "/packets"),
-                text(branch, "/bytes"),
-            ]);
-        }
-    }
+fn branches(out: &mut dyn Write, group: &GroupResource, samples: &[GroupSample]) -> Result<(), Failure> {
+    let of_sample = |s: &GroupSample| s.counters.branches.iter().map(|b| branch_row(group, s, b)).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = samples.iter().flat_map(of_sample).collect();
     if rows.is_empty() {
         return Ok(writeln!(out, "\nBranches: no node has reported counters of this group")?);
     }
     writeln!(out, "\nBranches:")?;
     table(out, &["  NODE", "BRANCH", "ACKPSN", "EPSN", "LAST FEEDBACK", "CNPS", "PACKETS", "BYTES"], rows)?;
-    let mut rows = Vec::new();
-    for s in samples {
-        let sent_and_received = |a: &str| format!("{}/{}", text(s, &format!("/{a}In")), text(s, &format!("/{a}Out")));
-        let row = vec![
-            format!("  {}", text(s, "/node")),
-            text(s, "/epoch"),
-            text(s, "/dataPackets"),
-            sent_and_received("acks"),
-            sent_and_received("naks"),
-            sent_and_received("cnps"),
-        ];
-        rows.push(row);
-    }
+    let row = |s: &GroupSample| {
+        let c = &s.counters;
+        vec![
+            format!("  {}", text(&s.node)),
+            text(c.epoch),
+            text(c.data_packets),
+            format!("{}/{}", c.acks_in, c.acks_out),
+            format!("{}/{}", c.naks_in, c.naks_out),
+            format!("{}/{}", c.cnps_in, c.cnps_out),
+        ]
+    };
     writeln!(out, "\nAggregation (received from branches / sent upstream):")?;
-    table(out, &["  NODE", "EPOCH", "DATA", "ACKS", "NAKS", "CNPS"], rows)
+    table(out, &["  NODE", "EPOCH", "DATA", "ACKS", "NAKS", "CNPS"], samples.iter().map(row).collect())
 }
 
-fn branch_name(group: &Value, node: &str, address: &str) -> Option<String> {
-    let at = list(group, "/status/tree").iter().find(|n| text(n, "/node") == node)?;
-    let branch = list(at, "/branches").iter().find(|b| text(b, "/address") == address)?;
-    Some(text(branch, "/name"))
+fn branch_row(group: &GroupResource, sample: &GroupSample, branch: &BranchTelemetry) -> Vec<String> {
+    let at = group.status.tree.iter().find(|n| n.node == sample.node);
+    let declared = at.and_then(|n| n.branches.iter().find(|b| b.address == branch.address));
+    vec![
+        format!("  {}", text(&sample.node)),
+        declared.map_or_else(|| text(branch.address), |b| text(&b.name)),
+        text(branch.ack_psn),
+        text(branch.epsn),
+        ago(branch.last_feedback_ns),
+        text(branch.ccount),
+        text(branch.packets),
+        text(branch.bytes),
+    ]
 }
 
-fn drops(out: &mut dyn Write, samples: &[Value]) -> Result<(), Failure> {
-    let rows: Vec<Vec<String>> = samples
-        .iter()
-        .flat_map(|s| {
-            list(s, "/drops").iter().map(move |d| {
-                vec![format!("  {}", text(s, "/node")), text(d, "/reason"), text(d, "/name"), text(d, "/packets")]
-            })
-        })
+fn drops(out: &mut dyn Write, samples: &[GroupSample]) -> Result<(), Failure> {
+    let all = samples.iter().flat_map(|s| s.counters.drops.iter().map(move |d| (s, d)));
+    let rows: Vec<Vec<String>> = all
+        .map(|(s, d)| vec![format!("  {}", text(&s.node)), text(d.reason), text(&d.name), text(d.packets)])
         .collect();
     if rows.is_empty() {
         return Ok(writeln!(out, "\nDrops: none reported")?);
@@ -223,12 +202,11 @@ fn drops(out: &mut dyn Write, samples: &[Value]) -> Result<(), Failure> {
     table(out, &["  NODE", "REASON", "NAME", "PACKETS"], rows)
 }
 
-fn recent(out: &mut dyn Write, events: &[Value]) -> Result<(), Failure> {
+fn recent(out: &mut dyn Write, events: &[EventItem]) -> Result<(), Failure> {
     if events.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nEvents:")?;
-    let row =
-        |e: &Value| vec![format!("  {}", text(e, "/code")), text(e, "/node"), text(e, "/branch"), text(e, "/detail")];
+    let row = |e: &EventItem| vec![format!("  {}", text(&e.code)), text(&e.node), text(e.branch), text(&e.detail)];
     table(out, &["  CODE", "NODE", "BRANCH", "DETAIL"], events.iter().map(row).collect())
 }

@@ -3,119 +3,128 @@
 
 use std::io::Write;
 
-use serde_json::Value;
+use canopy_controller_api::link::{Bound, FlowView, LinkCongestion, LinkObserved};
+use canopy_controller_api::{LinkResource, List};
 
-use super::{ago, field};
+use super::{ago, field, fields};
 use crate::client::Client;
-use crate::commands::{flows, link_path};
+use crate::commands::{flows, link_path, rows, with_query};
 use crate::failure::Failure;
-use crate::output::{list, table, text};
+use crate::output::text;
 
 pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -> Result<(), Failure> {
-    let link = client.get(&format!("describing link {name}"), &link_path(name)?).await?;
-    for (label, pointer) in [
-        ("From", "/metadata/name"),
-        ("To", "/spec/to"),
-        ("Link", "/spec/link"),
-        ("Rate (bit/s)", "/spec/rateBps"),
-        ("Buffer (octets)", "/spec/bufferBytes"),
-        ("Alpha (1/1000)", "/spec/alpha"),
-        ("K_base (octets)", "/spec/kBaseBytes"),
-    ] {
-        field(out, label, text(&link, pointer))?;
-    }
-    writeln!(out, "\nRound-trip time (ns):")?;
-    for (label, pointer) in [
-        ("  Configured", "/status/rtt/configuredNs"),
-        ("  Measured", "/status/rtt/measuredNs"),
-        ("  Smallest, 2.4 s", "/status/rtt/filteredNs"),
-        ("  RTT_est", "/status/rtt/estimateNs"),
-        ("  Samples", "/status/rtt/samples"),
-        ("  Lost", "/status/rtt/lost"),
-    ] {
-        field(out, label, text(&link, pointer))?;
-    }
-    let age = |pointer: &str| ago(link.pointer(pointer).and_then(Value::as_u64));
-    field(out, "  Reported", age("/status/rtt/reportedAgoNs"))?;
+    let link: LinkResource = client.get(&format!("describing link {name}"), &link_path(name)?).await?;
+    inputs(out, &link)?;
     writeln!(out, "\nThresholds:")?;
-    let reason = text(&link, "/status/reason");
-    if reason != "-" {
-        field(out, "  None", reason)?;
+    if link.status.reason.is_empty() {
+        thresholds(out, &link.status)?;
     } else {
-        thresholds(&link, out)?;
+        field(out, "  None", text(&link.status.reason))?;
     }
-    queue(&link, out)?;
-    let flows = client.get("listing flows", &format!("/api/v1/flows?{}", flows::query(name)?)).await?;
-    let flows: Vec<Value> = list(&flows, "/items").iter().map(flows::shown).collect();
-    if flows.is_empty() {
+    match &link.status.congestion {
+        Some(congestion) => queue(out, congestion)?,
+        None => {
+            writeln!(out, "\nQueue:")?;
+            let why = "not reported: check that the node's agent is connected and that the link has thresholds";
+            field(out, "  Unknown", why)?;
+        }
+    }
+    let flows: List<FlowView> =
+        client.get("listing flows", &with_query("/api/v1/flows", &flows::query(name)?)?).await?;
+    if flows.items.is_empty() {
         return Ok(());
     }
     for (title, columns) in [("Flows", flows::traffic()), ("Long-haul CNPs about them", flows::notifications())] {
         writeln!(out, "\n{title}:")?;
-        let header: Vec<&str> = columns.iter().map(|c| c.0).collect();
-        table(out, &header, flows.iter().map(|flow| columns.iter().map(|c| text(flow, c.1)).collect()).collect())?;
+        rows::write(&columns, &flows.items, out)?;
     }
     Ok(())
 }
 
-fn thresholds(link: &Value, out: &mut dyn Write) -> Result<(), Failure> {
-    let age = |pointer: &str| ago(link.pointer(pointer).and_then(Value::as_u64));
-    field(out, "  K_max (octets)", text(link, "/status/thresholds/kMaxBytes"))?;
-    field(out, "  K_min (octets)", text(link, "/status/thresholds/kMinBytes"))?;
-    let bound = match text(link, "/status/thresholds/bound/by").as_str() {
-        "buffer" => {
-            format!("the port's buffer; the formula gives {}", text(link, "/status/thresholds/bound/wantedBytes"))
-        }
-        "base" => "K_base; the bandwidth-delay product is smaller".to_owned(),
-        "bandwidthDelay" => "alpha times the bandwidth-delay product".to_owned(),
-        other => other.to_owned(),
-    };
-    field(out, "  Bound by", bound)?;
-    field(out, "  Computed from", format!("{} ns", text(link, "/status/pushedRttNs")))?;
-    field(out, "  Last change", age("/status/pushedAgoNs"))?;
-    field(out, "  Changes", text(link, "/status/pushes"))
+fn inputs(out: &mut dyn Write, link: &LinkResource) -> Result<(), Failure> {
+    let (spec, rtt) = (&link.spec, &link.status.rtt);
+    fields(
+        out,
+        [
+            ("From", text(&link.metadata.name)),
+            ("To", text(&spec.to)),
+            ("Link", text(&spec.link)),
+            ("Rate (bit/s)", text(spec.rate_bps)),
+            ("Buffer (octets)", text(spec.buffer_bytes)),
+            ("Alpha (1/1000)", text(spec.alpha)),
+            ("K_base (octets)", text(spec.k_base_bytes)),
+        ],
+    )?;
+    writeln!(out, "\nRound-trip time (ns):")?;
+    fields(
+        out,
+        [
+            ("  Configured", text(rtt.configured_ns)),
+            ("  Measured", text(rtt.measured_ns)),
+            ("  Smallest, 2.4 s", text(rtt.filtered_ns)),
+            ("  RTT_est", text(rtt.estimate_ns)),
+            ("  Samples", text(rtt.samples)),
+            ("  Lost", text(rtt.lost)),
+            ("  Reported", ago(rtt.reported_ago_ns)),
+        ],
+    )
 }
 
-fn queue(link: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+fn thresholds(out: &mut dyn Write, status: &LinkObserved) -> Result<(), Failure> {
+    let thresholds = status.thresholds.as_ref();
+    let bound = match thresholds.map(|t| t.bound) {
+        Some(Bound::Buffer { wanted_bytes }) => format!("the port's buffer; the formula gives {wanted_bytes}"),
+        Some(Bound::Base) => "K_base; the bandwidth-delay product is smaller".to_owned(),
+        Some(Bound::BandwidthDelay) => "alpha times the bandwidth-delay product".to_owned(),
+        None => text(()),
+    };
+    fields(
+        out,
+        [
+            ("  K_max (octets)", text(thresholds.map(|t| t.k_max_bytes))),
+            ("  K_min (octets)", text(thresholds.map(|t| t.k_min_bytes))),
+            ("  Bound by", bound),
+            ("  Computed from", format!("{} ns", text(status.pushed_rtt_ns))),
+            ("  Last change", ago(status.pushed_ago_ns)),
+            ("  Changes", text(status.pushes)),
+        ],
+    )
+}
+
+fn queue(out: &mut dyn Write, congestion: &LinkCongestion) -> Result<(), Failure> {
+    let (queue, counts) = (&congestion.queue, &congestion.queue.counts);
     writeln!(out, "\nQueue:")?;
-    let congestion = link.pointer("/status/congestion").filter(|c| !c.is_null());
-    let Some(congestion) = congestion else {
-        return field(
-            out,
-            "  Unknown",
-            "not reported: check that the node's agent is connected and that the link has thresholds",
-        );
-    };
-    for (label, pointer) in [
-        ("  Depth (octets)", "/queueBytes"),
-        ("  Peak (octets)", "/peakQueueBytes"),
-        ("  Depth from", "/depthSource"),
-        ("  Level (0..255)", "/level"),
-        ("  Peak level", "/peakLevel"),
-        ("  EMR (1/1000)", "/emrPermille"),
-        ("  QGR (octets/ms)", "/qgrBytesPerMs"),
-        ("  Packets", "/packets"),
-        ("  Octets", "/bytes"),
-        ("  Marked here", "/marked"),
-        ("  Left with CE", "/ce"),
-        ("  Not ECN capable", "/notEct"),
-    ] {
-        field(out, label, text(congestion, pointer))?;
-    }
-    field(out, "  Reported", ago(congestion.get("reportedAgoNs").and_then(Value::as_u64)))?;
+    fields(
+        out,
+        [
+            ("  Depth (octets)", text(queue.queue_bytes)),
+            ("  Peak (octets)", text(queue.peak_queue_bytes)),
+            ("  Depth from", text(queue.depth_source)),
+            ("  Level (0..255)", text(queue.level)),
+            ("  Peak level", text(queue.peak_level)),
+            ("  EMR (1/1000)", text(queue.emr_permille)),
+            ("  QGR (octets/ms)", text(queue.qgr_bytes_per_ms)),
+            ("  Packets", text(queue.packets)),
+            ("  Octets", text(queue.bytes)),
+            ("  Marked here", text(queue.marked)),
+            ("  Left with CE", text(queue.ce)),
+            ("  Not ECN capable", text(queue.not_ect)),
+            ("  Reported", ago(Some(congestion.reported_ago_ns))),
+        ],
+    )?;
     writeln!(out, "\nLong-haul CNPs:")?;
-    for (label, pointer) in [
-        ("  Notify", "/cnps/notify"),
-        ("  Pause", "/cnps/pause"),
-        ("  Rate Reduce", "/cnps/rateReduce"),
-        ("  Resume", "/cnps/resume"),
-        ("  Failed", "/cnps/failed"),
-        ("  Suppressed", "/suppressed"),
-        ("  Flow limit", "/rateLimitedFlow"),
-        ("  Port limit", "/rateLimitedPort"),
-        ("  No source QP", "/unknownSourceQp"),
-    ] {
-        field(out, label, text(congestion, pointer))?;
-    }
-    Ok(())
+    fields(
+        out,
+        [
+            ("  Notify", text(counts.cnps.notify)),
+            ("  Pause", text(counts.cnps.pause)),
+            ("  Rate Reduce", text(counts.cnps.rate_reduce)),
+            ("  Resume", text(counts.cnps.resume)),
+            ("  Failed", text(counts.cnps.failed)),
+            ("  Suppressed", text(counts.suppressed)),
+            ("  Flow limit", text(counts.rate_limited_flow)),
+            ("  Port limit", text(counts.rate_limited_port)),
+            ("  No source QP", text(counts.unknown_source_qp)),
+        ],
+    )
 }

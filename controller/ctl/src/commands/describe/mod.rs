@@ -7,13 +7,13 @@ mod node;
 
 use std::io::Write;
 
-use serde_json::Value;
+use canopy_controller_api::condition::Condition;
 
 use super::segment;
 use crate::cli::{Describable, DescribeArgs};
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::output::{list, text};
+use crate::output::{table, text};
 
 /// See the module.
 ///
@@ -31,24 +31,18 @@ fn field(out: &mut dyn Write, name: &str, value: impl std::fmt::Display) -> Resu
     Ok(writeln!(out, "{:<20}{value}", format!("{name}:"))?)
 }
 
-fn conditions(out: &mut dyn Write, resource: &Value) -> Result<(), Failure> {
-    let conditions = list(resource, "/status/conditions");
-    if !conditions.is_empty() {
-        writeln!(out, "\nConditions:")?;
-        let row = |c: &Value| {
-            vec![format!("  {}", text(c, "/type")), text(c, "/status"), text(c, "/reason"), text(c, "/message")]
-        };
-        crate::output::table(out, &["  TYPE", "STATUS", "REASON", "MESSAGE"], conditions.iter().map(row).collect())?;
-    }
-    Ok(())
+/// One field per line.
+fn fields<const N: usize>(out: &mut dyn Write, all: [(&str, String); N]) -> Result<(), Failure> {
+    all.into_iter().try_for_each(|(name, value)| field(out, name, value))
 }
 
-/// `labels` of a resource as `a=b, c=d`.
-fn labels(resource: &Value) -> String {
-    let pairs = resource.pointer("/metadata/labels").and_then(Value::as_object);
-    let pairs: Vec<String> =
-        pairs.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
-    if pairs.is_empty() { "-".into() } else { pairs.join(", ") }
+fn conditions(out: &mut dyn Write, conditions: &[Condition]) -> Result<(), Failure> {
+    if conditions.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nConditions:")?;
+    let row = |c: &Condition| vec![format!("  {}", text(&c.kind)), text(c.status), text(&c.reason), text(&c.message)];
+    table(out, &["  TYPE", "STATUS", "REASON", "MESSAGE"], conditions.iter().map(row).collect())
 }
 
 /// A duration in nanoseconds, in a readable unit.

@@ -3,81 +3,94 @@
 
 use std::io::Write;
 
-use serde_json::Value;
+use canopy_controller_api::NodeResource;
+use canopy_controller_api::node::PortView;
+use canopy_controller_api::telemetry::{GroupSample, NodeSample};
 
-use super::{conditions, field};
+use super::{conditions, fields};
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::output::{list, table, text};
+use crate::output::{table, text};
 
 pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -> Result<(), Failure> {
     let doing = format!("describing node {name}");
-    let node = client.get(&doing, &format!("/api/v1/nodes/{name}")).await?;
-    let telemetry = client.get(&doing, &format!("/api/v1/nodes/{name}/telemetry")).await?;
-    for (label, pointer) in [
-        ("Name", "/metadata/name"),
-        ("Id", "/spec/id"),
-        ("Address", "/spec/nodeAddress"),
-        ("Locator (uN)", "/spec/un"),
-        ("End.MT SID", "/spec/endMt"),
-        ("Connected", "/status/connected"),
-        ("Desired", "/spec/generation"),
-        ("Applied", "/status/observedGeneration"),
-        ("Agent", "/status/agentVersion"),
-        ("Kernel", "/status/kernel"),
-        ("Routes", "/spec/routes"),
-        ("Groups", "/spec/groups"),
-    ] {
-        field(out, label, text(&node, pointer))?;
-    }
+    let node: NodeResource = client.get(&doing, &format!("/api/v1/nodes/{name}")).await?;
+    let telemetry: NodeSample = client.get(&doing, &format!("/api/v1/nodes/{name}/telemetry")).await?;
+    summary(out, &node)?;
+    ports(out, &node.spec.ports)?;
+    errors(out, &node)?;
+    groups(out, &telemetry.groups)?;
+    drops(out, &telemetry)?;
+    conditions(out, &node.status.conditions)
+}
+
+fn summary(out: &mut dyn Write, node: &NodeResource) -> Result<(), Failure> {
+    let (spec, status) = (&node.spec, &node.status);
+    fields(
+        out,
+        [
+            ("Name", text(&node.metadata.name)),
+            ("Id", text(spec.id)),
+            ("Address", text(spec.node_address)),
+            ("Locator (uN)", text(spec.un)),
+            ("End.MT SID", text(spec.end_mt)),
+            ("Connected", text(status.connected)),
+            ("Desired", text(spec.generation)),
+            ("Applied", text(status.observed_generation)),
+            ("Agent", text(&status.agent_version)),
+            ("Kernel", text(&status.kernel)),
+            ("Routes", text(spec.routes)),
+            ("Groups", text(spec.groups)),
+        ],
+    )
+}
+
+fn ports(out: &mut dyn Write, ports: &[PortView]) -> Result<(), Failure> {
     writeln!(out, "\nPorts:")?;
-    let row = |p: &Value| {
+    let row = |p: &PortView| {
+        vec![format!("  {}", text(p.index)), text(&p.name), text(&p.peer), text(p.mtu), text(p.link_local)]
+    };
+    table(out, &["  INDEX", "NAME", "PEER", "MTU", "LINK-LOCAL"], ports.iter().map(row).collect())
+}
+
+fn errors(out: &mut dyn Write, node: &NodeResource) -> Result<(), Failure> {
+    if !node.status.errors.is_empty() {
+        writeln!(out, "\nNot as desired:")?;
+    }
+    for e in &node.status.errors {
+        writeln!(out, "  ! {} {}: {}", text(e.kind), text(&e.name), text(&e.detail))?;
+    }
+    Ok(())
+}
+
+fn groups(out: &mut dyn Write, groups: &[GroupSample]) -> Result<(), Failure> {
+    if groups.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nGroups:")?;
+    let row = |g: &GroupSample| {
         vec![
-            format!("  {}", text(p, "/index")),
-            text(p, "/name"),
-            text(p, "/peer"),
-            text(p, "/mtu"),
-            text(p, "/linkLocal"),
+            format!("  {}", text(&g.group)),
+            text(g.counters.epoch),
+            text(g.counters.data_packets),
+            text(g.counters.acks_in),
+            text(g.counters.acks_out),
+            text(g.counters.branches.len()),
         ]
     };
-    table(
-        out,
-        &["  INDEX", "NAME", "PEER", "MTU", "LINK-LOCAL"],
-        list(&node, "/spec/ports").iter().map(row).collect(),
-    )?;
-    let errors = list(&node, "/status/errors");
-    if !errors.is_empty() {
-        writeln!(out, "\nNot as desired:")?;
-        for e in errors {
-            writeln!(out, "  ! {} {}: {}", text(e, "/kind"), text(e, "/name"), text(e, "/detail"))?;
-        }
-    }
-    let groups = list(&telemetry, "/groups");
-    if !groups.is_empty() {
-        writeln!(out, "\nGroups:")?;
-        let row = |g: &Value| {
-            vec![
-                format!("  {}", text(g, "/group")),
-                text(g, "/epoch"),
-                text(g, "/dataPackets"),
-                text(g, "/acksIn"),
-                text(g, "/acksOut"),
-                list(g, "/branches").len().to_string(),
-            ]
-        };
-        table(out, &["  GROUP", "EPOCH", "DATA", "ACKS IN", "ACKS OUT", "BRANCHES"], groups.iter().map(row).collect())?;
-    }
-    let of_node = list(&telemetry, "/drops").iter().map(|d| ("-".to_owned(), d));
-    let of_groups = groups.iter().flat_map(|g| list(g, "/drops").iter().map(move |d| (text(g, "/group"), d)));
-    let rows: Vec<Vec<String>> = of_node
-        .chain(of_groups)
-        .map(|(group, d)| vec![format!("  {group}"), text(d, "/reason"), text(d, "/name"), text(d, "/packets")])
-        .collect();
+    table(out, &["  GROUP", "EPOCH", "DATA", "ACKS IN", "ACKS OUT", "BRANCHES"], groups.iter().map(row).collect())
+}
+
+fn drops(out: &mut dyn Write, telemetry: &NodeSample) -> Result<(), Failure> {
+    let of_node = telemetry.drops.iter().map(|d| ("-".to_owned(), d));
+    let of_groups = telemetry.groups.iter().flat_map(|g| g.counters.drops.iter().map(|d| (text(&g.group), d)));
+    let row = |(group, d): (String, &canopy_model::telemetry::DropCount)| {
+        vec![format!("  {group}"), text(d.reason), text(&d.name), text(d.packets)]
+    };
+    let rows: Vec<Vec<String>> = of_node.chain(of_groups).map(row).collect();
     if rows.is_empty() {
-        writeln!(out, "\nDrops: none reported")?;
-    } else {
-        writeln!(out, "\nDrops:")?;
-        table(out, &["  GROUP", "REASON", "NAME", "PACKETS"], rows)?;
+        return Ok(writeln!(out, "\nDrops: none reported")?);
     }
-    conditions(out, &node)
+    writeln!(out, "\nDrops:")?;
+    table(out, &["  GROUP", "REASON", "NAME", "PACKETS"], rows)
 }

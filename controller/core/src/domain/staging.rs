@@ -11,12 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use canopy_model::group::Replication;
 use canopy_model::node_spec::{BranchKind, GroupProgram};
 
-use super::Domain;
-use super::apply::Replan;
-use super::prepare::intent;
-use crate::command::{Outcome, Prepared};
-use crate::error::DomainError;
-use crate::plan::{GroupPlan, Intent, Planned, plan_group};
+use super::change::Replan;
+use super::state::State;
+use crate::plan::{GroupPlan, Planned};
 use crate::resource::{Group, GroupState};
 use crate::status::{assess, is_programmed};
 use crate::topology::{Network, NodeIx};
@@ -26,63 +23,48 @@ use crate::tree::Tree;
 /// saves.
 const MAX_COPIES: u32 = 4;
 
-impl Domain {
-    /// The first step for a group that would get another tree over `network`; `None` if it must move at once, because
-    /// the old tree is broken or cannot be expressed in terms of the new network.
-    pub(super) fn make(&self, network: &Network, group: &Group, planned: &Planned) -> Option<Replan> {
-        let Planned::Live(next, programs) = planned else { return None };
-        let (present, topology) = (group.plan()?, self.topology.as_ref()?);
-        let works =
-            |plan: &GroupPlan| plan.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
-        let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
-            && next.encoding.provisioned_edges == present.encoding.provisioned_edges;
-        let fits = works(present) && same_lists && most_copies(&present.tree, &next.tree)? <= MAX_COPIES;
-        // The kernel's multicast route accepts packets from one port only.
-        let by_kernel = group.spec.replication == Replication::Multicast;
-        if by_kernel || group.making.is_some() || !network.is_wired_as(&topology.network) || !fits {
-            return None;
-        }
-        let id = group.allocation.group_id;
-        let mut old = Vec::with_capacity(present.tree.nodes.len());
-        for t in &present.tree.nodes {
-            old.push(self.nodes[t.node].spec.groups.get(&id)?.clone());
-        }
-        let mut extra: Vec<(NodeIx, GroupProgram)> = Vec::new();
-        for (t, program) in next.tree.nodes.iter().zip(programs) {
-            match present.tree.nodes.iter().position(|p| p.node == t.node) {
-                Some(at) => stage_next_to(&mut old[at], program),
-                None => extra.push((t.node, staged(program.clone()))),
-            }
-        }
-        let (nodes, new): (Vec<_>, Vec<_>) = extra.into_iter().unzip();
-        old.extend(new);
-        Some(Replan {
-            name: group.metadata.name.clone(),
-            epoch: group.epoch,
-            state: GroupState::Live(present.clone()),
-            making: Some(nodes),
-            programs: old,
-        })
+/// The first step for a group that would get another tree over `network`; `None` if it must move at once, because
+/// the old tree is broken or cannot be expressed in terms of the new network.
+pub(super) fn stage(state: &State, network: &Network, group: &Group, planned: &Planned) -> Option<Replan> {
+    let Planned::Live(next, programs) = planned else { return None };
+    let (present, topology) = (group.plan()?, state.topology.as_ref()?);
+    let works =
+        |plan: &GroupPlan| plan.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
+    let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
+        && next.encoding.provisioned_edges == present.encoding.provisioned_edges;
+    let fits = works(present) && same_lists && most_copies(&present.tree, &next.tree)? <= MAX_COPIES;
+    // The kernel's multicast route accepts packets from one port only.
+    let by_kernel = group.spec.replication == Replication::Multicast;
+    if by_kernel || group.making.is_some() || !network.is_wired_as(&topology.network) || !fits {
+        return None;
     }
+    let id = group.allocation.group_id;
+    let mut old = Vec::with_capacity(present.tree.nodes.len());
+    for t in &present.tree.nodes {
+        old.push(state.nodes[t.node].spec.groups.get(&id)?.clone());
+    }
+    let mut extra: Vec<(NodeIx, GroupProgram)> = Vec::new();
+    for (t, program) in next.tree.nodes.iter().zip(programs) {
+        match present.tree.nodes.iter().position(|p| p.node == t.node) {
+            Some(at) => stage_next_to(&mut old[at], program),
+            None => extra.push((t.node, staged(program.clone()))),
+        }
+    }
+    let (nodes, new): (Vec<_>, Vec<_>) = extra.into_iter().unzip();
+    old.extend(new);
+    Some(Replan {
+        name: group.metadata.name.clone(),
+        epoch: group.epoch,
+        state: GroupState::Live(present.clone()),
+        making: Some(nodes),
+        programs: old,
+    })
+}
 
-    pub(super) fn prepare_finish_move(&self, name: String) -> Result<Prepared, DomainError> {
-        let Some(old) = self.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
-        let generation = old.metadata.generation;
-        if old.making.is_none() {
-            return Ok(self.noop(generation));
-        }
-        let group = old.unsettled();
-        let intent = Intent { before: None, moved: group.epoch, ..intent(&group) };
-        let planned = plan_group(&self.addresses, self.topology.as_ref().map(|t| &*t.network), intent);
-        let planned = planned.map_err(|e| e.to_string());
-        Ok(self.prepared_group_or(group, planned, Outcome::Updated, generation, Vec::new(), self.pools.cursors()))
-    }
-
-    /// Whether every node has confirmed the first step of the group's move; `None` if no move is in progress.
-    pub fn is_made(&self, group: &str) -> Option<bool> {
-        let group = self.groups.get(group).filter(|g| g.making.is_some())?;
-        Some(is_programmed(&assess(group, &self.nodes)))
-    }
+/// See [`super::Domain::is_made`].
+pub(super) fn is_made(state: &State, group: &str) -> Option<bool> {
+    let group = state.groups.get(group).filter(|g| g.making.is_some())?;
+    Some(is_programmed(&assess(group, &state.nodes)))
 }
 
 /// The largest number of paths from the root to a node over the edges of both trees; `None` if the edges form a cycle

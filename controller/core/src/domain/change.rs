@@ -1,21 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applying a prepared command: the only place where intents and nodes' specs change.
+//! What a prepared command changes, and applying it: the only place where intents and nodes' specs change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec};
+use canopy_model::ids::{Generation, PortIndex};
+use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec, PortThresholds};
 
-use super::Domain;
-use super::links::ThresholdEffect;
-use crate::command::{Applied, Prepared};
+use super::state::State;
+use crate::alloc::Cursors;
+use crate::command::{Outcome, Write};
 use crate::error::DomainError;
+use crate::record::{Record, StateRecord};
 use crate::resource::{Group, GroupState, Node, Topology};
 use crate::topology::NodeIx;
 
+/// A command that passed every check: commit [`Self::writes`] in one transaction, then apply it. A crash between the two
+/// loses nothing: [`super::Domain::restore`] reads the same records.
+#[derive(Debug)]
+#[must_use = "a prepared command changes nothing until it is committed and applied"]
+pub struct Prepared {
+    /// At most [`MAX_WRITES`](crate::command::MAX_WRITES) durable writes, each key once; empty when nothing changes.
+    pub writes: Vec<Write>,
+    /// The domain's revision that this was prepared against.
+    pub base_revision: u64,
+    pub(super) outcome: Outcome,
+    pub(super) generation: Generation,
+    pub(super) effect: Effect,
+}
+
+impl Prepared {
+    /// A command that changes `writes`, and the state record, which every change writes.
+    pub(super) fn change(
+        state: &State,
+        outcome: Outcome,
+        generation: Generation,
+        mut writes: Vec<Write>,
+        cursors: Cursors,
+        effect: Effect,
+    ) -> Self {
+        writes.push(Write::Put(Record::State(StateRecord { revision: state.revision + 1, cursors })));
+        Self { writes, base_revision: state.revision, outcome, generation, effect }
+    }
+
+    /// A command that changes nothing.
+    pub(super) fn noop(state: &State, generation: Generation) -> Self {
+        let (outcome, effect) = (Outcome::Unchanged, Effect::None);
+        Self { writes: Vec::new(), base_revision: state.revision, outcome, generation, effect }
+    }
+
+    /// The outcome that applying this will have.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// True when the state is already as requested: nothing to commit, and applying it changes nothing.
+    pub fn is_noop(&self) -> bool {
+        self.writes.is_empty()
+    }
+}
+
 /// The changes that applying a prepared command makes.
 #[derive(Debug)]
-pub(crate) enum Effect {
+pub(super) enum Effect {
     None,
     Group(Box<GroupEffect>),
     Topology(Box<TopologyEffect>),
@@ -24,82 +71,68 @@ pub(crate) enum Effect {
 
 /// The new state of a group.
 #[derive(Debug)]
-pub(crate) struct GroupEffect {
-    pub(crate) name: String,
+pub(super) struct GroupEffect {
+    pub(super) name: String,
     /// `None`: the group is deleted.
-    pub(crate) group: Option<Group>,
+    pub(super) group: Option<Group>,
     /// In the order of [`Group::nodes`]; empty without a tree.
-    pub(crate) programs: Vec<GroupProgram>,
+    pub(super) programs: Vec<GroupProgram>,
 }
 
 /// The new topology, and the new state of the groups over it.
 #[derive(Debug)]
-pub(crate) struct TopologyEffect {
-    pub(crate) topology: Option<Topology>,
+pub(super) struct TopologyEffect {
+    pub(super) topology: Option<Topology>,
     /// By node index.
-    pub(crate) bases: Vec<NodeBase>,
+    pub(super) bases: Vec<NodeBase>,
     /// Every group that has members.
-    pub(crate) replans: Vec<Replan>,
+    pub(super) replans: Vec<Replan>,
 }
 
 /// The new plan of a group over another topology.
 #[derive(Debug)]
-pub(crate) struct Replan {
-    pub(crate) name: String,
-    pub(crate) epoch: u32,
-    pub(crate) state: GroupState,
+pub(super) struct Replan {
+    pub(super) name: String,
+    pub(super) epoch: u32,
+    pub(super) state: GroupState,
     /// See [`Group::making`].
-    pub(crate) making: Option<Vec<NodeIx>>,
+    pub(super) making: Option<Vec<NodeIx>>,
     /// In the order of [`Group::nodes`].
-    pub(crate) programs: Vec<GroupProgram>,
+    pub(super) programs: Vec<GroupProgram>,
 }
 
-impl Domain {
-    /// Applies a prepared command. Its writes must be durable before this call.
+/// New thresholds of a node's ports.
+#[derive(Debug)]
+pub(super) struct ThresholdEffect {
+    pub(super) node: NodeIx,
+    pub(super) ports: Vec<(PortIndex, Option<PortThresholds>)>,
+}
+
+impl State {
+    /// Counts a change that was prepared at `base`, unless it changes nothing.
     ///
     /// # Errors
-    /// `Stale` when another command was applied since it was prepared; nothing changes then.
-    pub fn apply(&mut self, prepared: Prepared) -> Result<Applied, DomainError> {
-        let Prepared { base_revision, outcome, generation, effect, .. } = prepared;
-        if base_revision != self.revision {
-            return Err(DomainError::Stale { prepared: base_revision, current: self.revision });
+    /// `Stale` when another change was applied since.
+    pub(super) fn begin(&mut self, base: u64, effect: &Effect) -> Result<(), DomainError> {
+        if base != self.revision {
+            return Err(DomainError::Stale { prepared: base, current: self.revision });
         }
-        let (nodes, groups) = match effect {
-            Effect::None => Default::default(),
-            Effect::Group(effect) => {
-                self.revision += 1;
-                self.apply_group(*effect)
-            }
-            Effect::Topology(effect) => {
-                self.revision += 1;
-                self.apply_topology(*effect)
-            }
-            Effect::Thresholds(effects) => {
-                self.revision += 1;
-                (effects.into_iter().map(|effect| self.apply_thresholds(effect)).collect(), Vec::new())
-            }
-        };
-        Ok(Applied { outcome, generation, nodes, groups })
+        self.revision += u64::from(!matches!(effect, Effect::None));
+        Ok(())
     }
 
-    fn apply_group(&mut self, effect: GroupEffect) -> (Vec<String>, Vec<String>) {
+    /// Returns the names of changed nodes and groups.
+    pub(super) fn apply_group(&mut self, effect: GroupEffect) -> (Vec<String>, Vec<String>) {
         let GroupEffect { name, group, programs } = effect;
         let old = self.groups.remove(&name);
-        if let Some(old) = &old {
-            self.labels.remove(&name, &old.metadata.labels);
-        }
         match (&old, &group) {
             (None, Some(new)) => {
                 self.pools.resume(&self.pools.cursors_behind(&new.allocation));
                 // The numbers were free when the command was prepared, at this same revision.
                 let claimed = self.pools.claim(&new.allocation);
                 debug_assert_eq!(claimed, Ok(()));
-                self.names.insert(new.allocation.group_id, name.clone());
             }
-            (Some(old), None) => {
-                self.pools.release(&old.allocation);
-                self.names.remove(&old.allocation.group_id);
-            }
+            (Some(old), None) => self.pools.release(&old.allocation),
             _ => {}
         }
         let mut changed = BTreeSet::new();
@@ -124,8 +157,7 @@ impl Domain {
             }
         }
         if let Some(group) = group {
-            self.labels.insert(&name, &group.metadata.labels);
-            self.groups.insert(name.clone(), group);
+            self.groups.insert(group);
         }
         let mut nodes: Vec<String> = changed.into_iter().map(|n| self.nodes[n].spec.base.name.clone()).collect();
         nodes.sort_unstable();
@@ -134,7 +166,7 @@ impl Domain {
 
     /// Changes a node's spec in place. It is copied first only while a stream still holds it to compute a delta, so
     /// that many changes between two pushes cost one copy.
-    pub(super) fn change_node(
+    fn change_node(
         &mut self,
         node: NodeIx,
         change: impl FnOnce(&mut NodeSpec, &mut BTreeMap<canopy_model::ids::GroupId, u64>, u64),
@@ -147,6 +179,7 @@ impl Domain {
         node.prune_stalls();
     }
 
+    /// Returns the names of changed nodes and groups.
     pub(super) fn apply_topology(&mut self, effect: TopologyEffect) -> (Vec<String>, Vec<String>) {
         let TopologyEffect { topology, bases, replans } = effect;
         let mut programs: Vec<BTreeMap<_, GroupProgram>> = vec![BTreeMap::new(); bases.len()];
@@ -182,6 +215,18 @@ impl Domain {
         changed.extend(old.into_keys());
         self.topology = topology;
         (changed.into_iter().collect(), groups)
+    }
+
+    /// Returns the name of the node.
+    pub(super) fn apply_thresholds(&mut self, effect: ThresholdEffect) -> String {
+        self.change_node(effect.node, |spec, _, _| {
+            for (index, thresholds) in effect.ports {
+                if let Some(port) = spec.base.ports.get_mut(usize::from(index.get()) - 1) {
+                    port.thresholds = thresholds;
+                }
+            }
+        });
+        self.nodes[effect.node].spec.base.name.clone()
     }
 
     /// A node with a new spec of the present revision; its agent's last status and the generations of unchanged

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Joining and leaving.
+//! Commands on memberships: joining and leaving.
 
 use std::net::Ipv6Addr;
 
@@ -8,24 +8,26 @@ use canopy_model::group::Replication;
 use canopy_model::member::{MemberSpec, Role};
 use ipnet::Ipv6Net;
 
-use super::Domain;
-use super::prepare::in_group;
-use crate::command::{Outcome, Prepared, Write};
+use super::change::Prepared;
+use super::group_change::{GroupChange, in_group, plan};
+use super::state::State;
+use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::limits::{MAX_EVICTED, MAX_MEMBERS};
+use crate::member::Member;
 use crate::metadata::{Labels, Metadata};
-use crate::resource::{Group, Member, MemberRecord, member_key, put};
+use crate::record::{MemberRecord, Record, member_key};
+use crate::resource::Group;
 use crate::view::Evicted;
 
-impl Domain {
-    pub(super) fn prepare_put_member(
-        &self,
-        group: &str,
-        spec: MemberSpec,
-        create_only: bool,
-    ) -> Result<Prepared, DomainError> {
+/// Checks commands on memberships against a state.
+pub(super) struct MemberCommands<'a>(pub(super) &'a State);
+
+impl MemberCommands<'_> {
+    /// [`crate::Command::PutMember`].
+    pub(super) fn put(&self, group: &str, spec: MemberSpec, create_only: bool) -> Result<Prepared, DomainError> {
         let old =
-            self.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
+            self.0.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
         spec.validate()?;
         if let Some(reason) = &old.failed {
             let detail = format!("it failed: {reason}; let every member leave, or delete the group, and join again");
@@ -35,7 +37,7 @@ impl Domain {
         let present = old.members.get(&spec.host);
         if let Some(present) = present {
             if present.spec == spec {
-                return Ok(self.noop(present.metadata.generation));
+                return Ok(Prepared::noop(self.0, present.metadata.generation));
             }
             if create_only {
                 let detail = format!(
@@ -69,24 +71,19 @@ impl Domain {
         let mut new = old.unsettled();
         new.epoch += 1;
         let member = Member { metadata, spec, since: new.epoch, late };
-        let record = MemberRecord { group: group.to_owned(), revision: self.revision + 1, member: member.clone() };
+        let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
+        let write = Write::Put(Record::Member(Box::new(record)));
         new.started = started;
         new.members.insert(host.clone(), member);
         new.evicted.retain(|e| e.host != host);
-        let planned = self.plan(&new).map_err(|e| in_group(group, e))?;
-        let writes = vec![put(member_key(group, &host), &record)];
-        Ok(self.prepared_group(new, planned, outcome, generation, writes, self.pools.cursors()))
+        let change = GroupChange::new(self.0, new, outcome, generation).with(write);
+        change.prepare(self.0).map_err(|e| in_group(group, e))
     }
 
-    /// `evicted`: the reason, if the stall policy removes the member.
-    pub(super) fn prepare_delete_member(
-        &self,
-        group: &str,
-        host: &str,
-        evicted: Option<String>,
-    ) -> Result<Prepared, DomainError> {
+    /// [`crate::Command::DeleteMember`] and [`crate::Command::EvictMember`], with the reason in `evicted`.
+    pub(super) fn delete(&self, group: &str, host: &str, evicted: Option<String>) -> Result<Prepared, DomainError> {
         let old =
-            self.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
+            self.0.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
         let Some(member) = old.members.get(host) else {
             return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
         };
@@ -109,23 +106,17 @@ impl Domain {
             new.failed = None;
         }
         // A member can always leave, even if the rest of the group becomes infeasible.
-        let planned = self.plan(&new).map_err(|e| e.to_string());
-        let writes = vec![Write::Delete { key: member_key(group, host) }];
-        Ok(self.prepared_group_or(
-            new,
-            planned,
-            Outcome::Deleted,
-            member.metadata.generation,
-            writes,
-            self.pools.cursors(),
-        ))
+        let planned = plan(self.0, &new).map_err(|e| e.to_string());
+        let write = Write::Delete { key: member_key(group, host) };
+        let change = GroupChange::new(self.0, new, Outcome::Deleted, member.metadata.generation).with(write);
+        Ok(change.prepare_with(self.0, planned))
     }
 
     /// The member's address: inside its host's prefix, and outside the fabric's own prefixes.
     fn check_address(&self, spec: &MemberSpec) -> Result<Ipv6Addr, FieldError> {
-        let at = self.topology.as_ref().and_then(|t| t.network.host(&spec.host)).ok_or_else(|| {
+        let at = self.0.topology.as_ref().and_then(|t| t.network.host(&spec.host)).ok_or_else(|| {
             let hint =
-                if self.topology.is_some() { "the topology does not declare it" } else { "there is no topology yet" };
+                if self.0.topology.is_some() { "the topology does not declare it" } else { "there is no topology yet" };
             FieldError::new("spec.host", format!("unknown host {:?}: {hint}", spec.host))
         })?;
         let address = spec.address.unwrap_or(at.address);
@@ -137,7 +128,7 @@ impl Domain {
         {
             return refuse("is not a global unicast address: use an address of the host's RDMA interface".to_owned());
         }
-        let plan = &self.addresses;
+        let plan = &self.0.addresses;
         let own: [(&Ipv6Net, &str); 3] = [
             (&plan.block, "is a SID of this domain"),
             (&plan.node_prefix, "is a node's address"),
@@ -164,7 +155,7 @@ impl Domain {
                     ),
                 ));
             }
-            let theirs = other.spec.address.or_else(|| Some(self.topology.as_ref()?.network.host(host)?.address));
+            let theirs = other.spec.address.or_else(|| Some(self.0.topology.as_ref()?.network.host(host)?.address));
             if theirs == Some(address) {
                 return Err(FieldError::new(
                     "spec.address",

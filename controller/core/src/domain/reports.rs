@@ -6,20 +6,21 @@ use std::collections::BTreeSet;
 use canopy_model::ids::GroupId;
 use canopy_model::status::{ItemError, NodeStatus};
 
-use super::Domain;
+use super::state::State;
 use crate::error::DomainError;
 use crate::limits::MAX_ITEM_ERRORS;
 use crate::resource::Node;
 use crate::status::{Assessment, assess, is_confirmed};
 use crate::topology::NodeIx;
 
-impl Domain {
-    /// Takes a node's report. Returns the names of the groups whose phase, reason or conditions changed.
-    ///
-    /// # Errors
-    /// `NotFound` for a node that the topology does not have; `Invalid` for more errors than a node may report.
-    pub fn report(&mut self, status: NodeStatus) -> Result<Vec<String>, DomainError> {
+/// Processes reports into a state.
+pub(super) struct Reports<'a>(pub(super) &'a mut State);
+
+impl Reports<'_> {
+    /// See [`super::Domain::report`].
+    pub(super) fn status(&mut self, status: NodeStatus) -> Result<Vec<String>, DomainError> {
         let node = self
+            .0
             .index(&status.node)
             .ok_or_else(|| DomainError::NotFound { kind: "node", name: status.node.clone() })?;
         if status.errors.len() > MAX_ITEM_ERRORS {
@@ -31,33 +32,23 @@ impl Domain {
                 ),
             ));
         }
-        let touched = touched_groups(&self.nodes[node], &status);
+        let touched = touched_groups(&self.0.nodes[node], &status);
         Ok(self.observe(node, &touched, |n| n.status = Some(status)))
     }
 
-    /// Notes that a node's agent is connected, or no longer is. Returns the names of the groups whose phase, reason or
-    /// conditions changed; a node that the topology does not have is ignored.
-    pub fn agent_connected(&mut self, node: &str, connected: bool) -> Vec<String> {
-        match self.index(node) {
-            Some(ix) if self.nodes[ix].connected != connected => {
-                if !connected {
-                    self.forget_queues(node);
-                }
-                let all: BTreeSet<GroupId> = self.nodes[ix].spec.groups.keys().copied().collect();
-                self.observe(ix, &all, |n| {
-                    n.connected = connected;
-                    if connected {
-                        // It reports again which branches are stalled.
-                        n.stalls.clear();
-                    }
-                })
+    /// See [`super::Domain::agent_connected`].
+    pub(super) fn connected(&mut self, node: &str, connected: bool) -> Vec<String> {
+        let Some(at) = self.0.index(node).filter(|at| self.0.nodes[*at].connected != connected) else {
+            return Vec::new();
+        };
+        let all: BTreeSet<GroupId> = self.0.nodes[at].spec.groups.keys().copied().collect();
+        self.observe(at, &all, |n| {
+            n.connected = connected;
+            if connected {
+                // It reports again which branches are stalled.
+                n.stalls.clear();
             }
-            _ => Vec::new(),
-        }
-    }
-
-    pub(super) fn index(&self, node: &str) -> Option<NodeIx> {
-        self.topology.as_ref()?.network.node(node)
+        })
     }
 
     /// Applies `change` to the node and returns the names of the `touched` groups whose assessment changed.
@@ -67,13 +58,13 @@ impl Domain {
         touched: &BTreeSet<GroupId>,
         change: impl FnOnce(&mut Node),
     ) -> Vec<String> {
-        let assess_all = |domain: &Self| -> Vec<(String, Assessment)> {
-            let groups = touched.iter().filter_map(|id| domain.groups.get(domain.names.get(id)?));
-            groups.map(|g| (g.metadata.name.clone(), assess(g, &domain.nodes))).collect()
+        let assess_all = |state: &State| -> Vec<(String, Assessment)> {
+            let groups = touched.iter().filter_map(|id| state.groups.by_id(*id));
+            groups.map(|g| (g.metadata.name.clone(), assess(g, &state.nodes))).collect()
         };
-        let before = assess_all(self);
-        change(&mut self.nodes[node]);
-        let after = assess_all(self);
+        let before = assess_all(self.0);
+        change(&mut self.0.nodes[node]);
+        let after = assess_all(self.0);
         let mut changed: Vec<String> =
             before.into_iter().zip(after).filter(|((_, b), (_, a))| a.differs(b)).map(|((name, _), _)| name).collect();
         changed.sort_unstable();

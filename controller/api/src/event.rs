@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Events.
+
+use std::net::Ipv6Addr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventItem {
+    /// Grows by one with every event since the controller started.
+    pub sequence: u64,
+    /// Nanoseconds since the Unix epoch.
+    pub time_unix_ns: u64,
+    /// Stable code.
+    pub code: String,
+    /// Node concerned.
+    pub node: Option<String>,
+    /// Group concerned.
+    pub group: Option<String>,
+    /// Branch concerned.
+    #[schema(value_type = Option<String>)]
+    pub branch: Option<Ipv6Addr>,
+    /// Text for operators.
+    pub detail: String,
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The types of the REST API (`canopy/v1`) with their JSON form and their OpenAPI description: what the server sends and
+//! accepts, and what `canopyctl` sends and reads. A renamed field is a compile error at both ends.
+//!
+//! - `resource`: `{apiVersion, kind, metadata, spec, status}`, as in Kubernetes; [`Input`] as a client sends it.
+//! - [`topology`], [`node`], [`link`], [`group`], [`member`]: one file per resource: its status, and the conversion from
+//!   the domain's view of it. Specs are those of `canopy_model`.
+//! - [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
+
+/// Implements `From` for a type of this API and the domain's type of the same name, which has the same fields: those in
+/// the first braces are moved, those in the second are converted. A field that one of the two lacks does not compile.
+macro_rules! from_fields {
+    ($module:ident::$name:ident { $($moved:ident),* $(,)? } $({ $($field:ident = $converted:expr),* $(,)? })?) => {
+        impl From<$module::$name> for $name {
+            fn from(view: $module::$name) -> Self {
+                let $module::$name { $($moved,)* $($($field,)*)? } = view;
+                Self { $($moved,)* $($($field: $converted,)*)? }
+            }
+        }
+    };
+}
+
+pub mod check;
+pub mod condition;
+pub mod event;
+pub mod group;
+mod input;
+pub mod link;
+pub mod member;
+pub mod metadata;
+pub mod node;
+pub mod problem;
+pub mod query;
+mod resource;
+pub mod telemetry;
+pub mod topology;
+pub mod version;
+
+pub use group::GroupResource;
+pub use input::{Input, MetadataInput};
+pub use link::LinkResource;
+pub use member::MemberResource;
+pub use node::NodeResource;
+pub use resource::{API_VERSION, ApiVersion, Kind, List, ListMetadata};
+pub use topology::TopologyResource;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Directions of links, their queues and the flows through them.
+
+use canopy_controller_core::{threshold, view};
+use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::metadata::Metadata;
+use crate::resource::resource;
+use crate::{ApiVersion, Kind};
+
+resource!(
+    /// One direction of a link; its name is the sending port, its generation the topology's.
+    LinkResource, Metadata, LinkDesired, LinkObserved
+);
+
+impl From<view::LinkView> for LinkResource {
+    fn from(v: view::LinkView) -> Self {
+        let view::LinkView { name, generation, spec, status } = v;
+        let metadata = Metadata::derived(name, generation);
+        Self { api_version: ApiVersion, kind: Kind::Link, metadata, spec: spec.into(), status: status.into() }
+    }
+}
+
+/// Inputs of a link direction's thresholds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkDesired {
+    /// The link, `a--b`.
+    pub link: String,
+    /// Device and port at the far end.
+    pub to: String,
+    /// R_port in bits per second; 0 = not known.
+    pub rate_bps: u64,
+    /// Octets that the sending port can queue; `null` = not known.
+    pub buffer_bytes: Option<u64>,
+    /// alpha in thousandths, the link's or the controller's.
+    pub alpha: u16,
+    /// K_base in octets, the link's or the controller's.
+    pub k_base_bytes: u64,
+    /// The link's configured round-trip time in microseconds.
+    pub rtt_us: Option<u64>,
+}
+
+from_fields!(view::LinkDesired { link, to, rate_bps, buffer_bytes, alpha, k_base_bytes, rtt_us });
+
+/// Measurements of a link direction and the resulting thresholds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkObserved {
+    /// Round-trip times.
+    pub rtt: LinkRttView,
+    /// Thresholds pushed to the node; `null` while there are none.
+    pub thresholds: Option<Thresholds>,
+    /// Why there are no thresholds, and what to do; empty if there are.
+    pub reason: String,
+    /// Changes since the controller started or the link was declared.
+    pub pushes: u64,
+    /// Nanoseconds since the last change.
+    pub pushed_ago_ns: Option<u64>,
+    /// RTT_est that the thresholds were computed from, nanoseconds.
+    pub pushed_rtt_ns: Option<u64>,
+    /// State of the sending port's queue; `null` while there are no thresholds, the node's agent is not connected, or
+    /// it reported nothing for a minute.
+    pub congestion: Option<LinkCongestion>,
+}
+
+from_fields!(view::LinkObserved { reason, pushes, pushed_ago_ns, pushed_rtt_ns } {
+    rtt = rtt.into(),
+    thresholds = thresholds.map(Into::into),
+    congestion = congestion.map(Into::into),
+});
+
+/// Round-trip times of a link, nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkRttView {
+    /// As configured.
+    pub configured_ns: Option<u64>,
+    /// The newest that the node's STAMP session measured.
+    pub measured_ns: Option<u64>,
+    /// The smallest measured in the last 2.4 s.
+    pub filtered_ns: Option<u64>,
+    /// RTT_est: as configured, else filtered.
+    pub estimate_ns: Option<u64>,
+    /// Test packets answered since the agent started.
+    pub samples: u64,
+    /// Test packets lost since the agent started.
+    pub lost: u64,
+    /// Nanoseconds since the agent last reported.
+    pub reported_ago_ns: Option<u64>,
+}
+
+from_fields!(view::LinkRttView {
+    configured_ns,
+    measured_ns,
+    filtered_ns,
+    estimate_ns,
+    samples,
+    lost,
+    reported_ago_ns
+});
+
+/// Thresholds of one link direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Thresholds {
+    /// K_max in octets: above it, second-level response.
+    pub k_max_bytes: u64,
+    /// K_min in octets, below K_max: above it, first-level response (ECN marking).
+    pub k_min_bytes: u64,
+    /// What decided K_max.
+    pub bound: Bound,
+}
+
+from_fields!(threshold::Thresholds { k_max_bytes, k_min_bytes } { bound = bound.into() });
+
+/// What decided K_max.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", tag = "by")]
+pub enum Bound {
+    /// The bandwidth-delay product, times alpha.
+    BandwidthDelay,
+    /// K_base: the product is smaller.
+    Base,
+    /// The port's buffer: the formula asks for more. With this bound a queue that the formula calls harmless overflows.
+    Buffer {
+        /// What the formula gives, in octets.
+        // By name: utoipa ignores `rename_all_fields`.
+        #[serde(rename = "wantedBytes")]
+        wanted_bytes: u64,
+    },
+}
+
+impl From<threshold::Bound> for Bound {
+    fn from(bound: threshold::Bound) -> Self {
+        match bound {
+            threshold::Bound::BandwidthDelay => Self::BandwidthDelay,
+            threshold::Bound::Base => Self::Base,
+            threshold::Bound::Buffer { wanted_bytes } => Self::Buffer { wanted_bytes },
+        }
+    }
+}
+
+/// The queue of a link direction's sending port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkCongestion {
+    /// As reported by the node's agent.
+    #[serde(flatten)]
+    pub queue: QueueTelemetry,
+    /// Nanoseconds since the report.
+    pub reported_ago_ns: u64,
+}
+
+from_fields!(view::LinkCongestion { queue, reported_ago_ns });
+
+/// A flow that leaves through a node's port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowView {
+    /// The node.
+    pub node: String,
+    /// Its port.
+    pub port: String,
+    /// As reported by the node's agent.
+    #[serde(flatten)]
+    pub flow: FlowTelemetry,
+    /// Nanoseconds since the report.
+    pub reported_ago_ns: u64,
+}
+
+from_fields!(view::FlowView { node, port, flow, reported_ago_ns });

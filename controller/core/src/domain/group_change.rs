@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A change of one group: planned, and on its way to be [`Prepared`].
+
+use canopy_model::ids::Generation;
+use canopy_model::node_spec::GroupProgram;
+
+use super::change::{Effect, GroupEffect, Prepared};
+use super::multicast::check_ports;
+use super::state::State;
+use crate::alloc::Cursors;
+use crate::command::{Outcome, Write};
+use crate::error::DomainError;
+use crate::plan::{Intent, Planned, plan_group};
+use crate::record::{GroupRecord, Record};
+use crate::resource::{Group, GroupState};
+
+/// A group as a command leaves it.
+pub(super) struct GroupChange {
+    group: Group,
+    outcome: Outcome,
+    generation: Generation,
+    writes: Vec<Write>,
+    cursors: Cursors,
+}
+
+impl GroupChange {
+    /// A change with `outcome` to the resource that the command names, which is then at `generation`.
+    pub(super) fn new(state: &State, group: Group, outcome: Outcome, generation: Generation) -> Self {
+        Self { group, outcome, generation, writes: Vec::new(), cursors: state.pools.cursors() }
+    }
+
+    /// With a write of another record.
+    pub(super) fn with(mut self, write: Write) -> Self {
+        self.writes.push(write);
+        self
+    }
+
+    /// With the allocators' cursors behind the group's new numbers.
+    pub(super) fn allocated(mut self, state: &State) -> Self {
+        self.cursors = state.pools.cursors_behind(&self.group.allocation);
+        self
+    }
+
+    /// The command, with the group planned as it is now; refused if there is no plan.
+    ///
+    /// # Errors
+    /// Those of [`plan`].
+    pub(super) fn prepare(self, state: &State) -> Result<Prepared, DomainError> {
+        let planned = plan(state, &self.group)?;
+        Ok(self.prepare_with(state, Ok(planned)))
+    }
+
+    /// The command, where planning may have failed with the given reason.
+    pub(super) fn prepare_with(mut self, state: &State, planned: Result<Planned, String>) -> Prepared {
+        let (group_state, programs) = settle(planned);
+        let group = &mut self.group;
+        group.moved = group.moved.max(moved_in(&group_state));
+        group.state = group_state;
+        group.recorded_epoch = group.epoch;
+        let record = GroupRecord {
+            metadata: group.metadata.clone(),
+            revision: state.revision + 1,
+            epoch: group.epoch,
+            moved: group.moved,
+            spec: group.spec.clone(),
+            allocation: group.allocation,
+            failed: group.failed.clone(),
+            evicted: group.evicted.clone(),
+        };
+        self.writes.push(Write::Put(Record::Group(Box::new(record))));
+        let name = self.group.metadata.name.clone();
+        let effect = Effect::Group(Box::new(GroupEffect { name, group: Some(self.group), programs }));
+        Prepared::change(state, self.outcome, self.generation, self.writes, self.cursors, effect)
+    }
+}
+
+/// Plans `group` as it is now.
+///
+/// # Errors
+/// Those of [`plan_group`], and a node with too few multicast interfaces.
+pub(super) fn plan(state: &State, group: &Group) -> Result<Planned, DomainError> {
+    let planned = plan_group(&state.addresses, state.network(), intent(group))?;
+    check_ports(state, &planned)?;
+    Ok(planned)
+}
+
+/// `group` as input of the planner.
+pub(super) fn intent(group: &Group) -> Intent<'_> {
+    Intent {
+        name: &group.metadata.name,
+        spec: &group.spec,
+        allocation: &group.allocation,
+        epoch: group.epoch,
+        members: &group.members,
+        before: group.plan(),
+        moved: group.moved,
+        failed: group.failed.as_deref(),
+    }
+}
+
+/// Epoch in which receivers of the group last moved between nodes.
+fn moved_in(state: &GroupState) -> u32 {
+    if let GroupState::Live(plan) = state { plan.moved } else { 0 }
+}
+
+/// A group's state and programs after planning, whether it succeeded or failed.
+pub(super) fn settle(planned: Result<Planned, String>) -> (GroupState, Vec<GroupProgram>) {
+    match planned {
+        Ok(Planned::Waiting(reason)) => (GroupState::Waiting(reason), Vec::new()),
+        Ok(Planned::Failed(reason)) => (GroupState::Failed(reason), Vec::new()),
+        Ok(Planned::Live(plan, programs)) => (GroupState::Live(plan), programs),
+        Err(reason) => (GroupState::Infeasible(reason), Vec::new()),
+    }
+}
+
+/// Planning errors name the group's fields. This adds the group as a prefix, for commands on another resource.
+pub(super) fn in_group(group: &str, e: DomainError) -> DomainError {
+    match e {
+        DomainError::Invalid(mut errors) => {
+            errors.0.iter_mut().for_each(|e| e.field = format!("groups[{group}].{}", e.field));
+            DomainError::Invalid(errors)
+        }
+        other => other,
+    }
+}
+
+/// Checks the caller's precondition, if any.
+pub(super) fn check_generation(
+    kind: &'static str,
+    name: &str,
+    expected: Option<Generation>,
+    actual: Generation,
+) -> Result<(), DomainError> {
+    match expected {
+        Some(expected) if expected != actual => {
+            Err(DomainError::Conflict { kind, name: name.to_owned(), expected, actual })
+        }
+        _ => Ok(()),
+    }
+}

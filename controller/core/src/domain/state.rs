@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What commands change and records restore. Only `change` writes the desired part of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopy_model::addressing::AddressPlan;
+use canopy_model::node_spec::{NodeBase, NodeSpec, Port};
+use canopy_model::status::ItemKind;
+use canopy_model::topology::Endpoint;
+
+use super::groups::Groups;
+use crate::alloc::Pools;
+use crate::resource::{Node, Topology};
+use crate::topology::{Network, NodeIx};
+
+/// A topology, its nodes and the groups over it.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) addresses: AddressPlan,
+    pub(super) term: u64,
+    pub(super) revision: u64,
+    pub(super) pools: Pools,
+    pub(super) topology: Option<Topology>,
+    /// By node index of the topology's network.
+    pub(super) nodes: Vec<Node>,
+    pub(super) groups: Groups,
+}
+
+impl State {
+    /// Neither topology nor groups.
+    pub(super) fn empty(addresses: AddressPlan, term: u64, revision: u64) -> Self {
+        let pools = Pools::new(&addresses);
+        Self { addresses, term, revision, pools, topology: None, nodes: Vec::new(), groups: Groups::default() }
+    }
+
+    pub(super) fn network(&self) -> Option<&Network> {
+        self.topology.as_ref().map(|t| &*t.network)
+    }
+
+    pub(super) fn index(&self, node: &str) -> Option<NodeIx> {
+        self.network()?.node(node)
+    }
+
+    pub(super) fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.get(self.index(name)?)
+    }
+
+    /// Ports without a carrier.
+    pub(super) fn down(&self) -> &BTreeSet<Endpoint> {
+        static NONE: BTreeSet<Endpoint> = BTreeSet::new();
+        self.topology.as_ref().map_or(&NONE, |t| &t.down)
+    }
+
+    /// See [`super::Domain::ports_down`].
+    pub(super) fn ports_down(&self, node: &str) -> Option<(BTreeSet<String>, BTreeSet<String>)> {
+        let entry = self.node(node)?;
+        let reported =
+            entry.status.as_ref()?.errors.iter().filter(|e| e.kind == ItemKind::Link).map(|e| e.name.clone());
+        let known = self.down().iter().filter(|p| p.device == node).map(|p| p.port.clone()).collect();
+        let ports: BTreeSet<&str> = entry.spec.base.ports.iter().map(|p| p.name.as_str()).collect();
+        Some((known, reported.filter(|name| ports.contains(name.as_str())).collect()))
+    }
+
+    /// A rebuilt base with the present thresholds of its ports; changes are pushed by the next command.
+    pub(super) fn with_thresholds(&self, mut base: NodeBase) -> NodeBase {
+        let Some(node) = self.node(&base.name) else { return base };
+        let before: std::collections::HashMap<&str, &Port> =
+            node.spec.base.ports.iter().map(|p| (p.name.as_str(), p)).collect();
+        for port in &mut base.ports {
+            port.thresholds = before.get(port.name.as_str()).and_then(|old| old.thresholds);
+        }
+        base
+    }
+
+    /// See [`super::Domain::raise_term`].
+    pub(super) fn raise_term(&mut self, term: u64) -> Vec<String> {
+        self.term = term;
+        for node in &mut self.nodes {
+            node.spec = Arc::new(NodeSpec { term, ..(*node.spec).clone() });
+        }
+        self.nodes.iter().map(|node| node.spec.base.name.clone()).collect()
+    }
+}

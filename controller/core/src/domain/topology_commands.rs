@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Commands on the topology: every group is replanned before anything changes, so that an update that makes a group
+//! infeasible is refused as a whole.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopy_model::FieldErrors;
+use canopy_model::ids::Generation;
+use canopy_model::topology::{Endpoint, TopologySpec};
+
+use super::change::{Effect, Prepared, Replan, TopologyEffect};
+use super::group_change::{check_generation, in_group};
+use super::multicast::check_all;
+use super::replan::Replanner;
+use super::state::State;
+use crate::command::{Outcome, Write};
+use crate::error::DomainError;
+use crate::metadata::{Labels, Metadata, check_labels};
+use crate::record::{Record, TOPOLOGY_NAME, TopologyRecord, topology_key};
+use crate::resource::{GroupState, Topology};
+use crate::routes::node_base;
+use crate::topology::{Network, PortInfo};
+
+/// Checks commands on the topology against a state.
+pub(super) struct TopologyCommands<'a>(pub(super) &'a State);
+
+impl TopologyCommands<'_> {
+    /// [`crate::Command::PutTopology`].
+    pub(super) fn put(
+        &self,
+        labels: Labels,
+        spec: TopologySpec,
+        if_match: Option<Generation>,
+    ) -> Result<Prepared, DomainError> {
+        match (&self.0.topology, if_match) {
+            (Some(t), _) => check_generation("topology", TOPOLOGY_NAME, if_match, t.metadata.generation)?,
+            (None, Some(_)) => return Err(DomainError::NotFound { kind: "topology", name: TOPOLOGY_NAME.to_owned() }),
+            (None, None) => {}
+        }
+        let mut errors = FieldErrors::default();
+        check_labels(&labels, &mut errors);
+        errors.into_result()?;
+        if let Some(t) = self.0.topology.as_ref().filter(|t| t.metadata.labels == labels && t.network.spec == spec) {
+            return Ok(Prepared::noop(self.0, t.metadata.generation));
+        }
+        // Ports that are no longer declared are dropped from the list of ports without carrier.
+        let there: BTreeSet<&Endpoint> = spec.links.iter().flat_map(|l| [&l.a, &l.b]).collect();
+        let down: BTreeSet<Endpoint> = self.0.down().iter().filter(|p| there.contains(p)).cloned().collect();
+        let network = Network::build_around(spec, &self.0.addresses, &down)?;
+        self.check_members(&network)?;
+        let replanner = Replanner { state: self.0, network: &network };
+        let replans = replanner.all(|name, group, e| match group.state {
+            // The group was infeasible before: no reason to refuse a topology that may repair others.
+            GroupState::Infeasible(_) => Ok(e.to_string()),
+            _ => Err(in_group(name, e)),
+        })?;
+        check_all(&network, &replans)?;
+        let metadata = self
+            .0
+            .topology
+            .as_ref()
+            .map_or_else(|| Metadata::created(TOPOLOGY_NAME, labels.clone()), |t| t.metadata.changed(labels.clone()));
+        let outcome = if self.0.topology.is_some() { Outcome::Updated } else { Outcome::Created };
+        Ok(self.prepared(metadata, network, down, replans, outcome))
+    }
+
+    /// [`crate::Command::DeleteTopology`].
+    pub(super) fn delete(&self) -> Result<Prepared, DomainError> {
+        let Some(t) = &self.0.topology else {
+            return Err(DomainError::NotFound { kind: "topology", name: TOPOLOGY_NAME.to_owned() });
+        };
+        if let Some((name, group)) = self.0.groups.with_members().next() {
+            let detail = format!("group {name} has {} members: remove them first", group.members.len());
+            return Err(DomainError::InUse { kind: "topology", name: TOPOLOGY_NAME.to_owned(), detail });
+        }
+        let writes = vec![Write::Delete { key: topology_key() }];
+        let generation = t.metadata.generation;
+        let effect =
+            Effect::Topology(Box::new(TopologyEffect { topology: None, bases: Vec::new(), replans: Vec::new() }));
+        Ok(Prepared::change(self.0, Outcome::Deleted, generation, writes, self.0.pools.cursors(), effect))
+    }
+
+    /// [`crate::Command::PortsDown`].
+    pub(super) fn ports_down(&self, node: &str, ports: BTreeSet<String>) -> Result<Prepared, DomainError> {
+        let unknown = || DomainError::NotFound { kind: "node", name: node.to_owned() };
+        let topology = self.0.topology.as_ref().ok_or_else(unknown)?;
+        let index = topology.network.node(node).ok_or_else(unknown)?;
+        let own = |p: &&PortInfo| ports.contains(topology.network.port_name(index, p.index));
+        let endpoint = |p: &PortInfo| Endpoint {
+            device: node.to_owned(),
+            port: topology.network.port_name(index, p.index).to_owned(),
+        };
+        let mut down: BTreeSet<Endpoint> = topology.down.iter().filter(|p| p.device != node).cloned().collect();
+        down.extend(topology.network.ports(index).iter().filter(own).map(endpoint));
+        if down == topology.down {
+            return Ok(Prepared::noop(self.0, topology.metadata.generation));
+        }
+        let network = Network::build_around(topology.network.spec.clone(), &self.0.addresses, &down)?;
+        // A broken link must not take down groups that do not use it.
+        let replans = Replanner { state: self.0, network: &network }.all(|_, _, e| Ok(e.to_string()))?;
+        Ok(self.prepared(topology.metadata.clone(), network, down, replans, Outcome::Updated))
+    }
+
+    /// Another network and the resulting plans of the groups.
+    fn prepared(
+        &self,
+        metadata: Metadata,
+        network: Network,
+        down: BTreeSet<Endpoint>,
+        replans: Vec<Replan>,
+        outcome: Outcome,
+    ) -> Prepared {
+        let generation = metadata.generation;
+        let record = TopologyRecord {
+            metadata: metadata.clone(),
+            revision: self.0.revision + 1,
+            spec: network.spec.clone(),
+            moved: Replanner { state: self.0, network: &network }.moved(&replans),
+            down: down.clone(),
+        };
+        let writes = vec![Write::Put(Record::Topology(Box::new(record)))];
+        let base = |node| self.0.with_thresholds(node_base(&network, &self.0.addresses, node));
+        let bases = (0..network.len()).map(base).collect();
+        let topology = Some(Topology { metadata, network: Arc::new(network), down });
+        let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans }));
+        Prepared::change(self.0, outcome, generation, writes, self.0.pools.cursors(), effect)
+    }
+
+    /// Every member's host must still be declared, and its prefix must still contain the member's address.
+    fn check_members(&self, network: &Network) -> Result<(), DomainError> {
+        for (name, group) in self.0.groups.with_members() {
+            for (host, member) in &group.members {
+                let in_use = |detail: String| Err(DomainError::InUse { kind: "host", name: host.clone(), detail });
+                match (network.host(host), member.spec.address) {
+                    (None, _) => {
+                        return in_use(format!(
+                            "it is a member of group {name}: let it leave first, or keep it under spec.hosts"
+                        ));
+                    }
+                    (Some(at), Some(address)) if !at.prefix.contains(&address) => {
+                        return in_use(format!(
+                            "it is a member of group {name} with address {address}, which is outside the new prefix {}: let it leave first",
+                            at.prefix
+                        ));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A membership as the domain holds it; part of its durable record.
+
+use canopy_model::member::MemberSpec;
+use serde::{Deserialize, Serialize};
+
+use crate::metadata::Metadata;
+
+/// One membership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: MemberSpec,
+    /// Epoch in which it joined, or replaced its QP.
+    #[serde(default)]
+    pub(crate) since: u32,
+    /// It joined after data of the group was seen.
+    #[serde(default)]
+    pub(crate) late: bool,
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Durable records. This crate defines their content and their keys, the caller their encoding.
+//!
+//! Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, and `domain/state` for the revision and the
+//! allocators. A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no
+//! record is free.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_model::group::GroupSpec;
+use canopy_model::topology::{Endpoint, TopologySpec};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::alloc::{Allocation, Cursors};
+use crate::member::Member;
+use crate::metadata::Metadata;
+use crate::view::Evicted;
+
+/// Name of the one topology of a domain.
+pub(crate) const TOPOLOGY_NAME: &str = "default";
+/// Key of [`StateRecord`].
+const STATE_KEY: &str = "domain/state";
+
+/// A durable record of any kind; its key names the kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Record {
+    /// The topology.
+    Topology(Box<TopologyRecord>),
+    /// A group.
+    Group(Box<GroupRecord>),
+    /// A membership.
+    Member(Box<MemberRecord>),
+    /// What no resource holds.
+    State(StateRecord),
+}
+
+impl Record {
+    /// Reads the record at `key` from any format that describes itself; `None` if the key is not the domain's.
+    ///
+    /// # Errors
+    /// The content is not that of a record at `key`.
+    pub fn read<'de, D: Deserializer<'de>>(key: &str, from: D) -> Result<Option<Self>, D::Error> {
+        let kind = key.split_once('/').map_or("", |(kind, _)| kind);
+        Ok(Some(match kind {
+            "topology" => Self::Topology(Deserialize::deserialize(from)?),
+            "group" => Self::Group(Deserialize::deserialize(from)?),
+            "member" => Self::Member(Deserialize::deserialize(from)?),
+            "domain" if key == STATE_KEY => Self::State(Deserialize::deserialize(from)?),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Where the record belongs.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Topology(_) => topology_key(),
+            Self::Group(record) => group_key(&record.metadata.name),
+            Self::Member(record) => member_key(&record.group, &record.member.spec.host),
+            Self::State(_) => STATE_KEY.to_owned(),
+        }
+    }
+
+    /// Revision of the domain that wrote it.
+    pub(crate) fn revision(&self) -> u64 {
+        match self {
+            Self::Topology(record) => record.revision,
+            Self::Group(record) => record.revision,
+            Self::Member(record) => record.revision,
+            Self::State(record) => record.revision,
+        }
+    }
+}
+
+/// Durable form of the topology.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopologyRecord {
+    pub(crate) metadata: Metadata,
+    pub(crate) revision: u64,
+    pub(crate) spec: TopologySpec,
+    /// Epochs of the groups (by id) whose trees topology changes have moved since their own records were written. Kept
+    /// here because one transaction cannot rewrite the records of a million groups.
+    #[serde(default)]
+    pub(crate) moved: BTreeMap<u32, u32>,
+    /// Ports without a carrier, as last reported by their nodes.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) down: BTreeSet<Endpoint>,
+}
+
+/// Durable form of a group; its members have records of their own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRecord {
+    pub(crate) metadata: Metadata,
+    pub(crate) revision: u64,
+    pub(crate) epoch: u32,
+    #[serde(default)]
+    pub(crate) moved: u32,
+    pub(crate) spec: GroupSpec,
+    pub(crate) allocation: Allocation,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) evicted: Vec<Evicted>,
+}
+
+/// Durable form of a membership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberRecord {
+    pub(crate) group: String,
+    pub(crate) revision: u64,
+    #[serde(flatten)]
+    pub(crate) member: Member,
+}
+
+/// State that must survive although no resource holds it: deletions must not decrease the revision, nor make the
+/// allocators reuse what was just freed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateRecord {
+    pub(crate) revision: u64,
+    pub(crate) cursors: Cursors,
+}
+
+/// Key of the topology's record.
+pub(crate) fn topology_key() -> String {
+    format!("topology/{TOPOLOGY_NAME}")
+}
+
+/// Key of a group's record.
+pub(crate) fn group_key(name: &str) -> String {
+    format!("group/{name}")
+}
+
+/// Key of a membership's record.
+pub(crate) fn member_key(group: &str, host: &str) -> String {
+    format!("member/{group}/{host}")
+}

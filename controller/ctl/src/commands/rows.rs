@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Resources as rows of a table.
+
+use std::io::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+use canopy_controller_api::event::EventItem;
+use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
+use canopy_controller_api::{GroupResource, MemberResource, NodeResource, TopologyResource};
+
+use crate::failure::Failure;
+use crate::output::{table, text};
+
+/// Header and cell; the bool is true for columns of `-o wide` only.
+pub(super) type Column<T> = (&'static str, fn(&T) -> String, bool);
+
+/// A kind of resource that can be listed.
+pub(super) trait Row: Sized {
+    /// All columns.
+    fn columns() -> Vec<Column<Self>>;
+
+    /// `kind/name`.
+    fn name(&self) -> String;
+
+    /// Lines to print below the table.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Writes `rows` as a table of `columns`.
+pub(super) fn write<T>(columns: &[Column<T>], rows: &[T], out: &mut dyn Write) -> Result<(), Failure> {
+    let header: Vec<&str> = columns.iter().map(|(title, ..)| *title).collect();
+    let cells = |row: &T| columns.iter().map(|(_, cell, _)| cell(row)).collect();
+    table(out, &header, rows.iter().map(cells).collect())
+}
+
+impl Row for TopologyResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("NAME", |t| text(&t.metadata.name), false),
+            ("NODES", |t| text(t.status.nodes), false),
+            ("CONNECTED", |t| text(t.status.connected_nodes), false),
+            ("SYNCED", |t| text(t.status.synced_nodes), false),
+            ("HOSTS", |t| text(t.status.hosts), false),
+            ("LINKS", |t| text(t.status.links), false),
+            ("GENERATION", |t| text(t.metadata.generation), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("topology/{}", text(&self.metadata.name))
+    }
+}
+
+impl Row for NodeResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("NAME", |n| text(&n.metadata.name), false),
+            ("CONNECTED", |n| text(n.status.connected), false),
+            ("DESIRED", |n| text(n.spec.generation), false),
+            ("APPLIED", |n| text(n.status.observed_generation), false),
+            ("GROUPS", |n| text(n.spec.groups), false),
+            ("ADDRESS", |n| text(n.spec.node_address), false),
+            ("LOCATOR", |n| text(n.spec.un), true),
+            ("END.MT", |n| text(n.spec.end_mt), true),
+            ("ROUTES", |n| text(n.spec.routes), true),
+            ("AGENT", |n| text(&n.status.agent_version), true),
+            ("KERNEL", |n| text(&n.status.kernel), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("node/{}", text(&self.metadata.name))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let errors = self.status.errors.iter();
+        let name = text(&self.metadata.name);
+        errors.map(|e| format!("! {name}: {} {}: {}", text(e.kind), text(&e.name), text(&e.detail))).collect()
+    }
+}
+
+impl Row for LinkResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("FROM", |l| text(&l.metadata.name), false),
+            ("TO", |l| text(&l.spec.to), false),
+            ("RATE BPS", |l| text(l.spec.rate_bps), false),
+            ("RTT NS", |l| text(l.status.rtt.estimate_ns), false),
+            ("MEASURED NS", |l| text(l.status.rtt.measured_ns), true),
+            ("K_MAX", |l| of_thresholds(l, |t| text(t.k_max_bytes)), false),
+            ("K_MIN", |l| of_thresholds(l, |t| text(t.k_min_bytes)), false),
+            ("BOUND", |l| of_thresholds(l, |t| bound(t.bound).to_owned()), false),
+            ("QUEUE", |l| of_queue(l, |c| text(c.queue.queue_bytes)), false),
+            ("LEVEL", |l| of_queue(l, |c| text(c.queue.level)), false),
+            ("MARKED", |l| of_queue(l, |c| text(c.queue.marked)), false),
+            ("PEAK", |l| of_queue(l, |c| text(c.queue.peak_queue_bytes)), true),
+            ("PEAK LEVEL", |l| of_queue(l, |c| text(c.queue.peak_level)), true),
+            ("WANTED", |l| of_thresholds(l, |t| text(wanted(t.bound))), true),
+            ("BUFFER", |l| text(l.spec.buffer_bytes), true),
+            ("ALPHA", |l| text(l.spec.alpha), true),
+            ("K_BASE", |l| text(l.spec.k_base_bytes), true),
+            ("LOST", |l| text(l.status.rtt.lost), true),
+            ("CHANGES", |l| text(l.status.pushes), true),
+            ("REASON", |l| text(&l.status.reason), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("link/{}", text(&self.metadata.name))
+    }
+}
+
+fn of_thresholds(link: &LinkResource, cell: fn(&Thresholds) -> String) -> String {
+    link.status.thresholds.as_ref().map_or_else(|| text(()), cell)
+}
+
+fn of_queue(link: &LinkResource, cell: fn(&LinkCongestion) -> String) -> String {
+    link.status.congestion.as_ref().map_or_else(|| text(()), cell)
+}
+
+/// What decided K_max, in one word.
+fn bound(bound: Bound) -> &'static str {
+    match bound {
+        Bound::BandwidthDelay => "bandwidthDelay",
+        Bound::Base => "base",
+        Bound::Buffer { .. } => "buffer",
+    }
+}
+
+fn wanted(bound: Bound) -> Option<u64> {
+    match bound {
+        Bound::Buffer { wanted_bytes } => Some(wanted_bytes),
+        Bound::BandwidthDelay | Bound::Base => None,
+    }
+}
+
+impl Row for GroupResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("NAME", |g| text(&g.metadata.name), false),
+            ("PHASE", |g| text(g.status.phase), false),
+            ("SOURCE", |g| text(&g.status.source), false),
+            ("RECEIVERS", |g| text(g.status.receivers), false),
+            ("PROXY", |g| text(g.status.connection.proxy_address), false),
+            ("QPN", |g| text(g.status.connection.designated_qpn), false),
+            ("ENCODING", |g| text(g.status.encoding.as_ref().map(|e| e.mode)), false),
+            ("EPOCH", |g| text(g.status.epoch), true),
+            ("TREE", |g| text(g.status.tree_id), true),
+            ("SRH BYTES", |g| text(g.status.encoding.as_ref().map(|e| e.srh_bytes)), true),
+            ("REASON", |g| text(&g.status.reason), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("group/{}", text(&self.metadata.name))
+    }
+}
+
+impl Row for MemberResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("HOST", |m| text(&m.metadata.metadata.name), false),
+            ("ROLE", |m| text(m.spec.role), false),
+            ("ADDRESS", |m| text(m.status.address), false),
+            ("QPN", |m| text(m.spec.qpn), false),
+            ("NODE", |m| text(&m.status.node), false),
+            ("PORT", |m| text(&m.status.port), false),
+            ("ENCODING", |m| text(m.status.encoding), true),
+            ("MEMORY BYTES", |m| text(m.spec.memory.map(|r| r.length)), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("member/{}/{}", text(&self.metadata.group), text(&self.metadata.metadata.name))
+    }
+}
+
+impl Row for EventItem {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("TIME", time, false),
+            ("CODE", |e| text(&e.code), false),
+            ("NODE", |e| text(&e.node), false),
+            ("GROUP", |e| text(&e.group), false),
+            ("BRANCH", |e| text(e.branch), true),
+            ("DETAIL", |e| text(&e.detail), false),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("event/{}", self.sequence)
+    }
+}
+
+fn time(event: &EventItem) -> String {
+    let at = UNIX_EPOCH + Duration::from_nanos(event.time_unix_ns);
+    // Years beyond 9999 cannot be written: u64 nanoseconds end in 2554.
+    humantime::format_rfc3339_millis(at).to_string()
+}
