@@ -9,18 +9,20 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 kernels=("$@")
 ((${#kernels[@]})) || kernels=(6.1 6.12)
-# Path of the program that cargo makes of target $1 with these arguments.
+# One build of the whole workspace, as `make test` makes it: another selection of packages would build half of the tree again.
+programs=$(cargo test --locked --workspace --no-run --message-format=json) || { echo "kernel-matrix: the tests do not build: see above" >&2; exit 1; }
+# Path of the test program of target $1.
 built() {
-  local target=$1 path
-  shift
-  path=$(cargo test "$@" --no-run --message-format=json 2>/dev/null | python3 -c 'import json,sys
-print(*[m["executable"] for m in map(json.loads, sys.stdin) if m.get("executable") and m["target"]["name"] == sys.argv[1]])' "$target")
-  [ -x "$path" ] || { echo "kernel-matrix: $target does not build: run cargo test $* --no-run" >&2; return 1; }
+  local path
+  path=$(python3 -c 'import json,sys
+built = (json.loads(line) for line in sys.stdin)
+print(*[m["executable"] for m in built if m.get("executable") and m["profile"]["test"] and m["target"]["name"] == sys.argv[1]])' "$1" <<<"$programs")
+  [ -x "$path" ] || { echo "kernel-matrix: no test program of the name $1" >&2; return 1; }
   echo "$path"
 }
-packets=$(built canopy_datapath -p canopy-datapath --lib)
-pacer=$(built host -p canopy-pacer --test host)
-daemon=$(cargo build -q -p canopy-pacer && echo target/debug/canopy-pacer)
+packets=$(built canopy_datapath)
+pacer=$(built host)
+daemon=target/debug/canopy-pacer
 # The VM reads this machine's files while it runs: a rebuild must not pull them away.
 tests=$(mktemp -d target/kernels.XXXXXX)
 trap 'rm -rf "$tests"' EXIT
