@@ -32,19 +32,20 @@ forbid canopy-model "canopy-.*|$outside" 'the model is plain data'
 forbid canopy-control 'canopy-(controller|agent|datapath|store|packet).*' 'the contract names the model only'
 forbid canopy-controller-core "canopy-(agent|datapath|store|controller-).*|$outside" 'the core is pure'
 forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 'the core is pure'
+forbid canopy-host-core "canopy-(agent|controller|store|datapath|control|host).*|$outside" 'the core is pure'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
 for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopyctl; do
-  forbid "$c" 'canopy-(agent|datapath|rc|lab|e2e).*' 'the controller names nothing of the agent'
+  forbid "$c" 'canopy-(agent|datapath|host|pacer|rc|lab|e2e).*' 'the controller names nothing of the agent or of hosts'
 done
 forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 for c in canopy-datapath canopy-agent-link canopy-stamp canopy-agent-runtime; do
-  forbid "$c" 'canopy-(controller|store|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller'
+  forbid "$c" 'canopy-(controller|store|host|pacer|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller or of hosts'
 done
 for c in canopy-host canopy-host-capi; do
   forbid "$c" 'canopy-(controller|agent|datapath|store|rc|lab|e2e|packet).*|canopyctl' 'an application sees the contract only'
 done
-forbid canopy-pacer 'canopy-(controller|agent-(runtime|link)|datapath|store|rc|lab|e2e).*|canopyctl' 'a source host has neither controller nor agent'
+forbid canopy-pacer 'canopy-(controller|agent|datapath|stamp|store|rc|lab|e2e).*|canopyctl' 'a source host has neither controller nor agent'
 forbid_own canopy-host-capi "$outside" 'the C ABI is a face of canopy-host'
 forbid_own canopy-datapath 'tonic|axum|sled' 'one outside technology per edge'
 forbid_own canopy-stamp 'tonic|axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'

@@ -10,7 +10,7 @@
 //! reduction yet.
 
 use canopy_agent_core::congestion::Action;
-use canopy_agent_core::pacing::Outcome;
+use canopy_host_core::pacing::Outcome;
 
 use crate::fluid::MS;
 use crate::host::Message;
