@@ -52,6 +52,11 @@ forbid_own canopy-stamp 'tonic|axum|sled|libbpf-rs|rtnetlink' 'one outside techn
 forbid_own canopy-agent-link 'libbpf-rs|rtnetlink|sled' 'one outside technology per edge'
 
 # `unsafe` lives in the datapath, and where C calls in.
+# Test support is compiled into tests only.
+if git grep -l 'canopy-testkit' -- '*Cargo.toml' | xargs awk '/^\[/{section=$0} /^canopy-testkit/ && section !~ /dev-dependencies/ && FILENAME != "Cargo.toml"{print FILENAME; bad=1} END{exit !bad}'; then
+  echo "arrow: canopy-testkit is for tests only" >&2
+  fail=1
+fi
 if git grep -nE '\bunsafe\s*(\{|fn|impl|trait|extern)' -- '*.rs' ':!agent/datapath/' ':!host/capi/'; then
   echo "arrow: unsafe code outside agent/datapath and host/capi" >&2
   fail=1

@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod memory;
-#[path = "../../link/tests/support/mod.rs"]
-mod support;
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -18,9 +16,10 @@ use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::notify::Notifier;
 use canopy_control::HeldSpec;
 use canopy_model::node_spec::NodeSpec;
+use canopy_testkit::controller::soon;
+use canopy_testkit::spec::spec;
 use canopy_model::status::NodeStatus;
 use memory::{Agent, Reconcile, error};
-use support::{soon, spec};
 use tokio::time::Instant;
 
 /// An agent and the controller's end of its link.
