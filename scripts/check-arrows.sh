@@ -33,6 +33,7 @@ forbid canopy-control 'canopy-(controller|agent|datapath|store|packet).*' 'the c
 forbid canopy-controller-core "canopy-(agent|datapath|store|controller-).*|$outside" 'the core is pure'
 forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 'the core is pure'
 forbid canopy-host-core "canopy-(agent|controller|store|datapath|control|host).*|$outside" 'the core is pure'
+forbid canopy-daemon 'canopy-.*' 'what every daemon needs knows none of them'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
 for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopyctl; do
   forbid "$c" 'canopy-(agent|datapath|host|pacer|rc|lab|e2e).*' 'the controller names nothing of the agent or of hosts'
@@ -51,12 +52,12 @@ forbid_own canopy-datapath 'tonic|axum|sled' 'one outside technology per edge'
 forbid_own canopy-stamp 'tonic|axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 forbid_own canopy-agent-link 'libbpf-rs|rtnetlink|sled' 'one outside technology per edge'
 
-# `unsafe` lives in the datapath, and where C calls in.
 # Test support is compiled into tests only.
 if git grep -l 'canopy-testkit' -- '*Cargo.toml' | xargs awk '/^\[/{section=$0} /^canopy-testkit/ && section !~ /dev-dependencies/ && FILENAME != "Cargo.toml"{print FILENAME; bad=1} END{exit !bad}'; then
   echo "arrow: canopy-testkit is for tests only" >&2
   fail=1
 fi
+# `unsafe` lives in the datapath, and where C calls in.
 if git grep -nE '\bunsafe\s*(\{|fn|impl|trait|extern)' -- '*.rs' ':!agent/datapath/' ':!host/capi/'; then
   echo "arrow: unsafe code outside agent/datapath and host/capi" >&2
   fail=1

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use canopy_agent_link::{Target, channels};
-use canopy_agent_runtime::notify::Notifier;
 use canopy_control::{HeldSpec, Items, delta_response, pb, snapshot_responses};
+use canopy_daemon::notify::Notifier;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;

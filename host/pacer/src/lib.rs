@@ -13,8 +13,8 @@
 
 pub mod bpf;
 pub mod cli;
-mod clock;
 mod codec;
+mod config;
 mod daemon;
 pub mod engine;
 mod hook;
@@ -27,3 +27,5 @@ mod service;
 mod socket;
 mod tally;
 mod units;
+
+use canopy_daemon::clock;
