@@ -36,25 +36,32 @@ forbid canopy-controller-core "canopy-(agent|datapath|store|controller-).*|$outs
 forbid canopy-controller-core 'utoipa|serde_json' 'the JSON form of the API belongs to canopy-controller-api, that of records to the actor'
 forbid canopy-controller-api "canopy-(agent|datapath|store|controller-(actor|grpc|rest|runtime)).*|canopyctl|$outside" 'the API is types, for its server and its clients'
 forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 'the core is pure'
+forbid canopy-host-core "canopy-(agent|controller|store|datapath|control|host).*|$outside" 'the core is pure'
+forbid canopy-daemon 'canopy-.*' 'what every daemon needs knows none of them'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
 for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopyctl; do
-  forbid "$c" 'canopy-(agent|datapath|rc|lab|e2e).*' 'the controller names nothing of the agent'
+  forbid "$c" 'canopy-(agent|datapath|host|pacer|rc|lab|e2e).*' 'the controller names nothing of the agent or of hosts'
 done
 forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 forbid canopyctl 'canopy-(controller-(actor|grpc|rest|runtime)|store)|axum|tonic|sled' 'a client of the REST API and of nothing else'
 forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 for c in canopy-datapath canopy-agent-link canopy-stamp canopy-agent-runtime; do
-  forbid "$c" 'canopy-(controller|store|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller'
+  forbid "$c" 'canopy-(controller|store|host|pacer|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller or of hosts'
 done
 for c in canopy-host canopy-host-capi; do
   forbid "$c" 'canopy-(controller|agent|datapath|store|rc|lab|e2e|packet).*|canopyctl' 'an application sees the contract only'
 done
-forbid canopy-pacer 'canopy-(controller|agent-(runtime|link)|datapath|store|rc|lab|e2e).*|canopyctl' 'a source host has neither controller nor agent'
+forbid canopy-pacer 'canopy-(controller|agent|datapath|stamp|store|rc|lab|e2e).*|canopyctl' 'a source host has neither controller nor agent'
 forbid_own canopy-host-capi "$outside" 'the C ABI is a face of canopy-host'
 forbid_own canopy-datapath 'tonic|axum|sled' 'the kernel, through BPF and netlink'
 forbid_own canopy-stamp 'tonic|axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 forbid_own canopy-agent-link 'libbpf-rs|rtnetlink|sled' 'one outside technology per edge'
 
+# Test support is compiled into tests only.
+if git grep -l 'canopy-testkit' -- '*Cargo.toml' | xargs awk '/^\[/{section=$0} /^canopy-testkit/ && section !~ /dev-dependencies/ && FILENAME != "Cargo.toml"{print FILENAME; bad=1} END{exit !bad}'; then
+  echo "arrow: canopy-testkit is for tests only" >&2
+  fail=1
+fi
 # `unsafe` lives where the kernel is called: in the home of BPF and the datapath's sockets; and where C calls in.
 if git grep -nE '\bunsafe\s*(\{|fn|impl|trait|extern)' -- '*.rs' ':!bpf/src/' ':!agent/datapath/' ':!host/capi/'; then
   echo "arrow: unsafe code outside bpf, agent/datapath and host/capi" >&2

@@ -5,7 +5,6 @@ pub mod aggregate;
 pub mod congestion;
 pub mod mroute;
 pub mod net;
-pub mod pacing;
 pub mod slots;
 pub mod stall;
 pub mod stamp;

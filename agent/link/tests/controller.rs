@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +11,8 @@ use canopy_control::{HeldSpec, Items, MINOR_VERSION, pb};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
 use canopy_model::telemetry::{DropCount, Event, EventCode};
-use support::{Controller, delta, snapshot, soon, spec};
+use canopy_testkit::controller::{Controller, soon};
+use canopy_testkit::spec::{delta, snapshot, spec};
 use tokio::net::{UnixListener, UnixStream};
 
 /// A running link of `leaf-1` to the server at `path`.

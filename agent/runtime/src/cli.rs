@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::bail;
-use canopy_agent_runtime::config::{
-    Config, CongestionLayer, HostSocketLayer, Layer, LogFormat, LogLayer, Number, SYSTEM_FILE, StampLayer, Switch,
-    VARIABLE_PREFIX,
-};
+use canopy_agent_runtime::config::{Config, SYSTEM_FILE};
 use canopy_agent_runtime::doctor;
+use canopy_daemon::config::{Flags as Set, Loaded, Sources, load};
+use canopy_daemon::log::LogFormat;
 use clap::{Args, Parser, Subcommand};
 
 /// Programs this node's kernel with the configuration of the Canopy controller, and reports status and telemetry.
 ///
-/// Settings come from defaults, /etc/canopy/agent.toml, --config FILE, CANOPY__KEY variables (CANOPY__LOG__LEVEL)
-/// and flags; each overrides the ones before it.
+/// Settings come from defaults, /etc/canopy/agent.toml, --config FILE, CANOPY__SECTION__KEY variables and flags; each takes
+/// precedence over the ones before it. Unknown settings are errors.
 #[derive(Debug, Parser)]
 #[command(name = "canopy-agent", version)]
 pub(crate) struct Cli {
@@ -58,16 +56,16 @@ pub(crate) struct Flags {
     controller: Option<String>,
     /// Directory of the ledger [default: /var/lib/canopy/agent].
     #[arg(long, global = true, value_name = "DIR")]
-    state_dir: Option<PathBuf>,
+    state_dir: Option<String>,
     /// Directory on a bpffs for programs and maps [default: /sys/fs/bpf/canopy].
     #[arg(long, global = true, value_name = "DIR")]
-    pin_dir: Option<PathBuf>,
+    pin_dir: Option<String>,
     /// Time between telemetry samples, 100ms to 1h [default: 1s].
     #[arg(long, global = true, value_name = "TIME")]
     telemetry_interval: Option<String>,
     /// Unix socket for applications of the attached hosts, "" for none [default: /run/canopy/host.sock].
     #[arg(long, global = true, value_name = "PATH")]
-    host_socket: Option<PathBuf>,
+    host_socket: Option<String>,
     /// UDP port of STAMP reflectors, the same at all nodes [default: 862].
     #[arg(long, global = true, value_name = "PORT")]
     stamp_port: Option<String>,
@@ -93,28 +91,21 @@ impl Flags {
     ///
     /// # Errors
     /// Any source is unreadable, has an unknown key, or a value out of range.
-    pub(crate) fn load(self) -> anyhow::Result<Config> {
-        let flags = Layer {
-            node: self.node,
-            controller: self.controller,
-            state_dir: self.state_dir,
-            pin_dir: self.pin_dir,
-            telemetry_interval: self.telemetry_interval,
-            host_socket: HostSocketLayer { path: self.host_socket, ..HostSocketLayer::default() },
-            stamp: StampLayer { port: self.stamp_port.map(Number::Text), interval: self.stamp_interval },
-            congestion: CongestionLayer {
-                interval: self.congestion_interval,
-                disclose: self.congestion_disclose.map(Switch::Text),
-            },
-            log: LogLayer { format: self.log_format, level: self.log_level },
-        };
-        let mut variables = vec![];
-        for (name, value) in std::env::vars_os() {
-            let Some(name) = name.to_str().filter(|name| name.starts_with(VARIABLE_PREFIX)) else { continue };
-            let Ok(value) = value.into_string() else { bail!("environment variable {name}: the value is not UTF-8") };
-            variables.push((name.to_owned(), value));
-        }
-        let file = self.config.as_deref();
-        Ok(Config::load(Path::new(SYSTEM_FILE), file, variables.into_iter(), flags, &doctor::hostname())?)
+    pub(crate) fn load(self) -> anyhow::Result<Loaded<Config>> {
+        let flags = Set::default()
+            .with("node", self.node)
+            .with("controller", self.controller)
+            .with("state_dir", self.state_dir)
+            .with("pin_dir", self.pin_dir)
+            .with("telemetry_interval", self.telemetry_interval)
+            .with("host_socket.path", self.host_socket)
+            .with("stamp.port", self.stamp_port)
+            .with("stamp.interval", self.stamp_interval)
+            .with("congestion.interval", self.congestion_interval)
+            .with("congestion.disclose", self.congestion_disclose)
+            .with("log.format", self.log_format.map(LogFormat::name))
+            .with("log.level", self.log_level);
+        let sources = Sources::new(SYSTEM_FILE, self.config, flags);
+        Ok(load(&Config::defaults(&doctor::hostname()), sources)?)
     }
 }

@@ -1,39 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings: defaults, then `/etc/canopy/agent.toml`, the file named by `--config`, `CANOPY__KEY` variables and
-//! flags; each overrides the ones before it. Unknown keys are errors in every source.
-
-mod congestion;
-mod host_socket;
-mod layer;
+//! Settings of the agent; `canopy_daemon::config` describes their sources and how keys are written.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use canopy_agent_link::{Target, TargetError};
+use canopy_agent_link::Target;
+use canopy_daemon::config::{Faults, Settings, list, text};
+use canopy_daemon::log::LogConfig;
+use canopy_daemon::socket;
 use canopy_model::ids::check_name;
-use serde::Serialize;
-
-pub use congestion::{Congestion, CongestionLayer, Switch};
-pub use host_socket::{HostSocket, HostSocketLayer, Ids};
-pub use layer::{Layer, LogFormat, LogLayer, Number, StampLayer, VARIABLE_PREFIX};
+use canopy_packet::stamp::PORT;
+use serde::{Deserialize, Serialize};
 
 /// Read if it exists, unlike the file that `--config` names.
 pub const SYSTEM_FILE: &str = "/etc/canopy/agent.toml";
 
-/// Effective, validated settings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Maximum number of ids in a list, which is searched for every connection.
+const MAX_IDS: usize = 1024;
+
+/// All settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// This node's name in the topology; the short host name by default.
     pub node: String,
     /// Address of the controller.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "text")]
     pub controller: Target,
     /// Directory of the ledger.
     pub state_dir: PathBuf,
     /// Directory on a bpffs where programs and maps are pinned.
     pub pin_dir: PathBuf,
     /// Time between telemetry samples, 100 ms ..= 1 h.
-    #[serde(serialize_with = "as_duration")]
+    #[serde(with = "humantime_serde")]
     pub telemetry_interval: Duration,
     /// Socket for applications of the attached hosts, and its permissions.
     pub host_socket: HostSocket,
@@ -42,179 +41,191 @@ pub struct Config {
     /// Sampling of queues.
     pub congestion: Congestion,
     /// Logging.
-    pub log: Log,
+    pub log: LogConfig,
 }
 
-/// STAMP settings (RFC 8762).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Section `host_socket`: the socket and its permitted users. Root and the agent's own user are always permitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSocket {
+    /// Absolute, at most 100 bytes; empty = no socket. Its mode is 0660.
+    pub path: PathBuf,
+    /// Group of the socket's file, a name or a number; empty = the agent's own.
+    pub group: String,
+    /// Permitted users.
+    #[serde(deserialize_with = "list")]
+    pub uids: Vec<u32>,
+    /// Permitted groups; only the effective group of a process counts (SO_PEERCRED reports no other).
+    #[serde(deserialize_with = "list")]
+    pub gids: Vec<u32>,
+}
+
+/// Section `stamp` (RFC 8762).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Stamp {
     /// UDP port that reflectors listen on, 1..=65535; the same at all nodes.
     pub port: u16,
     /// Time between two test packets of a link, 10 ms ..= 1 min.
-    #[serde(serialize_with = "as_duration")]
+    #[serde(with = "humantime_serde")]
     pub interval: Duration,
 }
 
-/// Logging settings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Log {
-    /// `auto` is `pretty` on a terminal and `json` elsewhere.
-    pub format: LogFormat,
-    /// A level, or directives such as `info,canopy_datapath=debug`.
-    pub level: String,
-}
-
-/// An invalid setting; the message names the key, its source and the permitted values.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A file could not be read.
-    #[error("{}: cannot be read", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// A source that does not parse, or has an unknown key.
-    #[error("{source_name}: {reason}")]
-    Malformed {
-        /// File or variable.
-        source_name: String,
-        /// The problem.
-        reason: String,
-    },
-    /// A value out of range.
-    #[error("{key} (from {source_name}): {reason}")]
-    Value {
-        /// The setting.
-        key: &'static str,
-        /// File, variable, flag or default.
-        source_name: String,
-        /// The problem and the permitted values.
-        reason: String,
-    },
+/// Section `congestion`: how the node samples its queues (draft-tian-ccwg-long-haul-cnp-00 sections 5.3 and 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Congestion {
+    /// Interval over which ECN marking rate and queue growth rate are measured, 1 ms ..= 1 s.
+    #[serde(with = "humantime_serde")]
+    pub interval: Duration,
+    /// Whether Long-haul CNPs carry the metric that triggered them; otherwise Metric Type and Value are zero.
+    pub disclose: bool,
 }
 
 impl Config {
-    /// Reads every layer. `file` is that of `--config`; `variables` is the environment; `hostname` is the default node
-    /// name.
-    ///
-    /// # Errors
-    /// The first unreadable file, unknown key or bad value.
-    pub fn load(
-        system_file: &Path,
-        file: Option<&Path>,
-        variables: impl Iterator<Item = (String, String)>,
-        flags: Layer,
-        hostname: &str,
-    ) -> Result<Self, ConfigError> {
-        let mut layers = vec![("default".to_owned(), Layer::defaults(hostname))];
-        match std::fs::read_to_string(system_file) {
-            Ok(text) => layers.push(layer::from_file(system_file, &text)?),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(source) => return Err(ConfigError::Unreadable { path: system_file.to_owned(), source }),
-        }
-        if let Some(path) = file {
-            let text = std::fs::read_to_string(path);
-            let text = text.map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-            layers.push(layer::from_file(path, &text)?);
-        }
-        layers.extend(layer::from_variables(variables)?);
-        layers.push(("the command line".to_owned(), flags));
-        Self::resolve(&layers)
-    }
-
-    fn resolve(layers: &[(String, Layer)]) -> Result<Self, ConfigError> {
-        Ok(Self {
-            node: pick(layers, "node", |layer| layer.node.clone(), name)?,
-            controller: pick(
-                layers,
-                "controller",
-                |layer| layer.controller.clone(),
-                |text| text.parse().map_err(|error: TargetError| error.to_string()),
-            )?,
-            state_dir: pick(layers, "state_dir", |layer| layer.state_dir.clone(), absolute)?,
-            pin_dir: pick(layers, "pin_dir", |layer| layer.pin_dir.clone(), absolute)?,
-            telemetry_interval: pick(layers, "telemetry_interval", |layer| layer.telemetry_interval.clone(), interval)?,
-            host_socket: HostSocket::resolve(layers)?,
-            stamp: Stamp {
-                port: pick(layers, "stamp.port", |layer| layer.stamp.port.clone(), udp_port)?,
-                interval: pick(layers, "stamp.interval", |layer| layer.stamp.interval.clone(), test_interval)?,
+    /// The defaults on a host of this name; its node has the same name, without the domain.
+    pub fn defaults(hostname: &str) -> Self {
+        let short = hostname.trim().split('.').next().unwrap_or_default();
+        Self {
+            node: short.to_ascii_lowercase(),
+            controller: Target::Unix("/run/canopy/controller.sock".into()),
+            state_dir: "/var/lib/canopy/agent".into(),
+            pin_dir: "/sys/fs/bpf/canopy".into(),
+            telemetry_interval: Duration::from_secs(1),
+            host_socket: HostSocket {
+                path: "/run/canopy/host.sock".into(),
+                group: String::new(),
+                uids: vec![],
+                gids: vec![],
             },
-            congestion: Congestion::resolve(layers)?,
-            log: Log {
-                format: pick(layers, "log.format", |layer| layer.log.format, Ok)?,
-                level: pick(layers, "log.level", |layer| layer.log.level.clone(), level)?,
-            },
-        })
+            stamp: Stamp { port: PORT, interval: Duration::from_secs(1) },
+            congestion: Congestion { interval: Duration::from_millis(1), disclose: true },
+            log: LogConfig::default(),
+        }
     }
 }
 
-/// Takes a key from the last layer that sets it; an error names that layer.
-fn pick<T, U>(
-    layers: &[(String, Layer)],
-    key: &'static str,
-    get: impl Fn(&Layer) -> Option<T>,
-    check: impl FnOnce(T) -> Result<U, String>,
-) -> Result<U, ConfigError> {
-    let error = |source_name: &str, reason| ConfigError::Value { key, source_name: source_name.to_owned(), reason };
-    let set = layers.iter().rev().find_map(|(name, layer)| Some((name, get(layer)?)));
-    let (name, value) = set.ok_or_else(|| error("no source", "it must be set".to_owned()))?;
-    check(value).map_err(|reason| error(name, reason))
-}
-
-fn name(name: String) -> Result<String, String> {
-    check_name("node", &name).map(|()| name).map_err(|error| error.detail)
+impl Settings for Config {
+    fn check(&self, faults: &mut Faults) {
+        faults.check("node", check_name("node", &self.node).map_err(|error| error.detail));
+        faults.check("state_dir", absolute(&self.state_dir));
+        faults.check("pin_dir", absolute(&self.pin_dir));
+        let HostSocket { path, uids, gids, .. } = &self.host_socket;
+        if !path.as_os_str().is_empty() {
+            faults.check("host_socket.path", socket::check_path(path));
+        }
+        for (key, ids) in [("host_socket.uids", uids), ("host_socket.gids", gids)] {
+            if ids.len() > MAX_IDS {
+                faults.push(key, format!("{} ids, at most {MAX_IDS} are supported", ids.len()));
+            }
+        }
+        if self.stamp.port == 0 {
+            faults.push("stamp.port", "0 is not a UDP port: use 1 to 65535");
+        }
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        faults.check("telemetry_interval", within(self.telemetry_interval, ms(100), s(3600)));
+        faults.check("stamp.interval", within(self.stamp.interval, ms(10), s(60)));
+        faults.check("congestion.interval", within(self.congestion.interval, ms(1), s(1)));
+        faults.check("log.level", self.log.check_level());
+    }
 }
 
 /// Accepts absolute paths without `..`, so that checks of the path apply to its target.
-fn absolute(path: PathBuf) -> Result<PathBuf, String> {
+fn absolute(path: &Path) -> Result<(), String> {
     if path.is_absolute() && !path.components().any(|part| part == Component::ParentDir) {
-        Ok(path)
+        Ok(())
     } else {
         Err(format!("{path:?} is not an absolute path without \"..\""))
     }
 }
 
-fn udp_port(port: Number) -> Result<u16, String> {
-    let text = port.to_string();
-    text.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("{text} is not a UDP port: use 1 to 65535"))
-}
-
-fn interval(text: String) -> Result<Duration, String> {
-    duration(text, Duration::from_millis(100), Duration::from_secs(3600))
-}
-
-fn test_interval(text: String) -> Result<Duration, String> {
-    duration(text, Duration::from_millis(10), Duration::from_secs(60))
-}
-
-fn duration(text: String, shortest: Duration, longest: Duration) -> Result<Duration, String> {
+fn within(found: Duration, shortest: Duration, longest: Duration) -> Result<(), String> {
     let format = humantime::format_duration;
-    match humantime::parse_duration(&text) {
-        Ok(duration) if (shortest..=longest).contains(&duration) => Ok(duration),
-        Ok(_) => Err(format!("{text:?} is out of range: use {} to {}", format(shortest), format(longest))),
-        Err(error) => Err(format!("{text:?} is not a duration ({error}): use for example \"1s\" or \"500ms\"")),
+    if (shortest..=longest).contains(&found) {
+        return Ok(());
     }
-}
-
-/// `EnvFilter` accepts any word as a target name, so a misspelt level would silently have another meaning.
-fn level(text: String) -> Result<String, String> {
-    let levels = ["off", "error", "warn", "info", "debug", "trace"];
-    let known = |part: &str| levels.contains(&part.rsplit('=').next().unwrap_or(part).trim());
-    if !text.split(',').all(known) {
-        return Err(format!("{text:?} is not a level: use one of {} or target=level,...", levels.join(", ")));
-    }
-    tracing_subscriber::EnvFilter::try_new(&text).map(|_| text).map_err(|error| error.to_string())
-}
-
-fn as_text<S: serde::Serializer>(target: &Target, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(target)
-}
-
-fn as_duration<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&humantime::format_duration(*duration))
+    Err(format!("{} is out of range: use {} to {}", format(found), format(shortest), format(longest)))
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use canopy_daemon::config::{Flags, Sources, load};
+    use canopy_daemon::log::LogFormat;
+
+    fn read(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("agent.toml");
+        std::fs::write(&file, text).unwrap();
+        let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let sources = Sources { file: Some(file), variables, flags: Flags::default(), ..Sources::default() };
+        let loaded = load(&Config::defaults("Leaf-3.example.net\n"), sources);
+        loaded.map(|loaded| loaded.settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn defaults_need_nothing() {
+        let config = read("", &[]).unwrap();
+        assert_eq!(config.node, "leaf-3");
+        assert_eq!(config.controller.to_string(), "unix:/run/canopy/controller.sock");
+        assert_eq!(config, Config::defaults("leaf-3"));
+    }
+
+    /// The documented file has every key, with its default.
+    #[test]
+    fn the_example_is_the_defaults() {
+        let example = include_str!("../../../docs/config/agent.toml");
+        assert_eq!(read(example, &[]).unwrap(), Config::defaults("leaf-3"));
+        let keys = |text: &str| {
+            let table: toml::Table = text.parse().unwrap();
+            let inner = |value: &toml::Value| value.as_table().map(|t| t.keys().cloned().collect::<Vec<_>>());
+            table.iter().map(|(key, value)| (key.clone(), inner(value))).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(example), keys(&toml::to_string(&Config::defaults("leaf-3")).unwrap()));
+    }
+
+    #[test]
+    fn bad_values_name_the_key_and_the_source() {
+        for (file, key) in [
+            ("node = 'Leaf_3'", "node"),
+            ("controller = 'http://192.0.2.1:1'", "controller"),
+            ("state_dir = 'relative'", "state_dir"),
+            ("pin_dir = ''", "pin_dir"),
+            ("pin_dir = '/sys/fs/bpf/../../../etc'", "pin_dir"),
+            ("telemetry_interval = '10ms'", "telemetry_interval"),
+            ("telemetry_interval = '1 parsec'", "telemetry_interval"),
+            ("host_socket.path = 'relative'", "host_socket.path"),
+            ("host_socket.uids = 'alice'", "host_socket.uids"),
+            ("stamp.port = 0", "stamp.port"),
+            ("stamp.port = '65536'", "stamp.port"),
+            ("stamp.interval = '1ms'", "stamp.interval"),
+            ("congestion.interval = '10us'", "congestion.interval"),
+            ("congestion.disclose = 'maybe'", "congestion.disclose"),
+            ("log.level = 'verbose'", "log.level"),
+        ] {
+            let error = read(file, &[]).unwrap_err();
+            assert!(error.starts_with(&format!("{key} (from ")) && error.contains("agent.toml"), "{file}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_path_means_no_socket_and_variables_are_text() {
+        let variables = [
+            ("CANOPY__HOST_SOCKET__UIDS", "1000,1001"),
+            ("CANOPY__HOST_SOCKET__GROUP", "44"),
+            ("CANOPY__STAMP__PORT", "863"),
+            ("CANOPY__CONGESTION__DISCLOSE", "false"),
+            ("CANOPY__LOG__FORMAT", "json"),
+        ];
+        let config = read("host_socket.path = ''", &variables).unwrap();
+        assert_eq!((config.host_socket.path, config.host_socket.group), (PathBuf::new(), "44".into()));
+        assert_eq!((config.host_socket.uids, config.stamp.port), (vec![1000, 1001], 863));
+        assert_eq!((config.congestion.disclose, config.log.format), (false, LogFormat::Json));
+    }
+
+    #[test]
+    fn the_printed_settings_can_be_loaded_again() {
+        let config = read("telemetry_interval = '1500ms'", &[("CANOPY__HOST_SOCKET__UIDS", "1000")]).unwrap();
+        assert_eq!(read(&toml::to_string(&config).unwrap(), &[]).unwrap(), config);
+    }
+}

@@ -9,6 +9,7 @@ use canopy_agent_core::stamp::{LinkProber, stamp_links};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent};
 use canopy_agent_link::{Link, Refusal, TelemetrySample};
 use canopy_control::HeldSpec;
+use canopy_daemon::notify::Notifier;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
@@ -16,7 +17,6 @@ use canopy_model::telemetry::{Event, EventCode};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::ledger::Ledger;
-use crate::notify::Notifier;
 use crate::schedule::Schedule;
 use crate::stall_watch::StallWatch;
 
@@ -63,7 +63,7 @@ pub struct LinkGone;
 /// The other half of the link is gone.
 pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()>) -> Result<(), LinkGone> {
     let mut telemetry = ticker(parts.telemetry_interval);
-    let mut watchdog = parts.notifier.ping_interval().map(ticker);
+    let mut watchdog = parts.notifier.alive_interval().map(ticker);
     let mut agent = Agent {
         stored: parts.known.clone(),
         parts,
@@ -89,7 +89,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            () = tick(watchdog.as_mut()) => agent.parts.notifier.ping(),
+            () = tick(watchdog.as_mut()) => agent.parts.notifier.alive(),
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => agent.reconcile().await,
             changed = agent.parts.link.specs.changed() => {
                 changed.map_err(|_| LinkGone)?;

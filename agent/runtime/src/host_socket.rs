@@ -70,7 +70,7 @@ impl Hosts {
         let owners = Arc::new(Owners::load(&self.state_dir));
         let access = Arc::new(Access::new(&self.config));
         loop {
-            let failed = match listen::bind(&self.config, access.clone()) {
+            let failed = match listen::bind(&self.config, access.clone()).await {
                 Ok((incoming, _file)) => {
                     tracing::info!(path = %self.config.path.display(), "serving applications");
                     let membership = Membership::new(&self, owners.clone(), closing.clone());

@@ -14,7 +14,6 @@ pub mod doctor;
 mod event_loop;
 pub mod host_socket;
 pub mod ledger;
-pub mod notify;
 mod schedule;
 mod stall_watch;
 

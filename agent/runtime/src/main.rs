@@ -4,25 +4,26 @@
 mod cli;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context;
 use canopy_agent_core::congestion::Settings;
-use canopy_agent_runtime::config::{Config, Log, LogFormat};
+use canopy_agent_runtime::config::Config;
 use canopy_agent_runtime::host_socket::Hosts;
 use canopy_agent_runtime::ledger::Ledger;
-use canopy_agent_runtime::notify::Notifier;
 use canopy_agent_runtime::{Parts, doctor, run};
+use canopy_daemon::clock::unix_ns;
+use canopy_daemon::config::Loaded;
+use canopy_daemon::notify::Notifier;
+use canopy_daemon::signals;
 use canopy_datapath::{Hold, LinuxDatapath, Options};
 use canopy_stamp::{Prober, StampSettings};
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
 
-use cli::{Cli, Command, ConfigCommand};
+use cli::{Cli, Command, ConfigCommand, Flags};
 
 /// How long calls of applications may take to finish at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
@@ -39,19 +40,30 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(cli: Cli) -> anyhow::Result<ExitCode> {
-    let config = || cli.flags.load();
-    match cli.command.unwrap_or(Command::Run) {
-        Command::Run => runtime()?.block_on(run_agent(config()?))?,
+fn start(Cli { flags, command }: Cli) -> anyhow::Result<ExitCode> {
+    match command.unwrap_or(Command::Run) {
+        Command::Run => {
+            let Loaded { settings, notes } = flags.load()?;
+            settings.log.start().map_err(anyhow::Error::msg).context("log.level")?;
+            notes.iter().for_each(|note| tracing::warn!("{note}"));
+            runtime()?.block_on(run_agent(settings))?;
+        }
         // Needs no configuration.
         Command::HoldMulticast => {
             match canopy_datapath::hold_multicast().context("keeping multicast routing enabled")? {}
         }
-        Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&config()?)?),
-        Command::Doctor => return Ok(print_examination(&config()?)),
-        Command::Cleanup => runtime()?.block_on(clean_up(&config()?))?,
+        Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&settings(flags)?)?),
+        Command::Doctor => return Ok(print_examination(&settings(flags)?)),
+        Command::Cleanup => runtime()?.block_on(clean_up(&settings(flags)?))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// For commands without a log.
+fn settings(flags: Flags) -> anyhow::Result<Config> {
+    let Loaded { settings, notes } = flags.load()?;
+    notes.iter().for_each(|note| eprintln!("canopy-agent: {note}"));
+    Ok(settings)
 }
 
 /// One thread for the event loop, which makes blocking system calls, and one for the link.
@@ -61,8 +73,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 async fn run_agent(config: Config) -> anyhow::Result<()> {
-    init_log(&config.log)?;
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let shutdown = signals::end()?;
     let kernel = doctor::kernel_release();
     tracing::info!(version = VERSION, node = config.node, controller = %config.controller, kernel, "starting");
     let ledger = Ledger::open(&config.state_dir)?;
@@ -99,14 +110,8 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
         ledger: Arc::new(ledger),
         known,
         clock: Box::new(unix_ns),
-        notifier: Notifier::from_env(|name| std::env::var_os(name), std::process::id()),
+        notifier: Notifier::system(),
         telemetry_interval: config.telemetry_interval,
-    };
-    let shutdown = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
     };
     let ended = run(parts, shutdown).await;
     close.send_replace(true);
@@ -150,28 +155,7 @@ fn print_examination(config: &Config) -> ExitCode {
     code
 }
 
-fn init_log(log: &Log) -> anyhow::Result<()> {
-    let pretty = match log.format {
-        LogFormat::Auto => std::io::stderr().is_terminal(),
-        LogFormat::Pretty => true,
-        LogFormat::Json => false,
-    };
-    let filter = tracing_subscriber::EnvFilter::try_new(&log.level).context("log.level")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if pretty {
-        builder.init()
-    } else {
-        builder.json().init()
-    }
-    Ok(())
-}
-
 /// Uniform in `[0, 1)`, from the random keys of a hasher: sufficient to spread the agents' reconnects.
 fn random() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-fn unix_ns() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
 }

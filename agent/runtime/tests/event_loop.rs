@@ -4,23 +4,21 @@
 #![allow(clippy::unwrap_used)]
 
 mod memory;
-#[path = "../../link/tests/support/mod.rs"]
-mod support;
 
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use canopy_agent_core::DatapathEvent;
 use canopy_agent_link::{Refusal, Session, Worker, channels};
 use canopy_agent_runtime::ledger::Ledger;
-use canopy_agent_runtime::notify::Notifier;
 use canopy_control::HeldSpec;
+use canopy_daemon::notify::{Notifier, State};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
+use canopy_testkit::controller::soon;
+use canopy_testkit::spec::spec;
 use memory::{Agent, Reconcile, error};
-use support::{soon, spec};
 use tokio::time::Instant;
 
 /// An agent and the controller's end of its link.
@@ -192,36 +190,20 @@ async fn a_standing_refusal_is_in_the_status_until_it_is_lifted() {
     agent.stop().await;
 }
 
-/// The service manager's socket, and a notifier that talks to it with the watchdog on.
-fn service_manager(dir: &Path) -> (UnixDatagram, Notifier) {
-    let path = dir.join("notify.sock");
-    let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_nonblocking(true).unwrap();
-    let notifier = Notifier::from_env(
-        |name| match name {
-            "NOTIFY_SOCKET" => Some(path.clone().into()),
-            "WATCHDOG_USEC" => Some("20000000".into()),
-            _ => None,
-        },
-        1,
-    );
-    (manager, notifier)
-}
-
-fn notes(manager: &UnixDatagram) -> Vec<String> {
-    let mut buffer = [0; 64];
-    std::iter::from_fn(|| manager.recv(&mut buffer).ok().map(|n| String::from_utf8_lossy(&buffer[..n]).into_owned()))
-        .collect()
+/// What the service manager receives, and its notifier, with the watchdog on.
+fn service_manager() -> (mpsc::Receiver<State>, Notifier) {
+    let (sender, manager) = mpsc::channel();
+    (manager, Notifier::to(move |state| sender.send(state).unwrap(), Some(Duration::from_secs(20))))
 }
 
 #[tokio::test(start_paused = true)]
 async fn readiness_comes_once_with_the_first_reconcile_or_connect() {
     for by_reconcile in [true, false] {
         let dir = tempfile::tempdir().unwrap();
-        let (manager, notifier) = service_manager(dir.path());
+        let (manager, notifier) = service_manager();
         let (mut agent, worker) = start_with(dir.path(), notifier);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(!notes(&manager).contains(&"READY=1".to_owned()), "nothing works yet");
+        assert!(!manager.try_iter().any(|state| state == State::Ready), "nothing works yet");
         if by_reconcile {
             push(&worker, spec(1, 1, &[]));
             reconcile(&mut agent).await;
@@ -229,12 +211,12 @@ async fn readiness_comes_once_with_the_first_reconcile_or_connect() {
             worker.session.send_replace(Session { opened: 1, up: true, minor_version: 1 });
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(notes(&manager), ["READY=1"]);
+        assert_eq!(manager.try_iter().collect::<Vec<_>>(), [State::Ready]);
         worker.session.send_replace(Session { opened: 2, up: true, minor_version: 1 });
         tokio::time::sleep(Duration::from_secs(29)).await;
-        let pings = notes(&manager);
-        assert!(pings.iter().all(|note| note == "WATCHDOG=1") && pings.len() == 3, "{pings:?}");
+        let alive: Vec<State> = manager.try_iter().collect();
+        assert_eq!(alive, [State::Alive; 3]);
         agent.stop().await;
-        assert_eq!(notes(&manager), ["STOPPING=1"]);
+        assert_eq!(manager.try_iter().collect::<Vec<_>>(), [State::Stopping]);
     }
 }

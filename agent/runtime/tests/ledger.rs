@@ -3,17 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../link/tests/support/mod.rs"]
-mod support;
-
 use std::fs;
 
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_control::pb::SnapshotPage;
 use canopy_control::pb::watch_response::Update;
 use canopy_control::{Accepted, HeldSpec, apply_update, snapshot_responses};
+use canopy_testkit::spec::spec;
 use sha2::{Digest as _, Sha256};
-use support::spec;
 
 fn held(term: u64, generation: u64, groups: &[u64]) -> HeldSpec {
     HeldSpec::encode(spec(term, generation, groups))

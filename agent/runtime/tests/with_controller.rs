@@ -4,21 +4,20 @@
 #![allow(clippy::unwrap_used)]
 
 mod memory;
-#[path = "../../link/tests/support/mod.rs"]
-mod support;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use canopy_agent_link::{Target, channels};
-use canopy_agent_runtime::notify::Notifier;
 use canopy_control::{HeldSpec, Items, delta_response, pb, snapshot_responses};
+use canopy_daemon::notify::Notifier;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
+use canopy_testkit::controller::{Controller, soon};
+use canopy_testkit::spec::{delta, snapshot, spec};
 use memory::Agent;
-use support::{Controller, delta, snapshot, soon, spec};
 
 fn start(dir: &Path) -> Agent {
     let target: Target = format!("unix:{}", dir.join("controller.sock").display()).parse().unwrap();

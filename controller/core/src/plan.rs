@@ -199,7 +199,7 @@ fn multicast(
     let index = intent.allocation.proxy_index;
     let group = addresses.multicast(index).ok_or_else(|| {
         DomainError::Limit(format!(
-            "addressing.multicastPrefix {} has no address number {index} for group {}: use a shorter prefix, or replication srv6",
+            "addressing.multicast_prefix {} has no address number {index} for group {}: use a shorter prefix, or replication srv6",
             addresses.multicast_prefix, intent.name
         ))
     })?;
@@ -287,7 +287,7 @@ impl Planner<'_> {
         let index = self.intent.allocation.proxy_index;
         self.addresses.proxy(index).ok_or_else(|| {
             DomainError::field(
-                "addressing.proxyPrefix",
+                "addressing.proxy_prefix",
                 format!(
                     "{} has no address number {index}, which group {} holds",
                     self.addresses.proxy_prefix, self.intent.name

@@ -10,7 +10,6 @@
 
 pub mod config;
 pub mod listen;
-pub mod notify;
 mod run;
 mod serve;
 

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The binary: arguments, configuration, logging, signals.
 
-use std::io::{BufReader, IsTerminal};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use canopy_controller_runtime::config::{self, Config, Layer, LogConfig, LogFormat, SYSTEM_FILE};
-use canopy_controller_runtime::{Parts, notify, run};
+use canopy_controller_runtime::config::{Config, SYSTEM_FILE};
+use canopy_controller_runtime::{Parts, run};
+use canopy_daemon::config::{Flags, Loaded, Sources, load};
+use canopy_daemon::log::{LogConfig, LogFormat};
+use canopy_daemon::notify::Notifier;
+use canopy_daemon::signals;
 use canopy_store::{SledStore, Snapshot, Store};
 use clap::{Args, Parser, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
 
 /// Canopy's controller: RDMA multicast over SRv6.
 ///
-/// Settings: defaults < /etc/canopy/controller.toml < --config FILE < CANOPY__SECTION__KEY < flags. Unknown settings are errors.
+/// Settings come from defaults, /etc/canopy/controller.toml, --config FILE, CANOPY__SECTION__KEY variables and flags; each
+/// takes precedence over the ones before it. Unknown settings are errors.
 #[derive(Parser)]
 #[command(name = "canopy-controller", version)]
 struct Cli {
@@ -41,12 +44,12 @@ struct Settings {
     /// rest.listen: unix:/path or loopback:port, for operators; may be repeated.
     #[arg(long, value_name = "ADDRESS", global = true)]
     rest_listen: Vec<String>,
-    /// log.format: auto, pretty or json.
+    /// log.format [default: auto].
     #[arg(long, value_name = "FORMAT", global = true)]
-    log_format: Option<String>,
-    /// log.filter: for example info,canopy_controller_grpc=debug.
-    #[arg(long, value_name = "FILTER", global = true)]
-    log_filter: Option<String>,
+    log_format: Option<LogFormat>,
+    /// log.level: a level, or directives such as info,canopy_controller_grpc=debug [default: info].
+    #[arg(long, alias = "log-filter", value_name = "LEVEL", global = true)]
+    log_level: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -96,72 +99,49 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> anyhow::Result<()> {
-    let config = settings(cli.settings)?;
+    let Loaded { settings: config, notes } = settings(cli.settings)?;
+    let start_log = |log: &LogConfig| {
+        let started = log.start().map_err(anyhow::Error::msg).context("log.level");
+        notes.iter().for_each(|note| tracing::warn!("{note}"));
+        started
+    };
     match cli.command {
         Some(Command::Config { command: ConfigCommand::Check }) => {
+            notes.iter().for_each(|note| eprintln!("{note}"));
             print!("{}", toml::to_string(&config)?);
             Ok(())
         }
         Some(Command::Store { command }) => {
-            log(&config.log)?;
+            start_log(&config.log)?;
             maintain(&config.store.path, command)
         }
         None | Some(Command::Run) => {
-            log(&config.log)?;
+            start_log(&config.log)?;
             tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(config))
         }
     }
 }
 
-fn settings(flags: Settings) -> anyhow::Result<Config> {
-    let mut layers = Vec::new();
-    if Path::new(SYSTEM_FILE).exists() {
-        layers.push(Layer::file(Path::new(SYSTEM_FILE))?);
-    }
-    if let Some(file) = &flags.config {
-        layers.push(Layer::file(file)?);
-    }
-    layers.extend(Layer::env(std::env::vars())?);
-    let mut over = Layer { source: "flags".into(), table: toml::Table::new() };
-    if let Some(path) = flags.store_path {
+fn settings(flags: Settings) -> anyhow::Result<Loaded<Config>> {
+    let store_path = flags.store_path.map(|path| {
         let absolute = std::path::absolute(&path).with_context(|| format!("--store-path {}", path.display()))?;
-        over.set("store", "path", absolute.to_str().context("--store-path is not UTF-8")?.into());
-    }
-    for (section, listen) in [("grpc", flags.grpc_listen), ("rest", flags.rest_listen)] {
-        if !listen.is_empty() {
-            over.set(section, "listen", listen.into());
-        }
-    }
-    for (key, value) in [("format", flags.log_format), ("filter", flags.log_filter)] {
-        if let Some(value) = value {
-            over.set("log", key, value.into());
-        }
-    }
-    layers.push(over);
-    config::load(layers)
-}
-
-fn log(config: &LogConfig) -> anyhow::Result<()> {
-    let filter: EnvFilter = config.filter.parse().context("log.filter")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let terminal = std::io::stderr().is_terminal();
-    match config.format {
-        LogFormat::Pretty => builder.with_ansi(terminal && std::env::var_os("NO_COLOR").is_none()).init(),
-        LogFormat::Auto if terminal => builder.with_ansi(std::env::var_os("NO_COLOR").is_none()).init(),
-        LogFormat::Auto | LogFormat::Json => builder.json().init(),
-    }
-    Ok(())
+        absolute.into_os_string().into_string().map_err(|_| anyhow::anyhow!("--store-path is not UTF-8"))
+    });
+    let layer = Flags::default()
+        .with("store.path", store_path.transpose()?)
+        .with_all("grpc.listen", &flags.grpc_listen)
+        .with_all("rest.listen", &flags.rest_listen)
+        .with("log.format", flags.log_format.map(LogFormat::name))
+        .with("log.level", flags.log_level);
+    Ok(load(&Config::default(), Sources::new(SYSTEM_FILE, flags.config, layer))?)
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let (stop, shutdown) = watch::channel(false);
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let end = signals::end()?;
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        notify::notify("STOPPING=1");
+        end.await;
+        Notifier::system().stopping();
         stop.send_replace(true);
     });
     let path = config.store.path.clone();
@@ -174,7 +154,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     for listen in &config.rest.listen {
         rest.push(listen.bind().await.context("rest.listen")?);
     }
-    let on_ready = Box::new(|| notify::notify("READY=1"));
+    let on_ready = Box::new(|| Notifier::system().ready());
     let (addressing, thresholds) = (config.addressing, config.thresholds.into());
     run(Parts { store: Arc::new(store), addressing, thresholds, grpc, rest, shutdown, on_ready }).await
 }

@@ -38,7 +38,7 @@ fn start(dir: &Path) -> Child {
     let child = command(dir).env("NOTIFY_SOCKET", &socket).stderr(Stdio::null()).spawn().unwrap();
     let mut buffer = [0; 64];
     let n = notify.recv(&mut buffer).expect("no READY=1");
-    assert_eq!(&buffer[..n], b"READY=1");
+    assert_eq!(&buffer[..n], b"READY=1\n");
     child
 }
 
@@ -131,7 +131,7 @@ fn settings_that_are_wrong_are_named() {
     let mut open = command(dir.path());
     open.args(["--rest-listen", "0.0.0.0:8640"]);
     let e = fails(open);
-    assert!(e.contains("rest.listen: 0.0.0.0:8640") && e.contains("certificates"), "{e}");
+    assert!(e.contains("rest.listen (from the command line): 0.0.0.0:8640") && e.contains("certificates"), "{e}");
     let file = dir.path().join("c.toml");
     std::fs::write(&file, "[store]\npth = \"/x\"\n").unwrap();
     let mut unknown = command(dir.path());
@@ -147,7 +147,7 @@ fn settings_that_are_wrong_are_named() {
         .args(["config", "check"])
         .output()
         .unwrap();
-    assert!(good.status.success() && String::from_utf8_lossy(&good.stdout).contains("proxyPrefix = \"fcfd::/64\""));
+    assert!(good.status.success() && String::from_utf8_lossy(&good.stdout).contains("proxy_prefix = \"fcfd::/64\""));
 }
 
 #[tokio::test]

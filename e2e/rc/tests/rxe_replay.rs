@@ -15,7 +15,6 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::Ipv6Addr;
-use std::path::Path;
 use std::time::Instant;
 
 use canopy_packet::bth::Opcode;
@@ -24,33 +23,17 @@ use canopy_rc::connection::{Connection, Ingress};
 use canopy_rc::responder::{Answer, Responder, Settings};
 use canopy_rc::transfer::Region;
 use canopy_rc::wire::{self, Packet};
-
-const ETHERNET: usize = 14;
-
-/// Frames of a little-endian microsecond pcap file.
-fn frames(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/packet/testdata/rxe");
-    let file = std::fs::read(folder.join(name)).unwrap();
-    assert_eq!(file[..4], [0xd4, 0xc3, 0xb2, 0xa1], "{name} is no such pcap file");
-    let mut rest = &file[24..];
-    let mut frames = Vec::new();
-    while !rest.is_empty() {
-        let len = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
-        frames.push(rest[16..16 + len].to_vec());
-        rest = &rest[16 + len..];
-    }
-    frames
-}
+use canopy_testkit::captures;
 
 fn endpoints(frame: &[u8]) -> (Ipv6Addr, Ipv6Addr) {
-    let ipv6 = Ipv6View::parse(&frame[ETHERNET..]).unwrap();
+    let ipv6 = Ipv6View::parse(frame).unwrap();
     (ipv6.src(), ipv6.dst())
 }
 
-/// A RoCEv2 frame, its ICRC checked.
+/// A RoCEv2 packet, its ICRC checked.
 fn packet(frame: &[u8]) -> Packet<'_> {
     let (src, dst) = endpoints(frame);
-    wire::parse(src, dst, &frame[ETHERNET + Ipv6::LEN..]).unwrap()
+    wire::parse(src, dst, &frame[Ipv6::LEN..]).unwrap()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,7 +137,7 @@ fn without_loss_every_answer_is_the_kernels() {
     for (name, mtu) in
         [("send-1024.pcap", 1024), ("send-4096.pcap", 4096), ("write-4096.pcap", 4096), ("write-odd-1024.pcap", 1024)]
     {
-        let frames = frames(name);
+        let frames = captures::packets(name);
         let replay = Replay::new(&frames, mtu);
         let mut responder = replay.responder.clone();
         let mut given = 0;
@@ -171,7 +154,7 @@ fn without_loss_every_answer_is_the_kernels() {
 #[test]
 fn with_loss_a_plausible_pattern_of_losses_explains_every_answer_of_the_kernel() {
     for name in ["send-loss-1024.pcap", "write-loss-1024.pcap"] {
-        let frames = frames(name);
+        let frames = captures::packets(name);
         let replay = Replay::new(&frames, 1024);
         let losses = replay.fewest_losses().unwrap_or_else(|| panic!("{name}: nothing explains it"));
         let naks = replay.answers.iter().filter(|(_, ack)| ack.syndrome == 0x60).count();
@@ -186,7 +169,7 @@ fn with_loss_a_plausible_pattern_of_losses_explains_every_answer_of_the_kernel()
 /// as good an explanation.)
 #[test]
 fn a_responder_that_differed_from_the_kernel_would_be_found_out() {
-    let frames = frames("send-loss-1024.pcap");
+    let frames = captures::packets("send-loss-1024.pcap");
     let answers = Replay::new(&frames, 1024).answers;
     let explained = |answers| {
         let replay = Replay { answers, ..Replay::new(&frames, 1024) };
@@ -221,13 +204,13 @@ fn a_responder_that_differed_from_the_kernel_would_be_found_out() {
 #[test]
 fn the_kernels_packets_pass_every_check_of_a_connection() {
     for name in ["send-1024.pcap", "write-odd-1024.pcap"] {
-        let frames = frames(name);
+        let frames = captures::packets(name);
         let (src, dst) = endpoints(&frames[0]);
         let local_qpn = packet(&frames[0]).headers.bth.dest_qp;
         let connection = Connection { local: dst, local_qpn, peer: src, peer_qpn: 1, start_psn: 0, mtu: 1024 };
         let mut ingress = Ingress::default();
         for frame in frames.iter().filter(|frame| endpoints(frame) == (src, dst)) {
-            assert!(ingress.accept(&connection, src, &frame[ETHERNET + Ipv6::LEN..]).is_some());
+            assert!(ingress.accept(&connection, src, &frame[Ipv6::LEN..]).is_some());
         }
         assert_eq!(ingress, Ingress::default());
     }

@@ -2,9 +2,6 @@
 //! A C program against the shared and the static library, and the header compared with the Rust structures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../client/tests/support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::mem::offset_of;
@@ -13,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use canopy_control::pb::GroupPhase;
 use canopy_host_c::types::{CanopyConnection, CanopyError, CanopyEvent, CanopyJoinOptions, CanopyReady};
-use support::{Agent, state};
+use canopy_testkit::agent::{Agent, state};
 
 /// The directory in which cargo puts libraries that tests link to.
 fn libraries() -> PathBuf {

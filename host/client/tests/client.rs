@@ -2,13 +2,11 @@
 //! The blocking API against an agent that gives the answers a test configures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::Duration;
 
 use canopy_control::pb::GroupPhase;
 use canopy_host::{Client, Error, Event, JoinOptions};
-use support::{Agent, state};
+use canopy_testkit::agent::{Agent, state};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const BRIEF: Duration = Duration::from_millis(100);

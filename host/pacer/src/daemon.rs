@@ -144,7 +144,7 @@ impl Daemon {
                 // The pacing is in force before the answer is sent.
                 self.carry_out(watchers).await;
                 let answer = opened.and_then(|()| {
-                    let gone = OpenError::Refused(canopy_agent_core::pacing::Refusal::UnknownQp);
+                    let gone = OpenError::Refused(canopy_host_core::pacing::Refusal::UnknownQp);
                     self.engine.live().get(&open.qpn).map(|live| show(open.qpn, live, now)).ok_or(gone)
                 });
                 _ = to.send(answer);

@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
 
-use canopy_agent_core::congestion::Action;
-use canopy_agent_core::pacing::{Command, Input, Outcome, Pacing, QpSpec, Refusal, Settings};
 use canopy_control::pb::PacingCause as Cause;
+use canopy_host_core::pacing::{Command, Input, Outcome, Pacing, QpSpec, Refusal, Settings};
 use canopy_model::ids::Qpn;
+use canopy_model::instruction::Action;
 
 use crate::notice::{Content, Format, Invalid, Notification};
 use crate::tally::{self, Tally};

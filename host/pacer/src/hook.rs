@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use canopy_agent_core::pacing::Issuer;
 use canopy_control::pb::PacingCause as Cause;
+use canopy_host_core::pacing::Issuer;
 use canopy_model::ids::Qpn;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;

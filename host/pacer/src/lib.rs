@@ -4,7 +4,7 @@
 //!
 //! One task ([`daemon`]) owns everything. Notifications come from the kernel's ring buffer ([`bpf`]), are validated
 //! ([`notice`]) and go into the [`engine`], which holds the queue pairs and the pure state machine
-//! `canopy_agent_core::pacing`. Its changes are applied in the kernel ([`kernel`]), sent to watching clients
+//! `canopy_host_core::pacing`. Its changes are applied in the kernel ([`kernel`]), sent to watching clients
 //! ([`service`]) and passed to a program ([`hook`]). Applications and operators connect by a Unix socket
 //! ([`socket`]).
 //!
@@ -13,7 +13,7 @@
 
 pub mod bpf;
 pub mod cli;
-mod clock;
+mod config;
 mod daemon;
 pub mod engine;
 mod hook;
@@ -26,3 +26,5 @@ mod service;
 mod socket;
 mod tally;
 mod units;
+
+use canopy_daemon::clock;

@@ -7,7 +7,7 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
-use canopy_agent_core::pacing::MAX_NODES;
+use canopy_host_core::pacing::MAX_NODES;
 
 /// Maximum size of the file: enough for the maximum number of nodes.
 const MAX_BYTES: u64 = 1 << 20;

@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use canopy_agent_core::congestion::{Action, Percent};
+use canopy_model::instruction::{Action, Percent};
 use canopy_packet::bth::{BthView, Opcode, RESV8A_BECN, RESV8A_E};
 use canopy_packet::cnp::Cnp;
 use canopy_packet::icmpv6;

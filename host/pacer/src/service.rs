@@ -5,9 +5,9 @@ use std::net::Ipv6Addr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use canopy_agent_core::pacing::{Issuer, Refusal};
 use canopy_control::pb;
 use canopy_control::pb::pacer_service_server::PacerService;
+use canopy_host_core::pacing::{Issuer, Refusal};
 use canopy_model::ids::Qpn;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_stream::wrappers::BroadcastStream;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Unix socket: its file, the callers, and their permissions.
+//! The bound Unix socket, the callers, and their permissions.
 
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use canopy_daemon::socket::{self, SocketFile};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -44,13 +43,6 @@ pub(crate) struct Connection {
     _place: OwnedSemaphorePermit,
 }
 
-/// Removes the socket's file when dropped, if it is still the one created.
-#[derive(Debug)]
-pub(crate) struct SocketFile {
-    path: PathBuf,
-    inode: u64,
-}
-
 impl Owners {
     pub(crate) fn new(uids: Vec<u32>) -> Self {
         Self { own: nix::unistd::geteuid().as_raw(), uids }
@@ -61,49 +53,20 @@ impl Owners {
     }
 }
 
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            // If this fails, the next daemon replaces the stale socket.
-            _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Binds with mode 0660 before a client can connect; replaces the socket of a dead process.
+/// Binds the socket; its file belongs to `group`.
 ///
 /// # Errors
-/// The file that blocks the path.
-pub(crate) fn bind(
+/// What is in the way, or what the system refuses.
+pub(crate) async fn bind(
     path: &Path,
-    group: Option<&str>,
+    group: &str,
     owners: Owners,
 ) -> anyhow::Result<(ReceiverStream<io::Result<Connection>>, SocketFile)> {
-    let gid = group.map(find_group).transpose()?;
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
-    }
-    refuse_live(path)?;
-    // Created under another name and renamed: the path never has other permissions.
-    let hidden = path.with_file_name(format!(".p{}", std::process::id()));
-    if hidden.exists() {
-        fs::remove_file(&hidden).with_context(|| format!("removing {}", hidden.display()))?;
-    }
-    let listener = UnixListener::bind(&hidden).with_context(|| format!("binding {}", hidden.display()))?;
-    let finish = || {
-        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o660))?;
-        if gid.is_some() {
-            chown(&hidden, None, gid)?;
-        }
-        let inode = fs::symlink_metadata(&hidden)?.ino();
-        fs::rename(&hidden, path)?;
-        Ok::<_, io::Error>(inode)
-    };
-    let inode = finish().inspect_err(|_| _ = fs::remove_file(&hidden));
-    let inode = inode.context("setting its mode and group, and renaming it")?;
+    let gid = socket::group(group).map_err(anyhow::Error::msg).context("socket.group")?;
+    let (listener, file) = socket::bind(path, gid).await?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(accept(listener, owners, sender));
-    Ok((ReceiverStream::new(receiver), SocketFile { path: path.to_owned(), inode }))
+    Ok((ReceiverStream::new(receiver), file))
 }
 
 async fn accept(listener: UnixListener, owners: Owners, sender: mpsc::Sender<io::Result<Connection>>) {
@@ -128,31 +91,6 @@ async fn accept(listener: UnixListener, owners: Owners, sender: mpsc::Sender<io:
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
-    }
-}
-
-fn find_group(name: &str) -> anyhow::Result<u32> {
-    if let Ok(gid) = name.parse() {
-        return Ok(gid);
-    }
-    let found = nix::unistd::Group::from_name(name).with_context(|| format!("--socket-group: looking up {name:?}"))?;
-    let group = found.with_context(|| format!("--socket-group: this machine has no group {name:?}: use a number"))?;
-    Ok(group.gid.as_raw())
-}
-
-fn refuse_live(path: &Path) -> anyhow::Result<()> {
-    let found = match fs::symlink_metadata(path) {
-        Ok(found) => found,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).context("reading its metadata"),
-    };
-    if !found.file_type().is_socket() {
-        bail!("there is a file that is not a socket: remove it or choose another path");
-    }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => bail!("another canopy-pacer listens on it: give each interface a daemon with its own --socket"),
-        Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => Ok(()),
-        Err(error) => Err(error).context("checking whether the existing socket is in use"),
     }
 }
 

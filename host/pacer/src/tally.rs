@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use canopy_agent_core::pacing::{Outcome, Refusal};
 use canopy_control::pb;
+use canopy_host_core::pacing::{Outcome, Refusal};
 
 /// Names of outcomes that start at zero, so that a metric exists before its first event.
 const OUTCOMES: [&str; 14] = [

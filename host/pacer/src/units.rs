@@ -1,5 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rates on the command line.
+//! Rates on the command line and in files.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Bits per second; in a file a number, or a text as [`rate`] reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Rate(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected a rate: bits per second such as \"25G\", \"500M\" or 1000000")]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        let text = match Written::deserialize(from)? {
+            Written::Number(bps) => bps.to_string(),
+            Written::Text(text) => text,
+        };
+        rate(&text).map(Self).map_err(serde::de::Error::custom)
+    }
+}
 
 /// Bits per second: `1000000`, `25G`, `1.5G`, `100Gbit`, `100Gbps`; k, M, G, T are powers of 1000.
 ///

@@ -87,7 +87,9 @@ fn item_kind_to_wire(kind: ItemKind) -> pb::ItemKind {
         ItemKind::Neighbour => pb::ItemKind::Neighbour,
         ItemKind::Program => pb::ItemKind::Program,
         ItemKind::Group => pb::ItemKind::Group,
-        ItemKind::Report | ItemKind::Other => pb::ItemKind::Report,
+        ItemKind::Report => pb::ItemKind::Report,
+        // The number of a later version is not kept, and no other kind is true.
+        ItemKind::Other => pb::ItemKind::Unspecified,
     }
 }
 
@@ -121,7 +123,10 @@ mod tests {
         assert_eq!(NodeStatus::try_from(pb::ReportRequest::from(&status)).unwrap(), status);
         let mut wire = pb::ReportRequest::from(&status);
         wire.errors[1].kind = 99;
-        assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().errors[1].kind, ItemKind::Other, "of a later version");
+        let later = NodeStatus::try_from(wire.clone()).unwrap();
+        assert_eq!(later.errors[1].kind, ItemKind::Other, "of a later version");
+        let again = pb::ReportRequest::from(&later);
+        assert_eq!(again.errors[1].kind(), pb::ItemKind::Unspecified, "not another kind");
         wire.errors[1].kind = 0;
         assert!(NodeStatus::try_from(wire).unwrap_err().to_string().starts_with("errors[1].kind: is missing"));
         assert!(NodeStatus::try_from(pb::ReportRequest::default()).unwrap_err().to_string().starts_with("node: "));

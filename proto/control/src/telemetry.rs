@@ -166,7 +166,9 @@ fn event_code_to_wire(code: EventCode) -> pb::EventCode {
         EventCode::FirstData => pb::EventCode::FirstData,
         EventCode::SpecRefused => pb::EventCode::SpecRefused,
         EventCode::SampleFailed => pb::EventCode::SampleFailed,
-        EventCode::TelemetryDropped | EventCode::Unknown => pb::EventCode::TelemetryDropped,
+        EventCode::TelemetryDropped => pb::EventCode::TelemetryDropped,
+        // The number of a later version is not kept, and no other code is true.
+        EventCode::Unknown => pb::EventCode::Unspecified,
     }
 }
 
@@ -238,6 +240,8 @@ mod tests {
         }
         assert!(Event::try_from(pb::Event::default()).unwrap_err().to_string().starts_with("code: "));
         let later = pb::Event { code: 99, ..pb::Event::default() };
-        assert_eq!(Event::try_from(later).unwrap().code, EventCode::Unknown, "of a later version");
+        let later = Event::try_from(later).unwrap();
+        assert_eq!(later.code, EventCode::Unknown, "of a later version");
+        assert_eq!(pb::Event::from(&later).code(), pb::EventCode::Unspecified, "not another code");
     }
 }

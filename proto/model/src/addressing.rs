@@ -29,7 +29,7 @@ pub const FUNCTION_UA_BASE: u16 = 0xE000;
 /// The prefixes that a domain's addresses are allocated from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[serde(default, deny_unknown_fields)]
 pub struct AddressPlan {
     /// SRv6 block, a /32; nodes' locators are its /48s.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
@@ -71,29 +71,29 @@ impl AddressPlan {
             );
         }
         if self.node_prefix.prefix_len() != 48 {
-            errors.push("addressing.nodePrefix", format!("{} must be a /48", self.node_prefix));
+            errors.push("addressing.node_prefix", format!("{} must be a /48", self.node_prefix));
         }
         if !(48..=112).contains(&self.proxy_prefix.prefix_len()) {
-            errors.push("addressing.proxyPrefix", format!("{} must be between /48 and /112", self.proxy_prefix));
+            errors.push("addressing.proxy_prefix", format!("{} must be between /48 and /112", self.proxy_prefix));
         }
         if !self.multicast_prefix.addr().is_multicast() || !(16..=112).contains(&self.multicast_prefix.prefix_len()) {
             let detail = format!("{} must be within ff00::/8, between /16 and /112", self.multicast_prefix);
-            errors.push("addressing.multicastPrefix", detail);
+            errors.push("addressing.multicast_prefix", detail);
         } else if self.multicast_prefix.addr().segments()[0] & 0xF < 3 {
             // Interface-local and link-local packets are never forwarded (RFC 4291 section 2.7).
             let detail =
                 format!("{} has a scope that no router forwards: use for example ff3e::", self.multicast_prefix);
-            errors.push("addressing.multicastPrefix", detail);
+            errors.push("addressing.multicast_prefix", detail);
         }
         let overlap = |a: &Ipv6Net, b: &Ipv6Net| a.contains(b) || b.contains(a);
         if overlap(&self.block, &self.node_prefix) {
             errors.push(
-                "addressing.nodePrefix",
+                "addressing.node_prefix",
                 "overlaps the SRv6 block: a non-zero argument there would be read as a next uSID",
             );
         }
         if overlap(&self.block, &self.proxy_prefix) || overlap(&self.node_prefix, &self.proxy_prefix) {
-            errors.push("addressing.proxyPrefix", "overlaps the SRv6 block or the node prefix");
+            errors.push("addressing.proxy_prefix", "overlaps the SRv6 block or the node prefix");
         }
         errors.into_result()
     }
@@ -195,13 +195,13 @@ mod tests {
         };
         assert_eq!(problem("ff38:30:2001:db8::/96"), None);
         for bad in ["2001:db8::/96", "ff02::/96", "ff31::/96", "ff3e::/120", "ff00::/8"] {
-            assert!(problem(bad).unwrap().contains("addressing.multicastPrefix"), "{bad}");
+            assert!(problem(bad).unwrap().contains("addressing.multicast_prefix"), "{bad}");
         }
     }
 
     #[test]
     fn overlapping_prefixes_are_refused() {
         let plan = AddressPlan { node_prefix: "5f00:0:1::/48".parse().unwrap(), ..AddressPlan::default() };
-        assert!(plan.validate().unwrap_err().to_string().contains("nodePrefix"));
+        assert!(plan.validate().unwrap_err().to_string().contains("node_prefix"));
     }
 }

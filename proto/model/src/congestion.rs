@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::FieldError;
 use crate::ids::{PortIndex, Qpn};
+use crate::instruction::Action;
 
 /// Flows that a node reports at most, all ports together.
 pub const MAX_REPORTED_FLOWS: usize = 64;
@@ -146,6 +147,16 @@ pub struct CnpsByAction {
 }
 
 impl CnpsByAction {
+    /// The counter of those with this action.
+    pub fn of(&mut self, action: Action) -> &mut u64 {
+        match action {
+            Action::Notify => &mut self.notify,
+            Action::Pause { .. } => &mut self.pause,
+            Action::RateReduce(_) => &mut self.rate_reduce,
+            Action::Resume(_) => &mut self.resume,
+        }
+    }
+
     /// All that were sent.
     pub fn sent(&self) -> u64 {
         self.notify + self.pause + self.rate_reduce + self.resume

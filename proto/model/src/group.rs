@@ -21,8 +21,8 @@ pub struct GroupSpec {
     pub start_psn: Option<Psn>,
     /// Reaction to a receiver that stops acknowledging or fails fatally.
     pub stall_policy: StallPolicy,
-    /// Time without progress after which a branch that stalls the group is reported, in milliseconds, 10..=60000: three
-    /// times the source's retransmission timeout.
+    /// Time without progress after which a branch that stalls the group is reported, in milliseconds, 10..=60000: two and a
+    /// half times the source's retransmission timeout, so that the stall is reported within three.
     pub stall_after_ms: u32,
     /// CNP aggregation window T in microseconds, 50..=1000000 (draft-li, CNP Aggregation).
     pub cnp_window_us: u32,
@@ -62,7 +62,7 @@ impl GroupSpec {
             errors.push(
                 "spec.stallAfterMs",
                 format!(
-                    "{} is outside 10..=60000 milliseconds: use three times the source's retransmission timeout",
+                    "{} is outside 10..=60000 milliseconds: use two and a half times the source's retransmission timeout",
                     self.stall_after_ms
                 ),
             );

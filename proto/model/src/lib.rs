@@ -11,6 +11,7 @@
 //! - [`digest`]: the name of a node's desired state.
 //! - [`status`]: reports of nodes and status of groups.
 //! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
+//! - [`instruction`]: what a Long-haul CNP asks of a source, and why.
 
 pub mod addressing;
 pub mod congestion;
@@ -18,6 +19,7 @@ pub mod digest;
 pub mod error;
 pub mod group;
 pub mod ids;
+pub mod instruction;
 pub mod member;
 pub mod node_spec;
 pub mod status;

@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use canopy_packet::aeth::Aeth;
 use canopy_packet::atomic_eth::{AtomicAckEth, AtomicEth};
 use canopy_packet::bth::Bth;
@@ -18,10 +16,11 @@ use canopy_packet::ipv6::Ipv6;
 use canopy_packet::reth::Reth;
 use canopy_packet::srh::{HmacView, Srh, SrhView};
 use canopy_packet::udp::Udp;
+use canopy_testkit::captures;
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
-static PACKETS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(support::all_packets);
+static PACKETS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(captures::all_packets);
 
 fn parse_everything(bytes: &[u8]) {
     let fixed = [

@@ -4,24 +4,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use canopy_packet::aeth::Syndrome;
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::{Extensions, RoceBuilder, RoceFrame};
 use canopy_packet::icrc::{self, Change};
 use canopy_packet::reth::Reth;
+use canopy_testkit::captures::{self, CAPTURES, packets};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::sync::LazyLock;
-use support::{CAPTURES, packets};
 
-static PACKETS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(support::all_packets);
+static PACKETS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(captures::all_packets);
 
 #[test]
 fn every_capture_of_the_folder_is_tested() {
-    let folder = support::path("atomic");
+    let folder = captures::path("atomic");
     let files = std::fs::read_dir(folder.parent().unwrap()).unwrap();
     let names: BTreeSet<_> =
         files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();

@@ -13,16 +13,15 @@
 
 mod cm;
 mod flow;
-mod instruction;
 mod meter;
 mod node;
 mod port;
 mod trigger;
 mod upstream;
 
+pub use canopy_model::instruction::{Action, Metric, Percent};
 pub use cm::{CmKind, CmMessage, Connections};
 pub use flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};
-pub use instruction::{Action, Metric, Percent};
 pub use meter::Counters;
 pub use node::{Command, Format, Input, Node, Settings};
 pub use trigger::{Assessment, Limits, Reading};

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use canopy_model::congestion::CnpCounts;
 use canopy_model::ids::{PortIndex, Qpn};
+use canopy_model::instruction::{Action, Metric, Percent};
 
 use super::flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};
-use super::instruction::{Action, Metric, Percent};
 use super::meter::Counters;
 use super::port::Port;
 use super::trigger::{Assessment, Limits};
@@ -187,7 +187,7 @@ impl Node {
     /// A command could not be sent: it is counted as failed instead of under its action.
     pub fn not_sent(&mut self, command: &Command) {
         self.count(command.port, command.flow.key, |counts| {
-            let sent = command.action.counter(&mut counts.cnps);
+            let sent = counts.cnps.of(command.action);
             *sent = sent.saturating_sub(1);
             counts.cnps.failed += 1;
         });
@@ -324,7 +324,7 @@ impl Node {
         let metric = if self.settings.disclose { found.metric() } else { Metric::Undisclosed };
         let flow = FourTuple { key, src_qp };
         self.commands.push_back(Command { port: index, flow, level, action, metric, format });
-        self.count(index, key, |counts| *action.counter(&mut counts.cnps) += 1);
+        self.count(index, key, |counts| *counts.cnps.of(action) += 1);
         true
     }
 

@@ -13,7 +13,7 @@
 //! rate is never worse than a queue at K_max: every packet that meets a queue above K_min is marked, so even a rate of 100 %
 //! only shows that the queue stayed above K_min.
 
-use super::instruction::{Action, Metric, Percent};
+use canopy_model::instruction::{Action, Metric, Percent};
 
 /// Level at K_min, at K_max, and at twice K_max.
 const LEVELS: [u64; 3] = [42, 177, 255];

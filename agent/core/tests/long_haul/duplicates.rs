@@ -10,7 +10,7 @@
 //! reduction yet.
 
 use canopy_agent_core::congestion::Action;
-use canopy_agent_core::pacing::Outcome;
+use canopy_host_core::pacing::Outcome;
 
 use crate::fluid::MS;
 use crate::host::Message;
@@ -33,7 +33,7 @@ pub(crate) enum Estimate {
 /// Rates, delays (1 to 40 ms one way), phases and background traffic of one seed, and its duration. All three nodes are
 /// congested: either their rates fall along the chain, or each has background traffic.
 pub(crate) fn scenario(seed: u64, estimate: Estimate) -> (PathSpec, u64) {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let one_way = dice.range(10, 400) * (MS / 10);
     let mut cuts: Vec<_> = (0..3).map(|_| dice.range(0, one_way / (MS / 10)) * (MS / 10)).collect();
     cuts.sort_unstable();

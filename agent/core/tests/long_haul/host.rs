@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_agent_core::congestion::{FlowKey, FourTuple};
-use canopy_agent_core::pacing::{Input, Outcome, Pacing, QpSpec, Settings};
+use canopy_host_core::pacing::{Input, Outcome, Pacing, QpSpec, Settings};
 use canopy_model::ids::Qpn;
 
 use crate::fluid::{Batch, per_step};

@@ -3,7 +3,7 @@
 //! of queues and links in which octets flow in steps of 100 us. Runs are reproducible: times and octets are integers, and
 //! random choices come from a seed. `CANOPY_DEEP=1` runs twenty times more seeds. Figures are printed (`--nocapture`).
 //!
-//! [`Pacing`]: canopy_agent_core::pacing::Pacing
+//! [`Pacing`]: canopy_host_core::pacing::Pacing
 //! [`Node`]: canopy_agent_core::congestion::Node
 
 // A panic fails the test.

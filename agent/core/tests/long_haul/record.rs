@@ -2,7 +2,7 @@
 //! Events of a run.
 
 use canopy_agent_core::congestion::Action;
-use canopy_agent_core::pacing::Outcome;
+use canopy_host_core::pacing::Outcome;
 
 use crate::host::Message;
 

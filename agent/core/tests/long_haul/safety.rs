@@ -37,7 +37,7 @@ fn every_source_returns_to_line_rate_when_the_background_ends() {
 
 /// One to four sources that offer more than the rate of one bottleneck.
 fn bottleneck(seed: u64, kind: Kind) -> PathSpec {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let one_way = dice.range(10, 400) * (MS / 10);
     let first = dice.range(0, one_way / (MS / 10)) * (MS / 10);
     let rtt_ns = 2 * one_way;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Seeded choices.
 
-/// SplitMix64: reproducible on every platform.
-pub(crate) struct Dice(pub(crate) u64);
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Reproducible on every platform and in every version.
+pub(crate) struct Dice(ChaCha8Rng);
 
 impl Dice {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
     /// A number from `low` to `high`, both included.
     pub(crate) fn range(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low + 1)
+        low + self.0.next_u64() % (high - low + 1)
     }
 }
 

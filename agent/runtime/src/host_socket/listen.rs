@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The socket file, and accepted connections with their callers.
+//! The bound socket, and accepted connections with their callers.
 
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use canopy_daemon::socket::{self, SocketFile};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
@@ -30,59 +28,19 @@ pub(super) struct Connection {
     _slot: Slot,
 }
 
-/// Removes the socket file when dropped, unless it was replaced.
-pub(super) struct SocketFile {
-    path: PathBuf,
-    inode: u64,
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            // On failure, the next start finds the file stale and replaces it.
-            _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Binds the socket, with mode 0660 before any client can connect; replaces the stale socket of an ended process.
+/// Binds the socket.
 ///
 /// # Errors
 /// The step that failed, and its cause.
-pub(super) fn bind(
+pub(super) async fn bind(
     config: &HostSocket,
     access: Arc<Access>,
 ) -> Result<(ReceiverStream<io::Result<Connection>>, SocketFile), String> {
-    let path = &config.path;
-    let gid = group(&config.group)?;
-    let fail = |doing: &'static str| move |error: io::Error| format!("{doing}: {error}");
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(fail("creating the directory of the socket"))?;
-    }
-    refuse_live(path)?;
-    // Created under another name and renamed, so that the path never has a socket with other permissions.
-    let hidden = path.with_file_name(format!(".h{}", std::process::id() % 100_000));
-    match fs::remove_file(&hidden) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(format!("removing {hidden:?}: {error}")),
-        _ => {}
-    }
-    let listener = UnixListener::bind(&hidden).map_err(fail("binding the socket"))?;
-    let finish = || {
-        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o660))?;
-        if gid.is_some() {
-            chown(&hidden, None, gid)?;
-        }
-        let inode = fs::symlink_metadata(&hidden)?.ino();
-        fs::rename(&hidden, path)?;
-        Ok(inode)
-    };
-    let inode = finish().map_err(|error: io::Error| {
-        _ = fs::remove_file(&hidden);
-        format!("setting mode 0660 and host_socket.group, and renaming the socket: {error}")
-    })?;
+    let gid = socket::group(&config.group).map_err(|why| format!("host_socket.group: {why}"))?;
+    let (listener, file) = socket::bind(&config.path, gid).await.map_err(|error| error.text())?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(accept(listener, access, sender));
-    Ok((ReceiverStream::new(receiver), SocketFile { path: path.clone(), inode }))
+    Ok((ReceiverStream::new(receiver), file))
 }
 
 async fn accept(listener: UnixListener, access: Arc<Access>, sender: mpsc::Sender<io::Result<Connection>>) {
@@ -104,36 +62,6 @@ async fn accept(listener: UnixListener, access: Arc<Access>, sender: mpsc::Sende
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
-    }
-}
-
-fn group(name: &str) -> Result<Option<u32>, String> {
-    if name.is_empty() {
-        return Ok(None);
-    }
-    if let Ok(gid) = name.parse() {
-        return Ok(Some(gid));
-    }
-    match nix::unistd::Group::from_name(name) {
-        Ok(Some(group)) => Ok(Some(group.gid.as_raw())),
-        Ok(None) => Err(format!("host_socket.group: this machine has no group {name:?}: create it, or use a number")),
-        Err(error) => Err(format!("host_socket.group: looking up {name:?}: {error}")),
-    }
-}
-
-fn refuse_live(path: &Path) -> Result<(), String> {
-    let found = match fs::symlink_metadata(path) {
-        Ok(found) => found,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("reading the file status: {error}")),
-    };
-    if !found.file_type().is_socket() {
-        return Err("the path is a file that is not a socket: remove it or choose another path".to_owned());
-    }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err("another process listens on this path: give each agent of this machine its own path".to_owned()),
-        Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) => Ok(()),
-        Err(error) => Err(format!("checking whether the existing socket is in use: {error}")),
     }
 }
 

@@ -100,6 +100,47 @@ fn a_step_from_1_to_40_ms_is_followed_within_5_s_wherever_it_falls() {
     }
 }
 
+/// A packet that is on its way when the delay of both directions changes has the old delay one way and the new one the other
+/// way: the estimate stops there until that sample has left the window.
+#[test]
+fn a_sample_halfway_through_a_step_does_not_start_the_hold() {
+    for (phase, between) in (0..S).step_by(100 * MS as usize).flat_map(|p| [11, 20, 21, 30, 36].map(|b| (p, b * MS))) {
+        let samples = |old: u64, between: u64, new: u64| {
+            (0..60).map(move |n: u64| {
+                (
+                    n * S + phase,
+                    if n < 30 {
+                        old
+                    } else if n == 30 {
+                        between
+                    } else {
+                        new
+                    },
+                )
+            })
+        };
+        let rise = run(&mut link(), samples(MS, between, 40 * MS));
+        let (at, last) = rise[rise.len() - 1];
+        assert_eq!(last, 500_000_000, "{between}: {rise:?}");
+        assert!(at <= 30 * S + phase + 4_400 * MS, "{between}: {rise:?}");
+        // 20 ms is half of 40 ms: a step, which a push of the value between does not hide.
+        let fall = run(&mut link(), samples(40 * MS, 40 * MS - between / 2, 20 * MS));
+        let (at, last) = fall[fall.len() - 1];
+        assert_eq!((at, last), (31 * S + phase, 250_000_000), "{between}: {fall:?}");
+        assert!(rise.len().max(fall.len()) <= 3, "{rise:?} {fall:?}");
+    }
+}
+
+/// What follows a step is held back again as soon as the window holds only samples of the new path.
+#[test]
+fn a_step_ends_with_its_window() {
+    let pushed = run(&mut link(), (0..60).map(|n| (n * S, if n < 10 { 10 * MS } else { (30 + 5 * n) * MS })));
+    let gaps: Vec<u64> = pushed.windows(2).map(|two| (two[1].0 - two[0].0) / S).collect();
+    // 10 ms at 0 s, 80 ms at 12 s, then 5 % more each second until the window of the step has passed.
+    assert_eq!(gaps[..4], [12, 1, 1, 1], "{pushed:?}");
+    assert!(gaps[4..].iter().all(|gap| *gap >= 10), "{pushed:?}");
+}
+
 #[test]
 fn a_step_down_is_followed_at_once_even_inside_the_hold() {
     let samples = [(0, 40 * MS), (S, MS), (2 * S, MS), (4 * S, 40 * MS), (4 * S + 100 * MS, 40 * MS)];

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use humantime::parse_duration;
 
-use crate::units::{parse_24_bits, parse_duration, parse_number, parse_size};
+use crate::units::{parse_24_bits, parse_number, parse_size};
 
 /// A software RoCEv2 Reliable Connection endpoint on a raw socket.
 #[derive(Debug, Parser)]

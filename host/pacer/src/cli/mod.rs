@@ -4,13 +4,16 @@
 mod remote;
 mod run;
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use canopy_daemon::config::{Flags, Loaded, Sources, load};
+use canopy_daemon::log::LogFormat;
 use canopy_host::pacing::DEFAULT_SOCKET;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::config::{Config, SYSTEM_FILE};
 use crate::kernel::Wanted;
 use crate::units::rate;
 
@@ -28,7 +31,13 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs the daemon until SIGTERM, then restores the interface.
+    ///
+    /// Settings come from defaults, /etc/canopy/pacer.toml, --config FILE, CANOPY__SECTION__KEY variables and flags; each takes
+    /// precedence over the ones before it. Unknown settings are errors.
     Run(Box<Run>),
+    /// Inspects the configuration of the daemon.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Shows the live queue pairs: the rate of each, and the sender whose limit applies.
     Status {
         #[command(flatten)]
@@ -55,6 +64,12 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Checks every source and prints the effective settings.
+    Check(Box<Run>),
 }
 
 #[derive(Debug, Args)]
@@ -88,69 +103,109 @@ struct Open {
     rtt: Option<Duration>,
 }
 
-/// Configuration of the daemon.
+/// Settings of the daemon; each takes precedence over its key in a file or a variable.
 #[derive(Debug, Args)]
 struct Run {
+    /// Configuration file (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Interface on which RDMA packets leave.
     #[arg(long, value_name = "DEVICE")]
-    interface: String,
-    #[command(flatten)]
-    socket: Socket,
-    /// Group that may open the socket, by name or number [default: the daemon's own].
+    interface: Option<String>,
+    /// socket.path: the daemon's Unix socket, an absolute path.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
+    /// socket.group: group that may open the socket, by name or number [default: the daemon's own].
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<String>,
-    /// User that may open and close queue pairs, besides root and the daemon's own; repeatable.
+    /// socket.uids: user that may open and close queue pairs, besides root and the daemon's own; repeatable.
     #[arg(long = "uid", value_name = "UID")]
     uids: Vec<u32>,
-    /// Node whose Long-haul CNPs are applied; repeatable.
+    /// nodes: node whose Long-haul CNPs are applied; repeatable.
     #[arg(long = "node", value_name = "ADDRESS")]
     nodes: Vec<Ipv6Addr>,
     /// File with more nodes, one address per line, # for comments; read again when it changes.
     #[arg(long, value_name = "FILE")]
-    nodes_file: Option<PathBuf>,
+    nodes_file: Option<String>,
     /// Maximum rate [default: the interface's speed].
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    line_rate: Option<u64>,
+    #[arg(long, value_name = "RATE")]
+    line_rate: Option<String>,
     /// Minimum rate, below which no reduction goes [default: 1 % of the line rate].
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    min_rate: Option<u64>,
-    /// RTT of a queue pair until it is measured.
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = humantime::parse_duration)]
-    rtt: Duration,
+    #[arg(long, value_name = "RATE")]
+    min_rate: Option<String>,
+    /// RTT of a queue pair until it is measured [default: 10ms].
+    #[arg(long, value_name = "TIME")]
+    rtt: Option<String>,
     /// Do not measure RTTs.
     #[arg(long)]
     fixed_rtt: bool,
-    /// A learned queue pair without packets for this time is removed.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
-    idle: Duration,
-    /// Pacing method: auto is edt if the kernel has fq, otherwise htb.
-    #[arg(long, value_enum, value_name = "MEANS", default_value = "auto", conflicts_with = "no_kernel_pacing")]
-    pacing: Wanted,
-    /// The kernel does not pace, because the NIC or the application does: changes are only passed to --on-action and
-    /// `watch`.
+    /// A learned queue pair without packets for this time is removed [default: 60s].
+    #[arg(long, value_name = "TIME")]
+    idle: Option<String>,
+    /// Pacing method: auto is edt if the kernel has fq, otherwise htb [default: auto].
+    #[arg(long, value_enum, value_name = "MEANS", conflicts_with = "no_kernel_pacing")]
+    pacing: Option<Wanted>,
+    /// The same as --pacing none: the kernel does not pace, because the NIC or the application does; changes are only passed
+    /// to --on-action and `watch`.
     #[arg(long)]
     no_kernel_pacing: bool,
     /// Replaces a root qdisc that an administrator configured, while the daemon runs.
     #[arg(long)]
     replace_qdisc: bool,
-    /// Program and arguments, split at blanks, no shell: run for every change, with CANOPY_* variables.
+    /// on_action.command: program and arguments, split at blanks, no shell: run for every change, with CANOPY_* variables.
     #[arg(long, value_name = "COMMAND")]
     on_action: Option<String>,
-    /// Time limit, after which the program is killed.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
-    on_action_timeout: Duration,
-    /// Maximum number of them that run at the same time.
-    #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
-    on_action_at_once: u16,
-    /// Serves Prometheus metrics at http://ADDRESS/metrics, such as [::1]:9410.
+    /// Time limit, after which the program is killed [default: 5s].
+    #[arg(long, value_name = "TIME")]
+    on_action_timeout: Option<String>,
+    /// Maximum number of them that run at the same time [default: 4].
+    #[arg(long, value_name = "NUMBER")]
+    on_action_at_once: Option<u16>,
+    /// metrics.listen: serves Prometheus metrics at http://ADDRESS/metrics, such as [::1]:9410.
     #[arg(long, value_name = "ADDRESS")]
-    metrics: Option<std::net::SocketAddr>,
-    /// Log level, or directives such as info,canopy_pacer=debug.
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    log_level: String,
-    /// Log JSON objects, also on a terminal.
-    #[arg(long)]
+    metrics: Option<SocketAddr>,
+    /// Format of log lines [default: auto].
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// The same as --log-format json.
+    #[arg(long, conflicts_with = "log_format")]
     log_json: bool,
+    /// Log level, or directives such as info,canopy_pacer=debug [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+impl Run {
+    /// The effective settings.
+    ///
+    /// # Errors
+    /// Any source is unreadable, has an unknown key, or a value out of range.
+    fn load(self) -> anyhow::Result<Loaded<Config>> {
+        let pacing = self.pacing.or(self.no_kernel_pacing.then_some(Wanted::None));
+        let format = self.log_format.or(self.log_json.then_some(LogFormat::Json));
+        let name = |pacing: Wanted| pacing.to_possible_value().map(|value| value.get_name().to_owned());
+        let flags = Flags::default()
+            .with("interface", self.interface)
+            .with("socket.path", self.socket)
+            .with("socket.group", self.socket_group)
+            .with_all("socket.uids", &self.uids)
+            .with_all("nodes", &self.nodes)
+            .with("nodes_file", self.nodes_file)
+            .with("line_rate", self.line_rate)
+            .with("min_rate", self.min_rate)
+            .with("rtt", self.rtt)
+            .with("fixed_rtt", self.fixed_rtt.then_some(true))
+            .with("idle", self.idle)
+            .with("pacing", pacing.and_then(name))
+            .with("replace_qdisc", self.replace_qdisc.then_some(true))
+            .with("on_action.command", self.on_action)
+            .with("on_action.timeout", self.on_action_timeout)
+            .with("on_action.at_once", self.on_action_at_once.map(i64::from))
+            .with("metrics.listen", self.metrics.map(|address| address.to_string()))
+            .with("log.format", format.map(LogFormat::name))
+            .with("log.level", self.log_level);
+        Ok(load(&Config::default(), Sources::new(SYSTEM_FILE, self.config, flags))?)
+    }
 }
 
 /// Runs the command.
@@ -159,7 +214,13 @@ struct Run {
 /// The failure, and the remedy.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
-        Command::Run(settings) => run::run(*settings),
+        Command::Run(flags) => run::run(flags.load()?),
+        Command::Config(ConfigCommand::Check(flags)) => {
+            let Loaded { settings, notes } = flags.load()?;
+            notes.iter().for_each(|note| eprintln!("{note}"));
+            print!("{}", toml::to_string(&settings)?);
+            Ok(())
+        }
         Command::Status { socket, json } => remote::status(&socket.socket, json),
         Command::Open(open) => remote::open(&open),
         Command::Close { socket, qpn } => remote::close(&socket.socket, qpn),

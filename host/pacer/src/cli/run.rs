@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `canopy-pacer run`: starts the daemon.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use canopy_control::pb::pacer_service_server::PacerServiceServer;
+use canopy_daemon::config::Loaded;
+use canopy_daemon::notify::Notifier;
+use canopy_daemon::signals;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tonic::transport::Server;
 
-use super::Run;
 use crate::bpf::Bpf;
+use crate::config::{Config, SocketConfig};
 use crate::daemon::Daemon;
 use crate::engine::{Defaults, Engine};
 use crate::hook::{Hook, Program};
@@ -32,40 +33,36 @@ const MAX_REQUEST_BYTES: usize = 16 << 10;
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-const MAX_RTT: Duration = Duration::from_secs(10);
 
-pub(super) fn run(settings: Run) -> anyhow::Result<()> {
-    init_log(&settings)?;
+pub(super) fn run(Loaded { settings, notes }: Loaded<Config>) -> anyhow::Result<()> {
+    settings.log.start().map_err(anyhow::Error::msg).context("log.level")?;
+    notes.iter().for_each(|note| tracing::warn!("{note}"));
     // One thread for the daemon and one for its clients.
     let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     built.context("starting the runtime")?.block_on(daemon(settings))
 }
 
-async fn daemon(settings: Run) -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+async fn daemon(settings: Config) -> anyhow::Result<()> {
+    let end = signals::end()?;
+    let notifier = Notifier::system();
     let found = interface(&settings.interface).await?;
     let (ifindex, mtu) = (found.index, found.mtu);
-    let line_bps = settings.line_rate.or(found.speed_bps).with_context(|| {
-        format!("--line-rate: the speed of {} is unknown: give its rate, such as 100G", settings.interface)
+    let line_bps = settings.line_rate.map(|rate| rate.0).or(found.speed_bps).with_context(|| {
+        format!("line_rate: the speed of {} is unknown: give its rate, such as 100G", settings.interface)
     })?;
-    let min_bps = settings.min_rate.unwrap_or((line_bps / 100).max(1));
+    let min_bps = settings.min_rate.map_or((line_bps / 100).max(1), |rate| rate.0);
     if min_bps > line_bps {
-        bail!("--min-rate: {min_bps} bit/s is more than the line rate, {line_bps} bit/s");
+        bail!("min_rate: {min_bps} bit/s is more than the line rate, {line_bps} bit/s");
     }
-    if settings.rtt.is_zero() || settings.rtt > MAX_RTT {
-        bail!("--rtt: {:?} is not in 1ns..=10s", settings.rtt);
-    }
-    let argv = settings.on_action.as_deref().map(|line| line.split_whitespace().map(str::to_owned).collect());
-    let argv: Option<Vec<String>> = argv;
-    if argv.as_ref().is_some_and(Vec::is_empty) {
-        bail!("--on-action: is empty: name a program");
-    }
-    let wanted = if settings.no_kernel_pacing { Wanted::None } else { settings.pacing };
+    let argv: Vec<String> = settings.on_action.command.split_whitespace().map(str::to_owned).collect();
+    let argv = (!argv.is_empty()).then_some(argv);
+    let wanted = settings.pacing;
     // Bound first: a second daemon for the same socket exits before it changes the interface.
-    let bound = bind(&settings.socket.socket, settings.socket_group.as_deref(), Owners::new(settings.uids));
-    let (incoming, file) = bound.with_context(|| format!("--socket {}", settings.socket.socket.display()))?;
-    let listener = match settings.metrics {
-        Some(address) => Some(TcpListener::bind(address).await.with_context(|| format!("--metrics {address}"))?),
+    let SocketConfig { path, group, uids } = settings.socket;
+    let bound = bind(&path, &group, Owners::new(uids)).await;
+    let (incoming, file) = bound.with_context(|| format!("socket.path: {}", path.display()))?;
+    let listener = match settings.metrics.listen {
+        Some(address) => Some(TcpListener::bind(address).await.with_context(|| format!("metrics.listen: {address}"))?),
         None => None,
     };
     let bpf = Bpf::load(ifindex)?;
@@ -75,7 +72,7 @@ async fn daemon(settings: Run) -> anyhow::Result<()> {
     tracing::info!(interface = settings.interface, pacing, line_bps, min_bps, mtu, "pacing");
     if wanted == Wanted::None && argv.is_none() {
         tracing::warn!(
-            "the kernel does not pace and there is no --on-action: only clients of `watch` can apply changes"
+            "the kernel does not pace and there is no on_action.command: only clients of `watch` can apply changes"
         );
     }
     let (calls, requests) = mpsc::channel(CALLS);
@@ -95,8 +92,8 @@ async fn daemon(settings: Run) -> anyhow::Result<()> {
     let idle_ns = u64::try_from(settings.idle.as_nanos()).unwrap_or(u64::MAX);
     let hook = argv.map(|argv| Program {
         argv,
-        timeout: settings.on_action_timeout,
-        at_once: settings.on_action_at_once.into(),
+        timeout: settings.on_action.timeout,
+        at_once: settings.on_action.at_once.into(),
         interface: settings.interface.clone(),
     });
     let daemon = Daemon {
@@ -111,29 +108,13 @@ async fn daemon(settings: Run) -> anyhow::Result<()> {
         interface: settings.interface,
         line_bps,
     };
-    let ended = daemon
-        .run(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        })
-        .await;
+    notifier.ready();
+    let ended = daemon.run(end).await;
+    notifier.stopping();
     server.abort();
     metrics.inspect(|task| task.abort());
     drop(file);
     ended?;
     tracing::info!("stopped; the interface is as it was");
-    Ok(())
-}
-
-fn init_log(settings: &Run) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log_level).context("--log-level")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if std::io::stderr().is_terminal() && !settings.log_json {
-        builder.init()
-    } else {
-        builder.json().init()
-    }
     Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-use canopy_agent_core::congestion::Percent;
-use canopy_agent_core::pacing::Issuer;
+use canopy_host_core::pacing::Issuer;
+use canopy_model::instruction::Percent;
 
 use super::*;
 

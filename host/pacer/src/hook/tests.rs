@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::path::Path;
 use std::time::Instant;
 
-use canopy_agent_core::pacing::{Command as PacingCommand, QpSpec};
+use canopy_host_core::pacing::{Command as PacingCommand, QpSpec};
 
 use super::*;
 use crate::engine::{Flow, Live, Origin, RttFrom};

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use canopy_agent_core::pacing::Command;
+use canopy_host_core::pacing::Command;
 use canopy_model::ids::Qpn;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 

@@ -26,13 +26,13 @@ pub(crate) struct Interface {
 pub(crate) async fn interface(name: &str) -> anyhow::Result<Interface> {
     let link = Netlink::open()?.link(name).await?;
     if link.header.link_layer_type != LinkLayerType::Ether {
-        bail!("--interface: {name} is not an Ethernet interface: its packets have other headers");
+        bail!("interface: {name} is not an Ethernet interface: its packets have other headers");
     }
     let mtu = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::Mtu(mtu) => Some(*mtu),
         _ => None,
     });
-    let Some(mtu) = mtu else { bail!("--interface: the kernel does not report the MTU of {name}") };
+    let Some(mtu) = mtu else { bail!("interface: the kernel does not report the MTU of {name}") };
     Ok(Interface { index: link.header.index, mtu, speed_bps: speed(name, &link) })
 }
 

@@ -33,7 +33,8 @@ const LIMIT_KNOWN: u64 = 20_000;
 const LIMIT_UNKNOWN: u64 = 1_000;
 
 /// The pacing method that the operator requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Wanted {
     /// EDT where the kernel has fq, HTB otherwise.
     Auto,

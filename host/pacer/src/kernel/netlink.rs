@@ -105,7 +105,7 @@ impl Netlink {
         let mut found = self.handle.link().get().match_name(name.to_owned()).execute();
         match found.next().await {
             Some(Ok(link)) => Ok(link),
-            _ => bail!("--interface: there is no {name:?} in this network namespace (`ip link` lists them)"),
+            _ => bail!("interface: there is no {name:?} in this network namespace (`ip link` lists them)"),
         }
     }
 

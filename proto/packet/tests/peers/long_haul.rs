@@ -3,7 +3,7 @@
 //! STAMP against scapy. No peer implements the Long-haul CNP itself: tshark checks the packets that carry it.
 
 use super::sample::sample;
-use super::{hex, run, scapy, support};
+use super::{captures, hex, run, scapy};
 use canopy_packet::ipv6::{Ipv6, NEXT_HEADER_ICMPV6, NEXT_HEADER_UDP};
 use canopy_packet::long_haul_cnp::extension::Object;
 use canopy_packet::long_haul_cnp::icmp::Message;
@@ -87,9 +87,9 @@ fn stamp_packets() -> Vec<Vec<u8>> {
 
 /// A capture of this directory; written if `CANOPY_WRITE_FIXTURES` is set, compared otherwise.
 fn fixture(name: &str, packets: &[Vec<u8>]) -> String {
-    let path = support::path(name);
+    let path = captures::path(name);
     let path = path.parent().unwrap().with_file_name("long-haul").join(name).with_extension("pcap");
-    let written = support::write(packets);
+    let written = captures::write(packets);
     if std::env::var_os("CANOPY_WRITE_FIXTURES").is_some() {
         std::fs::write(&path, &written).unwrap();
     }

@@ -4,9 +4,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod long_haul;
 mod roce;
 mod sample;
@@ -15,6 +12,8 @@ mod srh;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::thread;
+
+use canopy_testkit::captures;
 
 /// Runs a peer over `input` and returns its standard output; panics, naming the package, when it is missing or fails.
 fn run(program: &str, args: &[&str], package: &str, input: Vec<u8>) -> String {
@@ -52,7 +51,7 @@ fn tshark(packets: &[Vec<u8>], fields: &[&str]) -> Vec<Vec<String>> {
     let zero_checksum = "udp.ignore_ipv6_zero_checksum:TRUE"; // RoCEv2 uses it, RFC 6936
     let mut args = vec!["-r", "-", "-o", zero_checksum, "-T", "fields"];
     fields.iter().for_each(|field| args.extend(["-e", field]));
-    let answer = run("tshark", &args, "the Debian package tshark", support::write(packets));
+    let answer = run("tshark", &args, "the Debian package tshark", captures::write(packets));
     let rows: Vec<Vec<_>> = answer.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect();
     assert_eq!(rows.len(), packets.len(), "tshark answered with another number of packets");
     rows

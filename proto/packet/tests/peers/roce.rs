@@ -2,7 +2,7 @@
 //! RoCEv2 packets and their ICRC against scapy and tshark.
 
 use super::sample::{roce, sample};
-use super::{hex, scapy, support, tshark};
+use super::{captures, hex, scapy, tshark};
 use canopy_packet::bth::Opcode;
 use canopy_packet::cnp::Cnp;
 use canopy_packet::frame::{RoceBuilder, RoceFrame};
@@ -10,7 +10,7 @@ use canopy_packet::icrc;
 
 #[test]
 fn scapy_computes_the_same_icrc_for_every_captured_packet() {
-    let packets = support::all_packets();
+    let packets = captures::all_packets();
     let answers = scapy("icrc", &packets.iter().map(|packet| hex(packet)).collect::<Vec<_>>());
     for (packet, answer) in packets.iter().zip(answers) {
         let icrc = icrc::compute(&packet[..packet.len() - 4]).unwrap();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An agent on a Unix socket that gives the answers a test configures.
 
-#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "shared by several test binaries")]
-
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -22,15 +20,18 @@ use tonic::{Request, Response, Status};
 /// Requests to the agent, in order.
 #[derive(Default)]
 pub struct Requests {
+    /// Joins.
     pub joins: Vec<JoinRequest>,
+    /// Leaves.
     pub leaves: Vec<LeaveRequest>,
 }
 
 /// An item of a watch.
 type WatchItem = Option<Result<WatchGroupResponse, Status>>;
 
-/// Dropping it is like a crash.
+/// The test's hold on its agent. Dropping it is like a crash.
 pub struct Agent {
+    /// What applications asked.
     pub requests: Arc<Mutex<Requests>>,
     state: Option<watch::Sender<WatchItem>>,
     watched: Arc<Mutex<watch::Receiver<WatchItem>>>,
@@ -43,6 +44,7 @@ struct Service {
     watched: Arc<Mutex<watch::Receiver<WatchItem>>>,
 }
 
+/// A state of a group, for a watch.
 pub fn state(phase: GroupPhase, reason: &str, receivers: u32, evicted: &[(&str, &str)]) -> WatchGroupResponse {
     let evicted = evicted.iter().map(|(host, why)| Evicted { host: (*host).into(), reason: (*why).into() }).collect();
     WatchGroupResponse { phase: phase.into(), reason: reason.into(), receivers, write_length: 4096, evicted }
@@ -64,6 +66,7 @@ impl Agent {
         Self { requests, state: Some(send), watched, runtime: Some(runtime), path }
     }
 
+    /// Its socket.
     pub fn path(&self) -> &Path {
         &self.path
     }

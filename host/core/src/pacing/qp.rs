@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::Qpn;
+use canopy_model::instruction::{Action, Percent};
 
 use super::ledger::{Issuer, IssuerRecord};
 use super::pause::Budget;
 use super::{Command, Outcome, QpSpec, Refusal, Settings};
-use crate::congestion::{Action, Percent};
 
 #[derive(Clone, Debug)]
 pub(super) struct Qp {

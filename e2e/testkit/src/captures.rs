@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads and writes captures: classic pcap, microseconds or nanoseconds, either byte order, link type Ethernet.
 
-#![allow(dead_code, reason = "each integration test uses the part that it needs")]
-
 use std::path::{Path, PathBuf};
 
 const LINKTYPE_ETHERNET: u32 = 1;
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const ETHERNET_LEN: usize = 14;
 
-/// The captures of `testdata/rxe`, by name.
-pub(crate) const CAPTURES: [&str; 8] = [
+/// The captures of `proto/packet/testdata/rxe`, by name.
+pub const CAPTURES: [&str; 8] = [
     "atomic",
     "read-1024",
     "send-1024",
@@ -22,12 +20,15 @@ pub(crate) const CAPTURES: [&str; 8] = [
 ];
 
 /// Path of a capture.
-pub(crate) fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/rxe").join(name).with_extension("pcap")
+pub fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/packet/testdata/rxe").join(name).with_extension("pcap")
 }
 
 /// The IPv6 packets of a capture, from the IPv6 header on.
-pub(crate) fn packets(name: &str) -> Vec<Vec<u8>> {
+///
+/// # Panics
+/// The capture cannot be read, or has something else in it.
+pub fn packets(name: &str) -> Vec<Vec<u8>> {
     let path = path(name);
     let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let packets = read(&bytes);
@@ -36,7 +37,7 @@ pub(crate) fn packets(name: &str) -> Vec<Vec<u8>> {
 }
 
 /// All packets of all captures.
-pub(crate) fn all_packets() -> Vec<Vec<u8>> {
+pub fn all_packets() -> Vec<Vec<u8>> {
     CAPTURES.iter().flat_map(|name| packets(name)).collect()
 }
 
@@ -65,7 +66,7 @@ fn read(file: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// A capture of IPv6 packets, as the octets of a pcap file.
-pub(crate) fn write(packets: &[Vec<u8>]) -> Vec<u8> {
+pub fn write(packets: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     let u32s = |file: &mut Vec<u8>, values: &[u32]| {
         values.iter().for_each(|value| file.extend(value.to_be_bytes()));

@@ -24,8 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::Qpn;
+use canopy_model::instruction::{Action, Percent};
 
-use crate::congestion::{Action, Percent};
 use qp::Qp;
 
 /// Maximum number of paced QPs.

@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::congestion::Percent;
+use canopy_model::instruction::Percent;
 
 /// Sender of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

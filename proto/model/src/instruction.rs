@@ -2,8 +2,6 @@
 //! The instruction and the metric in a Long-haul CNP: the fields of draft-tian-ccwg-long-haul-cnp-00 section 6.1; their
 //! encoding is in `canopy-packet`.
 
-use canopy_model::congestion::CnpsByAction;
-
 /// A percentage, 0..=100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(u8);
@@ -49,18 +47,6 @@ pub enum Action {
     RateReduce(Percent),
     /// Congestion has subsided: the rate may rise by this share of the last reduction; zero means to the original rate.
     Resume(Percent),
-}
-
-impl Action {
-    /// The counter of packets with this action.
-    pub(super) fn counter(self, sent: &mut CnpsByAction) -> &mut u64 {
-        match self {
-            Self::Notify => &mut sent.notify,
-            Self::Pause { .. } => &mut sent.pause,
-            Self::RateReduce(_) => &mut sent.rate_reduce,
-            Self::Resume(_) => &mut sent.resume,
-        }
-    }
 }
 
 /// A measurement of the sending node, for information. A kilobyte is 1000 octets. Values have 24 bits and saturate.

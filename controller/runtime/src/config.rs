@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings of the controller; `canopy_daemon::config` describes their sources and how keys are written.
+
+use std::path::PathBuf;
+
+use canopy_controller_core::threshold::{
+    DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE_BYTES, MIN_K_BASE_BYTES, ThresholdSettings,
+};
+use canopy_daemon::config::{Faults, Settings, list};
+use canopy_daemon::log::LogConfig;
+use canopy_model::addressing::AddressPlan;
+use serde::{Deserialize, Serialize};
+
+use crate::listen::Listen;
+
+/// Read if it exists.
+pub const SYSTEM_FILE: &str = "/etc/canopy/controller.toml";
+
+/// Listen addresses per API, at most.
+const MAX_LISTENERS: usize = 16;
+
+/// All settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The store of the intents.
+    pub store: StoreConfig,
+    /// Southbound API, for agents and RDMA applications.
+    pub grpc: GrpcConfig,
+    /// Northbound API, for operators.
+    pub rest: RestConfig,
+    /// Prefixes that addresses and SIDs are allocated from. Must not be changed while groups exist.
+    pub addressing: AddressPlan,
+    /// Queue thresholds of links that do not have their own settings.
+    pub thresholds: ThresholdConfig,
+    /// Logging.
+    pub log: LogConfig,
+}
+
+/// Section `store`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Directory of the embedded store.
+    pub path: PathBuf,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { path: "/var/lib/canopy/controller".into() }
+    }
+}
+
+/// Section `grpc`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrpcConfig {
+    /// `unix:/path` or `loopback-address:port`; one or a list.
+    #[serde(deserialize_with = "list")]
+    pub listen: Vec<Listen>,
+}
+
+impl Default for GrpcConfig {
+    fn default() -> Self {
+        Self { listen: vec![Listen::Unix("/run/canopy/controller.sock".into())] }
+    }
+}
+
+/// Section `rest`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestConfig {
+    /// `unix:/path` or `loopback-address:port`; one or a list.
+    #[serde(deserialize_with = "list")]
+    pub listen: Vec<Listen>,
+}
+
+impl Default for RestConfig {
+    fn default() -> Self {
+        Self { listen: vec![Listen::Tcp(([127, 0, 0, 1], 8640).into())] }
+    }
+}
+
+/// Section `thresholds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThresholdConfig {
+    /// alpha in thousandths, 1..=65535.
+    pub alpha: u16,
+    /// K_base in octets, 4198 and more.
+    pub k_base_bytes: u64,
+}
+
+impl Default for ThresholdConfig {
+    fn default() -> Self {
+        Self { alpha: DEFAULT_ALPHA_PERMILLE, k_base_bytes: DEFAULT_K_BASE_BYTES }
+    }
+}
+
+impl From<ThresholdConfig> for ThresholdSettings {
+    fn from(config: ThresholdConfig) -> Self {
+        Self { alpha_permille: config.alpha, k_base_bytes: config.k_base_bytes }
+    }
+}
+
+impl Settings for Config {
+    const RENAMED: &'static [(&'static str, &'static str)] = &[("log.filter", "log.level")];
+
+    fn check(&self, faults: &mut Faults) {
+        for error in self.addressing.validate().err().into_iter().flat_map(|errors| errors.0) {
+            faults.push(error.field, error.detail);
+        }
+        if !self.store.path.is_absolute() {
+            faults.push("store.path", format!("{:?} is not an absolute path", self.store.path));
+        }
+        if self.thresholds.alpha == 0 {
+            faults.push("thresholds.alpha", "is 0: use thousandths, 1..=65535");
+        }
+        if self.thresholds.k_base_bytes < MIN_K_BASE_BYTES {
+            let why = format!("{} octets hold no frame: use {MIN_K_BASE_BYTES} or more", self.thresholds.k_base_bytes);
+            faults.push("thresholds.k_base_bytes", why);
+        }
+        if self.grpc.listen.is_empty() {
+            faults.push("grpc.listen", "is empty: no agent could connect");
+        }
+        for (key, listen) in [("grpc.listen", &self.grpc.listen), ("rest.listen", &self.rest.listen)] {
+            if listen.len() > MAX_LISTENERS {
+                faults.push(key, format!("{} addresses, at most {MAX_LISTENERS} are possible", listen.len()));
+            }
+            listen.iter().for_each(|listen| faults.check(key, listen.check()));
+        }
+        faults.check("log.level", self.log.check_level());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use canopy_daemon::config::{Sources, load};
+
+    fn read(text: &str) -> Result<Config, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("controller.toml");
+        std::fs::write(&file, text).unwrap();
+        let loaded = load(&Config::default(), Sources { file: Some(file), ..Sources::default() });
+        loaded.map(|loaded| loaded.settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn defaults_are_valid_and_local() {
+        let config = read("").unwrap();
+        assert_eq!(config, Config::default());
+        assert_eq!(config.rest.listen[0].to_string(), "127.0.0.1:8640");
+        assert_eq!(config.grpc.listen[0].to_string(), "unix:/run/canopy/controller.sock");
+    }
+
+    /// The documented file has every key, with its default.
+    #[test]
+    fn the_example_is_the_defaults() {
+        let example = include_str!("../../../docs/config/controller.toml");
+        assert_eq!(read(example).unwrap(), Config::default());
+        let keys = |text: &str| {
+            let table: toml::Table = text.parse().unwrap();
+            table
+                .into_iter()
+                .flat_map(|(section, keys)| {
+                    keys.as_table().unwrap().keys().map(|key| format!("{section}.{key}")).collect::<Vec<_>>()
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(keys(example), keys(&toml::to_string(&Config::default()).unwrap()));
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_still_works() {
+        let old = "[thresholds]\nkBaseBytes = 64001\n[addressing]\nnodePrefix = \"fcfd::/48\"\n[log]\nfilter = \"warn\"\n[grpc]\nlisten = \"unix:/x\"";
+        let config = read(old).unwrap();
+        assert_eq!((config.thresholds.k_base_bytes, config.log.level.as_str()), (64_001, "warn"));
+        assert_eq!(config.addressing.node_prefix, "fcfd::/48".parse().unwrap());
+        assert_eq!(config.grpc.listen, [Listen::Unix("/x".into())]);
+    }
+
+    #[test]
+    fn addresses_that_others_can_reach_are_refused_with_the_reason() {
+        for bad in ["0.0.0.0:8640", "[::]:8640", "192.0.2.1:8640"] {
+            let error = read(&format!("rest.listen = {bad:?}")).unwrap_err();
+            assert!(error.starts_with("rest.listen (from ") && error.contains("certificates"), "{error}");
+        }
+        read("grpc.listen = [\"unix:/tmp/a\", \"[::1]:1\", \"127.9.9.9:0\"]").unwrap();
+    }
+
+    #[test]
+    fn each_fault_names_its_key() {
+        for (text, key) in [
+            ("store.path = \"a\"", "store.path"),
+            ("grpc.listen = []", "grpc.listen"),
+            ("rest.listen = \"nonsense\"", "rest.listen"),
+            ("addressing.block = \"5f00::/40\"", "addressing.block"),
+            ("addressing.node_prefix = \"fcfd::/40\"", "addressing.node_prefix"),
+            ("log.level = \"a=b=c\"", "log.level"),
+            ("thresholds.alpha = 0", "thresholds.alpha"),
+            ("thresholds.alpha = 65536", "thresholds.alpha"),
+            ("thresholds.k_base_bytes = \"4197\"", "thresholds.k_base_bytes"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(
+                error.starts_with(&format!("{key} (from ")) && error.contains("controller.toml"),
+                "{text}: {error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the controller, the agent and the pacer need alike, once.
+//!
+//! - [`config`]: defaults, files, environment variables and flags, in one dialect; errors name the key and its source.
+//! - [`log`]: format and level of log lines.
+//! - [`notify`]: readiness, watchdog and end, for the service manager.
+//! - [`socket`]: a Unix socket that is never open to others, and that is not taken from a live process.
+//! - [`signals`]: the signals that end a daemon.
+//! - [`clock`]: the two clocks.
+//!
+//! It knows neither the model nor any protocol.
+
+pub mod clock;
+pub mod config;
+pub mod log;
+pub mod notify;
+pub mod signals;
+pub mod socket;

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the tests of several crates share; only tests depend on it.
+//!
+//! - [`controller`]: a controller behind a real gRPC server, driven by the test; and specs ([`spec`](mod@spec)).
+//! - [`agent`]: an agent's socket for applications, which gives the answers that a test configures.
+//! - [`captures`]: packets captured from Linux's rdma_rxe, and pcap files.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+pub mod agent;
+pub mod captures;
+pub mod controller;
+pub mod spec;
