@@ -19,7 +19,7 @@ const REASON: usize = 2048;
 static WARNINGS: Mutex<String> = Mutex::new(String::new());
 
 /// Loads the object that `open` opens; each attempt opens it again. `operation` is the context of an error, which ends with libbpf's
-/// warnings: only they tell why the verifier rejected a program.
+/// warnings: only they have the reason why the verifier rejected a program.
 pub(crate) fn load<O: OpenSkel<'static>>(
     open: impl Fn() -> Result<O>,
     operation: impl FnOnce() -> String,

@@ -70,7 +70,7 @@ static __always_inline const struct canopy_branch *next_branch(struct copies *c,
 /* RFC 9524: the outer Destination Address becomes the child's SID; Segments Left stays. */
 static long copy_to_child(__u32 i, struct copies *c)
 {
-	struct macs macs;
+	struct macs macs = {};
 	__u32 slot;
 	bool more;
 	const struct canopy_branch *b = next_branch(c, &slot, &macs, &more);
@@ -202,7 +202,7 @@ __noinline int canopy_write_receiver(struct __sk_buff *ctx, struct decision *d, 
 
 static long copy_to_receiver(__u32 i, struct copies *c)
 {
-	struct macs macs;
+	struct macs macs = {};
 	__u32 slot;
 	bool more;
 	const struct canopy_branch *b = next_branch(c, &slot, &macs, &more);

@@ -183,7 +183,7 @@ int canopy_feedback(struct __sk_buff *skb)
 	const struct canopy_group *g = entered_for(skb);
 	struct canopy_peer_key key = {};
 	struct canopy_peer *peer;
-	struct roce h;
+	struct roce h = {};
 
 	if (!g)
 		return count_drop(0, DROP_GROUP_UNKNOWN);

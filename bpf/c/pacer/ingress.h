@@ -32,7 +32,7 @@ static __always_inline bool within_limit(const struct ip6 *ip6, __u64 now)
 static __always_inline void copy_to_daemon(struct __sk_buff *skb, const struct ip6 *ip6)
 {
 	__u64 now = bpf_ktime_get_ns();
-	__u32 length = skb->len - ETH_LEN, captured = length;
+	__u32 length = skb->len - ETH_LEN, captured, last;
 	struct pacer_notice *notice;
 
 	if (!within_limit(ip6, now)) {
@@ -46,12 +46,14 @@ static __always_inline void copy_to_daemon(struct __sk_buff *skb, const struct i
 	}
 	notice->time_ns = now;
 	notice->length = length;
-	if (captured > NOTICE_DATA)
-		captured = NOTICE_DATA;
-	/* The verifier needs the bounds of this register. */
-	asm volatile("" : "+r"(captured));
-	if (captured < 1 || captured > NOTICE_DATA ||
-	    bpf_skb_load_bytes(skb, ETH_LEN, notice->data, captured)) {
+	/*
+	 * 1 to NOTICE_DATA octets, by a mask: Linux 6.1 learns no lower bound from a comparison with zero. The length is not zero, because
+	 * an IPv6 header was read.
+	 */
+	last = (length > NOTICE_DATA ? NOTICE_DATA : length) - 1;
+	barrier_var(last);
+	captured = (last & (NOTICE_DATA - 1)) + 1;
+	if (bpf_skb_load_bytes(skb, ETH_LEN, notice->data, captured)) {
 		bpf_ringbuf_discard(notice, 0);
 		return;
 	}

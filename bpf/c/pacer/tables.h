@@ -9,6 +9,7 @@
 #define MAX_FLOWS 16384
 #define MAX_QPS 65536
 #define MAX_SENDERS (MAX_QPS + 4096)
+/* A power of two. */
 #define NOTICE_DATA 256
 #define RING_BYTES (1 << 20)
 
