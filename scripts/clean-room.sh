@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs make targets in a minimal Debian root, from a clone of HEAD, and so shows that they install everything that they need.
 #
-#   scripts/clean-room.sh [--keep] [TARGET...]          make targets, one after the other; `lab test` if none is given
-#   scripts/clean-room.sh [--keep] -- COMMAND [ARG...]  any command, in the clone
-#   scripts/clean-room.sh --settings                    what the root gets of this machine's settings, and nothing else
+#   scripts/clean-room.sh [--keep | --in ROOT] [TARGET...]          make targets in this order; `lab test` if none is given
+#   scripts/clean-room.sh [--keep | --in ROOT] -- COMMAND [ARG...]  any command, in the clone
+#   scripts/clean-room.sh --settings                                what the root gets of this machine's settings
 #
 # The root has the packages of mmdebstrap's variant minbase, git, make and ca-certificates, and nothing mounted from outside. It
 # has mount, PID, IPC, UTS and cgroup namespaces of its own. The network is this machine's: the package registries are there, and
 # the lab is shown in a machine's first network namespace, where it may lengthen the packet queue of a CPU. So port 8640 must be free.
 #
-# Each step's output is also kept in target/clean-room/logs. --keep keeps the root in target/clean-room; its processes and mounts
-# end with this script in any case. The exit code is 0 if every step succeeded, 1 if not, 2 if the root could not be made.
+# Each step's output is also kept in target/clean-room/logs. --keep keeps the root in target/clean-room, and --in enters a root that
+# was kept, as it is; processes and mounts end with this script in any case. The exit code is 0 if every step succeeded, 1 if one
+# failed, 2 if there is no root to run it in.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 SUITE=bookworm
@@ -66,6 +67,7 @@ add_certificates() {
 }
 
 make_root() {
+  chmod 755 "$root"
   local options=$root.apt mirrors
   if ! command -v mmdebstrap >/dev/null; then
     command -v apt-get >/dev/null || { log "mmdebstrap is missing: install it with this system's package manager"; return 1; }
@@ -145,10 +147,15 @@ finish() {
 
 main() {
   local targets=() commands=() target
-  keep='' outside='' inside=''
+  keep='' outside='' inside='' root='' made=''
   while (($#)); do
     case $1 in
       --keep) keep=1 ;;
+      --in)
+        [ -d "${2:-}/root/canopy" ] || die "--in needs a root that --keep kept"
+        root=$(cd "$2" && pwd) keep=1 made=1
+        shift
+        ;;
       --settings) settings; apt_options; apt_sources; exit 0 ;;
       -h | --help) usage; exit 0 ;;
       --) shift; commands=("$@"); (($#)) || { usage >&2; exit 2; }; break ;;
@@ -162,25 +169,27 @@ main() {
   done
   ((${#targets[@]} + ${#commands[@]})) || targets=(lab test)
   ((EUID == 0)) || die "makes namespaces and mounts: run it as root"
-  [ -z "$(git -C "$top" status --porcelain)" ] || log "the work tree has changes that are not committed: they are not in the clone"
 
   room=$top/target/clean-room logs=$top/target/clean-room/logs
   rm -rf "$logs" && mkdir -p "$logs"
-  root=$(mktemp -d "$room/root.XXXXXX")
-  chmod 755 "$root"
+  [ -n "$made" ] || root=$(mktemp -d "$room/root.XXXXXX")
   trap finish EXIT
   trap 'exit 130' INT TERM HUP
-  step root make_root
-  [ -z "$failed" ] || die "no root: see $logs/root.log"
-  git -C "$top" bundle create -q "$root/root/canopy.bundle" HEAD
-
+  if [ -z "$made" ]; then
+    [ -z "$(git -C "$top" status --porcelain)" ] || log "the work tree has changes that are not committed: they are not in the clone"
+    step root make_root
+    [ -z "$failed" ] || die "no root: see $logs/root.log"
+  fi
   coproc ROOM {
     exec unshare --mount --pid --fork --kill-child --ipc --uts --cgroup bash -euc "$(declare -f init); init \"\$1\"" init "$root"
   }
   outside=$ROOM_PID
   read -r inside <&"${ROOM[0]}" || die "no namespaces for the root"
-  step clone within git -c advice.detachedHead=false clone -q /root/canopy.bundle /root/canopy
-  [ -z "$failed" ] || die "no clone: see $logs/clone.log"
+  if [ -z "$made" ]; then
+    git -C "$top" bundle create -q "$root/root/canopy.bundle" HEAD
+    step clone within git -c advice.detachedHead=false clone -q /root/canopy.bundle /root/canopy
+    [ -z "$failed" ] || die "no clone: see $logs/clone.log"
+  fi
 
   if ((${#commands[@]})); then
     step command within env --chdir=/root/canopy "${commands[@]}"
@@ -193,7 +202,7 @@ main() {
 
   echo
   printf '%-14s %8s  %s\n' step seconds result "${rows[@]}"
-  echo "commit $(git -C "$top" rev-parse --short HEAD), Debian $SUITE, $(nproc) CPUs; logs: $logs"
+  echo "commit $(within git -C /root/canopy rev-parse --short HEAD), Debian $SUITE, $(nproc) CPUs; logs: $logs"
   [ -z "$failed" ]
 }
 

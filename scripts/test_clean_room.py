@@ -97,14 +97,19 @@ class Arguments(unittest.TestCase):
         self.assertTrue(all("scripts/clean-room.sh" in line for line in got.stdout.splitlines()), got.stdout)
 
     def test_an_unknown_option_is_refused(self):
-        self.assertIn("scripts/clean-room.sh [--keep]", self.refused("--kep"))
+        self.assertIn("scripts/clean-room.sh [--keep", self.refused("--kep"))
 
     def test_a_target_that_the_makefile_does_not_have_is_named(self):
         self.assertIn("no target tset", self.refused("lab", "tset"))
         self.assertIn("no target .*", self.refused(".*"))
 
+    def test_a_root_that_was_not_kept_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn("--in needs a root", self.refused("--in", folder, "lab"))
+        self.assertIn("--in needs a root", self.refused("--in"))
+
     def test_two_dashes_need_a_command(self):
-        self.assertIn("scripts/clean-room.sh [--keep]", self.refused("--"))
+        self.assertIn("scripts/clean-room.sh [--keep", self.refused("--"))
 
 
 if __name__ == "__main__":
