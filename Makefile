@@ -22,6 +22,7 @@ down: ## take the lab down
 	$(LAB)/canopy-lab down
 
 test: ## everything that proves it, with a table at the end; what CI runs
+	@command -v python3 >/dev/null || scripts/install-tools.sh
 	@python3 scripts/test.py
 
 test-unit: build ## unit, property, packet and kernel tests of every crate

@@ -152,7 +152,7 @@ main() {
     case $1 in
       --keep) keep=1 ;;
       --in)
-        [ -d "${2:-}/root/canopy" ] || die "--in needs a root that --keep kept"
+        [[ -n ${2:-} && -d $2/root/canopy ]] || die "--in needs a root that --keep kept"
         root=$(cd "$2" && pwd) keep=1 made=1
         shift
         ;;
