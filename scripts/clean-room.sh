@@ -120,16 +120,19 @@ within() {
   nsenter --target "$inside" --mount --pid --ipc --uts --cgroup env -i "${environment[@]}" "$@" </dev/null
 }
 
-rows=() failed=
+rows=() failed='' running=''
 # step NAME COMMAND...: runs the command, shows and keeps its output, adds a row to the table, and sets `failed` if it failed.
 step() {
   local name=$1 file=$logs/${1// /-}.log started=$EPOCHREALTIME code counts
   shift
   echo "== $name"
-  # Not in a condition: `set -e` would not apply to the steps that are functions.
+  # In the background, as only `wait` is interrupted by a signal; not in a condition, where `set -e` would not apply to functions.
   set +e
-  (set -e; "$@") 2>&1 | tee "$file"
-  code=${PIPESTATUS[0]}
+  { (set -e; "$@") 2>&1 | tee "$file"; exit "${PIPESTATUS[0]}"; } &
+  running=$!
+  wait "$running"
+  code=$?
+  running=
   set -e
   counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$file" | tail -1) || true
   rows+=("$name" "$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.0f", b - a }')")
@@ -137,17 +140,22 @@ step() {
 }
 
 finish() {
+  trap '' INT TERM HUP
   # A lab that was interrupted has not restored the machine's packet queue.
   local saved=/proc/$inside/root/run/canopy-lab.backlog
   [ -z "$inside" ] || [ ! -e "$saved" ] || cat "$saved" >/proc/sys/net/core/netdev_max_backlog
-  [ -z "$outside" ] || { kill -KILL "$outside" && wait "$outside"; } 2>/dev/null || true
+  # mmdebstrap removes its mounts when it is asked to end. All that runs in the root ends with the root's first process, whose
+  # input ends here; `wait` returns after that.
+  [ -z "$running" ] || kill -TERM -- "-$running" || true
+  [ -z "$pipe" ] || exec {pipe}>&-
+  wait
   if [ -z "$keep" ]; then rm -rf --one-file-system "$root"; else log "the root is $root"; fi
   rm -f "$root.apt"
 }
 
 main() {
   local targets=() commands=() target
-  keep='' outside='' inside='' root='' made=''
+  keep='' pipe='' inside='' root='' made=''
   while (($#)); do
     case $1 in
       --keep) keep=1 ;;
@@ -170,6 +178,8 @@ main() {
   ((${#targets[@]} + ${#commands[@]})) || targets=(lab test)
   ((EUID == 0)) || die "makes namespaces and mounts: run it as root"
 
+  # Each step is a process group, which can be ended as a whole.
+  set -m
   room=$top/target/clean-room logs=$top/target/clean-room/logs
   rm -rf "$logs" && mkdir -p "$logs"
   [ -n "$made" ] || root=$(mktemp -d "$room/root.XXXXXX")
@@ -183,7 +193,7 @@ main() {
   coproc ROOM {
     exec unshare --mount --pid --fork --kill-child --ipc --uts --cgroup bash -euc "$(declare -f init); init \"\$1\"" init "$root"
   }
-  outside=$ROOM_PID
+  pipe=${ROOM[1]}
   read -r inside <&"${ROOM[0]}" || die "no namespaces for the root"
   if [ -z "$made" ]; then
     git -C "$top" bundle create -q "$root/root/canopy.bundle" HEAD
