@@ -8,20 +8,21 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels bench conformance build tools lint fmt deps fuzz-build clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels bench clean-room conformance build tools lint fmt deps fuzz-build clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 lab: tools ## Figure 1 with real parts: multicast 64 MiB from s1 to r1..r5, then leave the lab up
 	@[ -x $(LAB)/canopy-lab ] || echo "building the programs: about 6 minutes on 2 CPUs the first time"
-	cargo build --locked --workspace --bins --profile lab
+	cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --bins --profile lab
 	$(LAB)/canopy-lab run e2e/topologies/figure1.yaml --bytes 64MiB
 
 down: ## take the lab down
 	$(LAB)/canopy-lab down
 
 test: ## everything that proves it, with a table at the end; what CI runs
+	@command -v python3 >/dev/null || scripts/install-tools.sh
 	@python3 scripts/test.py
 
 test-unit: build ## unit, property, packet and kernel tests of every crate
@@ -54,18 +55,22 @@ bench: tools build ## ns per packet, time to Ready, goodput beside one unicast f
 	cargo run -q -p canopy-e2e --bin canopy-bench
 	cargo run -q -p canopy-e2e --bin canopy-bench-longhaul
 
+clean-room: ## `make lab` and `make test` in a minimal Debian root, from a clone of HEAD
+	scripts/clean-room.sh
+
 build: ## debug build of the whole workspace
 	cargo build --locked --workspace --all-targets
 
 tools: ## install what is missing on this machine
 	@scripts/install-tools.sh
 
-lint: ## formatting, clippy, protocol buffers, the words of docs/glossary.md
+lint: ## formatting, clippy, protocol buffers, the words of docs/glossary.md, settings of the clean room
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd proto/control/proto && buf lint && buf breaking --against ../released/canopy-v1.binpb
 	python3 scripts/test_check_words.py
 	python3 scripts/check-words.py
+	python3 scripts/test_clean_room.py
 
 deps: ## the arrow rule of ARCHITECTURE.md, from cargo's own graph
 	@scripts/check-arrows.sh

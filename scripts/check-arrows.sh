@@ -16,9 +16,11 @@ forbid_own() { # the same for what the crate itself names
   verdict own "$@"
 }
 verdict() {
-  local list=$1 found
+  local list=$1 names found
   shift
-  found=$("$list" "$1" | grep -xE "$2" | grep -vx "$1" || true)
+  # On its own line: without cargo, or a crate of this name, the check fails here.
+  names=$("$list" "$1")
+  found=$(grep -xE "$2" <<<"$names" | grep -vx "$1" || true)
   if [ -n "$found" ]; then
     echo "arrow: $1 must not depend on $(tr '\n' ' ' <<<"$found")- $3" >&2
     fail=1

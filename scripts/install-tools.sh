@@ -5,9 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 declare -A package_of=(
-  [clang]=clang [llvm-strip]=llvm [protoc]=protobuf-compiler [pkg-config]=pkg-config [cmake]=cmake [make]=make [gcc]=gcc
+  [clang]=clang [llvm-strip]=llvm [protoc]=protobuf-compiler [pkg-config]=pkg-config [cmake]=cmake [make]=make [gcc]=gcc [c++]=clang
   [ip]=iproute2 [tc]=iproute2 [bpftool]=bpftool [tshark]=tshark [tcpdump]=tcpdump [nsenter]=util-linux [ethtool]=ethtool
-  [ping]=iputils-ping [python3]=python3
+  [ping]=iputils-ping [sysctl]=procps [python3]=python3
 )
 missing=()
 for tool in "${!package_of[@]}"; do

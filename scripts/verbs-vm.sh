@@ -59,7 +59,7 @@ end=$((SECONDS + deadline))
 while kill -0 "$qemu" 2>/dev/null; do
   if ((SECONDS >= end)); then
     echo "verbs-vm: still running after $deadline s; the end of the kernel's log:" >&2
-    tail -20 "$share/console" >&2
+    tail -n 20 "$share/console" >&2
     exit 124
   fi
   sleep 0.2
@@ -70,5 +70,5 @@ if grep -qE 'Kernel panic|BUG: |Oops: |general protection fault' "$share/console
   grep -hE -A30 'Kernel panic|BUG: |Oops: |general protection fault' "$share/console" "$share/dmesg" | head -60 >&2
   exit 126
 fi
-[ -s "$share/code" ] || { echo "verbs-vm: the VM ended without a result:" >&2; tail -20 "$share/console" "$share/qemu" >&2; exit 125; }
+[ -s "$share/code" ] || { echo "verbs-vm: the VM ended without a result:" >&2; tail -n 20 "$share/console" "$share/qemu" >&2; exit 125; }
 exit "$(<"$share/code")"
