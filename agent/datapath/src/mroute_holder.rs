@@ -178,8 +178,11 @@ impl MrouteHolder {
             if pid <= 0 {
                 return Err("it runs in another PID namespace: end it there").with_context(operation);
             }
+            // A child of this process that is between fork and exec still has the listener that was just closed.
+            let is_own = u32::try_from(pid) == Ok(std::process::id());
             // SAFETY: kill(2) touches no memory.
-            let refused = (unsafe { libc::kill(pid, libc::SIGTERM) } != 0).then(std::io::Error::last_os_error);
+            let failed = !is_own && unsafe { libc::kill(pid, libc::SIGTERM) } != 0;
+            let refused = failed.then(std::io::Error::last_os_error);
             if let Some(e) = refused.filter(|e| e.raw_os_error() != Some(libc::ESRCH)) {
                 return Err(e).with_context(operation);
             }
@@ -189,5 +192,29 @@ impl MrouteHolder {
             tokio::time::sleep(POLL).await;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Another thread that starts a process has a copy of the listener between fork and exec. The first version sent SIGTERM to
+    /// its own process then.
+    #[tokio::test]
+    async fn a_listener_that_is_open_a_little_longer_does_not_end_this_process() {
+        // SAFETY: moves only this thread into a new network namespace; no memory is involved.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "unshare(CLONE_NEWNET) needs root");
+        let mut holder = MrouteHolder::new(Hold::Itself);
+        holder.start().await.unwrap();
+        let copy = holder.in_process.as_ref().unwrap().listener.try_clone().unwrap();
+        let longer = std::thread::spawn(move || {
+            std::thread::sleep(3 * POLL);
+            drop(copy);
+        });
+        holder.stop().await.unwrap();
+        longer.join().unwrap();
+        assert!(!holder.watch());
     }
 }

@@ -74,12 +74,10 @@ PINNED_RING(eg_events, 1 << 16);
 /* struct canopy_cm. If it is full, the source QP is learned from ACKs. */
 PINNED_RING(eg_cms, 1 << 16);
 
-/* The decision about the packet that this processor is working on: from a role to canopy_forward. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct decision);
-} decisions SEC(".maps");
+/*
+ * The decision about the packet that this processor is working on: from a role to canopy_forward. Pinned, because loading replaces
+ * the programs of the roles one by one: a new role and an old canopy_forward must mean the same entry.
+ */
+PINNED(decisions, PERCPU_ARRAY, 0, __u32, struct decision, 1);
 
 #endif
