@@ -14,7 +14,8 @@ fn is_data(packet: &[u8]) -> bool {
 #[test]
 fn packets_that_meet_a_queue_above_k_min_are_marked_and_no_others() {
     let bed = Bed::new();
-    bed.queue("1mbit");
+    // Some 4 s to drain: a slow machine sends all packets long before.
+    bed.queue("200kbit");
     let (k_min, burst) = (20_000, 100);
     bed.limits(k_min, 1);
     let tap = Tap::open(bed.bed.ifindex("d0p"));
