@@ -48,7 +48,7 @@ pub struct Options {
 /// The Linux kernel as a [`Datapath`].
 pub struct LinuxDatapath {
     pub(crate) bpf: Arc<Node>,
-    groups: Groups,
+    pub(crate) groups: Groups,
     pub(crate) egress: Arc<Egress>,
     watcher: Watcher,
     netlink: Netlink,
