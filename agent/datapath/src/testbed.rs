@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use canopy_agent_core::Datapath;
 use canopy_agent_core::congestion::{FlowKey, Settings};
+use canopy_bpf::node::types;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
@@ -281,14 +282,34 @@ impl Testbed {
 
     /// The branch with the highest CCount of the open window, and that CCount.
     pub fn cnp_leader(&self) -> (Ipv6Addr, u32) {
-        let (bpf, group) = (&self.datapath.bpf, self.spec.groups.keys().next().map_or(0, |g| g.get()));
+        let (bpf, group) = (&self.datapath.bpf, self.group_id());
         let cnp = ok(bpf.cnps().get(&group)).unwrap_or_else(|| panic!("no CNP state"));
         let peers = ok(bpf.peers().entries());
-        let leads = |(of, peer): &(canopy_bpf::node::types::canopy_peer_key, canopy_bpf::node::types::canopy_peer)| {
+        let leads = |(of, peer): &(types::canopy_peer_key, types::canopy_peer)| {
             of.group_id == group && peer.slot == cnp.best_slot
         };
         let leader = peers.into_iter().find(leads).map(|(of, _)| Ipv6Addr::from(of.address));
         (leader.unwrap_or(Ipv6Addr::UNSPECIFIED), cnp.best_count)
+    }
+
+    fn group_id(&self) -> u32 {
+        self.spec.groups.keys().next().map_or(0, |g| g.get())
+    }
+
+    /// Starts the CNP state of the group over: the next window needs a new timer.
+    pub fn forget_cnps(&self) {
+        ok(self.datapath.bpf.cnps().put(&self.group_id(), &types::canopy_cnp::default()));
+    }
+
+    /// Leaves the group with an open CNP window that no timer will end.
+    pub fn lose_cnp_timer(&self) {
+        let lost = types::canopy_cnp { running: 1, window: 7, ends_ns: 1, ..Default::default() };
+        ok(self.datapath.bpf.cnps().put(&self.group_id(), &lost));
+    }
+
+    /// CNPs sent upstream.
+    pub fn cnps_out(&self) -> u64 {
+        ok(self.datapath.bpf.cnps().get(&self.group_id())).map_or(0, |c| c.cnps_out)
     }
 
     /// Entries of all maps except `node`.

@@ -107,6 +107,14 @@ static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g
 	return -1;
 }
 
+/* The next CNP opens a window, in which no branch has a CNP yet. */
+static __always_inline void close_window(struct canopy_cnp *c)
+{
+	c->best_count = 0;
+	c->running = 0;
+	c->window += 1;
+}
+
 /* Timer: ends the CNP window. User space sends one CNP, for the branch with the highest count. */
 static int cnp_window_ends(void *map, __u32 *group_id, struct canopy_cnp *c)
 {
@@ -118,15 +126,19 @@ static int cnp_window_ends(void *map, __u32 *group_id, struct canopy_cnp *c)
 	bpf_spin_lock(&s->lock);
 	slot = c->best_slot;
 	count = c->best_count;
-	c->best_count = 0;
-	c->running = 0;
-	c->window += 1;
-	c->cnps_out += 1;
+	close_window(c);
+	if (count)
+		c->cnps_out += 1;
 	bpf_spin_unlock(&s->lock);
-	emit_event(EVENT_CNP, id, slot, count, bpf_ktime_get_ns());
+	if (count)
+		emit_event(EVENT_CNP, id, slot, count, bpf_ktime_get_ns());
 	return 0;
 }
 
+/*
+ * A CNP of a branch opens a window, or is counted in the open one. One CNP goes upstream per window: at its end, or at its start if
+ * the kernel has no memory for a timer at that moment, which can last as long as the congestion.
+ */
 static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g, const struct roce *h, __u32 slot)
 {
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &g->group_id);
@@ -144,6 +156,8 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 	bpf_spin_lock(&s->lock);
 	fast = c->slot_last_ns[slot] && now - c->slot_last_ns[slot] < g->cnp_min_ns;
 	if (!fast) {
+		if (c->running && now >= c->ends_ns)
+			close_window(c);
 		c->slot_last_ns[slot] = now;
 		if (c->slot_window[slot] != c->window) {
 			c->slot_window[slot] = c->window;
@@ -157,7 +171,11 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 			c->best_slot = slot;
 		}
 		start = !c->running;
-		c->running = 1;
+		if (start) {
+			c->running = 1;
+			/* A timer may be late by a window before it counts as lost. */
+			c->ends_ns = now + 2 * g->cnp_window_ns;
+		}
 	}
 	bpf_spin_unlock(&s->lock);
 	if (fast)
@@ -169,10 +187,11 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 	bpf_timer_init(&c->timer, &cnps, 1 /* CLOCK_MONOTONIC */);
 	if (!bpf_timer_set_callback(&c->timer, cnp_window_ends) && !bpf_timer_start(&c->timer, g->cnp_window_ns, 0))
 		return CTX_DROP;
-	/* The next CNP tries again: while a window is open, no CNP goes upstream. */
 	bpf_spin_lock(&s->lock);
-	c->running = 0;
+	c->ends_ns = now + g->cnp_window_ns;
+	c->cnps_out += 1;
 	bpf_spin_unlock(&s->lock);
+	emit_event(EVENT_CNP, g->group_id, slot, 1, now);
 	return count_drop(g->group_id, DROP_CNP_TIMER);
 }
 

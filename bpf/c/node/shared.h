@@ -55,7 +55,7 @@ enum canopy_drop {
 	DROP_STATE_MISSING = 27,	/* the group is configured but its state does not exist yet */
 	DROP_BRANCH_INACTIVE = 28,	/* feedback from a branch that is not active yet */
 	DROP_EPOCH_OLD = 29,		/* sent by a child node before receivers moved behind it */
-	DROP_CNP_TIMER = 30,		/* the kernel had no timer for the CNP's window */
+	DROP_CNP_TIMER = 30,		/* the kernel had no timer for the CNP's window: it was sent upstream at once */
 	DROP_EPOCH_AHEAD = 31,		/* feedback of a child node with a newer group epoch than this node's */
 	DROP_ROLE_MISSING = 32,		/* the program of the packet's role is not loaded */
 	DROP_REASONS
@@ -234,6 +234,7 @@ struct canopy_state {
 struct canopy_cnp {
 	struct bpf_timer timer;
 	__u64 window;			/* number of the window; the count of a slot is valid in one window only */
+	__u64 ends_ns;			/* from then on the open window is over, whether or not its timer ended it */
 	__u32 running;
 	__u32 best_count;
 	__u32 best_slot;
