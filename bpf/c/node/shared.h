@@ -234,7 +234,7 @@ struct canopy_state {
 struct canopy_cnp {
 	struct bpf_timer timer;
 	__u64 window;			/* number of the window; the count of a slot is valid in one window only */
-	__u64 ends_ns;			/* from then on the open window is over, whether or not its timer ended it */
+	__u64 ends_ns;			/* from then on the open window has ended, whether or not its timer ended it */
 	__u32 running;
 	__u32 best_count;
 	__u32 best_slot;

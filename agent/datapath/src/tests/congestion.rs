@@ -106,7 +106,7 @@ fn every_window_sends_one_cnp_whether_or_not_the_kernel_has_a_timer() {
 }
 
 #[test]
-fn a_window_that_its_timer_never_ended_is_over_with_the_next_cnp() {
+fn a_window_that_its_timer_never_ended_ends_with_the_next_cnp() {
     let mut bed = group(1_000_000, 0);
     bed.lose_cnp_timer();
     send_cnps(&bed, &[2]);
