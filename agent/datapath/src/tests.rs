@@ -520,7 +520,7 @@ fn state_survives_the_agent_and_nothing_survives_the_group() {
 #[test]
 fn a_plan_that_is_not_carried_out_changes_nothing() {
     let mut bed = Testbed::new(&Shape { receivers: 2, ..Shape::default() });
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| drop(g.branches.remove(0)))), []);
+    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| _ = g.branches.remove(0))), []);
     let slots = |bed: &Testbed| -> Vec<u32> {
         bed.datapath.bpf.peers().entries().unwrap().into_iter().map(|(_, peer)| peer.slot).collect()
     };
