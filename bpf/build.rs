@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compiles the BPF objects and generates their skeletons and types.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,4 +24,44 @@ fn main() {
             panic!("cannot compile bpf/{} (needs clang >= 14, linux-libc-dev): {e:#}", source.display());
         }
     }
+    if std::env::var_os("CARGO_FEATURE_TESTBED").is_some() {
+        let (source, object) = (other_layout(&out.join("other")), out.join("other.bpf.o"));
+        if let Err(e) = SkeletonBuilder::new().source(&source).obj(&object).clang_args(args).build() {
+            panic!("cannot compile {}: {e:#}", source.display());
+        }
+    }
+}
+
+/// Writes the node's C with the maps of another version: fields in another order, one that this version does not have, and other
+/// numbers of the roles.
+fn other_layout(to: &Path) -> PathBuf {
+    const CHANGES: [(&str, &str); 7] = [
+        ("\t__u32 group_id;\n\t__u32 epoch;\n", "\t__u64 of_another_version;\n\t__u32 epoch;\n\t__u32 group_id;\n"),
+        ("\t__u64 high;\t\t\t/* highest data PSN forwarded + 1; 0 = no data yet */\n", ""),
+        ("\t__u64 late_from;\n", "\t__u64 of_another_version;\n\t__u64 late_from;\n\t__u64 high;\n"),
+        (
+            "\t__u64 packets;\n\t__u64 bytes;\n\t__u64 last_received_ns;",
+            "\t__u64 bytes;\n\t__u64 packets;\n\t__u64 last_received_ns;",
+        ),
+        ("\t__u64 key;\n\t__u64 msn;\n\t__u64 credits;\n", "\t__u64 credits;\n\t__u64 msn;\n\t__u64 key;\n"),
+        ("ROLE_HEADEND = 0,", "ROLE_HEADEND = 4,"),
+        ("ROLE_FEEDBACK = 4,\t\t/* ACK, NAK or CNP of a branch */\n\tROLES", "ROLE_FEEDBACK = 0,\n\tROLES = 5"),
+    ];
+    for part in ["", "common", "node"] {
+        fs::create_dir_all(to.join(part)).expect("OUT_DIR is writable");
+        for file in fs::read_dir(Path::new("c").join(part)).expect("bpf/c is there") {
+            let from = file.expect("bpf/c is readable").path();
+            if let (true, Some(name)) = (from.is_file(), from.file_name()) {
+                fs::copy(&from, to.join(part).join(name)).expect("OUT_DIR is writable");
+            }
+        }
+    }
+    let shared = to.join("node/shared.h");
+    let mut text = fs::read_to_string(&shared).expect("bpf/c/node/shared.h is there");
+    for (was, is) in CHANGES {
+        assert!(text.contains(was), "bpf/build.rs: shared.h has no {was:?} to change");
+        text = text.replacen(was, is, 1);
+    }
+    fs::write(&shared, text).expect("OUT_DIR is writable");
+    to.join("node.bpf.c")
 }

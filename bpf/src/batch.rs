@@ -25,8 +25,24 @@ pub(crate) fn batch<K: Plain, V: Plain>(map: &dyn MapCore, flags: u64, copies: u
     if sizes != (size_of::<K>(), size_of::<V>()) {
         return Err(format!("its entries have {sizes:?} octets")).with_context(|| format!("reading map {}", name(map)));
     }
+    let mut all = Vec::new();
+    raw_batch(map, flags, copies, |key, values| {
+        let key: Option<K> = read(key);
+        all.extend(key.map(|key| (key, values.filter_map(|v| read(&v[..size_of::<V>()])).collect())));
+    })?;
+    Ok(all)
+}
+
+/// As [`batch`], in octets: a key, and its values, which are padded to 8 octets if there are several.
+pub(crate) fn raw_batch(
+    map: &dyn MapCore,
+    flags: u64,
+    copies: usize,
+    mut each: impl FnMut(&[u8], std::slice::ChunksExact<'_, u8>),
+) -> Result<()> {
+    let (key_len, one) = (map.key_size() as usize, map.value_size() as usize);
     // The values of a per-processor map are rounded up to 8 octets.
-    let one = if copies == 1 { size_of::<V>() } else { size_of::<V>().next_multiple_of(8) };
+    let one = if copies == 1 { one } else { one.next_multiple_of(8) };
     let opts = libbpf_sys::bpf_map_batch_opts {
         sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as _,
         elem_flags: flags,
@@ -34,13 +50,12 @@ pub(crate) fn batch<K: Plain, V: Plain>(map: &dyn MapCore, flags: u64, copies: u
     };
     let value_len = one * copies;
     let mut room = (BUFFER / value_len).clamp(16, BATCH);
-    let (mut keys, mut values) = (vec![0u8; room * size_of::<K>()], vec![0u8; room * value_len]);
+    let (mut keys, mut values) = (vec![0u8; room * key_len], vec![0u8; room * value_len]);
     let (mut position, mut next) = ([0u8; POSITION], [0u8; POSITION]);
-    let (mut started, mut all) = (false, Vec::new());
+    let mut started = false;
     loop {
         let mut count = room as u32;
-        // SAFETY: keys and values have room for `count` entries of the map's sizes, which are those of `K` and `V`; both
-        // positions are longer than the kernel's.
+        // SAFETY: keys and values have room for `count` entries of the map's sizes; both positions are longer than the kernel's.
         let code = unsafe {
             libbpf_sys::bpf_map_lookup_batch(
                 map.as_fd().as_raw_fd(),
@@ -55,20 +70,17 @@ pub(crate) fn batch<K: Plain, V: Plain>(map: &dyn MapCore, flags: u64, copies: u
         if code == -libc::ENOSPC {
             // One bucket has more entries than that.
             room *= 2;
-            keys.resize(room * size_of::<K>(), 0);
+            keys.resize(room * key_len, 0);
             values.resize(room * value_len, 0);
             continue;
         }
         if code != 0 && code != -libc::ENOENT {
             return Err(io::Error::from_raw_os_error(-code)).with_context(|| format!("reading map {}", name(map)));
         }
-        let entries = keys.chunks_exact(size_of::<K>()).zip(values.chunks_exact(value_len));
-        let entry = |(key, of_key): (&[u8], &[u8])| {
-            Some((read(key)?, of_key.chunks_exact(one).filter_map(|v| read(&v[..size_of::<V>()])).collect()))
-        };
-        all.extend(entries.take(count as usize).filter_map(entry));
+        let entries = keys.chunks_exact(key_len).zip(values.chunks_exact(value_len));
+        entries.take(count as usize).for_each(|(key, values)| each(key, values.chunks_exact(one)));
         if code != 0 {
-            return Ok(all);
+            return Ok(());
         }
         (position, started) = (next, true);
     }

@@ -6,16 +6,20 @@
 //! with `unsafe` code for BPF.
 //!
 //! - [`node`]: the object of a node, `c/node.bpf.c`; [`pacer`]: that of a source host, `c/pacer.bpf.c`;
-//! - [`Map`], [`PerCpu`]: typed views of maps; [`Filter`]: a program at a TC hook; [`ring`]: ring buffers.
+//! - [`Map`], [`PerCpu`]: typed views of maps; [`Filter`]: a program at a TC hook; [`ring`]: ring buffers;
+//! - [`handover`]: from maps of one layout to those of another.
 
 mod address;
 mod batch;
 mod error;
 mod filter;
+pub mod handover;
+mod layout;
 mod load;
 mod map;
 pub mod node;
 pub mod pacer;
+mod pins;
 mod plain;
 pub mod ring;
 mod run;

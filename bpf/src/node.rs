@@ -5,22 +5,28 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use canopy_packet::icrc;
-use libbpf_rs::skel::SkelBuilder;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, MapMut, OpenObject};
 
 use crate::error::{Context, Result};
 use crate::filter::{Filter, Hook, Slot, fdinfo};
+use crate::handover::Handover;
+use crate::layout;
 use crate::load;
 use crate::map::{Map, PerCpu};
 pub use crate::node_skel::types;
 use crate::node_skel::{NodeSkel, NodeSkelBuilder, OpenNodeSkel};
+use crate::pins;
 use crate::run::{self, Run, run};
 use types::{canopy_control as Op, canopy_join_flag as Join};
 
 /// TC filters of a node, in front of those of a pacer on the same interface.
 const PRIORITY: u32 = 50;
+pub(crate) const INGRESS: Slot = Slot { hook: Hook::Ingress, priority: PRIORITY };
+pub(crate) const EGRESS: Slot = Slot { hook: Hook::Egress, priority: PRIORITY };
 /// Frame type before an IPv6 packet, and its place in an Ethernet header.
 const ETH_IPV6: [u8; 2] = [0x86, 0xDD];
 const ETH_ADDRESSES: usize = 12;
@@ -70,6 +76,16 @@ impl Control {
             Self::Repeat => (Op::CONTROL_REPEAT, [0; 3]),
         }
     }
+}
+
+/// What [`Node::load`] found and made.
+pub struct Loaded {
+    /// The loaded programs.
+    pub node: Node,
+    /// Programs of another layout forward until they are replaced. An error if their maps cannot be converted.
+    pub handover: Result<Option<Handover>>,
+    /// Nothing was pinned: all state starts here.
+    pub cold: bool,
 }
 
 /// The loaded programs and their maps.
@@ -139,38 +155,35 @@ impl Node {
         eg_acks: plain(types::canopy_flow_key, u64),
     }
 
-    /// Loads the programs and reuses maps that an earlier agent pinned in `pin_dir`.
+    /// Loads the programs, with the maps that an earlier agent pinned below `pin_dir` if their layout is the same.
     ///
     /// # Errors
-    /// The kernel refuses; the error names the step and what it needs.
-    pub fn load(pin_dir: &Path) -> Result<Self> {
-        fs::create_dir_all(pin_dir).with_context(|| {
-            format!("creating {} (is a BPF file system mounted there? mount -t bpf bpf /sys/fs/bpf)", pin_dir.display())
-        })?;
-        let operation = || {
-            format!(
-                "loading the BPF programs with the maps in {} (if they have another version's layout, `canopy-agent cleanup` removes them)",
-                pin_dir.display()
-            )
-        };
-        let mut skel = load::load(|| open(pin_dir), operation)?;
-        pin_programs(&mut skel, pin_dir)?;
-        Ok(Self { skel, pin_dir: pin_dir.into() })
+    /// The kernel refuses; the error names the step and what it needs. The programs that were there continue to forward.
+    pub fn load(pin_dir: &Path) -> Result<Loaded> {
+        let place = pins::place(pin_dir, layout()?)?;
+        let dir = place.dir.clone();
+        fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
+        let operation = || format!("loading the BPF programs with the maps in {}", dir.display());
+        let mut skel = load::load(|| open(Some(&dir)), operation)?;
+        pin_programs(&mut skel, &dir)?;
+        let node = Self { skel, pin_dir: place.live.clone() };
+        let cold = !place.reused && place.old.is_empty();
+        Ok(Loaded { node, handover: Handover::new(place), cold })
     }
 
-    /// Whether an agent has pinned its programs in `pin_dir`.
+    /// Whether an agent has pinned its programs below `pin_dir`.
     pub fn is_pinned(pin_dir: &Path) -> bool {
-        pin_dir.join("canopy_dispatch").exists()
+        pins::directories(pin_dir).is_ok_and(|all| all.iter().any(|dir| pins::loaded(dir).is_some()))
     }
 
     /// The filter at the ingress of a port.
     pub fn ingress(&self) -> Filter<'_> {
-        Filter::new(self.skel.progs.canopy_dispatch.as_fd(), Slot { hook: Hook::Ingress, priority: PRIORITY })
+        Filter::new(self.skel.progs.canopy_dispatch.as_fd(), INGRESS)
     }
 
     /// The filter at the egress of a port.
     pub fn egress(&self) -> Filter<'_> {
-        Filter::new(self.skel.progs.canopy_egress.as_fd(), Slot { hook: Hook::Egress, priority: PRIORITY })
+        Filter::new(self.skel.progs.canopy_egress.as_fd(), EGRESS)
     }
 
     /// Runs the control program for `group`; `frame` has room for what it sends.
@@ -181,7 +194,7 @@ impl Node {
         let (op, [a, b, c]) = op.words();
         let context = run::Context { cb: [op.0, group, a, b, c], ..run::Context::default() };
         let doing = || format!("running the control program for group {group}");
-        let out = run(&self.skel.progs.canopy_control, context, frame).with_context(doing)?;
+        let out = run(self.skel.progs.canopy_control.as_fd(), context, frame).with_context(doing)?;
         match out.verdict {
             0 => Ok(()),
             other => Err(format!("it returned {other}")).with_context(doing),
@@ -223,7 +236,7 @@ impl Node {
     /// The kernel refuses: the frame is longer than a page.
     pub fn receive(&self, ifindex: u32, packet: &[u8]) -> Result<Run> {
         let context = run::Context { ingress_ifindex: ifindex, ..run::Context::default() };
-        run(&self.skel.progs.canopy_dispatch, context, &ethernet(packet))
+        run(self.skel.progs.canopy_dispatch.as_fd(), context, &ethernet(packet))
     }
 
     /// Runs the egress program on a frame to be sent through `ifindex`.
@@ -232,7 +245,7 @@ impl Node {
     /// The kernel refuses: the frame is longer than a page.
     pub fn send(&self, ifindex: u32, frame: &[u8]) -> Result<Run> {
         let context = run::Context { ifindex, ..run::Context::default() };
-        run(&self.skel.progs.canopy_egress, context, frame)
+        run(self.skel.progs.canopy_egress.as_fd(), context, frame)
     }
 
     /// Nanoseconds and runs of dispatch with its roles, counted by the kernel with `kernel.bpf_stats_enabled`.
@@ -259,13 +272,24 @@ impl Node {
     }
 }
 
-/// Opens the object and sets its constants.
-fn open(pin_dir: &Path) -> Result<OpenNodeSkel<'static>> {
+/// The layout of the maps.
+fn layout() -> Result<&'static str> {
+    static LAYOUT: OnceLock<String> = OnceLock::new();
+    if LAYOUT.get().is_none() {
+        let id = layout::id(open(None)?.open_object())?;
+        return Ok(LAYOUT.get_or_init(|| id));
+    }
+    Ok(LAYOUT.get().map_or("", String::as_str))
+}
+
+/// Opens the object and sets its constants, and where its maps are pinned.
+fn open(dir: Option<&Path>) -> Result<OpenNodeSkel<'static>> {
     // Leaked once: the object lives as long as the agent.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut builder = NodeSkelBuilder::default();
-    builder.obj_builder.pin_root_path(pin_dir).context("setting the pin directory")?;
-    let mut open = builder.open(storage).context("opening the BPF object")?;
+    let mut open = NodeSkelBuilder::default().open(storage).context("opening the BPF object")?;
+    if let Some(dir) = dir {
+        pins::pin_maps(open.open_object_mut(), dir)?;
+    }
     let constants =
         open.maps.rodata_data.as_mut().ok_or("the object has no .rodata").context("opening the BPF object")?;
     constants.crc_table.copy_from_slice(&icrc::TABLE);
@@ -275,6 +299,25 @@ fn open(pin_dir: &Path) -> Result<OpenNodeSkel<'static>> {
         power = icrc::gf_mul(power, byte);
     }
     Ok(open)
+}
+
+/// As [`Node::receive`], by the dispatch program that is pinned in `dir`.
+///
+/// # Errors
+/// It is not pinned there, or the kernel refuses.
+#[cfg(feature = "testbed")]
+pub fn receive_pinned(dir: &Path, ifindex: u32, packet: &[u8]) -> Result<Run> {
+    let context = run::Context { ingress_ifindex: ifindex, ..run::Context::default() };
+    run(pins::program(dir, pins::LAST)?.as_fd(), context, &ethernet(packet))
+}
+
+/// The constants of the object, in octets.
+#[cfg(feature = "testbed")]
+pub(crate) fn constants() -> Result<Vec<u8>> {
+    let mut open = open(None)?;
+    let mut rodata = open.open_object_mut().maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+    let octets = rodata.as_mut().and_then(|map| map.initial_value_mut()).map(|octets| octets.to_vec());
+    octets.ok_or("the object has no .rodata").context("opening the BPF object")
 }
 
 /// Replaces the pins of the programs. Forwarding continues, because the attached filters keep their own references.

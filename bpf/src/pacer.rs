@@ -117,7 +117,7 @@ impl Pacer {
     /// # Errors
     /// The kernel refuses: the frame is longer than a page.
     pub fn send(&self, frame: &[u8]) -> Result<Run> {
-        run(&self.skel.progs.pacer_egress, RunContext::default(), frame)
+        run(self.skel.progs.pacer_egress.as_fd(), RunContext::default(), frame)
     }
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs of a program on a frame that user space gives it (BPF_PROG_TEST_RUN), and the clock of the programs' time stamps.
 
+use std::io;
 use std::mem::offset_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use libbpf_rs::{ProgramInput, ProgramMut};
+use libbpf_rs::libbpf_sys;
 
 use crate::error::{Context as _, Result};
 use crate::node::types::__sk_buff;
@@ -51,19 +53,29 @@ pub struct Run {
 }
 
 /// Runs `program` once on `frame` in `context`.
-pub(crate) fn run(program: &ProgramMut<'_>, context: Context, frame: &[u8]) -> Result<Run> {
-    let (mut before, mut after, mut out) = (context.bytes(), vec![0; size_of::<__sk_buff>()], vec![0; OUT]);
-    let input = ProgramInput {
-        context_in: Some(&mut before),
-        context_out: Some(&mut after),
-        data_in: Some(frame),
-        data_out: Some(&mut out),
+pub(crate) fn run(program: BorrowedFd<'_>, context: Context, frame: &[u8]) -> Result<Run> {
+    let (before, mut after, mut out) = (context.bytes(), vec![0; size_of::<__sk_buff>()], vec![0; OUT]);
+    let mut opts = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        ctx_in: before.as_ptr().cast(),
+        ctx_size_in: before.len() as u32,
+        ctx_out: after.as_mut_ptr().cast(),
+        ctx_size_out: after.len() as u32,
         repeat: 1,
-        ..ProgramInput::default()
+        ..libbpf_sys::bpf_test_run_opts::default()
     };
-    let done = program.test_run(input).context("running a BPF program on a frame")?;
-    let (verdict, took) = (done.return_value as i32, done.duration);
-    let frame = done.data.map(|d| d.to_vec()).unwrap_or_default();
+    // SAFETY: the pointers are to buffers of the lengths beside them, which live through the call; the kernel writes to the two that
+    // are mutable.
+    let code = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut opts) };
+    if code != 0 {
+        return Err(io::Error::from_raw_os_error(-code)).context("running a BPF program on a frame");
+    }
+    out.truncate(opts.data_size_out as usize);
+    let (verdict, took, frame) = (opts.retval as i32, Duration::from_nanos(opts.duration.into()), out);
     let word = |at: usize| after.get(at..).and_then(|w| w.first_chunk().copied());
     let priority = word(offset_of!(__sk_buff, priority)).map_or(0, u32::from_ne_bytes);
     let long = |at: usize| after.get(at..).and_then(|w| w.first_chunk().copied());

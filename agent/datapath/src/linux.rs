@@ -11,7 +11,8 @@ use std::time::Duration;
 use canopy_agent_core::congestion::Settings;
 use canopy_agent_core::net::{self, Interface, NetCommand};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
-use canopy_bpf::node::Node;
+use canopy_bpf::handover::Handover;
+use canopy_bpf::node::{Loaded, Node};
 use canopy_bpf::{Context, Result, chain};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind};
@@ -48,6 +49,8 @@ pub struct Options {
 /// The Linux kernel as a [`Datapath`].
 pub struct LinuxDatapath {
     pub(crate) bpf: Arc<Node>,
+    /// Programs of another layout forward until the first reconcile has brought the groups up to date.
+    pub(crate) handover: Option<Handover>,
     pub(crate) groups: Groups,
     pub(crate) egress: Arc<Egress>,
     watcher: Watcher,
@@ -68,8 +71,15 @@ impl LinuxDatapath {
     }
 
     async fn try_open(options: Options) -> Result<Self> {
-        let cold = !Node::is_pinned(&options.pin_dir);
-        let bpf = Arc::new(Node::load(&options.pin_dir)?);
+        let Loaded { node, handover, cold } = Node::load(&options.pin_dir)?;
+        let handover = handover.and_then(|h| h.as_ref().map_or(Ok(()), Handover::copy).map(|()| h)).with_context(|| {
+            format!(
+                "taking over the groups in {} from programs of another layout, which forward them until then (`canopy-agent cleanup` \
+                 removes them, and the groups start over)",
+                options.pin_dir.display()
+            )
+        })?;
+        let bpf = Arc::new(node);
         let egress = Arc::new(Egress::new(Arc::clone(&bpf)));
         let watcher = Watcher::start(Arc::clone(&egress), options.congestion)?;
         let events = Events::open(&bpf)?;
@@ -81,7 +91,7 @@ impl LinuxDatapath {
         repeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let netlink = Netlink::open()?;
         let groups = Groups::new(Arc::clone(&bpf), cold);
-        Ok(Self { bpf, groups, egress, watcher, netlink, events, mroute_holder, pending_poll, repeat })
+        Ok(Self { bpf, handover, groups, egress, watcher, netlink, events, mroute_holder, pending_poll, repeat })
     }
 
     fn configure_congestion(&self, spec: &NodeSpec, ports: &Ports) -> Result<()> {
@@ -212,20 +222,37 @@ impl LinuxDatapath {
     }
 
     async fn try_reconcile(&mut self, spec: &NodeSpec) -> Result<Vec<ItemError>> {
+        if self.handover.is_some() {
+            // The programs that take over must find the groups as they are now. The audit below reports what is wrong with them.
+            self.reconcile_groups(spec).await?;
+        }
+        if let Some(handover) = &mut self.handover {
+            handover.switch()?;
+        }
         let interfaces = self.netlink.interfaces().await?;
         let mut errors = self.network(spec, &interfaces).await?;
+        if let Some(handover) = self.handover.take_if(|_| errors.iter().all(|e| e.kind != ItemKind::Program)) {
+            handover.finish()?;
+            let (from, to) = handover.between();
+            tracing::info!(from = %from.display(), to = %to.display(), "the groups moved to maps of another layout");
+        }
+        errors.extend(self.reconcile_groups(spec).await?);
+        self.groups.acknowledge_pending_only();
+        Ok(errors)
+    }
+
+    async fn reconcile_groups(&mut self, spec: &NodeSpec) -> Result<Vec<ItemError>> {
         let interfaces = self.netlink.interfaces().await?;
         let ports: Ports =
             spec.base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
         let plan = self.groups.plan(spec, ports.clone())?;
         let update = MulticastUpdate::before(&mut self.mroute_holder, spec, &interfaces, &plan.multicasts, &plan.kept)?;
-        errors.extend(self.groups.apply(spec, plan)?);
+        let mut errors = self.groups.apply(spec, plan)?;
         errors.extend(update.after(&mut self.mroute_holder).await?);
         if let Err(e) = self.configure_congestion(spec, &ports) {
             let name = "congestion".to_string();
             errors.push(ItemError { kind: ItemKind::Program, name, group: None, detail: chain(&e) });
         }
-        self.groups.acknowledge_pending_only();
         Ok(errors)
     }
 }
@@ -280,7 +307,11 @@ pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
 
 async fn try_cleanup(pin_dir: &Path) -> Result<()> {
     if Node::is_pinned(pin_dir) {
-        let bpf = Node::load(pin_dir)?;
+        let Loaded { node: bpf, handover, .. } = Node::load(pin_dir)?;
+        // For the multicast addresses of the groups, whose routes are removed.
+        if let Err(e) = handover.and_then(|h| h.as_ref().map_or(Ok(()), Handover::copy)) {
+            tracing::warn!(error = chain(&e), "multicast routes of groups in maps of another layout may be left");
+        }
         let netlink = Netlink::open()?;
         let interfaces = netlink.interfaces().await?;
         for i in interfaces.values() {

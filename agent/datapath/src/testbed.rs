@@ -197,6 +197,40 @@ impl Testbed {
         self.datapath = ok(self.runtime.block_on(async { LinuxDatapath::open(options).await }));
     }
 
+    /// Lets programs with another layout of their maps take over, as an agent of another version does. Returns their pins.
+    pub fn through_another_layout(&self) -> PathBuf {
+        let ports: Vec<u32> = self.spec.base.ports.iter().map(|p| self.ifindex(&p.name)).collect();
+        ok(canopy_bpf::handover::take_over(canopy_bpf::handover::OTHER_LAYOUT.as_ref(), &self.pin_dir, &ports));
+        let [dir] = &self.layouts()[..] else { panic!("{:?}", self.layouts()) };
+        dir.clone()
+    }
+
+    /// Stops in the middle of a handover: these programs work, and have not all of what the others did.
+    pub fn begin_handover(&mut self) {
+        ok(self.datapath.handover.as_mut().map_or(Ok(()), canopy_bpf::handover::Handover::begin));
+    }
+
+    /// The directories of pins, one for each layout.
+    pub fn layouts(&self) -> Vec<PathBuf> {
+        ok(std::fs::read_dir(&self.pin_dir)).map(|entry| ok(entry).path()).collect()
+    }
+
+    /// As [`Testbed::run`], by the dispatch program that is pinned in `dir`.
+    pub fn run_pinned(&self, dir: &std::path::Path, port: &str, packet: &[u8]) -> (u32, Vec<u8>) {
+        let mut run = ok(canopy_bpf::node::receive_pinned(dir, self.ifindex(port), packet));
+        (run.verdict as u32, run.frame.split_off(14))
+    }
+
+    /// The aggregation state of the group.
+    pub fn state(&self) -> types::canopy_state {
+        ok(self.datapath.bpf.states().get(&self.group_id())).unwrap_or_else(|| panic!("no state"))
+    }
+
+    /// Packets and octets of every branch, by slot.
+    pub fn branch_counters(&self) -> BTreeMap<u32, (u64, u64)> {
+        ok(self.datapath.bpf.stats().entries()).into_iter().map(|(key, s)| (key.slot, (s.packets, s.bytes))).collect()
+    }
+
     /// Index of an interface.
     pub fn ifindex(&self, name: &str) -> u32 {
         // SAFETY: the name is a NUL-terminated string that lives through the call.
@@ -263,7 +297,7 @@ impl Testbed {
     pub fn state_octets(&self) -> Vec<u8> {
         let mut all = Vec::new();
         for name in ["states", "cnps", "stats"] {
-            let map = ok(MapHandle::from_pinned_path(self.pin_dir.join(name)));
+            let map = ok(MapHandle::from_pinned_path(self.pin(name)));
             let mut keys: Vec<_> = map.keys().collect();
             keys.sort();
             for key in keys {
@@ -277,7 +311,7 @@ impl Testbed {
 
     /// Path of the pin of a program or map.
     pub fn pin(&self, name: &str) -> PathBuf {
-        self.pin_dir.join(name)
+        self.datapath.bpf.pin_dir().join(name)
     }
 
     /// The branch with the highest CCount of the open window, and that CCount.

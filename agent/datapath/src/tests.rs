@@ -18,6 +18,7 @@ mod congestion;
 mod edges;
 mod forged;
 mod forger;
+mod handover;
 mod moving;
 mod verifier;
 

@@ -15,7 +15,10 @@ enum ctx_verdict {
 	CTX_DROP = TC_ACT_SHOT,		/* dropped, merged, or sent as copies only */
 };
 
-/* Words of the packet's control block that programs hand on to each other. */
+/*
+ * Words of the packet's control block that programs hand on to each other. A word never gets another meaning: while an agent is
+ * replaced, a program of one version continues with one of another.
+ */
 enum ctx_word {
 	CTX_GROUP = 0,			/* dispatch to a role: the group's identifier */
 	CTX_COPY = 4,			/* forwarding to egress: COPY_OF_GROUP */

@@ -112,10 +112,13 @@ static __always_inline bool min_was_resent(const struct canopy_state *s)
 	return s->retx_ns > s->nak_received_ns[min_slot(s)] && s->retx_from <= next && s->position > next;
 }
 
-/* No data was forwarded, or a branch is unconfirmed: then no feedback goes upstream (decisions 3.3 and 3.9). */
+/*
+ * No data was forwarded, a branch is unconfirmed, or the state is not whole yet: then no feedback goes upstream (decisions 3.3 and
+ * 3.9).
+ */
 static __always_inline bool minimum_is_unknown(const struct canopy_state *s)
 {
-	return !s->high || s->unconfirmed.word[0] || s->unconfirmed.word[1];
+	return !s->high || (s->carrying | s->unconfirmed.word[0] | s->unconfirmed.word[1]);
 }
 
 /*
@@ -164,7 +167,8 @@ struct canopy_received {
 /*
  * Decisions 3.3: the PSN is unwrapped relative to `high` and must be within [minimum - W, high], or [high - W, high] while the
  * minimum is unknown. Decisions 3.9: since <= epoch <= own epoch, because a child node with a newer epoch may have stopped
- * counting a receiver that no other branch of this node counts yet. Returns 0 or a drop reason.
+ * counting a receiver that no other branch of this node counts yet. While the state is carried over, programs of another layout may
+ * have forwarded beyond `high`. Returns 0 or a drop reason.
  */
 static __always_inline __u32 accept(const struct canopy_state *s, const struct canopy_group *g,
 				    const struct canopy_received *h, __u64 *next)
@@ -184,7 +188,7 @@ static __always_inline __u32 accept(const struct canopy_state *s, const struct c
 	else if ((g->epoch - h->epoch) & EPOCH_HALF)
 		return DROP_EPOCH_AHEAD;
 	*next += unwrap_psn(s->high, psn);
-	return *next > s->high || *next + g->window < base ? DROP_FEEDBACK_WINDOW : 0;
+	return *next > s->high + s->carrying * g->window || *next + g->window < base ? DROP_FEEDBACK_WINDOW : 0;
 }
 
 /* Stores the next PSN of a branch, which is confirmed from now on, and its NAK (`kind`). */
@@ -363,6 +367,81 @@ static __always_inline void repeat_upstream(struct canopy_state *s, __u64 now, s
 	}
 }
 
+/*
+ * Merges one branch of `old`, the state of the same group in the maps of programs with another layout, which worked beside these
+ * since it was copied from there. Both only ever raise `high` and the next PSN of a branch, so the higher one is right. A branch that
+ * old programs started at a message is started here in the same way: these start none until carry_ends().
+ */
+static __always_inline void carry_branch(struct canopy_state *s, const struct canopy_state *old, __u32 slot)
+{
+	__u32 i = (CANOPY_MAX_BRANCHES + (slot & SLOT_MASK)) & TREE_MASK;
+	const struct canopy_min *from = &old->tree[i];
+	struct canopy_min to = s->tree[i];
+
+	slot &= SLOT_MASK;
+	if (!slot_in(&old->active, slot) || old->since[slot] != s->since[slot])
+		return;
+	if (slot_in(&s->pending, slot)) {
+		slot_remove(&s->pending, slot);
+		slot_add(&s->active, slot);
+		if (slot_in(&old->unconfirmed, slot))
+			slot_add(&s->unconfirmed, slot);
+		if (slot_in(&old->late, slot))
+			slot_add(&s->late, slot);
+		s->shift[slot] = old->shift[slot];
+		s->msn_base[slot] = old->msn_base[slot];
+		to = *from;
+	}
+	if (!slot_in(&s->active, slot))
+		return;
+	if (!slot_in(&old->unconfirmed, slot))
+		slot_remove(&s->unconfirmed, slot);
+	/* Of equal next PSNs the one with a NAK. */
+	if ((from->key ^ KIND_NONE) > (to.key ^ KIND_NONE)) {
+		to = *from;
+		s->nak_received_ns[slot] = old->nak_received_ns[slot];
+	}
+	if (to.key >> KIND_BITS > s->high)
+		to.key = make_key(s->high, to.key & KIND_NONE);
+	min_set(s, slot, to.key, to.msn, to.credits);
+}
+
+/* Merges what belongs to no branch. `last`: the old programs have stopped, their branches are merged, and feedback goes upstream. */
+static __always_inline void carry_group(struct canopy_state *s, const struct canopy_state *old, bool last)
+{
+	if (s->high < old->high)
+		s->high = old->high;
+	if (s->late_from < old->late_from)
+		s->late_from = old->late_from;
+	if (s->msn_sent < old->msn_sent)
+		s->msn_sent = old->msn_sent;
+	if (!s->data_packets) {
+		s->position = old->position;
+		s->retx_from = old->retx_from;
+		s->retx_ns = old->retx_ns;
+	}
+	if (old->nak_ns > s->retx_ns) {
+		s->nak_key = old->nak_key;
+		s->nak_ns = old->nak_ns;
+	}
+	if (!last)
+		return;
+	s->acks_in += old->acks_in;
+	s->acks_out += old->acks_out;
+	s->naks_in += old->naks_in;
+	s->naks_out += old->naks_out;
+	s->data_packets += old->data_packets;
+	s->data_bytes += old->data_bytes;
+	s->carrying = 0;
+	/* For repeat_upstream(), which follows: nothing passed since the last repetition. */
+	s->repeat_checked_at = s->acks_out + s->naks_out + s->data_packets;
+	s->sent_next = old->sent_next;
+	if (minimum_is_unknown(s))
+		s->sent_next = 0;
+	else if (s->tree[1].key != KEY_EMPTY)
+		s->sent_next = s->tree[1].key >> KIND_BITS;
+}
+
 /* A data packet, and the parts of its group's configuration that decide whether it is accepted. */
 struct canopy_data {
 	__u64 start;
@@ -397,7 +476,7 @@ static __always_inline __u32 data_passes(struct canopy_state *s, const struct ca
 	 * that one late_from is enough. Without active branches they also start at a retransmitted message that this node has not
 	 * acknowledged: its first copy was lost, and no other message may follow it.
 	 */
-	starts = data->message_start && (s->pending.word[0] | s->pending.word[1]) &&
+	starts = data->message_start && !s->carrying && (s->pending.word[0] | s->pending.word[1]) &&
 		 ((v >= s->high && s->sent_next >= s->late_from) ||
 		  (!(s->active.word[0] | s->active.word[1]) && v >= s->sent_next));
 	if (v >= s->high)

@@ -8,6 +8,22 @@
 
 #include "upstream.h"
 
+/* Adds the counters of a carried branch to those of the group's. */
+static __always_inline void carry_counters(__u32 group_id, __u32 slot)
+{
+	struct canopy_slot_key from = { .group_id = CANOPY_CARRIED, .slot = slot };
+	struct canopy_slot_key to = { .group_id = group_id, .slot = slot };
+	const struct canopy_branch_stats *old = bpf_map_lookup_elem(&stats, &from);
+	struct canopy_branch_stats *s = bpf_map_lookup_elem(&stats, &to);
+
+	if (!old || !s)
+		return;
+	__sync_fetch_and_add(&s->packets, old->packets);
+	__sync_fetch_and_add(&s->bytes, old->bytes);
+	if (s->last_received_ns < old->last_received_ns)
+		s->last_received_ns = old->last_received_ns;
+}
+
 SEC("tc")
 int canopy_control(struct __sk_buff *ctx)
 {
@@ -26,6 +42,23 @@ int canopy_control(struct __sk_buff *ctx)
 		branch_join(s, slot, flags, since);
 		bpf_spin_unlock(&s->lock);
 		return CTX_PASS;
+	}
+	if (op == CONTROL_CARRY || op == CONTROL_CARRIED) {
+		__u32 carried = CANOPY_CARRIED;
+		const struct canopy_state *old = bpf_map_lookup_elem(&states, &carried);
+
+		if (!old)
+			return CTX_NEXT;
+		bpf_spin_lock(&s->lock);
+		carry_group(s, old, op == CONTROL_CARRIED);
+		if (op == CONTROL_CARRY)
+			carry_branch(s, old, slot);
+		bpf_spin_unlock(&s->lock);
+		if (op == CONTROL_CARRY) {
+			carry_counters(group_id, slot);
+			return CTX_PASS;
+		}
+		op = CONTROL_REPEAT;
 	}
 	if (op == CONTROL_REMOVE || op == CONTROL_PENDING_ONLY || op == CONTROL_REPEAT) {
 		bpf_spin_lock(&s->lock);

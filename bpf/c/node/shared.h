@@ -200,10 +200,13 @@ enum canopy_min_kind {
 
 #define KEY_EMPTY (~0ULL)
 
+/* The key in `states` and `stats` of the state that CONTROL_CARRY merges; no group has this identifier. */
+#define CANOPY_CARRIED 0
+
 /* Aggregation state of a group; kept while the agent restarts. */
 struct canopy_state {
 	struct bpf_spin_lock lock;
-	__u32 pad;
+	__u32 carrying;			/* programs of another layout forwarded until now; CONTROL_CARRY ends it */
 	__u64 high;			/* highest data PSN forwarded + 1; 0 = no data yet */
 	__u64 sent_next;		/* next PSN last reported upstream; 0 = report the minimum once it is known */
 	__u64 nak_key;			/* last NAK sent upstream, as a key of the minimum tree */
@@ -272,6 +275,8 @@ enum canopy_control {
 	CONTROL_SEND = 3,		/* cb: op, group; sends the frame upstream, with link-layer addresses filled in */
 	CONTROL_PENDING_ONLY = 4,	/* cb: op, group; the frame becomes an ACK if data was forwarded and all branches are pending */
 	CONTROL_REPEAT = 5,		/* cb: op, group; the frame becomes the last ACK or NAK sent upstream, if neither feedback nor data passed since the last CONTROL_REPEAT */
+	CONTROL_CARRY = 6,		/* cb: op, group, slot; merges one branch of the state in CANOPY_CARRIED, and its counters */
+	CONTROL_CARRIED = 7,		/* cb: op, group; all branches are merged: the frame becomes the last ACK or NAK */
 };
 
 enum canopy_join_flag {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use canopy_lab::{Instance, Lab, LabFile, Options};
 
 static ONE_LAB: Mutex<()> = Mutex::new(());
@@ -84,12 +84,23 @@ impl Bed {
             .with_context(|| format!("{:#}", self.group(name).unwrap_or_default()))
     }
 
+    /// Where an agent's programs and maps are pinned.
+    ///
+    /// # Errors
+    /// There are none, or those of two layouts.
+    pub fn pins(&self, node: &str) -> Result<PathBuf> {
+        let all = self.lab.state().instance.agent_pins().join(node);
+        let layouts: Vec<_> = std::fs::read_dir(&all)?.collect::<Result<_, _>>()?;
+        let [layout] = &layouts[..] else { bail!("{}: {layouts:?}", all.display()) };
+        Ok(layout.path())
+    }
+
     /// Number of entries in all configuration and state maps of a node, by `bpftool`.
     ///
     /// # Errors
     /// `bpftool` fails.
     pub fn map_entries(&self, node: &str) -> Result<usize> {
-        let pins = self.lab.state().instance.agent_pins().join(node);
+        let pins = self.pins(node)?;
         let mut total = 0;
         for map in
             ["groups", "proxies", "qpns", "trees", "outers", "branches", "peers", "stats", "states", "cnps", "drops"]

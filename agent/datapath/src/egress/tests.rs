@@ -76,7 +76,7 @@ fn with_ecn(packet: &[u8], at: usize, ecn: u8) -> Vec<u8> {
 fn own(bed: &Bed) -> Egress {
     let own = bed.bed.pin("own");
     std::fs::create_dir(&own).unwrap();
-    Egress::new(std::sync::Arc::new(canopy_bpf::node::Node::load(&own).unwrap()))
+    Egress::new(std::sync::Arc::new(canopy_bpf::node::Node::load(&own).unwrap().node))
 }
 
 /// The records of a ring buffer.

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From programs and maps of another layout to these and back: a group that moves in the middle of its packets ends in the state of
+//! one that stayed.
+
+use canopy_bpf::node::types;
+use canopy_packet::aeth::{NakCode, Syndrome};
+use canopy_packet::bth::Opcode;
+use proptest::prelude::*;
+
+use crate::testbed::*;
+
+const RECEIVERS: u32 = 3;
+
+/// What the source or a receiver sends.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Data,
+    /// Receiver, and how many packets it is behind the last one.
+    Ack(u32, u32),
+    Nak(u32, u32),
+}
+
+fn bed() -> Testbed {
+    let mut bed = Testbed::new(&Shape { receivers: RECEIVERS, ..Shape::default() });
+    // Identical feedback is never merged by time.
+    let errors = bed.reconcile(|s| {
+        for g in s.groups.values_mut() {
+            (g.params.nak_merge_ns, g.params.reack_interval_ns) = (0, 3_600_000_000_000);
+        }
+    });
+    assert_eq!(errors, []);
+    bed
+}
+
+fn packet(step: Step, sent: &mut u32) -> (&'static str, Vec<u8>) {
+    match step {
+        Step::Data => {
+            *sent += 1;
+            ("u0", encapsulated(&data(Opcode::SEND_ONLY, 99 + *sent, &[7; 64]), end_mt(), list(0..RECEIVERS), 0))
+        }
+        Step::Ack(of, behind) => ("d0", answer(of, Syndrome::ack(31), (99 + *sent).saturating_sub(behind), 1)),
+        Step::Nak(of, behind) => {
+            let psn = (99 + *sent).saturating_sub(behind);
+            ("d0", answer(of, Syndrome::nak(NakCode::PsnSequence), psn, 1))
+        }
+    }
+}
+
+/// What must not depend on a handover: the next PSN of every branch and its NAK, what was forwarded, who counts.
+fn essence(s: &types::canopy_state) -> impl PartialEq + std::fmt::Debug + use<> {
+    let leaves: Vec<_> = s.tree[1..].iter().enumerate().filter(|(_, m)| m.key != u64::MAX).collect();
+    let leaves: Vec<_> = leaves.into_iter().map(|(i, m)| (i, m.key >> 6, m.key & 63, m.msn)).collect();
+    let set = |s: &types::canopy_slots| s.word;
+    let some = |s: &[u32; 128]| s[..RECEIVERS as usize].to_vec();
+    (
+        (leaves, s.high, s.position, s.data_packets, s.data_bytes),
+        (set(&s.active), set(&s.pending), set(&s.unconfirmed), set(&s.late), set(&s.receivers)),
+        (s.acks_in, s.naks_in, some(&s.shift), some(&s.msn_base), some(&s.since), s.carrying),
+    )
+}
+
+/// What happens to an agent in the middle of a handover.
+#[derive(Clone, Copy, Debug)]
+enum Accident {
+    None,
+    /// It dies before its programs work, and starts again.
+    EndsBefore,
+    /// It dies after that.
+    EndsAfter,
+    /// It dies after that, and one with the other layout is started instead.
+    Reverted,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        Just(Step::Data),
+        (0..RECEIVERS, 0u32..4).prop_map(|(of, behind)| Step::Ack(of, behind)),
+        (0..RECEIVERS, 0u32..4).prop_map(|(of, behind)| Step::Nak(of, behind)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Steps before another layout takes over, while it works, after these programs copied its state, while they work on what they
+    /// have of it, and after the rest was merged.
+    #[test]
+    fn a_group_that_moves_ends_as_one_that_stays(
+        steps in proptest::collection::vec(step(), 40),
+        cuts in [0usize..11, 0..10, 0..10, 0..10],
+        accident in prop_oneof![Just(Accident::None), Just(Accident::EndsBefore), Just(Accident::EndsAfter), Just(Accident::Reverted)],
+    ) {
+        let steps: Vec<_> = std::iter::repeat_n(Step::Data, 3).chain(steps).collect();
+        let stays = bed();
+        let mut moves = bed();
+        let (mut sent, mut after) = (0, Vec::new());
+        for step in &steps {
+            let (port, packet) = packet(*step, &mut sent);
+            stays.run(port, &packet);
+            after.push((port, packet));
+        }
+        let mut cut = cuts.iter().scan(0, |at, n| { *at += n; Some(*at) });
+        let [a, b, c, d] = [(); 4].map(|()| cut.next().unwrap());
+        after[..a].iter().for_each(|(port, packet)| _ = moves.run(port, packet));
+        let own = moves.layouts();
+        let other = moves.through_another_layout();
+        prop_assert_ne!(&own, &moves.layouts());
+        after[a..b].iter().for_each(|(port, packet)| _ = moves.run_pinned(&other, port, packet));
+        moves.reopen();
+        after[b..c].iter().for_each(|(port, packet)| _ = moves.run_pinned(&other, port, packet));
+        if let Accident::EndsBefore = accident {
+            moves.reopen();
+        }
+        moves.begin_handover();
+        after[c..d].iter().for_each(|(port, packet)| _ = moves.run_pinned(&other, port, packet));
+        prop_assert_eq!(moves.state().carrying, 1);
+        match accident {
+            Accident::EndsAfter => moves.reopen(),
+            Accident::Reverted => {
+                moves.through_another_layout();
+                moves.reopen();
+            }
+            _ => {}
+        }
+        prop_assert_eq!(moves.reconcile(|_| {}), []);
+        prop_assert_eq!(moves.layouts(), own);
+        after[d..].iter().for_each(|(port, packet)| _ = moves.run(port, packet));
+        prop_assert_eq!(essence(&moves.state()), essence(&stays.state()));
+        let counted = |bed: &Testbed| bed.branch_counters();
+        prop_assert_eq!(counted(&moves), counted(&stays));
+    }
+}
