@@ -3,6 +3,7 @@
 
 pub mod aggregate;
 pub mod congestion;
+pub mod hops;
 pub mod mroute;
 pub mod net;
 pub mod slots;

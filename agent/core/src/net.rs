@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Desired network state of a `NodeSpec`, observed network state of the kernel, and the commands from one to the other.
+//! Desired network state of a node, observed network state of the kernel, and the commands from one to the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use canopy_model::node_spec::{BranchKind, NodeBase, NodeSpec, Peer};
+use canopy_model::node_spec::{NodeBase, Peer};
 use canopy_model::status::{ItemError, ItemKind};
 use ipnet::Ipv6Net;
+
+use crate::hops::Hops;
 
 /// A network interface as the kernel has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,10 +72,9 @@ pub enum NetCommand {
     Detach(u32),
 }
 
-/// The desired state, and an error for each port that cannot be configured.
-pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (NetState, Vec<ItemError>) {
+/// The desired state, and an error for each port that cannot be configured. `hops` is what the groups need.
+pub fn desired(base: &NodeBase, hops: &Hops, interfaces: &BTreeMap<String, Interface>) -> (NetState, Vec<ItemError>) {
     let (mut state, mut errors) = (NetState::default(), Vec::new());
-    let base = &spec.base;
     let index_of: BTreeMap<_, _> =
         base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
     if let Some(lo) = interfaces.get("lo") {
@@ -90,28 +91,14 @@ pub fn desired(spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> (Ne
             state.routes.insert((r.prefix, *ifindex, Via::Gateway(r.next_hop)));
         }
     }
-    for g in spec.groups.values() {
-        // The programs look up these routes per packet: the route to a child or to the parent on the port that the tree uses.
-        let nodes = g
-            .branches
-            .iter()
-            .filter(|b| matches!(b.kind, BranchKind::Node { .. }))
-            .map(|b| (b.address, b.port, b.next_hop));
-        let parent = (g.upstream.next_hop != g.upstream.destination).then_some((
-            g.upstream.destination,
-            g.upstream.port,
-            g.upstream.next_hop,
-        ));
-        for (address, port, next_hop) in nodes.chain(parent) {
-            if let Some(ifindex) = index_of.get(&port) {
-                state.routes.insert((Ipv6Net::from(address), *ifindex, Via::Gateway(next_hop)));
-            }
+    for (address, port, next_hop) in hops.routes() {
+        if let Some(ifindex) = index_of.get(port) {
+            state.routes.insert((Ipv6Net::from(*address), *ifindex, Via::Gateway(*next_hop)));
         }
-        let hops = g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)]);
-        for (port, next_hop) in hops {
-            if let Some(ifindex) = index_of.get(&port) {
-                state.neighbours.insert((*ifindex, next_hop));
-            }
+    }
+    for (port, next_hop) in hops.neighbours() {
+        if let Some(ifindex) = index_of.get(port) {
+            state.neighbours.insert((*ifindex, *next_hop));
         }
     }
     (state, errors)

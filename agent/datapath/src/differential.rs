@@ -53,7 +53,7 @@ impl Pair {
             ..Shape::default()
         });
         let errors = bed.reconcile(|s| {
-            s.groups.values_mut().for_each(|g| {
+            s.groups.for_each_mut(|g| {
                 (g.params.reack_interval_ns, g.params.nak_merge_ns) = (reack_ns, nak_merge_ns);
             });
         });

@@ -14,6 +14,7 @@ use canopy_bpf::node::{Control, NODE, Node};
 use canopy_bpf::{Result, chain};
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::{GroupProgram, NodeSpec};
+use canopy_model::programs::Programs;
 use canopy_model::status::{ItemError, ItemKind};
 
 use crate::observe::{self, Held, is};
@@ -32,6 +33,10 @@ pub(crate) struct Groups {
     applied: BTreeMap<u32, Applied>,
     /// `applied` is what the maps have: every map was read, and everything since then was applied without an error.
     audited: bool,
+    /// Multicast addresses of `applied`.
+    multicasts: BTreeMap<Ipv6Addr, u32>,
+    /// The programs of `applied`, if `audited`.
+    programs: Programs,
     /// Ports of the last reconcile: another interface index changes every group that uses the port.
     ports: Ports,
     /// Nothing was pinned: the next PSN of every branch is unknown, also of those that joined at a boundary.
@@ -76,6 +81,8 @@ impl Groups {
             bpf,
             applied: BTreeMap::new(),
             audited: false,
+            multicasts: BTreeMap::new(),
+            programs: Programs::default(),
             ports: Ports::new(),
             cold,
             cold_groups: BTreeSet::new(),
@@ -86,14 +93,11 @@ impl Groups {
 
     /// Compares the programs of `spec` with what was applied, or with everything in the maps if no program changed.
     pub(crate) fn plan(&mut self, spec: &NodeSpec, ports: Ports) -> Result<Plan> {
-        let stale = |id: &GroupId, g: &GroupProgram| self.applied.get(&id.get()).is_none_or(|a| a.program != *g);
-        // In memory and for all groups, some 100 ns each; system calls are made for those that changed.
         let all = !self.audited || self.ports != ports;
-        let mut changed: BTreeSet<u32> = BTreeSet::new();
-        if !all {
-            changed.extend(spec.groups.iter().filter(|(id, g)| stale(id, g)).map(|(id, _)| id.get()));
-            changed.extend(self.applied.keys().filter(|id| !has_group(spec, **id)));
-        }
+        let changed: BTreeSet<u32> = match all {
+            true => BTreeSet::new(),
+            false => spec.groups.changed_since(&self.programs).map(|(id, _)| id.get()).collect(),
+        };
         let mut plan = Plan::default();
         let held = if all || changed.is_empty() {
             let mut held = observe::all(&self.bpf)?;
@@ -109,10 +113,9 @@ impl Groups {
             }
             held
         };
-        let applied = self.applied.iter().map(|(id, applied)| (*id, &applied.entries));
-        let addresses =
-            |(id, entries): (u32, &Entries)| entries.multicasts.iter().map(|a| (*a, id)).collect::<Vec<_>>();
-        plan.multicasts = applied.chain(held.iter().map(|(id, h)| (*id, &h.entries))).flat_map(addresses).collect();
+        let addresses = |(id, h): (&u32, &Held)| h.entries.multicasts.iter().map(|a| (*a, *id)).collect::<Vec<_>>();
+        plan.multicasts = self.multicasts.clone();
+        plan.multicasts.extend(held.iter().flat_map(addresses));
         for (id, was) in held {
             let program = GroupId::new("group", id.into()).ok().and_then(|id| spec.groups.get(&id));
             let Some(program) = program else {
@@ -150,7 +153,9 @@ impl Groups {
             self.bpf.node().put(&NODE, &node)?;
         }
         for change in &changes {
-            self.applied.remove(&change.id);
+            for address in self.applied.remove(&change.id).iter().flat_map(|a| &a.entries.multicasts) {
+                self.multicasts.remove(address);
+            }
             self.retire(change)?;
         }
         for change in changes {
@@ -166,6 +171,7 @@ impl Groups {
                 Ok(None) => {
                     self.cold_groups.remove(&change.id);
                     let (program, entries) = (program.clone(), rendered.entries.clone());
+                    self.multicasts.extend(entries.multicasts.iter().map(|address| (*address, change.id)));
                     self.applied.insert(change.id, Applied { program, entries });
                 }
                 Ok(Some(map)) => {
@@ -183,6 +189,7 @@ impl Groups {
         }
         self.cold = false;
         self.audited = errors.is_empty();
+        self.programs = spec.groups.clone();
         self.ports = ports;
         Ok(errors)
     }
@@ -372,10 +379,6 @@ impl Groups {
             }
         }
     }
-}
-
-fn has_group(spec: &NodeSpec, id: u32) -> bool {
-    GroupId::new("group", id.into()).is_ok_and(|id| spec.groups.contains_key(&id))
 }
 
 fn error(g: &GroupProgram, detail: String) -> ItemError {

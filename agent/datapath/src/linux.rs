@@ -9,15 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_agent_core::congestion::Settings;
+use canopy_agent_core::hops::{self, Hops};
 use canopy_agent_core::net::{self, Interface, NetCommand};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_bpf::handover::Handover;
 use canopy_bpf::node::{Loaded, Node};
 use canopy_bpf::{Context, Result, chain};
+use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind};
 
-use crate::egress::{Egress, Watcher, WatcherConfig, report};
+use crate::egress::{Egress, GroupFlows, Watcher, WatcherConfig, report};
 use crate::events::{self, Events};
 use crate::groups::Groups;
 use crate::mroute_holder::{Hold, MrouteHolder};
@@ -52,6 +54,8 @@ pub struct LinuxDatapath {
     /// Programs of another layout forward until the first reconcile has brought the groups up to date.
     pub(crate) handover: Option<Handover>,
     pub(crate) groups: Groups,
+    hops: Hops,
+    flows: GroupFlows,
     pub(crate) egress: Arc<Egress>,
     watcher: Watcher,
     netlink: Netlink,
@@ -91,14 +95,28 @@ impl LinuxDatapath {
         repeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let netlink = Netlink::open()?;
         let groups = Groups::new(Arc::clone(&bpf), cold);
-        Ok(Self { bpf, handover, groups, egress, watcher, netlink, events, mroute_holder, pending_poll, repeat })
+        let (hops, flows) = Default::default();
+        Ok(Self {
+            bpf,
+            handover,
+            groups,
+            hops,
+            flows,
+            egress,
+            watcher,
+            netlink,
+            events,
+            mroute_holder,
+            pending_poll,
+            repeat,
+        })
     }
 
-    fn configure_congestion(&self, spec: &NodeSpec, ports: &Ports) -> Result<()> {
-        let config = WatcherConfig::new(spec, ports);
+    fn configure_congestion(&mut self, spec: &NodeSpec, ports: &Ports) -> Result<()> {
+        let config = WatcherConfig::new(&spec.base, self.flows.follow(&spec.groups), ports);
         self.egress.keep_ports(&ports.values().copied().collect())?;
         self.egress.set_limits(&config.kernel_limits())?;
-        self.egress.set_known(config.flows.keys())?;
+        self.egress.set_known(&config.flows)?;
         self.watcher.configure(config);
         Ok(())
     }
@@ -142,7 +160,7 @@ impl LinuxDatapath {
     }
 
     async fn network(&self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<Vec<ItemError>> {
-        let (desired, mut errors) = net::desired(spec, interfaces);
+        let (desired, mut errors) = net::desired(&spec.base, &self.hops, interfaces);
         let ports: BTreeSet<u32> = desired.attached.clone();
         let mut observed = self.netlink.observe(interfaces, &ports, &desired).await?;
         observed.state.attached = self.attached(&desired, interfaces.values().map(|i| i.index));
@@ -183,21 +201,19 @@ impl LinuxDatapath {
                 errors.push(ItemError { kind: kind(&command), name: name(&command, &interfaces), group: None, detail });
             }
         }
-        for g in spec.groups.values() {
-            for (port, hop) in
-                g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)])
-            {
-                let Some(p) = spec.base.ports.iter().find(|p| p.index == port) else { continue };
-                if interfaces.get(&p.name).is_some_and(|i| after.unresolved.contains(&(i.index, hop))) {
-                    let detail =
-                        format!("{hop} does not answer neighbour discovery on {}: check that the device is up", p.name);
-                    errors.push(ItemError {
-                        kind: ItemKind::Neighbour,
-                        name: format!("{}/{hop}", p.name),
-                        group: Some(g.group_id),
-                        detail,
-                    });
-                }
+        let unresolved = |(port, hop): &(PortIndex, Ipv6Addr)| {
+            let p = spec.base.ports.iter().find(|p| p.index == *port)?;
+            let i = interfaces.get(&p.name)?;
+            after.unresolved.contains(&(i.index, *hop)).then(|| (p.name.clone(), *hop))
+        };
+        let silent: Vec<_> = self.hops.neighbours().filter_map(|n| Some((*n, unresolved(n)?))).collect();
+        let affected = (!silent.is_empty()).then(|| spec.groups.values());
+        for g in affected.into_iter().flatten() {
+            for (_, (port, hop)) in hops::neighbours(g).filter_map(|n| silent.iter().find(|(of, _)| *of == n)) {
+                let detail =
+                    format!("{hop} does not answer neighbour discovery on {port}: check that the device is up");
+                let (kind, name) = (ItemKind::Neighbour, format!("{port}/{hop}"));
+                errors.push(ItemError { kind, name, group: Some(g.group_id), detail });
             }
         }
         Ok(errors)
@@ -230,6 +246,7 @@ impl LinuxDatapath {
             handover.switch()?;
         }
         let interfaces = self.netlink.interfaces().await?;
+        self.hops.follow(&spec.groups);
         let mut errors = self.network(spec, &interfaces).await?;
         if let Some(handover) = self.handover.take_if(|_| errors.iter().all(|e| e.kind != ItemKind::Program)) {
             handover.finish()?;

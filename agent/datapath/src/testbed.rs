@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use canopy_agent_core::Datapath;
-use canopy_agent_core::congestion::{FlowKey, Settings};
+use canopy_agent_core::congestion::{FlowKey, FourTuple, Settings};
 use canopy_bpf::node::types;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::PortCongestion;
@@ -27,6 +27,7 @@ use canopy_packet::ipv6::Ipv6;
 use canopy_packet::srh::{Srh, Tlv};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::egress::KnownFlow;
 use crate::{Hold, LinuxDatapath, Options};
 
 /// `TC_ACT_SHOT`: dropped, merged, or sent as copies only.
@@ -49,6 +50,8 @@ pub struct Testbed {
     pub spec: NodeSpec,
     runtime: tokio::runtime::Runtime,
     pin_dir: PathBuf,
+    /// The far ends answer neighbour discovery.
+    answered: bool,
 }
 
 fn ok<T, E: std::fmt::Display + std::fmt::Debug>(r: Result<T, E>) -> T {
@@ -155,7 +158,7 @@ impl Testbed {
         let errors = runtime.block_on(datapath.reconcile(&spec));
         // The veth peers do not answer neighbour discovery, so only neighbours may be missing.
         assert!(errors.iter().all(|e| e.kind == ItemKind::Neighbour), "{errors:#?}");
-        let mut bed = Self { datapath, spec, runtime, pin_dir };
+        let mut bed = Self { datapath, spec, runtime, pin_dir, answered: false };
         bed.answer_for_neighbours();
         bed
     }
@@ -168,18 +171,62 @@ impl Testbed {
         errors.into_iter().filter(|e| e.kind != ItemKind::Neighbour).collect()
     }
 
-    fn answer_for_neighbours(&mut self) {
-        let mut hops: Vec<(PortIndex, Ipv6Addr)> = self
-            .spec
-            .groups
-            .values()
-            .flat_map(|g| {
-                g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)])
-            })
-            .collect();
+    /// The desired state.
+    pub fn spec(&self) -> &NodeSpec {
+        &self.spec
+    }
+
+    /// Reconciles with another spec of the same ports.
+    pub fn adopt(&mut self, spec: &NodeSpec) -> Vec<canopy_model::status::ItemError> {
+        self.spec = spec.clone();
+        let errors = self.runtime.block_on(self.datapath.reconcile(&self.spec));
+        errors.into_iter().filter(|e| e.kind != ItemKind::Neighbour).collect()
+    }
+
+    /// Reconciles with `count` groups that are like the only one, each with identifiers of its own.
+    pub fn multiply(&mut self, count: u32) -> Vec<canopy_model::status::ItemError> {
+        self.reconcile(|s| {
+            let one = s.groups.pop_first().unwrap_or_else(|| panic!("no group"));
+            s.groups.clear();
+            for i in 1..=count {
+                let mut g = one.as_ref().clone();
+                (g.group_id, g.tree_id) = (ok(GroupId::new("group", i.into())), ok(TreeId::new("tree", i.into())));
+                (g.name, g.designated_qpn) = (format!("g{i}"), ok(Qpn::new("qpn", (0x1000 + i).into())));
+                g.proxy = Ipv6Addr::from(u128::from(g.proxy) + u128::from(i));
+                g.replication_sid = Some(plan().replication(node(1), g.tree_id));
+                g.branches.iter_mut().for_each(|b| {
+                    if let BranchKind::Receiver { qpn, .. } = &mut b.kind {
+                        *qpn = ok(Qpn::new("qpn", (0x10000 + i).into()));
+                    }
+                });
+                s.groups.insert(g.group_id, g);
+            }
+        })
+    }
+
+    /// Lets the far ends of the ports answer neighbour discovery, as real ones do. They are in the same namespace: packets for them do
+    /// not leave it.
+    pub fn peers_answer(&mut self) {
+        for (p, hop) in self.hops() {
+            let name = self.spec.base.ports.iter().find(|x| x.index == p).map(|x| x.name.clone()).unwrap_or_default();
+            ip(&format!("-6 neigh del {hop} dev {name}"));
+            ip(&format!("-6 addr add {hop}/128 dev {name}p nodad"));
+        }
+        self.answered = true;
+    }
+
+    fn hops(&self) -> Vec<(PortIndex, Ipv6Addr)> {
+        let mut hops: Vec<_> = self.spec.groups.values().flat_map(canopy_agent_core::hops::neighbours).collect();
         hops.sort();
         hops.dedup();
-        for (p, hop) in hops {
+        hops
+    }
+
+    fn answer_for_neighbours(&mut self) {
+        if self.answered {
+            return;
+        }
+        for (p, hop) in self.hops() {
             let name = self.spec.base.ports.iter().find(|x| x.index == p).map(|x| x.name.clone()).unwrap_or_default();
             if self.ifindex(&name) == 0 {
                 continue;
@@ -255,7 +302,7 @@ impl Testbed {
     /// Announces the flow of [`flow_packet`], and no other.
     pub fn announce_flow(&self, n: u32) {
         let key = FlowKey { src: flow_source(n), dst: receiver(0), dst_qp: ok(Qpn::new("qpn", FLOW_QPN.into())) };
-        ok(self.datapath.egress.set_known([key].iter()));
+        ok(self.datapath.egress.set_known(&announced([key])));
     }
 
     /// Number of entries in the flow tables of the egress program.
@@ -379,7 +426,7 @@ pub fn group_address() -> Ipv6Addr {
     plan().multicast(1).unwrap_or(Ipv6Addr::UNSPECIFIED)
 }
 
-fn spec(s: &Shape) -> NodeSpec {
+pub(crate) fn spec(s: &Shape) -> NodeSpec {
     let (plan, me, parent) = (plan(), node(1), node(2));
     let ll = |n, p| plan.link_local(n, port(p));
     let mut ports = vec![Port {
@@ -504,7 +551,7 @@ fn spec(s: &Shape) -> NodeSpec {
             ports,
             routes: vec![],
         },
-        groups: BTreeMap::from([(ok(GroupId::new("group", 5)), group)]),
+        groups: [(ok(GroupId::new("group", 5)), group)].into(),
     }
 }
 
@@ -520,6 +567,13 @@ pub fn answer(i: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
     let mut b = RoceBuilder::new(receiver(i), proxy(), Opcode::ACKNOWLEDGE, DQPN, psn);
     b.extensions.aeth = Some(Aeth { syndrome, msn });
     ok(b.build())
+}
+
+/// Flows as a configuration announces them; only their keys have a meaning.
+pub(crate) fn announced(flows: impl IntoIterator<Item = FlowKey>) -> crate::egress::KnownFlows {
+    let src_qp = ok(Qpn::new("qpn", SOURCE_QPN.into()));
+    let known = |key| KnownFlow { flow: FourTuple { key, src_qp }, notify: source(), accepts_roce: false };
+    flows.into_iter().map(|key| (key, known(key))).collect()
 }
 
 /// A CNP of receiver `i`.

@@ -16,6 +16,7 @@ use crate::testbed::*;
 
 mod congestion;
 mod edges;
+mod following;
 mod forged;
 mod forger;
 mod handover;
@@ -274,7 +275,7 @@ fn a_repeated_ack_heals_a_lost_one_but_not_faster_than_the_limit() {
     assert_eq!(ack(&bed, 1, 105).0, REDIRECT);
     // Independent of the machine's speed, the first limit has always passed and the second never.
     for (limit, sent) in [(1, 50), (u64::MAX / 2, 0)] {
-        bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.params.reack_interval_ns = limit));
+        bed.reconcile(|s| s.groups.for_each_mut(|g| g.params.reack_interval_ns = limit));
         let repeated: Vec<_> = (0..50).map(|_| ack(&bed, 1, 105)).filter(|r| r.0 == REDIRECT).collect();
         assert_eq!(repeated.len(), sent);
         assert!(repeated.iter().all(|r| r.1 == upstream(Syndrome::ack(31), 105, 1)));
@@ -286,7 +287,7 @@ fn a_repeated_ack_heals_a_lost_one_but_not_faster_than_the_limit() {
 fn naks_are_merged_and_never_run_ahead_of_a_slower_branch() {
     let mut bed = Testbed::new(&Shape { receivers: 3, ..Shape::default() });
     // Independent of the machine's speed, an identical NAK arrives within the merge time.
-    bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.params.nak_merge_ns = u64::MAX / 2));
+    bed.reconcile(|s| s.groups.for_each_mut(|g| g.params.nak_merge_ns = u64::MAX / 2));
     send(&bed, 100..120, 3);
     let ack = |i, psn| answer(i, Syndrome::ack(31), psn, 1);
     let nak = |i, psn| answer(i, NAK, psn, 1);
@@ -375,7 +376,7 @@ fn a_branch_that_leaves_unblocks_the_minimum_and_one_that_joins_waits_for_a_mess
         Branch { at_boundary: true, since: 3, ..bed.spec.groups.values().next().unwrap().branches[2].clone() };
     assert_eq!(bed.telemetry().acks_out, 0);
     assert_eq!(
-        bed.reconcile(|s| s.groups.values_mut().for_each(|g| {
+        bed.reconcile(|s| s.groups.for_each_mut(|g| {
             g.branches.remove(2);
             g.epoch += 1;
         })),
@@ -385,7 +386,7 @@ fn a_branch_that_leaves_unblocks_the_minimum_and_one_that_joins_waits_for_a_mess
     assert_eq!((t.acks_out, t.min_next), (1, Some((1 << 24) + 102)), "the minimum is recomputed and reported at once");
     // It rejoins in the middle of a message: until the next message it gets no copies and does not count.
     data_in(&bed, Opcode::SEND_FIRST, 102);
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.branches.push(stalled.clone()))), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.branches.push(stalled.clone()))), []);
     data_in(&bed, Opcode::SEND_LAST, 103);
     let joined = |bed: &mut Testbed| bed.telemetry().branches.into_iter().find(|b| b.address == receiver(2)).unwrap();
     assert_eq!((joined(&mut bed).next, joined(&mut bed).packets), (None, 0));
@@ -400,7 +401,7 @@ fn a_late_receiver_gets_the_psns_that_its_qp_expects() {
         let late = |g: &mut canopy_model::node_spec::GroupProgram| {
             (g.branches[0].at_boundary, g.branches[0].since, g.epoch) = (true, 2, 2);
         };
-        assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(late)), []);
+        assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(late)), []);
         let send = |bed: &Testbed, op, psn| {
             let mut b = RoceBuilder::new(source(), proxy(), op, DQPN, psn);
             b.payload = b"late";
@@ -456,7 +457,7 @@ fn feedback_of_a_program_that_the_node_has_not_adopted_is_refused() {
     assert_eq!(child_acks(&bed, 1, 2, 163), None);
     assert_eq!(bed.drops()["epoch_ahead"], 1);
     assert!(bed.state_octets() == before, "refused feedback changes no octet of the state");
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.epoch = 2)), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.epoch = 2)), []);
     assert_eq!(child_acks(&bed, 1, 2, 163), Some((163, 0xC002)));
 }
 
@@ -465,7 +466,7 @@ fn a_node_repeats_its_last_feedback_for_two_seconds_after_it_adopted_a_program()
     let mut bed = Testbed::new(&Shape { receivers: 0, children: 1, ..Shape::default() });
     bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, 100, b"x"), replication(), vec![], 0));
     assert_eq!(child_acks(&bed, 1, 1, 100), Some((100, 0xC001)));
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.epoch = 2)), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.epoch = 2)), []);
     let repeated = |bed: &mut Testbed| bed.telemetry().acks_out;
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     // A busy machine sends fewer of them, but the repetition must end.
@@ -492,7 +493,7 @@ fn feedback_of_a_child_counts_for_receivers_that_moved_behind_it_only_in_their_e
         g.branches.remove(1);
         (g.branches[0].since, g.epoch) = (2, 2);
     };
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(moves)), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(moves)), []);
     assert_eq!(child_acks(&bed, 1, 1, 116), None);
     assert_eq!((bed.drops()["epoch_old"], bed.telemetry().min_next), (1, None));
     assert_eq!(child_acks(&bed, 1, 2, 105), Some((105, 0xC002)));
@@ -521,7 +522,7 @@ fn state_survives_the_agent_and_nothing_survives_the_group() {
 #[test]
 fn a_plan_that_is_not_carried_out_changes_nothing() {
     let mut bed = Testbed::new(&Shape { receivers: 2, ..Shape::default() });
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| _ = g.branches.remove(0))), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| _ = g.branches.remove(0))), []);
     let slots = |bed: &Testbed| -> Vec<u32> {
         bed.datapath.bpf.peers().entries().unwrap().into_iter().map(|(_, peer)| peer.slot).collect()
     };
@@ -538,7 +539,7 @@ fn a_group_that_starts_over_forgets_the_old_numbers() {
     let mut bed = Testbed::new(&Shape::default());
     send(&bed, 100..110, 1);
     bed.run("d0", &answer(0, Syndrome::ack(31), 109, 10));
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.start_psn = Psn::new("p", 500).unwrap())), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.start_psn = Psn::new("p", 500).unwrap())), []);
     assert_eq!(bed.telemetry().min_next, None);
     assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 500, 1)).0, SHOT, "nothing was sent yet");
 }
@@ -548,7 +549,7 @@ fn another_source_qp_starts_over() {
     let mut bed = Testbed::new(&Shape::default());
     send(&bed, 100..110, 1);
     let qpn = canopy_model::ids::Qpn::new("qpn", 0x99).unwrap();
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().for_each(|g| g.source.qpn = qpn)), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.source.qpn = qpn)), []);
     let t = bed.telemetry();
     assert_eq!((t.high, t.min_next), (0, None));
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Specs of a node, and the updates that carry them.
 
-use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_control::{HeldSpec, Items, delta_response, pb, snapshot_responses};
@@ -21,12 +20,7 @@ pub fn delta(from: &NodeSpec, to: &NodeSpec) -> pb::WatchResponse {
 /// A spec for `leaf-1` with the given groups.
 pub fn spec(term: u64, generation: u64, groups: &[u64]) -> NodeSpec {
     let programs = groups.iter().map(|id| program(*id));
-    NodeSpec {
-        term,
-        generation,
-        base: base("leaf-1"),
-        groups: programs.map(|p| (p.group_id, p)).collect::<BTreeMap<_, _>>(),
-    }
+    NodeSpec { term, generation, base: base("leaf-1"), groups: programs.map(|p| (p.group_id, p)).collect() }
 }
 
 fn base(name: &str) -> NodeBase {

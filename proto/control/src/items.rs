@@ -37,22 +37,23 @@ impl Items {
     pub fn encode(spec: &NodeSpec) -> Self {
         let mut items = Self::default();
         items.set_base(pb::NodeBase::from(&spec.base).encode_to_vec().into());
-        for (id, program) in &spec.groups {
+        for (id, program) in spec.groups.iter() {
             items.upsert(*id, pb::GroupProgram::from(program).encode_to_vec().into());
         }
         items
     }
 
-    /// Goes from the encoding of `from` to that of `to`; encodes and hashes only the items that differ.
+    /// Goes from the encoding of `from` to that of `to`; encodes and hashes only the items that differ. With a common origin it costs
+    /// what differs.
     pub fn advance(&mut self, from: &NodeSpec, to: &NodeSpec) {
         if from.base != to.base {
             self.set_base(pb::NodeBase::from(&to.base).encode_to_vec().into());
         }
-        for id in from.groups.keys().filter(|id| !to.groups.contains_key(id)) {
-            self.remove(*id);
-        }
-        for (id, program) in to.groups.iter().filter(|(id, program)| from.groups.get(id) != Some(program)) {
-            self.upsert(*id, pb::GroupProgram::from(program).encode_to_vec().into());
+        for (id, program) in to.groups.changed_since(&from.groups) {
+            match program {
+                Some(program) => self.upsert(id, pb::GroupProgram::from(program).encode_to_vec().into()),
+                None => self.remove(id),
+            }
         }
     }
 

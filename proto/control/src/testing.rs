@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Specs for tests: one that uses every field, every way of changing one field of it, and random ones.
 
-use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_model::congestion::{
@@ -220,7 +219,7 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
     ];
     for (field, change) in in_group {
         let mut spec = full_spec();
-        let (_, mut p) = spec.groups.pop_first().unwrap();
+        let mut p = spec.groups.pop_first().unwrap().as_ref().clone();
         change(&mut p);
         spec.groups.insert(p.group_id, p);
         all.push((field, spec));
@@ -403,7 +402,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
 pub(crate) fn node_spec() -> impl Strategy<Value = NodeSpec> {
     (any::<u32>(), any::<u32>(), arb_base(), prop::collection::vec(arb_program(), 0..5)).prop_map(
         |(term, generation, base, programs)| {
-            let groups: BTreeMap<_, _> = programs.into_iter().map(|p| (p.group_id, p)).collect();
+            let groups = programs.into_iter().map(|p| (p.group_id, p)).collect();
             NodeSpec { term: term.into(), generation: generation.into(), base, groups }
         },
     )

@@ -4,12 +4,11 @@
 //! A delta names the digest of the content that it is relative to, and carries the digest of the content that must come out, so
 //! that a lost, repeated or misapplied update is found at once; the agent then watches anew and gets a snapshot.
 
-use std::collections::BTreeMap;
-
 use canopy_model::FieldError;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId};
 use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec};
+use canopy_model::programs::Programs;
 use prost::Message;
 
 use crate::field::{required, within};
@@ -88,7 +87,7 @@ impl HeldSpec {
     /// Which field of which item is wrong.
     pub fn parse(term: u64, generation: Generation, items: Items) -> Result<Self, FieldError> {
         let base = parse_base(items.base())?;
-        let groups: Result<BTreeMap<GroupId, GroupProgram>, FieldError> =
+        let groups: Result<Programs, FieldError> =
             items.groups().map(|(id, octets)| Ok((id, parse_program(id, octets)?))).collect();
         Ok(Self { spec: NodeSpec { term, generation, base, groups: groups? }, items })
     }

@@ -7,7 +7,7 @@
 //! - [`ids`]: small numbers with their ranges (QPN, PSN, node, tree, group identifiers).
 //! - [`addressing`]: the domain's address plan, from which every SID and address is derived.
 //! - [`topology`], [`group`], [`member`]: intents of operators and hosts.
-//! - [`node_spec`]: desired state of one node; leaves the agent no choice.
+//! - [`node_spec`]: desired state of one node; leaves the agent no choice. [`programs`]: its part that grows with the groups.
 //! - [`digest`]: the name of a node's desired state.
 //! - [`status`]: reports of nodes and status of groups.
 //! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
@@ -22,6 +22,7 @@ pub mod ids;
 pub mod instruction;
 pub mod member;
 pub mod node_spec;
+pub mod programs;
 pub mod status;
 pub mod telemetry;
 pub mod topology;

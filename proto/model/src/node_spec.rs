@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The whole desired state of one node. The controller plans, the agent executes: no field leaves the agent a choice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
 
 use crate::ids::{Generation, GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use crate::member::MemoryRegion;
+use crate::programs::Programs;
 
 /// Most branches of one group at one node.
 pub const MAX_BRANCHES: usize = 128;
@@ -28,7 +29,7 @@ pub struct NodeSpec {
     /// What does not depend on groups.
     pub base: NodeBase,
     /// One program per group that this node takes part in.
-    pub groups: BTreeMap<GroupId, GroupProgram>,
+    pub groups: Programs,
 }
 
 /// Identity, ports and unicast routes.

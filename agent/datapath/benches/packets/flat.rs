@@ -77,10 +77,10 @@ fn measure(branches: u32, turns: &mpsc::Receiver<()>, results: &mpsc::Sender<[f6
     let shape = Shape { receivers: branches, provisioned: true, start_psn: START, ..Shape::default() };
     let mut bed = Testbed::new(&shape);
     let errors = bed.reconcile(|s| {
-        for g in s.groups.values_mut() {
+        s.groups.for_each_mut(|g| {
             (g.params.cnp_min_interval_ns, g.params.cnp_window_ns) = (0, HOUR);
             g.params.nak_merge_ns = HOUR;
-        }
+        });
     });
     assert!(errors.is_empty(), "{errors:?}");
     // Two packets suffice to make all PSNs between them valid.

@@ -7,7 +7,9 @@ use std::net::Ipv6Addr;
 use canopy_agent_core::congestion::{FlowKey, FourTuple, Limits};
 use canopy_bpf::node::types;
 use canopy_model::ids::PortIndex;
-use canopy_model::node_spec::{BranchKind, NodeSpec};
+use canopy_model::node_spec::{BranchKind, GroupProgram, NodeBase};
+use canopy_model::programs::Programs;
+use imbl::OrdMap;
 
 /// A watched port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,24 +37,22 @@ pub(crate) struct WatcherConfig {
     /// Device Identifier in CNPs.
     pub(crate) device: String,
     pub(crate) ports: BTreeMap<PortIndex, PortConfig>,
-    pub(crate) flows: BTreeMap<FlowKey, KnownFlow>,
+    pub(crate) flows: KnownFlows,
 }
 
+/// Flows by the headers of their packets; two versions share what they have in common.
+pub(crate) type KnownFlows = OrdMap<FlowKey, KnownFlow>;
+
 impl WatcherConfig {
-    /// The configuration of a spec; `ifindexes` are those of existing ports. For ports without thresholds, packets are not marked and no
+    /// The configuration of a node; `ifindexes` are those of existing ports. For ports without thresholds, packets are not marked and no
     /// CNPs are sent.
-    pub(crate) fn new(spec: &NodeSpec, ifindexes: &BTreeMap<PortIndex, u32>) -> Self {
-        let ports = spec.base.ports.iter().filter_map(|port| {
+    pub(crate) fn new(base: &NodeBase, flows: KnownFlows, ifindexes: &BTreeMap<PortIndex, u32>) -> Self {
+        let ports = base.ports.iter().filter_map(|port| {
             let t = port.thresholds?;
             let limits = Limits::new(t.k_min_bytes, t.k_max_bytes, t.rtt_ns);
             Some((port.index, PortConfig { ifindex: *ifindexes.get(&port.index)?, limits }))
         });
-        Self {
-            node_address: spec.base.node_address,
-            device: spec.base.name.clone(),
-            ports: ports.collect(),
-            flows: group_flows(spec).into_iter().map(|known| (known.flow.key, known)).collect(),
-        }
+        Self { node_address: base.node_address, device: base.name.clone(), ports: ports.collect(), flows }
     }
 
     /// The limits in the form of the program's map.
@@ -62,20 +62,38 @@ impl WatcherConfig {
     }
 }
 
-/// The flows of the multicast groups, whose source QP is in the spec: on the tree to the Proxy Address, after an edge from it.
-fn group_flows(spec: &NodeSpec) -> Vec<KnownFlow> {
-    let mut flows = Vec::new();
-    for g in spec.groups.values() {
-        let mut add = |key| {
-            let flow = FourTuple { key, src_qp: g.source.qpn };
-            flows.push(KnownFlow { flow, notify: g.source.address, accepts_roce: g.source.accepts_roce });
-        };
-        add(FlowKey { src: g.source.address, dst: g.proxy, dst_qp: g.designated_qpn });
-        for b in &g.branches {
-            if let BranchKind::Receiver { qpn, .. } = b.kind {
-                add(FlowKey { src: g.proxy, dst: b.address, dst_qp: qpn });
-            }
+/// The flows of the multicast groups, whose source QP is in the spec: on the tree to the Proxy Address, after an edge from it. A change
+/// costs the groups that changed.
+#[derive(Default)]
+pub(crate) struct GroupFlows {
+    programs: Programs,
+    flows: KnownFlows,
+}
+
+impl GroupFlows {
+    /// Follows the groups to `programs`; returns their flows.
+    pub(crate) fn follow(&mut self, programs: &Programs) -> KnownFlows {
+        let before = std::mem::replace(&mut self.programs, programs.clone());
+        let changed = || programs.changed_since(&before);
+        for (id, _) in changed() {
+            before.get(&id).into_iter().flat_map(flows_of).for_each(|known| _ = self.flows.remove(&known.flow.key));
         }
+        for (_, program) in changed() {
+            program.into_iter().flat_map(flows_of).for_each(|known| _ = self.flows.insert(known.flow.key, known));
+        }
+        self.flows.clone()
     }
-    flows
+}
+
+fn flows_of(g: &GroupProgram) -> impl Iterator<Item = KnownFlow> + '_ {
+    let receivers = g.branches.iter().filter_map(|b| match b.kind {
+        BranchKind::Receiver { qpn, .. } => Some(FlowKey { src: g.proxy, dst: b.address, dst_qp: qpn }),
+        BranchKind::Node { .. } => None,
+    });
+    let tree = FlowKey { src: g.source.address, dst: g.proxy, dst_qp: g.designated_qpn };
+    std::iter::once(tree).chain(receivers).map(|key| KnownFlow {
+        flow: FourTuple { key, src_qp: g.source.qpn },
+        notify: g.source.address,
+        accepts_roce: g.source.accepts_roce,
+    })
 }

@@ -10,7 +10,9 @@ use canopy_agent_core::congestion::{
 };
 use canopy_model::ids::{PortIndex, Qpn};
 
-use super::config::{KnownFlow, WatcherConfig};
+use imbl::ordmap::DiffItem;
+
+use super::config::{KnownFlow, KnownFlows, WatcherConfig};
 use super::window::{FlowTotals, Flows};
 
 /// Older flows and ACKs are not used to learn source QPs.
@@ -39,34 +41,43 @@ pub(crate) struct Driver {
     /// Flows are polled often until then, because a queue was above K_min.
     busy_until_ns: u64,
     connections: Connections,
+    /// Flows that did not fit the node's table.
+    refused: Vec<FlowKey>,
 }
 
 impl Driver {
     pub(crate) fn new(settings: Settings) -> Self {
         let (node, connections) = (Node::new(settings), Connections::new(REQUESTS));
-        Self { node, config: None, before: None, busy_until_ns: 0, connections }
+        Self { node, config: None, before: None, busy_until_ns: 0, connections, refused: Vec::new() }
     }
 
     /// Applies a new configuration. Returns the flows that do not fit the node's table.
     pub(crate) fn configure(&mut self, new: WatcherConfig, now_ns: u64) -> Vec<FlowKey> {
-        let mut refused = Vec::new();
         let old = self.config.take();
         for port in old.iter().flat_map(|o| o.ports.keys()).filter(|port| !new.ports.contains_key(port)) {
             self.handle(Input::PortGone(*port), now_ns);
         }
-        for key in old.iter().flat_map(|o| o.flows.keys()).filter(|key| !new.flows.contains_key(key)) {
-            self.handle(Input::FlowGone(*key), now_ns);
-        }
         for (index, port) in &new.ports {
             self.handle(Input::Port(*index, port.limits), now_ns);
         }
-        for KnownFlow { flow, accepts_roce, .. } in new.flows.values().copied() {
+        let (none, mut added, mut gone) = (KnownFlows::new(), Vec::new(), Vec::new());
+        for change in old.as_ref().map_or(&none, |o| &o.flows).diff(&new.flows) {
+            match change {
+                DiffItem::Add(_, known) | DiffItem::Update { new: (_, known), .. } => added.push(*known),
+                DiffItem::Remove(key, _) => gone.push(*key),
+            }
+        }
+        // Flows that did not fit may fit now.
+        let refused = std::mem::take(&mut self.refused);
+        added.extend(refused.iter().filter_map(|key| new.flows.get(key)));
+        gone.into_iter().for_each(|key| _ = self.handle(Input::FlowGone(key), now_ns));
+        for KnownFlow { flow, accepts_roce, .. } in added {
             if !self.handle(Input::Flow { flow, origin: Origin::Provisioned, accepts_roce }, now_ns) {
-                refused.push(flow.key);
+                self.refused.push(flow.key);
             }
         }
         self.config = Some(Arc::new(new));
-        refused
+        self.refused.clone()
     }
 
     pub(crate) fn config(&self) -> Option<&WatcherConfig> {

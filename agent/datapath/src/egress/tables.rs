@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use canopy_agent_core::congestion::FlowKey;
 use canopy_bpf::Result;
+use imbl::ordmap::DiffItem;
+
 use canopy_bpf::node::{Node, types};
 
+use super::config::KnownFlows;
 use super::keys;
 use crate::render::same;
 
@@ -18,7 +21,7 @@ pub(crate) type CountedFlow = (types::canopy_flow_key, types::canopy_flow);
 pub(crate) struct Egress {
     pub(crate) bpf: Arc<Node>,
     /// Announced flows as written; `None` before the map was read.
-    known: Mutex<Option<BTreeSet<FlowKey>>>,
+    known: Mutex<Option<KnownFlows>>,
 }
 
 impl Egress {
@@ -37,23 +40,32 @@ impl Egress {
         changed.into_iter().try_for_each(|(port, limits)| map.put(port, limits))
     }
 
-    /// Replaces the announced flows; the counters of flows that are no longer announced are removed. Writes what changed.
-    pub(crate) fn set_known<'a>(&self, want: impl Iterator<Item = &'a FlowKey>) -> Result<()> {
-        let want: BTreeSet<FlowKey> = want.copied().collect();
+    /// Replaces the announced flows; the counters of flows that are no longer announced are removed. Costs what changed since the last
+    /// call.
+    pub(crate) fn set_known(&self, want: &KnownFlows) -> Result<()> {
         // The lock is held over the writes: two configurations at once would mix. A failure leaves `None`, so that the map is read.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let map = self.bpf.eg_known();
-        let there = match known.take() {
-            Some(there) => there,
-            None => map.entries()?.iter().filter_map(|(key, _)| keys::flow(key)).collect(),
-        };
-        for flow in want.difference(&there) {
-            map.put(&keys::of(flow, 0), &1)?;
+        let (mut new, mut gone) = (Vec::new(), BTreeSet::new());
+        match known.take() {
+            Some(there) => {
+                for change in there.diff(want) {
+                    match change {
+                        DiffItem::Add(flow, _) => new.push(*flow),
+                        DiffItem::Remove(flow, _) => _ = gone.insert(*flow),
+                        DiffItem::Update { .. } => {}
+                    }
+                }
+            }
+            None => {
+                let there: BTreeSet<FlowKey> = map.entries()?.iter().filter_map(|(key, _)| keys::flow(key)).collect();
+                new.extend(want.keys().filter(|flow| !there.contains(flow)));
+                gone.extend(there.iter().filter(|flow| !want.contains_key(*flow)));
+            }
         }
-        let gone: BTreeSet<FlowKey> = there.difference(&want).copied().collect();
-        for flow in &gone {
-            map.delete(&keys::of(flow, 0))?;
-        }
+        // First, to make room for new ones.
+        gone.iter().try_for_each(|flow| map.delete(&keys::of(flow, 0)))?;
+        new.iter().try_for_each(|flow| map.put(&keys::of(flow, 0), &1))?;
         if !gone.is_empty() {
             let kept = self.bpf.eg_kept();
             for (key, _) in kept.entries()? {
@@ -62,7 +74,7 @@ impl Egress {
                 }
             }
         }
-        *known = Some(want);
+        *known = Some(want.clone());
         Ok(())
     }
 

@@ -158,13 +158,13 @@ fn routes_follow_the_spec_survive_the_agent_and_end_with_the_group() {
     let outputs = || kernel("ip6_mr_cache").first().map_or(0, |r| r.split_whitespace().count().saturating_sub(6));
     assert_eq!((kernel("ip6_mr_vif").len(), outputs(), is_on()), (4, 3, true));
     let branches = bed.spec.groups.values().next().unwrap().branches.clone();
-    assert_eq!(bed.reconcile(|s| _ = s.groups.values_mut().next().unwrap().branches.pop()), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| _ = g.branches.pop())), []);
     assert_eq!((kernel("ip6_mr_vif").len(), outputs()), (3, 2));
     bed.reopen();
     assert_eq!((kernel("ip6_mr_vif").len(), outputs()), (3, 2), "routes outlive the socket that added them");
     assert_eq!(bed.reconcile(|_| ()), []);
     assert_eq!((kernel("ip6_mr_vif").len(), outputs(), is_on()), (3, 2, true));
-    assert_eq!(bed.reconcile(|s| s.groups.values_mut().next().unwrap().branches = branches), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.branches = branches.clone())), []);
     assert_eq!((kernel("ip6_mr_vif").len(), outputs()), (4, 3));
     assert_eq!(bed.reconcile(|s| s.groups.clear()), []);
     assert_eq!((kernel("ip6_mr_vif").len(), kernel("ip6_mr_cache").len(), is_on()), (0, 0, false));
@@ -177,13 +177,13 @@ fn another_routing_daemon_is_an_error_of_the_group_and_keeps_what_it_has() {
     let daemon = crate::mroute::Socket::open().unwrap();
     daemon.switch_on().unwrap();
     let to_multicast = |s: &mut canopy_model::node_spec::NodeSpec| {
-        for g in s.groups.values_mut() {
+        s.groups.for_each_mut(|g| {
             g.multicast = Some(canopy_model::node_spec::Multicast {
                 source: plan().node_address(node(9)),
                 group: group_address(),
             });
             g.replication_sid = None;
-        }
+        });
     };
     let errors = bed.reconcile(to_multicast);
     assert!(

@@ -18,9 +18,9 @@ fn group(window: u64, interval: u64) -> Testbed {
 
 fn set(bed: &mut Testbed, window: u64, interval: u64) {
     let errors = bed.reconcile(|s| {
-        for g in s.groups.values_mut() {
+        s.groups.for_each_mut(|g| {
             (g.params.cnp_window_ns, g.params.cnp_min_interval_ns) = (window, interval);
-        }
+        });
     });
     assert_eq!(errors, []);
 }

@@ -47,12 +47,12 @@ impl Group {
         let shape = Shape { receivers: 6, children: 2, provisioned: true, start_psn: start, ..Shape::default() };
         let mut bed = Testbed::new(&shape);
         let errors = bed.reconcile(|s| {
-            for g in s.groups.values_mut() {
+            s.groups.for_each_mut(|g| {
                 g.branches.retain(|b| b.address != receiver(WAITS));
                 let nodes = g.branches.iter_mut().filter(|b| matches!(b.kind, BranchKind::Node { .. }));
                 nodes.for_each(|b| b.since = EPOCH.into());
                 (g.params.cnp_window_ns, g.params.cnp_min_interval_ns, g.epoch) = (HOUR, HOUR, EPOCH.into());
-            }
+            });
         });
         assert_eq!(errors, []);
         Self { bed, forger: Forger::new(start, Dice(seed)), expected: BTreeMap::new() }
@@ -72,12 +72,12 @@ impl Group {
         let nak = feedback_of(1, EPOCH, Syndrome::nak(NakCode::PsnSequence), psn(NEXT[1]), 1);
         self.bed.run(&port_of(1), &nak.build().unwrap());
         let errors = self.bed.reconcile(|s| {
-            for g in s.groups.values_mut() {
+            s.groups.for_each_mut(|g| {
                 let mut late = g.branches[0].clone();
                 (late.address, late.next_hop) = (receiver(WAITS), receiver(WAITS));
                 (late.at_boundary, late.since, g.epoch) = (true, 3, 3);
                 g.branches.push(late);
-            }
+            });
         });
         assert_eq!(errors, []);
         let t = self.bed.telemetry();

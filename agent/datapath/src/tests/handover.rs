@@ -24,9 +24,9 @@ fn bed() -> Testbed {
     let mut bed = Testbed::new(&Shape { receivers: RECEIVERS, ..Shape::default() });
     // Identical feedback is never merged by time.
     let errors = bed.reconcile(|s| {
-        for g in s.groups.values_mut() {
+        s.groups.for_each_mut(|g| {
             (g.params.nak_merge_ns, g.params.reack_interval_ns) = (0, 3_600_000_000_000);
-        }
+        });
     });
     assert_eq!(errors, []);
     bed

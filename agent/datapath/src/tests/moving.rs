@@ -7,9 +7,10 @@ use super::*;
 fn bed(alternate: bool) -> Testbed {
     let mut bed = Testbed::new(&Shape { receivers: 0, children: 2, ..Shape::default() });
     let errors = bed.reconcile(|s| {
-        let g = s.groups.values_mut().next().unwrap();
-        g.branches[1].standby = true;
-        g.alternate_upstream = alternate.then(|| g.branches[0].port);
+        s.groups.for_each_mut(|g| {
+            g.branches[1].standby = true;
+            g.alternate_upstream = alternate.then(|| g.branches[0].port);
+        });
     });
     assert_eq!(errors, []);
     bed
@@ -46,9 +47,10 @@ fn a_standby_child_gets_copies_and_does_not_count() {
 
     // It becomes a regular branch: until it is confirmed, nothing goes upstream.
     let errors = bed.reconcile(|s| {
-        let g = s.groups.values_mut().next().unwrap();
-        g.epoch = 2;
-        g.branches.iter_mut().for_each(|b| (b.standby, b.since) = (false, 2));
+        s.groups.for_each_mut(|g| {
+            g.epoch = 2;
+            g.branches.iter_mut().for_each(|b| (b.standby, b.since) = (false, 2));
+        });
     });
     assert_eq!(errors, []);
     down(&bed, "u0", 101);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use canopy_model::ids::{Generation, PortIndex};
 use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec, PortThresholds};
+use canopy_model::programs::Programs;
 
 use super::state::State;
 use crate::alloc::Cursors;
@@ -182,7 +183,7 @@ impl State {
     /// Returns the names of changed nodes and groups.
     pub(super) fn apply_topology(&mut self, effect: TopologyEffect) -> (Vec<String>, Vec<String>) {
         let TopologyEffect { topology, bases, replans } = effect;
-        let mut programs: Vec<BTreeMap<_, GroupProgram>> = vec![BTreeMap::new(); bases.len()];
+        let mut programs = vec![Programs::default(); bases.len()];
         let mut groups = Vec::new();
         for replan in replans {
             let Some(group) = self.groups.get_mut(&replan.name) else { continue };
@@ -231,12 +232,7 @@ impl State {
 
     /// A node with a new spec of the present revision; its agent's last status and the generations of unchanged
     /// programs are kept.
-    fn renewed(
-        &self,
-        previous: Option<Node>,
-        base: NodeBase,
-        groups: BTreeMap<canopy_model::ids::GroupId, GroupProgram>,
-    ) -> Node {
+    fn renewed(&self, previous: Option<Node>, base: NodeBase, groups: Programs) -> Node {
         let unchanged = |id, program: &GroupProgram| {
             let node = previous.as_ref()?;
             (node.spec.groups.get(id)? == program).then(|| node.since.get(id).copied()).flatten()

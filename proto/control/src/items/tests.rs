@@ -25,7 +25,7 @@ fn the_digest_is_that_of_the_published_rule() {
     let id = *spec.groups.keys().next().unwrap();
     spec.groups.retain(|k, _| *k == id);
     let base = Sha256::digest([b"b".as_slice(), &pb::NodeBase::from(&spec.base).encode_to_vec()].concat());
-    let program = pb::GroupProgram::from(&spec.groups[&id]).encode_to_vec();
+    let program = pb::GroupProgram::from(spec.groups.get(&id).unwrap()).encode_to_vec();
     let group = Sha256::digest([b"g".as_slice(), &id.get().to_be_bytes(), &program].concat());
     let xor: Vec<u8> = base.iter().zip(group).map(|(a, b)| a ^ b).collect();
     assert_eq!(Items::encode(&spec).digest().as_bytes().as_slice(), xor);

@@ -199,7 +199,7 @@ fn a_field_that_only_the_agent_knows_has_its_default() {
     // An earlier controller does not know the fields that came last: a program without them is one of today.
     let mut spec = full_spec();
     let id = *spec.groups.keys().next().unwrap();
-    let mut wire = pb::GroupProgram::from(&spec.groups[&id]);
+    let mut wire = pb::GroupProgram::from(spec.groups.get(&id).unwrap());
     (wire.source_accepts_roce, wire.multicast, wire.alternate_upstream) = (false, None, 0);
     let mut items = Items::encode(&spec);
     items.upsert(id, wire.encode_to_vec().into());

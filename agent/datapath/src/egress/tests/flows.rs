@@ -13,7 +13,7 @@ const MILLION: u32 = 1_000_000;
 fn a_million_flows_leave_a_full_table_and_the_announced_ones_with_every_packet_counted() {
     let bed = Bed::new();
     let announced: BTreeSet<_> = (0..100).map(|n| flow(MILLION + n)).collect();
-    bed.egress().set_known(announced.iter()).unwrap();
+    bed.egress().set_known(&crate::testbed::announced(announced.iter().copied())).unwrap();
     let p = |n| packet(n, ECT0, 1, b"abcd");
     (0..100).for_each(|n| drop(bed.run(&p(MILLION + n))));
     let mut frame = frame(&p(0));
@@ -35,7 +35,7 @@ fn a_million_flows_leave_a_full_table_and_the_announced_ones_with_every_packet_c
         "the newest flow stays, the oldest is evicted"
     );
     // Flows that are no longer announced are removed.
-    bed.egress().set_known(announced.iter().take(1)).unwrap();
+    bed.egress().set_known(&crate::testbed::announced(announced.iter().take(1).copied())).unwrap();
     let left: BTreeSet<_> = bed.flows().into_iter().map(|(key, _)| key).filter(|k| announced.contains(k)).collect();
     assert_eq!(left, announced.iter().take(1).copied().collect());
 }
@@ -75,7 +75,7 @@ fn ports_of_one_flow_are_counted_apart() {
 fn an_interface_that_is_gone_takes_its_counters_along_and_the_others_keep_theirs() {
     let mut bed = Bed::new();
     let (p, other) = (frame(&packet(1, ECT0, 1, b"abcd")), bed.bed.ifindex("u0"));
-    bed.egress().set_known([flow(2)].iter()).unwrap();
+    bed.egress().set_known(&crate::testbed::announced([flow(2)])).unwrap();
     for n in [1, 2] {
         bed.run(&packet(n, ECT0, 1, b"abcd"));
     }

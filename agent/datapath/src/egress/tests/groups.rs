@@ -2,7 +2,7 @@
 //! The flows of multicast groups are provisioned without being registered, and copies of their packets are counted.
 
 use super::*;
-use crate::egress::WatcherConfig;
+use crate::egress::{GroupFlows, WatcherConfig};
 use crate::testbed::{DQPN, SOURCE_QPN, data, proxy, receiver, receiver_qpn, source};
 
 fn key(src: Ipv6Addr, dst: Ipv6Addr, qpn: u32) -> FlowKey {
@@ -16,7 +16,8 @@ fn headend() -> Testbed {
 #[test]
 fn cnps_for_every_copy_go_to_the_source_of_the_group_independent_of_its_addresses() {
     let bed = headend();
-    let config = WatcherConfig::new(&bed.spec, &BTreeMap::new());
+    let flows = GroupFlows::default().follow(&bed.spec.groups);
+    let config = WatcherConfig::new(&bed.spec.base, flows, &BTreeMap::new());
     let known: BTreeMap<_, _> =
         config.flows.iter().map(|(key, f)| (*key, (f.notify, f.flow.src_qp.get(), f.accepts_roce))).collect();
     let notify = (source(), SOURCE_QPN, false);

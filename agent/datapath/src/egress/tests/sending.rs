@@ -31,7 +31,7 @@ impl Scene {
         bed.queue("4mbit");
         let errors = bed.bed.reconcile(|spec| {
             spec.base.ports[1].thresholds = Some(THRESHOLDS);
-            spec.groups.values_mut().for_each(|g| g.source.accepts_roce = accepts_roce);
+            spec.groups.for_each_mut(|g| g.source.accepts_roce = accepts_roce);
         });
         assert_eq!(errors, []);
         let socket = PacketSocket::open(bed.port);

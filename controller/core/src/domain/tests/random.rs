@@ -251,7 +251,7 @@ proptest! {
                 if let (Some(b), Some(a)) = (before.get(name), after.get(name)) {
                     prop_assert_eq!(a.generation > b.generation, changed);
                     prop_assert!(a.generation >= b.generation);
-                    for (id, old) in &b.groups {
+                    for (id, old) in b.groups.iter() {
                         if let Some(new) = a.groups.get(id) {
                             prop_assert!(new.epoch >= old.epoch);
                             let forwarding = |p: &GroupProgram| p.branches.iter().filter(|b| !b.standby).cloned().collect::<Vec<_>>();

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The routes and neighbours that the programs look up per packet, over all groups. A change costs the groups that changed.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use canopy_model::ids::PortIndex;
+use canopy_model::node_spec::{BranchKind, GroupProgram};
+use canopy_model::programs::Programs;
+
+/// A route to a child node or to the parent on the port that the tree uses: destination, port, next hop.
+pub type HopRoute = (Ipv6Addr, PortIndex, Ipv6Addr);
+/// A next hop on a port.
+pub type Neighbour = (PortIndex, Ipv6Addr);
+
+/// What the groups need, and how many branches need it.
+#[derive(Clone, Debug, Default)]
+pub struct Hops {
+    programs: Programs,
+    routes: BTreeMap<HopRoute, usize>,
+    neighbours: BTreeMap<Neighbour, usize>,
+}
+
+impl Hops {
+    /// Follows the groups to `programs`.
+    pub fn follow(&mut self, programs: &Programs) {
+        let before = std::mem::replace(&mut self.programs, programs.clone());
+        for (id, program) in programs.changed_since(&before) {
+            if let Some(program) = program {
+                routes(program).for_each(|route| *self.routes.entry(route).or_default() += 1);
+                neighbours(program).for_each(|hop| *self.neighbours.entry(hop).or_default() += 1);
+            }
+            if let Some(old) = before.get(&id) {
+                routes(old).for_each(|route| release(&mut self.routes, route));
+                neighbours(old).for_each(|hop| release(&mut self.neighbours, hop));
+            }
+        }
+    }
+
+    /// The routes.
+    pub fn routes(&self) -> impl Iterator<Item = &HopRoute> {
+        self.routes.keys()
+    }
+
+    /// The neighbours.
+    pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
+        self.neighbours.keys()
+    }
+}
+
+fn release<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+    if let std::collections::btree_map::Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}
+
+fn routes(g: &GroupProgram) -> impl Iterator<Item = HopRoute> + '_ {
+    let nodes = g.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. }));
+    let up = &g.upstream;
+    let parent = (up.next_hop != up.destination).then_some((up.destination, up.port, up.next_hop));
+    nodes.map(|b| (b.address, b.port, b.next_hop)).chain(parent)
+}
+
+/// The next hops of a group.
+pub fn neighbours(g: &GroupProgram) -> impl Iterator<Item = Neighbour> + '_ {
+    g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)])
+}
