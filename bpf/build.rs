@@ -25,9 +25,11 @@ fn main() {
         }
     }
     if std::env::var_os("CARGO_FEATURE_TESTBED").is_some() {
-        let (source, object) = (other_layout(&out.join("other")), out.join("other.bpf.o"));
-        if let Err(e) = SkeletonBuilder::new().source(&source).obj(&object).clang_args(args).build() {
-            panic!("cannot compile {}: {e:#}", source.display());
+        let other = (other_layout(&out.join("other")), out.join("other.bpf.o"));
+        for (source, object) in [other, ("c/by_hand.bpf.c".into(), out.join("by_hand.bpf.o"))] {
+            if let Err(e) = SkeletonBuilder::new().source(&source).obj(&object).clang_args(args.clone()).build() {
+                panic!("cannot compile {}: {e:#}", source.display());
+            }
         }
     }
 }

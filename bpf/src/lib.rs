@@ -11,6 +11,8 @@
 
 mod address;
 mod batch;
+#[cfg(feature = "testbed")]
+pub mod by_hand;
 mod error;
 mod filter;
 pub mod handover;

@@ -347,6 +347,6 @@ fn handle(map: &MapMut<'_>) -> Result<MapHandle> {
 }
 
 /// The packet as a frame without link-layer addresses.
-fn ethernet(packet: &[u8]) -> Vec<u8> {
+pub(crate) fn ethernet(packet: &[u8]) -> Vec<u8> {
     [&[0; ETH_ADDRESSES][..], &ETH_IPV6, packet].concat()
 }

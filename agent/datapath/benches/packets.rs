@@ -3,8 +3,11 @@
 //!
 //! Sizes are of the payload. If a frame does not fit a test run (a page less its overhead), the figure is of frames sent
 //! through a veth pair, measured by the kernel's program statistics; these rows are marked `traffic`.
-//! `cargo bench .. -- flat` prints only the table of feedback by branches, `-- flows` only that of the egress by flows.
+//! `cargo bench .. -- by-hand` prints only the comparison with a program that does nothing but copy, `-- flat` only the table of
+//! feedback by branches, `-- flows` only that of the egress by flows.
 
+#[path = "packets/by_hand.rs"]
+mod by_hand;
 #[path = "packets/flat.rs"]
 mod flat;
 #[path = "packets/flows.rs"]
@@ -21,6 +24,9 @@ fn main() {
     if only("flat") {
         return flat::run();
     }
+    if only("by-hand") {
+        return by_hand::run();
+    }
     if only("flows") {
         return flows::run();
     }
@@ -32,6 +38,7 @@ fn main() {
             end_mt_entry(payload, fan_out);
         }
     }
+    by_hand::run();
     flat::run();
     flows::run();
 }

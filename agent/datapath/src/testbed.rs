@@ -171,6 +171,14 @@ impl Testbed {
         errors.into_iter().filter(|e| e.kind != ItemKind::Neighbour).collect()
     }
 
+    /// Adds a port that is not the agent's; returns its index.
+    pub fn port_aside(&self) -> u32 {
+        ip("link add a0 mtu 9000 type veth peer name a0p mtu 9000");
+        ip("link set dev a0p up");
+        ip("link set dev a0 up");
+        self.ifindex("a0")
+    }
+
     /// The desired state.
     pub fn spec(&self) -> &NodeSpec {
         &self.spec

@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::CommandError;
+use crate::events::Code;
 use crate::events::Events;
 use crate::links::Flap;
 use crate::task::{self, Message, Request};
@@ -162,7 +163,7 @@ impl Controller {
         }
         drop(nodes);
         if let Some(groups) = groups {
-            self.0.events.note("AgentConnected", Some(node), None, "the node's agent connected");
+            self.0.events.note(Code::AgentConnected, Some(node), None, "the node's agent connected");
             self.groups_changed(&groups);
         }
         AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
@@ -178,7 +179,7 @@ impl Controller {
         drop(nodes);
         if let Some(groups) = groups {
             self.0.events.note(
-                "AgentDisconnected",
+                Code::AgentDisconnected,
                 Some(node),
                 None,
                 "the node's agent disconnected; the node continues to forward",
@@ -281,7 +282,7 @@ impl Controller {
                     if phases.insert(name.clone(), phase) != Some(phase) {
                         let detail =
                             if reason.is_empty() { format!("{phase:?}") } else { format!("{phase:?}: {reason}") };
-                        self.0.events.note("GroupPhase", None, Some(name), detail);
+                        self.0.events.note(Code::GroupPhase, None, Some(name), detail);
                     }
                 }
             }

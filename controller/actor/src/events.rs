@@ -6,10 +6,53 @@ use std::net::Ipv6Addr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use canopy_model::telemetry::EventCode;
+
 /// Events kept.
 pub const RING: usize = 4096;
 /// Longest detail kept of an event, bytes.
 const MAX_DETAIL: usize = 1024;
+
+/// What an event is about; its text is the API's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Reported by a node.
+    Node(EventCode),
+    /// A node's agent connected.
+    AgentConnected,
+    /// A node's agent is no longer connected.
+    AgentDisconnected,
+    /// A node reported more events at once than are kept.
+    EventsLeftOut,
+    /// A group has another phase or reason.
+    GroupPhase,
+    /// A stall policy evicted a receiver.
+    MemberEvicted,
+    /// A stall policy ended a group.
+    GroupFailed,
+    /// A stall policy could not be carried out.
+    PolicyNotCarriedOut,
+    /// The second half of a move was not planned.
+    MoveNotFinished,
+    /// A link has no carrier at one of its ends.
+    LinkDown,
+    /// A link has a carrier again.
+    LinkUp,
+    /// Trees could not be moved off or onto a link.
+    LinkChangeNotCarriedOut,
+    /// New thresholds of a link were not pushed.
+    ThresholdsNotPushed,
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Node(code) => code.fmt(f),
+            // The variants' names are the API's.
+            own => write!(f, "{own:?}"),
+        }
+    }
+}
 
 /// One event with names instead of ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +61,8 @@ pub struct Event {
     pub sequence: u64,
     /// Nanoseconds since the Unix epoch.
     pub time_unix_ns: u64,
-    /// Stable code, for example `FatalNak`, `BranchStalled`, `MemberEvicted`, `GroupPhase`, `AgentConnected`.
-    pub code: String,
+    /// What it is about.
+    pub code: Code,
     /// Node concerned.
     pub node: Option<String>,
     /// Group concerned.
@@ -59,11 +102,11 @@ impl Events {
     }
 
     /// An event of the controller itself.
-    pub fn note(&self, code: &str, node: Option<&str>, group: Option<&str>, detail: impl Into<String>) {
+    pub fn note(&self, code: Code, node: Option<&str>, group: Option<&str>, detail: impl Into<String>) {
         self.push(Event {
             sequence: 0,
             time_unix_ns: 0,
-            code: code.into(),
+            code,
             node: node.map(str::to_owned),
             group: group.map(str::to_owned),
             branch: None,
@@ -96,7 +139,7 @@ mod tests {
     fn the_ring_forgets_the_oldest_and_numbers_all() {
         let events = Events::default();
         for i in 0..RING + 10 {
-            events.note("Test", (i % 2 == 0).then_some("n1"), None, "ä".repeat(MAX_DETAIL));
+            events.note(Code::GroupPhase, (i % 2 == 0).then_some("n1"), None, "ä".repeat(MAX_DETAIL));
         }
         let all = events.newest(usize::MAX, |_| true);
         assert_eq!(all.len(), RING);

@@ -9,6 +9,7 @@ use canopy_controller_core::{Command, Outcome};
 use tokio::time::Instant;
 
 use crate::Controller;
+use crate::events::Code;
 
 /// How long a port must have its carrier before trees and routes use it again, so that a flapping link moves trees
 /// once.
@@ -89,7 +90,7 @@ impl Controller {
                         "no carrier: trees and routes avoid these ports where another path exists"
                     );
                     let detail = format!("no carrier on {broken}: trees and routes avoid it where another path exists");
-                    self.events().note("LinkDown", Some(node), None, detail);
+                    self.events().note(Code::LinkDown, Some(node), None, detail);
                 }
                 if !mended.is_empty() {
                     tracing::info!(node, ports = mended, "carrier is back");
@@ -97,12 +98,12 @@ impl Controller {
                         "{mended} has had its carrier again for {} s and is back in service",
                         LINK_SETTLES.as_secs()
                     );
-                    self.events().note("LinkUp", Some(node), None, detail);
+                    self.events().note(Code::LinkUp, Some(node), None, detail);
                 }
             }
             Err(e) => {
                 let detail = format!("trees and routes still use ports without a carrier: {e}");
-                self.events().note("LinkChangeNotCarriedOut", Some(node), None, detail);
+                self.events().note(Code::LinkChangeNotCarriedOut, Some(node), None, detail);
             }
         }
     }

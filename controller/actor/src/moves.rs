@@ -6,6 +6,7 @@ use std::time::Duration;
 use canopy_controller_core::Command;
 
 use crate::Controller;
+use crate::events::Code;
 
 /// Longest time that both trees are in force: a node that does not answer cannot delay a move for ever.
 const MAX_STAGING: Duration = Duration::from_secs(2);
@@ -40,7 +41,7 @@ impl Controller {
             return;
         }
         if let Err(e) = self.execute(Command::FinishMove { group: group.clone() }, None, false).await {
-            self.events().note("MoveNotFinished", None, Some(&group), format!("both trees stay in force: {e}"));
+            self.events().note(Code::MoveNotFinished, None, Some(&group), format!("both trees stay in force: {e}"));
         }
     }
 }

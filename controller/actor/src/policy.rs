@@ -5,6 +5,7 @@ use canopy_controller_core::{BranchNews, Command, DomainError, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{Event, EventCode};
 
+use crate::events::Code;
 use crate::{CommandError, Controller};
 
 impl Controller {
@@ -45,21 +46,22 @@ impl Controller {
 
     async fn carry_out(&self, node: &str, command: Command) {
         let (code, group, reason) = match &command {
-            Command::EvictMember { group, reason, .. } => ("MemberEvicted", group.clone(), reason.clone()),
-            Command::FailGroup { name, reason } => ("GroupFailed", name.clone(), reason.clone()),
+            Command::EvictMember { group, reason, .. } => (Code::MemberEvicted, group.clone(), reason.clone()),
+            Command::FailGroup { name, reason } => (Code::GroupFailed, name.clone(), reason.clone()),
             _ => return,
         };
         let (code, detail) = match self.execute(command, None, false).await {
             Ok(done) if done.outcome == Outcome::Unchanged => return,
             Ok(_) => {
-                tracing::warn!(code, group, node, reason, "stall policy executed");
+                tracing::warn!(%code, group, node, reason, "stall policy executed");
                 (code, format!("group {group}: {reason}"))
             }
             // Another command removed the receiver or failed the group first.
             Err(CommandError::Domain(DomainError::NotFound { .. })) => return,
-            Err(e) => {
-                ("PolicyNotCarriedOut", format!("group {group}: {reason}; the stall policy could not be executed: {e}"))
-            }
+            Err(e) => (
+                Code::PolicyNotCarriedOut,
+                format!("group {group}: {reason}; the stall policy could not be executed: {e}"),
+            ),
         };
         self.events().note(code, Some(node), Some(&group), detail);
     }

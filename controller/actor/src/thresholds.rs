@@ -9,6 +9,7 @@ use canopy_model::congestion::PortCongestion;
 use canopy_model::telemetry::LinkRtt;
 
 use crate::Controller;
+use crate::events::Code;
 
 impl Controller {
     /// Processes the round-trip times that a node's agent measured. Returns at once; new thresholds are pushed by a
@@ -60,7 +61,7 @@ impl Controller {
                 if let Err(e) = done {
                     // The next sample triggers another attempt.
                     this.events().note(
-                        "ThresholdsNotPushed",
+                        Code::ThresholdsNotPushed,
                         None,
                         None,
                         format!("nodes keep their present thresholds until the next attempt: {e}"),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use canopy_controller_actor::events::Code;
 use canopy_controller_actor::{CommandError, Running, start};
 use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Labels;
@@ -175,9 +176,9 @@ async fn a_node_is_connected_as_long_as_one_of_its_streams_is() {
     assert!(connected());
     drop(new);
     assert!(!connected());
-    let codes: Vec<String> =
-        controller.events().newest(10, |e| e.node.as_deref() == Some("n1")).into_iter().map(|e| e.code).collect();
-    assert_eq!(codes, ["AgentConnected", "AgentDisconnected"]);
+    let of_node = controller.events().newest(10, |e| e.node.as_deref() == Some("n1"));
+    let codes: Vec<_> = of_node.into_iter().map(|e| e.code).collect();
+    assert_eq!(codes, [Code::AgentConnected, Code::AgentDisconnected]);
 }
 
 #[tokio::test]

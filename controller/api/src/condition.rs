@@ -9,18 +9,132 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Which aspect, for example `Programmed`.
+    /// Which aspect.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: ConditionKind,
     /// Whether the condition is met.
     pub status: ConditionStatus,
-    /// CamelCase reason code.
-    pub reason: String,
+    /// Why it is or is not.
+    pub reason: ConditionReason,
     /// Text for operators.
     pub message: String,
 }
 
-from_fields!(condition::Condition { kind, reason, message } { status = status.into() });
+from_fields!(condition::Condition { message } { kind = kind.into(), status = status.into(), reason = reason.into() });
+
+/// An aspect of a resource's status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum ConditionKind {
+    /// A tree was computed for the group.
+    Planned,
+    /// Every node of the tree confirmed the group's epoch.
+    Programmed,
+    /// No node reports an error.
+    Healthy,
+    /// The agents of all nodes of the tree are connected.
+    AgentsConnected,
+    /// A branch holds the group up.
+    Stalled,
+    /// Every node of the topology runs its desired state.
+    Ready,
+    /// The node's agent is connected.
+    Connected,
+    /// The node runs its desired state.
+    Synced,
+}
+
+impl From<condition::ConditionKind> for ConditionKind {
+    fn from(of: condition::ConditionKind) -> Self {
+        match of {
+            condition::ConditionKind::Planned => Self::Planned,
+            condition::ConditionKind::Programmed => Self::Programmed,
+            condition::ConditionKind::Healthy => Self::Healthy,
+            condition::ConditionKind::AgentsConnected => Self::AgentsConnected,
+            condition::ConditionKind::Stalled => Self::Stalled,
+            condition::ConditionKind::Ready => Self::Ready,
+            condition::ConditionKind::Connected => Self::Connected,
+            condition::ConditionKind::Synced => Self::Synced,
+        }
+    }
+}
+
+/// Why a condition is met or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum ConditionReason {
+    /// Something has to happen first; the message has what.
+    Waiting,
+    /// No tree serves the members.
+    Infeasible,
+    /// The group's policy ended it.
+    Failed,
+    /// There is no tree to program.
+    NoTree,
+    /// There is a tree.
+    TreeComputed,
+    /// Every node confirmed.
+    Confirmed,
+    /// An agent is not connected.
+    AgentNotConnected,
+    /// No error is reported.
+    NoErrors,
+    /// A node reports an error that concerns the group.
+    NodeError,
+    /// All agents are connected.
+    AllConnected,
+    /// No branch holds the group up.
+    NoStall,
+    /// A receiver answered with a fatal NAK.
+    FatalNak,
+    /// A receiver does not acknowledge.
+    ReceiverStalled,
+    /// A child node does not acknowledge.
+    ChildNodeStalled,
+    /// Every node runs its desired state.
+    AllSynced,
+    /// A node does not run its desired state.
+    NotSynced,
+    /// The agent is connected.
+    AgentConnected,
+    /// The agent has not reported yet.
+    NeverReported,
+    /// The desired state is reconciled.
+    Reconciled,
+    /// What is reconciled is of another term.
+    OtherTerm,
+    /// What is reconciled is older than the desired state.
+    Behind,
+    /// The node reports an item that is not as desired.
+    ItemError,
+}
+
+impl From<condition::ConditionReason> for ConditionReason {
+    fn from(of: condition::ConditionReason) -> Self {
+        match of {
+            condition::ConditionReason::Waiting => Self::Waiting,
+            condition::ConditionReason::Infeasible => Self::Infeasible,
+            condition::ConditionReason::Failed => Self::Failed,
+            condition::ConditionReason::NoTree => Self::NoTree,
+            condition::ConditionReason::TreeComputed => Self::TreeComputed,
+            condition::ConditionReason::Confirmed => Self::Confirmed,
+            condition::ConditionReason::AgentNotConnected => Self::AgentNotConnected,
+            condition::ConditionReason::NoErrors => Self::NoErrors,
+            condition::ConditionReason::NodeError => Self::NodeError,
+            condition::ConditionReason::AllConnected => Self::AllConnected,
+            condition::ConditionReason::NoStall => Self::NoStall,
+            condition::ConditionReason::FatalNak => Self::FatalNak,
+            condition::ConditionReason::ReceiverStalled => Self::ReceiverStalled,
+            condition::ConditionReason::ChildNodeStalled => Self::ChildNodeStalled,
+            condition::ConditionReason::AllSynced => Self::AllSynced,
+            condition::ConditionReason::NotSynced => Self::NotSynced,
+            condition::ConditionReason::AgentConnected => Self::AgentConnected,
+            condition::ConditionReason::NeverReported => Self::NeverReported,
+            condition::ConditionReason::Reconciled => Self::Reconciled,
+            condition::ConditionReason::OtherTerm => Self::OtherTerm,
+            condition::ConditionReason::Behind => Self::Behind,
+            condition::ConditionReason::ItemError => Self::ItemError,
+        }
+    }
+}
 
 /// Whether a condition is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

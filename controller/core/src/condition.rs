@@ -5,13 +5,83 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Which aspect, for example `Programmed`.
-    pub kind: String,
+    pub kind: ConditionKind,
     /// Whether the condition is met.
     pub status: ConditionStatus,
-    /// CamelCase reason code.
-    pub reason: String,
+    /// Why it is or is not.
+    pub reason: ConditionReason,
     /// Text for operators.
     pub message: String,
+}
+
+/// An aspect of a resource's status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionKind {
+    /// A tree was computed for the group.
+    Planned,
+    /// Every node of the tree confirmed the group's epoch.
+    Programmed,
+    /// No node reports an error.
+    Healthy,
+    /// The agents of all nodes of the tree are connected.
+    AgentsConnected,
+    /// A branch holds the group up.
+    Stalled,
+    /// Every node of the topology runs its desired state.
+    Ready,
+    /// The node's agent is connected.
+    Connected,
+    /// The node runs its desired state.
+    Synced,
+}
+
+/// Why a condition is met or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionReason {
+    /// Something has to happen first; the message has what.
+    Waiting,
+    /// No tree serves the members.
+    Infeasible,
+    /// The group's policy ended it.
+    Failed,
+    /// There is no tree to program.
+    NoTree,
+    /// There is a tree.
+    TreeComputed,
+    /// Every node confirmed.
+    Confirmed,
+    /// An agent is not connected.
+    AgentNotConnected,
+    /// No error is reported.
+    NoErrors,
+    /// A node reports an error that concerns the group.
+    NodeError,
+    /// All agents are connected.
+    AllConnected,
+    /// No branch holds the group up.
+    NoStall,
+    /// A receiver answered with a fatal NAK.
+    FatalNak,
+    /// A receiver does not acknowledge.
+    ReceiverStalled,
+    /// A child node does not acknowledge.
+    ChildNodeStalled,
+    /// Every node runs its desired state.
+    AllSynced,
+    /// A node does not run its desired state.
+    NotSynced,
+    /// The agent is connected.
+    AgentConnected,
+    /// The agent has not reported yet.
+    NeverReported,
+    /// The desired state is reconciled.
+    Reconciled,
+    /// What is reconciled is of another term.
+    OtherTerm,
+    /// What is reconciled is older than the desired state.
+    Behind,
+    /// The node reports an item that is not as desired.
+    ItemError,
 }
 
 /// Whether a condition is met.
@@ -27,9 +97,9 @@ pub enum ConditionStatus {
 
 impl Condition {
     /// A condition with status True or False.
-    pub(crate) fn new(kind: &str, holds: bool, reason: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ConditionKind, holds: bool, reason: ConditionReason, message: impl Into<String>) -> Self {
         let status = if holds { ConditionStatus::True } else { ConditionStatus::False };
-        Self { kind: kind.to_owned(), status, reason: reason.to_owned(), message: message.into() }
+        Self { kind, status, reason, message: message.into() }
     }
 
     /// True when the status is True.
@@ -38,12 +108,7 @@ impl Condition {
     }
 
     /// A condition whose status is not known yet.
-    pub(crate) fn unknown(kind: &str, reason: &str, message: impl Into<String>) -> Self {
-        Self {
-            kind: kind.to_owned(),
-            status: ConditionStatus::Unknown,
-            reason: reason.to_owned(),
-            message: message.into(),
-        }
+    pub(crate) fn unknown(kind: ConditionKind, reason: ConditionReason, message: impl Into<String>) -> Self {
+        Self { kind, status: ConditionStatus::Unknown, reason, message: message.into() }
     }
 }

@@ -18,7 +18,7 @@ use canopy_model::ids::{Generation, GroupId};
 use canopy_model::node_spec::{GroupProgram, NodeSpec};
 use canopy_model::status::{GroupPhase, ItemError, ItemKind};
 
-use crate::condition::Condition;
+use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
 use crate::resource::{Group, GroupState, Node, Stall};
 use crate::view::NodeProgress;
 
@@ -44,15 +44,15 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         phase,
         reason: reason.to_owned(),
         conditions: vec![
-            Condition::new("Planned", false, code, reason),
-            Condition::unknown("Programmed", "NoTree", "there is no tree to program"),
+            Condition::new(Kind::Planned, false, code, reason),
+            Condition::unknown(Kind::Programmed, Why::NoTree, "there is no tree to program"),
         ],
         nodes: Vec::new(),
     };
     let plan = match &group.state {
-        GroupState::Waiting(reason) => return without_tree(GroupPhase::Pending, "Waiting", reason),
-        GroupState::Infeasible(reason) => return without_tree(GroupPhase::Degraded, "Infeasible", reason),
-        GroupState::Failed(reason) => return without_tree(GroupPhase::Failed, "Failed", reason),
+        GroupState::Waiting(reason) => return without_tree(GroupPhase::Pending, Why::Waiting, reason),
+        GroupState::Infeasible(reason) => return without_tree(GroupPhase::Degraded, Why::Infeasible, reason),
+        GroupState::Failed(reason) => return without_tree(GroupPhase::Failed, Why::Failed, reason),
         GroupState::Live(plan) => plan,
     };
     let id = group.allocation.group_id;
@@ -65,7 +65,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         None => format!("the tree has {} nodes", plan.tree.nodes.len()),
         Some(_) => format!("the tree has {} nodes; the next one is being made", plan.tree.nodes.len()),
     };
-    let planned = Condition::new("Planned", true, "TreeComputed", planned);
+    let planned = Condition::new(Kind::Planned, true, Why::TreeComputed, planned);
     let programmed = programmed(&waiting, group.epoch);
     let healthy = healthy(&progress);
     let connected = agents_connected(&progress);
@@ -82,7 +82,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
 
 /// True when every node has confirmed, whatever else is wrong.
 pub(crate) fn is_programmed(assessment: &Assessment) -> bool {
-    assessment.conditions.iter().any(|c| c.kind == "Programmed" && c.holds())
+    assessment.conditions.iter().any(|c| c.kind == Kind::Programmed && c.holds())
 }
 
 /// True when a node that reported `observed` of the present term has reconciled what first appeared at `since`.
@@ -120,7 +120,7 @@ fn node_progress(node: &Node, id: GroupId) -> NodeProgress {
 
 fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition {
     if waiting.is_empty() {
-        return Condition::new("Programmed", true, "Confirmed", format!("every node confirmed epoch {epoch}"));
+        return Condition::new(Kind::Programmed, true, Why::Confirmed, format!("every node confirmed epoch {epoch}"));
     }
     let names = |of: &[&NodeProgress]| some_names(of.iter().map(|p| p.node.as_str()));
     let away: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).filter(|p| !p.connected).collect();
@@ -130,35 +130,45 @@ fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition 
             "{verb} {} {their} not connected: start canopy-agent there, or check its way to this controller",
             names(&away)
         );
-        return Condition::new("Programmed", false, "AgentNotConnected", message);
+        return Condition::new(Kind::Programmed, false, Why::AgentNotConnected, message);
     }
     let all: Vec<&NodeProgress> = waiting.iter().map(|(p, _)| *p).collect();
-    Condition::new("Programmed", false, "Waiting", format!("waiting for {} to confirm epoch {epoch}", names(&all)))
+    Condition::new(
+        Kind::Programmed,
+        false,
+        Why::Waiting,
+        format!("waiting for {} to confirm epoch {epoch}", names(&all)),
+    )
 }
 
 fn healthy(progress: &[NodeProgress]) -> Condition {
     let mut errors = progress.iter().flat_map(|p| p.errors.iter().map(move |e| (p, e)));
     let Some((node, error)) = errors.next() else {
-        return Condition::new("Healthy", true, "NoErrors", "no node reports an error that concerns this group");
+        return Condition::new(Kind::Healthy, true, Why::NoErrors, "no node reports an error that concerns this group");
     };
     let more = errors.count();
     let mut message = format!("node {}: {} {}: {}", node.node, error.kind, error.name, error.detail);
     if more > 0 {
         message.push_str(&format!(" (and {more} more)"));
     }
-    Condition::new("Healthy", false, "NodeError", message)
+    Condition::new(Kind::Healthy, false, Why::NodeError, message)
 }
 
 fn agents_connected(progress: &[NodeProgress]) -> Condition {
     let away = || progress.iter().filter(|p| !p.connected).map(|p| p.node.as_str());
     if away().next().is_none() {
-        return Condition::new("AgentsConnected", true, "AllConnected", "the agents of all tree nodes are connected");
+        return Condition::new(
+            Kind::AgentsConnected,
+            true,
+            Why::AllConnected,
+            "the agents of all tree nodes are connected",
+        );
     }
     let message = format!(
         "no agent is connected from {}: forwarding continues, but changes and failures there are not seen",
         some_names(away())
     );
-    Condition::new("AgentsConnected", false, "AgentNotConnected", message)
+    Condition::new(Kind::AgentsConnected, false, Why::AgentNotConnected, message)
 }
 
 /// The condition that one is glad not to have.
@@ -169,16 +179,16 @@ fn stalled<'a>(nodes: impl Iterator<Item = &'a Node>, id: GroupId) -> Condition 
     // Every node above a stalled receiver sees its child stall too.
     all.sort_by_key(|(_, stall)| !stall.is_receiver);
     let Some((_, first)) = all.first() else {
-        return Condition::new("Stalled", false, "NoStall", "no branch holds the group up");
+        return Condition::new(Kind::Stalled, false, Why::NoStall, "no branch holds the group up");
     };
     let reason = match (first.is_receiver, first.fatal) {
-        (true, true) => "FatalNak",
-        (true, false) => "ReceiverStalled",
-        (false, _) => "ChildNodeStalled",
+        (true, true) => Why::FatalNak,
+        (true, false) => Why::ReceiverStalled,
+        (false, _) => Why::ChildNodeStalled,
     };
     let texts: Vec<String> = all.iter().map(|(node, stall)| format!("{} at node {node}", stall.who)).collect();
     let message = format!("held up by {}", some_names(texts.iter().map(String::as_str)));
-    Condition::new("Stalled", true, reason, message)
+    Condition::new(Kind::Stalled, true, reason, message)
 }
 
 /// The first few of `names`, and how many more there are.

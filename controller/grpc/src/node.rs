@@ -11,7 +11,7 @@ use canopy_control::pb::{
     ReportRequest, ReportResponse, StreamTelemetryRequest, StreamTelemetryResponse, WatchRequest, WatchResponse,
 };
 use canopy_controller_actor::Controller;
-use canopy_controller_actor::events::Event;
+use canopy_controller_actor::events::{Code as EventKind, Event};
 use canopy_controller_actor::telemetry::NodeTelemetry;
 use canopy_model::FieldError;
 use canopy_model::congestion::PortCongestion;
@@ -243,7 +243,7 @@ impl Nodes {
             self.controller.events().push(Event {
                 sequence: 0,
                 time_unix_ns: event.time_unix_ns,
-                code: event.code.to_string(),
+                code: EventKind::Node(event.code),
                 node: Some(node.clone()),
                 group,
                 branch: event.branch,
@@ -253,7 +253,7 @@ impl Nodes {
         }
         if received > MAX_EVENTS {
             self.controller.events().note(
-                "EventsLeftOut",
+                EventKind::EventsLeftOut,
                 Some(&node),
                 None,
                 format!("{} events of one message beyond the first {MAX_EVENTS}", received - MAX_EVENTS),

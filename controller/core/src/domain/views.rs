@@ -9,7 +9,7 @@ use canopy_model::member::Role;
 use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
 
 use super::state::State;
-use crate::condition::Condition;
+use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
 use crate::limits::MAX_PAGE;
 use crate::member::Member;
 use crate::metadata::Selector;
@@ -29,9 +29,9 @@ impl Views<'_> {
         let count = |of: &dyn Fn(&Node) -> bool| self.0.nodes.iter().filter(|n| of(n)).count();
         let (all, connected, synced) = (self.0.nodes.len(), count(&|n| n.connected), count(&is_synced));
         let ready = Condition::new(
-            "Ready",
+            Kind::Ready,
             synced == all,
-            if synced == all { "AllSynced" } else { "NotSynced" },
+            if synced == all { Why::AllSynced } else { Why::NotSynced },
             format!("{synced} of {all} nodes run their desired state, {connected} agents are connected"),
         );
         Some(TopologyView {
@@ -249,40 +249,45 @@ fn port_views(spec: &NodeSpec) -> Vec<PortView> {
 
 fn node_conditions(node: &Node) -> Vec<Condition> {
     let connected = if node.connected {
-        Condition::new("Connected", true, "AgentConnected", "the agent is connected")
+        Condition::new(Kind::Connected, true, Why::AgentConnected, "the agent is connected")
     } else {
         Condition::new(
-            "Connected",
+            Kind::Connected,
             false,
-            "AgentNotConnected",
+            Why::AgentNotConnected,
             "the agent is not connected: start canopy-agent on the node, or check its path to this controller",
         )
     };
     let desired = node.spec.generation;
     let Some(status) = &node.status else {
-        let never = |kind| Condition::unknown(kind, "NeverReported", "the agent has not reported yet");
-        return vec![connected, never("Synced"), never("Healthy")];
+        let never = |kind| Condition::unknown(kind, Why::NeverReported, "the agent has not reported yet");
+        return vec![connected, never(Kind::Synced), never(Kind::Healthy)];
     };
     let observed = status.observed_generation;
     let synced = if node.observed() == Some(desired) {
-        Condition::new("Synced", true, "Reconciled", format!("generation {desired} is reconciled"))
+        Condition::new(Kind::Synced, true, Why::Reconciled, format!("generation {desired} is reconciled"))
     } else if status.observed_term != node.spec.term {
         let (theirs, ours) = (status.observed_term, node.spec.term);
         let message =
             format!("generation {observed} of term {theirs} is reconciled, {desired} of term {ours} is desired");
-        Condition::new("Synced", false, "OtherTerm", message)
+        Condition::new(Kind::Synced, false, Why::OtherTerm, message)
     } else {
-        Condition::new("Synced", false, "Behind", format!("generation {observed} is reconciled, {desired} is desired"))
+        Condition::new(
+            Kind::Synced,
+            false,
+            Why::Behind,
+            format!("generation {observed} is reconciled, {desired} is desired"),
+        )
     };
     let healthy = match status.errors.first() {
-        None => Condition::new("Healthy", true, "NoErrors", "the kernel's state is as desired"),
+        None => Condition::new(Kind::Healthy, true, Why::NoErrors, "the kernel's state is as desired"),
         Some(e) => {
             let more = if status.errors.len() > 1 {
                 format!(" (and {} more)", status.errors.len() - 1)
             } else {
                 String::new()
             };
-            Condition::new("Healthy", false, "ItemError", format!("{} {}: {}{more}", e.kind, e.name, e.detail))
+            Condition::new(Kind::Healthy, false, Why::ItemError, format!("{} {}: {}{more}", e.kind, e.name, e.detail))
         }
     };
     vec![connected, synced, healthy]

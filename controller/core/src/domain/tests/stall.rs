@@ -48,8 +48,8 @@ fn report(w: &mut World, name: &str, news: BranchNews) -> Reaction {
 }
 
 fn stalled(w: &World) -> (ConditionStatus, String, String) {
-    let c = status(w, "g").conditions.into_iter().find(|c| c.kind == "Stalled").unwrap();
-    (c.status, c.reason, c.message)
+    let c = status(w, "g").conditions.into_iter().find(|c| c.kind == crate::condition::ConditionKind::Stalled).unwrap();
+    (c.status, format!("{:?}", c.reason), c.message)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use canopy_model::ids::GroupId;
 use canopy_model::status::GroupPhase;
 
 use super::*;
-use crate::condition::ConditionStatus;
+use crate::condition::{ConditionKind, ConditionStatus};
 use crate::testing::fabric;
 use crate::view::GroupStatus;
 
@@ -13,7 +13,7 @@ fn status(w: &World, group: &str) -> GroupStatus {
     w.domain.group(group).unwrap().status
 }
 
-fn condition(w: &World, kind: &str) -> (ConditionStatus, String) {
+fn condition(w: &World, kind: ConditionKind) -> (ConditionStatus, String) {
     let c = status(w, "g").conditions.into_iter().find(|c| c.kind == kind).unwrap();
     (c.status, c.message)
 }
@@ -68,7 +68,12 @@ fn a_group_goes_from_pending_over_programming_to_ready() {
     assert_eq!(status(&w, "g").reason, "waiting for spine1 to confirm epoch 3");
     w.domain.report(reported("spine1", generation, vec![])).unwrap();
     assert_eq!((status(&w, "g").phase, status(&w, "g").reason.as_str()), (GroupPhase::Ready, ""));
-    assert!(status(&w, "g").conditions.iter().all(|c| (c.status == ConditionStatus::True) != (c.kind == "Stalled")));
+    assert!(
+        status(&w, "g")
+            .conditions
+            .iter()
+            .all(|c| (c.status == ConditionStatus::True) != (c.kind == ConditionKind::Stalled))
+    );
     // One more membership change: the new epoch is not confirmed.
     w.run(leave("g", "h2-1")).unwrap();
     assert_eq!(status(&w, "g").phase, GroupPhase::Pending);
@@ -135,7 +140,7 @@ fn an_agent_that_goes_away_after_confirming_leaves_the_group_ready() {
     let mut w = ready();
     assert_eq!(w.domain.agent_connected("spine1", false), ["g"]);
     assert_eq!(status(&w, "g").phase, GroupPhase::Ready);
-    let (connected, message) = condition(&w, "AgentsConnected");
+    let (connected, message) = condition(&w, ConditionKind::AgentsConnected);
     assert_eq!(connected, ConditionStatus::False);
     assert!(message.contains("from spine1:"), "{message}");
     assert!(w.domain.agent_connected("leaf3", false).is_empty(), "no group runs over leaf3");
@@ -155,7 +160,7 @@ fn a_report_from_another_life_of_the_store_confirms_nothing() {
         assert_eq!(status(&w, "g").phase, GroupPhase::Programming);
         assert_eq!(status(&w, "g").reason, "waiting for leaf2 to confirm epoch 3");
         let synced = &w.domain.node("leaf2").unwrap().status.conditions[1];
-        assert_eq!((synced.kind.as_str(), synced.holds()), ("Synced", false));
+        assert_eq!((synced.kind, synced.holds()), (ConditionKind::Synced, false));
         assert_eq!(w.domain.report(reported("leaf2", generation, vec![])).unwrap(), ["g"]);
         assert_eq!(status(&w, "g").phase, GroupPhase::Ready);
     }

@@ -41,7 +41,7 @@ fn conditions(out: &mut dyn Write, conditions: &[Condition]) -> Result<(), Failu
         return Ok(());
     }
     writeln!(out, "\nConditions:")?;
-    let row = |c: &Condition| vec![format!("  {}", text(&c.kind)), text(c.status), text(&c.reason), text(&c.message)];
+    let row = |c: &Condition| vec![format!("  {}", text(c.kind)), text(c.status), text(c.reason), text(&c.message)];
     table(out, &["  TYPE", "STATUS", "REASON", "MESSAGE"], conditions.iter().map(row).collect())
 }
 
