@@ -14,7 +14,7 @@ help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 lab: tools ## Figure 1 with real parts: multicast 64 MiB from s1 to r1..r5, then leave the lab up
-	@[ -x $(LAB)/canopy-lab ] || echo "building the programs: about 6 minutes on 2 CPUs the first time"
+	@[ -x $(LAB)/canopy-lab ] || echo "building the programs: about 9 minutes on 2 CPUs the first time"
 	cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --bins --profile lab
 	$(LAB)/canopy-lab run e2e/topologies/figure1.yaml --bytes 64MiB
 
