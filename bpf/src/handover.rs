@@ -230,9 +230,9 @@ impl Handover {
     /// # Errors
     /// As there.
     pub fn begin(&mut self) -> Result<()> {
+        // Shortly before: how far the old programs can be ahead is how long the switch takes, also if an earlier process began it.
+        self.merge(false)?;
         if !self.switched {
-            // Shortly before: how far the old programs can be ahead is how long the switch takes.
-            self.merge(false)?;
             if self.place.dir != self.place.live {
                 pins::rename(&self.place.dir, &self.place.live)?;
                 self.place.dir.clone_from(&self.place.live);
@@ -306,10 +306,8 @@ impl Handover {
         }
         let (Some(whole), Some((_, Source { states, stats, .. }))) = (whole, self.last()) else { return Ok(()) };
         let new_key = Pair::key(&states.new_key, states.new.key_size(), &[("", id)]);
-        let new = states.get_new(&new_key)?;
-        if new.is_none_or(|s| states.new_value.get(&s, CARRYING, 0) == 0) {
-            return Ok(());
-        }
+        let carried = |s: &Vec<u8>| states.new_value.get(s, CARRYING, 0) != 0;
+        let Some(new) = states.get_new(&new_key)?.filter(carried) else { return Ok(()) };
         let carried = Pair::key(&states.new_key, states.new.key_size(), &[]);
         let mut counted = vec![0; STATE_COUNTERS.len()];
         for source in &self.sources[whole..] {
@@ -319,9 +317,10 @@ impl Handover {
                 states.new_value.set(&mut old, name, *sum);
             }
             states.put(&carried, &old)?;
+            // Also those that are active here only: carry_branch() bounds what they acknowledged.
             let active = |slot: &u32| {
-                let word = states.new_value.get(&old, ACTIVE, (slot / u64::BITS) as usize);
-                word >> (slot % u64::BITS) & 1 == 1
+                let word = |s| states.new_value.get(s, ACTIVE, (slot / u64::BITS) as usize);
+                (word(&old) | word(&new)) >> (slot % u64::BITS) & 1 == 1
             };
             for slot in (0..u64::BITS * 2).filter(active) {
                 let counted = if last { source.branch(id, slot)? } else { None };

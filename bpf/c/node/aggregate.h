@@ -370,7 +370,8 @@ static __always_inline void repeat_upstream(struct canopy_state *s, __u64 now, s
 /*
  * Merges one branch of `old`, the state of the same group in the maps of programs with another layout, which worked beside these
  * since it was copied from there. Both only ever raise `high` and the next PSN of a branch, so the higher one is right. A branch that
- * old programs started at a message is started here in the same way: these start none until carry_ends().
+ * old programs started at a message is started here in the same way: these start none while the group is carried. Whatever was
+ * accepted beyond `high` meanwhile, no branch has more than was forwarded.
  */
 static __always_inline void carry_branch(struct canopy_state *s, const struct canopy_state *old, __u32 slot)
 {
@@ -379,28 +380,28 @@ static __always_inline void carry_branch(struct canopy_state *s, const struct ca
 	struct canopy_min to = s->tree[i];
 
 	slot &= SLOT_MASK;
-	if (!slot_in(&old->active, slot) || old->since[slot] != s->since[slot])
-		return;
-	if (slot_in(&s->pending, slot)) {
-		slot_remove(&s->pending, slot);
-		slot_add(&s->active, slot);
-		if (slot_in(&old->unconfirmed, slot))
-			slot_add(&s->unconfirmed, slot);
-		if (slot_in(&old->late, slot))
-			slot_add(&s->late, slot);
-		s->shift[slot] = old->shift[slot];
-		s->msn_base[slot] = old->msn_base[slot];
-		to = *from;
+	if (slot_in(&old->active, slot) && old->since[slot] == s->since[slot]) {
+		if (slot_in(&s->pending, slot)) {
+			slot_remove(&s->pending, slot);
+			slot_add(&s->active, slot);
+			if (slot_in(&old->unconfirmed, slot))
+				slot_add(&s->unconfirmed, slot);
+			if (slot_in(&old->late, slot))
+				slot_add(&s->late, slot);
+			s->shift[slot] = old->shift[slot];
+			s->msn_base[slot] = old->msn_base[slot];
+			to = *from;
+		}
+		if (!slot_in(&old->unconfirmed, slot))
+			slot_remove(&s->unconfirmed, slot);
+		/* Of equal next PSNs the one with a NAK. */
+		if (slot_in(&s->active, slot) && (from->key ^ KIND_NONE) > (to.key ^ KIND_NONE)) {
+			to = *from;
+			s->nak_received_ns[slot] = old->nak_received_ns[slot];
+		}
 	}
 	if (!slot_in(&s->active, slot))
 		return;
-	if (!slot_in(&old->unconfirmed, slot))
-		slot_remove(&s->unconfirmed, slot);
-	/* Of equal next PSNs the one with a NAK. */
-	if ((from->key ^ KIND_NONE) > (to.key ^ KIND_NONE)) {
-		to = *from;
-		s->nak_received_ns[slot] = old->nak_received_ns[slot];
-	}
 	if (to.key >> KIND_BITS > s->high)
 		to.key = make_key(s->high, to.key & KIND_NONE);
 	min_set(s, slot, to.key, to.msn, to.credits);
