@@ -43,7 +43,7 @@ class Settings(unittest.TestCase):
 
     def test_the_rest_of_the_environment_is_not_passed(self):
         others = {
-            "CARGO_HOME": "/root/.cargo", "CARGO_TARGET_DIR": "/x", "CARGO_BUILD_JOBS": "9", "RUSTFLAGS": "-C x", "CC": "cc",
+            "CARGO_HOME": "/x", "CARGO_TARGET_DIR": "/x", "CARGO_BUILD_JOBS": "9", "RUSTFLAGS": "-C x", "CC": "cc",
             "RUSTUP_HOME": "/x", "PYTHONPATH": "/x", "PIP_REQUIRE_VIRTUALENV": "1", "DEBIAN_FRONTEND": "noninteractive",
         }
         self.assertEqual(self.passed(**others), {})
