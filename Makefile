@@ -14,7 +14,7 @@ help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 lab: tools ## Figure 1 with real parts: multicast 64 MiB from s1 to r1..r5, then leave the lab up
-	@[ -x $(LAB)/canopy-lab ] || echo "building the programs: about 9 minutes on 2 CPUs the first time"
+	@[ -x $(LAB)/canopy-lab ] || echo "building the programs: about 5 minutes on 2 CPUs the first time"
 	cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --bins --profile lab
 	$(LAB)/canopy-lab run e2e/topologies/figure1.yaml --bytes 64MiB
 
@@ -41,7 +41,7 @@ kernels: tools build ## the BPF programs, their packet tests and the pacer with 
 	scripts/kernel-matrix.sh 6.1 6.12
 
 test-deep: build ## the long campaigns: 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU
-	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-sim -p canopy-datapath -- --nocapture
+	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-reference -p canopy-sim -p canopy-datapath -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
 
 conformance: build ## docs/conformance.md names tests that exist and run, docs/resources.md the fields of the API
@@ -73,8 +73,10 @@ lint: ## formatting, clippy, protocol buffers, the words of docs/glossary.md, se
 	python3 scripts/check-words.py
 	python3 scripts/test_clean_room.py
 
-deps: ## the arrow rule of ARCHITECTURE.md, from cargo's own graph
+deps: ## the arrow rule of ARCHITECTURE.md, from cargo's own graph; no circle of files in a crate
 	@scripts/check-arrows.sh
+	@python3 scripts/test_check_circles.py
+	@python3 scripts/check-circles.py
 
 fuzz-build: ## the fuzz targets compile
 	cargo check --manifest-path proto/packet/fuzz/Cargo.toml

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The arrow rule, from cargo's own graph: packet <- model <- {control, cores} <- {api, edges} <- runtime <- binaries, e2e.
+# The arrow rule, from cargo's own graph: {units, packet} <- model <- {control, cores} <- {api, edges} <- runtime <- binaries, e2e.
 # Nothing of the controller names anything of the agent, nor back; a core names no outside technology.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +20,8 @@ verdict() {
   shift
   # On its own line: without cargo, or a crate of this name, the check fails here.
   names=$("$list" "$1")
-  found=$(grep -xE "$2" <<<"$names" | grep -vx "$1" || true)
+  # Quantities with their units are for every crate: canopy-units depends on nothing of ours.
+  found=$(grep -xE "$2" <<<"$names" | grep -vx -e "$1" -e canopy-units || true)
   if [ -n "$found" ]; then
     echo "arrow: $1 must not depend on $(tr '\n' ' ' <<<"$found")- $3" >&2
     fail=1
@@ -28,6 +29,8 @@ verdict() {
 }
 
 outside='tokio|tonic|axum|sled|libbpf-rs|rtnetlink|hyper|prost|nix'
+forbid canopy-units 'canopy-.*' 'units know nothing of us'
+forbid canopy-units "$outside|libc" 'units are numbers'
 forbid canopy-packet 'canopy-.*' 'bytes on the wire know nothing of us'
 forbid canopy-packet "$outside" 'packet is no_std'
 forbid canopy-model "canopy-.*|$outside" 'the model is plain data'
@@ -41,6 +44,7 @@ forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 
 forbid canopy-host-core "canopy-(agent|controller|store|datapath|control|host).*|$outside" 'the core is pure'
 forbid canopy-daemon 'canopy-.*' 'what every daemon needs knows none of them'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
+forbid canopy-reference "canopy-.*|$outside" 'the reference shares nothing with what it judges'
 for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopyctl; do
   forbid "$c" 'canopy-(agent|datapath|host|pacer|rc|lab|e2e).*' 'the controller names nothing of the agent or of hosts'
 done
@@ -48,7 +52,7 @@ forbid_own canopy-controller-rest 'tonic|sled|libbpf-rs|rtnetlink' 'one outside 
 forbid canopyctl 'canopy-(controller-(actor|grpc|rest|runtime)|store)|axum|tonic|sled' 'a client of the REST API and of nothing else'
 forbid_own canopy-controller-grpc 'axum|sled|libbpf-rs|rtnetlink' 'one outside technology per edge'
 for c in canopy-datapath canopy-agent-link canopy-stamp canopy-agent-runtime; do
-  forbid "$c" 'canopy-(controller|store|host|pacer|rc|lab|e2e).*|canopyctl' 'the agent names nothing of the controller or of hosts'
+  forbid "$c" 'canopy-(controller|store|host|pacer|rc|lab|e2e|reference).*|canopyctl' 'the agent names nothing of the controller or of hosts'
 done
 for c in canopy-host canopy-host-capi; do
   forbid "$c" 'canopy-(controller|agent|datapath|store|rc|lab|e2e|packet).*|canopyctl' 'an application sees the contract only'

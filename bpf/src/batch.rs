@@ -8,7 +8,6 @@ use std::os::fd::AsRawFd;
 use libbpf_rs::{MapCore, libbpf_sys};
 
 use crate::error::{Context, Result};
-use crate::map::name;
 use crate::plain::{Plain, read};
 
 /// Octets of values per call, about: the buffer of a first call has room for so many.
@@ -84,4 +83,9 @@ pub(crate) fn raw_batch(
         }
         (position, started) = (next, true);
     }
+}
+
+/// Name of a map, for error messages.
+pub(crate) fn name(map: &dyn MapCore) -> String {
+    map.name().to_string_lossy().into_owned()
 }

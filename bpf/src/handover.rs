@@ -14,6 +14,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use libbpf_rs::btf::Btf;
@@ -31,8 +32,11 @@ const SWITCHED: [&str; 4] = ["ROLE_FEEDBACK", "ROLE_HEADEND", "ROLE_REPLICATE", 
 const ROLE: (&str, &str) = ("ROLE_", "canopy_");
 /// Counters of a group's state: they start at 0 and are added at the end.
 const STATE_COUNTERS: [&str; 6] = ["acks_in", "acks_out", "naks_in", "naks_out", "data_packets", "data_bytes"];
-/// Counters of a branch.
-const BRANCH_COUNTERS: [&str; 2] = ["packets", "bytes"];
+/// Counters of the branches in a group's state: they start at 0 and are added at the end, those of each branch with its slot.
+static BRANCH_COUNTERS: LazyLock<Vec<[String; 2]>> =
+    LazyLock::new(|| (0..SLOTS).map(|i| ["packets", "bytes"].map(|name| format!("stats[{i}].{name}"))).collect());
+/// `CANOPY_MAX_BRANCHES`.
+const SLOTS: u32 = 128;
 /// `CANOPY_CARRIED`: the group in whose place the state to merge is.
 const CARRIED: u32 = 0;
 /// The state lacks what the programs before it did.
@@ -59,7 +63,6 @@ pub struct Handover {
 #[derive(Debug)]
 struct Source {
     states: Pair,
-    stats: Pair,
     drops: Pair,
 }
 
@@ -153,7 +156,7 @@ impl Handover {
             let opening = || format!("handing over from {}", old.display());
             let old = side(old).with_context(opening)?;
             let pair = |name| Pair::open(name, &old, &new).with_context(opening);
-            Ok(Source { states: pair("states")?, stats: pair("stats")?, drops: pair("drops")? })
+            Ok(Source { states: pair("states")?, drops: pair("drops")? })
         };
         let ops = enumerators(&new.1, "canopy_control");
         let op = |name: &str| {
@@ -178,7 +181,7 @@ impl Handover {
         for entry in std::fs::read_dir(&self.place.dir).context("reading the pins")? {
             let name = entry.context("reading the pins")?.file_name().to_string_lossy().into_owned();
             let Ok(map) = pins::map(&self.place.dir, &name) else { continue };
-            if !old.join(&name).exists() || ["states", "stats", "drops"].contains(&&*name) {
+            if !old.join(&name).exists() || ["states", "drops"].contains(&&*name) {
                 continue;
             }
             match map.map_type() {
@@ -202,16 +205,13 @@ impl Handover {
                 _ => {}
             }
         }
-        let Source { states, stats, .. } = source;
+        let states = &source.states;
         states.converted(|key, mut value| {
-            STATE_COUNTERS.iter().for_each(|name| states.new_value.set(&mut value[0], name, 0));
+            let counters = STATE_COUNTERS.into_iter().chain(BRANCH_COUNTERS.iter().flatten().map(String::as_str));
+            counters.for_each(|name| states.new_value.set(&mut value[0], name, 0));
             states.new_value.set(&mut value[0], CARRYING, 1);
             states.new_value.set(&mut value[0], "sent_next", 0);
             states.put(&key, &value[0])
-        })?;
-        stats.converted(|key, mut value| {
-            BRANCH_COUNTERS.iter().for_each(|name| stats.new_value.set(&mut value[0], name, 0));
-            stats.put(&key, &value[0])
         })
     }
 
@@ -304,7 +304,7 @@ impl Handover {
                 break;
             }
         }
-        let (Some(whole), Some((_, Source { states, stats, .. }))) = (whole, self.last()) else { return Ok(()) };
+        let (Some(whole), Some((_, Source { states, .. }))) = (whole, self.last()) else { return Ok(()) };
         let new_key = Pair::key(&states.new_key, states.new.key_size(), &[("", id)]);
         let carried = |s: &Vec<u8>| states.new_value.get(s, CARRYING, 0) != 0;
         let Some(new) = states.get_new(&new_key)?.filter(carried) else { return Ok(()) };
@@ -322,20 +322,18 @@ impl Handover {
                 let word = |s| states.new_value.get(s, ACTIVE, (slot / u64::BITS) as usize);
                 (word(&old) | word(&new)) >> (slot % u64::BITS) & 1 == 1
             };
-            for slot in (0..u64::BITS * 2).filter(active) {
-                let counted = if last { source.branch(id, slot)? } else { None };
-                let place = Pair::key(&stats.new_key, stats.new.key_size(), &[("group_id", CARRIED), ("slot", slot)]);
-                counted.as_ref().map_or(Ok(()), |counted| stats.put(&place, counted))?;
-                let merged = self.control(self.ops.0, id, slot);
-                stats.new.delete(&place).or_else(ignore_missing).context("deleting from map stats")?;
-                merged?;
+            let counts = |slot: &u32| {
+                last && BRANCH_COUNTERS[*slot as usize].iter().any(|name| states.new_value.get(&old, name, 0) != 0)
+            };
+            for slot in (0..SLOTS).filter(|slot| active(slot) || counts(slot)) {
+                self.control(self.ops.0, id, slot, last)?;
             }
         }
-        if last { self.control(self.ops.1, id, 0) } else { Ok(()) }
+        if last { self.control(self.ops.1, id, 0, true) } else { Ok(()) }
     }
 
-    fn control(&self, op: u32, group: u32, slot: u32) -> Result<()> {
-        let context = run::Context { cb: [op, group, slot, 0, 0], ..run::Context::default() };
+    fn control(&self, op: u32, group: u32, slot: u32, last: bool) -> Result<()> {
+        let context = run::Context { cb: [op, group, slot, last.into(), 0], ..run::Context::default() };
         let doing = || format!("merging the state of group {group}");
         match run(self.control.as_fd(), context, &[0; ACK_FRAME]).with_context(doing)?.verdict {
             0 => Ok(()),
@@ -350,12 +348,6 @@ impl Source {
         let states = &self.states;
         let state = states.get(&Pair::key(&states.old_key, states.old.key_size(), &[("", id)]))?;
         Ok(state.map(|s| (states.new_value.get(&s, CARRYING, 0) != 0, s)).map(|(carrying, s)| (s, carrying)))
-    }
-
-    /// The counters of a branch.
-    fn branch(&self, id: u32, slot: u32) -> Result<Option<Vec<u8>>> {
-        let stats = &self.stats;
-        stats.get(&Pair::key(&stats.old_key, stats.old.key_size(), &[("group_id", id), ("slot", slot)]))
     }
 
     fn add_drops(&self) -> Result<()> {
@@ -387,45 +379,4 @@ fn wait_for_programs() {
     if waited != 0 {
         std::thread::sleep(LONGEST_RUN);
     }
-}
-
-/// The node's programs with another layout of their maps.
-#[cfg(feature = "testbed")]
-pub const OTHER_LAYOUT: &str = concat!(env!("OUT_DIR"), "/other.bpf.o");
-
-/// What an agent with another layout does in its life, for tests: loads `object`, takes over the groups below `pin_dir` and the filters
-/// of `interfaces`, and ends.
-///
-/// # Errors
-/// As for an agent.
-#[cfg(feature = "testbed")]
-pub fn take_over(object: &Path, pin_dir: &Path, interfaces: &[u32]) -> Result<()> {
-    use crate::filter::Filter;
-    use crate::node::{EGRESS, INGRESS, constants};
-
-    let opening = || format!("opening {}", object.display());
-    let mut open = libbpf_rs::ObjectBuilder::default().open_file(object).with_context(opening)?;
-    let place = pins::place(pin_dir, &crate::layout::id(&open)?)?;
-    std::fs::create_dir_all(&place.dir).with_context(|| format!("creating {}", place.dir.display()))?;
-    pins::pin_maps(&mut open, &place.dir)?;
-    let mut rodata = open.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-    let rodata =
-        rodata.as_mut().and_then(|map| map.initial_value_mut()).ok_or("it has no .rodata").with_context(opening)?;
-    rodata.copy_from_slice(&constants()?);
-    let loaded = open.load().with_context(|| format!("loading {}", object.display()))?;
-    let mut programs: Vec<_> = loaded.progs_mut().collect();
-    programs.sort_by_key(|program| program.name() == LAST);
-    for program in &mut programs {
-        let path = place.dir.join(program.name());
-        program.pin(&path).with_context(|| format!("pinning {}", path.display()))?;
-    }
-    let mut handover = Handover::new(place)?.ok_or("nothing is pinned there").context("handing over")?;
-    handover.copy()?;
-    handover.switch()?;
-    for (slot, name) in [(INGRESS, LAST), (EGRESS, "canopy_egress")] {
-        let program = pins::program(&handover.place.live, name)?;
-        let filter = Filter::new(program.as_fd(), slot);
-        interfaces.iter().filter(|i| filter.is_present(**i)).try_for_each(|i| filter.attach(*i))?;
-    }
-    handover.finish()
 }

@@ -20,6 +20,8 @@ mod layout;
 mod load;
 mod map;
 pub mod node;
+#[cfg(feature = "testbed")]
+pub mod other_layout;
 pub mod pacer;
 mod pins;
 mod plain;
@@ -30,7 +32,7 @@ pub use error::{Context, Error, Result, chain};
 pub use filter::{Filter, Hook, Slot};
 pub use map::{Map, PerCpu};
 pub use plain::{Plain, bytes, read};
-pub use run::{Run, monotonic_ns};
+pub use run::{Run, monotonic};
 
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, dead_code, non_camel_case_types)]
 mod node_skel {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 
-use crate::batch::batch;
+use crate::batch::{batch, name};
 use crate::error::{Context, Result};
 use crate::plain::{Plain, bytes, read};
 
@@ -75,7 +75,7 @@ impl<'a, K: Plain, V: Plain> Map<'a, K, V> {
     }
 }
 
-/// A hash map with keys `K` and one value `V` for each processor.
+/// A hash map, or an array, with keys `K` and one value `V` for each processor.
 pub struct PerCpu<'a, K, V> {
     map: &'a dyn MapCore,
     of: PhantomData<(K, V)>,
@@ -84,6 +84,22 @@ pub struct PerCpu<'a, K, V> {
 impl<'a, K: Plain, V: Plain> PerCpu<'a, K, V> {
     pub(crate) fn new(map: &'a dyn MapCore) -> Self {
         Self { map, of: PhantomData }
+    }
+
+    /// Entries that the map has room for; in an array they are 0, 1, and so on, and all exist.
+    pub fn capacity(&self) -> u32 {
+        self.map.max_entries()
+    }
+
+    /// Zeroes the values of all processors.
+    ///
+    /// # Errors
+    /// The map is full, or the kernel refuses.
+    pub fn zero(&self, key: &K) -> Result<()> {
+        let processors = libbpf_rs::num_possible_cpus().context("counting processors")?;
+        let zeros = vec![vec![0; size_of::<V>()]; processors];
+        let written = self.map.update_percpu(bytes(key), &zeros, MapFlags::ANY);
+        written.with_context(|| format!("writing map {}", name(self.map)))
     }
 
     /// The values of all processors; empty if there is no entry.
@@ -117,8 +133,4 @@ impl<'a, K: Plain, V: Plain> PerCpu<'a, K, V> {
         let processors = libbpf_rs::num_possible_cpus().context("counting processors")?;
         batch(self.map, 0, processors)
     }
-}
-
-pub(crate) fn name(map: &dyn MapCore) -> String {
-    map.name().to_string_lossy().into_owned()
 }

@@ -53,8 +53,8 @@ pub enum Control {
         /// The epoch since which it belongs to the group.
         since: u32,
     },
-    /// Sends the frame upstream.
-    Send,
+    /// Sends the CNP of an open window that has ended.
+    Cnp,
     /// Acknowledges forwarded data if all branches are pending.
     PendingOnly,
     /// Repeats the last feedback if nothing passed since the last repetition.
@@ -71,7 +71,7 @@ impl Control {
                 let flags = flag(at_boundary, Join::JOIN_AT_BOUNDARY) | flag(receiver, Join::JOIN_RECEIVER);
                 (Op::CONTROL_JOIN, [slot, flags, since])
             }
-            Self::Send => (Op::CONTROL_SEND, [0; 3]),
+            Self::Cnp => (Op::CONTROL_CNP, [0; 3]),
             Self::PendingOnly => (Op::CONTROL_PENDING_ONLY, [0; 3]),
             Self::Repeat => (Op::CONTROL_REPEAT, [0; 3]),
         }
@@ -115,6 +115,8 @@ impl Node {
     maps! {
         /// Configuration that does not depend on groups, under [`NODE`].
         node: plain(u32, types::canopy_node),
+        /// Ports of the topology, by interface index; other interfaces are outside the domain.
+        ports: plain(u32, types::canopy_port),
         /// Groups by their identifiers.
         groups: plain(u32, types::canopy_group),
         /// Groups by Proxy Address.
@@ -131,18 +133,20 @@ impl Node {
         branches: plain(types::canopy_slot_key, types::canopy_branch),
         /// Branches by address.
         peers: plain(types::canopy_peer_key, types::canopy_peer),
-        /// Counters of branches.
-        stats: plain(types::canopy_slot_key, types::canopy_branch_stats),
         /// Aggregation state of groups.
         states: locked(u32, types::canopy_state),
         /// CNP windows of groups.
         cnps: plain(u32, types::canopy_cnp),
         /// Drops by group and reason.
         drops: percpu(types::canopy_drop_key, u64),
+        /// Drops at the boundary of the domain, by port and reason.
+        port_drops: percpu(types::canopy_port_drop_key, u64),
         /// Thresholds of ports.
         eg_limits: plain(u32, types::canopy_limits),
-        /// Counters of ports.
+        /// Counters of ports, by interface index as far as the array has room.
         eg_stats: percpu(u32, types::canopy_port_stats),
+        /// Counters of ports with a higher interface index.
+        eg_far_stats: percpu(u32, types::canopy_port_stats),
         /// Depths of queues that the programs cannot read.
         eg_sampled: plain(u32, u64),
         /// Announced flows; the value has no meaning.
@@ -207,6 +211,14 @@ impl Node {
     /// The map's handle cannot be duplicated.
     pub fn events(&self) -> Result<MapHandle> {
         handle(&self.skel.maps.events)
+    }
+
+    /// Opened CNP windows (`canopy_event`).
+    ///
+    /// # Errors
+    /// The map's handle cannot be duplicated.
+    pub fn cnp_events(&self) -> Result<MapHandle> {
+        handle(&self.skel.maps.cnp_events)
     }
 
     /// Events of congested ports (`canopy_congested`).

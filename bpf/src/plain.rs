@@ -23,7 +23,7 @@ macro_rules! plain {
 plain! {
     NODE of node_skel:
     canopy_addr, canopy_node, canopy_group, canopy_proxy, canopy_outer, canopy_slot_key, canopy_peer_key, canopy_peer,
-    canopy_branch, canopy_branch_stats, canopy_state, canopy_cnp, canopy_drop_key, canopy_event,
+    canopy_branch, canopy_state, canopy_cnp, canopy_drop_key, canopy_port, canopy_port_drop_key, canopy_event,
     canopy_flow_key, canopy_flow, canopy_limits, canopy_port_stats, canopy_congested, canopy_cm,
 }
 plain! {
@@ -94,7 +94,7 @@ mod tests {
                 assert_eq!(hole(&btf, &of), None, "{name}: an octet without a field");
             }
             // Types within those types.
-            for name in ["canopy_addr", "canopy_slots", "canopy_min"] {
+            for name in ["canopy_addr", "canopy_net", "canopy_slots", "canopy_min"] {
                 let of: Option<Composite<'_>> = btf.type_by_name(name);
                 assert_eq!(of.and_then(|of| hole(&btf, &of)), None, "{name}: an octet without a field");
             }

@@ -40,15 +40,48 @@ impl<T: Send + 'static> Records<T> {
         depth: usize,
         parse: impl Fn(&[u8]) -> Option<T> + Send + 'static,
     ) -> Result<Self> {
-        let (sender, receiver) = mpsc::channel(depth);
-        let (stop, lost) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, losses) = (Arc::clone(&stop), Arc::clone(&lost));
-        let push = move |data: &[u8]| {
+        let lost = Arc::new(AtomicU64::new(0));
+        let losses = Arc::clone(&lost);
+        Self::start(map, name, depth, lost, move |sender, data| {
             if let Some(record) = parse(data)
                 && sender.try_send(record).is_err()
             {
                 losses.fetch_add(1, Ordering::Relaxed);
             }
+        })
+    }
+
+    /// As [`Records::read`], but loses none: while `depth` records wait the ring buffer is not read, and the program that fills it
+    /// finds out and counts.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn read_all(
+        map: MapHandle,
+        name: &'static str,
+        depth: usize,
+        parse: impl Fn(&[u8]) -> Option<T> + Send + 'static,
+    ) -> Result<Self> {
+        Self::start(map, name, depth, Arc::default(), move |sender, data| {
+            if let Some(record) = parse(data) {
+                // Fails only if the reader is gone, and then the thread ends.
+                let _ = sender.blocking_send(record);
+            }
+        })
+    }
+
+    fn start(
+        map: MapHandle,
+        name: &'static str,
+        depth: usize,
+        lost: Arc<AtomicU64>,
+        take: impl Fn(&mpsc::Sender<T>, &[u8]) + Send + 'static,
+    ) -> Result<Self> {
+        let (sender, receiver) = mpsc::channel(depth);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let push = move |data: &[u8]| {
+            take(&sender, data);
             0
         };
         let pump = move || pump(name, &map, push, &stopped);

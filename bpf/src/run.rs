@@ -6,10 +6,11 @@ use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use canopy_units::Monotonic;
 use libbpf_rs::libbpf_sys;
 
 use crate::error::{Context as _, Result};
-use crate::node::types::__sk_buff;
+use crate::node_skel::types::__sk_buff;
 
 /// Longest frame that a run returns.
 const OUT: usize = 16384;
@@ -48,6 +49,8 @@ pub struct Run {
     pub took: Duration,
     /// Priority afterwards.
     pub priority: u32,
+    /// Mark afterwards.
+    pub mark: u32,
     /// Departure time afterwards, in nanoseconds of the monotonic clock; 0 = at once.
     pub departs_ns: u64,
 }
@@ -78,15 +81,16 @@ pub(crate) fn run(program: BorrowedFd<'_>, context: Context, frame: &[u8]) -> Re
     let (verdict, took, frame) = (opts.retval as i32, Duration::from_nanos(opts.duration.into()), out);
     let word = |at: usize| after.get(at..).and_then(|w| w.first_chunk().copied());
     let priority = word(offset_of!(__sk_buff, priority)).map_or(0, u32::from_ne_bytes);
+    let mark = word(offset_of!(__sk_buff, mark)).map_or(0, u32::from_ne_bytes);
     let long = |at: usize| after.get(at..).and_then(|w| w.first_chunk().copied());
     let departs_ns = long(offset_of!(__sk_buff, tstamp)).map_or(0, u64::from_ne_bytes);
-    Ok(Run { verdict, frame, took, priority, departs_ns })
+    Ok(Run { verdict, frame, took, priority, mark, departs_ns })
 }
 
-/// CLOCK_MONOTONIC in nanoseconds.
-pub fn monotonic_ns() -> u64 {
+/// CLOCK_MONOTONIC, the clock of the programs.
+pub fn monotonic() -> Monotonic {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a valid timespec on the stack.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    Monotonic::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }

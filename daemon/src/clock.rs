@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two clocks.
+//! The monotonic clock; that of the wall is `canopy_units::UnixTime::now`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use canopy_units::Monotonic;
 use nix::time::{ClockId, clock_gettime};
 
-/// `CLOCK_MONOTONIC` in nanoseconds: the clock of BPF programs and of fq.
-pub fn monotonic_ns() -> u64 {
+/// `CLOCK_MONOTONIC`: the clock of BPF programs and of fq.
+pub fn monotonic() -> Monotonic {
     // The call only fails for clocks that do not exist.
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
-}
-
-/// Nanoseconds since the Unix epoch; for people and logs, never for a decision.
-pub fn unix_ns() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX)
+    let nanos =
+        clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64);
+    Monotonic::from_nanos(nanos)
 }

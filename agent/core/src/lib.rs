@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pure part of the agent: computes the kernel state that a `NodeSpec` requires; [`Datapath`] is the interface to the kernel.
 
-pub mod aggregate;
 pub mod congestion;
 pub mod hops;
 pub mod mroute;

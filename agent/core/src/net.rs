@@ -21,6 +21,17 @@ pub struct Interface {
     pub up: bool,
     /// Has carrier.
     pub carrier: bool,
+    /// The bond, bridge or team that takes this interface's packets.
+    pub master: Option<u32>,
+    /// The interface on which the packets of this VLAN, macvlan or ipvlan arrive.
+    pub lower: Option<u32>,
+}
+
+impl Interface {
+    /// An interface with carrier, on its own.
+    pub fn alone(index: u32, mtu: u32) -> Self {
+        Self { index, mtu, up: true, carrier: true, master: None, lower: None }
+    }
 }
 
 /// Next hop of a route.
@@ -34,6 +45,23 @@ pub enum Via {
     End,
 }
 
+/// Policy rules that lead to the table of the fabric's routes (decisions 6.4): nothing else does, so that the kernel forwards nothing
+/// into the fabric where the boundary's program does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// Packets that passed the boundary are routed by the table of the fabric.
+    Passed,
+    /// A packet that passed the boundary and has no route there is unreachable: it does not leave the fabric by another table.
+    PassedOnly,
+    /// What the node itself sends, and next hops that the programs look up, are routed by the table of the fabric first.
+    Own,
+}
+
+impl Rule {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Passed, Self::PassedOnly, Self::Own];
+}
+
 /// The part of the kernel's network state that the agent owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetState {
@@ -41,12 +69,20 @@ pub struct NetState {
     pub up: BTreeSet<u32>,
     /// (interface, address/length).
     pub addresses: BTreeSet<(u32, Ipv6Net)>,
-    /// Routes with the agent's protocol number: (prefix, interface, via).
+    /// Routes with the agent's protocol number, in the table of the fabric: (prefix, interface, via).
     pub routes: BTreeSet<(Ipv6Net, u32, Via)>,
+    /// Routes with the agent's protocol number in other tables: those of agents before the table.
+    pub strays: BTreeSet<(Ipv6Net, u32, Via)>,
+    /// Rules that lead to the table of the fabric.
+    pub rules: BTreeSet<Rule>,
+    /// The kernel forwards IPv6.
+    pub forwards: bool,
     /// Neighbours that the kernel keeps resolved: (interface, address).
     pub neighbours: BTreeSet<(u32, Ipv6Addr)>,
-    /// Interfaces whose TC ingress runs the agent's program.
+    /// Ports, which run the agent's programs at TC ingress and egress.
     pub attached: BTreeSet<u32>,
+    /// Interfaces outside the topology, which run the boundary's program at TC ingress.
+    pub guarded: BTreeSet<u32>,
 }
 
 /// One change of the kernel's network state.
@@ -62,13 +98,23 @@ pub enum NetCommand {
     AddRoute(Ipv6Net, u32, Via),
     /// Remove a route.
     RemoveRoute(Ipv6Net, u32, Via),
+    /// Remove a route from the main table.
+    RemoveStray(Ipv6Net, u32, Via),
+    /// Add a rule.
+    AddRule(Rule),
+    /// Remove a rule.
+    RemoveRule(Rule),
+    /// Let the kernel forward IPv6.
+    Forward,
     /// Make the kernel keep a neighbour resolved.
     AddNeighbour(u32, Ipv6Addr),
     /// Remove a neighbour.
     RemoveNeighbour(u32, Ipv6Addr),
-    /// Attach the agent's program.
+    /// Attach the agent's programs to a port.
     Attach(u32),
-    /// Detach it.
+    /// Attach the boundary's program to an interface outside the topology.
+    Guard(u32),
+    /// Detach all of them.
     Detach(u32),
 }
 
@@ -82,6 +128,10 @@ pub fn desired(base: &NodeBase, hops: &Hops, interfaces: &BTreeMap<String, Inter
         state.addresses.insert((lo.index, Ipv6Net::from(base.node_address)));
     }
     ports(base, interfaces, &mut state, &mut errors);
+    let below = below(&state.attached, interfaces);
+    let outside = interfaces.iter().filter(|(name, i)| *name != "lo" && !below.contains(&i.index));
+    state.guarded = outside.map(|(_, i)| i.index).filter(|i| !state.attached.contains(i)).collect();
+    (state.rules, state.forwards) = (Rule::ALL.into(), true);
     // The kernel requires a device on the route of a local SID; packets for the SID may arrive on any.
     if let Some(any) = index_of.values().next() {
         state.routes.insert((base.un, *any, Via::End));
@@ -102,6 +152,19 @@ pub fn desired(base: &NodeBase, hops: &Hops, interfaces: &BTreeMap<String, Inter
         }
     }
     (state, errors)
+}
+
+/// Interfaces that packets pass on their way to a port: members of a bond or bridge, the base of a VLAN. The boundary is at the port;
+/// below it, every packet would count as one from outside. What such an interface keeps for itself has no way into the fabric.
+fn below(ports: &BTreeSet<u32>, interfaces: &BTreeMap<String, Interface>) -> BTreeSet<u32> {
+    let (mut tops, mut below) = (ports.clone(), BTreeSet::new());
+    while !tops.is_empty() {
+        let members = interfaces.values().filter(|i| i.master.is_some_and(|m| tops.contains(&m))).map(|i| i.index);
+        let bases = interfaces.values().filter(|i| tops.contains(&i.index)).filter_map(|i| i.lower);
+        tops = members.chain(bases).filter(|i| !below.contains(i)).collect();
+        below.extend(&tops);
+    }
+    below
 }
 
 fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut NetState, errors: &mut Vec<ItemError>) {
@@ -143,10 +206,17 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
     }
 }
 
-/// The commands that change `observed` into `desired`: removals first, then links, addresses, routes.
+/// The commands that change `observed` into `desired`: first the boundary, then removals, links, addresses, routes.
 pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
     let mut out = Vec::new();
-    for i in observed.attached.difference(&desired.attached) {
+    for i in desired.attached.difference(&observed.attached) {
+        out.push(NetCommand::Attach(*i));
+    }
+    for i in desired.guarded.difference(&observed.guarded) {
+        out.push(NetCommand::Guard(*i));
+    }
+    let wanted = |i: &u32| desired.attached.contains(i) || desired.guarded.contains(i);
+    for i in observed.attached.union(&observed.guarded).filter(|i| !wanted(i)) {
         out.push(NetCommand::Detach(*i));
     }
     for (p, i, g) in observed.routes.difference(&desired.routes) {
@@ -170,8 +240,18 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
     for (i, a) in desired.neighbours.difference(&observed.neighbours) {
         out.push(NetCommand::AddNeighbour(*i, *a));
     }
-    for i in desired.attached.difference(&observed.attached) {
-        out.push(NetCommand::Attach(*i));
+    for rule in desired.rules.difference(&observed.rules) {
+        out.push(NetCommand::AddRule(*rule));
+    }
+    if desired.forwards && !observed.forwards {
+        out.push(NetCommand::Forward);
+    }
+    // Last: until the rules are there, packets need the routes of the main table.
+    for (p, i, g) in observed.strays.difference(&desired.strays) {
+        out.push(NetCommand::RemoveStray(*p, *i, *g));
+    }
+    for rule in observed.rules.difference(&desired.rules) {
+        out.push(NetCommand::RemoveRule(*rule));
     }
     out
 }
@@ -188,5 +268,52 @@ mod tests {
         assert!(plan(&want, &want).is_empty());
         let have = NetState { routes: BTreeSet::from([(net, 2, gw)]), ..NetState::default() };
         assert_eq!(plan(&want, &have), vec![NetCommand::RemoveRoute(net, 2, gw), NetCommand::AddRoute(net, 3, gw)]);
+    }
+
+    #[test]
+    fn what_is_below_a_port_is_not_outside() {
+        let alone = |index| Interface::alone(index, 9000);
+        let interfaces = BTreeMap::from([
+            ("port".to_string(), Interface { lower: Some(2), ..alone(1) }),
+            ("bond".into(), alone(2)),
+            ("eth0".into(), Interface { master: Some(2), ..alone(3) }),
+            ("eth1".into(), Interface { master: Some(2), ..alone(4) }),
+            ("other".into(), alone(5)),
+            ("vlan".into(), Interface { lower: Some(5), ..alone(6) }),
+        ]);
+        assert_eq!(below(&BTreeSet::from([1]), &interfaces), BTreeSet::from([2, 3, 4]));
+        assert_eq!(below(&BTreeSet::from([5]), &interfaces), BTreeSet::new());
+        // A loop that the kernel does not permit ends too.
+        let ring = BTreeMap::from([
+            ("a".to_string(), Interface { lower: Some(2), ..alone(1) }),
+            ("b".into(), Interface { lower: Some(1), ..alone(2) }),
+        ]);
+        assert_eq!(below(&BTreeSet::from([1]), &ring), BTreeSet::from([1, 2]));
+    }
+
+    #[test]
+    fn the_boundary_comes_before_routes_and_the_routes_of_the_main_table_go_last() {
+        let net: Ipv6Net = "5f00:0:2::/48".parse().unwrap();
+        let gw = Via::Gateway("fe80::2:1".parse().unwrap());
+        let want = NetState {
+            routes: BTreeSet::from([(net, 3, gw)]),
+            rules: Rule::ALL.into(),
+            forwards: true,
+            attached: BTreeSet::from([3]),
+            guarded: BTreeSet::from([4]),
+            ..NetState::default()
+        };
+        let have =
+            NetState { strays: BTreeSet::from([(net, 3, gw)]), guarded: BTreeSet::from([5]), ..NetState::default() };
+        let commands = plan(&want, &have);
+        let at = |c: NetCommand| commands.iter().position(|x| *x == c).unwrap();
+        assert!(at(NetCommand::Attach(3)).max(at(NetCommand::Guard(4))) < at(NetCommand::AddRoute(net, 3, gw)));
+        assert!(at(NetCommand::AddRoute(net, 3, gw)) < at(NetCommand::AddRule(Rule::Passed)));
+        assert_eq!(at(NetCommand::RemoveStray(net, 3, gw)), commands.len() - 1);
+        assert!(commands.contains(&NetCommand::Detach(5)) && commands.contains(&NetCommand::Forward));
+        // What was a port and is outside now changes hands and is not detached.
+        let was = NetState { attached: BTreeSet::from([3, 4]), ..want.clone() };
+        let was = NetState { guarded: BTreeSet::new(), ..was };
+        assert_eq!(plan(&want, &was), vec![NetCommand::Guard(4)]);
     }
 }

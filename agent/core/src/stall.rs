@@ -7,9 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{BranchTelemetry, Event, EventCode, GroupTelemetry};
+use canopy_units::{Monotonic, UnixTime, UnwrappedPsn};
 
 #[cfg(test)]
 mod tests;
@@ -21,37 +23,37 @@ pub struct Stalls(BTreeMap<GroupId, GroupProgress>);
 /// Progress of one group.
 #[derive(Debug)]
 struct GroupProgress {
-    min_next: u64,
+    min_next: UnwrappedPsn,
     data_packets: u64,
     /// When the minimum last changed, or data became outstanding.
-    since: u64,
+    since: Monotonic,
     /// When data was first forwarded at least a third of the stall time after `since`.
-    probed: Option<u64>,
+    probed: Option<Monotonic>,
     /// When each branch was first sampled: a new branch gets a whole stall time.
-    seen: BTreeMap<Ipv6Addr, u64>,
+    seen: BTreeMap<Ipv6Addr, Monotonic>,
     /// Reported branches, each with the next PSN at which it stalled.
-    reported: BTreeMap<Ipv6Addr, u64>,
+    reported: BTreeMap<Ipv6Addr, UnwrappedPsn>,
 }
 
 impl Stalls {
-    /// Processes a sample of all groups at `now_ns` on any monotonic clock; groups that are not in it are forgotten. Groups
+    /// Processes a sample of all groups at `now` on any monotonic clock; groups that are not in it are forgotten. Groups
     /// without a `stall_after` time are not watched.
     pub fn observe(
         &mut self,
         groups: &[GroupTelemetry],
-        stall_after: impl Fn(GroupId) -> Option<u64>,
-        now_ns: u64,
-        time_unix_ns: u64,
+        stall_after: impl Fn(GroupId) -> Option<Duration>,
+        now: Monotonic,
+        time: UnixTime,
     ) -> Vec<Event> {
         let mut events = Vec::new();
         let mut before = std::mem::take(&mut self.0);
         for group in groups {
-            let Some(stall_after_ns) = stall_after(group.group_id) else { continue };
-            let progress = before.remove(&group.group_id).unwrap_or_else(|| GroupProgress::new(group, now_ns));
-            let (progress, notices) = progress.observe(group, stall_after_ns, now_ns);
+            let Some(stall_after) = stall_after(group.group_id) else { continue };
+            let progress = before.remove(&group.group_id).unwrap_or_else(|| GroupProgress::new(group, now));
+            let (progress, notices) = progress.observe(group, stall_after, now);
             self.0.insert(group.group_id, progress);
             events.extend(notices.into_iter().map(|(code, branch, detail)| Event {
-                time_unix_ns,
+                time,
                 code,
                 group: Some(group.group_id),
                 branch: Some(branch),
@@ -68,27 +70,27 @@ impl Stalls {
 }
 
 /// Next PSN of an unconfirmed branch.
-const UNCONFIRMED: u64 = 0;
+const UNCONFIRMED: UnwrappedPsn = UnwrappedPsn::ZERO;
 
-fn is_at(branch: &BranchTelemetry, next: u64) -> bool {
+fn is_at(branch: &BranchTelemetry, next: UnwrappedPsn) -> bool {
     if branch.unconfirmed { next == UNCONFIRMED } else { branch.next == Some(next) }
 }
 
 type Notice = (EventCode, Ipv6Addr, String);
 
 impl GroupProgress {
-    fn new(group: &GroupTelemetry, now: u64) -> Self {
-        let (min_next, data_packets) = (group.min_next.unwrap_or(0), group.data_packets);
+    fn new(group: &GroupTelemetry, now: Monotonic) -> Self {
+        let (min_next, data_packets) = (group.min_next.unwrap_or(UNCONFIRMED), group.data_packets);
         Self { min_next, data_packets, since: now, probed: None, seen: BTreeMap::new(), reported: BTreeMap::new() }
     }
 
-    fn observe(mut self, group: &GroupTelemetry, stall_after: u64, now: u64) -> (Self, Vec<Notice>) {
+    fn observe(mut self, group: &GroupTelemetry, stall_after: Duration, now: Monotonic) -> (Self, Vec<Notice>) {
         let third = stall_after / 3;
         let forwarded = group.data_packets != self.data_packets;
         self.data_packets = group.data_packets;
         self.seen = group.branches.iter().map(|b| (b.address, *self.seen.get(&b.address).unwrap_or(&now))).collect();
         let mut notices = self.recovered(group);
-        let unconfirmed = group.branches.iter().any(|b| b.unconfirmed) && group.high > 0;
+        let unconfirmed = group.branches.iter().any(|b| b.unconfirmed) && group.high > UnwrappedPsn::ZERO;
         let Some(min_next) = group.min_next.filter(|min| *min < group.high).or(unconfirmed.then_some(UNCONFIRMED))
         else {
             // All data is acknowledged, or there is no branch to acknowledge it.
@@ -98,20 +100,20 @@ impl GroupProgress {
         if min_next != self.min_next {
             (self.min_next, self.since, self.probed) = (min_next, now, None);
         }
-        if forwarded && self.probed.is_none() && now.saturating_sub(self.since) >= third {
+        if forwarded && self.probed.is_none() && now.since(self.since) >= third {
             self.probed = Some(now);
         }
-        if self.probed.is_none_or(|probed| now.saturating_sub(probed) < third) {
+        if self.probed.is_none_or(|probed| now.since(probed) < third) {
             return (self, notices);
         }
         for branch in group.branches.iter().filter(|b| is_at(b, min_next)) {
             let since = self.since.max(self.seen.get(&branch.address).copied().unwrap_or(now));
-            let stalled = now.saturating_sub(since);
+            let stalled = now.since(since);
             if stalled >= stall_after && self.reported.insert(branch.address, min_next).is_none() {
-                let ms = stalled / 1_000_000;
+                let ms = stalled.as_millis();
                 let missing = match min_next {
                     UNCONFIRMED => "it never did".to_owned(),
-                    next => format!("{} packets are outstanding", group.high - next),
+                    next => format!("{} packets are outstanding", group.high.since(next)),
                 };
                 let detail = format!(
                     "{} has acknowledged nothing for {ms} ms and holds the group up: {missing}",

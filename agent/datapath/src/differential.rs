@@ -5,12 +5,14 @@
 //! The duration of a test run is not constant, so each of the two rate limits is set to "always" or "never", independent of time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use canopy_agent_core::aggregate::{Aggregation, Counters, Entry, Feedback, Input, Nak, Params, Refusal};
 use canopy_bpf::node::{Control, types};
 use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::RoceBuilder;
+use canopy_reference::aggregate::{Aggregation, Counters, Entry, Feedback, Input, Nak, Params, Refusal};
+use canopy_units::UnwrappedPsn;
 
 use crate::testbed::*;
 
@@ -54,7 +56,8 @@ impl Pair {
         });
         let errors = bed.reconcile(|s| {
             s.groups.for_each_mut(|g| {
-                (g.params.reack_interval_ns, g.params.nak_merge_ns) = (reack_ns, nak_merge_ns);
+                g.params.reack_interval = Duration::from_nanos(reack_ns);
+                g.params.nak_merge = Duration::from_nanos(nak_merge_ns);
             });
         });
         assert_eq!(errors, []);
@@ -218,8 +221,12 @@ fn run(start: u32, reack_ns: u64, nak_merge_ns: u64, events: u32, seed: u64) {
         high = high.max(pair.reference.high().unwrap_or(high));
         if n % 512 == 0 || n + 1 == events {
             let t = pair.bed.telemetry();
-            assert_eq!(t.min_next, pair.reference.minimum(), "start {start:#x} seed {seed}, event {n}");
-            assert_eq!(Some(t.high), pair.reference.high());
+            assert_eq!(
+                t.min_next.map(UnwrappedPsn::get),
+                pair.reference.minimum(),
+                "start {start:#x} seed {seed}, event {n}"
+            );
+            assert_eq!(Some(t.high.get()), pair.reference.high());
             let counted = Counters {
                 acks_in: t.acks_in,
                 acks_out: t.acks_out,
@@ -230,7 +237,11 @@ fn run(start: u32, reack_ns: u64, nak_merge_ns: u64, events: u32, seed: u64) {
             assert_eq!(counted, pair.reference.counters(), "start {start:#x} seed {seed}, event {n}");
             for b in &t.branches {
                 let slot = (0..BRANCHES).find(|s| address_of(*s) == b.address).unwrap();
-                assert_eq!(b.next, pair.reference.next(slot), "slot {slot}, start {start:#x} seed {seed}, event {n}");
+                assert_eq!(
+                    b.next.map(UnwrappedPsn::get),
+                    pair.reference.next(slot),
+                    "slot {slot}, start {start:#x} seed {seed}, event {n}"
+                );
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use canopy_bpf::node::types::{self, canopy_drop as Reason, canopy_group_flag as Flag};
-use canopy_bpf::node::{Control, NODE, Node};
+use canopy_bpf::node::{Control, Node};
 use canopy_bpf::{Result, chain};
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::{GroupProgram, NodeSpec};
@@ -148,10 +148,6 @@ impl Groups {
         let Plan { changes, mut errors, ports, .. } = plan;
         // Until the end: what the maps have after a failure is unknown.
         self.audited = false;
-        let node = render::node(&spec.base);
-        if !is(self.bpf.node().get(&NODE)?.as_ref(), Some(&node)) {
-            self.bpf.node().put(&NODE, &node)?;
-        }
         for change in &changes {
             for address in self.applied.remove(&change.id).iter().flat_map(|a| &a.entries.multicasts) {
                 self.multicasts.remove(address);
@@ -232,9 +228,6 @@ impl Groups {
             if !is(was.entries.branches.get(slot), Some(branch)) {
                 bpf.branches().put(&slot_key(id, *slot), branch)?;
             }
-            if !was.stats.contains(slot) {
-                bpf.stats().put(&slot_key(id, *slot), &types::canopy_branch_stats::default())?;
-            }
         }
         for (address, peer) in &want.peers {
             if !is(was.entries.peers.get(address), Some(peer)) {
@@ -250,7 +243,7 @@ impl Groups {
         let known = was.entries.group.filter(|_| !fresh);
         let mut state = was.state.as_deref().copied().filter(|_| !fresh);
         if state.is_none() {
-            bpf.states().put(&id, &fresh_state())?;
+            bpf.states().put(&id, &fresh_state(self.cold || self.cold_groups.contains(&id)))?;
         }
         if !was.has_cnps || fresh {
             bpf.cnps().put(&id, &types::canopy_cnp::default())?;
@@ -320,9 +313,6 @@ impl Groups {
         }
         for slot in was.entries.branches.keys().filter(|slot| !want.branches.contains_key(slot)) {
             bpf.branches().delete(&slot_key(id, *slot))?;
-        }
-        for slot in was.stats.iter().filter(|slot| !want.branches.contains_key(slot)) {
-            bpf.stats().delete(&slot_key(id, *slot))?;
         }
         if was.entries.outer.is_some() && want.outer.is_none() {
             bpf.outers().delete(&id)?;
@@ -398,7 +388,6 @@ fn is_applied(was: &Held, want: &Rendered) -> bool {
         && all(b.branches.iter().all(|(k, v)| is(a.branches.get(k), Some(v))), (a.branches.len(), b.branches.len()))
         && all(b.peers.iter().all(|(k, v)| is(a.peers.get(k), Some(v))), (a.peers.len(), b.peers.len()))
         && was.has_cnps
-        && was.stats.iter().eq(b.branches.keys())
         && was.state.as_deref().is_some_and(|s| counts_all(s, &want.joins) && standby_rests(s, b))
 }
 
@@ -436,9 +425,10 @@ fn adopts(was: Option<&types::canopy_group>, conf: &types::canopy_group) -> bool
 
 /// State of a new group: the first data packet sets its PSN, and nothing is acknowledged until every branch is confirmed
 /// (decisions 3.3, 3.9).
-fn fresh_state() -> types::canopy_state {
+/// The state before the first packet; `lost`: there may have been one.
+fn fresh_state(lost: bool) -> types::canopy_state {
     let empty = types::canopy_min { key: u64::MAX, msn: u64::MAX, credits: u64::MAX };
-    types::canopy_state { tree: [empty; 256], ..types::canopy_state::default() }
+    types::canopy_state { lost: lost.into(), tree: [empty; 256], ..types::canopy_state::default() }
 }
 
 fn slot_key(group_id: u32, slot: u32) -> types::canopy_slot_key {

@@ -7,6 +7,8 @@
 //! Programs and maps are pinned under one directory per node, and the kernel holds the TC filters. Forwarding and its state
 //! therefore survive the end of the agent.
 
+mod boundary;
+mod cnp_windows;
 #[cfg(test)]
 mod differential;
 mod egress;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reconciliation of maps and netlink state: all desired against all observed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,10 @@ use canopy_bpf::{Context, Result, chain};
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind};
+use canopy_model::telemetry::Event;
 
+use crate::boundary;
+use crate::cnp_windows::CnpWindows;
 use crate::egress::{Egress, GroupFlows, Watcher, WatcherConfig, report};
 use crate::events::{self, Events};
 use crate::groups::Groups;
@@ -60,7 +63,13 @@ pub struct LinuxDatapath {
     watcher: Watcher,
     netlink: Netlink,
     events: Events,
+    pub(crate) cnp_windows: CnpWindows,
     mroute_holder: MrouteHolder,
+    /// The boundary after the last reconcile, and events about parts of it that were gone.
+    kept: boundary::Kept,
+    restored: VecDeque<Event>,
+    /// Names of the interfaces at the last reconcile.
+    names: BTreeMap<u32, String>,
     pending_poll: tokio::time::Interval,
     repeat: tokio::time::Interval,
 }
@@ -87,7 +96,7 @@ impl LinuxDatapath {
         let egress = Arc::new(Egress::new(Arc::clone(&bpf)));
         let watcher = Watcher::start(Arc::clone(&egress), options.congestion)?;
         let events = Events::open(&bpf)?;
-        netlink::enable_forwarding()?;
+        let cnp_windows = CnpWindows::open(Arc::clone(&bpf))?;
         let mroute_holder = MrouteHolder::new(options.hold_multicast);
         let mut pending_poll = tokio::time::interval(POLL_PENDING_ONLY);
         pending_poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -106,7 +115,11 @@ impl LinuxDatapath {
             watcher,
             netlink,
             events,
+            cnp_windows,
             mroute_holder,
+            kept: boundary::Kept::default(),
+            restored: VecDeque::new(),
+            names: BTreeMap::new(),
             pending_poll,
             repeat,
         })
@@ -135,18 +148,28 @@ impl LinuxDatapath {
             b.groups().keys().len() + b.outers().keys().len() + b.states().keys().len() + b.cnps().keys().len();
         let entry_points =
             b.proxies().keys().len() + b.qpns().keys().len() + b.trees().keys().len() + b.multicasts().keys().len();
-        let branches = b.branches().keys().len() + b.peers().keys().len() + b.stats().keys().len();
+        let branches = b.branches().keys().len() + b.peers().keys().len();
         groups + entry_points + branches + b.drops().keys().len()
     }
 
-    /// The interfaces that count as attached: both programs run if the interface is desired, any program runs if it is not.
-    fn attached(&self, desired: &net::NetState, interfaces: impl Iterator<Item = u32>) -> BTreeSet<u32> {
+    /// Adds to `observed` the interfaces that run what they should, and those that run something and should not.
+    fn observe_filters(
+        &self,
+        desired: &net::NetState,
+        interfaces: impl Iterator<Item = u32>,
+        observed: &mut net::NetState,
+    ) {
         let (ingress, egress) = (self.bpf.ingress(), self.bpf.egress());
-        let runs = |i: &u32| match (ingress.is_attached(*i), egress.is_attached(*i)) {
-            (ingress, egress) if desired.attached.contains(i) => ingress && egress,
-            (ingress, egress) => ingress || egress,
-        };
-        interfaces.filter(runs).collect()
+        for i in interfaces {
+            let runs = (ingress.is_attached(i), egress.is_attached(i));
+            if desired.attached.contains(&i) && runs == (true, true) {
+                observed.attached.insert(i);
+            } else if desired.guarded.contains(&i) && runs == (true, false) {
+                observed.guarded.insert(i);
+            } else if !desired.attached.contains(&i) && !desired.guarded.contains(&i) && runs != (false, false) {
+                observed.attached.insert(i);
+            }
+        }
     }
 
     fn attach(&self, ifindex: u32) -> Result<()> {
@@ -154,20 +177,30 @@ impl LinuxDatapath {
         self.bpf.egress().attach(ifindex)
     }
 
+    fn guard(&self, ifindex: u32) -> Result<()> {
+        self.bpf.ingress().attach(ifindex)?;
+        if self.bpf.egress().is_attached(ifindex) { self.bpf.egress().detach(ifindex) } else { Ok(()) }
+    }
+
     fn detach(&self, ifindex: u32) -> Result<()> {
         let attached = [self.bpf.egress(), self.bpf.ingress()].into_iter().filter(|f| f.is_attached(ifindex));
         attached.into_iter().try_for_each(|filter| filter.detach(ifindex))
     }
 
-    async fn network(&self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<Vec<ItemError>> {
+    async fn network(&mut self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<Vec<ItemError>> {
         let (desired, mut errors) = net::desired(&spec.base, &self.hops, interfaces);
         let ports: BTreeSet<u32> = desired.attached.clone();
         let mut observed = self.netlink.observe(interfaces, &ports, &desired).await?;
-        observed.state.attached = self.attached(&desired, interfaces.values().map(|i| i.index));
+        self.observe_filters(&desired, interfaces.values().map(|i| i.index), &mut observed.state);
         let commands = net::plan(&desired, &observed.state);
         for command in &commands {
+            if let Some(detail) = self.kept.restored(command, |i| port_name(interfaces, i)) {
+                tracing::warn!(what = detail, "restoring a part of the domain's boundary");
+                self.restored.push_back(events::boundary_restored(detail));
+            }
             let result = match *command {
                 NetCommand::Attach(i) => self.attach(i),
+                NetCommand::Guard(i) => self.guard(i),
                 NetCommand::Detach(i) => self.detach(i),
                 _ => self.netlink.execute(command).await,
             };
@@ -186,19 +219,27 @@ impl LinuxDatapath {
                 });
             }
         }
-        let interfaces = self.netlink.interfaces().await?;
+        let before = interfaces;
+        let interfaces = &self.netlink.interfaces().await?;
+        // An interface outside the topology that went away meanwhile needs no program.
+        errors.retain(|e| {
+            e.kind != ItemKind::Program || interfaces.contains_key(&e.name) || !before.contains_key(&e.name)
+        });
         let fresh: BTreeSet<_> = commands
             .iter()
             .filter_map(|c| if let NetCommand::AddNeighbour(i, a) = c { Some((*i, *a)) } else { None })
             .collect();
-        let mut after = self.resolved(&interfaces, &ports, &desired, &fresh).await?;
-        after.state.attached = self.attached(&desired, ports.iter().copied());
-        for command in net::plan(&desired, &after.state) {
+        let mut after = self.resolved(interfaces, &ports, &desired, &fresh).await?;
+        self.observe_filters(&desired, interfaces.values().map(|i| i.index), &mut after.state);
+        self.kept.remember(&after.state);
+        let there = |i: u32| interfaces.values().any(|x| x.index == i);
+        let wanted = |c: &NetCommand| !matches!(c, NetCommand::Guard(i) if !there(*i));
+        for command in net::plan(&desired, &after.state).into_iter().filter(wanted) {
             // Every remaining difference is an error, unless the command that failed for the same item has been reported.
-            if !errors.iter().any(|e| e.kind == kind(&command) && e.name == name(&command, &interfaces)) {
+            if !errors.iter().any(|e| e.kind == kind(&command) && e.name == name(&command, interfaces)) {
                 let detail =
                     format!("the kernel does not have the desired state after applying it: still needs {command:?}");
-                errors.push(ItemError { kind: kind(&command), name: name(&command, &interfaces), group: None, detail });
+                errors.push(ItemError { kind: kind(&command), name: name(&command, interfaces), group: None, detail });
             }
         }
         let unresolved = |(port, hop): &(PortIndex, Ipv6Addr)| {
@@ -246,6 +287,9 @@ impl LinuxDatapath {
             handover.switch()?;
         }
         let interfaces = self.netlink.interfaces().await?;
+        // Before the program is attached: without an entry every interface is outside.
+        boundary::configure(&self.bpf, &spec.base, &interfaces)?;
+        self.names = interfaces.iter().map(|(name, i)| (i.index, name.clone())).collect();
         self.hops.follow(&spec.groups);
         let mut errors = self.network(spec, &interfaces).await?;
         if let Some(handover) = self.handover.take_if(|_| errors.iter().all(|e| e.kind != ItemKind::Program)) {
@@ -293,22 +337,22 @@ impl Datapath for LinuxDatapath {
     async fn sample(&mut self) -> Result<Sample, DatapathError> {
         let observations = self.watcher.observations();
         let congestion = report(&self.egress, observations);
-        let sampled = congestion.and_then(|congestion| Ok(Sample { congestion, ..sample(&self.bpf)? }));
+        let sampled = congestion.and_then(|congestion| Ok(Sample { congestion, ..sample(&self.bpf, &self.names)? }));
         sampled.map_err(datapath_error)
     }
 
     async fn next_event(&mut self) -> DatapathEvent {
         loop {
+            if let Some(event) = self.restored.pop_front() {
+                return DatapathEvent::Event(event);
+            }
             tokio::select! {
                 () = self.netlink.changed() => return DatapathEvent::KernelChanged,
                 _ = self.pending_poll.tick(), if self.groups.may_be_pending() => self.groups.acknowledge_pending_only(),
                 _ = self.repeat.tick(), if self.groups.repeats() => self.groups.repeat_feedback(),
                 () = self.mroute_holder.ended() => return DatapathEvent::KernelChanged,
-                raw = self.events.next() => {
-                    if let Some(event) = events::act(&self.bpf, &raw) {
-                        return DatapathEvent::Event(event);
-                    }
-                }
+                () = self.cnp_windows.close() => {}
+                raw = self.events.next() => return DatapathEvent::Event(events::report(&self.bpf, &raw)),
             }
         }
     }
@@ -343,6 +387,7 @@ async fn try_cleanup(pin_dir: &Path) -> Result<()> {
         let ours = bpf.multicasts().keys().into_iter().map(Ipv6Addr::from).collect();
         multicast::cleanup(&mut MrouteHolder::new(Hold::Itself), &interfaces, ours).await?;
         observed.up.clear();
+        observed.forwards = false;
         for command in net::plan(&none, &observed) {
             netlink.execute(&command).await?;
         }
@@ -356,23 +401,34 @@ async fn try_cleanup(pin_dir: &Path) -> Result<()> {
 fn kind(command: &NetCommand) -> ItemKind {
     match command {
         NetCommand::Up(_) | NetCommand::AddAddress(..) | NetCommand::RemoveAddress(..) => ItemKind::Port,
-        NetCommand::AddRoute(..) | NetCommand::RemoveRoute(..) => ItemKind::Route,
+        NetCommand::AddRoute(..)
+        | NetCommand::RemoveRoute(..)
+        | NetCommand::RemoveStray(..)
+        | NetCommand::AddRule(_)
+        | NetCommand::RemoveRule(_)
+        | NetCommand::Forward => ItemKind::Route,
         NetCommand::AddNeighbour(..) | NetCommand::RemoveNeighbour(..) => ItemKind::Neighbour,
-        NetCommand::Attach(_) | NetCommand::Detach(_) => ItemKind::Program,
+        NetCommand::Attach(_) | NetCommand::Guard(_) | NetCommand::Detach(_) => ItemKind::Program,
     }
 }
 
+fn port_name(interfaces: &BTreeMap<String, Interface>, ifindex: u32) -> String {
+    let found = interfaces.iter().find(|(_, i)| i.index == ifindex);
+    found.map_or_else(|| format!("interface {ifindex}"), |(name, _)| name.clone())
+}
+
 fn name(command: &NetCommand, interfaces: &BTreeMap<String, Interface>) -> String {
-    let port = |i: u32| {
-        interfaces.iter().find(|(_, x)| x.index == i).map_or_else(|| format!("interface {i}"), |(n, _)| n.clone())
-    };
+    let port = |i: u32| port_name(interfaces, i);
     match command {
         NetCommand::Up(i)
         | NetCommand::AddAddress(i, _)
         | NetCommand::RemoveAddress(i, _)
         | NetCommand::Attach(i)
+        | NetCommand::Guard(i)
         | NetCommand::Detach(i) => port(*i),
-        NetCommand::AddRoute(p, ..) | NetCommand::RemoveRoute(p, ..) => p.to_string(),
+        NetCommand::AddRoute(p, ..) | NetCommand::RemoveRoute(p, ..) | NetCommand::RemoveStray(p, ..) => p.to_string(),
+        NetCommand::AddRule(rule) | NetCommand::RemoveRule(rule) => format!("rule {}", netlink::priority(*rule)),
+        NetCommand::Forward => "net.ipv6.conf.all.forwarding".into(),
         NetCommand::AddNeighbour(i, a) | NetCommand::RemoveNeighbour(i, a) => format!("{}/{a}", port(*i)),
     }
 }

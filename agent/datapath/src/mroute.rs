@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_prints_is_read_whole() {
-        let port = |index| Interface { index, mtu: 9000, up: true, carrier: true };
+        let port = |index| Interface::alone(index, 9000);
         let interfaces = BTreeMap::from([("eth1".to_owned(), port(2)), ("eth2".to_owned(), port(3))]);
         let vif = "Interface      BytesIn  PktsIn  BytesOut PktsOut Flags\n 0 eth1              10       1         0       0 08000\n 3 eth2                0       0         0       0 08000\n 4 wg0                 0       0         0       0 00000\n";
         let (mifs, fixed) = parse_interfaces(vif, &interfaces);

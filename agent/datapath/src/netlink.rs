@@ -6,27 +6,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 
-use canopy_agent_core::net::{Interface, NetCommand, NetState, Via};
+use canopy_agent_core::net::{Interface, NetCommand, NetState, Rule, Via};
 use futures::TryStreamExt;
 use ipnet::Ipv6Net;
-use netlink_packet_core::DefaultNla;
-use netlink_packet_route::AddressFamily;
+use netlink_packet_core::{DefaultNla, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteLwEnCapType, RouteMessage, RouteProtocol, RouteSeg6LocalTunnel, Seg6LocalAction,
 };
-use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::{Handle, IpVersion, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use canopy_bpf::node::types::canopy_mark as Mark;
 use canopy_bpf::{Context, Result};
 
 /// Protocol number of our routes (rtnetlink(7): values above RTPROT_STATIC are for daemons).
 const PROTOCOL: u8 = 201;
+/// Table of the fabric's routes, and the priorities of the rules that lead there: behind the local table, before the main one.
+const TABLE: u32 = 4791;
+const PRIORITY: u32 = 4791;
+const MAIN: u32 = 254;
 /// Attribute numbers that the netlink crate does not define (include/uapi/linux/seg6_local.h, netlink.h).
 const SEG6_LOCAL_FLAVORS: u16 = 11;
 const NLA_F_NESTED: u16 = 1 << 15;
@@ -62,6 +68,9 @@ impl Netlink {
             MulticastGroup::Ipv6Ifaddr,
             MulticastGroup::Ipv6Route,
             MulticastGroup::Ipv6Mroute,
+            MulticastGroup::Ipv6Rule,
+            MulticastGroup::Ipv6Ifinfo,
+            MulticastGroup::Tc,
         ];
         let (listener, _, mut messages) =
             rtnetlink::new_multicast_connection(&groups).context("subscribing to netlink notifications")?;
@@ -69,8 +78,10 @@ impl Netlink {
         let (tx, changes) = mpsc::channel(1);
         let forward = async move {
             use futures::StreamExt;
-            while messages.next().await.is_some() {
-                let _ = tx.try_send(());
+            while let Some((message, _)) = messages.next().await {
+                if concerns_us(&message.payload) {
+                    let _ = tx.try_send(());
+                }
             }
         };
         let tasks = vec![
@@ -93,11 +104,14 @@ impl Netlink {
         let links: Vec<_> = self.handle.link().get().execute().try_collect().await.context("listing interfaces")?;
         let mut out = BTreeMap::new();
         for l in links {
-            let (mut name, mut mtu) = (None, 0);
+            let (mut name, mut mtu, mut master, mut link, mut stacked) = (None, 0, None, None, false);
             for a in &l.attributes {
                 match a {
                     LinkAttribute::IfName(n) => name = Some(n.clone()),
                     LinkAttribute::Mtu(m) => mtu = *m,
+                    LinkAttribute::Controller(index) => master = Some(*index),
+                    LinkAttribute::Link(index) => link = Some(*index),
+                    LinkAttribute::LinkInfo(info) => stacked = info.iter().any(is_stacked),
                     _ => {}
                 }
             }
@@ -110,6 +124,9 @@ impl Netlink {
                         mtu,
                         up: flags.contains(LinkFlags::Up),
                         carrier: flags.contains(LinkFlags::LowerUp),
+                        master,
+                        // Others, veth for example, have a link that is not below them.
+                        lower: link.filter(|_| stacked),
                     },
                 );
             }
@@ -142,8 +159,14 @@ impl Netlink {
         }
         let query = RouteMessageBuilder::<Ipv6Addr>::new().build();
         let routes: Vec<_> = self.handle.route().get(query).execute().try_collect().await.context("listing routes")?;
-        o.state.routes =
-            routes.iter().filter(|r| r.header.protocol == RouteProtocol::from(PROTOCOL)).filter_map(route_of).collect();
+        let ours = routes.iter().filter(|r| r.header.protocol == RouteProtocol::from(PROTOCOL));
+        let (fabric, strays): (Vec<_>, Vec<_>) = ours.partition(|r| table_of(r) == TABLE);
+        o.state.routes = fabric.into_iter().filter_map(route_of).collect();
+        o.state.strays = strays.into_iter().filter_map(route_of).collect();
+        let rules: Vec<_> =
+            self.handle.rule().get(IpVersion::V6).execute().try_collect().await.context("listing policy rules")?;
+        o.state.rules = Rule::ALL.into_iter().filter(|wanted| rules.iter().any(|r| is_rule(r, *wanted))).collect();
+        o.state.forwards = forwards()?;
         let neighbours: Vec<_> = self
             .handle
             .neighbours()
@@ -198,18 +221,23 @@ impl Netlink {
             NetCommand::AddRoute(p, i, g) => self
                 .handle
                 .route()
-                .add(route(p, i, g))
+                .add(route(p, i, g, TABLE))
                 .replace()
                 .execute()
                 .await
                 .with_context(|| format!("adding route {p} through interface {i}")),
-            NetCommand::RemoveRoute(p, i, g) => self
-                .handle
-                .route()
-                .del(route(p, i, g))
-                .execute()
-                .await
-                .with_context(|| format!("removing route {p} through interface {i}")),
+            NetCommand::RemoveRoute(p, i, g) => self.remove_route(route(p, i, g, TABLE), p, i).await,
+            NetCommand::RemoveStray(p, i, g) => self.remove_route(route(p, i, g, MAIN), p, i).await,
+            NetCommand::AddRule(r) => {
+                let mut request = self.handle.rule().add().v6();
+                *request.message_mut() = rule(r);
+                request.execute().await.with_context(|| format!("adding the policy rule with priority {}", priority(r)))
+            }
+            NetCommand::RemoveRule(r) => {
+                let removed = self.handle.rule().del(rule(r)).execute().await;
+                removed.with_context(|| format!("removing the policy rule with priority {}", priority(r)))
+            }
+            NetCommand::Forward => enable_forwarding(),
             NetCommand::AddNeighbour(i, a) => {
                 let mut request = self.handle.neighbours().add(i, IpAddr::V6(a)).state(NeighbourState::None).replace();
                 request.message_mut().attributes.push(NeighbourAttribute::ExtFlags(NeighbourExtFlags::Managed));
@@ -227,13 +255,23 @@ impl Netlink {
                     .await
                     .with_context(|| format!("removing neighbour {a} on interface {i}"))
             }
-            NetCommand::Attach(_) | NetCommand::Detach(_) => Ok(()),
+            NetCommand::Attach(_) | NetCommand::Guard(_) | NetCommand::Detach(_) => Ok(()),
         }
+    }
+
+    async fn remove_route(&self, route: RouteMessage, prefix: Ipv6Net, ifindex: u32) -> Result<()> {
+        let removed = self.handle.route().del(route).execute().await;
+        removed.with_context(|| format!("removing route {prefix} through interface {ifindex}"))
     }
 }
 
+fn forwards() -> Result<bool> {
+    let path = format!("{SYSCTL}/all/forwarding");
+    Ok(fs::read_to_string(&path).with_context(|| format!("reading {path}"))?.trim() == "1")
+}
+
 /// Enables IPv6 forwarding in this network namespace, which the kernel's FIB lookup helper requires.
-pub(crate) fn enable_forwarding() -> Result<()> {
+fn enable_forwarding() -> Result<()> {
     for name in ["all", "default"] {
         let path = format!("{SYSCTL}/{name}/forwarding");
         fs::write(&path, "1").with_context(|| format!("writing {path}"))?;
@@ -241,8 +279,61 @@ pub(crate) fn enable_forwarding() -> Result<()> {
     Ok(())
 }
 
-fn route(prefix: Ipv6Net, ifindex: u32, via: Via) -> RouteMessage {
+/// A VLAN, macvlan or ipvlan: its packets arrive on another interface first.
+fn is_stacked(info: &LinkInfo) -> bool {
+    matches!(info, LinkInfo::Kind(InfoKind::Vlan | InfoKind::MacVlan | InfoKind::IpVlan))
+}
+
+/// Whether a notification may be about something that the agent keeps. Of traffic control only filters and what ends them: a pacer on
+/// the same machine changes its classes many times a second.
+fn concerns_us(payload: &NetlinkPayload<RouteNetlinkMessage>) -> bool {
+    use RouteNetlinkMessage as M;
+    let NetlinkPayload::InnerMessage(message) = payload else { return true };
+    !matches!(message, M::NewTrafficClass(_) | M::DelTrafficClass(_) | M::NewQueueDiscipline(_) | M::NewTrafficChain(_))
+}
+
+/// Priority of a rule; the kernel evaluates the lowest first.
+pub(crate) fn priority(rule: Rule) -> u32 {
+    PRIORITY
+        + match rule {
+            Rule::Passed => 0,
+            Rule::PassedOnly => 1,
+            Rule::Own => 2,
+        }
+}
+
+fn rule(rule: Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = AddressFamily::Inet6;
+    message.header.action = if rule == Rule::PassedOnly { RuleAction::Unreachable } else { RuleAction::ToTable };
+    message.attributes.push(RuleAttribute::Priority(priority(rule)));
+    message.attributes.push(match rule {
+        Rule::Passed | Rule::PassedOnly => RuleAttribute::FwMark(Mark::MARK_FABRIC.0),
+        Rule::Own => RuleAttribute::Iifname("lo".into()),
+    });
+    if rule != Rule::PassedOnly {
+        message.attributes.push(RuleAttribute::Table(TABLE));
+    }
+    message
+}
+
+/// Whether `found` is the rule, with whatever attributes the kernel adds to those that were set.
+fn is_rule(found: &RuleMessage, wanted: Rule) -> bool {
+    let wanted = rule(wanted);
+    let whole = found.header.src_len == 0 && found.header.dst_len == 0;
+    whole
+        && found.header.action == wanted.header.action
+        && wanted.attributes.iter().all(|a| found.attributes.contains(a))
+}
+
+fn table_of(r: &RouteMessage) -> u32 {
+    let named = r.attributes.iter().find_map(|a| if let RouteAttribute::Table(id) = a { Some(*id) } else { None });
+    named.unwrap_or(r.header.table.into())
+}
+
+fn route(prefix: Ipv6Net, ifindex: u32, via: Via, table: u32) -> RouteMessage {
     let b = RouteMessageBuilder::<Ipv6Addr>::new()
+        .table_id(table)
         .destination_prefix(prefix.addr(), prefix.prefix_len())
         .output_interface(ifindex)
         .protocol(RouteProtocol::from(PROTOCOL));

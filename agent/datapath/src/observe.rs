@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel's maps have, by group.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use canopy_bpf::node::{Node, types};
 use canopy_bpf::{Plain, Result};
@@ -14,8 +14,6 @@ pub(crate) struct Held {
     pub(crate) entries: Entries,
     pub(crate) state: Option<Box<types::canopy_state>>,
     pub(crate) has_cnps: bool,
-    /// Slots with counters.
-    pub(crate) stats: BTreeSet<u32>,
 }
 
 /// Reads every map of the groups once, in batches.
@@ -45,9 +43,6 @@ pub(crate) fn all(bpf: &Node) -> Result<BTreeMap<u32, Held>> {
     for (key, peer) in bpf.peers().entries()? {
         held.entry(key.group_id).or_default().entries.peers.insert(key.address.into(), peer);
     }
-    for (key, _) in bpf.stats().entries()? {
-        held.entry(key.group_id).or_default().stats.insert(key.slot);
-    }
     for (id, state) in bpf.states().entries()? {
         held.entry(id).or_default().state = Some(Box::new(state));
     }
@@ -59,15 +54,9 @@ pub(crate) fn all(bpf: &Node) -> Result<BTreeMap<u32, Held>> {
 
 /// Reads the state of one group, whose configuration is `entries`.
 pub(crate) fn state_of(bpf: &Node, id: u32, entries: Entries) -> Result<Held> {
-    let mut stats = BTreeSet::new();
-    for slot in entries.branches.keys() {
-        if bpf.stats().get(&types::canopy_slot_key { group_id: id, slot: *slot })?.is_some() {
-            stats.insert(*slot);
-        }
-    }
     let state = bpf.states().get(&id)?.map(Box::new);
     let has_cnps = bpf.cnps().get(&id)?.is_some();
-    Ok(Held { entries, state, has_cnps, stats })
+    Ok(Held { entries, state, has_cnps })
 }
 
 /// Names of the maps in which the configuration of a group is not `want`, read one by one.

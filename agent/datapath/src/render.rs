@@ -6,14 +6,22 @@ use std::net::Ipv6Addr;
 
 use canopy_agent_core::slots;
 use canopy_bpf::bytes;
-use canopy_bpf::node::types::{self, canopy_branch_kind as Kind, canopy_group_flag as Flag};
+use canopy_bpf::node::types::{
+    self, canopy_branch_kind as Kind, canopy_group_flag as Flag, canopy_port_kind as PortKind,
+};
 use canopy_model::ids::PortIndex;
-use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, MAX_BRANCHES, NodeBase};
+use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, MAX_BRANCHES, NodeBase, Peer, Port};
+use canopy_packet::bth::Opcode;
+use canopy_packet::cnp::Cnp;
+use canopy_packet::frame::RoceBuilder;
 use canopy_packet::icrc;
 use canopy_packet::ipv6::Ipv6;
 use canopy_packet::srh::{Srh, Tlv};
 use canopy_packet::udp::{ROCE_PORT, Udp};
 use canopy_packet::{end_mt::EndMt, icrc::header_delta};
+use canopy_units::nanos;
+use ipnet::Ipv6Net;
+use sha2::{Digest, Sha256};
 
 const TURN: u64 = 1 << 24;
 const NEXT_HEADER_ROUTING: u8 = 43;
@@ -74,7 +82,29 @@ pub(crate) fn node(base: &NodeBase) -> types::canopy_node {
         address: base.node_address.into(),
         end_mt: base.end_mt.into(),
         replicate_hi: replicate_hi(base.end_mt),
+        block: net(base.addressing.block),
+        nodes: net(base.addressing.node_prefix),
+        proxies: net(base.addressing.proxy_prefix),
+        multicast: net(base.addressing.multicast_prefix),
     }
+}
+
+/// A port's entry.
+pub(crate) fn port(port: &Port) -> types::canopy_port {
+    match &port.peer {
+        Peer::Node { .. } => types::canopy_port { kind: PortKind::PORT_FABRIC.0, ..types::canopy_port::default() },
+        Peer::Host { prefix, gateway, .. } => types::canopy_port {
+            kind: PortKind::PORT_EDGE.0,
+            pad: 0,
+            host: net(*prefix),
+            link_local: port.link_local.into(),
+            gateway: (*gateway).into(),
+        },
+    }
+}
+
+fn net(net: Ipv6Net) -> types::canopy_net {
+    types::canopy_net { address: net.network().into(), mask: net.netmask().into() }
 }
 
 /// Renders a program; `held` are the current slots of the group's branches.
@@ -116,6 +146,7 @@ pub(crate) fn render(base: &NodeBase, g: &GroupProgram, ports: &Ports, held: &Sl
         e.branches.insert(slot, branch(g, b, ports[&b.port]));
         e.peers.insert(b.address, types::canopy_peer { slot, ifindex });
     }
+    conf.branches = digest(id, &e.branches);
     e.outer = outer(base.node_address, g)?.map(Box::new);
     e.group = Some(conf);
     e.proxies.insert(g.proxy, types::canopy_proxy { group_id: id, pad: 0, source: g.source.address.into() });
@@ -150,26 +181,29 @@ fn group(g: &GroupProgram, ports: &Ports) -> types::canopy_group {
         source: g.source.address.into(),
         up_ifindex: ports[&g.upstream.port],
         alternate_ifindex: g.alternate_upstream.map_or(0, |port| ports[&port]),
+        headend: g.headend_address.unwrap_or(Ipv6Addr::UNSPECIFIED).into(),
         up_sa: g.upstream.source_address.into(),
         up_da: g.upstream.destination.into(),
         up_qpn: g.upstream.dest_qp.get(),
         source_qpn: g.source.qpn.get(),
         up_sport: u32::from(ack_source_port(g)),
         ack_seed: ack_seed(g),
+        cnp_icrc: cnp_icrc(g),
         start: TURN + u64::from(g.start_psn.get()),
         write_base: g.write_base_va,
         write_length: lengths.min().unwrap_or(0),
         write_rkey: g.write_rkey,
         window: g.params.window,
-        reack_ns: g.params.reack_interval_ns,
-        nak_merge_ns: g.params.nak_merge_ns,
-        cnp_window_ns: g.params.cnp_window_ns,
-        cnp_min_ns: g.params.cnp_min_interval_ns,
+        reack_ns: nanos(g.params.reack_interval),
+        nak_merge_ns: nanos(g.params.nak_merge),
+        cnp_window_ns: nanos(g.params.cnp_window),
+        cnp_min_ns: nanos(g.params.cnp_min_interval),
         ..types::canopy_group::default()
     };
     if let Some(h) = &g.headend {
         c.flags |= Flag::GROUP_HEADEND.0;
         c.source_ifindex = ports[&h.source_port];
+        c.flight = h.max_flight;
     }
     if g.receivers_provisioned {
         c.flags |= Flag::GROUP_PROVISIONED.0;
@@ -201,6 +235,16 @@ fn branch(g: &GroupProgram, b: &Branch, ifindex: u32) -> types::canopy_branch {
     c
 }
 
+/// Identifies a group and its branches. The programs use what they derived from branches while it stays the same.
+fn digest(group: u32, branches: &BTreeMap<u32, types::canopy_branch>) -> u64 {
+    let mut all = Sha256::new_with_prefix(group.to_be_bytes());
+    for (slot, branch) in branches {
+        all.update(slot.to_be_bytes());
+        all.update(bytes(branch));
+    }
+    all.finalize().first_chunk().map_or(0, |first| u64::from_ne_bytes(*first))
+}
+
 /// The CRC register after the constant first bytes of an upstream ACK.
 fn ack_seed(g: &GroupProgram) -> u32 {
     let ip = Ipv6 {
@@ -218,6 +262,16 @@ fn ack_seed(g: &GroupProgram) -> u32 {
     let _ = ip.emit(&mut ip_bytes).and(udp.emit(&mut udp_bytes));
     let qpn = g.upstream.dest_qp.get().to_be_bytes();
     icrc::seed(&ip_bytes, &udp_bytes, &[0x11, 0x40, 0xFF, 0xFF, 0, qpn[1], qpn[2], qpn[3]])
+}
+
+/// ICRC of an upstream CNP: nothing in it depends on the CNPs that it stands for.
+fn cnp_icrc(g: &GroupProgram) -> u32 {
+    let mut cnp =
+        RoceBuilder::new(g.upstream.source_address, g.upstream.destination, Opcode::CNP, g.upstream.dest_qp.get(), 0);
+    (cnp.src_port, cnp.bth.migration, cnp.extensions.cnp) = (ack_source_port(g), true, Some(Cnp::default()));
+    // Emitting fails only if a field does not fit its header: all are of a valid program.
+    let packet = cnp.build().unwrap_or_default();
+    packet.last_chunk().copied().map_or(0, u32::from_ne_bytes)
 }
 
 /// UDP source port of feedback that a node sends upstream. Between nodes its low 14 bits are the epoch, which the ICRC

@@ -6,36 +6,35 @@ use std::collections::BTreeMap;
 use canopy_agent_core::Sample;
 use canopy_bpf::node::Node;
 use canopy_bpf::node::types::{self, canopy_drop as D, canopy_min_kind as Kind};
-use canopy_bpf::{Result, monotonic_ns};
+use canopy_bpf::{Result, monotonic};
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
+use canopy_units::{Monotonic, UnwrappedPsn};
 
 /// Leaves of the minimum tree; the first half of its array are inner nodes, and the root is node 1.
 const LEAVES: usize = 128;
 /// Key of an empty leaf: all ones.
 const EMPTY: u64 = u64::MAX;
 
-/// One sample of all counters and states of the groups; each map is read once, in batches.
-pub(crate) fn sample(bpf: &Node) -> Result<Sample> {
+/// One sample of all counters and states of the groups; each map is read once, in batches. `names` are those of the interfaces.
+pub(crate) fn sample(bpf: &Node, names: &BTreeMap<u32, String>) -> Result<Sample> {
     let mut drops: BTreeMap<u32, Vec<DropCount>> = BTreeMap::new();
     for (key, packets) in bpf.drops().entries()? {
         let types::canopy_drop_key { group_id, reason } = key;
         let packets = packets.into_iter().sum();
-        drops.entry(group_id).or_default().push(DropCount { reason, name: reason_name(reason), packets });
+        drops.entry(group_id).or_default().push(DropCount { reason, name: reason_name(reason), packets, port: None });
     }
     drops.values_mut().for_each(|d| d.sort_by_key(|c| c.reason));
     let mut branches: BTreeMap<u32, Vec<BranchTelemetry>> = BTreeMap::new();
     let mut groups = Vec::new();
-    let now = monotonic_ns();
+    let now = monotonic();
     let epochs: BTreeMap<u32, u32> = bpf.groups().entries()?.into_iter().map(|(id, g)| (id, g.epoch)).collect();
     let mut cnps: BTreeMap<u32, types::canopy_cnp> = bpf.cnps().entries()?.into_iter().collect();
     let states = bpf.states().entries()?.into_iter().filter(|(id, _)| epochs.contains_key(id));
     let states: BTreeMap<u32, _> = states.map(|(id, s)| (id, (s, cnps.remove(&id).unwrap_or_default()))).collect();
-    let stats: BTreeMap<_, _> = bpf.stats().entries()?.into_iter().map(|(k, v)| ((k.group_id, k.slot), v)).collect();
     for (k, peer) in bpf.peers().entries()? {
         let Some((state, cnp)) = states.get(&k.group_id) else { continue };
-        let stats = stats.get(&(k.group_id, peer.slot)).copied().unwrap_or_default();
-        branches.entry(k.group_id).or_default().push(branch(&k, peer.slot as usize % LEAVES, state, cnp, &stats, now));
+        branches.entry(k.group_id).or_default().push(branch(&k, peer.slot as usize % LEAVES, state, cnp, now));
     }
     branches.values_mut().for_each(|of_group| of_group.sort_by_key(|b| b.address));
     for (id, (s, cnp)) in &states {
@@ -44,9 +43,9 @@ pub(crate) fn sample(bpf: &Node) -> Result<Sample> {
         groups.push(GroupTelemetry {
             group_id,
             epoch,
-            high: s.high,
+            high: UnwrappedPsn(s.high),
             min_next: (s.high != 0 && s.unconfirmed.word == [0; 2] && s.tree[1].key != EMPTY)
-                .then_some(s.tree[1].key >> Kind::KIND_BITS.0),
+                .then_some(UnwrappedPsn(s.tree[1].key >> Kind::KIND_BITS.0)),
             acks_in: s.acks_in,
             acks_out: s.acks_out,
             naks_in: s.naks_in,
@@ -59,7 +58,13 @@ pub(crate) fn sample(bpf: &Node) -> Result<Sample> {
             drops: drops.remove(id).unwrap_or_default(),
         });
     }
-    let node_drops = drops.remove(&0).unwrap_or_default();
+    let mut node_drops = drops.remove(&0).unwrap_or_default();
+    for (key, packets) in bpf.port_drops().entries()? {
+        let Some(port) = names.get(&key.ifindex) else { continue };
+        let (reason, packets) = (key.reason, packets.into_iter().sum());
+        node_drops.push(DropCount { reason, name: reason_name(reason), packets, port: Some(port.clone()) });
+    }
+    node_drops.sort_by(|a, b| (a.reason, &a.port).cmp(&(b.reason, &b.port)));
     Ok(Sample { groups, node_drops, congestion: vec![] })
 }
 
@@ -68,21 +73,21 @@ fn branch(
     slot: usize,
     s: &types::canopy_state,
     cnp: &types::canopy_cnp,
-    stats: &types::canopy_branch_stats,
-    now: u64,
+    now: Monotonic,
 ) -> BranchTelemetry {
-    let key = s.tree[LEAVES + slot].key;
+    let (key, stats) = (s.tree[LEAVES + slot].key, s.stats[slot]);
     let unconfirmed = s.unconfirmed.word[slot / 64] >> (slot % 64) & 1 == 1;
-    let next = (key != EMPTY && s.high != 0 && !unconfirmed).then_some(key >> Kind::KIND_BITS.0);
-    let psn = |v: u64| (v & 0xFF_FFFF) as u32;
+    let next = (key != EMPTY && s.high != 0 && !unconfirmed).then_some(UnwrappedPsn(key >> Kind::KIND_BITS.0));
     BranchTelemetry {
         address: k.address.into(),
         next,
         unconfirmed: unconfirmed && key != EMPTY,
-        ack_psn: next.map(|n| psn(n - 1)),
-        epsn: next.filter(|_| key & u64::from(Kind::KIND_NONE.0) != u64::from(Kind::KIND_NONE.0)).map(psn),
+        ack_psn: next.map(|next| UnwrappedPsn(next.get() - 1).wire()),
+        epsn: next
+            .filter(|_| key & u64::from(Kind::KIND_NONE.0) != u64::from(Kind::KIND_NONE.0))
+            .map(UnwrappedPsn::wire),
         ccount: if cnp.slot_window[slot] == cnp.window { cnp.slot_count[slot] } else { 0 },
-        last_feedback_ns: (stats.last_received_ns != 0).then(|| now.saturating_sub(stats.last_received_ns)),
+        last_feedback: (stats.last_received_ns != 0).then(|| now.since(Monotonic::from_nanos(stats.last_received_ns))),
         packets: stats.packets,
         bytes: stats.bytes,
     }
@@ -123,6 +128,19 @@ fn reason_name(reason: u32) -> String {
         D::DROP_CNP_TIMER => "cnp_timer",
         D::DROP_EPOCH_AHEAD => "epoch_ahead",
         D::DROP_ROLE_MISSING => "role_missing",
+        D::DROP_EDGE_FRAME => "edge_frame",
+        D::DROP_EDGE_SOURCE => "edge_source",
+        D::DROP_EDGE_LINK_LOCAL => "edge_link_local",
+        D::DROP_EDGE_NEIGHBOUR => "edge_neighbour_discovery",
+        D::DROP_EDGE_SID => "edge_sid",
+        D::DROP_EDGE_NODE => "edge_node_address",
+        D::DROP_EDGE_PROXY => "edge_proxy_prefix",
+        D::DROP_EDGE_TUNNEL => "edge_tunnel",
+        D::DROP_EDGE_HEADERS => "edge_headers",
+        D::DROP_FABRIC_SOURCE => "fabric_source",
+        D::DROP_OUTSIDE => "outside",
+        D::DROP_PSN_FLIGHT => "psn_flight",
+        D::DROP_EVENT_LOST => "event_lost",
         D(other) => return format!("reason_{other}"),
     };
     name.into()

@@ -18,7 +18,7 @@ use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::node_spec::*;
 use canopy_model::status::ItemKind;
-use canopy_model::telemetry::GroupTelemetry;
+use canopy_model::telemetry::{DropCount, GroupTelemetry};
 use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
 use canopy_packet::end_mt::EndMt;
@@ -27,7 +27,7 @@ use canopy_packet::ipv6::Ipv6;
 use canopy_packet::srh::{Srh, Tlv};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::egress::KnownFlow;
+use crate::egress::config::{KnownFlow, KnownFlows};
 use crate::{Hold, LinuxDatapath, Options};
 
 /// `TC_ACT_SHOT`: dropped, merged, or sent as copies only.
@@ -36,6 +36,12 @@ pub const SHOT: u32 = 2;
 pub const REDIRECT: u32 = 7;
 /// `TC_ACT_OK`: passed to the kernel's stack.
 pub const OK: u32 = 0;
+
+/// Mark of a packet that the kernel may forward in the fabric.
+pub const MARK_FABRIC: u32 = types::canopy_mark::MARK_FABRIC.0;
+
+/// Packets that the source has in flight at most.
+pub const FLIGHT: u32 = 1 << 16;
 
 /// The group's Designated QPN.
 pub const DQPN: u32 = 0x0A_0001;
@@ -58,8 +64,15 @@ fn ok<T, E: std::fmt::Display + std::fmt::Debug>(r: Result<T, E>) -> T {
     r.unwrap_or_else(|e| panic!("{e}: {e:?}"))
 }
 
-fn options(pin_dir: &std::path::Path) -> Options {
-    Options { pin_dir: pin_dir.to_owned(), hold_multicast: Hold::Itself, congestion: Settings::default() }
+fn open(runtime: &tokio::runtime::Runtime, pin_dir: &std::path::Path) -> LinuxDatapath {
+    let options =
+        Options { pin_dir: pin_dir.to_owned(), hold_multicast: Hold::Itself, congestion: Settings::default() };
+    let mut datapath = runtime
+        .block_on(async { LinuxDatapath::open(options).await })
+        .unwrap_or_else(|e| panic!("{}", canopy_bpf::chain(&e)));
+    // A busy machine may leave a test waiting for longer than the source has a use for a CNP.
+    datapath.cnp_windows.stale = Duration::from_secs(60);
+    datapath
 }
 
 fn ip(args: &str) {
@@ -152,14 +165,24 @@ impl Testbed {
         ));
         let runtime = ok(tokio::runtime::Builder::new_current_thread().enable_all().build());
         let spec = spec(shape);
-        let mut datapath = runtime
-            .block_on(async { LinuxDatapath::open(options(&pin_dir)).await })
-            .unwrap_or_else(|e| panic!("{}", canopy_bpf::chain(&e)));
+        let mut datapath = open(&runtime, &pin_dir);
         let errors = runtime.block_on(datapath.reconcile(&spec));
         // The veth peers do not answer neighbour discovery, so only neighbours may be missing.
         assert!(errors.iter().all(|e| e.kind == ItemKind::Neighbour), "{errors:#?}");
         let mut bed = Self { datapath, spec, runtime, pin_dir, answered: false };
         bed.answer_for_neighbours();
+        bed
+    }
+
+    /// As [`Testbed::new`], for measurements: the far ends of the ports are in the same namespace, and what the boundary does there
+    /// with every copy would be counted as time of the copy. It returns with the next reconcile.
+    pub fn to_measure(shape: &Shape) -> Self {
+        let bed = Self::new(shape);
+        for port in &bed.spec.base.ports {
+            let far = format!("{}p", port.name);
+            let out = ok(Command::new("tc").args(["qdisc", "del", "dev", &far, "clsact"]).output());
+            assert!(out.status.success(), "tc qdisc del dev {far}: {}", String::from_utf8_lossy(&out.stderr));
+        }
         bed
     }
 
@@ -248,14 +271,13 @@ impl Testbed {
 
     /// Opens another datapath on the same pins, as a restarted agent does.
     pub fn reopen(&mut self) {
-        let options = options(&self.pin_dir);
-        self.datapath = ok(self.runtime.block_on(async { LinuxDatapath::open(options).await }));
+        self.datapath = open(&self.runtime, &self.pin_dir);
     }
 
     /// Lets programs with another layout of their maps take over, as an agent of another version does. Returns their pins.
     pub fn through_another_layout(&self) -> PathBuf {
         let ports: Vec<u32> = self.spec.base.ports.iter().map(|p| self.ifindex(&p.name)).collect();
-        ok(canopy_bpf::handover::take_over(canopy_bpf::handover::OTHER_LAYOUT.as_ref(), &self.pin_dir, &ports));
+        ok(canopy_bpf::other_layout::take_over(canopy_bpf::other_layout::OBJECT.as_ref(), &self.pin_dir, &ports));
         let [dir] = &self.layouts()[..] else { panic!("{:?}", self.layouts()) };
         dir.clone()
     }
@@ -283,7 +305,7 @@ impl Testbed {
 
     /// Packets and octets of every branch, by slot.
     pub fn branch_counters(&self) -> BTreeMap<u32, (u64, u64)> {
-        ok(self.datapath.bpf.stats().entries()).into_iter().map(|(key, s)| (key.slot, (s.packets, s.bytes))).collect()
+        (0..).zip(self.state().stats.map(|s| (s.packets, s.bytes))).filter(|(_, counted)| *counted != (0, 0)).collect()
     }
 
     /// Index of an interface.
@@ -297,6 +319,22 @@ impl Testbed {
     pub fn run(&self, port: &str, packet: &[u8]) -> (u32, Vec<u8>, Duration) {
         let mut run = ok(self.datapath.bpf.receive(self.ifindex(port), packet));
         (run.verdict as u32, run.frame.split_off(14), run.took)
+    }
+
+    /// Runs the ingress programs on one packet (from its IPv6 header); returns the link-layer destination of the frame that it became.
+    pub fn sent_to(&self, port: &str, packet: &[u8]) -> Vec<u8> {
+        ok(self.datapath.bpf.receive(self.ifindex(port), packet)).frame[..6].to_vec()
+    }
+
+    /// Keeps this thread on its present processor: what a processor remembers, another one does not know.
+    pub fn stay_on_this_processor(&self) {
+        // SAFETY: the set is a plain value that lives through the calls.
+        let moved = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+        };
+        assert_eq!(moved, 0, "sched_setaffinity");
     }
 
     /// Runs the egress program on one packet (from its IPv6 header) sent through `port`; returns the duration.
@@ -338,20 +376,35 @@ impl Testbed {
         });
     }
 
-    /// Drops by reason name, of the group and of the node.
+    /// Drops by reason name, of the group, of the node and of its ports. The far ends of the ports are interfaces outside, and send MLD
+    /// reports to the ports (`edge_link_local`); neither is included.
     pub fn drops(&mut self) -> BTreeMap<String, u64> {
         let sample = ok(self.runtime.block_on(self.datapath.sample()));
         let mut by_name = BTreeMap::new();
-        for d in sample.groups.iter().flat_map(|g| g.drops.clone()).chain(sample.node_drops) {
+        let ports: Vec<_> = self.spec.base.ports.iter().map(|p| p.name.as_str()).collect();
+        let here = |d: &DropCount| d.port.as_deref().is_none_or(|p| ports.contains(&p) && d.name != "edge_link_local");
+        let of_node = sample.node_drops.into_iter().filter(here);
+        for d in sample.groups.iter().flat_map(|g| g.drops.clone()).chain(of_node) {
             *by_name.entry(d.name).or_default() += d.packets;
         }
         by_name
     }
 
-    /// The aggregation state in the kernel, octet by octet: maps `states`, `cnps` and `stats`.
+    /// Drops at the boundary, by port and reason name.
+    pub fn port_drops(&mut self) -> BTreeMap<(String, String), u64> {
+        let sample = ok(self.runtime.block_on(self.datapath.sample()));
+        sample.node_drops.into_iter().filter_map(|d| Some(((d.port?, d.name), d.packets))).collect()
+    }
+
+    /// The mark of a packet (from its IPv6 header) received on `port`, after the ingress programs.
+    pub fn mark(&self, port: &str, packet: &[u8]) -> u32 {
+        ok(self.datapath.bpf.receive(self.ifindex(port), packet)).mark
+    }
+
+    /// The aggregation state in the kernel, octet by octet: maps `states` and `cnps`.
     pub fn state_octets(&self) -> Vec<u8> {
         let mut all = Vec::new();
-        for name in ["states", "cnps", "stats"] {
+        for name in ["states", "cnps"] {
             let map = ok(MapHandle::from_pinned_path(self.pin(name)));
             let mut keys: Vec<_> = map.keys().collect();
             keys.sort();
@@ -381,19 +434,17 @@ impl Testbed {
         (leader.unwrap_or(Ipv6Addr::UNSPECIFIED), cnp.best_count)
     }
 
-    fn group_id(&self) -> u32 {
+    pub(crate) fn group_id(&self) -> u32 {
         self.spec.groups.keys().next().map_or(0, |g| g.get())
     }
 
-    /// Starts the CNP state of the group over: the next window needs a new timer.
-    pub fn forget_cnps(&self) {
-        ok(self.datapath.bpf.cnps().put(&self.group_id(), &types::canopy_cnp::default()));
-    }
-
-    /// Leaves the group with an open CNP window that no timer will end.
-    pub fn lose_cnp_timer(&self) {
-        let lost = types::canopy_cnp { running: 1, window: 7, ends_ns: 1, ..Default::default() };
-        ok(self.datapath.bpf.cnps().put(&self.group_id(), &lost));
+    /// Lets the time of the group's open CNP window be over.
+    pub fn end_cnp_window(&self) {
+        let (cnps, group) = (self.datapath.bpf.cnps(), self.group_id());
+        let mut cnp = ok(cnps.get(&group)).unwrap_or_else(|| panic!("no CNP state"));
+        assert_eq!(cnp.running, 1, "no window is open");
+        cnp.ends_ns = 1;
+        ok(cnps.put(&group, &cnp));
     }
 
     /// CNPs sent upstream.
@@ -522,7 +573,9 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             source_port: port(1),
             segments: vec![proxy(), if s.multicast { group_address() } else { plan.replication(me, tree) }],
             tlvs: list.chunks(11).map(|c| EndMtList { edge: plan.node_address(me), receivers: c.to_vec() }).collect(),
+            max_flight: FLIGHT,
         }),
+        headend_address: Some(plan.node_address(if s.headend { me } else { node(9) })),
         upstream: if s.headend {
             Upstream {
                 source_address: proxy(),
@@ -558,6 +611,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             end_mt: plan.end_mt(me),
             ports,
             routes: vec![],
+            addressing: plan,
         },
         groups: [(ok(GroupId::new("group", 5)), group)].into(),
     }
@@ -578,7 +632,7 @@ pub fn answer(i: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
 }
 
 /// Flows as a configuration announces them; only their keys have a meaning.
-pub(crate) fn announced(flows: impl IntoIterator<Item = FlowKey>) -> crate::egress::KnownFlows {
+pub(crate) fn announced(flows: impl IntoIterator<Item = FlowKey>) -> KnownFlows {
     let src_qp = ok(Qpn::new("qpn", SOURCE_QPN.into()));
     let known = |key| KnownFlow { flow: FourTuple { key, src_qp }, notify: source(), accepts_roce: false };
     flows.into_iter().map(|key| (key, known(key))).collect()
@@ -594,9 +648,14 @@ pub fn congestion(i: u32) -> Vec<u8> {
 
 /// `inner` as the parent node sends it: with an outer IPv6 header and an SRH with `tlvs`.
 pub fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {
+    encapsulated_for(proxy(), inner, dst, tlvs, tc)
+}
+
+/// The same for the group with another Proxy Address.
+pub fn encapsulated_for(proxy: Ipv6Addr, inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {
     let first = plan().replication(node(9), ok(TreeId::new("tree", 7)));
     let srh =
-        Srh { next_header: 41, segments_left: 1, flags: 0, tag: 0, segments: vec![proxy(), first], tlvs, hmac: None };
+        Srh { next_header: 41, segments_left: 1, flags: 0, tag: 0, segments: vec![proxy, first], tlvs, hmac: None };
     let srh = ok(srh.to_vec());
     let ip = Ipv6 {
         traffic_class: tc,

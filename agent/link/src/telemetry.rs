@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use canopy_model::congestion::PortCongestion;
 use canopy_model::telemetry::{DropCount, Event, EventCode, GroupTelemetry, LinkRtt};
+use canopy_units::UnixTime;
 use tokio::sync::Notify;
 
 mod stream;
@@ -23,7 +24,7 @@ const BRANCHES_PER_MESSAGE: usize = 8192;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TelemetrySample {
     /// Wall clock, nanoseconds since the Unix epoch.
-    pub time_unix_ns: u64,
+    pub time: UnixTime,
     /// Per group.
     pub groups: Vec<GroupTelemetry>,
     /// Drops that belong to no group.
@@ -91,10 +92,10 @@ impl TelemetryQueue {
 impl State {
     /// Events alone travel in a sample of their own, stamped with the newest event's time.
     fn take(&mut self) -> Option<(TelemetrySample, Vec<Event>)> {
-        let newest_event = self.events.back().map(|event| event.time_unix_ns);
+        let newest_event = self.events.back().map(|event| event.time);
         let sample = self.samples.pop_front().or_else(|| {
-            newest_event.map(|time_unix_ns| TelemetrySample {
-                time_unix_ns,
+            newest_event.map(|time| TelemetrySample {
+                time,
                 groups: vec![],
                 node_drops: vec![],
                 link_rtts: vec![],
@@ -106,7 +107,7 @@ impl State {
             let lost = self.dropped - self.announced;
             self.announced = self.dropped;
             events.push(Event {
-                time_unix_ns: sample.time_unix_ns,
+                time: sample.time,
                 code: EventCode::TelemetryDropped,
                 group: None,
                 branch: None,

@@ -13,6 +13,7 @@ use canopy_model::status::NodeStatus;
 use canopy_model::telemetry::{DropCount, Event, EventCode};
 use canopy_testkit::controller::{Controller, soon};
 use canopy_testkit::spec::{delta, snapshot, spec};
+use canopy_units::UnixTime;
 use tokio::net::{UnixListener, UnixStream};
 
 /// A running link of `leaf-1` to the server at `path`.
@@ -40,9 +41,9 @@ fn status(generation: u64) -> NodeStatus {
 }
 
 fn sample(time_unix_ns: u64, drops: usize) -> TelemetrySample {
-    let drop = |reason| DropCount { reason, name: "branch_unknown".into(), packets: 7 };
+    let drop = |reason| DropCount { reason, name: "branch_unknown".into(), packets: 7, port: None };
     TelemetrySample {
-        time_unix_ns,
+        time: UnixTime::from_nanos(time_unix_ns),
         groups: vec![],
         node_drops: (0..drops as u32).map(drop).collect(),
         link_rtts: vec![],
@@ -51,7 +52,7 @@ fn sample(time_unix_ns: u64, drops: usize) -> TelemetrySample {
 }
 
 fn event(detail: &str) -> Event {
-    Event { time_unix_ns: 5, code: EventCode::FatalNak, group: None, branch: None, detail: detail.into() }
+    Event { time: UnixTime::from_nanos(5), code: EventCode::FatalNak, group: None, branch: None, detail: detail.into() }
 }
 
 struct Place {

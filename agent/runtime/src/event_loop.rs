@@ -14,6 +14,7 @@ use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
 use canopy_model::telemetry::{Event, EventCode};
+use canopy_units::UnixTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::ledger::Ledger;
@@ -23,8 +24,8 @@ use crate::stall_watch::StallWatch;
 /// Most errors in one report; beyond them their number is what matters.
 const MAX_ERRORS: usize = 256;
 
-/// Wall clock: nanoseconds since the Unix epoch.
-pub type Clock = Box<dyn Fn() -> u64 + Send>;
+/// Wall clock.
+pub type Clock = Box<dyn Fn() -> UnixTime + Send>;
 
 /// What the loop is made of.
 pub struct Parts<D> {
@@ -196,8 +197,8 @@ impl<D: Datapath> Agent<D> {
         self.refusal = self.parts.link.refusal.borrow_and_update().clone();
         if let Some(refusal) = &self.refusal {
             let detail = refusal.detail.clone();
-            let time_unix_ns = (self.parts.clock)();
-            self.emit(Event { time_unix_ns, code: EventCode::SpecRefused, group: None, branch: None, detail });
+            let time = (self.parts.clock)();
+            self.emit(Event { time, code: EventCode::SpecRefused, group: None, branch: None, detail });
         }
         self.report();
     }
@@ -205,9 +206,9 @@ impl<D: Datapath> Agent<D> {
     async fn sample(&mut self) {
         match self.parts.datapath.sample().await {
             Ok(sample) => {
-                let time_unix_ns = (self.parts.clock)();
+                let time = (self.parts.clock)();
                 self.parts.link.telemetry.push_sample(TelemetrySample {
-                    time_unix_ns,
+                    time,
                     groups: sample.groups,
                     node_drops: sample.node_drops,
                     link_rtts: self.parts.prober.take(),
@@ -221,8 +222,8 @@ impl<D: Datapath> Agent<D> {
 
     fn sample_failed(&mut self, error: &DatapathError) {
         if !std::mem::replace(&mut self.sampling_failed, true) {
-            let (time_unix_ns, detail) = ((self.parts.clock)(), with_causes(error));
-            self.emit(Event { time_unix_ns, code: EventCode::SampleFailed, group: None, branch: None, detail });
+            let (time, detail) = ((self.parts.clock)(), with_causes(error));
+            self.emit(Event { time, code: EventCode::SampleFailed, group: None, branch: None, detail });
         }
     }
 

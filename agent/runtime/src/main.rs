@@ -15,7 +15,6 @@ use canopy_agent_runtime::config::Config;
 use canopy_agent_runtime::host_socket::Hosts;
 use canopy_agent_runtime::ledger::Ledger;
 use canopy_agent_runtime::{Parts, doctor, run};
-use canopy_daemon::clock::unix_ns;
 use canopy_daemon::config::Loaded;
 use canopy_daemon::notify::Notifier;
 use canopy_daemon::signals;
@@ -79,11 +78,8 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     let ledger = Ledger::open(&config.state_dir)?;
     let known = ledger.load(&config.node)?.map(Arc::new);
     let program = std::env::current_exe().context("finding this program's path")?;
-    let congestion = Settings {
-        interval_ns: config.congestion.interval.as_nanos() as u64,
-        disclose: config.congestion.disclose,
-        ..Settings::default()
-    };
+    let congestion =
+        Settings { interval: config.congestion.interval, disclose: config.congestion.disclose, ..Settings::default() };
     let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast: Hold::Process(program), congestion };
     let datapath = LinuxDatapath::open(options).await;
     let datapath = datapath.context("opening the datapath (`canopy-agent doctor` lists missing kernel features)")?;
@@ -109,7 +105,7 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
         link,
         ledger: Arc::new(ledger),
         known,
-        clock: Box::new(unix_ns),
+        clock: Box::new(canopy_units::UnixTime::now),
         notifier: Notifier::system(),
         telemetry_interval: config.telemetry_interval,
     };

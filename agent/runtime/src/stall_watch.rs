@@ -8,12 +8,13 @@ use canopy_agent_core::stall::Stalls;
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::telemetry::{Event, GroupTelemetry};
+use canopy_units::{Monotonic, UnixTime};
 use tokio::time::Instant;
 
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
 /// Samples per stall time.
-const SAMPLES: u64 = 4;
+const SAMPLES: u32 = 4;
 /// A sample that takes long delays the next one by this many times its duration: forwarding changes have priority.
 const REST: u32 = 4;
 
@@ -21,7 +22,7 @@ const REST: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct StallWatch {
     stalls: Stalls,
-    stall_after: BTreeMap<GroupId, u64>,
+    stall_after: BTreeMap<GroupId, Duration>,
     start: Instant,
     due: Option<Instant>,
 }
@@ -38,7 +39,7 @@ impl StallWatch {
 
     /// Watches the groups of `spec`.
     pub(crate) fn watch(&mut self, spec: &NodeSpec, now: Instant) {
-        self.stall_after = spec.groups.iter().map(|(id, program)| (*id, program.params.stall_after_ns)).collect();
+        self.stall_after = spec.groups.iter().map(|(id, program)| (*id, program.params.stall_after)).collect();
         let next = self.interval().map(|interval| now + interval);
         self.due = next.map(|next| self.due.map_or(next, |due| due.min(next)));
     }
@@ -49,9 +50,9 @@ impl StallWatch {
     }
 
     /// Events of a sample.
-    pub(crate) fn observe(&mut self, groups: &[GroupTelemetry], now: Instant, time_unix_ns: u64) -> Vec<Event> {
-        let now = u64::try_from((now - self.start).as_nanos()).unwrap_or(u64::MAX);
-        self.stalls.observe(groups, |id| self.stall_after.get(&id).copied(), now, time_unix_ns)
+    pub(crate) fn observe(&mut self, groups: &[GroupTelemetry], now: Instant, time: UnixTime) -> Vec<Event> {
+        let now = Monotonic::START + (now - self.start);
+        self.stalls.observe(groups, |id| self.stall_after.get(&id).copied(), now, time)
     }
 
     /// Reports stalled branches again, for a controller that may not have received the events.
@@ -61,6 +62,6 @@ impl StallWatch {
 
     fn interval(&self) -> Option<Duration> {
         let shortest = self.stall_after.values().min()?;
-        Some(Duration::from_nanos(shortest / SAMPLES).clamp(SHORTEST, LONGEST))
+        Some((*shortest / SAMPLES).clamp(SHORTEST, LONGEST))
     }
 }

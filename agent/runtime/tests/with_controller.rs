@@ -17,6 +17,7 @@ use canopy_model::node_spec::NodeSpec;
 use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use canopy_testkit::controller::{Controller, soon};
 use canopy_testkit::spec::{delta, snapshot, spec};
+use canopy_units::UnwrappedPsn;
 use memory::Agent;
 
 fn start(dir: &Path) -> Agent {
@@ -166,20 +167,20 @@ async fn samples_arrive() {
 fn group(high: u64, next: u64) -> GroupTelemetry {
     let branch = BranchTelemetry {
         address: "2001:db8:1::2".parse().unwrap(),
-        next: Some(next),
+        next: Some(UnwrappedPsn(next)),
         unconfirmed: false,
         ack_psn: None,
         epsn: None,
         ccount: 0,
-        last_feedback_ns: None,
+        last_feedback: None,
         packets: 0,
         bytes: 0,
     };
     GroupTelemetry {
         group_id: GroupId::new("group", 1).unwrap(),
         epoch: 1,
-        high,
-        min_next: Some(next),
+        high: UnwrappedPsn(high),
+        min_next: Some(UnwrappedPsn(next)),
         acks_in: 0,
         acks_out: 0,
         naks_in: 0,

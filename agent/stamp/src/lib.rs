@@ -55,9 +55,9 @@ impl Prober {
     }
 
     fn start_session(&self, link: &StampLink, before: Option<&LinkRtt>) -> LinkSession {
-        let interval_ns = u64::try_from(self.settings.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let now_ns = link::since(self.start);
-        let session = Arc::new(Mutex::new(Session::new(SessionSettings { interval_ns }, now_ns, before)));
+        let interval = self.settings.interval.max(Duration::from_nanos(1));
+        let now = link::since(self.start);
+        let session = Arc::new(Mutex::new(Session::new(SessionSettings { interval }, now, before)));
         let task = link::Task {
             link: link.clone(),
             port: self.settings.port,

@@ -3,10 +3,11 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use canopy_agent_core::stamp::{Reflector, Session, StampLink, Timestamp};
 use canopy_packet::stamp::{LEN, ReflectorPacket};
+use canopy_units::{Monotonic, UnixTime};
 use tokio::time::Instant;
 
 use crate::locked;
@@ -58,7 +59,7 @@ impl Task {
     /// neither.
     async fn serve(&self, reflector: &mut Reflector, sender: &StampSocket, reflecting: &StampSocket) -> io::Error {
         loop {
-            let due = self.start + Duration::from_nanos(locked(&self.session).poll_timeout());
+            let due = self.start + locked(&self.session).poll_timeout().since(Monotonic::START);
             let done = tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(due) => self.send(sender),
@@ -105,12 +106,11 @@ impl Task {
     }
 }
 
-/// Nanoseconds from `start` to now.
-pub(crate) fn since(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+/// Now, on a clock that starts at `start`.
+pub(crate) fn since(start: Instant) -> Monotonic {
+    Monotonic::START + start.elapsed()
 }
 
 fn wall_clock() -> Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_unix_ns(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+    Timestamp::from_unix(UnixTime::now())
 }

@@ -5,9 +5,9 @@ use std::ffi::c_int;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::os::fd::AsRawFd;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use canopy_agent_core::stamp::Timestamp;
+use canopy_units::UnixTime;
 use nix::cmsg_space;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg, setsockopt, sockopt};
@@ -32,8 +32,7 @@ pub(crate) struct Arrival {
     pub(crate) source_port: u16,
     /// Received Hop Limit; 0 if the kernel did not report it.
     pub(crate) hop_limit: u8,
-    /// Nanoseconds since the Unix epoch.
-    unix_ns: u64,
+    time: UnixTime,
     octets: Box<[u8; LONGEST]>,
     len: usize,
 }
@@ -76,7 +75,7 @@ impl Arrival {
 
     /// Receive timestamp.
     pub(crate) fn time(&self) -> Timestamp {
-        Timestamp::from_unix_ns(self.unix_ns)
+        Timestamp::from_unix(self.time)
     }
 }
 
@@ -85,10 +84,10 @@ fn receive(socket: &UdpSocket) -> io::Result<Arrival> {
     let mut control = cmsg_space!(TimeSpec, c_int);
     let mut vectors = [IoSliceMut::new(octets.as_mut_slice())];
     let message = recvmsg::<SockaddrIn6>(socket.as_raw_fd(), &mut vectors, Some(&mut control), MsgFlags::MSG_DONTWAIT)?;
-    let (mut unix_ns, mut hop_limit) = (None, 0);
+    let (mut time, mut hop_limit) = (None, 0);
     for control in message.cmsgs()? {
         match control {
-            ControlMessageOwned::ScmTimestampns(time) => unix_ns = nanoseconds(time),
+            ControlMessageOwned::ScmTimestampns(stamp) => time = unix_time(stamp),
             ControlMessageOwned::Ipv6HopLimit(limit) => hop_limit = u8::try_from(limit).unwrap_or(0),
             _ => {}
         }
@@ -96,13 +95,13 @@ fn receive(socket: &UdpSocket) -> io::Result<Arrival> {
     let (source, source_port) = message.address.map_or((Ipv6Addr::UNSPECIFIED, 0), |a| (a.ip(), a.port()));
     let len = message.bytes.min(LONGEST);
     // Without a timestamp of the kernel, the current time is used.
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-    Ok(Arrival { source, source_port, hop_limit, unix_ns: unix_ns.unwrap_or_else(now), octets, len })
+    Ok(Arrival { source, source_port, hop_limit, time: time.unwrap_or_else(UnixTime::now), octets, len })
 }
 
-fn nanoseconds(time: TimeSpec) -> Option<u64> {
+fn unix_time(time: TimeSpec) -> Option<UnixTime> {
     let seconds = u64::try_from(time.tv_sec()).ok()?;
-    seconds.checked_mul(1_000_000_000)?.checked_add(u64::try_from(time.tv_nsec()).ok()?)
+    let nanos = seconds.checked_mul(1_000_000_000)?.checked_add(u64::try_from(time.tv_nsec()).ok()?)?;
+    Some(UnixTime::from_nanos(nanos))
 }
 
 #[cfg(test)]
@@ -112,15 +111,14 @@ mod tests {
     /// Over the loopback interface: the kernel's timestamp is between send and receive, and the Hop Limit is the sender's.
     #[tokio::test]
     async fn arrivals_have_the_kernels_time_and_the_senders_hop_limit() {
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
         let to = StampSocket::open("lo", Ipv6Addr::LOCALHOST, 0).unwrap();
         let port = to.socket.local_addr().unwrap().port();
         let from = StampSocket::open("lo", Ipv6Addr::LOCALHOST, 0).unwrap();
-        let before = now();
+        let before = UnixTime::now();
         from.send(b"abc", Ipv6Addr::LOCALHOST, port).unwrap();
         let arrival = to.receive().await.unwrap();
         assert_eq!((arrival.datagram(), arrival.hop_limit), (&b"abc"[..], 255));
-        assert!((before..=now()).contains(&arrival.unix_ns), "{} {before}", arrival.unix_ns);
+        assert!((before..=UnixTime::now()).contains(&arrival.time), "{:?} {before:?}", arrival.time);
         assert_eq!(arrival.source, Ipv6Addr::LOCALHOST);
         assert!(StampSocket::open("no-such-if", Ipv6Addr::LOCALHOST, 0).is_err());
     }

@@ -7,6 +7,7 @@
 #include <linux/pkt_cls.h>
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
+#include "mark.h"
 
 /* Verdicts of a program on a packet. */
 enum ctx_verdict {
@@ -45,9 +46,48 @@ static __always_inline int ctx_load(canopy_ctx *ctx, __u32 off, void *to, __u32 
 	return bpf_skb_load_bytes(ctx, off, to, len);
 }
 
+/* ctx_load() of a length that varies: as a 64-bit number, because Linux 6.1 loses the bounds of one that is converted to 32 bits. */
+static __always_inline int ctx_load_some(canopy_ctx *ctx, __u32 off, void *to, __u64 len)
+{
+	long (*load)(const void *, __u32, void *, __u64) = (void *)BPF_FUNC_skb_load_bytes;
+
+	return load(ctx, off, to, len);
+}
+
+/* The octet at `off`, without a call if it is in the packet's first part; -1 if it does not exist. */
+static __always_inline int ctx_octet(canopy_ctx *ctx, __u32 off)
+{
+	const __u8 *first = (const __u8 *)(long)ctx->data;
+	__u8 octet;
+
+	if (first + off + 1 <= (const __u8 *)(long)ctx->data_end)
+		return first[off];
+	return bpf_skb_load_bytes(ctx, off, &octet, 1) ? -1 : octet;
+}
+
+/* As ctx_load(), from the network header on: for interfaces that may have no link-layer header. */
+static __always_inline int ctx_load_network(canopy_ctx *ctx, __u32 off, void *to, __u32 len)
+{
+	return bpf_skb_load_bytes_relative(ctx, off, to, len, BPF_HDR_START_NET);
+}
+
 static __always_inline int ctx_store(canopy_ctx *ctx, __u32 off, const void *from, __u32 len)
 {
 	return bpf_skb_store_bytes(ctx, off, from, len, 0);
+}
+
+/*
+ * ctx_store() of a length that is known when this is compiled, at a variable `off` below 16,384: without a call if the octets are in the
+ * packet's first part, which the kernel never shares with a clone while a program writes.
+ */
+static __always_inline int ctx_write(canopy_ctx *ctx, __u32 off, const void *from, __u32 len)
+{
+	__u8 *at = (__u8 *)(long)ctx->data + (off & 0x3FFF);
+
+	if (at + len > (__u8 *)(long)ctx->data_end)
+		return ctx_store(ctx, off, from, len);
+	__builtin_memcpy(at, from, len);
+	return 0;
 }
 
 /* Inserts (positive) or removes (negative) bytes after the Ethernet header. */
@@ -62,18 +102,12 @@ static __always_inline int ctx_copy_to(canopy_ctx *ctx, __u32 ifindex)
 	return bpf_clone_redirect(ctx, ifindex, 0);
 }
 
-/*
- * skb->mark of an encapsulated copy that was reinjected into its own port for the kernel's stack: dispatch passes it once. The
- * kernel clears the mark of packets that arrive over a wire or from another namespace.
- */
-#define CANOPY_MARK_KERNEL 0xCA09CA57
-
 /* Passes a copy of the packet in its current form to the kernel's stack; this program ignores that copy. */
 static __always_inline int ctx_copy_to_kernel(canopy_ctx *ctx)
 {
 	int rc;
 
-	ctx->mark = CANOPY_MARK_KERNEL;
+	ctx->mark = MARK_KERNEL;
 	rc = bpf_clone_redirect(ctx, ctx_port(ctx), BPF_F_INGRESS);
 	ctx->mark = 0;
 	return rc;
@@ -82,10 +116,42 @@ static __always_inline int ctx_copy_to_kernel(canopy_ctx *ctx)
 /* True for a copy from ctx_copy_to_kernel(). */
 static __always_inline bool ctx_is_for_kernel(canopy_ctx *ctx)
 {
-	if (ctx->mark != CANOPY_MARK_KERNEL)
+	if (ctx->mark != MARK_KERNEL)
 		return false;
 	ctx->mark = 0;
 	return true;
+}
+
+/* Passes the packet to the kernel's stack, which may forward it in the fabric. */
+static __always_inline int ctx_pass_to_fabric(canopy_ctx *ctx)
+{
+	ctx->mark = MARK_FABRIC;
+	return CTX_PASS;
+}
+
+/* Passes the packet to the kernel's stack, which does not forward it in the fabric. */
+static __always_inline int ctx_pass(canopy_ctx *ctx)
+{
+	if (ctx->mark == MARK_FABRIC)
+		ctx->mark = 0;
+	return CTX_PASS;
+}
+
+/* linux/if_packet.h, which needs headers of the C library: a multicast packet that this node sent and receives itself. */
+#define PACKET_LOOPBACK 5
+
+/* True for a multicast packet of the node itself: it arrives on the port that it left through, without a link-layer header. */
+static __always_inline bool ctx_is_own(const canopy_ctx *ctx)
+{
+	return ctx->pkt_type == PACKET_LOOPBACK;
+}
+
+/* True for a frame without a VLAN tag, or with a priority tag (VID 0), which is removed. Further tags are the frame's protocol. */
+static __always_inline bool ctx_untag(canopy_ctx *ctx)
+{
+	if (!ctx->vlan_present)
+		return true;
+	return !(ctx->vlan_tci & 0xFFF) && !bpf_skb_vlan_pop(ctx);
 }
 
 /* Marks the packet, and the clones made of it from now on, as copies of a group's packet. */

@@ -10,6 +10,8 @@
 
 #define ETH_LEN 14
 #define ETH_IPV6 0x86DD
+#define ETH_VLAN 0x8100
+#define ETH_SERVICE_VLAN 0x88A8
 #define IP6_LEN 40
 #define UDP_LEN 8
 #define BTH_LEN 12
@@ -18,10 +20,19 @@
 #define CNP_LEN 16
 #define ICRC_LEN 4
 #define ROCE_PORT 4791
+#define NEXTHDR_HOP_BY_HOP 0
+#define NEXTHDR_IPV4 4
 #define NEXTHDR_UDP 17
 #define NEXTHDR_IPV6 41
 #define NEXTHDR_ROUTING 43
+#define NEXTHDR_FRAGMENT 44
+#define NEXTHDR_AUTHENTICATION 51
 #define NEXTHDR_ICMPV6 58
+#define NEXTHDR_DESTINATION 60
+#define ICMPV6_ROUTER_SOLICIT 133
+#define ICMPV6_NEIGHBOUR_SOLICIT 135
+#define ICMPV6_NEIGHBOUR_ADVERT 136
+#define ICMPV6_REDIRECT 137
 #define ICMPV6_LONG_HAUL 200
 #define SRH_TYPE 4
 #define TLV_PAD1 0
@@ -31,6 +42,12 @@
 struct canopy_addr {
 	__u64 hi;
 	__u64 lo;
+};
+
+/* A prefix: addresses that are `address` where `mask` has ones. */
+struct canopy_net {
+	struct canopy_addr address;
+	struct canopy_addr mask;
 };
 
 struct ip6 {
@@ -124,6 +141,17 @@ struct transport {
 static __always_inline bool addr_eq(const struct canopy_addr *a, const struct canopy_addr *b)
 {
 	return a->hi == b->hi && a->lo == b->lo;
+}
+
+static __always_inline bool addr_in(const struct canopy_addr *a, const struct canopy_net *net)
+{
+	return !(((a->hi ^ net->address.hi) & net->mask.hi) | ((a->lo ^ net->address.lo) & net->mask.lo));
+}
+
+/* RFC 4291: fe80::/10. */
+static __always_inline bool addr_is_link_local(const struct canopy_addr *a)
+{
+	return (bpf_be64_to_cpu(a->hi) & 0xFFC0000000000000) == 0xFE80000000000000;
 }
 
 /* RFC 4291: ff00::/8. */

@@ -317,6 +317,7 @@ static __always_inline void branch_leave(struct canopy_state *s, __u32 slot, __u
 	slot_remove(&s->pending, slot);
 	slot_remove(&s->unconfirmed, slot);
 	slot_remove(&s->late, slot);
+	s->stats[slot & SLOT_MASK] = (struct canopy_branch_stats){};
 	min_set(s, slot, KEY_EMPTY, ~0ULL, ~0ULL);
 	report_advance(s, now, out);
 }
@@ -367,19 +368,30 @@ static __always_inline void repeat_upstream(struct canopy_state *s, __u64 now, s
 	}
 }
 
+/* Adds the counters of a branch, which other programs may be counting up at the same time. */
+static __always_inline void carry_counters(struct canopy_branch_stats *stats, const struct canopy_branch_stats *old)
+{
+	__sync_fetch_and_add(&stats->packets, old->packets);
+	__sync_fetch_and_add(&stats->bytes, old->bytes);
+	if (stats->last_received_ns < old->last_received_ns)
+		stats->last_received_ns = old->last_received_ns;
+}
+
 /*
  * Merges one branch of `old`, the state of the same group in the maps of programs with another layout, which worked beside these
  * since it was copied from there. Both only ever raise `high` and the next PSN of a branch, so the higher one is right. A branch that
  * old programs started at a message is started here in the same way: these start none while the group is carried. Whatever was
- * accepted beyond `high` meanwhile, no branch has more than was forwarded.
+ * accepted beyond `high` meanwhile, no branch has more than was forwarded. `last`: the old programs have stopped.
  */
-static __always_inline void carry_branch(struct canopy_state *s, const struct canopy_state *old, __u32 slot)
+static __always_inline void carry_branch(struct canopy_state *s, const struct canopy_state *old, __u32 slot, bool last)
 {
 	__u32 i = (CANOPY_MAX_BRANCHES + (slot & SLOT_MASK)) & TREE_MASK;
 	const struct canopy_min *from = &old->tree[i];
 	struct canopy_min to = s->tree[i];
 
 	slot &= SLOT_MASK;
+	if (last)
+		carry_counters(&s->stats[slot], &old->stats[slot]);
 	if (slot_in(&old->active, slot) && old->since[slot] == s->since[slot]) {
 		if (slot_in(&s->pending, slot)) {
 			slot_remove(&s->pending, slot);
@@ -447,6 +459,7 @@ static __always_inline void carry_group(struct canopy_state *s, const struct can
 struct canopy_data {
 	__u64 start;
 	__u64 window;
+	__u64 flight;
 	__u32 psn;
 	__u32 bytes;
 	bool message_start;
@@ -459,6 +472,9 @@ static __always_inline __u32 data_passes(struct canopy_state *s, const struct ca
 	__u64 v = unwrap_psn(s->high ?: data->start, data->psn);
 	bool starts;
 
+	/* Decisions 3.11: a packet that no source sends does not move the window. */
+	if (data->flight && (s->high ? v >= s->high + data->flight : !s->lost && v - data->start > data->flight))
+		return DROP_PSN_FLIGHT;
 	if (!s->high) {
 		s->high = v;
 		s->position = v;

@@ -1,28 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Control program, run by the agent through BPF_PROG_TEST_RUN: membership changes under the lock of the group's state, and frames
- * that user space has composed.
+ * Control program, run by the agent through BPF_PROG_TEST_RUN: changes under the lock of the group's state, and the feedback that
+ * follows from them.
  */
 #ifndef CANOPY_CONTROL_H
 #define CANOPY_CONTROL_H
 
-#include "upstream.h"
-
-/* Adds the counters of a carried branch to those of the group's. */
-static __always_inline void carry_counters(__u32 group_id, __u32 slot)
-{
-	struct canopy_slot_key from = { .group_id = CANOPY_CARRIED, .slot = slot };
-	struct canopy_slot_key to = { .group_id = group_id, .slot = slot };
-	const struct canopy_branch_stats *old = bpf_map_lookup_elem(&stats, &from);
-	struct canopy_branch_stats *s = bpf_map_lookup_elem(&stats, &to);
-
-	if (!old || !s)
-		return;
-	__sync_fetch_and_add(&s->packets, old->packets);
-	__sync_fetch_and_add(&s->bytes, old->bytes);
-	if (s->last_received_ns < old->last_received_ns)
-		s->last_received_ns = old->last_received_ns;
-}
+#include "cnp.h"
 
 SEC("tc")
 int canopy_control(struct __sk_buff *ctx)
@@ -33,7 +17,6 @@ int canopy_control(struct __sk_buff *ctx)
 	struct canopy_feedback out = {};
 	__u64 now = bpf_ktime_get_ns();
 	__u32 drop = 0;
-	struct macs macs = {};
 
 	if (!g || !s || slot >= CANOPY_MAX_BRANCHES)
 		return CTX_NEXT;
@@ -52,12 +35,10 @@ int canopy_control(struct __sk_buff *ctx)
 		bpf_spin_lock(&s->lock);
 		carry_group(s, old, op == CONTROL_CARRIED);
 		if (op == CONTROL_CARRY)
-			carry_branch(s, old, slot);
+			carry_branch(s, old, slot, flags);
 		bpf_spin_unlock(&s->lock);
-		if (op == CONTROL_CARRY) {
-			carry_counters(group_id, slot);
+		if (op == CONTROL_CARRY)
 			return CTX_PASS;
-		}
 		op = CONTROL_REPEAT;
 	}
 	if (op == CONTROL_REMOVE || op == CONTROL_PENDING_ONLY || op == CONTROL_REPEAT) {
@@ -72,10 +53,18 @@ int canopy_control(struct __sk_buff *ctx)
 		if (out.kind == FEEDBACK_NONE)
 			return CTX_PASS;
 		drop = canopy_write_upstream(ctx, g, &out);
-	} else if (op == CONTROL_SEND) {
-		drop = canopy_resolve(ctx, g->up_ifindex, &g->up_da, ctx_len(ctx) - ETH_LEN, &macs);
-		if (!drop && ctx_store(ctx, 0, &macs, sizeof(macs)))
-			drop = DROP_TRUNCATED;
+	} else if (op == CONTROL_CNP) {
+		struct canopy_cnp *c = bpf_map_lookup_elem(&cnps, &group_id);
+		bool ended;
+
+		if (!c)
+			return CTX_NEXT;
+		bpf_spin_lock(&s->lock);
+		ended = cnp_window_close(c, now);
+		bpf_spin_unlock(&s->lock);
+		if (!ended)
+			return CTX_PASS;
+		drop = canopy_write_cnp(ctx, g);
 	} else {
 		return CTX_NEXT;
 	}

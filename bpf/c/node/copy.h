@@ -9,90 +9,78 @@
 #include "../common/ctx_tc.h"
 #include "decision.h"
 #include "drop.h"
-#include "icrc.h"
 #include "maps.h"
-#include "nexthop.h"
-#include "slots.h"
+#include "prepared.h"
 
-/* A packet that is being copied. */
+/*
+ * A packet that is being copied. What one turn of the loop leaves to the next must be unknown to the verifier at the start, as values in
+ * maps are: Linux before 6.7 verifies the callback of a loop once, with what is on the stack then, and removes what it takes for dead.
+ */
 struct copies {
 	canopy_ctx *ctx;
 	struct decision *d;
-	const struct canopy_state *s;
+	struct canopy_state *s;
 	struct canopy_slots todo;	/* branches that still need a copy */
-	__u32 l3_len;			/* current length of the packet */
-	__u32 ready;			/* output port of the copy that the packet holds now; 0 = none */
+	__u32 slot;			/* of the branch whose copy is being made */
+	struct prepared *to;		/* what that copy needs */
 };
 
 /* Sends the finished copy as a clone, because the packet is needed for another one. */
 static __always_inline void flush(struct copies *c)
 {
-	if (c->ready) {
-		ctx_copy_to(c->ctx, c->ready);
-		c->ready = 0;
+	if (c->d->ready) {
+		ctx_copy_to(c->ctx, c->d->ready);
+		c->d->ready = 0;
 	}
 }
 
-static __always_inline void count_copy(const struct copies *c, __u32 slot)
+static __always_inline void count_copy(const struct copies *c)
 {
-	struct canopy_slot_key key = { .group_id = c->d->group_id, .slot = slot };
-	struct canopy_branch_stats *s = bpf_map_lookup_elem(&stats, &key);
+	struct canopy_branch_stats *stats = &c->s->stats[c->slot & SLOT_MASK];
 
-	if (s) {
-		__sync_fetch_and_add(&s->packets, 1);
-		__sync_fetch_and_add(&s->bytes, c->l3_len);
-	}
+	__sync_fetch_and_add(&stats->packets, 1);
+	__sync_fetch_and_add(&stats->bytes, c->d->l3_len);
 }
 
-static __always_inline const struct canopy_branch *next_branch(struct copies *c, __u32 *slot, struct macs *macs, bool *more)
+/* Finds the next branch and what its copy needs. False if there is no copy to make; `more`: there may be other branches. */
+static __always_inline bool next_branch(struct copies *c, bool *more)
 {
-	struct canopy_slot_key key = { .group_id = c->d->group_id };
-	const struct canopy_branch *b;
-	__u32 drop;
+	__u32 drop = DROP_STATE_MISSING;
 
-	*more = slots_take(&c->todo, slot);
+	*more = slots_take(&c->todo, &c->slot);
 	if (!*more)
-		return NULL;
-	key.slot = *slot;
-	b = bpf_map_lookup_elem(&branches, &key);
-	if (!b) {
-		count_drop(c->d->group_id, DROP_STATE_MISSING);
-		return NULL;
-	}
-	drop = canopy_resolve(c->ctx, b->ifindex, &b->address, c->l3_len, macs);
+		return false;
+	c->to = prepared_for(c->d->group_id, c->slot);
+	if (c->to)
+		drop = canopy_prepare(c->ctx, c->d, c->to, c->slot);
 	if (drop) {
 		count_drop(c->d->group_id, drop);
-		return NULL;
+		return false;
 	}
-	return b;
+	return true;
 }
 
 /* RFC 9524: the outer Destination Address becomes the child's SID; Segments Left stays. */
 static long copy_to_child(__u32 i, struct copies *c)
 {
-	struct macs macs = {};
-	__u32 slot;
 	bool more;
-	const struct canopy_branch *b = next_branch(c, &slot, &macs, &more);
 
-	if (!b)
+	if (!next_branch(c, &more))
 		return !more;
 	flush(c);
-	ctx_store(c->ctx, 0, &macs, sizeof(macs));
-	ctx_store(c->ctx, ETH_LEN + 24, &b->dst, sizeof(b->dst));
-	c->ready = b->ifindex;
-	count_copy(c, slot);
+	ctx_write(c->ctx, 0, &c->to->hop.macs, sizeof(struct macs));
+	ctx_write(c->ctx, ETH_LEN + 24, &c->to->branch.dst, sizeof(struct canopy_addr));
+	c->d->ready = c->to->branch.ifindex;
+	count_copy(c);
 	return 0;
 }
 
 /* The kernel's multicast route makes this copy; here it is only counted. */
 static long count_child(__u32 i, struct copies *c)
 {
-	__u32 slot;
-
-	if (!slots_take(&c->todo, &slot))
+	if (!slots_take(&c->todo, &c->slot))
 		return 1;
-	count_copy(c, slot);
+	count_copy(c);
 	return 0;
 }
 
@@ -150,15 +138,16 @@ static __noinline __u16 udp_check_of(struct decision *d, const struct canopy_bra
  * Makes the packet the copy for one receiver (decisions 2.4): SA = Proxy Address, DA = receiver, DestQP = the receiver's; the ICRC is
  * updated by difference. `shift` is subtracted from the PSN. Returns 0, or -1 if the packet is too short.
  */
-__noinline int canopy_write_receiver(struct __sk_buff *ctx, struct decision *d, const struct canopy_branch *b,
-				     const struct macs *macs, __u32 shift)
+__noinline int canopy_write_receiver(struct __sk_buff *ctx, struct decision *d, struct prepared *p, __u32 shift)
 {
 	__be32 old[CHANGED_WORDS] = {}, new[CHANGED_WORDS] = {};
+	const struct canopy_branch *b;
 	struct roce *h;
 	__u32 diff, tail;
 
-	if (!d || !b || !macs)
+	if (!d || !p)
 		return -1;
+	b = &p->branch;
 	h = &d->head;
 	diff = b->icrc_delta;
 	tail = d->tail;
@@ -172,7 +161,7 @@ __noinline int canopy_write_receiver(struct __sk_buff *ctx, struct decision *d, 
 		h->bth.psn = bpf_htonl(is);
 		diff = word_delta(diff, was ^ is);
 	}
-	__builtin_memcpy(h->eth, macs, sizeof(*macs));
+	__builtin_memcpy(h->eth, &p->hop.macs, sizeof(p->hop.macs));
 	h->ip6.src = d->proxy;
 	h->ip6.dst = b->dst;
 	h->bth.qpn = (h->bth.qpn & bpf_htonl(~QPN_MASK)) | new[0];
@@ -188,34 +177,30 @@ __noinline int canopy_write_receiver(struct __sk_buff *ctx, struct decision *d, 
 		new[3] = bpf_htonl(b->rkey);
 		diff = reth_delta(diff, va ^ d->va, b->rkey ^ d->rkey);
 		tail -= 12;
-		if (ctx_store(ctx, ROCE_LEN, &new[1], 12))
+		if (ctx_write(ctx, ROCE_LEN, &new[1], 12))
 			return -1;
 	}
-	/* The ICRC is little endian on the wire; the CRC register is its numeric value. */
-	new[4] = d->icrc ^ __builtin_bswap32(bpf_htonl(icrc_shift(diff, tail)));
+	new[4] = d->icrc ^ prepare_icrc(p, diff, tail);
 	if (d->udp_check)
 		h->udp.check = udp_check_of(d, b, old, new);
-	if (ctx_store(ctx, ROCE_LEN + d->tail, &new[4], ICRC_LEN))
+	if (ctx_write(ctx, ROCE_LEN + d->tail, &new[4], ICRC_LEN))
 		return -1;
-	return ctx_store(ctx, 0, h->eth, ROCE_LEN) ? -1 : 0;
+	return ctx_write(ctx, 0, h->eth, ROCE_LEN) ? -1 : 0;
 }
 
 static long copy_to_receiver(__u32 i, struct copies *c)
 {
-	struct macs macs = {};
-	__u32 slot;
 	bool more;
-	const struct canopy_branch *b = next_branch(c, &slot, &macs, &more);
 
-	if (!b)
+	if (!next_branch(c, &more))
 		return !more;
 	flush(c);
-	if (canopy_write_receiver(c->ctx, c->d, b, &macs, c->s->shift[slot & SLOT_MASK])) {
+	if (canopy_write_receiver(c->ctx, c->d, c->to, c->s->shift[c->slot & SLOT_MASK])) {
 		count_drop(c->d->group_id, DROP_TRUNCATED);
 		return 0;
 	}
-	c->ready = b->ifindex;
-	count_copy(c, slot);
+	c->d->ready = c->to->branch.ifindex;
+	count_copy(c);
 	return 0;
 }
 
@@ -223,12 +208,13 @@ static long copy_to_receiver(__u32 i, struct copies *c)
  * Sends the copies to the branches in `to`. If the kernel replicates to child nodes, it gets the packet itself, or a copy if receivers
  * here need the packet too.
  */
-static __always_inline int send_copies(canopy_ctx *ctx, struct decision *d, const struct canopy_state *s,
+static __always_inline int send_copies(canopy_ctx *ctx, struct decision *d, struct canopy_state *s,
 				       const struct canopy_slots *to)
 {
-	struct copies c = { .ctx = ctx, .d = d, .s = s, .l3_len = d->l3_len };
+	struct copies c = { .ctx = ctx, .d = d, .s = s };
 	struct canopy_slots receivers = d->receivers;
 
+	d->ready = 0;
 	ctx_mark_copy(ctx, true);
 	slots_and(&receivers, to);
 	c.todo.word[0] = d->children.word[0] & (to->word[0] | d->standby.word[0]);
@@ -241,14 +227,13 @@ static __always_inline int send_copies(canopy_ctx *ctx, struct decision *d, cons
 	}
 	if (slots_any(&receivers)) {
 		flush(&c);
-		c.ready = 0;	/* 0 already after flush(), but set again: one state for the verifier */
 		if (d->outer_len && ctx_resize(ctx, -(__s32)d->outer_len))
 			return count_drop(d->group_id, DROP_NO_ROOM);
-		c.l3_len = IP6_LEN + bpf_ntohs(d->head.ip6.payload_len);
+		d->l3_len = IP6_LEN + bpf_ntohs(d->head.ip6.payload_len);
 		c.todo = receivers;
 		bpf_loop(CANOPY_MAX_BRANCHES, copy_to_receiver, &c, 0);
 	}
-	return c.ready ? ctx_send_to(ctx, c.ready) : CTX_DROP;
+	return d->ready ? ctx_send_to(ctx, d->ready) : CTX_DROP;
 }
 
 #endif

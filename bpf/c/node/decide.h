@@ -25,7 +25,10 @@ static __always_inline struct decision *decision_of(const struct canopy_group *g
 	d->source = g->source;
 	d->start = g->start;
 	d->window = g->window;
+	d->flight = g->flight;
 	d->write_base = g->write_base;
+	d->branches = g->branches;
+	d->now = bpf_ktime_get_ns();
 	d->children = g->children;
 	d->standby = g->standby;
 	d->receivers = g->receivers;

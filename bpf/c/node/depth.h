@@ -38,29 +38,54 @@ struct sk_buff {
 /* include/net/sch_generic.h: the queue counts per processor, and its qstats stay zero. */
 #define TCQ_F_CPUSTATS 0x20
 
+/* From Linux 6.2 on the kernel's structures can be read without a call per field. */
+extern void *bpf_cast_to_kern_ctx(void *) __ksym __weak;
+
+/* Root queue of a device, and the queue of its first transmit ring. */
+struct queues {
+	const struct Qdisc *root;
+	const struct Qdisc *first;
+	unsigned int flags;
+	__u32 backlog;
+};
+
+static __always_inline void read_directly(struct sk_buff *skb, struct queues *q)
+{
+	const struct net_device *dev = skb->dev;
+
+	q->root = dev->qdisc;
+	q->first = dev->_tx->qdisc;
+	q->flags = q->root->flags;
+	q->backlog = q->root->qstats.backlog;
+}
+
+/* What cannot be read is zero. */
+static __always_inline void read_by_call(struct sk_buff *skb, struct queues *q)
+{
+	const struct net_device *dev = BPF_CORE_READ(skb, dev);
+	const struct Qdisc *root = BPF_CORE_READ(dev, qdisc);
+
+	q->root = root;
+	q->first = BPF_CORE_READ(dev, _tx, qdisc);
+	q->flags = BPF_CORE_READ(root, flags);
+	q->backlog = BPF_CORE_READ(root, qstats.backlog);
+}
+
 /*
  * Octets in the port's queue, without this packet. False if the kernel has no single counter of them: one queue per transmit
  * ring (mq), or counters per processor (pfifo_fast). If one queue serves all rings, the first ring's queue is the root queue.
  */
 static __always_inline bool kernel_depth(struct __sk_buff *ctx, __u64 *depth)
 {
-	struct sk_buff *skb = (struct sk_buff *)ctx;
-	struct Qdisc *root, *first;
-	struct netdev_queue *tx;
-	struct net_device *dev;
-	unsigned int flags;
-	__u32 backlog;
+	struct queues q = {};
 
-	if (bpf_core_read(&dev, sizeof(dev), &skb->dev) || !dev)
+	if (bpf_ksym_exists(bpf_cast_to_kern_ctx))
+		read_directly(bpf_cast_to_kern_ctx(ctx), &q);
+	else
+		read_by_call((struct sk_buff *)ctx, &q);
+	if (!q.root || q.root != q.first || q.flags & TCQ_F_CPUSTATS)
 		return false;
-	if (bpf_core_read(&root, sizeof(root), &dev->qdisc) || bpf_core_read(&tx, sizeof(tx), &dev->_tx) ||
-	    bpf_core_read(&first, sizeof(first), &tx->qdisc) || !root || root != first)
-		return false;
-	if (bpf_core_read(&flags, sizeof(flags), &root->flags) || (flags & TCQ_F_CPUSTATS))
-		return false;
-	if (bpf_core_read(&backlog, sizeof(backlog), &root->qstats.backlog))
-		return false;
-	*depth = backlog;
+	*depth = q.backlog;
 	return true;
 }
 

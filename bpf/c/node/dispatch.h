@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * TC ingress of every port: finds the role of a packet, and the program of that role continues.
+ * TC ingress of every interface: the boundary of the domain first; then the role of a packet, whose program continues.
  *
  *   outer DA = Replication-SID  -> replicate            (RFC 9524)
  *   outer DA = End.MT SID       -> strip, copy, rewrite (draft-li section 6)
@@ -12,6 +12,7 @@
 #ifndef CANOPY_DISPATCH_H
 #define CANOPY_DISPATCH_H
 
+#include "boundary.h"
 #include "roles.h"
 
 static __always_inline int enter_by(canopy_ctx *ctx, enum canopy_role role, const __u32 *group_id)
@@ -19,44 +20,70 @@ static __always_inline int enter_by(canopy_ctx *ctx, enum canopy_role role, cons
 	return group_id ? enter(ctx, role, *group_id) : count_drop(0, DROP_GROUP_UNKNOWN);
 }
 
+/* An IPv6 packet that passed the boundary. */
+static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n, const struct ip6 *ip6)
+{
+	const struct canopy_proxy *proxy;
+	__be16 dport;
+	__u32 number;
+	__be32 word;
+
+	if (ip6->dst.hi == n->replicate_hi) {
+		number = bpf_ntohl((__u32)ip6->dst.lo);
+		return enter_by(ctx, ROLE_REPLICATE, bpf_map_lookup_elem(&trees, &number));
+	}
+	if (addr_eq(&ip6->dst, &n->end_mt) ||
+	    (addr_is_multicast(&ip6->dst) && bpf_map_lookup_elem(&multicasts, &ip6->dst)))
+		return enter(ctx, ROLE_END_MT, 0);
+	if (addr_in(&ip6->dst, &n->block) && !addr_in(&ip6->src, &n->nodes))
+		return count_port_drop(ctx_port(ctx), DROP_FABRIC_SOURCE);
+	if (ip6->nexthdr != NEXTHDR_UDP || ctx_load(ctx, ETH_LEN + IP6_LEN + 2, &dport, 2) || dport != bpf_htons(ROCE_PORT))
+		return ctx_pass_to_fabric(ctx);
+	if (addr_eq(&ip6->dst, &n->address)) {
+		if (ctx_load(ctx, ETH_LEN + IP6_LEN + UDP_LEN + 4, &word, 4))
+			return count_drop(0, DROP_TRUNCATED);
+		number = bpf_ntohl(word) & QPN_MASK;
+		return enter_by(ctx, ROLE_FEEDBACK, bpf_map_lookup_elem(&qpns, &number));
+	}
+	proxy = bpf_map_lookup_elem(&proxies, &ip6->dst);
+	if (!proxy)
+		return ctx_pass_to_fabric(ctx);
+	return enter(ctx, addr_eq(&ip6->src, &proxy->source) ? ROLE_HEADEND : ROLE_FEEDBACK, proxy->group_id);
+}
+
 SEC("tc")
 int canopy_dispatch(struct __sk_buff *skb)
 {
-	const struct canopy_proxy *proxy;
+	const struct canopy_port *port;
 	const struct canopy_node *n;
-	__u32 zero = 0, number;
-	struct ip6 ip6;
-	__be16 dport;
-	__be32 word;
+	__u32 zero = 0, ifindex;
+	struct ip6 ip6 = {};
+	bool plain;
+	__u32 drop;
 
 	ctx_mark_copy(skb, false);
+	if (ctx_is_own(skb))
+		return ctx_pass(skb);
 	if (ctx_is_for_kernel(skb))
-		return CTX_PASS;
-	if (skb->protocol != bpf_htons(ETH_IPV6) || ctx_load(skb, ETH_LEN, &ip6, IP6_LEN))
-		return CTX_PASS;
+		return ctx_pass_to_fabric(skb);
 	n = bpf_map_lookup_elem(&node, &zero);
 	if (!n || !n->address.hi)
-		return CTX_PASS;
-	if (ip6.dst.hi == n->replicate_hi) {
-		number = bpf_ntohl((__u32)ip6.dst.lo);
-		return enter_by(skb, ROLE_REPLICATE, bpf_map_lookup_elem(&trees, &number));
+		return ctx_pass(skb);
+	ifindex = ctx_port(skb);
+	port = bpf_map_lookup_elem(&ports, &ifindex);
+	if (!port)
+		return receive_outside(skb, n);
+	plain = skb->protocol == bpf_htons(ETH_IPV6) && !ctx_load(skb, ETH_LEN, &ip6, IP6_LEN);
+	if (port->kind == PORT_EDGE) {
+		if (!plain || !ctx_untag(skb))
+			return count_port_drop(ifindex, DROP_EDGE_FRAME);
+		drop = canopy_admit(skb, n, port, &ip6);
+		if (drop)
+			return count_port_drop(ifindex, drop);
+	} else if (!plain) {
+		return ctx_pass(skb);
 	}
-	if (addr_eq(&ip6.dst, &n->end_mt) ||
-	    (addr_is_multicast(&ip6.dst) && bpf_map_lookup_elem(&multicasts, &ip6.dst)))
-		return enter(skb, ROLE_END_MT, 0);
-	if (ip6.nexthdr != NEXTHDR_UDP || ctx_load(skb, ETH_LEN + IP6_LEN + 2, &dport, 2) ||
-	    dport != bpf_htons(ROCE_PORT))
-		return CTX_PASS;
-	if (addr_eq(&ip6.dst, &n->address)) {
-		if (ctx_load(skb, ETH_LEN + IP6_LEN + UDP_LEN + 4, &word, 4))
-			return count_drop(0, DROP_TRUNCATED);
-		number = bpf_ntohl(word) & QPN_MASK;
-		return enter_by(skb, ROLE_FEEDBACK, bpf_map_lookup_elem(&qpns, &number));
-	}
-	proxy = bpf_map_lookup_elem(&proxies, &ip6.dst);
-	if (!proxy)
-		return CTX_PASS;
-	return enter(skb, addr_eq(&ip6.src, &proxy->source) ? ROLE_HEADEND : ROLE_FEEDBACK, proxy->group_id);
+	return receive(skb, n, &ip6);
 }
 
 #endif

@@ -6,19 +6,31 @@
 #include "../common/ctx_tc.h"
 #include "maps.h"
 
+static __always_inline int count(void *drops_by, const void *key)
+{
+	__u64 *n = bpf_map_lookup_elem(drops_by, key);
+	__u64 one = 1;
+
+	if (n)
+		*n += 1;
+	else
+		bpf_map_update_elem(drops_by, key, &one, BPF_NOEXIST);
+	return CTX_DROP;
+}
+
 static __noinline int count_drop(__u32 group_id, enum canopy_drop reason)
 {
 	struct canopy_drop_key key = { .group_id = group_id, .reason = reason };
-	__u64 *n = bpf_map_lookup_elem(&drops, &key);
 
-	if (n) {
-		*n += 1;
-	} else {
-		__u64 one = 1;
+	return count(&drops, &key);
+}
 
-		bpf_map_update_elem(&drops, &key, &one, BPF_NOEXIST);
-	}
-	return CTX_DROP;
+/* Counts a drop at the boundary of the domain at the port on which the packet arrived. */
+static __noinline int count_port_drop(__u32 ifindex, enum canopy_drop reason)
+{
+	struct canopy_port_drop_key key = { .ifindex = ifindex, .reason = reason };
+
+	return count(&port_drops, &key);
 }
 
 #endif

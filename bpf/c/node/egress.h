@@ -21,17 +21,20 @@ static __always_inline struct canopy_port_stats *stats_of(__u32 ifindex)
 {
 	struct canopy_port_stats *stats = bpf_map_lookup_elem(&eg_stats, &ifindex);
 
+	if (stats)
+		return stats;
+	stats = bpf_map_lookup_elem(&eg_far_stats, &ifindex);
 	if (!stats) {
 		struct canopy_port_stats fresh = {};
 
-		bpf_map_update_elem(&eg_stats, &ifindex, &fresh, BPF_NOEXIST);
-		stats = bpf_map_lookup_elem(&eg_stats, &ifindex);
+		bpf_map_update_elem(&eg_far_stats, &ifindex, &fresh, BPF_NOEXIST);
+		stats = bpf_map_lookup_elem(&eg_far_stats, &ifindex);
 	}
 	return stats;
 }
 
 /* Counts the packet, which is `packets` ones if it is a GSO buffer, and records the depth that it finds. */
-static __always_inline __u64 count_and_measure(struct __sk_buff *skb, struct canopy_port_stats *stats, __u64 packets, __u64 now)
+static __always_inline __u64 count_and_measure(struct __sk_buff *skb, struct canopy_port_stats *stats, __u64 packets)
 {
 	__u32 port = skb->ifindex;
 	__u64 depth = 0, *sampled;
@@ -42,7 +45,7 @@ static __always_inline __u64 count_and_measure(struct __sk_buff *skb, struct can
 		depth = sampled ? *sampled : 0;
 	}
 	stats->depth = depth;
-	stats->seen_ns = now;
+	stats->seen_ns = bpf_ktime_get_coarse_ns();
 	stats->source = by_kernel ? DEPTH_KERNEL : DEPTH_SAMPLED;
 	stats->packets += packets;
 	stats->bytes += skb->len;
@@ -69,9 +72,9 @@ static __always_inline bool mark(canopy_ctx *ctx, const struct found *at)
 /* Whether the packet's first header has CE; that of an encapsulated copy is the inner one's too. */
 static __always_inline bool arrived_marked(canopy_ctx *ctx)
 {
-	__u8 octet;
+	int octet = ctx_octet(ctx, ETH_LEN + 1);
 
-	return !ctx_load(ctx, ETH_LEN + 1, &octet, 1) && ecn(octet) == ECN_CE;
+	return octet >= 0 && ecn(octet) == ECN_CE;
 }
 
 static __always_inline void note_ack(struct canopy_flow_key *key, __u64 now)
@@ -128,11 +131,20 @@ static __always_inline void count_flow(struct __sk_buff *skb, const struct canop
 	flow->seen_ns = now;
 }
 
+/* Whether `depth` is above the port's K_min; `limits` is set then. An empty queue is above none. */
+static __always_inline bool is_congested(__u32 port, __u64 depth, const struct canopy_limits **limits)
+{
+	if (!depth)
+		return false;
+	*limits = bpf_map_lookup_elem(&eg_limits, &port);
+	return *limits && depth > (*limits)->k_min;
+}
+
 SEC("tc")
 int canopy_egress(struct __sk_buff *skb)
 {
+	const struct canopy_limits *limits = NULL;
 	bool copy = ctx_is_copy(skb), congested;
-	const struct canopy_limits *limits;
 	struct canopy_port_stats *stats;
 	struct canopy_flow_key key = {};
 	__u64 depth, now, packets;
@@ -154,12 +166,10 @@ int canopy_egress(struct __sk_buff *skb)
 	stats = stats_of(port);
 	if (!stats)
 		return CTX_NEXT;
-	now = bpf_ktime_get_ns();
 	/* A GSO buffer is several packets. */
 	packets = skb->gso_segs ?: 1;
-	depth = count_and_measure(skb, stats, packets, now);
-	limits = bpf_map_lookup_elem(&eg_limits, &port);
-	congested = limits && depth > limits->k_min;
+	depth = count_and_measure(skb, stats, packets);
+	congested = is_congested(port, depth, &limits);
 	if (copy && !congested) {
 		if (arrived_marked(skb))
 			stats->ce += packets;
@@ -167,6 +177,7 @@ int canopy_egress(struct __sk_buff *skb)
 	}
 	if (copy && find_flow(skb, &key, &at) != PASSING_DATA)
 		return CTX_NEXT;
+	now = bpf_ktime_get_ns();
 	key.ifindex = port;
 	count_flow(skb, &key, &at, stats, congested, packets, now);
 	if (congested)

@@ -59,6 +59,8 @@ static __always_inline int decide_encapsulated(canopy_ctx *ctx, const struct can
 
 	if (g->up_ifindex != ctx_port(ctx) && g->alternate_ifindex != ctx_port(ctx))
 		return count_drop(g->group_id, DROP_WRONG_PORT);
+	if (g->headend.hi && !addr_eq(&o->ip6.src, &g->headend))
+		return count_drop(g->group_id, DROP_FABRIC_SOURCE);
 	if (o->ip6.hop_limit <= 1)
 		return count_drop(g->group_id, DROP_HOP_LIMIT);
 	d = decision_of(g);

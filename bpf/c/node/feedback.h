@@ -3,11 +3,10 @@
 #ifndef CANOPY_FEEDBACK_H
 #define CANOPY_FEEDBACK_H
 
+#include "cnp.h"
 #include "event.h"
 #include "roles.h"
 #include "upstream.h"
-
-#define CNP_PAYLOAD (UDP_LEN + BTH_LEN + CNP_LEN + ICRC_LEN)
 
 /* Input of the ICRC, with the variant fields set to ones. */
 struct icrc_input {
@@ -55,16 +54,6 @@ __noinline int canopy_icrc_ok(struct __sk_buff *ctx, const struct roce *h, __u32
 	return bpf_htonl(__builtin_bswap32(wire)) == ~crc;
 }
 
-/* Records the time of the last accepted feedback of a branch. */
-static __always_inline void note_received(__u32 group_id, __u32 slot, __u64 now)
-{
-	struct canopy_slot_key key = { .group_id = group_id, .slot = slot };
-	struct canopy_branch_stats *s = bpf_map_lookup_elem(&stats, &key);
-
-	if (s)
-		s->last_received_ns = now;
-}
-
 /* ACK or NAK, by the AETH syndrome. Returns -1 if it was accepted and `out` is what to send upstream, otherwise a verdict. */
 static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g, const struct roce *h, __u32 slot,
 				   struct canopy_feedback *out)
@@ -103,48 +92,21 @@ static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g
 	}
 	if (drop)
 		return count_drop(g->group_id, drop);
-	note_received(g->group_id, slot, now);
+	s->stats[slot & SLOT_MASK].last_received_ns = now;
 	return -1;
 }
 
-/* The next CNP opens a window, in which no branch has a CNP yet. */
-static __always_inline void close_window(struct canopy_cnp *c)
-{
-	c->best_count = 0;
-	c->running = 0;
-	c->window += 1;
-}
-
-/* Timer: ends the CNP window. User space sends one CNP, for the branch with the highest count. */
-static int cnp_window_ends(void *map, __u32 *group_id, struct canopy_cnp *c)
-{
-	struct canopy_state *s = bpf_map_lookup_elem(&states, group_id);
-	__u32 id = *group_id, slot, count;
-
-	if (!s)
-		return 0;
-	bpf_spin_lock(&s->lock);
-	slot = c->best_slot;
-	count = c->best_count;
-	close_window(c);
-	if (count)
-		c->cnps_out += 1;
-	bpf_spin_unlock(&s->lock);
-	if (count)
-		emit_event(EVENT_CNP, id, slot, count, bpf_ktime_get_ns());
-	return 0;
-}
-
 /*
- * A CNP of a branch opens a window, or is counted in the open one. One CNP goes upstream per window: at its end, or at its start if
- * the kernel has no memory for a timer at that moment, which can last as long as the congestion.
+ * A CNP of a branch opens a window, or is counted in the open one. One CNP goes upstream per window (decisions 3.8, 3.12): with the
+ * first that arrives after its end, so that it needs no timer and no agent. Returns -1 if this packet becomes that CNP, otherwise a
+ * verdict.
  */
 static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g, const struct roce *h, __u32 slot)
 {
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &g->group_id);
 	struct canopy_cnp *c = bpf_map_lookup_elem(&cnps, &g->group_id);
 	__u64 now = bpf_ktime_get_ns();
-	bool start = false, fast;
+	bool opens = false, ended = false, forgotten = false, fast;
 
 	if (!s || !c)
 		return count_drop(g->group_id, DROP_STATE_MISSING);
@@ -156,8 +118,14 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 	bpf_spin_lock(&s->lock);
 	fast = c->slot_last_ns[slot] && now - c->slot_last_ns[slot] < g->cnp_min_ns;
 	if (!fast) {
-		if (c->running && now >= c->ends_ns)
-			close_window(c);
+		/* The agent closes a window before that, if it knows of it. */
+		forgotten = now > c->ends_ns + g->cnp_window_ns;
+		ended = cnp_window_close(c, now);
+		opens = !c->running;
+		if (opens) {
+			c->running = 1;
+			c->ends_ns = now + g->cnp_window_ns;
+		}
 		c->slot_last_ns[slot] = now;
 		if (c->slot_window[slot] != c->window) {
 			c->slot_window[slot] = c->window;
@@ -170,29 +138,15 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 			c->best_count = c->slot_count[slot];
 			c->best_slot = slot;
 		}
-		start = !c->running;
-		if (start) {
-			c->running = 1;
-			/* A timer may be late by a window before it counts as lost. */
-			c->ends_ns = now + 2 * g->cnp_window_ns;
-		}
 	}
 	bpf_spin_unlock(&s->lock);
 	if (fast)
 		return count_drop(g->group_id, DROP_CNP_RATE);
-	note_received(g->group_id, slot, now);
-	if (!start)
-		return CTX_DROP;
-	/* The timer is allocated with the first CNP of a group; that allocation can fail. */
-	bpf_timer_init(&c->timer, &cnps, 1 /* CLOCK_MONOTONIC */);
-	if (!bpf_timer_set_callback(&c->timer, cnp_window_ends) && !bpf_timer_start(&c->timer, g->cnp_window_ns, 0))
-		return CTX_DROP;
-	bpf_spin_lock(&s->lock);
-	c->ends_ns = now + g->cnp_window_ns;
-	c->cnps_out += 1;
-	bpf_spin_unlock(&s->lock);
-	emit_event(EVENT_CNP, g->group_id, slot, 1, now);
-	return count_drop(g->group_id, DROP_CNP_TIMER);
+	s->stats[slot].last_received_ns = now;
+	/* While windows follow each other, the agent checks the group again by itself; it may have been dead, or have missed the event. */
+	if (opens && (!ended || forgotten))
+		emit_event(EVENT_CNP, g->group_id, slot, 0, now);
+	return ended ? -1 : CTX_DROP;
 }
 
 /* Accepted from a current branch only, on the port of that branch (decisions 3.1) and to the Designated QPN. */
@@ -225,8 +179,11 @@ int canopy_feedback(struct __sk_buff *skb)
 		/* Sending here and not in feedback_ack() keeps two frames off the BPF stack. */
 		return verdict >= 0 ? verdict : send_upstream(skb, g, &out);
 	}
-	if (h.bth.opcode == OP_CNP)
-		return feedback_cnp(skb, g, &h, peer->slot);
+	if (h.bth.opcode == OP_CNP) {
+		int verdict = feedback_cnp(skb, g, &h, peer->slot);
+
+		return verdict >= 0 ? verdict : send_cnp(skb, g);
+	}
 	return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);
 }
 

@@ -13,20 +13,20 @@ static __always_inline __u32 account(const struct decision *d, struct canopy_sta
 	struct canopy_data data = {
 		.start = d->start,
 		.window = d->window,
+		.flight = d->flight,
 		.psn = bth_psn(&d->head.bth),
 		.bytes = d->l3_len,
 		.message_start = op_starts_message(d->head.bth.opcode),
 	};
-	__u64 now = bpf_ktime_get_ns();
 	__u32 drop;
 	bool first;
 
 	bpf_spin_lock(&s->lock);
 	first = !s->high;
-	drop = data_passes(s, &data, now, to);
+	drop = data_passes(s, &data, d->now, to);
 	bpf_spin_unlock(&s->lock);
-	if (first && d->flags & GROUP_HEADEND)
-		emit_event(EVENT_FIRST_DATA, d->group_id, 0, data.psn, now);
+	if (first && !drop && d->flags & GROUP_HEADEND)
+		emit_event(EVENT_FIRST_DATA, d->group_id, 0, data.psn, d->now);
 	return drop;
 }
 
@@ -70,7 +70,8 @@ int canopy_forward(struct __sk_buff *skb)
 	drop = account(d, s, &to);
 	if (drop)
 		return count_drop(d->group_id, drop);
-	if (d->hop_limit) {
+	/* The copies to receivers are written whole. */
+	if (d->hop_limit && slots_any(&d->children)) {
 		__u8 hop_limit = d->hop_limit;
 
 		if (ctx_store(skb, ETH_LEN + 7, &hop_limit, 1))

@@ -12,6 +12,8 @@
 #define MAX_GROUPS 16384
 #define MAX_GROUP_BRANCHES (1 << 20)
 #define MAX_PORTS 4096
+/* Interfaces with a lower index are counted in an array, whose lookup costs no call; the others in a hash map. */
+#define ARRAY_PORTS 1024
 /* Flows that the agent did not announce, over all ports (LRU). */
 #define MAX_LEARNED 65536
 /* Flows that the agent announced; counted per egress port. The agent reads the whole table: a larger one takes longer. */
@@ -51,17 +53,23 @@ PINNED(outers, HASH, LAZY, __u32, struct canopy_outer, MAX_GROUPS);
 PINNED(branches, HASH, LAZY, struct canopy_slot_key, struct canopy_branch, MAX_GROUP_BRANCHES);
 PINNED(peers, HASH, LAZY, struct canopy_peer_key, struct canopy_peer, MAX_GROUP_BRANCHES);
 
+/* Ports of the topology, by interface index. */
+PINNED(ports, HASH, LAZY, __u32, struct canopy_port, MAX_PORTS);
+
 /* State of the groups. */
-PINNED(stats, HASH, LAZY, struct canopy_slot_key, struct canopy_branch_stats, MAX_GROUP_BRANCHES);
 PINNED(states, HASH, LAZY, __u32, struct canopy_state, MAX_GROUPS);
-/* Whether maps with timers must be preallocated depends on the kernel version; all supported versions accept this map. */
 PINNED(cnps, HASH, LAZY, __u32, struct canopy_cnp, MAX_GROUPS);
 PINNED(drops, PERCPU_HASH, LAZY, struct canopy_drop_key, __u64, MAX_GROUPS * 4);
+/* Drops at the boundary, by port: also at interfaces outside the topology. */
+PINNED(port_drops, PERCPU_HASH, LAZY, struct canopy_port_drop_key, __u64, MAX_PORTS * 4);
 PINNED_RING(events, 1 << 18);
+/* CNP windows have events of their own: a flood of others does not hide them. */
+PINNED_RING(cnp_events, 1 << 18);
 
 /* Congestion. */
 PINNED(eg_limits, HASH, LAZY, __u32, struct canopy_limits, MAX_PORTS);
-PINNED(eg_stats, PERCPU_HASH, LAZY, __u32, struct canopy_port_stats, MAX_PORTS);
+PINNED(eg_stats, PERCPU_ARRAY, 0, __u32, struct canopy_port_stats, ARRAY_PORTS);
+PINNED(eg_far_stats, PERCPU_HASH, LAZY, __u32, struct canopy_port_stats, MAX_PORTS);
 /* Depth in octets of queues that the program cannot read; written by the agent. */
 PINNED(eg_sampled, HASH, LAZY, __u32, __u64, MAX_PORTS);
 PINNED(eg_known, HASH, LAZY, struct canopy_flow_key, __u32, MAX_KNOWN);

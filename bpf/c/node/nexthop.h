@@ -14,18 +14,24 @@ struct macs {
 	__u8 src[6];
 };
 
+/* A next hop as the kernel's tables have it. */
+struct hop {
+	struct macs macs;
+	__u32 mtu;			/* of its route */
+};
+
 /*
- * Fills `macs` for `next_hop` on `ifindex`. Returns 0 or a drop reason. `next_hop` is a global address: the
+ * Fills `hop` for `next_hop` on `ifindex`. Returns 0 or a drop reason. `next_hop` is a global address: the
  * kernel's lookup refuses link-local ones, and resolves the link-local gateway of the route itself. A global function: the verifier
  * checks it once, and not at every call.
  */
 __noinline __u32 canopy_resolve(struct __sk_buff *ctx, __u32 ifindex, const struct canopy_addr *next_hop, __u32 l3_len,
-				struct macs *macs)
+				struct hop *hop)
 {
 	struct bpf_fib_lookup fib = {};
 	long rc;
 
-	if (!next_hop || !macs)
+	if (!next_hop || !hop)
 		return DROP_NO_ROUTE;
 	fib.family = FAMILY_INET6;
 	fib.ifindex = ifindex;
@@ -38,8 +44,9 @@ __noinline __u32 canopy_resolve(struct __sk_buff *ctx, __u32 ifindex, const stru
 		return DROP_MTU;
 	if (rc != BPF_FIB_LKUP_RET_SUCCESS || fib.ifindex != ifindex)
 		return DROP_NO_ROUTE;
-	__builtin_memcpy(macs->dst, fib.dmac, sizeof(macs->dst));
-	__builtin_memcpy(macs->src, fib.smac, sizeof(macs->src));
+	__builtin_memcpy(hop->macs.dst, fib.dmac, sizeof(hop->macs.dst));
+	__builtin_memcpy(hop->macs.src, fib.smac, sizeof(hop->macs.src));
+	hop->mtu = fib.mtu_result;
 	return 0;
 }
 

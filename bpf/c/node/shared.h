@@ -8,6 +8,7 @@
 #define CANOPY_SHARED_H
 
 #include <linux/bpf.h>
+#include "../common/mark.h"
 #include "../common/wire.h"
 
 /* Branches of one group at one node; a power of two (the minimum tree has that many leaves). */
@@ -55,10 +56,44 @@ enum canopy_drop {
 	DROP_STATE_MISSING = 27,	/* the group is configured but its state does not exist yet */
 	DROP_BRANCH_INACTIVE = 28,	/* feedback from a branch that is not active yet */
 	DROP_EPOCH_OLD = 29,		/* sent by a child node before receivers moved behind it */
-	DROP_CNP_TIMER = 30,		/* the kernel had no timer for the CNP's window: it was sent upstream at once */
+	DROP_CNP_TIMER = 30,		/* no longer used: windows have no timer */
 	DROP_EPOCH_AHEAD = 31,		/* feedback of a child node with a newer group epoch than this node's */
 	DROP_ROLE_MISSING = 32,		/* the program of the packet's role is not loaded */
+	DROP_EDGE_FRAME = 33,		/* edge port: neither IPv6 without a VLAN nor with one of VID 0 */
+	DROP_EDGE_SOURCE = 34,		/* edge port: source address outside the host's prefix */
+	DROP_EDGE_LINK_LOCAL = 35,	/* edge port: link-local or unspecified source, or multicast, that is not neighbour discovery */
+	DROP_EDGE_NEIGHBOUR = 36,	/* edge port: neighbour discovery that a host has no right to send */
+	DROP_EDGE_SID = 37,		/* edge port: to the SRv6 block */
+	DROP_EDGE_NODE = 38,		/* edge port: to the node prefix */
+	DROP_EDGE_PROXY = 39,		/* edge port: to the Proxy prefix, but not a whole RoCEv2 packet */
+	DROP_EDGE_TUNNEL = 40,		/* edge port: Routing header, or IP in IPv6 */
+	DROP_EDGE_HEADERS = 41,		/* edge port: more than 4 extension headers or 256 octets of them, or truncated ones */
+	DROP_FABRIC_SOURCE = 42,	/* to a SID from an address that is not a node's, or not the headend's of the group */
+	DROP_OUTSIDE = 43,		/* interface outside the topology: to a prefix of the domain, or with nested VLAN tags of VID 0 */
+	DROP_PSN_FLIGHT = 44,		/* headend: first PSN not within the source's flight of the start PSN, or a later one beyond it */
+	DROP_EVENT_LOST = 45,		/* no packet: an event of the group for which its ring buffer had no room */
 	DROP_REASONS
+};
+
+/* Where a port leads. An interface without an entry in `ports` is outside the domain. */
+enum canopy_port_kind {
+	PORT_FABRIC = 1,		/* to another node */
+	PORT_EDGE = 2,			/* to a host */
+};
+
+/* A port of the topology. */
+struct canopy_port {
+	__u32 kind;			/* PORT_ */
+	__u32 pad;
+	struct canopy_net host;		/* edge: the host's prefix */
+	struct canopy_addr link_local;	/* edge: the node's own address on the port.. */
+	struct canopy_addr gateway;	/* ..and the one that it answers for */
+};
+
+/* A packet that was dropped at the boundary of the domain. */
+struct canopy_port_drop_key {
+	__u32 ifindex;
+	__u32 reason;			/* DROP_ */
 };
 
 /* Programs that dispatch or a role continues with; index in the map `roles`. */
@@ -76,6 +111,11 @@ struct canopy_node {
 	struct canopy_addr address;	/* node address: destination of feedback from child nodes */
 	struct canopy_addr end_mt;	/* End.MT SID */
 	__u64 replicate_hi;		/* first 64 bits of every Replication-SID, wire order */
+	/* Prefixes of the SRv6 domain. */
+	struct canopy_net block;	/* SIDs */
+	struct canopy_net nodes;	/* node addresses */
+	struct canopy_net proxies;	/* Proxy Addresses */
+	struct canopy_net multicast;	/* groups that nodes forward as native IPv6 multicast */
 };
 
 /* Bits of canopy_group.flags. */
@@ -102,6 +142,7 @@ struct canopy_group {
 	__u32 up_ifindex;		/* port to the parent node, or to the source */
 	__u32 alternate_ifindex;	/* alternate upstream: port to the node that becomes the parent; 0 = none */
 	__u32 pad;
+	struct canopy_addr headend;	/* node address: outer source of the group's packets; unspecified = any node's */
 	struct canopy_addr up_sa;
 	struct canopy_addr up_da;
 	__u32 up_qpn;
@@ -112,10 +153,13 @@ struct canopy_group {
 	struct canopy_slots children;
 	struct canopy_slots receivers;
 	struct canopy_slots standby;	/* child nodes that get copies but are not counted in the minimum yet */
+	__u64 branches;			/* digest of the group and its branches: written after them, and different if one of them is */
 	__u64 write_base;
 	__u64 write_length;		/* size of the smallest memory region of the receivers here */
 	__u32 write_rkey;
 	__u32 window;
+	__u32 flight;			/* headend: packets that the source has in flight at most; 0 = not the headend */
+	__u32 cnp_icrc;			/* ICRC of an upstream CNP, in wire order */
 	__u64 reack_ns;
 	__u64 nak_merge_ns;
 	__u64 cnp_window_ns;
@@ -200,13 +244,15 @@ enum canopy_min_kind {
 
 #define KEY_EMPTY (~0ULL)
 
-/* The key in `states` and `stats` of the state that CONTROL_CARRY merges; no group has this identifier. */
+/* The key in `states` of the state that CONTROL_CARRY merges; no group has this identifier. */
 #define CANOPY_CARRIED 0
 
 /* Aggregation state of a group; kept while the agent restarts. */
 struct canopy_state {
 	struct bpf_spin_lock lock;
 	__u32 carrying;			/* programs of another layout forwarded until now; CONTROL_CARRY ends it */
+	__u32 lost;			/* the node lost the state of a session that may be open: its first PSN is anywhere */
+	__u32 pad;
 	__u64 high;			/* highest data PSN forwarded + 1; 0 = no data yet */
 	__u64 sent_next;		/* next PSN last reported upstream; 0 = report the minimum once it is known */
 	__u64 nak_key;			/* last NAK sent upstream, as a key of the minimum tree */
@@ -231,13 +277,13 @@ struct canopy_state {
 	__u32 msn_base[CANOPY_MAX_BRANCHES];	/* messages completed before a late branch became active */
 	__u64 nak_received_ns[CANOPY_MAX_BRANCHES];
 	struct canopy_min tree[2 * CANOPY_MAX_BRANCHES];
+	struct canopy_branch_stats stats[CANOPY_MAX_BRANCHES];	/* changed without the lock; zero where no branch is */
 };
 
 /* CNPs of one group within the window T. */
 struct canopy_cnp {
-	struct bpf_timer timer;
 	__u64 window;			/* number of the window; the count of a slot is valid in one window only */
-	__u64 ends_ns;			/* from then on the open window has ended, whether or not its timer ended it */
+	__u64 ends_ns;			/* from then on the open window has ended: its CNP goes upstream with the next one that arrives */
 	__u32 running;
 	__u32 best_count;
 	__u32 best_slot;
@@ -254,7 +300,7 @@ struct canopy_drop_key {
 };
 
 enum canopy_event_kind {
-	EVENT_CNP = 1,
+	EVENT_CNP = 1,			/* a CNP window opened, and none was open: the agent sends its CNP if no other CNP arrives after its end */
 	EVENT_FATAL_NAK = 2,
 	EVENT_FIRST_DATA = 3,		/* headend: first data packet of the group; receivers that join from now on are late */
 };
@@ -265,18 +311,18 @@ struct canopy_event {
 	__u32 kind;
 	__u32 group_id;
 	__u32 slot;
-	__u32 value;			/* EVENT_CNP: CNP count; EVENT_FATAL_NAK: AETH syndrome; EVENT_FIRST_DATA: PSN */
+	__u32 value;			/* EVENT_FATAL_NAK: AETH syndrome; EVENT_FIRST_DATA: PSN */
 };
 
 /* Operations of the control program; parameters are in skb->cb. */
 enum canopy_control {
 	CONTROL_REMOVE = 1,		/* cb: op, group, slot; the frame becomes an ACK or NAK if the minimum rises */
 	CONTROL_JOIN = 2,		/* cb: op, group, slot, JOIN_ flags, since */
-	CONTROL_SEND = 3,		/* cb: op, group; sends the frame upstream, with link-layer addresses filled in */
 	CONTROL_PENDING_ONLY = 4,	/* cb: op, group; the frame becomes an ACK if data was forwarded and all branches are pending */
 	CONTROL_REPEAT = 5,		/* cb: op, group; the frame becomes the last ACK or NAK sent upstream, if neither feedback nor data passed since the last CONTROL_REPEAT */
-	CONTROL_CARRY = 6,		/* cb: op, group, slot; merges one branch of the state in CANOPY_CARRIED, and its counters */
+	CONTROL_CARRY = 6,		/* cb: op, group, slot, last; merges one branch of the state in CANOPY_CARRIED, and with `last` its counters */
 	CONTROL_CARRIED = 7,		/* cb: op, group; all branches are merged: the frame becomes the last ACK or NAK */
+	CONTROL_CNP = 8,		/* cb: op, group; the frame becomes the CNP of an open window that has ended */
 };
 
 enum canopy_join_flag {
@@ -319,7 +365,7 @@ struct canopy_port_stats {
 	__u64 ce;			/* sent with CE, marked by this node or upstream */
 	__u64 not_ect;			/* above K_min but not ECN capable */
 	__u64 depth;			/* octets */
-	__u64 seen_ns;			/* CLOCK_MONOTONIC */
+	__u64 seen_ns;			/* CLOCK_MONOTONIC_COARSE */
 	__u64 woken_ns;			/* last event on this processor */
 	__u32 source;			/* DEPTH_ */
 	__u32 pad;
@@ -353,6 +399,8 @@ struct canopy_cm {
 struct canopy_sets {
 	enum canopy_drop drop;
 	enum canopy_role role;
+	enum canopy_port_kind port_kind;
+	enum canopy_mark mark;
 	enum canopy_group_flag group_flag;
 	enum canopy_branch_kind branch_kind;
 	enum canopy_min_kind min_kind;

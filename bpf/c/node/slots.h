@@ -33,48 +33,31 @@ static __always_inline void slots_and(struct canopy_slots *s, const struct canop
 	s->word[1] &= other->word[1];
 }
 
-/* Position of the lowest bit set in a non-zero word, by halving. */
+/* lowest_of[(2^n * DE_BRUIJN) >> 58] = n: each six consecutive bits of the factor are different. */
+#define DE_BRUIJN 0x03F79D71B4CB0A89ULL
+
+static const __u8 lowest_of[64] = {
+	0,  1,  48, 2,  57, 49, 28, 3,  61, 58, 50, 42, 38, 29, 17, 4,  62, 55, 59, 36, 53, 51, 43, 22, 45, 39, 33, 30, 24, 18, 12, 5,
+	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21, 44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9,  13, 8,  7,  6,
+};
+
+/* Position of the lowest bit set in a non-zero word. Without a branch, because the verifier follows both sides of every one. */
 static __always_inline __u32 lowest_bit(__u64 w)
 {
-	__u32 n = 0;
-
-	if (!(w & 0xFFFFFFFF)) {
-		n += 32;
-		w >>= 32;
-	}
-	if (!(w & 0xFFFF)) {
-		n += 16;
-		w >>= 16;
-	}
-	if (!(w & 0xFF)) {
-		n += 8;
-		w >>= 8;
-	}
-	if (!(w & 0xF)) {
-		n += 4;
-		w >>= 4;
-	}
-	if (!(w & 3)) {
-		n += 2;
-		w >>= 2;
-	}
-	return n + !(w & 1);
+	return lowest_of[((w & -w) * DE_BRUIJN) >> 58];
 }
 
 /* Removes the lowest slot from the set; false if the set is empty. */
 static __always_inline bool slots_take(struct canopy_slots *s, __u32 *slot)
 {
-	if (s->word[0]) {
-		*slot = lowest_bit(s->word[0]);
-		s->word[0] &= s->word[0] - 1;
-		return true;
-	}
-	if (s->word[1]) {
-		*slot = 64 + lowest_bit(s->word[1]);
-		s->word[1] &= s->word[1] - 1;
-		return true;
-	}
-	return false;
+	__u32 high = !s->word[0];
+	__u64 w = high ? s->word[1] : s->word[0];
+
+	if (!w)
+		return false;
+	*slot = 64 * high + lowest_bit(w);
+	s->word[high] = w & (w - 1);
+	return true;
 }
 
 #endif

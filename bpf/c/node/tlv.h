@@ -109,6 +109,53 @@ static long tlv_step(__u32 i, struct tlv_walk *w)
 	return 0;
 }
 
+/* Longest list of TLVs that is remembered, in octets: two End.MT TLVs of 11 receivers. */
+#define MEMO_LEN 512
+#define MEMO_WORDS (MEMO_LEN / 8)
+
+/* The TLVs of a group's previous packet, and what they mean while the group has these branches. */
+struct tlv_memo {
+	__u64 branches;			/* digest of the group's branches */
+	__u64 len;			/* octets; 0 = nothing is remembered */
+	struct canopy_slots here;
+	__u64 words[MEMO_WORDS];
+};
+
+/* Groups whose TLVs are remembered at the same time; others replace them. A power of two. */
+#define MEMOS 256
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MEMOS + 1);
+	__type(key, __u32);
+	__type(value, struct tlv_memo);
+} tlv_memos SEC(".maps");
+
+static __always_inline struct tlv_memo *tlv_memo(__u32 index)
+{
+	return bpf_map_lookup_elem(&tlv_memos, &index);
+}
+
+/*
+ * Reads the `len` octets of TLVs at `off` into `now`. True if they are those of `then`. A global function: the verifier checks it
+ * once, and not for every length.
+ */
+__noinline int canopy_same_tlvs(struct __sk_buff *ctx, struct tlv_memo *now, const struct tlv_memo *then, __u32 off, __u64 len)
+{
+	if (!now || !then || len > MEMO_LEN)
+		return false;
+	barrier_var(len);	/* keeps the comparisons apart: Linux 6.1 does not see that one of a difference bounds both ends */
+	if (len < sizeof(now->words[0]) || ctx_load_some(ctx, off, now->words, len))
+		return false;
+	now->len = len;
+	if (then->len != len || then->branches != now->branches)
+		return false;
+	for (__u32 i = 0; i < MEMO_WORDS && 8 * i < len; i++)
+		if (now->words[i] != then->words[i])
+			return false;
+	return true;
+}
+
 /*
  * Sets `here` to the receivers of this edge: those that the TLVs after `srh` name, or as provisioned. `outer_len` is the length of the
  * outer IPv6 header with the SRH. Returns 0 or a drop reason.
@@ -117,26 +164,36 @@ static __noinline __u32 receivers_here(canopy_ctx *ctx, const struct canopy_grou
 				       struct canopy_slots *here)
 {
 	struct tlv_walk w = { .ctx = ctx, .group_id = g->group_id };
+	struct tlv_memo *now = tlv_memo(MEMOS), *then = tlv_memo(g->group_id & (MEMOS - 1));
 	const struct canopy_node *n;
 	__u32 zero = 0;
 
 	n = bpf_map_lookup_elem(&node, &zero);
-	if (!n)
+	if (!n || !now || !then)
 		return DROP_STATE_MISSING;
 	w.edge = n->address;
 	w.off = ETH_LEN + IP6_LEN + sizeof(*srh) + (srh->last_entry + 1) * 16;
 	w.end = ETH_LEN + outer_len;
+	now->len = 0;
+	now->branches = g->branches;
+	if (canopy_same_tlvs(ctx, now, then, w.off, w.end - w.off)) {
+		*here = then->here;
+		return 0;
+	}
 	bpf_loop(CANOPY_MAX_TLVS, tlv_step, &w, 0);
 	if (w.drop)
 		return w.drop;
 	if (w.off != w.end)
 		return DROP_TLV_MALFORMED;
-	if (w.found)
+	if (w.found) {
 		*here = w.slots;
-	else if (g->flags & GROUP_PROVISIONED)
+		now->here = w.slots;
+		*then = *now;
+	} else if (g->flags & GROUP_PROVISIONED) {
 		*here = g->receivers;
-	else
+	} else {
 		return DROP_TLV_NONE;
+	}
 	return 0;
 }
 

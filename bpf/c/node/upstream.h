@@ -17,36 +17,42 @@ struct ack_frame {
 
 #define ACK_PAYLOAD (UDP_LEN + BTH_LEN + AETH_LEN + ICRC_LEN)
 
+/* Link-layer addresses, IPv6, UDP, and the part of the BTH that all packets upstream have in common; the rest of it is zero. */
+static __always_inline void fill_upstream(struct roce *f, const struct canopy_group *g, const struct hop *hop, __u16 payload)
+{
+	__builtin_memcpy(f->eth, &hop->macs, sizeof(hop->macs));
+	f->eth[12] = ETH_IPV6 >> 8;
+	f->eth[13] = ETH_IPV6 & 0xFF;
+	f->ip6.vtf = bpf_htonl(0x60000000);
+	f->ip6.payload_len = bpf_htons(payload);
+	f->ip6.nexthdr = NEXTHDR_UDP;
+	f->ip6.hop_limit = 64;
+	f->ip6.src = g->up_sa;
+	f->ip6.dst = g->up_da;
+	f->udp.sport = bpf_htons(g->up_sport);
+	f->udp.dport = bpf_htons(ROCE_PORT);
+	f->udp.len = bpf_htons(payload);
+	f->bth.flags = 0x40;	/* MigReq: migrated, as RoCEv2 endpoints send it */
+	f->bth.pkey = 0xFFFF;
+	f->bth.qpn = bpf_htonl(g->up_qpn);
+}
+
 /* Overwrites the packet with the upstream ACK or NAK `fb`. Returns 0 or a drop reason. */
 __noinline __u32 canopy_write_upstream(struct __sk_buff *ctx, const struct canopy_group *g, const struct canopy_feedback *fb)
 {
 	struct ack_frame f = {};
 	const __u8 *tail = (const __u8 *)&f.bth.psn;
-	struct macs macs = {};
+	struct hop hop = {};
 	__u32 crc, drop;
 
 	if (!g || !fb)
 		return DROP_STATE_MISSING;
-	drop = canopy_resolve(ctx, g->up_ifindex, &g->up_da, IP6_LEN + ACK_PAYLOAD, &macs);
+	drop = canopy_resolve(ctx, g->up_ifindex, &g->up_da, IP6_LEN + ACK_PAYLOAD, &hop);
 	if (drop)
 		return drop;
 	crc = g->ack_seed;
-	__builtin_memcpy(f.eth, &macs, sizeof(macs));
-	f.eth[12] = ETH_IPV6 >> 8;
-	f.eth[13] = ETH_IPV6 & 0xFF;
-	f.ip6.vtf = bpf_htonl(0x60000000);
-	f.ip6.payload_len = bpf_htons(ACK_PAYLOAD);
-	f.ip6.nexthdr = NEXTHDR_UDP;
-	f.ip6.hop_limit = 64;
-	f.ip6.src = g->up_sa;
-	f.ip6.dst = g->up_da;
-	f.udp.sport = bpf_htons(g->up_sport);
-	f.udp.dport = bpf_htons(ROCE_PORT);
-	f.udp.len = bpf_htons(ACK_PAYLOAD);
+	fill_upstream((struct roce *)&f, g, &hop, ACK_PAYLOAD);
 	f.bth.opcode = OP_ACK;
-	f.bth.flags = 0x40;	/* MigReq: migrated, as RoCEv2 endpoints send it */
-	f.bth.pkey = 0xFFFF;
-	f.bth.qpn = bpf_htonl(g->up_qpn);
 	f.bth.psn = bpf_htonl(fb->psn);
 	f.aeth = bpf_htonl(fb->syndrome << 24 | fb->msn);
 #pragma unroll

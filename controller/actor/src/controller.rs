@@ -11,6 +11,7 @@ use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{GroupPhase, NodeStatus};
 use canopy_store::Store;
+use canopy_units::Monotonic;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -106,8 +107,7 @@ impl Controller {
         let _one_at_a_time = self.0.validations.acquire().await.map_err(|_| (0, CommandError::Stopping))?;
         let this = self.clone();
         let all =
-            tokio::task::spawn_blocking(move || task::validate(this.read(Domain::clone), commands, this.now_ns()))
-                .await;
+            tokio::task::spawn_blocking(move || task::validate(this.read(Domain::clone), commands, this.now())).await;
         all.unwrap_or(Err((0, CommandError::Stopping)))
     }
 
@@ -300,9 +300,9 @@ impl Controller {
         &self.0.pushing
     }
 
-    /// Nanoseconds since the controller started: the clock of all link measurements.
-    pub(crate) fn now_ns(&self) -> u64 {
-        u64::try_from(self.0.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    /// Now, on the clock of all link measurements, which starts with the controller.
+    pub(crate) fn now(&self) -> Monotonic {
+        Monotonic::START + self.0.started.elapsed()
     }
 
     fn nodes(&self) -> std::sync::MutexGuard<'_, HashMap<String, Node>> {

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use canopy_model::telemetry::EventCode;
+use canopy_units::UnixTime;
 
 /// Events kept.
 pub const RING: usize = 4096;
@@ -59,8 +60,8 @@ impl std::fmt::Display for Code {
 pub struct Event {
     /// Grows by one with every event since the start; a gap means that the ring overflowed.
     pub sequence: u64,
-    /// Nanoseconds since the Unix epoch.
-    pub time_unix_ns: u64,
+    /// When it happened.
+    pub time: UnixTime,
     /// What it is about.
     pub code: Code,
     /// Node concerned.
@@ -88,10 +89,8 @@ impl Events {
     pub fn push(&self, mut event: Event) {
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         event.sequence = ring.next;
-        if event.time_unix_ns == 0 {
-            event.time_unix_ns = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+        if event.time == UnixTime::default() {
+            event.time = UnixTime::default() + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         }
         truncate(&mut event.detail);
         ring.next += 1;
@@ -105,7 +104,7 @@ impl Events {
     pub fn note(&self, code: Code, node: Option<&str>, group: Option<&str>, detail: impl Into<String>) {
         self.push(Event {
             sequence: 0,
-            time_unix_ns: 0,
+            time: UnixTime::default(),
             code,
             node: node.map(str::to_owned),
             group: group.map(str::to_owned),

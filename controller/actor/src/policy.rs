@@ -24,6 +24,7 @@ impl Controller {
             | EventCode::SpecRefused
             | EventCode::SampleFailed
             | EventCode::TelemetryDropped
+            | EventCode::BoundaryRestored
             | EventCode::Unknown => return,
         };
         let (Some(group), Some(branch)) = (event.group, event.branch) else { return };

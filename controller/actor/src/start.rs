@@ -11,11 +11,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::record::decode;
+use crate::task::TERM_KEY;
 use crate::{Controller, RestoreError, StartError, task};
 
 /// Prefix of the controller's own records; all others belong to the domain.
 const OWN_PREFIX: &str = "controller/";
-pub(crate) const TERM_KEY: &str = "controller/term";
 
 /// A controller and its task.
 pub struct Running {

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use canopy_controller_core::{Command, Domain, Outcome};
 use canopy_store::{Op, Revision, Store, StoreError};
+use canopy_units::Monotonic;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::record::op;
-use crate::start::TERM_KEY;
 use crate::{CommandError, Controller, Done, tag};
 
+/// Where the store keeps the term.
+pub(crate) const TERM_KEY: &str = "controller/term";
 /// Commands that may wait in the queue: one second of membership changes. Beyond that, callers wait.
 pub(crate) const QUEUE: usize = 1024;
 
@@ -89,8 +91,8 @@ async fn execute(
         let ops: Vec<Op> = prepared.writes.iter().map(op).collect();
         *revision = commit(store, *revision, ops).await.map_err(CommandError::Store)?;
     }
-    let now_ns = controller.now_ns();
-    let applied = controller.write(|d| d.apply(prepared, now_ns))?;
+    let now = controller.now();
+    let applied = controller.write(|d| d.apply(prepared, now))?;
     controller.publish(&applied);
     if rewires {
         controller.push_thresholds();
@@ -137,13 +139,13 @@ fn check_precondition(domain: &Domain, command: &Command, if_match: Option<Strin
 pub(crate) fn validate(
     mut domain: Domain,
     commands: Vec<Command>,
-    now_ns: u64,
+    now: Monotonic,
 ) -> Result<Vec<Outcome>, (usize, CommandError)> {
     let mut outcomes = Vec::with_capacity(commands.len());
     for (i, command) in commands.into_iter().enumerate() {
         let prepared = domain.prepare(command).map_err(|e| (i, e.into()))?;
         outcomes.push(prepared.outcome());
-        domain.apply(prepared, now_ns).map_err(|e| (i, e.into()))?;
+        domain.apply(prepared, now).map_err(|e| (i, e.into()))?;
     }
     Ok(outcomes)
 }

@@ -9,8 +9,10 @@ use canopy_model::telemetry::{DropCount, GroupTelemetry};
 
 /// Branches kept of one group at one node; more than any node has ports and receivers for.
 const MAX_BRANCHES: usize = 1024;
-/// Distinct drop reasons kept per node and per group.
+/// Distinct drop reasons kept per group.
 const MAX_REASONS: usize = 128;
+/// Distinct drop reasons and ports kept per node, beside those of groups.
+const MAX_NODE_DROPS: usize = 4096;
 
 /// Counters that one node last reported.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +44,7 @@ impl Telemetry {
         known.groups.retain(|id, _| is_known(*id));
         if !sample.drops.is_empty() {
             known.drops = sample.drops;
-            known.drops.truncate(MAX_REASONS);
+            known.drops.truncate(MAX_NODE_DROPS);
         }
     }
 
@@ -92,7 +94,7 @@ mod tests {
         let group = |g: u64, packets| GroupTelemetry {
             group_id: id(g),
             epoch: 1,
-            high: 0,
+            high: canopy_units::UnwrappedPsn::ZERO,
             min_next: None,
             acks_in: 0,
             acks_out: 0,

@@ -18,33 +18,33 @@ impl Controller {
         if rtts.is_empty() {
             return;
         }
-        let now_ns = self.now_ns();
-        self.write(|d| d.link_rtts(node, rtts, now_ns));
+        let now = self.now();
+        self.write(|d| d.link_rtts(node, rtts, now));
         self.push_thresholds();
     }
 
     /// Stores the queue state that a node's agent reported.
     pub fn queues(&self, node: &str, reports: Vec<PortCongestion>) {
-        let now_ns = self.now_ns();
-        self.write(|d| d.queues(node, reports, now_ns));
+        let now = self.now();
+        self.write(|d| d.queues(node, reports, now));
     }
 
     /// The flows that agents reported, restricted to `node` and `port` where given.
     pub fn flows(&self, node: Option<&str>, port: Option<&str>) -> Vec<FlowView> {
-        let now_ns = self.now_ns();
-        self.read(|d| d.flows(node, port, now_ns))
+        let now = self.now();
+        self.read(|d| d.flows(node, port, now))
     }
 
     /// Every link direction out of a node's port.
     pub fn links(&self) -> Vec<LinkView> {
-        let now_ns = self.now_ns();
-        self.read(|d| d.links(now_ns))
+        let now = self.now();
+        self.read(|d| d.links(now))
     }
 
     /// The direction out of `port` of `node`.
     pub fn link(&self, node: &str, port: &str) -> Option<LinkView> {
-        let now_ns = self.now_ns();
-        self.read(|d| d.link(node, port, now_ns))
+        let now = self.now();
+        self.read(|d| d.link(node, port, now))
     }
 
     /// One task pushes for all callers: changes that become due while a commit is in progress are pushed by the next

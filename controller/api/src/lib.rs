@@ -18,6 +18,15 @@ macro_rules! from_fields {
             }
         }
     };
+    // The bracket names the view's fields from which the fields in the last braces are made.
+    ($module:ident::$name:ident { $($moved:ident),* $(,)? } [ $($bound:ident),* $(,)? ] { $($field:ident = $converted:expr),* $(,)? }) => {
+        impl From<$module::$name> for $name {
+            fn from(view: $module::$name) -> Self {
+                let $module::$name { $($moved,)* $($bound,)* } = view;
+                Self { $($moved,)* $($field: $converted,)* }
+            }
+        }
+    };
 }
 
 pub mod check;

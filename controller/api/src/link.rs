@@ -3,6 +3,7 @@
 
 use canopy_controller_core::{threshold, view};
 use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
+use canopy_units::{Octets, nanos};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -43,7 +44,12 @@ pub struct LinkDesired {
     pub rtt_us: Option<u64>,
 }
 
-from_fields!(view::LinkDesired { link, to, rate_bps, buffer_bytes, alpha, k_base_bytes, rtt_us });
+from_fields!(view::LinkDesired { link, to, alpha } [rate, buffer, k_base, rtt] {
+    rate_bps = rate.bps(),
+    buffer_bytes = buffer.map(Octets::get),
+    k_base_bytes = k_base.get(),
+    rtt_us = rtt.map(|rtt| nanos(rtt) / 1_000),
+});
 
 /// Measurements of a link direction and the resulting thresholds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -66,7 +72,9 @@ pub struct LinkObserved {
     pub congestion: Option<LinkCongestion>,
 }
 
-from_fields!(view::LinkObserved { reason, pushes, pushed_ago_ns, pushed_rtt_ns } {
+from_fields!(view::LinkObserved { reason, pushes } [rtt, thresholds, congestion, pushed_ago, pushed_rtt] {
+    pushed_ago_ns = pushed_ago.map(nanos),
+    pushed_rtt_ns = pushed_rtt.map(nanos),
     rtt = rtt.into(),
     thresholds = thresholds.map(Into::into),
     congestion = congestion.map(Into::into),
@@ -92,14 +100,12 @@ pub struct LinkRttView {
     pub reported_ago_ns: Option<u64>,
 }
 
-from_fields!(view::LinkRttView {
-    configured_ns,
-    measured_ns,
-    filtered_ns,
-    estimate_ns,
-    samples,
-    lost,
-    reported_ago_ns
+from_fields!(view::LinkRttView { samples, lost } [configured, measured, filtered, estimate, reported_ago] {
+    configured_ns = configured.map(nanos),
+    measured_ns = measured.map(nanos),
+    filtered_ns = filtered.map(nanos),
+    estimate_ns = estimate.map(nanos),
+    reported_ago_ns = reported_ago.map(nanos),
 });
 
 /// Thresholds of one link direction.
@@ -114,7 +120,11 @@ pub struct Thresholds {
     pub bound: Bound,
 }
 
-from_fields!(threshold::Thresholds { k_max_bytes, k_min_bytes } { bound = bound.into() });
+from_fields!(threshold::Thresholds {} [k_max, k_min, bound] {
+    k_max_bytes = k_max.get(),
+    k_min_bytes = k_min.get(),
+    bound = bound.into(),
+});
 
 /// What decided K_max.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -138,7 +148,7 @@ impl From<threshold::Bound> for Bound {
         match bound {
             threshold::Bound::BandwidthDelay => Self::BandwidthDelay,
             threshold::Bound::Base => Self::Base,
-            threshold::Bound::Buffer { wanted_bytes } => Self::Buffer { wanted_bytes },
+            threshold::Bound::Buffer { wanted } => Self::Buffer { wanted_bytes: wanted.get() },
         }
     }
 }
@@ -154,7 +164,7 @@ pub struct LinkCongestion {
     pub reported_ago_ns: u64,
 }
 
-from_fields!(view::LinkCongestion { queue, reported_ago_ns });
+from_fields!(view::LinkCongestion { queue } [reported_ago] { reported_ago_ns = nanos(reported_ago) });
 
 /// A flow that leaves through a node's port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -171,4 +181,4 @@ pub struct FlowView {
     pub reported_ago_ns: u64,
 }
 
-from_fields!(view::FlowView { node, port, flow, reported_ago_ns });
+from_fields!(view::FlowView { node, port, flow } [reported_ago] { reported_ago_ns = nanos(reported_ago) });

@@ -94,7 +94,12 @@ pub struct PortThresholdsView {
     pub port_rate_bps: u64,
 }
 
-from_fields!(view::PortThresholdsView { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps });
+from_fields!(view::PortThresholdsView {} [k_min, k_max, rtt, port_rate] {
+    k_min_bytes = k_min.get(),
+    k_max_bytes = k_max.get(),
+    rtt_ns = canopy_units::nanos(rtt),
+    port_rate_bps = port_rate.bps(),
+});
 
 /// State that a node's agent last reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

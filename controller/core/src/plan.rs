@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
@@ -268,6 +269,7 @@ impl Planner<'_> {
             replication_sid: self.replication_sid(at),
             multicast: self.multicast,
             headend: if t.parent.is_none() { Some(self.headend(decision, edges)?) } else { None },
+            headend_address: self.tree.nodes.first().map(|root| self.address(root.node)),
             upstream: self.upstream(t)?,
             alternate_upstream: None,
             branches: self.branches(t),
@@ -275,8 +277,8 @@ impl Planner<'_> {
             write_base_va: WRITE_BASE_VA,
             write_rkey: allocation.write_rkey,
             params: AggregationParams {
-                cnp_window_ns: u64::from(spec.cnp_window_us) * 1000,
-                stall_after_ns: u64::from(spec.stall_after_ms) * 1_000_000,
+                cnp_window: Duration::from_micros(spec.cnp_window_us.into()),
+                stall_after: Duration::from_millis(spec.stall_after_ms.into()),
                 ..AggregationParams::default()
             },
         })
@@ -332,7 +334,12 @@ impl Planner<'_> {
                 |part: &[&Placed]| EndMtList { edge, receivers: part.iter().map(|r| (r.address, r.qpn)).collect() };
             self.receivers(node).chunks(MAX_RECEIVERS_PER_TLV).map(list).collect::<Vec<_>>()
         });
-        Ok(Headend { source_port: self.source.port, segments: self.segments()?, tlvs: tlvs.collect() })
+        Ok(Headend {
+            source_port: self.source.port,
+            segments: self.segments()?,
+            tlvs: tlvs.collect(),
+            max_flight: self.intent.spec.max_flight,
+        })
     }
 
     fn upstream(&self, t: &TreeNode) -> Result<Upstream, DomainError> {

@@ -26,6 +26,7 @@ pub(crate) fn node_base(network: &Network, plan: &AddressPlan, node: NodeIx) -> 
         end_mt: plan.end_mt(id),
         ports: ports(network, plan, node),
         routes: routes(network, plan, node),
+        addressing: plan.clone(),
     }
 }
 

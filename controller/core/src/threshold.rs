@@ -17,17 +17,20 @@ mod filter;
 mod link;
 
 pub use canopy_model::topology::MIN_K_BASE_BYTES;
-pub use filter::{RttFilter, WINDOW_NS};
-pub use link::{HOLD_NS, LinkThresholds, MIN_CHANGE_PERMILLE, Pushed, STEP_FACTOR};
+pub use filter::{RttFilter, WINDOW};
+pub use link::{HOLD, LinkThresholds, MIN_CHANGE_PERMILLE, Pushed, STEP_FACTOR};
+
+use std::time::Duration;
 
 use canopy_model::topology::{MAX_LINK_RTT_US, MIN_BUFFER_BYTES};
+use canopy_units::{Octets, Rate, nanos};
 
 /// Default of K_base: 64 kB.
-pub const DEFAULT_K_BASE_BYTES: u64 = 64_000;
+pub const DEFAULT_K_BASE: Octets = Octets(64_000);
 /// Default of alpha: 1.0.
 pub const DEFAULT_ALPHA_PERMILLE: u16 = 1_000;
 /// Longest round-trip time that is accepted: 10 s.
-pub const MAX_RTT_NS: u64 = MAX_LINK_RTT_US * 1_000;
+pub const MAX_RTT: Duration = Duration::from_micros(MAX_LINK_RTT_US);
 
 /// Bits in an octet, thousandths in one, nanoseconds in a second: the divisor of alpha * R * RTT.
 const DIVISOR: u128 = 8 * 1_000 * 1_000_000_000;
@@ -37,23 +40,23 @@ const DIVISOR: u128 = 8 * 1_000 * 1_000_000_000;
 pub struct ThresholdSettings {
     /// alpha in thousandths (1..=65535); 1000 is 1.0.
     pub alpha_permille: u16,
-    /// K_base in octets (at least [`MIN_K_BASE_BYTES`]).
-    pub k_base_bytes: u64,
+    /// K_base (at least [`MIN_K_BASE_BYTES`]).
+    pub k_base: Octets,
 }
 
 impl Default for ThresholdSettings {
     fn default() -> Self {
-        Self { alpha_permille: DEFAULT_ALPHA_PERMILLE, k_base_bytes: DEFAULT_K_BASE_BYTES }
+        Self { alpha_permille: DEFAULT_ALPHA_PERMILLE, k_base: DEFAULT_K_BASE }
     }
 }
 
 /// The egress port of a link direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortLimits {
-    /// R_port in bits per second (at least 1).
-    pub rate_bps: u64,
-    /// Octets that the port can queue (at least 2, so that K_min is below K_max); `None` if not known.
-    pub buffer_bytes: Option<u64>,
+    /// R_port (at least 1 bit/s).
+    pub rate: Rate,
+    /// What the port can queue (at least 2 octets, so that K_min is below K_max); `None` if not known.
+    pub buffer: Option<Octets>,
 }
 
 /// A setting, port value or round-trip time out of range.
@@ -73,10 +76,10 @@ pub struct ThresholdError {
 /// Thresholds of one link direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// K_max in octets: above it, second-level response.
-    pub k_max_bytes: u64,
-    /// K_min in octets, below K_max: above it, first-level response (ECN marking).
-    pub k_min_bytes: u64,
+    /// K_max: above it, second-level response.
+    pub k_max: Octets,
+    /// K_min, below K_max: above it, first-level response (ECN marking).
+    pub k_min: Octets,
     /// What decided K_max.
     pub bound: Bound,
 }
@@ -90,34 +93,39 @@ pub enum Bound {
     Base,
     /// The port's buffer: the formula asks for more. With this bound a queue that the formula calls harmless overflows.
     Buffer {
-        /// What the formula gives, in octets.
-        wanted_bytes: u64,
+        /// What the formula gives.
+        wanted: Octets,
     },
 }
 
-/// The formula. `rtt_ns` is in 0..=[`MAX_RTT_NS`]; fails, naming the field, when that or an input is out of its range.
-pub fn compute(settings: ThresholdSettings, port: PortLimits, rtt_ns: u64) -> Result<Thresholds, ThresholdError> {
+/// The formula. `rtt` is in 0..=[`MAX_RTT`]; fails, naming the field, when that or an input is out of its range.
+pub fn compute(settings: ThresholdSettings, port: PortLimits, rtt: Duration) -> Result<Thresholds, ThresholdError> {
     check(settings, port)?;
-    within("rttNs", rtt_ns, 0, MAX_RTT_NS)?;
+    rtt_within(rtt, Duration::ZERO)?;
     // At most 2^16 * 2^64 * 2^34.
-    let product = u128::from(settings.alpha_permille) * u128::from(port.rate_bps) * u128::from(rtt_ns) / DIVISOR;
-    let product = u64::try_from(product).unwrap_or(u64::MAX);
-    let wanted = product.max(settings.k_base_bytes);
-    let buffer = port.buffer_bytes.unwrap_or(u64::MAX);
+    let product = u128::from(settings.alpha_permille) * u128::from(port.rate.bps()) * rtt.as_nanos() / DIVISOR;
+    let product = u64::try_from(product).map_or(Octets::MAX, Octets);
+    let wanted = product.max(settings.k_base);
+    let buffer = port.buffer.unwrap_or(Octets::MAX);
     let bound = match wanted {
-        wanted if wanted > buffer => Bound::Buffer { wanted_bytes: wanted },
+        wanted if wanted > buffer => Bound::Buffer { wanted },
         wanted if wanted > product => Bound::Base,
         _ => Bound::BandwidthDelay,
     };
-    let k_max_bytes = wanted.min(buffer);
-    Ok(Thresholds { k_max_bytes, k_min_bytes: k_max_bytes / 2, bound })
+    let k_max = wanted.min(buffer);
+    Ok(Thresholds { k_max, k_min: k_max / 2, bound })
 }
 
 fn check(settings: ThresholdSettings, port: PortLimits) -> Result<(), ThresholdError> {
     within("alphaPermille", u64::from(settings.alpha_permille), 1, u64::from(u16::MAX))?;
-    within("kBaseBytes", settings.k_base_bytes, MIN_K_BASE_BYTES, u64::MAX)?;
-    within("rateBps", port.rate_bps, 1, u64::MAX)?;
-    within("bufferBytes", port.buffer_bytes.unwrap_or(u64::MAX), MIN_BUFFER_BYTES, u64::MAX)
+    within("kBaseBytes", settings.k_base.get(), MIN_K_BASE_BYTES, u64::MAX)?;
+    within("rateBps", port.rate.bps(), 1, u64::MAX)?;
+    within("bufferBytes", port.buffer.unwrap_or(Octets::MAX).get(), MIN_BUFFER_BYTES, u64::MAX)
+}
+
+/// Whether a round-trip time is in `least`..=[`MAX_RTT`].
+fn rtt_within(rtt: Duration, least: Duration) -> Result<(), ThresholdError> {
+    within("rttNs", nanos(rtt), nanos(least), nanos(MAX_RTT))
 }
 
 fn within(field: &'static str, found: u64, min: u64, max: u64) -> Result<(), ThresholdError> {

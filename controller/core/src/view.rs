@@ -2,6 +2,7 @@
 //! Views of resources: metadata, spec and status. Their JSON form belongs to `canopy_controller_api`.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_model::group::{EncodingMode, GroupSpec};
@@ -9,6 +10,7 @@ use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
 use canopy_model::member::{Connection, MemberSpec};
 use canopy_model::status::{GroupPhase, ItemError};
 use canopy_model::topology::TopologySpec;
+use canopy_units::{Octets, Rate};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
@@ -108,14 +110,14 @@ pub struct PortView {
 /// Queue thresholds in a node's desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortThresholdsView {
-    /// K_min in octets.
-    pub k_min_bytes: u64,
-    /// K_max in octets.
-    pub k_max_bytes: u64,
-    /// RTT_est in nanoseconds.
-    pub rtt_ns: u64,
-    /// R_port in bits per second.
-    pub port_rate_bps: u64,
+    /// K_min.
+    pub k_min: Octets,
+    /// K_max.
+    pub k_max: Octets,
+    /// RTT_est.
+    pub rtt: Duration,
+    /// R_port.
+    pub port_rate: Rate,
 }
 
 /// One direction of a link, out of a node's port.
@@ -138,16 +140,16 @@ pub struct LinkDesired {
     pub link: String,
     /// Device and port at the far end.
     pub to: String,
-    /// R_port in bits per second; 0 = not known.
-    pub rate_bps: u64,
-    /// Octets that the sending port can queue; `null` = not known.
-    pub buffer_bytes: Option<u64>,
+    /// R_port; 0 = not known.
+    pub rate: Rate,
+    /// What the sending port can queue; `None` = not known.
+    pub buffer: Option<Octets>,
     /// alpha in thousandths, the link's or the controller's.
     pub alpha: u16,
-    /// K_base in octets, the link's or the controller's.
-    pub k_base_bytes: u64,
-    /// The link's configured round-trip time in microseconds.
-    pub rtt_us: Option<u64>,
+    /// K_base, the link's or the controller's.
+    pub k_base: Octets,
+    /// The link's configured round-trip time.
+    pub rtt: Option<Duration>,
 }
 
 /// Measurements of a link direction and the resulting thresholds.
@@ -161,10 +163,10 @@ pub struct LinkObserved {
     pub reason: String,
     /// Changes since the controller started or the link was declared.
     pub pushes: u64,
-    /// Nanoseconds since the last change.
-    pub pushed_ago_ns: Option<u64>,
-    /// RTT_est that the thresholds were computed from, nanoseconds.
-    pub pushed_rtt_ns: Option<u64>,
+    /// Time since the last change.
+    pub pushed_ago: Option<Duration>,
+    /// RTT_est that the thresholds were computed from.
+    pub pushed_rtt: Option<Duration>,
     /// State of the sending port's queue; `null` while there are no thresholds, the node's agent is not connected, or
     /// it reported nothing for a minute.
     pub congestion: Option<LinkCongestion>,
@@ -175,8 +177,8 @@ pub struct LinkObserved {
 pub struct LinkCongestion {
     /// As reported by the node's agent.
     pub queue: QueueTelemetry,
-    /// Nanoseconds since the report.
-    pub reported_ago_ns: u64,
+    /// Time since the report.
+    pub reported_ago: Duration,
 }
 
 /// A flow that leaves through a node's port.
@@ -188,27 +190,27 @@ pub struct FlowView {
     pub port: String,
     /// As reported by the node's agent.
     pub flow: FlowTelemetry,
-    /// Nanoseconds since the report.
-    pub reported_ago_ns: u64,
+    /// Time since the report.
+    pub reported_ago: Duration,
 }
 
-/// Round-trip times of a link, nanoseconds.
+/// Round-trip times of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkRttView {
     /// As configured.
-    pub configured_ns: Option<u64>,
+    pub configured: Option<Duration>,
     /// The newest that the node's STAMP session measured.
-    pub measured_ns: Option<u64>,
+    pub measured: Option<Duration>,
     /// The smallest measured in the last 2.4 s.
-    pub filtered_ns: Option<u64>,
+    pub filtered: Option<Duration>,
     /// RTT_est: as configured, else filtered.
-    pub estimate_ns: Option<u64>,
+    pub estimate: Option<Duration>,
     /// Test packets answered since the agent started.
     pub samples: u64,
     /// Test packets lost since the agent started.
     pub lost: u64,
-    /// Nanoseconds since the agent last reported.
-    pub reported_ago_ns: Option<u64>,
+    /// Time since the agent last reported.
+    pub reported_ago: Option<Duration>,
 }
 
 /// State that a node's agent last reported.

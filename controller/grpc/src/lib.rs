@@ -6,6 +6,7 @@
 //! - `node` and `membership`: one service each. Desired state travels on one `watch` per node, so a slow agent gets the
 //!   newest state and never a queue.
 
+mod closing;
 mod content;
 pub mod error;
 mod membership;

@@ -2,6 +2,7 @@
 //! MembershipService: RDMA applications join groups here instead of exchanging QPNs with each other.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use canopy_control::pb::membership_service_server::MembershipService;
 use canopy_control::pb::{
@@ -16,9 +17,12 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::Instrument;
 
+use crate::closing::closed;
 use crate::error;
 use crate::peer::peer;
-use crate::server::{UNARY_TIMEOUT, closed};
+
+/// Longest duration of a unary call.
+const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Membership {
     controller: Controller,

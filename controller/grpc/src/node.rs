@@ -24,10 +24,10 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument;
 
+use crate::closing::closed;
 use crate::content::{Content, Known};
 use crate::error;
 use crate::peer::peer;
-use crate::server::closed;
 
 /// Errors kept of one report.
 const MAX_ERRORS: usize = 256;
@@ -242,7 +242,7 @@ impl Nodes {
             tracing::info!(node, code = %event.code, group, detail = event.detail, "node event");
             self.controller.events().push(Event {
                 sequence: 0,
-                time_unix_ns: event.time_unix_ns,
+                time: event.time,
                 code: EventKind::Node(event.code),
                 node: Some(node.clone()),
                 group,

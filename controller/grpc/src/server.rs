@@ -23,9 +23,6 @@ const MAX_HEADER_BYTES: u32 = 16 << 10;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest duration of a unary call.
-pub(crate) const UNARY_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// NodeService, MembershipService and gRPC health. When `closing` becomes true, open streams end with UNAVAILABLE.
 pub async fn server(controller: Controller, closing: watch::Receiver<bool>) -> Router {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -43,11 +40,4 @@ pub async fn server(controller: Controller, closing: watch::Receiver<bool>) -> R
         .add_service(
             membership.max_decoding_message_size(MAX_REQUEST_BYTES).max_encoding_message_size(MAX_RESPONSE_BYTES),
         )
-}
-
-/// Waits until `closing` is true, or for ever if its sender was dropped.
-pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
-    if closing.wait_for(|c| *c).await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }

@@ -10,7 +10,9 @@ use canopy_model::FieldErrors;
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
-use crate::router::MAX_BODY_BYTES;
+
+/// Largest request body, bytes: a topology of 10,000 nodes.
+pub const MAX_BODY_BYTES: usize = 4 << 20;
 
 /// A JSON body; unknown keys, wrong types and numbers out of range are refused with their path.
 pub(crate) struct ApiJson<T>(pub(crate) T);

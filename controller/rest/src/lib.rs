@@ -17,6 +17,7 @@ mod openapi;
 mod router;
 mod routes;
 
+pub use extract::MAX_BODY_BYTES;
 pub use host::only_local_names;
 pub use openapi::openapi;
-pub use router::{MAX_BODY_BYTES, REQUEST_TIMEOUT, router};
+pub use router::{REQUEST_TIMEOUT, router};

@@ -8,7 +8,8 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::Controller;
-use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
+use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
+use canopy_units::nanos;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -131,21 +132,21 @@ impl Scrape {
 
     fn drops(&self, out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
         let mut all = Vec::new();
-        self.0.telemetry().for_each(|node, known| {
-            all.extend(known.drops.iter().map(|d| {
-                ([("node", node.to_owned()), ("group", String::new()), ("reason", d.name.clone())], d.packets)
-            }));
-        });
+        let of = |node: &str, group: &str, d: &DropCount| {
+            let port = d.port.clone().unwrap_or_default();
+            let labels =
+                [("node", node.to_owned()), ("group", group.to_owned()), ("port", port), ("reason", d.name.clone())];
+            (labels, d.packets)
+        };
+        self.0.telemetry().for_each(|node, known| all.extend(known.drops.iter().map(|d| of(node, "", d))));
         for row in rows {
-            all.extend(row.counters.drops.iter().map(|d| {
-                ([("node", row.node.clone()), ("group", row.group.clone()), ("reason", d.name.clone())], d.packets)
-            }));
+            all.extend(row.counters.drops.iter().map(|d| of(&row.node, &row.group, d)));
         }
         all.sort();
         counter(
             out,
             "canopy_drops",
-            "Packets dropped, by reason; an empty group means that the packet belongs to no group.",
+            "Packets dropped, by reason; an empty group means that the packet belongs to no group, an empty port that the boundary of the domain did not drop it.",
             all,
         )
     }
@@ -181,9 +182,9 @@ fn groups(out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
         out,
         "canopy_group_high_psn",
         "Highest data PSN sent down + 1, unwrapped.",
-        rows.iter().map(|r| (labels(r), r.counters.high)),
+        rows.iter().map(|r| (labels(r), r.counters.high.get())),
     )?;
-    let minima = rows.iter().filter_map(|r| Some((labels(r), r.counters.min_next?)));
+    let minima = rows.iter().filter_map(|r| Some((labels(r), r.counters.min_next?.get())));
     gauge(out, "canopy_group_min_next_psn", "Smallest next PSN of the branches, unwrapped.", minima)
 }
 
@@ -217,7 +218,7 @@ fn branches(out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
         out,
         "canopy_branch_next_psn",
         "AckPSN + 1 of the branch, unwrapped.",
-        shown.iter().filter_map(|s| Some((labels(s), s.1.next?))),
+        shown.iter().filter_map(|s| Some((labels(s), s.1.next?.get()))),
     )?;
     gauge(
         out,
@@ -225,7 +226,7 @@ fn branches(out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
         "CNPs of the branch in the present window.",
         shown.iter().map(|s| (labels(s), u64::from(s.1.ccount))),
     )?;
-    let ages = shown.iter().filter_map(|s| Some((labels(s), s.1.last_feedback_ns? as f64 / 1e9)));
+    let ages = shown.iter().filter_map(|s| Some((labels(s), nanos(s.1.last_feedback?) as f64 / 1e9)));
     let mut metric = out.encode_descriptor(
         "canopy_branch_last_feedback_seconds",
         "Time since feedback of the branch was last received.",

@@ -4,9 +4,13 @@
 use std::sync::LazyLock;
 
 use axum::Json;
+use canopy_controller_actor::Controller;
 use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use crate::router::described;
+use crate::routes::{events, flows, groups, links, members, nodes, telemetry, topology, validate};
+use crate::{health, metrics};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -15,9 +19,27 @@ use crate::router::described;
 ))]
 struct Header;
 
-/// The description before any route is registered.
-pub(crate) fn header() -> utoipa::openapi::OpenApi {
-    Header::openapi()
+/// Every route of the description. A route's path and method are those of its handler's attribute.
+pub(crate) fn described() -> OpenApiRouter<Controller> {
+    OpenApiRouter::with_openapi(Header::openapi())
+        .routes(routes!(topology::get, topology::put, topology::delete))
+        .routes(routes!(links::list))
+        .routes(routes!(links::get))
+        .routes(routes!(flows::list))
+        .routes(routes!(nodes::list))
+        .routes(routes!(nodes::get))
+        .routes(routes!(telemetry::node))
+        .routes(routes!(groups::list, groups::create))
+        .routes(routes!(groups::get, groups::put, groups::delete))
+        .routes(routes!(members::list, members::create))
+        .routes(routes!(members::get, members::put, members::delete))
+        .routes(routes!(telemetry::group))
+        .routes(routes!(events::list))
+        .routes(routes!(validate::validate))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::version))
+        .routes(routes!(metrics::serve))
 }
 
 /// The OpenAPI 3.1 document.

@@ -162,21 +162,21 @@ async fn with_telemetry() -> Api {
     let group_id = api.controller.read(|d| d.group("g1").unwrap().status.group_id);
     let branch = BranchTelemetry {
         address: "2001:db8:2::1".parse().unwrap(),
-        next: Some(101),
+        next: Some(canopy_units::UnwrappedPsn(101)),
         unconfirmed: false,
         ack_psn: Some(100),
         epsn: None,
         ccount: 2,
-        last_feedback_ns: Some(1_500_000_000),
+        last_feedback: Some(std::time::Duration::from_millis(1_500)),
         packets: 7,
         bytes: 7000,
     };
-    let drop = |reason, name: &str, packets| DropCount { reason, name: name.into(), packets };
+    let drop = |reason, name: &str, packets| DropCount { reason, name: name.into(), packets, port: None };
     let counters = GroupTelemetry {
         group_id,
         epoch: 3,
-        high: 110,
-        min_next: Some(101),
+        high: canopy_units::UnwrappedPsn(110),
+        min_next: Some(canopy_units::UnwrappedPsn(101)),
         acks_in: 11,
         acks_out: 5,
         naks_in: 1,
@@ -221,8 +221,8 @@ async fn metrics_are_what_nodes_counted() {
         "canopy_group_acks_sent_total{node=\"n2\",group=\"g1\"} 5",
         "canopy_branch_packets_total{node=\"n2\",group=\"g1\",branch=\"2001:db8:2::1\"} 7",
         "canopy_branch_last_feedback_seconds{node=\"n2\",group=\"g1\",branch=\"2001:db8:2::1\"} 1.5",
-        "canopy_drops_total{node=\"n2\",group=\"g1\",reason=\"branch_unknown\"} 3",
-        "canopy_drops_total{node=\"n2\",group=\"\",reason=\"not_ours\"} 9",
+        "canopy_drops_total{node=\"n2\",group=\"g1\",port=\"\",reason=\"branch_unknown\"} 3",
+        "canopy_drops_total{node=\"n2\",group=\"\",port=\"\",reason=\"not_ours\"} 9",
     ] {
         assert!(answer.text.lines().any(|l| l == line), "{line} is not in\n{}", answer.text);
     }

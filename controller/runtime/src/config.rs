@@ -3,12 +3,11 @@
 
 use std::path::PathBuf;
 
-use canopy_controller_core::threshold::{
-    DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE_BYTES, MIN_K_BASE_BYTES, ThresholdSettings,
-};
+use canopy_controller_core::threshold::{DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, MIN_K_BASE_BYTES, ThresholdSettings};
 use canopy_daemon::config::{Faults, Settings, list};
 use canopy_daemon::log::LogConfig;
 use canopy_model::addressing::AddressPlan;
+use canopy_units::Octets;
 use serde::{Deserialize, Serialize};
 
 use crate::listen::Listen;
@@ -93,13 +92,13 @@ pub struct ThresholdConfig {
 
 impl Default for ThresholdConfig {
     fn default() -> Self {
-        Self { alpha: DEFAULT_ALPHA_PERMILLE, k_base_bytes: DEFAULT_K_BASE_BYTES }
+        Self { alpha: DEFAULT_ALPHA_PERMILLE, k_base_bytes: DEFAULT_K_BASE.get() }
     }
 }
 
 impl From<ThresholdConfig> for ThresholdSettings {
     fn from(config: ThresholdConfig) -> Self {
-        Self { alpha_permille: config.alpha, k_base_bytes: config.k_base_bytes }
+        Self { alpha_permille: config.alpha, k_base: Octets(config.k_base_bytes) }
     }
 }
 

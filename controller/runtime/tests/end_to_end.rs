@@ -68,7 +68,7 @@ async fn send_telemetry(controller: &Controller) {
         last_feedback_ns: Some(1_500_000_000),
         ..Default::default()
     };
-    let drop = |reason, name: &str| DropCount { reason, name: name.into(), packets: 3 };
+    let drop = |reason, name: &str| DropCount { reason, name: name.into(), packets: 3, port: String::new() };
     let counters = GroupTelemetry {
         group_id,
         epoch: 1,

@@ -16,61 +16,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
 
 use crate::file::Link;
-use crate::lab::{Lab, beside_this_program};
-use crate::line::{self, LineReport};
-use crate::process::Process;
+use crate::line;
+use crate::means::{Means, redirect};
+use crate::process::{Process, beside_this_program};
 use crate::state::State;
 use crate::units::Delay;
 use crate::{netns, sh};
-
-/// How links are delayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Means {
-    /// `sch_netem`, between the ends.
-    Netem,
-    /// A `canopy-lab delay-line` per link.
-    UserSpace,
-}
-
-impl Means {
-    /// The method that the running kernel supports; probed in namespace `ns`, which must be unused.
-    pub(crate) fn detect(ns: &str) -> Result<Self> {
-        let tc = |words: &str| sh::run(netns::command(ns, "tc").args(words.split(' ')));
-        let has = tc("qdisc add dev lo root netem delay 1ms")
-            .and_then(|_| tc("qdisc add dev lo clsact"))
-            .and_then(|_| tc(&redirect("lo", "lo")));
-        for place in ["root", "clsact"] {
-            // Removing a qdisc that was not added fails: ignored.
-            _ = tc(&format!("qdisc del dev lo {place}"));
-        }
-        Ok(if has.is_ok() { Self::Netem } else { Self::UserSpace })
-    }
-
-    /// The name in printed tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Netem => "netem",
-            Self::UserSpace => "user space",
-        }
-    }
-}
-
-/// The delay of a link that has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LinkDelay {
-    /// The delay of frames that are sent now.
-    pub delay: Delay,
-    /// The method.
-    pub by: Means,
-    /// The counters of the delay line; netem keeps its own counters, see `tc -s qdisc`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<LineReport>,
-}
 
 /// `tc` arguments of a netem that keeps the order when its delay changes: with a rate, here the highest that fits, a
 /// packet never overtakes the one before.
@@ -81,11 +34,6 @@ pub(crate) fn netem(delay: Delay, link: &Link) -> String {
     // down.
     let us = delay.nanos().div_ceil(1_000) + 1;
     format!("root handle 1: netem delay {us}us limit {limit} rate 1000gbit")
-}
-
-/// `tc` arguments that redirect what arrives at one interface to the other.
-fn redirect(from: &str, to: &str) -> String {
-    format!("filter add dev {from} ingress protocol all matchall action mirred egress redirect dev {to}")
 }
 
 /// Starts netem between the ends of every delayed link, inside the lines' namespace.
@@ -113,7 +61,7 @@ pub(crate) fn interfaces(index: usize) -> [String; 2] {
 }
 
 /// The control socket of link `index`'s delay line.
-fn socket(state: &State, index: usize) -> PathBuf {
+pub(crate) fn socket(state: &State, index: usize) -> PathBuf {
     // sun_path holds 108 bytes, and the directory may have 90.
     state.dir.join(format!("d{index}.sock"))
 }
@@ -179,60 +127,6 @@ impl State {
     /// Links that have a delay, with their places in the file.
     pub(crate) fn delayed(&self) -> impl Iterator<Item = (usize, Link)> {
         self.file.links().enumerate().filter(|(_, l)| l.delay.is_some()).collect::<Vec<_>>().into_iter()
-    }
-}
-
-impl Lab {
-    /// The delay of every link, in the file's order; `None` for a link without one.
-    ///
-    /// # Errors
-    /// A delay line does not answer, or `tc` fails.
-    pub fn delays(&self) -> Result<Vec<Option<LinkDelay>>> {
-        self.links().iter().enumerate().map(|(index, link)| self.delay(index, link)).collect()
-    }
-
-    fn delay(&self, index: usize, link: &Link) -> Result<Option<LinkDelay>> {
-        let (Some(by), Some(_)) = (self.state.delay_means, link.delay) else { return Ok(None) };
-        if by == Means::UserSpace {
-            let line = line::ask(&socket(&self.state, index))?;
-            return Ok(Some(LinkDelay { delay: Delay::from_nanos(line.delay_ns), by, line: Some(line) }));
-        }
-        let (lines, [a, _]) = (self.state.instance.lines_namespace(), interfaces(index));
-        let text = sh::run(netns::command(&lines, "tc").args(["-j", "qdisc", "show", "dev", &a]))?;
-        let qdiscs: serde_json::Value = serde_json::from_str(&text).context("parsing the output of tc")?;
-        let netem = qdiscs.as_array().into_iter().flatten().find(|q| q["kind"] == "netem");
-        let seconds = netem.and_then(|q| q.pointer("/options/delay/delay")?.as_f64());
-        let seconds = seconds.with_context(|| format!("netem is gone from the link of {}", link.a))?;
-        Ok(Some(LinkDelay { delay: Delay::from_nanos((seconds * 1e9).round() as u64), by, line: None }))
-    }
-
-    /// Sets the delay of frames that are sent on `link` from now on, in both directions. Nothing is lost or
-    /// reordered: a frame that would overtake leaves right behind the one before it. `link` is as for
-    /// [`Lab::set_loss`]; `all` means every link that has a delay.
-    ///
-    /// # Errors
-    /// No such link; it has no delay in the lab file; its line does not answer, or `tc` fails.
-    pub fn set_delay(&self, link: &str, delay: Delay) -> Result<()> {
-        let chosen = self.select(link)?;
-        let mut done = 0;
-        for (index, l) in self.state.delayed().filter(|(_, l)| chosen.contains(l)) {
-            match self.state.delay_means {
-                Some(Means::Netem) => {
-                    let lines = self.state.instance.lines_namespace();
-                    for interface in interfaces(index) {
-                        let words = format!("qdisc change dev {interface} {}", netem(delay, &l));
-                        sh::run(netns::command(&lines, "tc").args(words.split(' ')))?;
-                    }
-                }
-                _ => drop(line::set_delay(&socket(&self.state, index), delay)?),
-            }
-            done += 1;
-        }
-        ensure!(
-            done > 0,
-            "{link} came up as a plain wire: give it a delay in the lab file (0ms will do) so that it can be changed"
-        );
-        Ok(())
     }
 }
 

@@ -2,16 +2,17 @@
 //! A running lab: the operations of tests and of the command line.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use std::{env, fs};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::file::{LabFile, Link};
 use crate::names::Instance;
+use crate::process::beside_this_program;
 use crate::state::State;
 use crate::{delay, down, host, netns, network};
 
@@ -208,13 +209,6 @@ fn claim_dir(options: &Options) -> Result<PathBuf> {
         dir.display()
     );
     Ok(dir)
-}
-
-/// The directory of the running program; a test's is one below the others'.
-pub(crate) fn beside_this_program() -> Result<PathBuf> {
-    let exe = env::current_exe().context("finding this program's directory")?;
-    let dir = exe.parent().context("finding this program's directory")?;
-    Ok(if dir.file_name() == Some(OsStr::new("deps")) { dir.parent().unwrap_or(dir) } else { dir }.to_owned())
 }
 
 fn rest_port(instance: &Instance, asked: Option<u16>) -> Result<u16> {

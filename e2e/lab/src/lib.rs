@@ -4,7 +4,7 @@
 //! - [`file`], [`units`]: the lab file and its quantities; [`names`]: names and paths of an instance.
 //! - `network`, [`loss`]: namespaces, links, rates; random loss and byte counters, by a BPF program of the lab's own.
 //! - `order`: a veth pair delivers the packets of a flow in the order in which they were sent, as a wire does.
-//! - [`delay`], [`line`]: delay of links, by the kernel or by a process between two veth pairs.
+//! - `delay`, [`delays`], `means`, [`line`]: delay of links, by the kernel or by a process between two veth pairs.
 //! - [`lab`]: [`Lab`], a lab that is up. `control` runs the programs under test, `wires` reads and sets links.
 //! - [`transfer`], [`report`]: one transfer with `canopy-rc`. [`demo`], [`paths`], [`table`]: the demonstration.
 //! - `down`, [`state`]: everything that is created is recorded first, so that it can be removed.
@@ -12,7 +12,7 @@
 //!
 //! Needs root. Nothing here is part of the product: the product never runs `ip`.
 
-pub mod delay;
+pub mod delays;
 pub mod demo;
 pub mod file;
 pub mod lab;
@@ -28,9 +28,11 @@ pub mod transfer;
 pub mod units;
 
 mod control;
+mod delay;
 mod down;
 mod host;
 mod http;
+mod means;
 mod netns;
 mod network;
 mod order;
@@ -41,6 +43,7 @@ mod wires;
 pub use down::down;
 pub use file::LabFile;
 pub use lab::{Lab, Options};
+pub use means::Means;
 pub use names::Instance;
 pub use report::TransferReport;
 pub use transfer::{Op, Transfer, TransferSpec};

@@ -11,8 +11,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use canopy_model::topology::{Endpoint, HostDecl};
 
-use crate::delay::{self, Means};
+use crate::delay;
 use crate::file::Link;
+use crate::means::Means;
 use crate::state::State;
 use crate::{host, loss, netns, order, sh};
 

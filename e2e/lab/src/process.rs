@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Background processes that outlive the process that started them, identified by pid and start time.
 
+use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
@@ -128,6 +130,13 @@ fn wait_gone(processes: &[Process], limit: Duration) -> Vec<&Process> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The directory of the running program; a test's is one below the others'.
+pub(crate) fn beside_this_program() -> Result<PathBuf> {
+    let exe = env::current_exe().context("finding this program's directory")?;
+    let dir = exe.parent().context("finding this program's directory")?;
+    Ok(if dir.file_name() == Some(OsStr::new("deps")) { dir.parent().unwrap_or(dir) } else { dir }.to_owned())
 }
 
 /// Fields 3, 20 and 22 of /proc/PID/stat, see proc(5).

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::delay::Means;
 use crate::file::LabFile;
+use crate::means::Means;
 use crate::names::Instance;
 use crate::process::Process;
 

@@ -6,7 +6,7 @@ mod common;
 
 use std::process::{Command, Output};
 
-use canopy_lab::delay::Means;
+use canopy_lab::Means;
 use canopy_lab::{Lab, LabFile};
 use common::{SMALL, eventually, forward_by_hand, ip, leftovers, options, ping, run};
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of the tree: faults, and the controller's changes of membership in the order that preserves I1.
 
-use canopy_agent_core::aggregate::{Entry, Input};
+use canopy_reference::aggregate::{Entry, Input};
 
+use crate::action::Action;
 use crate::machine::Machine;
 use crate::net::{Event, Links, Place};
 use crate::receiver::Receiver;
 use crate::run::{TIMEOUTS, World};
-use crate::schedule::Action;
 use crate::tree::{MAX_BRANCHES, ROOT};
 
 /// Interval, ns, and number of repetitions of a node's last feedback after it has adopted a program (3.9).

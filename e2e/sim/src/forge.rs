@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Forged answers: by I3 they change no state.
 
-use canopy_agent_core::aggregate::{Input, Nak, Refusal};
+use canopy_reference::aggregate::{Input, Nak, Refusal};
 
 use crate::chance::Chance;
 use crate::oracle::Oracle;

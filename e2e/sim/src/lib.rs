@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A seeded simulator of the reverse path of one multicast group, in simulated time.
 //!
-//! One requester, a tree of nodes that each run [`canopy_agent_core::aggregate::Aggregation`], and up to 1,024
+//! One requester, a tree of nodes that each run [`canopy_reference::aggregate::Aggregation`], and up to 1,024
 //! responders, over links that lose, repeat, reorder and fail, while receivers join, leave, die and move. The
 //! requester and the responders are `canopy-rc`'s state machines. One generator makes every random choice: a seed
 //! determines a run.
@@ -16,6 +16,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod action;
 pub mod campaign;
 pub mod chance;
 pub mod config;

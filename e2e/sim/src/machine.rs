@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The aggregation of a node, or a deliberately wrong one: each must violate an invariant, which tests the oracle.
 
-use canopy_agent_core::aggregate::{Aggregation, Entry, Feedback, Input, Params, Refusal};
+use canopy_reference::aggregate::{Aggregation, Entry, Feedback, Input, Params, Refusal};
 
 /// The defect of an aggregation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A receiver or a node moves to another parent: every node adopts its new program at a different time.
 
+// Circle: the methods of World are in several files, and this one also defines what World holds of a move.
+
 use std::collections::BTreeMap;
 
-use canopy_agent_core::aggregate::Entry;
+use canopy_reference::aggregate::Entry;
 
+use crate::action::Action;
 use crate::net::{Event, Place};
 use crate::run::World;
-use crate::schedule::Action;
 use crate::tree::{MAX_BRANCHES, ROOT};
 
 /// The changes at a node by its program of the new epoch.

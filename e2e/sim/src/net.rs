@@ -4,8 +4,8 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, BinaryHeap};
 
+use crate::action::Action;
 use crate::chance::Chance;
-use crate::schedule::Action;
 
 /// A place: 0 is the source, then the nodes, then the receivers. It is also the branch number.
 pub type Place = u32;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packet arrival: data passes down the tree, answers pass up, feedback reaches the source.
 
-use canopy_agent_core::aggregate::{Input, Nak};
+use canopy_reference::aggregate::{Input, Nak};
 
 use crate::forge;
 use crate::net::{Burst, Feedback, Packet, Place, SOURCE};

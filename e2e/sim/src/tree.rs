@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use canopy_agent_core::aggregate::{Entry, Params};
+use canopy_reference::aggregate::{Entry, Params};
 
 use crate::chance::Chance;
 use crate::config::Setup;
@@ -89,7 +89,7 @@ impl Tree {
         let joins = self.node_mut(node);
         let first = joins.branches.is_empty();
         joins.branches.insert(branch, entry);
-        let _ = joins.machine.handle(canopy_agent_core::aggregate::Input::Join(branch, entry), since, 1);
+        let _ = joins.machine.handle(canopy_reference::aggregate::Input::Join(branch, entry), since, 1);
         if first && node != ROOT {
             let parent = self.node(node).parent;
             self.graft(node, parent, since);

@@ -4,6 +4,7 @@
 use std::net::Ipv6Addr;
 
 use canopy_control::{HeldSpec, Items, delta_response, pb, snapshot_responses};
+use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::node_spec::*;
 
@@ -43,6 +44,7 @@ fn base(name: &str) -> NodeBase {
             Port { index: port(2), name: "eth2".into(), mtu: 4500, link_local: link(3), peer: host, thresholds: None },
         ],
         routes: vec![Route { prefix: "5f00:0:2::/48".parse().unwrap(), port: port(1), next_hop: link(2) }],
+        addressing: AddressPlan::default(),
     }
 }
 
@@ -65,6 +67,7 @@ fn program(id: u64) -> GroupProgram {
         replication_sid: None,
         multicast: None,
         headend: None,
+        headend_address: None,
         upstream: Upstream {
             source_address: "fcff:0:0:1::1".parse().unwrap(),
             destination: "fcff:0:0:2::1".parse().unwrap(),

@@ -125,11 +125,14 @@ impl Path {
     }
 }
 
+/// The first action that made the source slower; an increase on the way back to the line rate is none.
 fn first_slower(actions: &[Value], began: u64) -> Option<&Value> {
-    let slower = |a: &&Value| a["paused"] == true || a["rateBps"].as_u64() < a["lineRateBps"].as_u64();
     // A node may detect the queue before the sampler measures it above K_min.
-    let soon = |a: &&Value| a["appliedNs"].as_u64().is_some_and(|at| at + 20_000_000 > began);
-    actions.iter().find(|a| slower(a) && soon(a))
+    let soon = |a: &Value| a["appliedNs"].as_u64().is_some_and(|at| at + 20_000_000 > began);
+    let line = actions.first()?["lineRateBps"].as_u64();
+    let before = std::iter::once(line).chain(actions.iter().map(|a| a["rateBps"].as_u64()));
+    let slower = before.zip(actions).filter(|(rate, a)| a["paused"] == true || a["rateBps"].as_u64() < *rate);
+    slower.map(|(_, a)| a).find(|a| soon(a))
 }
 
 /// 8 MiB with more than rate x RTT in flight; only the pacer reduces the rate.
@@ -201,7 +204,8 @@ mod tests {
     #[test]
     fn a_rate_reduction_long_before_is_not_a_reaction() {
         let action = |at: u64, rate: u64| json!({"appliedNs": at, "rateBps": rate, "lineRateBps": 10, "paused": false});
-        let all = [action(1, 5), action(90_000_000, 10), action(95_000_000, 9), action(99_000_000, 8)];
+        let all =
+            [action(1, 5), action(90_000_000, 7), action(95_000_000, 10), action(96_000_000, 9), action(99_000_000, 8)];
         assert_eq!(first_slower(&all, 100_000_000).unwrap()["rateBps"], 9);
         assert_eq!((median(vec![3.0, 1.0, 2.0]), first_slower(&[], 0)), (2.0, None));
     }

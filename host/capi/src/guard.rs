@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Common to every function: no panic crosses the ABI, null is refused by name, errors go to the caller's structure.
+//! Arguments of every function: null is refused by name.
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,28 +7,11 @@ use std::time::Duration;
 
 use canopy_host::Error;
 
-use crate::types::{CanopyError, E_INTERNAL};
-
 /// Why a function returns a value other than 0.
 pub(crate) enum Failure {
     Error(Error),
     /// A code that is not an error of the Rust library.
     Code(i32, String),
-}
-
-pub(crate) fn call(error: *mut CanopyError, act: impl FnOnce() -> Result<(), Failure>) -> i32 {
-    let failure = match catch_unwind(AssertUnwindSafe(act)) {
-        Ok(Ok(())) => return 0,
-        Ok(Err(failure)) => failure,
-        Err(_) => Failure::Code(E_INTERNAL, "the library panicked: please report what standard error shows".to_owned()),
-    };
-    let described = CanopyError::from(failure);
-    let code = described.code;
-    // SAFETY: the caller's pointer is null or to a canopy_error of its own.
-    if let Some(error) = unsafe { error.as_mut() } {
-        *error = described;
-    }
-    code
 }
 
 /// The caller's handle or structure.

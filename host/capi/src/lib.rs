@@ -2,10 +2,11 @@
 //! The C ABI of `canopy-host`. `include/canopy_host.h` is the contract and documents each function; [`types`] has its
 //! structures, and the C test checks that both have the same sizes and offsets.
 //!
-//! Every function goes through [`guard::call`]: it fills the caller's `canopy_error` and catches panics.
+//! Every function goes through [`call::call`]: it fills the caller's `canopy_error` and catches panics.
 
 #![allow(clippy::missing_safety_doc, reason = "the header states the preconditions")]
 
+mod call;
 mod guard;
 mod text;
 pub mod types;
@@ -16,7 +17,8 @@ use std::sync::{Mutex, PoisonError};
 
 use canopy_host::{Client, Error, Event, Events, Membership};
 
-use guard::{Failure, call, millis, name, out, take};
+use call::call;
+use guard::{Failure, millis, name, out, take};
 use types::{CanopyConnection, CanopyError, CanopyEvent, CanopyJoinOptions, CanopyReady, E_END, E_TIMEOUT};
 
 /// ABI version of the header.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The source side of Long-haul CNP (decisions 4.7, draft-tian-ccwg-long-haul-cnp-00 section 5.6): the rate of each QP, computed
 //! from the instructions of nodes and receivers. Pure: [`Pacing::handle`] takes inputs and the time, [`Pacing::poll_timeout`]
-//! returns when to call [`Pacing::handle_timeout`], [`Pacing::next_command`] returns the next rate to set. Times are
-//! nanoseconds on any monotonic clock, rates bits per second.
+//! returns when to call [`Pacing::handle_timeout`], [`Pacing::next_command`] returns the next rate to set. Any monotonic
+//! clock will do.
 //!
 //! - Every QP has a **ledger** with one record per issuer (a node, or the QP's peer, whose CNPs are those that the multicast
 //!   tree aggregated). A record holds the *cap* that this issuer put on the rate. The rate is the smallest cap, so a Resume of
@@ -22,9 +22,11 @@ pub use ledger::Issuer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_model::ids::Qpn;
 use canopy_model::instruction::{Action, Percent};
+use canopy_units::{Monotonic, Rate};
 
 use qp::Qp;
 
@@ -42,8 +44,8 @@ pub struct Settings {
     pub resume_cap: Percent,
     /// Additive increase per RTT after two RTTs without an instruction, of the line rate: 5 %.
     pub increase: Percent,
-    /// Longest pause that a full budget grants, in nanoseconds: 100 ms.
-    pub pause_burst_ns: u64,
+    /// Longest pause that a full budget grants: 100 ms.
+    pub pause_burst: Duration,
     /// Share of the time that the budget grants on average: 25 %.
     pub pause_share: Percent,
 }
@@ -55,7 +57,7 @@ impl Default for Settings {
             default_reduction: quarter,
             resume_cap: quarter,
             increase: Percent::saturating(5),
-            pause_burst_ns: 100_000_000,
+            pause_burst: Duration::from_millis(100),
             pause_share: quarter,
         }
     }
@@ -67,11 +69,11 @@ pub struct QpSpec {
     /// Address of its peer: a receiver, or the Proxy Address of a multicast group. CNPs from it are accepted.
     pub peer: Ipv6Addr,
     /// Maximum rate.
-    pub line_bps: u64,
-    /// Minimum rate of any reduction (1..=`line_bps`).
-    pub min_bps: u64,
-    /// RTT_est of its path (at least 1).
-    pub rtt_ns: u64,
+    pub line: Rate,
+    /// Minimum rate of any reduction (1 bit/s ..= `line`).
+    pub min: Rate,
+    /// RTT_est of its path (at least 1 ns).
+    pub rtt: Duration,
 }
 
 /// An input of a source.
@@ -138,9 +140,9 @@ pub struct Command {
     /// The QP.
     pub qp: Qpn,
     /// Its rate.
-    pub rate_bps: u64,
+    pub rate: Rate,
     /// The QP must not send before this time. Another command follows at that time.
-    pub paused_until_ns: Option<u64>,
+    pub paused_until: Option<Monotonic>,
     /// Issuer of the cap that determines the rate; `None` at line rate.
     pub limited_by: Option<Issuer>,
 }
@@ -151,9 +153,9 @@ pub struct Pacing {
     settings: Settings,
     nodes: BTreeSet<Ipv6Addr>,
     qps: BTreeMap<Qpn, Qp>,
-    timers: BTreeSet<(u64, Qpn)>,
+    timers: BTreeSet<(Monotonic, Qpn)>,
     dirty: BTreeSet<Qpn>,
-    now_ns: u64,
+    now: Monotonic,
 }
 
 impl Pacing {
@@ -162,10 +164,10 @@ impl Pacing {
         Self { settings, ..Self::default() }
     }
 
-    /// Processes one input. An earlier `now_ns` than the latest counts as the latest.
-    pub fn handle(&mut self, input: Input, now_ns: u64) -> Outcome {
-        self.handle_timeout(now_ns);
-        let (now, settings) = (self.now_ns, self.settings);
+    /// Processes one input. An earlier `now` than the latest counts as the latest.
+    pub fn handle(&mut self, input: Input, now: Monotonic) -> Outcome {
+        self.handle_timeout(now);
+        let (now, settings) = (self.now, self.settings);
         match input {
             Input::Nodes(nodes) if nodes.len() > MAX_NODES => Outcome::Refused(Refusal::TooMany),
             Input::Nodes(nodes) => {
@@ -203,14 +205,14 @@ impl Pacing {
     }
 
     /// When [`Pacing::handle_timeout`] is due next; `None` without a timer.
-    pub fn poll_timeout(&self) -> Option<u64> {
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Runs the timers due at `now_ns`: ends pauses, increases rates.
-    pub fn handle_timeout(&mut self, now_ns: u64) {
-        self.now_ns = self.now_ns.max(now_ns);
-        let (now, settings) = (self.now_ns, self.settings);
+    /// Runs the timers due at `now`: ends pauses, increases rates.
+    pub fn handle_timeout(&mut self, now: Monotonic) {
+        self.now = self.now.max(now);
+        let (now, settings) = (self.now, self.settings);
         while let Some((_, number)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.touch(number, |qp| {
                 qp.timeout(settings, now);
@@ -222,7 +224,7 @@ impl Pacing {
     /// The next QP whose rate or pause differs from its last command; `None` when there is none.
     pub fn next_command(&mut self) -> Option<Command> {
         while let Some(number) = self.dirty.pop_first() {
-            let command = self.qps.get_mut(&number).and_then(|qp| qp.command(number, self.now_ns));
+            let command = self.qps.get_mut(&number).and_then(|qp| qp.command(number, self.now));
             if command.is_some() {
                 return command;
             }
@@ -232,17 +234,17 @@ impl Pacing {
 
     /// Current rate and pause of a QP; `None` if it is not open.
     pub fn state(&self, qp: Qpn) -> Option<Command> {
-        self.qps.get(&qp).map(|state| state.state(qp, self.now_ns))
+        self.qps.get(&qp).map(|state| state.state(qp, self.now))
     }
 
     fn open(&mut self, number: Qpn, spec: QpSpec) -> Outcome {
-        if spec.min_bps == 0 || spec.min_bps > spec.line_bps || spec.rtt_ns == 0 {
+        if spec.min == Rate::ZERO || spec.min > spec.line || spec.rtt.is_zero() {
             return Outcome::Refused(Refusal::OutOfRange);
         }
         if self.qps.len() >= MAX_QPS && !self.qps.contains_key(&number) {
             return Outcome::Refused(Refusal::TooMany);
         }
-        let (settings, now) = (self.settings, self.now_ns);
+        let (settings, now) = (self.settings, self.now);
         self.qps.entry(number).or_insert_with(|| Qp::new(spec, settings, now));
         self.touch(number, |qp| {
             qp.change(spec);

@@ -4,7 +4,7 @@
 mod read;
 
 use anyhow::Context;
-use canopy_bpf::monotonic_ns;
+use canopy_bpf::monotonic;
 use canopy_bpf::pacer::{Pacer, types};
 
 use crate::engine::Flow;
@@ -81,7 +81,7 @@ impl Bpf {
 
     /// Declares that answers to `local` belong to the flow with this DestQP.
     pub(crate) fn bind(&self, local: Flow, dest_qpn: u32) -> anyhow::Result<()> {
-        let binding = types::pacer_binding { since_ns: monotonic_ns(), dest_qpn, pad: 0 };
+        let binding = types::pacer_binding { since_ns: monotonic().nanos(), dest_qpn, pad: 0 };
         Ok(self.pacer.bindings().put(&key(local), &binding)?)
     }
 

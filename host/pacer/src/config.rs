@@ -10,10 +10,11 @@ use canopy_daemon::log::LogConfig;
 use canopy_daemon::socket;
 use canopy_host::pacing::DEFAULT_SOCKET;
 use canopy_host_core::pacing::MAX_NODES;
+use canopy_units::Rate;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::Wanted;
-use crate::units::Rate;
+use crate::units::optional_rate;
 
 /// Read if it exists.
 pub(crate) const SYSTEM_FILE: &str = "/etc/canopy/pacer.toml";
@@ -34,8 +35,10 @@ pub(crate) struct Config {
     /// File with more nodes, one address per line; read again when it changes.
     pub(crate) nodes_file: Option<PathBuf>,
     /// Maximum rate; the interface's speed by default.
+    #[serde(default, deserialize_with = "optional_rate")]
     pub(crate) line_rate: Option<Rate>,
     /// Minimum rate, below which no reduction goes; 1 % of the line rate by default.
+    #[serde(default, deserialize_with = "optional_rate")]
     pub(crate) min_rate: Option<Rate>,
     /// RTT of a queue pair until it is measured, 1 ns ..= 10 s.
     #[serde(with = "humantime_serde")]
@@ -193,7 +196,10 @@ mod tests {
     #[test]
     fn rates_are_texts_or_numbers_and_are_printed_as_they_are_read() {
         let config = read("interface = 'e'\nline_rate = '25G'\nmin_rate = 1000").unwrap();
-        assert_eq!((config.line_rate, config.min_rate), (Some(Rate(25_000_000_000)), Some(Rate(1_000))));
+        assert_eq!(
+            (config.line_rate, config.min_rate),
+            (Some(Rate::from_bps(25_000_000_000)), Some(Rate::from_bps(1_000)))
+        );
         assert_eq!(read(&toml::to_string(&config).unwrap()).unwrap(), config);
     }
 }

@@ -7,18 +7,19 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use canopy_control::pb::{self, PacingCause as Cause};
 use canopy_model::ids::Qpn;
+use canopy_units::{Monotonic, Rate, UnixTime};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::bpf::{COUNTERS, Notice, Notices, Sightings};
-use crate::clock::{monotonic_ns, unix_ns};
+use crate::clock::monotonic;
 use crate::engine::{Change, Engine, Open, OpenError, Origin};
 use crate::hook::{self, Hook};
 use crate::kernel::Kernel;
 use crate::learn::{Rules, learn};
 use crate::nodes::Nodes;
 use crate::notice;
-use crate::service::{show, show_change};
+use crate::shown::{show, show_change};
 
 /// Interval at which the daemon renews its lease, and checks files and counters.
 const TICK: Duration = Duration::from_millis(250);
@@ -46,7 +47,7 @@ pub(crate) struct Daemon {
     pub(crate) hook: Option<Hook>,
     pub(crate) rules: Rules,
     pub(crate) interface: String,
-    pub(crate) line_bps: u64,
+    pub(crate) line: Rate,
 }
 
 impl Daemon {
@@ -85,10 +86,10 @@ impl Daemon {
                     let request = request.context("the channel of requests was closed")?;
                     self.answer(request, watchers).await;
                 }
-                () = wait(due) => self.engine.timeout(monotonic_ns()),
+                () = wait(due) => self.engine.timeout(monotonic()),
                 seen = self.sightings.recv() => {
                     let seen = seen.context("the reader of the flows ended")??;
-                    learn(&mut self.engine, &seen, self.rules, monotonic_ns());
+                    learn(&mut self.engine, &seen, self.rules, monotonic());
                 }
                 _ = tick.tick() => self.tick().await?,
             }
@@ -99,7 +100,7 @@ impl Daemon {
     fn receive(&mut self, notice: &Notice) {
         let notification = notice::read(&notice.data, notice.length);
         tracing::debug!(?notification, "received");
-        self.engine.receive(notification, notice.time_ns, monotonic_ns());
+        self.engine.receive(notification, notice.time, monotonic());
     }
 
     async fn tick(&mut self) -> anyhow::Result<()> {
@@ -129,13 +130,13 @@ impl Daemon {
             tracing::warn!(error = format!("{error:#}"), "nodes share the limit of unknown senders");
         }
         tracing::info!(nodes = nodes.len(), "nodes whose Long-haul CNPs are accepted");
-        if let Err(why) = self.engine.set_nodes(nodes, monotonic_ns()) {
+        if let Err(why) = self.engine.set_nodes(nodes, monotonic()) {
             tracing::error!(?why, "nodes: the last good list stays in force");
         }
     }
 
     async fn answer(&mut self, request: Request, watchers: &broadcast::Sender<Arc<pb::WatchActionsResponse>>) {
-        let now = monotonic_ns();
+        let now = monotonic();
         // A caller that has gone does not need an answer.
         match request {
             Request::List(to) => _ = to.send(self.list(now)),
@@ -158,9 +159,9 @@ impl Daemon {
                 // Pending changes are sent to existing watchers first, so that the state and the changes after it are
                 // consistent.
                 self.carry_out(watchers).await;
-                let (applied, unix) = (monotonic_ns(), unix_ns());
+                let (applied, unix) = (monotonic(), UnixTime::now());
                 let state = self.engine.live().iter().map(|(qpn, live)| {
-                    let change = Change { cause: Cause::State, qpn: *qpn, live: *live, received_ns: None };
+                    let change = Change { cause: Cause::State, qpn: *qpn, live: *live, received_at: None };
                     show_change(&change, applied, unix)
                 });
                 _ = to.send((state.collect(), watchers.subscribe()));
@@ -168,18 +169,18 @@ impl Daemon {
         }
     }
 
-    fn list(&self, now: u64) -> pb::ListQpsResponse {
+    fn list(&self, now: Monotonic) -> pb::ListQpsResponse {
         let [received, outcomes, actions] = self.engine.tally.wire();
         pb::ListQpsResponse {
             qps: self.engine.live().iter().map(|(qpn, live)| show(*qpn, live, now)).collect(),
             pacing: self.kernel.means().into(),
             interface: self.interface.clone(),
-            line_rate_bps: self.line_bps,
+            line_rate_bps: self.line.bps(),
             nodes: self.engine.nodes().len() as u32,
             received,
             outcomes,
             actions,
-            monotonic_ns: now,
+            monotonic_ns: now.nanos(),
         }
     }
 
@@ -189,7 +190,7 @@ impl Daemon {
                 self.engine.tally.count("kernel_errors");
                 tracing::error!(qpn = %change.qpn, error = format!("{error:#}"), "applying a pacing change failed");
             }
-            let shown = show_change(&change, monotonic_ns(), unix_ns());
+            let shown = show_change(&change, monotonic(), UnixTime::now());
             self.engine.tally.action(hook::name(change.cause));
             log(&change);
             if let Some(hook) = &self.hook {
@@ -208,13 +209,13 @@ fn log(change: &Change) {
     if matches!(change.cause, Cause::Open | Cause::Close) {
         tracing::info!(cause, %qpn, %peer, dest_qpn, origin = ?live.origin, "queue pair");
     } else {
-        tracing::debug!(cause, %qpn, %peer, dest_qpn, rate_bps = command.rate_bps, limited_by = ?command.limited_by, "queue pair");
+        tracing::debug!(cause, %qpn, %peer, dest_qpn, rate_bps = command.rate.bps(), limited_by = ?command.limited_by, "queue pair");
     }
 }
 
-async fn wait(due: Option<u64>) {
+async fn wait(due: Option<Monotonic>) {
     match due {
-        Some(at) => sleep_until(Instant::now() + Duration::from_nanos(at.saturating_sub(monotonic_ns()))).await,
+        Some(at) => sleep_until(Instant::now() + at.since(monotonic())).await,
         None => std::future::pending().await,
     }
 }

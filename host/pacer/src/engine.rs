@@ -4,11 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_control::pb::PacingCause as Cause;
 use canopy_host_core::pacing::{Command, Input, Outcome, Pacing, QpSpec, Refusal, Settings};
 use canopy_model::ids::Qpn;
 use canopy_model::instruction::Action;
+use canopy_units::{Monotonic, Rate};
 
 use crate::notice::{Content, Format, Invalid, Notification};
 use crate::tally::{self, Tally};
@@ -65,11 +67,11 @@ pub struct Open {
     /// Its peer and Destination QP.
     pub flow: Flow,
     /// Maximum rate.
-    pub line_bps: Option<u64>,
+    pub line: Option<Rate>,
     /// Minimum rate, below which no reduction goes.
-    pub min_bps: Option<u64>,
+    pub min: Option<Rate>,
     /// RTT of its path.
-    pub rtt_ns: Option<u64>,
+    pub rtt: Option<Duration>,
 }
 
 /// Why a queue pair cannot be opened.
@@ -91,18 +93,18 @@ pub struct Change {
     /// Its state after the change.
     pub live: Live,
     /// When the kernel received the notification.
-    pub received_ns: Option<u64>,
+    pub received_at: Option<Monotonic>,
 }
 
 /// The daemon's defaults for every path.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
-    /// Line rate, in bits per second.
-    pub line_bps: u64,
-    /// Minimum rate, in bits per second.
-    pub min_bps: u64,
-    /// RTT if none is measured, in nanoseconds.
-    pub rtt_ns: u64,
+    /// Line rate.
+    pub line: Rate,
+    /// Minimum rate.
+    pub min: Rate,
+    /// RTT if none is measured.
+    pub rtt: Duration,
 }
 
 /// All queue pairs.
@@ -145,7 +147,7 @@ impl Engine {
     ///
     /// # Errors
     /// There are too many; the old ones stay in force.
-    pub fn set_nodes(&mut self, nodes: BTreeSet<Ipv6Addr>, now: u64) -> Result<(), Refusal> {
+    pub fn set_nodes(&mut self, nodes: BTreeSet<Ipv6Addr>, now: Monotonic) -> Result<(), Refusal> {
         self.timeout(now);
         if let Outcome::Refused(why) = self.pacing.handle(Input::Nodes(nodes.clone()), now) {
             return Err(why);
@@ -158,7 +160,7 @@ impl Engine {
     ///
     /// # Errors
     /// Nothing was changed.
-    pub fn open(&mut self, open: Open, origin: Origin, now: u64) -> Result<(), OpenError> {
+    pub fn open(&mut self, open: Open, origin: Origin, now: Monotonic) -> Result<(), OpenError> {
         self.timeout(now);
         let Open { qpn, flow, .. } = open;
         let other = self.of_flow(flow).filter(|other| *other != qpn);
@@ -167,25 +169,25 @@ impl Engine {
         {
             return Err(OpenError::FlowTaken(other));
         }
-        let line_bps = open.line_bps.unwrap_or(self.defaults.line_bps);
-        let min_bps = open.min_bps.unwrap_or(self.defaults.min_bps.min(line_bps));
-        let spec = QpSpec { peer: flow.peer, line_bps, min_bps, rtt_ns: open.rtt_ns.unwrap_or(self.defaults.rtt_ns) };
-        if min_bps == 0 || min_bps > line_bps || spec.rtt_ns == 0 {
+        let line = open.line.unwrap_or(self.defaults.line);
+        let min = open.min.unwrap_or(self.defaults.min.min(line));
+        let spec = QpSpec { peer: flow.peer, line, min, rtt: open.rtt.unwrap_or(self.defaults.rtt) };
+        if min == Rate::ZERO || min > line || spec.rtt.is_zero() {
             return Err(OpenError::Refused(Refusal::OutOfRange));
         }
         let elsewhere = self.live.get(&qpn).is_some_and(|live| live.flow != flow);
         for gone in other.into_iter().chain(elsewhere.then_some(qpn)) {
             self.close(gone, now);
         }
-        let rtt_from = if open.rtt_ns.is_some() { RttFrom::Given } else { RttFrom::Assumed };
+        let rtt_from = if open.rtt.is_some() { RttFrom::Given } else { RttFrom::Assumed };
         self.set(qpn, flow, spec, (origin, rtt_from), Cause::Open, now).map_err(OpenError::Refused)
     }
 
     /// Sets the measured RTT of a queue pair, unless its RTT is configured.
-    pub fn measured(&mut self, qpn: Qpn, rtt_ns: u64, now: u64) {
+    pub fn measured(&mut self, qpn: Qpn, rtt: Duration, now: Monotonic) {
         self.timeout(now);
         let Some(live) = self.live.get(&qpn).copied().filter(|live| live.rtt_from != RttFrom::Given) else { return };
-        let spec = QpSpec { rtt_ns, ..live.spec };
+        let spec = QpSpec { rtt, ..live.spec };
         // The queue pair is live and its other parameters were accepted before.
         _ = self.set(qpn, live.flow, spec, (live.origin, RttFrom::Measured), Cause::Adjust, now);
     }
@@ -197,18 +199,18 @@ impl Engine {
         spec: QpSpec,
         (origin, rtt_from): (Origin, RttFrom),
         cause: Cause,
-        now: u64,
+        now: Monotonic,
     ) -> Result<(), Refusal> {
         if let Outcome::Refused(why) = self.pacing.handle(Input::Open(qpn, spec), now) {
             return Err(why);
         }
-        let free = Command { qp: qpn, rate_bps: spec.line_bps, paused_until_ns: None, limited_by: None };
+        let free = Command { qp: qpn, rate: spec.line, paused_until: None, limited_by: None };
         let command = self.pacing.state(qpn).unwrap_or(free);
         let live = Live { flow, origin, spec, rtt_from, command };
         self.flows.insert(flow, qpn);
         let before = self.live.insert(qpn, live);
         if before != Some(live) {
-            self.changes.push_back(Change { cause, qpn, live, received_ns: None });
+            self.changes.push_back(Change { cause, qpn, live, received_at: None });
         }
         // The change above contains it.
         while self.pacing.next_command().is_some() {}
@@ -216,18 +218,23 @@ impl Engine {
     }
 
     /// Closes a queue pair; returns `false` if it is not live.
-    pub fn close(&mut self, qpn: Qpn, now: u64) -> bool {
+    pub fn close(&mut self, qpn: Qpn, now: Monotonic) -> bool {
         self.timeout(now);
         let Some(mut live) = self.live.remove(&qpn) else { return false };
         self.pacing.handle(Input::Close(qpn), now);
         self.flows.remove(&live.flow);
-        live.command = Command { qp: qpn, rate_bps: live.spec.line_bps, paused_until_ns: None, limited_by: None };
-        self.changes.push_back(Change { cause: Cause::Close, qpn, live, received_ns: None });
+        live.command = Command { qp: qpn, rate: live.spec.line, paused_until: None, limited_by: None };
+        self.changes.push_back(Change { cause: Cause::Close, qpn, live, received_at: None });
         true
     }
 
     /// Handles a received packet, well-formed or not.
-    pub fn receive(&mut self, notification: Result<Notification, (Format, Invalid)>, received_ns: u64, now: u64) {
+    pub fn receive(
+        &mut self,
+        notification: Result<Notification, (Format, Invalid)>,
+        received_at: Monotonic,
+        now: Monotonic,
+    ) {
         self.timeout(now);
         let notification = match notification {
             Ok(notification) => notification,
@@ -254,16 +261,16 @@ impl Engine {
         }
         let outcome = self.pacing.handle(input, now);
         self.tally.count(tally::name(outcome));
-        self.drain(Some((cause, received_ns)));
+        self.drain(Some((cause, received_at)));
     }
 
     /// When [`Engine::timeout`] is due; `None` when nothing is pending.
-    pub fn poll_timeout(&self) -> Option<u64> {
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
         self.pacing.poll_timeout()
     }
 
     /// Handles expired timers.
-    pub fn timeout(&mut self, now: u64) {
+    pub fn timeout(&mut self, now: Monotonic) {
         self.pacing.handle_timeout(now);
         self.drain(None);
     }
@@ -274,17 +281,17 @@ impl Engine {
     }
 
     /// `why` is `None` for a change by a timer.
-    fn drain(&mut self, why: Option<(Cause, u64)>) {
+    fn drain(&mut self, why: Option<(Cause, Monotonic)>) {
         while let Some(command) = self.pacing.next_command() {
             let Some(live) = self.live.get_mut(&command.qp) else { continue };
-            let ended = live.command.paused_until_ns.is_some() && command.paused_until_ns.is_none();
-            if command.paused_until_ns > live.command.paused_until_ns {
+            let ended = live.command.paused_until.is_some() && command.paused_until.is_none();
+            if command.paused_until > live.command.paused_until {
                 self.tally.count("pauses");
             }
             let cause = why.map_or(if ended { Cause::PauseEnd } else { Cause::Increase }, |(cause, _)| cause);
             live.command = command;
-            let received_ns = why.map(|(_, at)| at);
-            self.changes.push_back(Change { cause, qpn: command.qp, live: *live, received_ns });
+            let received_at = why.map(|(_, at)| at);
+            self.changes.push_back(Change { cause, qpn: command.qp, live: *live, received_at });
         }
     }
 }

@@ -13,11 +13,12 @@ use std::time::Duration;
 use canopy_control::pb::PacingCause as Cause;
 use canopy_host_core::pacing::Issuer;
 use canopy_model::ids::Qpn;
+use canopy_units::{Monotonic, nanos};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::process::Command;
 
-use crate::clock::monotonic_ns;
+use crate::clock::monotonic;
 use crate::engine::Change;
 
 /// The program, and its limits.
@@ -122,7 +123,7 @@ fn start(program: &Arc<Program>, shared: &Arc<Shared>) {
 
 async fn once(program: &Program, change: &Change) -> Result<(), String> {
     let mut command = Command::new(&program.argv[0]);
-    command.args(&program.argv[1..]).envs(variables(change, monotonic_ns()));
+    command.args(&program.argv[1..]).envs(variables(change, monotonic()));
     command.env("CANOPY_INTERFACE", &program.interface);
     command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).process_group(0);
     let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
@@ -141,9 +142,9 @@ async fn once(program: &Program, change: &Change) -> Result<(), String> {
 }
 
 /// The environment variables of the program.
-fn variables(change: &Change, now: u64) -> [(&'static str, String); 9] {
+fn variables(change: &Change, now: Monotonic) -> [(&'static str, String); 9] {
     let Change { qpn, live, .. } = change;
-    let pause_ns = live.command.paused_until_ns.map_or(0, |until| until.saturating_sub(now));
+    let pause = live.command.paused_until.map_or(Duration::ZERO, |until| until.since(now));
     let limited_by = match live.command.limited_by {
         Some(Issuer::Node(node)) => node.to_string(),
         Some(Issuer::Peer) => "peer".to_owned(),
@@ -154,11 +155,11 @@ fn variables(change: &Change, now: u64) -> [(&'static str, String); 9] {
         ("CANOPY_PEER", live.flow.peer.to_string()),
         ("CANOPY_DEST_QPN", live.flow.qpn.to_string()),
         ("CANOPY_ACTION", name(change.cause).to_owned()),
-        ("CANOPY_RATE_BPS", live.command.rate_bps.to_string()),
-        ("CANOPY_LINE_RATE_BPS", live.spec.line_bps.to_string()),
-        ("CANOPY_PAUSE_US", pause_ns.div_ceil(1_000).to_string()),
+        ("CANOPY_RATE_BPS", live.command.rate.bps().to_string()),
+        ("CANOPY_LINE_RATE_BPS", live.spec.line.bps().to_string()),
+        ("CANOPY_PAUSE_US", nanos(pause).div_ceil(1_000).to_string()),
         ("CANOPY_LIMITED_BY", limited_by),
-        ("CANOPY_RTT_US", live.spec.rtt_ns.div_ceil(1_000).to_string()),
+        ("CANOPY_RTT_US", nanos(live.spec.rtt).div_ceil(1_000).to_string()),
     ]
 }
 

@@ -4,16 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_model::ids::Qpn;
+use canopy_units::{Monotonic, nanos};
 
 use crate::bpf::Seen;
 use crate::engine::{Engine, Flow, Open, Origin, RttFrom};
 
 /// A measured RTT that differs by less than this is ignored.
 const RTT_PERCENT: u64 = 10;
-/// Minimum RTT, in nanoseconds: the rate changes in steps of one RTT.
-const LEAST_RTT_NS: u64 = 100_000;
+/// Minimum RTT: the rate changes in steps of one RTT.
+const LEAST_RTT: Duration = Duration::from_micros(100);
 
 /// A sample of the kernel's tables.
 #[derive(Clone, Debug, Default)]
@@ -28,14 +30,14 @@ pub(crate) struct Sighted {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// A learned queue pair without packets for this time is removed.
-    pub(crate) idle_ns: u64,
+    pub(crate) idle: Duration,
     /// Measure RTTs that are not configured.
     pub(crate) measure_rtt: bool,
 }
 
 /// Removes idle learned queue pairs, learns unambiguous ones, and applies measured RTTs.
-pub(crate) fn learn(engine: &mut Engine, seen: &Sighted, rules: Rules, now: u64) {
-    let awake = |seen: Option<&Seen>| seen.is_some_and(|s| now.saturating_sub(s.last_ns) < rules.idle_ns);
+pub(crate) fn learn(engine: &mut Engine, seen: &Sighted, rules: Rules, now: Monotonic) {
+    let awake = |seen: Option<&Seen>| seen.is_some_and(|s| now.since(s.last) < rules.idle);
     let answers_of = |qpn: Qpn, flow: Flow| seen.answers.get(&Flow { qpn: qpn.get(), ..flow });
     let silent = engine.live().iter().filter(|(qpn, live)| {
         let quiet = !awake(seen.flows.get(&live.flow)) && !awake(answers_of(**qpn, live.flow));
@@ -45,7 +47,7 @@ pub(crate) fn learn(engine: &mut Engine, seen: &Sighted, rules: Rules, now: u64)
         engine.close(qpn, now);
     }
     for (flow, qpn) in unambiguous(engine, seen, awake) {
-        let open = Open { qpn, flow, line_bps: None, min_bps: None, rtt_ns: None };
+        let open = Open { qpn, flow, line: None, min: None, rtt: None };
         if let Err(why) = engine.open(open, Origin::Learned, now) {
             tracing::warn!(%qpn, peer = %flow.peer, dest_qpn = flow.qpn, ?why, "a queue pair cannot be learned");
         }
@@ -54,8 +56,9 @@ pub(crate) fn learn(engine: &mut Engine, seen: &Sighted, rules: Rules, now: u64)
         return;
     }
     let measured = engine.live().iter().filter_map(|(qpn, live)| {
-        let rtt = answers_of(*qpn, live.flow)?.rtt_ns?.max(LEAST_RTT_NS);
-        let off = rtt.abs_diff(live.spec.rtt_ns).saturating_mul(100) >= live.spec.rtt_ns.saturating_mul(RTT_PERCENT);
+        let rtt = answers_of(*qpn, live.flow)?.rtt?.max(LEAST_RTT);
+        let (old, new) = (nanos(live.spec.rtt), nanos(rtt));
+        let off = new.abs_diff(old).saturating_mul(100) >= old.saturating_mul(RTT_PERCENT);
         (live.rtt_from != RttFrom::Given && (off || live.rtt_from == RttFrom::Assumed)).then_some((*qpn, rtt))
     });
     for (qpn, rtt) in measured.collect::<Vec<_>>() {
@@ -83,7 +86,7 @@ fn unambiguous(engine: &Engine, seen: &Sighted, awake: impl Fn(Option<&Seen>) ->
     // An answer from before the flow's first packet belongs to another flow.
     let causal = |(flow, qpn): &(Flow, Qpn)| {
         let answer = seen.answers.get(&Flow { peer: flow.peer, qpn: qpn.get() });
-        answer.zip(seen.flows.get(flow)).is_some_and(|(answer, flow)| answer.last_ns >= flow.first_ns)
+        answer.zip(seen.flows.get(flow)).is_some_and(|(answer, flow)| answer.last >= flow.first)
     };
     pairs.filter(causal).collect()
 }

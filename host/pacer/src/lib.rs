@@ -23,6 +23,7 @@ mod metrics;
 mod nodes;
 pub mod notice;
 mod service;
+mod shown;
 mod socket;
 mod tally;
 mod units;

@@ -4,11 +4,13 @@
 use std::net::Ipv6Addr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use canopy_control::pb;
 use canopy_control::pb::pacer_service_server::PacerService;
-use canopy_host_core::pacing::{Issuer, Refusal};
+use canopy_host_core::pacing::Refusal;
 use canopy_model::ids::Qpn;
+use canopy_units::Rate;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
@@ -16,7 +18,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 
 use crate::daemon;
-use crate::engine::{Change, Flow, Live, Open, OpenError, Origin, RttFrom};
+use crate::engine::{Flow, Open, OpenError};
 use crate::socket::Caller;
 
 /// Maximum number of concurrent watches.
@@ -127,9 +129,9 @@ fn read_open(request: &pb::OpenQpRequest) -> Result<Open, Status> {
     Ok(Open {
         qpn,
         flow: Flow { peer: Ipv6Addr::from(octets), qpn: dest_qpn },
-        line_bps: given(request.line_rate_bps),
-        min_bps: given(request.min_rate_bps),
-        rtt_ns: given(request.rtt_ns),
+        line: given(request.line_rate_bps).map(Rate::from_bps),
+        min: given(request.min_rate_bps).map(Rate::from_bps),
+        rtt: given(request.rtt_ns).map(Duration::from_nanos),
     })
 }
 
@@ -144,44 +146,5 @@ fn refusal(qpn: Qpn, error: OpenError) -> Status {
         OpenError::Refused(_) => Status::invalid_argument(
             "min_rate_bps: has to be from 1 bit/s to the line rate (`canopy-pacer status` shows it)",
         ),
-    }
-}
-
-/// A queue pair in the API.
-pub(crate) fn show(qpn: Qpn, live: &Live, now: u64) -> pb::PacedQp {
-    let (limited_by, limited_by_peer) = match live.command.limited_by {
-        Some(Issuer::Node(node)) => (node.octets().to_vec(), false),
-        Some(Issuer::Peer) => (live.flow.peer.octets().to_vec(), true),
-        None => (Vec::new(), false),
-    };
-    let origin = match live.origin {
-        Origin::Registered => pb::QpOrigin::Registered,
-        Origin::Learned => pb::QpOrigin::Learned,
-    };
-    pb::PacedQp {
-        qpn: qpn.get(),
-        peer: live.flow.peer.octets().to_vec(),
-        dest_qpn: live.flow.qpn,
-        origin: origin.into(),
-        rate_bps: live.command.rate_bps,
-        line_rate_bps: live.spec.line_bps,
-        min_rate_bps: live.spec.min_bps,
-        pause_left_ns: live.command.paused_until_ns.map_or(0, |until| until.saturating_sub(now)),
-        limited_by,
-        limited_by_peer,
-        rtt_ns: live.spec.rtt_ns,
-        rtt_is_measured: live.rtt_from == RttFrom::Measured,
-    }
-}
-
-/// A change in the API.
-pub(crate) fn show_change(change: &Change, applied_ns: u64, applied_unix_ns: u64) -> pb::WatchActionsResponse {
-    pb::WatchActionsResponse {
-        cause: change.cause.into(),
-        qp: Some(show(change.qpn, &change.live, applied_ns)),
-        received_ns: change.received_ns.unwrap_or(0),
-        applied_ns,
-        applied_unix_ns,
-        missed: 0,
     }
 }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One group's part at one node.
 
+use std::time::Duration;
+
 use canopy_model::FieldError;
+use canopy_model::group::{DEFAULT_FLIGHT, MAX_FLIGHT};
 use canopy_model::ids::{GroupId, PortIndex, Psn, Qpn, TreeId, check_name};
 use canopy_model::member::MemoryRegion;
 use canopy_model::node_spec::{
     AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
     Multicast, SourceQp, Upstream,
 };
+use canopy_units::nanos;
 
 use crate::field::{address, each, octets, optional_address, optional_octets, required, within};
 use crate::pb;
@@ -41,6 +45,7 @@ impl TryFrom<pb::GroupProgram> for GroupProgram {
             replication_sid: optional_address("replication_sid", &wire.replication_sid)?,
             multicast: wire.multicast.map(|m| within("multicast", m.try_into())).transpose()?,
             headend: wire.headend.map(|h| within("headend", h.try_into())).transpose()?,
+            headend_address: optional_address("headend_address", &wire.headend_address)?,
             upstream: within("upstream", required("upstream", wire.upstream)?.try_into())?,
             alternate_upstream: (wire.alternate_upstream != 0)
                 .then(|| PortIndex::new("alternate_upstream", wire.alternate_upstream.into()))
@@ -70,6 +75,7 @@ impl From<&GroupProgram> for pb::GroupProgram {
             replication_sid: optional_octets(p.replication_sid),
             multicast: p.multicast.map(Into::into),
             headend: p.headend.as_ref().map(Into::into),
+            headend_address: optional_octets(p.headend_address),
             upstream: Some((&p.upstream).into()),
             alternate_upstream: p.alternate_upstream.map_or(0, |port| u32::from(port.get())),
             branches: p.branches.iter().map(Into::into).collect(),
@@ -117,10 +123,15 @@ impl TryFrom<pb::Headend> for Headend {
             .enumerate()
             .map(|(i, s)| address(&format!("segments[{i}]"), s))
             .collect::<Result<_, _>>()?;
+        let max_flight = if wire.max_flight == 0 { DEFAULT_FLIGHT } else { wire.max_flight };
+        if max_flight > MAX_FLIGHT {
+            return Err(FieldError::new("max_flight", format!("{max_flight} packets is outside 1..={MAX_FLIGHT}")));
+        }
         Ok(Self {
             source_port: PortIndex::new("source_port", wire.source_port.into())?,
             segments,
             tlvs: each("tlvs", wire.tlvs)?,
+            max_flight,
         })
     }
 }
@@ -131,6 +142,7 @@ impl From<&Headend> for pb::Headend {
             source_port: u32::from(h.source_port.get()),
             segments: h.segments.iter().copied().map(octets).collect(),
             tlvs: h.tlvs.iter().map(Into::into).collect(),
+            max_flight: h.max_flight,
         }
     }
 }
@@ -264,17 +276,17 @@ impl TryFrom<pb::AggregationParams> for AggregationParams {
             return Err(FieldError::new("cnp_window_ns", "0 ns is not a window"));
         }
         // A ledger of an older agent does not have it: static forwarding must survive the upgrade.
-        let stall_after_ns = match wire.stall_after_ns {
-            0 => Self::default().stall_after_ns,
-            given => given,
+        let stall_after = match wire.stall_after_ns {
+            0 => Self::default().stall_after,
+            given => Duration::from_nanos(given),
         };
         Ok(Self {
             window: wire.window,
-            reack_interval_ns: wire.reack_interval_ns,
-            nak_merge_ns: wire.nak_merge_ns,
-            cnp_window_ns: wire.cnp_window_ns,
-            cnp_min_interval_ns: wire.cnp_min_interval_ns,
-            stall_after_ns,
+            reack_interval: Duration::from_nanos(wire.reack_interval_ns),
+            nak_merge: Duration::from_nanos(wire.nak_merge_ns),
+            cnp_window: Duration::from_nanos(wire.cnp_window_ns),
+            cnp_min_interval: Duration::from_nanos(wire.cnp_min_interval_ns),
+            stall_after,
         })
     }
 }
@@ -283,11 +295,11 @@ impl From<AggregationParams> for pb::AggregationParams {
     fn from(p: AggregationParams) -> Self {
         Self {
             window: p.window,
-            reack_interval_ns: p.reack_interval_ns,
-            nak_merge_ns: p.nak_merge_ns,
-            cnp_window_ns: p.cnp_window_ns,
-            cnp_min_interval_ns: p.cnp_min_interval_ns,
-            stall_after_ns: p.stall_after_ns,
+            reack_interval_ns: nanos(p.reack_interval),
+            nak_merge_ns: nanos(p.nak_merge),
+            cnp_window_ns: nanos(p.cnp_window),
+            cnp_min_interval_ns: nanos(p.cnp_min_interval),
+            stall_after_ns: nanos(p.stall_after),
         }
     }
 }

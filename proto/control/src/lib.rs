@@ -18,6 +18,7 @@ pub mod pb {
 pub mod items;
 pub mod staged;
 pub mod update;
+pub mod update_error;
 
 mod congestion;
 mod digest;
@@ -33,6 +34,5 @@ mod testing;
 pub use items::{Items, Position};
 pub use membership::phase_from_wire;
 pub use staged::Staged;
-pub use update::{
-    Accepted, HeldSpec, MINOR_VERSION, UpdateError, apply_update, delta_response, page_response, snapshot_responses,
-};
+pub use update::{Accepted, HeldSpec, MINOR_VERSION, apply_update, delta_response, page_response, snapshot_responses};
+pub use update_error::UpdateError;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node's identity, ports and unicast routes.
 
+use std::time::Duration;
+
 use canopy_model::FieldError;
+use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{NodeId, PortIndex, check_name};
 use canopy_model::node_spec::{NodeBase, Peer, Port, PortThresholds, Route};
 use canopy_model::topology::{MAX_LINK_RTT_US, MIN_LINK_MTU};
+use canopy_units::{Octets, Rate, nanos};
 
-use crate::field::{address, each, octets, prefix, required};
+use crate::field::{address, each, octets, prefix, required, within};
 use crate::pb;
 
 impl TryFrom<pb::NodeBase> for NodeBase {
@@ -20,6 +24,9 @@ impl TryFrom<pb::NodeBase> for NodeBase {
             end_mt: address("end_mt", &wire.end_mt)?,
             ports: each("ports", wire.ports)?,
             routes: each("routes", wire.routes)?,
+            addressing: wire
+                .addressing
+                .map_or_else(|| Ok(AddressPlan::default()), |a| within("addressing", a.try_into()))?,
             name: wire.name,
         })
     }
@@ -35,6 +42,30 @@ impl From<&NodeBase> for pb::NodeBase {
             end_mt: octets(base.end_mt),
             ports: base.ports.iter().map(Into::into).collect(),
             routes: base.routes.iter().map(Into::into).collect(),
+            addressing: Some((&base.addressing).into()),
+        }
+    }
+}
+
+impl TryFrom<pb::Addressing> for AddressPlan {
+    type Error = FieldError;
+    fn try_from(wire: pb::Addressing) -> Result<Self, FieldError> {
+        Ok(Self {
+            block: prefix("block", wire.block)?,
+            node_prefix: prefix("node_prefix", wire.node_prefix)?,
+            proxy_prefix: prefix("proxy_prefix", wire.proxy_prefix)?,
+            multicast_prefix: prefix("multicast_prefix", wire.multicast_prefix)?,
+        })
+    }
+}
+
+impl From<&AddressPlan> for pb::Addressing {
+    fn from(plan: &AddressPlan) -> Self {
+        Self {
+            block: Some(plan.block.into()),
+            node_prefix: Some(plan.node_prefix.into()),
+            proxy_prefix: Some(plan.proxy_prefix.into()),
+            multicast_prefix: Some(plan.multicast_prefix.into()),
         }
     }
 }
@@ -94,14 +125,19 @@ impl TryFrom<pb::PortThresholds> for PortThresholds {
                 "is 0: leave thresholds out where it is not known",
             ));
         }
-        Ok(Self { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps })
+        Ok(Self {
+            k_min: Octets(k_min_bytes),
+            k_max: Octets(k_max_bytes),
+            rtt: Duration::from_nanos(rtt_ns),
+            port_rate: Rate::from_bps(port_rate_bps),
+        })
     }
 }
 
 impl From<PortThresholds> for pb::PortThresholds {
     fn from(thresholds: PortThresholds) -> Self {
-        let PortThresholds { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps } = thresholds;
-        Self { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps }
+        let PortThresholds { k_min, k_max, rtt, port_rate } = thresholds;
+        Self { k_min_bytes: k_min.get(), k_max_bytes: k_max.get(), rtt_ns: nanos(rtt), port_rate_bps: port_rate.bps() }
     }
 }
 

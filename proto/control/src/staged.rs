@@ -7,7 +7,7 @@ use canopy_model::ids::{Generation, GroupId};
 
 use crate::items::Items;
 use crate::pb;
-use crate::update::UpdateError;
+use crate::update_error::UpdateError;
 
 /// Most octets of a snapshot that an agent takes: 10,000 groups of 64 receivers come to about 75 MB.
 pub const MAX_SNAPSHOT_OCTETS: usize = 128 << 20;

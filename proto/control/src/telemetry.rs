@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters, aggregation state and events.
 
+use std::time::Duration;
+
 use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, PortIndex, Psn};
 use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, EventCode, GroupTelemetry, LinkRtt};
 use canopy_model::topology::MAX_LINK_RTT_US;
+use canopy_units::{UnixTime, UnwrappedPsn, nanos};
 
 use crate::field::{address, each, octets, optional_address, optional_octets};
 use crate::pb;
@@ -16,8 +19,8 @@ impl TryFrom<pb::GroupTelemetry> for GroupTelemetry {
         Ok(Self {
             group_id: GroupId::new("group_id", wire.group_id.into())?,
             epoch: wire.epoch,
-            high: wire.high,
-            min_next: wire.min_next,
+            high: UnwrappedPsn(wire.high),
+            min_next: wire.min_next.map(UnwrappedPsn),
             acks_in: wire.acks_in,
             acks_out: wire.acks_out,
             naks_in: wire.naks_in,
@@ -37,8 +40,8 @@ impl From<&GroupTelemetry> for pb::GroupTelemetry {
         Self {
             group_id: t.group_id.get(),
             epoch: t.epoch,
-            high: t.high,
-            min_next: t.min_next,
+            high: t.high.get(),
+            min_next: t.min_next.map(UnwrappedPsn::get),
             acks_in: t.acks_in,
             acks_out: t.acks_out,
             naks_in: t.naks_in,
@@ -59,12 +62,12 @@ impl TryFrom<pb::BranchTelemetry> for BranchTelemetry {
         let psn = |field: &str, value: Option<u32>| value.map(|v| Psn::new(field, v.into()).map(Psn::get)).transpose();
         Ok(Self {
             address: address("address", &wire.address)?,
-            next: wire.next,
+            next: wire.next.map(UnwrappedPsn),
             unconfirmed: wire.unconfirmed,
             ack_psn: psn("ack_psn", wire.ack_psn)?,
             epsn: psn("epsn", wire.epsn)?,
             ccount: wire.ccount,
-            last_feedback_ns: wire.last_feedback_ns,
+            last_feedback: wire.last_feedback_ns.map(Duration::from_nanos),
             packets: wire.packets,
             bytes: wire.bytes,
         })
@@ -75,12 +78,12 @@ impl From<&BranchTelemetry> for pb::BranchTelemetry {
     fn from(b: &BranchTelemetry) -> Self {
         Self {
             address: octets(b.address),
-            next: b.next,
+            next: b.next.map(UnwrappedPsn::get),
             unconfirmed: b.unconfirmed,
             ack_psn: b.ack_psn,
             epsn: b.epsn,
             ccount: b.ccount,
-            last_feedback_ns: b.last_feedback_ns,
+            last_feedback_ns: b.last_feedback.map(nanos),
             packets: b.packets,
             bytes: b.bytes,
         }
@@ -89,13 +92,18 @@ impl From<&BranchTelemetry> for pb::BranchTelemetry {
 
 impl From<pb::DropCount> for DropCount {
     fn from(wire: pb::DropCount) -> Self {
-        Self { reason: wire.reason, name: wire.name, packets: wire.packets }
+        Self {
+            reason: wire.reason,
+            name: wire.name,
+            packets: wire.packets,
+            port: Some(wire.port).filter(|p| !p.is_empty()),
+        }
     }
 }
 
 impl From<&DropCount> for pb::DropCount {
     fn from(d: &DropCount) -> Self {
-        Self { reason: d.reason, name: d.name.clone(), packets: d.packets }
+        Self { reason: d.reason, name: d.name.clone(), packets: d.packets, port: d.port.clone().unwrap_or_default() }
     }
 }
 
@@ -108,13 +116,13 @@ impl TryFrom<pb::LinkRtt> for LinkRtt {
             let why = format!("{rtt_ns} is not a round-trip time: use 1..={longest} ns");
             return Err(FieldError::new("rtt_ns", why));
         }
-        Ok(Self { port: PortIndex::new("port", port.into())?, rtt_ns, samples, lost })
+        Ok(Self { port: PortIndex::new("port", port.into())?, rtt: rtt_ns.map(Duration::from_nanos), samples, lost })
     }
 }
 
 impl From<&LinkRtt> for pb::LinkRtt {
     fn from(link: &LinkRtt) -> Self {
-        Self { port: link.port.get().into(), rtt_ns: link.rtt_ns, samples: link.samples, lost: link.lost }
+        Self { port: link.port.get().into(), rtt_ns: link.rtt.map(nanos), samples: link.samples, lost: link.lost }
     }
 }
 
@@ -122,7 +130,7 @@ impl TryFrom<pb::Event> for Event {
     type Error = FieldError;
     fn try_from(wire: pb::Event) -> Result<Self, FieldError> {
         Ok(Self {
-            time_unix_ns: wire.time_unix_ns,
+            time: UnixTime::from_nanos(wire.time_unix_ns),
             code: event_code(wire.code)?,
             group: optional_group("group_id", wire.group_id)?,
             branch: optional_address("branch", &wire.branch)?,
@@ -134,7 +142,7 @@ impl TryFrom<pb::Event> for Event {
 impl From<&Event> for pb::Event {
     fn from(e: &Event) -> Self {
         Self {
-            time_unix_ns: e.time_unix_ns,
+            time_unix_ns: e.time.nanos(),
             code: event_code_to_wire(e.code).into(),
             group_id: group_or_zero(e.group),
             branch: optional_octets(e.branch),
@@ -154,6 +162,7 @@ fn event_code(wire: i32) -> Result<EventCode, FieldError> {
         Ok(pb::EventCode::SpecRefused) => EventCode::SpecRefused,
         Ok(pb::EventCode::SampleFailed) => EventCode::SampleFailed,
         Ok(pb::EventCode::TelemetryDropped) => EventCode::TelemetryDropped,
+        Ok(pb::EventCode::BoundaryRestored) => EventCode::BoundaryRestored,
         Err(_) => EventCode::Unknown,
     })
 }
@@ -167,6 +176,7 @@ fn event_code_to_wire(code: EventCode) -> pb::EventCode {
         EventCode::SpecRefused => pb::EventCode::SpecRefused,
         EventCode::SampleFailed => pb::EventCode::SampleFailed,
         EventCode::TelemetryDropped => pb::EventCode::TelemetryDropped,
+        EventCode::BoundaryRestored => pb::EventCode::BoundaryRestored,
         // The number of a later version is not kept, and no other code is true.
         EventCode::Unknown => pb::EventCode::Unspecified,
     }
@@ -177,22 +187,22 @@ mod tests {
     use super::*;
 
     fn sample() -> GroupTelemetry {
-        let branch = |next, ack_psn, last_feedback_ns| BranchTelemetry {
+        let branch = |next: Option<u64>, ack_psn, last_feedback_ns: Option<u64>| BranchTelemetry {
             address: "2001:db8::7".parse().unwrap(),
-            next,
+            next: next.map(UnwrappedPsn),
             unconfirmed: false,
             ack_psn,
             epsn: Some(0xFF_FFFF),
             ccount: 3,
-            last_feedback_ns,
+            last_feedback: last_feedback_ns.map(Duration::from_nanos),
             packets: 4,
             bytes: 5,
         };
         GroupTelemetry {
             group_id: GroupId::new("g", 1).unwrap(),
             epoch: 2,
-            high: 3,
-            min_next: Some(0),
+            high: UnwrappedPsn(3),
+            min_next: Some(UnwrappedPsn(0)),
             acks_in: 4,
             acks_out: 5,
             naks_in: 6,
@@ -202,7 +212,10 @@ mod tests {
             data_packets: 10,
             data_bytes: 11,
             branches: vec![branch(None, None, None), branch(Some(0), Some(0), Some(0))],
-            drops: vec![DropCount { reason: 1, name: "branch_unknown".into(), packets: 2 }],
+            drops: vec![
+                DropCount { reason: 1, name: "branch_unknown".into(), packets: 2, port: None },
+                DropCount { reason: 34, name: "edge_source".into(), packets: 3, port: Some("eth1".into()) },
+            ],
         }
     }
 
@@ -221,7 +234,12 @@ mod tests {
 
     #[test]
     fn round_trip_times_survive_the_wire_and_impossible_ones_do_not() {
-        let link = |rtt_ns| LinkRtt { port: PortIndex::new("p", 3).unwrap(), rtt_ns, samples: u64::MAX, lost: 2 };
+        let link = |rtt_ns: Option<u64>| LinkRtt {
+            port: PortIndex::new("p", 3).unwrap(),
+            rtt: rtt_ns.map(Duration::from_nanos),
+            samples: u64::MAX,
+            lost: 2,
+        };
         for good in [link(None), link(Some(1)), link(Some(10_000_000_000))] {
             assert_eq!(LinkRtt::try_from(pb::LinkRtt::from(&good)).unwrap(), good);
         }
@@ -233,8 +251,13 @@ mod tests {
 
     #[test]
     fn events_survive_the_wire() {
-        let event =
-            |group, branch| Event { time_unix_ns: 1, code: EventCode::FatalNak, group, branch, detail: "x".into() };
+        let event = |group, branch| Event {
+            time: UnixTime::from_nanos(1),
+            code: EventCode::FatalNak,
+            group,
+            branch,
+            detail: "x".into(),
+        };
         for e in [event(None, None), event(GroupId::new("g", 5).ok(), Some("::1".parse().unwrap()))] {
             assert_eq!(Event::try_from(pb::Event::from(&e)).unwrap(), e);
         }

@@ -2,13 +2,16 @@
 //! Specs for tests: one that uses every field, every way of changing one field of it, and random ones.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::{
     CnpCounts, CnpsByAction, DepthSource, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry,
 };
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::member::MemoryRegion;
 use canopy_model::node_spec::*;
+use canopy_units::{Octets, Rate};
 use ipnet::Ipv6Net;
 use proptest::prelude::*;
 
@@ -58,6 +61,7 @@ fn program(id: u64) -> GroupProgram {
             source_port: port(1),
             segments: vec![ip(0x100), ip(0x200)],
             tlvs: vec![EndMtList { edge: ip(0x300), receivers: vec![(ip(0x20), qpn(0x21)), (ip(0x22), qpn(0x23))] }],
+            max_flight: 1000,
         }),
         upstream: Upstream {
             source_address: ip(0x100),
@@ -66,6 +70,7 @@ fn program(id: u64) -> GroupProgram {
             port: port(1),
             next_hop: ip(1),
         },
+        headend_address: Some(ip(0x600)),
         alternate_upstream: Some(port(3)),
         branches: vec![
             branch(0x400, BranchKind::Node { sid: ip(0x401) }),
@@ -80,10 +85,10 @@ fn program(id: u64) -> GroupProgram {
 }
 
 const THRESHOLDS: PortThresholds = PortThresholds {
-    k_min_bytes: 62_500_000,
-    k_max_bytes: 125_000_000,
-    rtt_ns: 10_000_000,
-    port_rate_bps: 100_000_000_000,
+    k_min: Octets(62_500_000),
+    k_max: Octets(125_000_000),
+    rtt: Duration::from_millis(10),
+    port_rate: Rate::from_bps(100_000_000_000),
 };
 
 /// Two groups, every optional part present somewhere.
@@ -116,6 +121,7 @@ pub(crate) fn full_spec() -> NodeSpec {
                 },
             ],
             routes: vec![Route { prefix: net(2), port: port(1), next_hop: ip(0xD) }],
+            addressing: AddressPlan::default(),
         },
         groups: [4, 5].map(|id| (GroupId::new("id", id).unwrap(), program(id))).into(),
     }
@@ -144,10 +150,10 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ports[0].link_local = ip(0xFF3),
         ports[0].peer = Peer::Node { name: "x".into(), link_local: ip(0xD) },
         ports[0].thresholds = None,
-        ports[0].thresholds = Some(PortThresholds { k_min_bytes: 1, ..THRESHOLDS }),
-        ports[0].thresholds = Some(PortThresholds { k_max_bytes: 1 << 30, ..THRESHOLDS }),
-        ports[0].thresholds = Some(PortThresholds { rtt_ns: 1, ..THRESHOLDS }),
-        ports[0].thresholds = Some(PortThresholds { port_rate_bps: 1, ..THRESHOLDS }),
+        ports[0].thresholds = Some(PortThresholds { k_min: Octets(1), ..THRESHOLDS }),
+        ports[0].thresholds = Some(PortThresholds { k_max: Octets(1 << 30), ..THRESHOLDS }),
+        ports[0].thresholds = Some(PortThresholds { rtt: Duration::from_nanos(1), ..THRESHOLDS }),
+        ports[0].thresholds = Some(PortThresholds { port_rate: Rate::from_bps(1), ..THRESHOLDS }),
         ports[1].thresholds = Some(THRESHOLDS),
         ports[1].peer = Peer::Node { name: "n2".into(), link_local: ip(0xFF4) },
         ports[1].peer = Peer::Host { name: "x".into(), prefix: net(9), address: ip(0xF), gateway: ip(0x10) },
@@ -158,6 +164,10 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         routes[0].prefix = net(0xF3),
         routes[0].port = port(9),
         routes[0].next_hop = ip(0xFF7),
+        addressing.block = net(0xF4),
+        addressing.node_prefix = net(0xF4),
+        addressing.proxy_prefix = net(0xF4),
+        addressing.multicast_prefix = net(0xF4),
     );
     type Change = fn(&mut GroupProgram);
     fn receiver(qpn: Qpn, memory: Option<MemoryRegion>) -> BranchKind {
@@ -180,7 +190,10 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ("multicast.source", |p| p.multicast.as_mut().unwrap().source = ip(0xFFF)),
         ("multicast.group", |p| p.multicast.as_mut().unwrap().group = group_address(2)),
         ("headend", |p| p.headend = None),
+        ("headend_address", |p| p.headend_address = None),
+        ("headend_address", |p| p.headend_address = Some(ip(0xFFF))),
         ("headend.source_port", |p| p.headend.as_mut().unwrap().source_port = port(9)),
+        ("headend.max_flight", |p| p.headend.as_mut().unwrap().max_flight += 1),
         ("headend.segments", |p| p.headend.as_mut().unwrap().segments.reverse()),
         ("headend.tlvs", |p| p.headend.as_mut().unwrap().tlvs.clear()),
         ("headend.tlvs.edge", |p| p.headend.as_mut().unwrap().tlvs[0].edge = ip(0xFFF)),
@@ -212,10 +225,10 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ("write_base_va", |p| p.write_base_va += 1),
         ("write_rkey", |p| p.write_rkey += 1),
         ("params.window", |p| p.params.window -= 1),
-        ("params.reack_interval_ns", |p| p.params.reack_interval_ns += 1),
-        ("params.nak_merge_ns", |p| p.params.nak_merge_ns += 1),
-        ("params.cnp_window_ns", |p| p.params.cnp_window_ns += 1),
-        ("params.cnp_min_interval_ns", |p| p.params.cnp_min_interval_ns += 1),
+        ("params.reack_interval_ns", |p| p.params.reack_interval += Duration::from_nanos(1)),
+        ("params.nak_merge_ns", |p| p.params.nak_merge += Duration::from_nanos(1)),
+        ("params.cnp_window_ns", |p| p.params.cnp_window += Duration::from_nanos(1)),
+        ("params.cnp_min_interval_ns", |p| p.params.cnp_min_interval += Duration::from_nanos(1)),
     ];
     for (field, change) in in_group {
         let mut spec = full_spec();
@@ -264,8 +277,13 @@ fn arb_peer() -> impl Strategy<Value = Peer> {
 
 fn arb_base() -> impl Strategy<Value = NodeBase> {
     let thresholds = (any::<u32>(), 1..=10_000_000_000_u64, 1_u64..).prop_map(|(k_min, rtt_ns, port_rate_bps)| {
-        let k_min_bytes = u64::from(k_min);
-        PortThresholds { k_min_bytes, k_max_bytes: 2 * k_min_bytes + 1, rtt_ns, port_rate_bps }
+        let k_min = u64::from(k_min);
+        PortThresholds {
+            k_min: Octets(k_min),
+            k_max: Octets(2 * k_min + 1),
+            rtt: Duration::from_nanos(rtt_ns),
+            port_rate: Rate::from_bps(port_rate_bps),
+        }
     });
     let ports = (arb_port(), arb_name(), 1280u32..=65535, arb_ip(), arb_peer(), prop::option::of(thresholds)).prop_map(
         |(index, name, mtu, link_local, peer, thresholds)| Port { index, name, mtu, link_local, peer, thresholds },
@@ -280,15 +298,19 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
         arb_ip(),
         prop::collection::vec(ports, 0..4),
         prop::collection::vec(routes, 0..4),
+        (arb_net(), arb_net(), arb_net(), arb_net()),
     )
-        .prop_map(|(name, id, node_address, un, end_mt, ports, routes)| NodeBase {
-            name,
-            node_id: NodeId::new("id", id).unwrap(),
-            node_address,
-            un,
-            end_mt,
-            ports,
-            routes,
+        .prop_map(|(name, id, node_address, un, end_mt, ports, routes, (block, nodes, proxies, groups))| {
+            NodeBase {
+                name,
+                node_id: NodeId::new("id", id).unwrap(),
+                node_address,
+                un,
+                end_mt,
+                ports,
+                routes,
+                addressing: AddressPlan { block, node_prefix: nodes, proxy_prefix: proxies, multicast_prefix: groups },
+            }
         })
 }
 
@@ -320,8 +342,14 @@ fn arb_branch() -> impl Strategy<Value = Branch> {
 fn arb_headend() -> impl Strategy<Value = Headend> {
     let list = (arb_ip(), prop::collection::vec((arb_ip(), arb_qpn()), 1..=11))
         .prop_map(|(edge, receivers)| EndMtList { edge, receivers });
-    (arb_port(), prop::collection::vec(arb_ip(), 1..3), prop::collection::vec(list, 0..3))
-        .prop_map(|(source_port, segments, tlvs)| Headend { source_port, segments, tlvs })
+    (arb_port(), prop::collection::vec(arb_ip(), 1..3), prop::collection::vec(list, 0..3), 1u32..1 << 22).prop_map(
+        |(source_port, segments, tlvs, flight)| Headend {
+            source_port,
+            segments,
+            tlvs,
+            max_flight: flight.min(canopy_model::group::MAX_FLIGHT),
+        },
+    )
 }
 
 fn arb_program() -> impl Strategy<Value = GroupProgram> {
@@ -349,11 +377,11 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
         |(window, reack_interval_ns, nak_merge_ns, cnp_window_ns, cnp_min_interval_ns, stall_after_ns)| {
             AggregationParams {
                 window,
-                reack_interval_ns,
-                nak_merge_ns,
-                cnp_window_ns,
-                cnp_min_interval_ns,
-                stall_after_ns,
+                reack_interval: Duration::from_nanos(reack_interval_ns),
+                nak_merge: Duration::from_nanos(nak_merge_ns),
+                cnp_window: Duration::from_nanos(cnp_window_ns),
+                cnp_min_interval: Duration::from_nanos(cnp_min_interval_ns),
+                stall_after: Duration::from_nanos(stall_after_ns),
             }
         },
     );
@@ -362,7 +390,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
     let rest = (
         prop::option::of(arb_ip()),
         prop::option::of(multicast),
-        prop::option::of(arb_headend()),
+        (prop::option::of(arb_headend()), prop::option::of(arb_ip())),
         upstream,
         prop::option::of(arb_port()),
         prop::collection::vec(arb_branch(), 0..4),
@@ -370,7 +398,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
     (ids, rest, any::<((bool, bool), u64, u32)>(), params).prop_map(
         |(
             (id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn),
-            (replication_sid, multicast, headend, upstream, alternate_upstream, branches),
+            (replication_sid, multicast, (headend, headend_address), upstream, alternate_upstream, branches),
             ((receivers_provisioned, accepts_roce), write_base_va, write_rkey),
             params,
         )| {
@@ -386,6 +414,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
                 replication_sid,
                 multicast,
                 headend,
+                headend_address,
                 upstream,
                 alternate_upstream,
                 branches,

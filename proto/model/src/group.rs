@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 use crate::FieldErrors;
 use crate::ids::Psn;
 
+/// Packets that a source has in flight at most, if the group does not set it (decisions 3.11).
+pub const DEFAULT_FLIGHT: u32 = 65_536;
+/// Largest permitted flight: less than W, the window in which PSNs are unwrapped (decisions 3.3).
+pub const MAX_FLIGHT: u32 = (1 << 22) - 2;
+
 /// Desired configuration of a group. Members join separately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -26,6 +31,9 @@ pub struct GroupSpec {
     pub stall_after_ms: u32,
     /// CNP aggregation window T in microseconds, 50..=1000000 (draft-li, CNP Aggregation).
     pub cnp_window_us: u32,
+    /// Largest number of packets that the source has in flight, 1..=4194302. Its first packet is dropped if its PSN is further from the
+    /// start PSN, later ones if they are further ahead of the newest: a stray packet of an earlier connection cannot stop the group.
+    pub max_flight: u32,
 }
 
 impl Default for GroupSpec {
@@ -38,6 +46,7 @@ impl Default for GroupSpec {
             stall_policy: StallPolicy::Wait,
             stall_after_ms: 200,
             cnp_window_us: 1000,
+            max_flight: DEFAULT_FLIGHT,
         }
     }
 }
@@ -57,6 +66,9 @@ impl GroupSpec {
         }
         if !(50..=1_000_000).contains(&self.cnp_window_us) {
             errors.push("spec.cnpWindowUs", format!("{} is outside 50..=1000000 microseconds", self.cnp_window_us));
+        }
+        if !(1..=MAX_FLIGHT).contains(&self.max_flight) {
+            errors.push("spec.maxFlight", format!("{} is outside 1..={MAX_FLIGHT} packets", self.max_flight));
         }
         if !(10..=60_000).contains(&self.stall_after_ms) {
             errors.push(
@@ -134,6 +146,9 @@ mod tests {
         let problem = |spec: GroupSpec| spec.validate().unwrap_err().to_string();
         assert!(GroupSpec::default().validate().is_ok());
         assert!(problem(GroupSpec { path_mtu: 1500, ..GroupSpec::default() }).contains("spec.pathMtu"));
+        for max_flight in [0, MAX_FLIGHT + 1] {
+            assert!(problem(GroupSpec { max_flight, ..GroupSpec::default() }).contains("spec.maxFlight"));
+        }
         assert!(problem(GroupSpec { cnp_window_us: 1, ..GroupSpec::default() }).contains("spec.cnpWindowUs"));
         for stall_after_ms in [0, 9, 60_001] {
             assert!(problem(GroupSpec { stall_after_ms, ..GroupSpec::default() }).contains("spec.stallAfterMs"));

@@ -3,9 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use canopy_units::{Octets, Rate};
 use ipnet::Ipv6Net;
 
+use crate::addressing::AddressPlan;
 use crate::ids::{Generation, GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use crate::member::MemoryRegion;
 use crate::programs::Programs;
@@ -49,6 +52,8 @@ pub struct NodeBase {
     pub ports: Vec<Port>,
     /// Unicast routes to other nodes' locators and addresses and to hosts' prefixes.
     pub routes: Vec<Route>,
+    /// Prefixes of the SRv6 domain, which packets from outside must not be addressed to (decisions 6, RFC 8754 section 5.1).
+    pub addressing: AddressPlan,
 }
 
 /// A port and what is at its far end.
@@ -71,14 +76,14 @@ pub struct Port {
 /// Queue thresholds of an egress port, and what a node needs beside them (draft-tian-ccwg-long-haul-cnp-00 section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortThresholds {
-    /// K_min in octets, below K_max: above it, packets are marked CE.
-    pub k_min_bytes: u64,
-    /// K_max in octets: above it, Long-haul CNPs.
-    pub k_max_bytes: u64,
-    /// RTT_est when these were computed, nanoseconds, 1 ..= 10 s.
-    pub rtt_ns: u64,
-    /// R_port in bits per second, 1 and more.
-    pub port_rate_bps: u64,
+    /// K_min, below K_max: above it, packets are marked CE.
+    pub k_min: Octets,
+    /// K_max: above it, Long-haul CNPs.
+    pub k_max: Octets,
+    /// RTT_est when these were computed, 1 ns ..= 10 s.
+    pub rtt: Duration,
+    /// R_port, 1 bit/s and more.
+    pub port_rate: Rate,
 }
 
 /// The far end of a port.
@@ -140,6 +145,9 @@ pub struct GroupProgram {
     pub multicast: Option<Multicast>,
     /// Set at the headend.
     pub headend: Option<Headend>,
+    /// The headend's node address: encapsulated packets of the group have no other source (decisions 6.3). `None` = not known, any
+    /// node's.
+    pub headend_address: Option<Ipv6Addr>,
     /// Where feedback goes.
     pub upstream: Upstream,
     /// Port of the node that is about to become the parent: data is taken from there too.
@@ -209,6 +217,9 @@ pub struct Headend {
     pub segments: Vec<Ipv6Addr>,
     /// End.MT TLVs, in order; each at most 11 receivers.
     pub tlvs: Vec<EndMtList>,
+    /// F, packets, 1 ..= [`MAX_FLIGHT`](crate::group::MAX_FLIGHT): the first PSN of a session is at most F after the start PSN, and no
+    /// packet raises the highest PSN by more (decisions 3.11).
+    pub max_flight: u32,
 }
 
 /// One End.MT TLV's content.
@@ -280,27 +291,27 @@ pub enum BranchKind {
 pub struct AggregationParams {
     /// How far below the minimum a PSN may lie and still count as a re-acknowledgement, packets, < 2^22.
     pub window: u32,
-    /// Shortest distance between two repeated upstream ACKs, ns.
-    pub reack_interval_ns: u64,
-    /// Identical NAKs within this time are merged, ns (one RTT).
-    pub nak_merge_ns: u64,
-    /// CNP window T, ns.
-    pub cnp_window_ns: u64,
-    /// Shortest distance between two counted CNPs of one branch, ns.
-    pub cnp_min_interval_ns: u64,
-    /// Time without progress after which a branch that holds the group up counts as stalled, ns; not 0.
-    pub stall_after_ns: u64,
+    /// Shortest distance between two repeated upstream ACKs.
+    pub reack_interval: Duration,
+    /// Identical NAKs within this time are merged (one RTT).
+    pub nak_merge: Duration,
+    /// CNP window T; not 0.
+    pub cnp_window: Duration,
+    /// Shortest distance between two counted CNPs of one branch.
+    pub cnp_min_interval: Duration,
+    /// Time without progress after which a branch that holds the group up counts as stalled; not 0.
+    pub stall_after: Duration,
 }
 
 impl Default for AggregationParams {
     fn default() -> Self {
         Self {
             window: (1 << 22) - 1,
-            reack_interval_ns: 200_000,
-            nak_merge_ns: 500_000,
-            cnp_window_ns: 1_000_000,
-            cnp_min_interval_ns: 4_000,
-            stall_after_ns: 200_000_000,
+            reack_interval: Duration::from_micros(200),
+            nak_merge: Duration::from_micros(500),
+            cnp_window: Duration::from_millis(1),
+            cnp_min_interval: Duration::from_micros(4),
+            stall_after: Duration::from_millis(200),
         }
     }
 }

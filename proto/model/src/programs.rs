@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The programs of a node's groups: two versions share what they have in common.
 
+// Circle: a node's spec holds its programs, and this is a map of what the spec's file defines.
+
 use std::sync::Arc;
 
 use imbl::OrdMap;

@@ -2,7 +2,9 @@
 //! Counters and aggregation state that a node reports; kept in memory only.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use canopy_units::{UnixTime, UnwrappedPsn, numbers};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GroupId, PortIndex};
@@ -17,9 +19,11 @@ pub struct GroupTelemetry {
     /// Epoch of the program that is in force.
     pub epoch: u32,
     /// Highest data PSN sent down + 1, unwrapped to 64 bits.
-    pub high: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub high: UnwrappedPsn,
     /// Minimum of the branches' next PSNs, unwrapped; `None` without branches.
-    pub min_next: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    pub min_next: Option<UnwrappedPsn>,
     /// ACKs received from branches.
     pub acks_in: u64,
     /// ACKs sent upstream.
@@ -51,7 +55,8 @@ pub struct BranchTelemetry {
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub address: Ipv6Addr,
     /// Unwrapped next PSN (AckPSN + 1); `None` while the branch is not active.
-    pub next: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    pub next: Option<UnwrappedPsn>,
     /// The branch is active but unconfirmed: no ACK since it was added or since receivers moved behind it.
     pub unconfirmed: bool,
     /// AckPSN, 24 bits.
@@ -61,7 +66,9 @@ pub struct BranchTelemetry {
     /// CNPs in the current window.
     pub ccount: u32,
     /// Nanoseconds since feedback was last received; `None` = never.
-    pub last_feedback_ns: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    #[serde(rename = "lastFeedbackNs", with = "numbers::optional_nanos", default)]
+    pub last_feedback: Option<Duration>,
     /// Copies sent to this branch.
     pub packets: u64,
     /// Their bytes.
@@ -79,6 +86,9 @@ pub struct DropCount {
     pub name: String,
     /// Packets.
     pub packets: u64,
+    /// Interface on which they arrived; only for drops at the boundary of the domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
 }
 
 /// What an agent's STAMP session (RFC 8762) over one of its links measured.
@@ -89,7 +99,9 @@ pub struct LinkRtt {
     /// Port that the test packets leave through.
     pub port: PortIndex,
     /// Smallest round-trip time since the last report, nanoseconds, without the reflector's own delay; `None` without a sample.
-    pub rtt_ns: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    #[serde(rename = "rttNs", with = "numbers::optional_nanos", default)]
+    pub rtt: Option<Duration>,
     /// Test packets answered since the agent started.
     pub samples: u64,
     /// Test packets lost since the agent started.
@@ -114,6 +126,8 @@ pub enum EventCode {
     SampleFailed,
     /// The agent dropped telemetry while the controller did not take it.
     TelemetryDropped,
+    /// A filter, rule or sysctl of the domain's boundary was gone, and the agent restored it (decisions 6.4).
+    BoundaryRestored,
     /// A code of a later version; the detail has the agent's text.
     Unknown,
 }
@@ -131,7 +145,9 @@ impl std::fmt::Display for EventCode {
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     /// Nanoseconds since the Unix epoch.
-    pub time_unix_ns: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "timeUnixNs")]
+    pub time: UnixTime,
     /// What happened.
     pub code: EventCode,
     /// Group concerned, if any.

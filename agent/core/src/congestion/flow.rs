@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_model::ids::Qpn;
+use canopy_units::Monotonic;
 
 /// The fields of a data packet that identify its flow; with SRv6, of the inner headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,52 +59,52 @@ pub struct FlowTable<T> {
     order: BTreeMap<u64, FlowKey>,
     tick: u64,
     capacity: usize,
-    age_ns: u64,
+    age: Duration,
 }
 
 #[derive(Debug)]
 struct FlowEntry<T> {
     src_qp: Option<(Qpn, Origin)>,
-    seen_ns: u64,
+    seen: Monotonic,
     /// Key in `order`; `None` for a provisioned flow.
     tick: Option<u64>,
     state: T,
 }
 
 impl<T: Default> FlowTable<T> {
-    /// An empty table of at most `capacity` flows. Flows that are not provisioned expire `age_ns` after their last packet.
-    pub fn new(capacity: usize, age_ns: u64) -> Self {
-        Self { flows: BTreeMap::new(), order: BTreeMap::new(), tick: 0, capacity, age_ns }
+    /// An empty table of at most `capacity` flows. Flows that are not provisioned expire `age` after their last packet.
+    pub fn new(capacity: usize, age: Duration) -> Self {
+        Self { flows: BTreeMap::new(), order: BTreeMap::new(), tick: 0, capacity, age }
     }
 
     /// Records a packet of a flow. Adds a new flow and sets `evicted` to the flow removed for it, if any. `None` when the table
     /// is full with provisioned flows.
-    pub fn observe(&mut self, key: FlowKey, now_ns: u64, evicted: &mut Option<FlowKey>) -> Option<&mut T> {
+    pub fn observe(&mut self, key: FlowKey, now: Monotonic, evicted: &mut Option<FlowKey>) -> Option<&mut T> {
         if !self.flows.contains_key(&key) {
             *evicted = self.make_room().ok()?;
             let tick = Some(self.next_tick(key));
-            self.flows.insert(key, FlowEntry { src_qp: None, seen_ns: now_ns, tick, state: T::default() });
+            self.flows.insert(key, FlowEntry { src_qp: None, seen: now, tick, state: T::default() });
         } else if let Some(old) = self.flows.get(&key).and_then(|flow| flow.tick) {
             self.order.remove(&old);
             let tick = self.next_tick(key);
             self.flows.get_mut(&key)?.tick = Some(tick);
         }
         let flow = self.flows.get_mut(&key)?;
-        flow.seen_ns = now_ns;
+        flow.seen = now;
         Some(&mut flow.state)
     }
 
     /// Records the source QP of a flow; it never replaces one from a more trusted origin. An unknown flow is ignored if the
     /// source QP was learned from an ACK. A flow from RDMA-CM is added as if by a packet, because CM messages precede the first
     /// one. A provisioned flow is added and neither expires nor is evicted. Returns the evicted flow, if any.
-    pub fn learn(&mut self, flow: FourTuple, origin: Origin, now_ns: u64) -> Result<Option<FlowKey>, TableFull> {
+    pub fn learn(&mut self, flow: FourTuple, origin: Origin, now: Monotonic) -> Result<Option<FlowKey>, TableFull> {
         let mut evicted = None;
         if origin == Origin::Provisioned && !self.flows.contains_key(&flow.key) {
             evicted = self.make_room()?;
-            self.flows.insert(flow.key, FlowEntry { src_qp: None, seen_ns: now_ns, tick: None, state: T::default() });
+            self.flows.insert(flow.key, FlowEntry { src_qp: None, seen: now, tick: None, state: T::default() });
         }
         if origin == Origin::Cm && !self.flows.contains_key(&flow.key) {
-            self.observe(flow.key, now_ns, &mut evicted);
+            self.observe(flow.key, now, &mut evicted);
         }
         let Some(entry) = self.flows.get_mut(&flow.key) else { return Ok(None) };
         if entry.src_qp.is_none_or(|(_, known)| known <= origin) {
@@ -125,17 +127,17 @@ impl<T: Default> FlowTable<T> {
     }
 
     /// Removes one expired flow; call it until `None`.
-    pub fn expire(&mut self, now_ns: u64) -> Option<FlowKey> {
-        self.next_expiry().filter(|at| *at <= now_ns)?;
+    pub fn expire(&mut self, now: Monotonic) -> Option<FlowKey> {
+        self.next_expiry().filter(|at| *at <= now)?;
         let (_, key) = self.order.pop_first()?;
         self.flows.remove(&key);
         Some(key)
     }
 
     /// When the next flow expires.
-    pub fn next_expiry(&self) -> Option<u64> {
+    pub fn next_expiry(&self) -> Option<Monotonic> {
         let (_, key) = self.order.first_key_value()?;
-        Some(self.flows.get(key)?.seen_ns.saturating_add(self.age_ns))
+        Some(self.flows.get(key)?.seen + self.age)
     }
 
     /// State of a flow.

@@ -2,7 +2,7 @@
 //! The node side of Long-haul CNP (decisions 4.1, 4.3 and 4.6, draft-tian-ccwg-long-haul-cnp-00 sections 5.2 to 5.5 and 5.7):
 //! which flows are forwarded, how congested each egress port is, and which Long-haul CNPs to send. Pure: [`Node::handle`] takes
 //! inputs and the time, [`Node::poll_timeout`] returns when to call [`Node::handle_timeout`], [`Node::next_command`] returns the
-//! next Long-haul CNP. Times are nanoseconds on any monotonic clock.
+//! next Long-haul CNP. Any monotonic clock will do.
 //!
 //! - [`FlowTable`]: one entry per flow, bounded; the oldest is evicted, provisioned flows stay.
 //! - `meter`: queue depth, ECN marking rate and queue growth rate from counters, over an interval.

@@ -2,10 +2,12 @@
 //! The state machine of a node: takes inputs, returns Long-haul CNPs.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use canopy_model::congestion::CnpCounts;
 use canopy_model::ids::{PortIndex, Qpn};
 use canopy_model::instruction::{Action, Metric, Percent};
+use canopy_units::{Monotonic, Octets};
 
 use super::flow::{FlowKey, FlowTable, FourTuple, Origin, TableFull};
 use super::meter::Counters;
@@ -19,9 +21,9 @@ pub struct Settings {
     /// Maximum number of flows in the table: 65536.
     pub flows: usize,
     /// A flow that is not provisioned is removed this long after its last packet: 60 s.
-    pub age_ns: u64,
+    pub age: Duration,
     /// Sampling interval: 1 ms.
-    pub interval_ns: u64,
+    pub interval: Duration,
     /// Maximum number of heaviest flows to which one sample sends instructions: 16.
     pub heaviest_flows: usize,
     /// Long-haul CNPs per second and port: 1000.
@@ -41,8 +43,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             flows: 65_536,
-            age_ns: 60_000_000_000,
-            interval_ns: 1_000_000,
+            age: Duration::from_secs(60),
+            interval: Duration::from_millis(1),
             heaviest_flows: 16,
             port_per_second: 1_000,
             port_burst: 64,
@@ -72,9 +74,9 @@ pub enum Input {
     /// The controller's registry no longer has a flow.
     FlowGone(FlowKey),
     /// Octets of a flow that a port sent or queued since the last input for them.
-    Arrived(PortIndex, FlowKey, u64),
+    Arrived(PortIndex, FlowKey, Octets),
     /// So many octets of the preceding [`Input::Arrived`] arrived marked CE: a queue further upstream is above its K_min.
-    CameMarked(PortIndex, FlowKey, u64),
+    CameMarked(PortIndex, FlowKey, Octets),
     /// The counters of a port.
     Sample(PortIndex, Counters),
 }
@@ -120,22 +122,22 @@ pub struct Node {
 impl Node {
     /// A node without ports and flows.
     pub fn new(settings: Settings) -> Self {
-        let flows = FlowTable::new(settings.flows, settings.age_ns);
+        let flows = FlowTable::new(settings.flows, settings.age);
         let (ports, commands) = (BTreeMap::new(), VecDeque::new());
         Self { settings, flows, ports, commands, counts: CnpCounts::default(), evicted: 0, escalated: 0 }
     }
 
     /// Processes one input. Fails only if the table has no room for a provisioned flow. Take the commands after each input:
     /// one input yields at most [`Settings::port_burst`].
-    pub fn handle(&mut self, input: Input, now_ns: u64) -> Result<(), TableFull> {
-        self.handle_timeout(now_ns);
+    pub fn handle(&mut self, input: Input, now: Monotonic) -> Result<(), TableFull> {
+        self.handle_timeout(now);
         match input {
             Input::Port(index, limits) => {
                 self.ports.entry(index).or_insert_with(|| Port::new(limits)).limits = limits;
             }
             Input::PortGone(index) => drop(self.ports.remove(&index)),
             Input::Flow { flow, origin, accepts_roce } => {
-                let evicted = self.flows.learn(flow, origin, now_ns)?;
+                let evicted = self.flows.learn(flow, origin, now)?;
                 self.forget(evicted);
                 if origin == Origin::Provisioned
                     && let Some(state) = self.flows.get_mut(&flow.key)
@@ -148,28 +150,28 @@ impl Node {
                     self.forget_flow(&key);
                 }
             }
-            Input::Arrived(index, key, bytes) => self.arrived(index, key, bytes, now_ns),
-            Input::CameMarked(index, key, bytes) => {
-                let share = self.ports.get(&index).and_then(|port| port.shares.get(&key)).copied().unwrap_or(0);
-                if bytes > share / 2
+            Input::Arrived(index, key, octets) => self.arrived(index, key, octets, now),
+            Input::CameMarked(index, key, octets) => {
+                let share = self.ports.get(&index).and_then(|port| port.shares.get(&key)).copied().unwrap_or_default();
+                if octets > share / 2
                     && let Some(state) = self.flows.get_mut(&key)
                 {
-                    state.came_marked_ns = Some(now_ns);
+                    state.came_marked_at = Some(now);
                 }
             }
-            Input::Sample(index, counters) => self.sample(index, counters, now_ns),
+            Input::Sample(index, counters) => self.sample(index, counters, now),
         }
         Ok(())
     }
 
     /// When [`Node::handle_timeout`] is due next; `None` if no flow can expire.
-    pub fn poll_timeout(&self) -> Option<u64> {
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
         self.flows.next_expiry()
     }
 
     /// Removes expired flows.
-    pub fn handle_timeout(&mut self, now_ns: u64) {
-        while let Some(key) = self.flows.expire(now_ns) {
+    pub fn handle_timeout(&mut self, now: Monotonic) {
+        while let Some(key) = self.flows.expire(now) {
             self.forget_flow(&key);
         }
     }
@@ -228,41 +230,41 @@ impl Node {
         self.flows.len()
     }
 
-    fn arrived(&mut self, index: PortIndex, key: FlowKey, bytes: u64, now: u64) {
-        let Some((rtt, polled)) = self.ports.get(&index).map(|port| (port.limits.rtt_ns, port.polled_ns)) else {
+    fn arrived(&mut self, index: PortIndex, key: FlowKey, octets: Octets, now: Monotonic) {
+        let Some((rtt, polled)) = self.ports.get(&index).map(|port| (port.limits.rtt, port.polled_at)) else {
             return;
         };
         let mut evicted = None;
         // A rate is measured over half an RTT: after a longer gap there is no previous rate to compare with.
-        let stale = polled.is_some_and(|at| now.saturating_sub(at) > rtt / 2 + 2 * self.settings.interval_ns);
+        let stale = polled.is_some_and(|at| now.since(at) > rtt / 2 + self.settings.interval * 2);
         let flow = self.flows.observe(key, now, &mut evicted).map(|state| {
             if stale {
                 state.reset_window();
             }
-            state.arrive(bytes, rtt, now);
+            state.arrive(octets, rtt, now);
         });
         self.forget(evicted);
         if flow.is_some()
             && let Some(port) = self.ports.get_mut(&index)
         {
             let share = port.shares.entry(key).or_default();
-            *share = share.saturating_add(bytes);
+            *share += octets;
         }
     }
 
-    fn sample(&mut self, index: PortIndex, counters: Counters, now: u64) {
+    fn sample(&mut self, index: PortIndex, counters: Counters, now: Monotonic) {
         let Some(port) = self.ports.get_mut(&index) else { return };
-        let Some(reading) = port.meter.sample(counters, self.settings.interval_ns, now) else { return };
+        let Some(reading) = port.meter.sample(counters, self.settings.interval, now) else { return };
         let found = port.limits.assess(reading);
         port.last = Some(found);
         if !port.shares.is_empty() {
-            port.polled_ns = Some(now);
+            port.polled_at = Some(now);
         }
         let heaviest = if found.second() { port.heaviest_flows(self.settings.heaviest_flows) } else { Vec::new() };
         port.shares.clear();
-        let low = reading.queue_bytes < port.limits.k_min_bytes && !found.second();
-        port.low_since_ns = low.then(|| port.low_since_ns.unwrap_or(now));
-        let recovered = port.low_since_ns.is_some_and(|since| now.saturating_sub(since) >= port.limits.rtt_ns);
+        let low = reading.queue < port.limits.k_min && !found.second();
+        port.low_since = low.then(|| port.low_since.unwrap_or(now));
+        let recovered = port.low_since.is_some_and(|since| now.since(since) >= port.limits.rtt);
         let resuming: Vec<_> = if recovered { port.notified.iter().copied().collect() } else { Vec::new() };
         for key in heaviest {
             self.notify(index, key, found, now);
@@ -277,10 +279,10 @@ impl Node {
     }
 
     /// Sends the flow's source an instruction to reduce its rate, unless a limit or a node upstream makes it unnecessary.
-    fn notify(&mut self, index: PortIndex, key: FlowKey, found: Assessment, now: u64) {
+    fn notify(&mut self, index: PortIndex, key: FlowKey, found: Assessment, now: Monotonic) {
         let (Some(port), Some(state)) = (self.ports.get(&index), self.flows.get_mut(&key)) else { return };
-        let rtt = port.limits.rtt_ns;
-        if state.sent_ns.is_some_and(|at| now.saturating_sub(at) < rtt) {
+        let rtt = port.limits.rtt;
+        if state.sent_at.is_some_and(|at| now.since(at) < rtt) {
             self.count(index, key, |counts| counts.rate_limited_flow += 1);
             return;
         }
@@ -305,13 +307,21 @@ impl Node {
     }
 
     /// Queues a packet, unless a limit is reached or the source QP is unknown; returns whether it was queued.
-    fn send(&mut self, index: PortIndex, key: FlowKey, found: Assessment, level: u8, action: Action, now: u64) -> bool {
+    fn send(
+        &mut self,
+        index: PortIndex,
+        key: FlowKey,
+        found: Assessment,
+        level: u8,
+        action: Action,
+        now: Monotonic,
+    ) -> bool {
         let Some((src_qp, _)) = self.flows.src_qp(&key) else {
             self.count(index, key, |counts| counts.unknown_source_qp += 1);
             return false;
         };
         let (Some(port), Some(state)) = (self.ports.get_mut(&index), self.flows.get_mut(&key)) else { return false };
-        if state.sent_ns.is_some_and(|at| now.saturating_sub(at) < port.limits.rtt_ns) {
+        if state.sent_at.is_some_and(|at| now.since(at) < port.limits.rtt) {
             self.count(index, key, |counts| counts.rate_limited_flow += 1);
             return false;
         }
@@ -319,7 +329,7 @@ impl Node {
             self.count(index, key, |counts| counts.rate_limited_port += 1);
             return false;
         }
-        state.sent_ns = Some(now);
+        state.sent_at = Some(now);
         let format = if state.accepts_roce { Format::RoceV2 } else { Format::Icmpv6 };
         let metric = if self.settings.disclose { found.metric() } else { Metric::Undisclosed };
         let flow = FourTuple { key, src_qp };

@@ -2,8 +2,10 @@
 //! State of an egress port.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use canopy_model::congestion::CnpCounts;
+use canopy_units::{Monotonic, Octets};
 
 use super::flow::FlowKey;
 use super::meter::Meter;
@@ -15,12 +17,12 @@ pub(super) struct Port {
     pub(super) limits: Limits,
     pub(super) meter: Meter,
     /// Octets of each flow since the last sample: its share of what entered the queue.
-    pub(super) shares: BTreeMap<FlowKey, u64>,
+    pub(super) shares: BTreeMap<FlowKey, Octets>,
     /// Flows that got an instruction to reduce and no Resume since.
     pub(super) notified: BTreeSet<FlowKey>,
     /// When octets of any flow were last sampled: flows are not polled while the queue is short.
-    pub(super) polled_ns: Option<u64>,
-    pub(super) low_since_ns: Option<u64>,
+    pub(super) polled_at: Option<Monotonic>,
+    pub(super) low_since: Option<Monotonic>,
     pub(super) bucket: Bucket,
     pub(super) last: Option<Assessment>,
     /// Packets sent and suppressed, of all flows and of each flow in the table.
@@ -33,18 +35,18 @@ impl Port {
         let (shares, notified) = (BTreeMap::new(), BTreeSet::new());
         let (meter, bucket) = (Meter::default(), Bucket::default());
         let (counts, flows) = (CnpCounts::default(), BTreeMap::new());
-        Self { limits, meter, shares, notified, polled_ns: None, low_since_ns: None, bucket, last: None, counts, flows }
+        Self { limits, meter, shares, notified, polled_at: None, low_since: None, bucket, last: None, counts, flows }
     }
 
     /// The flows with the highest shares that together exceed half of the octets, at most `most`, largest first.
     pub(super) fn heaviest_flows(&self, most: usize) -> Vec<FlowKey> {
-        let total: u128 = self.shares.values().map(|bytes| u128::from(*bytes)).sum();
-        let mut flows: Vec<_> = self.shares.iter().map(|(key, bytes)| (*bytes, *key)).collect();
+        let total: u128 = self.shares.values().map(|octets| u128::from(octets.get())).sum();
+        let mut flows: Vec<_> = self.shares.iter().map(|(key, octets)| (*octets, *key)).collect();
         flows.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut sum = 0;
-        let enough = |(bytes, _): &(u64, FlowKey)| {
+        let enough = |(octets, _): &(Octets, FlowKey)| {
             let more = sum * 2 <= total;
-            sum += u128::from(*bytes);
+            sum += u128::from(octets.get());
             more
         };
         flows.into_iter().take(most).take_while(enough).map(|(_, key)| key).collect()
@@ -57,21 +59,21 @@ impl Port {
     }
 }
 
-/// A token bucket for packets per second, in nanoseconds.
+/// A token bucket for packets per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bucket {
     /// Time at which the bucket is full; a time in the past means full.
-    full_ns: u64,
+    full: Monotonic,
 }
 
 impl Bucket {
     /// Takes one token; `false` when the limit is reached.
-    pub(super) fn take(&mut self, per_second: u32, burst: u32, now_ns: u64) -> bool {
-        let cost = 1_000_000_000 / u64::from(per_second.max(1));
-        let full = self.full_ns.max(now_ns) + cost;
-        let ok = full <= now_ns.saturating_add(cost * u64::from(burst));
+    pub(super) fn take(&mut self, per_second: u32, burst: u32, now: Monotonic) -> bool {
+        let cost = Duration::from_secs(1) / per_second.max(1);
+        let full = self.full.max(now) + cost;
+        let ok = full <= now + cost * burst;
         if ok {
-            self.full_ns = full;
+            self.full = full;
         }
         ok
     }

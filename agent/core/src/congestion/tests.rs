@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_model::ids::{PortIndex, Qpn};
+use canopy_units::{Monotonic, Octets};
 
 use super::*;
 
@@ -15,6 +17,16 @@ mod table;
 const MS: u64 = 1_000_000;
 const MB: u64 = 1_000_000;
 const RTT: u64 = 10 * MS;
+
+/// A time of a test, in nanoseconds.
+fn instant(ns: u64) -> Monotonic {
+    Monotonic::from_nanos(ns)
+}
+
+/// The same for a span.
+fn span(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}
 
 fn qp(n: u64) -> Qpn {
     Qpn::new("qp", n).unwrap()
@@ -41,5 +53,5 @@ fn percent(value: u8) -> Percent {
 
 /// 100 Gb/s x 10 ms: K_max 125 MB, K_min 62.5 MB.
 fn limits() -> Limits {
-    Limits::new(62_500_000, 125 * MB, RTT)
+    Limits::new(Octets(62_500_000), Octets(125 * MB), span(RTT))
 }

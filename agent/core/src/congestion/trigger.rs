@@ -13,7 +13,10 @@
 //! rate is never worse than a queue at K_max: every packet that meets a queue above K_min is marked, so even a rate of 100 %
 //! only shows that the queue stayed above K_min.
 
+use std::time::Duration;
+
 use canopy_model::instruction::{Action, Metric, Percent};
+use canopy_units::{Octets, nanos};
 
 /// Level at K_min, at K_max, and at twice K_max.
 const LEVELS: [u64; 3] = [42, 177, 255];
@@ -23,27 +26,27 @@ pub(super) const AT_K_MAX: u8 = 177;
 /// One reading of a port, over one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Queue depth (QD) at its end, in octets.
-    pub queue_bytes: u64,
+    /// Queue depth (QD) at its end.
+    pub queue: Octets,
     /// ECN marking rate (EMR): packets marked CE per thousand (0..=1000).
     pub emr_permille: u16,
     /// Queue growth rate (QGR) in octets per millisecond; 0 when the queue shrank.
-    pub qgr_bytes_per_ms: u64,
+    pub qgr_per_ms: Octets,
 }
 
 /// Thresholds of an egress port and the round-trip time behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// K_min in octets, below K_max.
-    pub k_min_bytes: u64,
-    /// K_max in octets.
-    pub k_max_bytes: u64,
+    /// K_min, below K_max.
+    pub k_min: Octets,
+    /// K_max.
+    pub k_max: Octets,
     /// V_ecn in packets per thousand.
     pub v_ecn_permille: u16,
     /// V_growth in octets per millisecond.
-    pub v_growth_bytes_per_ms: u64,
-    /// RTT_est in nanoseconds (at least 1).
-    pub rtt_ns: u64,
+    pub v_growth_per_ms: Octets,
+    /// RTT_est (at least 1 ns).
+    pub rtt: Duration,
 }
 
 impl Limits {
@@ -52,33 +55,27 @@ impl Limits {
 
     /// Limits with default V_ecn, and a V_growth that fills the queue from K_min to K_max in one RTT: faster than that,
     /// ECN marks come too late.
-    pub fn new(k_min_bytes: u64, k_max_bytes: u64, rtt_ns: u64) -> Self {
-        let room = u128::from(k_max_bytes.saturating_sub(k_min_bytes)) * 1_000_000;
-        let growth = u64::try_from(room / u128::from(rtt_ns.max(1))).unwrap_or(u64::MAX);
-        Self {
-            k_min_bytes,
-            k_max_bytes,
-            v_ecn_permille: Self::DEFAULT_V_ECN_PERMILLE,
-            v_growth_bytes_per_ms: growth,
-            rtt_ns,
-        }
+    pub fn new(k_min: Octets, k_max: Octets, rtt: Duration) -> Self {
+        let room = u128::from(k_max.saturating_sub(k_min).get()) * 1_000_000;
+        let v_growth_per_ms = u64::try_from(room / rtt.as_nanos().max(1)).map_or(Octets::MAX, Octets);
+        Self { k_min, k_max, v_ecn_permille: Self::DEFAULT_V_ECN_PERMILLE, v_growth_per_ms, rtt }
     }
 
     /// Compares a reading with the thresholds.
     pub fn assess(&self, reading: Reading) -> Assessment {
         let emr = (u64::from(reading.emr_permille), u64::from(self.v_ecn_permille));
-        let qgr = (reading.qgr_bytes_per_ms, self.v_growth_bytes_per_ms);
-        let level = level(reading.queue_bytes, self.k_min_bytes, self.k_max_bytes)
+        let qgr = (reading.qgr_per_ms.get(), self.v_growth_per_ms.get());
+        let level = level(reading.queue.get(), self.k_min.get(), self.k_max.get())
             .max(level(emr.0, emr.1 / 2, emr.1).min(AT_K_MAX))
             .max(level(qgr.0, qgr.1 / 2, qgr.1));
         Assessment {
             reading,
             level,
-            first: reading.queue_bytes > self.k_min_bytes,
-            depth: reading.queue_bytes > self.k_max_bytes,
+            first: reading.queue > self.k_min,
+            depth: reading.queue > self.k_max,
             marking: emr.0 > emr.1,
             growth: qgr.0 > qgr.1,
-            twice: u128::from(reading.queue_bytes) > 2 * u128::from(self.k_max_bytes),
+            twice: u128::from(reading.queue.get()) > 2 * u128::from(self.k_max.get()),
         }
     }
 }
@@ -110,8 +107,8 @@ impl Assessment {
 
     /// The action for a level: Notify while the queue is not above K_min (only the marking or growth rate triggered), else
     /// Rate Reduce, stronger with the level; Pause above 2 K_max. An escalation uses the next stricter action.
-    pub fn action(&self, level: u8, escalate: bool, rtt_ns: u64) -> Action {
-        let pause = Action::Pause { micros: u16::try_from(rtt_ns.div_ceil(1_000)).unwrap_or(u16::MAX) };
+    pub fn action(&self, level: u8, escalate: bool, rtt: Duration) -> Action {
+        let pause = Action::Pause { micros: u16::try_from(nanos(rtt).div_ceil(1_000)).unwrap_or(u16::MAX) };
         let reduce = Action::RateReduce(Percent::saturating((u64::from(level) * 2).saturating_sub(270) / 3));
         match (self.twice, self.first, escalate) {
             (true, ..) | (false, true, true) => pause,
@@ -124,11 +121,11 @@ impl Assessment {
     pub fn metric(&self) -> Metric {
         let clip = |value: u64| value.min(0xff_ffff) as u32;
         match (self.depth, self.growth, self.marking) {
-            (false, true, _) => Metric::QueueGrowthRate(clip(self.reading.qgr_bytes_per_ms / 1_000)),
+            (false, true, _) => Metric::QueueGrowthRate(clip(self.reading.qgr_per_ms.get() / 1_000)),
             (false, false, true) => {
                 Metric::EcnMarkingRate(Percent::saturating(u64::from(self.reading.emr_permille) / 10))
             }
-            _ => Metric::QueueDepth(clip(self.reading.queue_bytes / 1_000)),
+            _ => Metric::QueueDepth(clip(self.reading.queue.get() / 1_000)),
         }
     }
 }

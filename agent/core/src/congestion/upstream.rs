@@ -3,7 +3,13 @@
 //! flow's arrival rate fell, or if most of its octets arrived marked CE: then a queue further upstream is above its K_min, and a
 //! reduction by the source lowers the arrival rate only after that queue has drained.
 
+use std::time::Duration;
+
+use canopy_units::{Monotonic, Octets};
+
 use super::trigger::AT_K_MAX;
+
+const NANOSECOND: Duration = Duration::from_nanos(1);
 
 /// State of a flow at a node.
 #[derive(Clone, Debug, Default)]
@@ -11,13 +17,14 @@ pub(super) struct FlowState {
     /// The endpoint accepts the RoCEv2 format.
     pub(super) accepts_roce: bool,
     /// When a Long-haul CNP was last sent to its source.
-    pub(super) sent_ns: Option<u64>,
+    pub(super) sent_at: Option<Monotonic>,
     /// When most of its octets last arrived marked CE.
-    pub(super) came_marked_ns: Option<u64>,
-    window: Option<(u64, u64)>,
+    pub(super) came_marked_at: Option<Monotonic>,
+    /// Start of the running window, and what arrived in it.
+    window: Option<(Monotonic, Octets)>,
     /// Rates of the last window and of the window before.
     previous: Option<[u128; 2]>,
-    fell_ns: Option<u64>,
+    fell_at: Option<Monotonic>,
     deferral: Option<Deferral>,
 }
 
@@ -25,7 +32,7 @@ pub(super) struct FlowState {
 #[derive(Clone, Copy, Debug)]
 struct Deferral {
     level: u8,
-    until_ns: u64,
+    until: Monotonic,
     /// Caused by CE marks; the rate had not fallen.
     by_marks: bool,
 }
@@ -50,53 +57,53 @@ impl FlowState {
 
     /// Records arrived octets. The rate is measured over half an RTT; it fell if it is more than 10 % below that of the RTT
     /// before.
-    pub(super) fn arrive(&mut self, bytes: u64, rtt_ns: u64, now_ns: u64) {
+    pub(super) fn arrive(&mut self, octets: Octets, rtt: Duration, now: Monotonic) {
         let Some((start, sum)) = self.window else {
             // These octets arrived at an unknown time before the window.
-            self.window = Some((now_ns, 0));
+            self.window = Some((now, Octets::ZERO));
             return;
         };
-        let elapsed = now_ns.saturating_sub(start);
-        if elapsed < (rtt_ns / 2).max(1) {
-            self.window = Some((start, sum.saturating_add(bytes)));
+        let elapsed = now.since(start);
+        if elapsed < (rtt / 2).max(NANOSECOND) {
+            self.window = Some((start, sum + octets));
             return;
         }
         // These octets arrived since the last sample: they belong to the window that ends now.
-        let rate = rate(sum.saturating_add(bytes), elapsed);
-        let last = if self.compare(rate, now_ns) { rate } else { self.previous.map_or(rate, |[last, _]| last) };
+        let rate = rate(sum + octets, elapsed);
+        let last = if self.compare(rate, now) { rate } else { self.previous.map_or(rate, |[last, _]| last) };
         self.previous = Some([rate, last]);
-        self.window = Some((now_ns, 0));
+        self.window = Some((now, Octets::ZERO));
     }
 
     /// Whether a rate is more than 10 % below that of either of the two windows before, because a fall within a window is spread
     /// over two. A fall counts once.
-    fn compare(&mut self, rate: u128, now_ns: u64) -> bool {
+    fn compare(&mut self, rate: u128, now: Monotonic) -> bool {
         let fell = self.previous.is_some_and(|[last, before]| rate * 10 < last.max(before) * 9);
         if fell {
-            self.fell_ns = Some(now_ns);
+            self.fell_at = Some(now);
             self.previous = Some([rate, rate]);
         }
         fell
     }
 
     /// Whether to send a Long-haul CNP at `level`, decisions 4.6.
-    pub(super) fn verdict(&mut self, level: u8, rtt_ns: u64, now_ns: u64) -> Verdict {
+    pub(super) fn verdict(&mut self, level: u8, rtt: Duration, now: Monotonic) -> Verdict {
         // A fall is also detected within a running window.
         if let Some((start, sum)) = self.window
-            && now_ns.saturating_sub(start) >= (rtt_ns / 4).max(1)
+            && now.since(start) >= (rtt / 4).max(NANOSECOND)
         {
-            self.compare(rate(sum, now_ns - start), now_ns);
+            self.compare(rate(sum, now.since(start)), now);
         }
-        let recent = |at: &u64| now_ns.saturating_sub(*at) < rtt_ns;
-        let fell = self.fell_ns.filter(recent);
+        let recent = |at: &Monotonic| now.since(*at) < rtt;
+        let fell = self.fell_at.filter(recent);
         if let Some(deferral) = self.deferral {
-            if now_ns < deferral.until_ns {
+            if now < deferral.until {
                 return Verdict::Defer;
             }
             // Later than an RTT after the deferral, it is a new congestion.
-            let fresh = now_ns - deferral.until_ns <= rtt_ns;
+            let fresh = now.since(deferral.until) <= rtt;
             let worse = level > deferral.level || level == u8::MAX;
-            let marked = deferral.by_marks && self.came_marked_ns.is_some_and(|at| recent(&at));
+            let marked = deferral.by_marks && self.came_marked_at.is_some_and(|at| recent(&at));
             // A node upstream still controls the flow: defer, and escalate without another window once the level is higher.
             if fresh && !worse && marked && fell.is_none() && (level < deferral.level || level <= AT_K_MAX) {
                 return Verdict::Defer;
@@ -110,10 +117,10 @@ impl FlowState {
                 return Verdict::Send;
             }
         }
-        match fell.or(self.came_marked_ns.filter(recent).map(|_| now_ns)) {
+        match fell.or(self.came_marked_at.filter(recent).map(|_| now)) {
             Some(since) => {
                 let by_marks = fell.is_none();
-                self.deferral = Some(Deferral { level, until_ns: since.saturating_add(rtt_ns), by_marks });
+                self.deferral = Some(Deferral { level, until: since + rtt, by_marks });
                 Verdict::Defer
             }
             None => Verdict::Send,
@@ -121,7 +128,7 @@ impl FlowState {
     }
 }
 
-/// Octets per second.
-fn rate(bytes: u64, elapsed_ns: u64) -> u128 {
-    u128::from(bytes) * 1_000_000_000 / u128::from(elapsed_ns.max(1))
+/// Octets per second, in full precision.
+fn rate(octets: Octets, elapsed: Duration) -> u128 {
+    u128::from(octets.get()) * 1_000_000_000 / elapsed.as_nanos().max(1)
 }

@@ -173,7 +173,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         let name = format!("eth{n}");
         let peer = Peer::Node { name: "x".into(), link_local: any };
         ports.push(Port { index: port(n), name: name.clone(), mtu: 9000, link_local: any, peer, thresholds: None });
-        interfaces.insert(name, Interface { index: 100 + n as u32, mtu: 9000, up: true, carrier: true });
+        interfaces.insert(name, Interface::alone(100 + n as u32, 9000));
     }
     let branch = |n| Branch {
         address: Ipv6Addr::from(u128::from(n)),
@@ -196,6 +196,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         replication_sid: None,
         multicast: Some(Multicast { source: flow(1).0, group: flow(id as u16).1 }),
         headend: None,
+        headend_address: None,
         upstream: Upstream { source_address: any, destination: any, dest_qp: qpn, port: port(1), next_hop: any },
         alternate_upstream: None,
         branches: children.map(branch).collect(),
@@ -212,6 +213,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         end_mt: any,
         ports,
         routes: vec![],
+        addressing: AddressPlan::default(),
     };
     let groups = groups.iter().map(|(id, r)| (GroupId::new("id", *id).unwrap(), program(*id, r.clone()))).collect();
     (NodeSpec { term: 1, generation: 1, base, groups }, interfaces)

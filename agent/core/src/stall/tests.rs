@@ -16,6 +16,16 @@ const STEP: u64 = 15 * MS;
 /// Far above 24 and 32 bits: PSNs must not be truncated.
 const BASE: u64 = (1 << 40) + 0xFF_FFFE;
 
+/// A time of a test, in nanoseconds.
+fn instant(ns: u64) -> Monotonic {
+    Monotonic::from_nanos(ns)
+}
+
+/// The same for a span.
+fn span(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}
+
 fn id(v: u64) -> GroupId {
     GroupId::new("group", v).unwrap()
 }
@@ -28,20 +38,20 @@ fn address(n: u16) -> Ipv6Addr {
 fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) -> GroupTelemetry {
     let branch = |(n, next): &(u16, Option<u64>)| BranchTelemetry {
         address: address(*n),
-        next: *next,
+        next: next.map(UnwrappedPsn),
         unconfirmed: false,
         ack_psn: None,
         epsn: None,
         ccount: 0,
-        last_feedback_ns: None,
+        last_feedback: None,
         packets: 0,
         bytes: 0,
     };
     GroupTelemetry {
         group_id: id(v),
         epoch: 1,
-        high,
-        min_next: branches.iter().filter_map(|(_, next)| *next).min(),
+        high: UnwrappedPsn(high),
+        min_next: branches.iter().filter_map(|(_, next)| *next).min().map(UnwrappedPsn),
         acks_in: 0,
         acks_out: 0,
         naks_in: 0,
@@ -57,8 +67,8 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
 
 /// Codes, groups and branch numbers of the events at sample number `step`.
 fn step(stalls: &mut Stalls, step: u64, groups: &[GroupTelemetry]) -> Vec<(EventCode, u64, u16)> {
-    let events = stalls.observe(groups, |_| Some(AFTER), step * STEP, 7);
-    assert!(events.iter().all(|e| e.time_unix_ns == 7));
+    let events = stalls.observe(groups, |_| Some(span(AFTER)), instant(step * STEP), UnixTime::from_nanos(7));
+    assert!(events.iter().all(|e| e.time.nanos() == 7));
     let short = |e: Event| (e.code, u64::from(e.group.unwrap().get()), e.branch.unwrap().segments()[7]);
     events.into_iter().map(short).collect()
 }
@@ -162,7 +172,10 @@ fn groups_do_not_affect_each_other_and_are_forgotten_when_removed() {
     assert_eq!(step(&mut stalls, 10, &[good(20)]), []);
     let again: Vec<_> = (11..16).map(|n| step(&mut stalls, n, &[bad(n)]).len()).collect();
     assert_eq!(again, [0, 0, 0, 0, 1], "another group with the same number starts anew");
-    assert!(stalls.observe(&[bad(99)], |_| None, 99 * STEP, 0).is_empty() && stalls.0.is_empty());
+    assert!(
+        stalls.observe(&[bad(99)], |_| None, instant(99 * STEP), UnixTime::from_nanos(0)).is_empty()
+            && stalls.0.is_empty()
+    );
 }
 
 #[test]
@@ -195,10 +208,10 @@ proptest! {
             let branches: Vec<_> = (0..3).map(|i| (i as u16, Some(next[i]))).collect();
             let sample = group(1, high, data, &branches);
             let lowest = sample.min_next.unwrap();
-            if lowest != min || lowest == high {
-                (min, since) = (lowest, now);
+            if lowest != UnwrappedPsn(min) || lowest == UnwrappedPsn(high) {
+                (min, since) = (lowest.get(), now);
             }
-            for event in stalls.observe(&[sample], |_| Some(AFTER), now, 0) {
+            for event in stalls.observe(&[sample], |_| Some(span(AFTER)), instant(now), UnixTime::from_nanos(0)) {
                 let branch = event.branch.unwrap().segments()[7];
                 if event.code == EventCode::BranchStalled {
                     prop_assert!(now - since >= AFTER && next[usize::from(branch)] == min && min < high);

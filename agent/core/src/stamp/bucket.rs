@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A token bucket.
 
-/// Grants `burst` tokens at once and one more every `interval_ns`.
+use std::time::Duration;
+
+use canopy_units::Monotonic;
+
+/// Grants `burst` tokens at once and one more every `interval`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
-    burst_ns: u64,
-    interval_ns: u64,
+    burst: Duration,
+    interval: Duration,
     /// When the bucket is full again without further tokens taken.
-    full_at_ns: u64,
+    full_at: Monotonic,
 }
 
 impl Bucket {
     pub(super) fn new(per_second: u32, burst: u32) -> Self {
-        let interval_ns = 1_000_000_000 / u64::from(per_second.max(1));
-        Self { burst_ns: interval_ns * u64::from(burst.max(1)), interval_ns, full_at_ns: 0 }
+        let interval = Duration::from_secs(1) / per_second.max(1);
+        Self { burst: interval * burst.max(1), interval, full_at: Monotonic::START }
     }
 
-    /// Takes one token at `now_ns`, if there is one.
-    pub(super) fn take(&mut self, now_ns: u64) -> bool {
-        let full_at_ns = self.full_at_ns.max(now_ns) + self.interval_ns;
-        let passes = full_at_ns - now_ns <= self.burst_ns;
+    /// Takes one token at `now`, if there is one.
+    pub(super) fn take(&mut self, now: Monotonic) -> bool {
+        let full_at = self.full_at.max(now) + self.interval;
+        let passes = full_at.since(now) <= self.burst;
         if passes {
-            self.full_at_ns = full_at_ns;
+            self.full_at = full_at;
         }
         passes
     }

@@ -5,7 +5,7 @@
 //! - [`Reflector`]: the stateless Session-Reflector of one port: answers its neighbour at a limited rate.
 //! - [`stamp_links`]: which links of a node have both.
 //!
-//! Two clocks: `now_ns` is any monotonic clock, for timers; a [`Timestamp`] is the wall clock, carried in packets.
+//! Two clocks: a [`canopy_units::Monotonic`] is any monotonic clock, for timers; a [`Timestamp`] is the wall clock, carried in packets.
 
 mod bucket;
 mod reflector;

@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 
 use canopy_packet::error::ParseError;
 use canopy_packet::stamp::{ReflectorPacket, SenderPacket};
+use canopy_units::Monotonic;
 
 use super::bucket::Bucket;
 use super::{ERROR_ESTIMATE, Timestamp};
@@ -59,9 +60,9 @@ impl Reflector {
         datagram: &[u8],
         hop_limit: u8,
         received: Timestamp,
-        now_ns: u64,
+        now: Monotonic,
     ) -> Result<Answer, Refused> {
-        let answer = self.check(source, datagram, now_ns).map(|sender| Answer { sender, received, hop_limit });
+        let answer = self.check(source, datagram, now).map(|sender| Answer { sender, received, hop_limit });
         *if answer.is_ok() { &mut self.answered } else { &mut self.refused } += 1;
         answer
     }
@@ -71,12 +72,12 @@ impl Reflector {
         (self.answered, self.refused)
     }
 
-    fn check(&mut self, source: Ipv6Addr, datagram: &[u8], now_ns: u64) -> Result<SenderPacket, Refused> {
+    fn check(&mut self, source: Ipv6Addr, datagram: &[u8], now: Monotonic) -> Result<SenderPacket, Refused> {
         if source != self.neighbour {
             return Err(Refused::Stranger(source));
         }
         let packet = SenderPacket::parse(datagram).map_err(Refused::Malformed)?;
-        if self.bucket.take(now_ns) { Ok(packet) } else { Err(Refused::TooMany) }
+        if self.bucket.take(now) { Ok(packet) } else { Err(Refused::TooMany) }
     }
 }
 

@@ -40,13 +40,13 @@ fn course(spec: &PathSpec) -> Course {
     while world.now < ONSET + 20 * RTT {
         world.step();
         let depth = world.hops[0].fifo.depth;
-        if depth > limits.k_min_bytes {
+        if depth > limits.k_min.get() {
             congested = congested.or(Some(world.now));
         }
         if world.sources[0].rates(world.now)[0].1 < line {
             slower = slower.or(Some(world.now));
         }
-        above += if depth > limits.k_max_bytes { STEP } else { 0 };
+        above += if depth > limits.k_max.get() { STEP } else { 0 };
     }
     let (Some(congested), Some(slower)) = (congested, slower) else { panic!("no queue, or no reaction: {spec:?}") };
     // A growth trigger may come before.

@@ -11,6 +11,7 @@
 
 use canopy_agent_core::congestion::Action;
 use canopy_host_core::pacing::Outcome;
+use canopy_units::nanos;
 
 use crate::fluid::MS;
 use crate::host::Message;
@@ -78,7 +79,7 @@ fn upstream<'a>(sent: &'a Instruction, world: &'a World) -> impl Iterator<Item =
 fn is_duplicate(sent: &Instruction, world: &World) -> bool {
     let hop = &world.hops[sent.hop];
     let arrival = |era| hop.eras.range((sent.flow, era)..(sent.flow, u32::MAX)).map(|(_, at)| *at).min();
-    let soon = |at: u64| (at..at + hop.spec.limits.rtt_ns).contains(&sent.at_ns);
+    let soon = |at: u64| (at..at + nanos(hop.spec.limits.rtt)).contains(&sent.at_ns);
     sent.reduces() && upstream(sent, world).any(|(_, era)| arrival(era).is_some_and(soon))
 }
 
@@ -93,7 +94,7 @@ fn is_needed(sent: &Instruction, world: &World) -> bool {
     let depth = |at: u64| {
         at.checked_div(MS).and_then(|ms| world.record.depths.get((ms as usize).max(1) - 1)).map(|d| d[sent.hop])
     };
-    let before = sent.at_ns.saturating_sub(world.hops[sent.hop].spec.limits.rtt_ns);
+    let before = sent.at_ns.saturating_sub(nanos(world.hops[sent.hop].spec.limits.rtt));
     sent.escalated && depth(sent.at_ns) > depth(before)
 }
 
@@ -115,7 +116,7 @@ impl Tally {
             |all: &[Instruction]| all.iter().filter(|i| is_duplicate(i, world)).copied().collect::<Vec<_>>();
         let (needed, sent): (Vec<_>, Vec<_>) = duplicates(record).into_iter().partition(|i| is_needed(i, world));
         let near = |d: &Instruction, n: &Instruction| {
-            let rtt = world.hops[d.hop].spec.limits.rtt_ns;
+            let rtt = nanos(world.hops[d.hop].spec.limits.rtt);
             (n.hop, n.flow) == (d.hop, d.flow) && n.at_ns.abs_diff(d.at_ns) * 2 <= rtt
         };
         let all = duplicates(shadow).iter().filter(|d| !needed.iter().any(|n| near(d, n))).count();

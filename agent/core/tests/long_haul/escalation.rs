@@ -2,6 +2,7 @@
 //! Section 5.7: control by a node upstream fails, and a node downstream escalates.
 
 use canopy_agent_core::congestion::Action;
+use canopy_units::nanos;
 
 use crate::fluid::MS;
 use crate::host::Message;
@@ -62,12 +63,12 @@ fn a_node_downstream_escalates_within_two_rtts_when_the_packets_of_the_first_are
             background[second] = (6 * GBPS, late);
             let mut spec = path(&delays_ns, rtt, background);
             spec.hops[0].cnps_lost = true;
-            let est = spec.hops[0].limits.rtt_ns;
+            let est = nanos(spec.hops[0].limits.rtt);
             let world = World::run(&spec, late + 12 * est);
             let first = world.record.sent.iter().find(|i| i.hop == 0 && i.reduces()).unwrap();
             let there_and_back = 2 * delays_ns[0] + delays_ns[1..=second].iter().sum::<u64>();
             let congested = (0..world.record.depths.len())
-                .find(|ms| world.record.depths[*ms][second] > spec.hops[second].limits.k_min_bytes)
+                .find(|ms| world.record.depths[*ms][second] > spec.hops[second].limits.k_min.get())
                 .map(|ms| (ms as u64 + 1) * MS);
             // When the first node's control should have worked, and the second node was congested.
             let due = (first.at_ns + there_and_back).max(congested.unwrap());
@@ -97,7 +98,7 @@ fn a_node_escalates_within_two_rtts_when_a_fall_does_not_last() {
         for phase in 0..8 {
             let start = 10 * MS;
             let mut spec = path(&delays_ns, rtt, [(0, 0), (6 * GBPS, start), (0, 0)]);
-            let est = spec.hops[1].limits.rtt_ns;
+            let est = nanos(spec.hops[1].limits.rtt);
             let dip = start + est * 5 / 4 + phase * est / 8 + 4 * MS;
             spec.sources[0].accepts = Accepts::Nothing;
             spec.sources[0].dip_ns = (dip, dip + est * 3 / 4);

@@ -2,10 +2,23 @@
 //! Octets in transit: batches, FIFO queues, links.
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use canopy_units::Monotonic;
 
 /// One step of the model: 100 us.
 pub(crate) const STEP: u64 = 100_000;
 pub(crate) const MS: u64 = 1_000_000;
+
+/// The instant that a number of nanoseconds stands for.
+pub(crate) fn instant(ns: u64) -> Monotonic {
+    Monotonic::from_nanos(ns)
+}
+
+/// The same for a span.
+pub(crate) fn span(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}
 
 /// Octets of one flow that move together; flow `None` is background traffic, which is not RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

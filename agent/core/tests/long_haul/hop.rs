@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use canopy_agent_core::congestion::{Assessment, Command, Counters, FlowKey, FourTuple, Input, Node, Origin, Settings};
 use canopy_model::ids::PortIndex;
+use canopy_units::{Octets, nanos};
 
-use crate::fluid::{Batch, Fifo, MS, per_step};
+use crate::fluid::{Batch, Fifo, MS, instant, per_step};
 use crate::spec::{Burst, HopSpec, Kind};
 
 /// Octets that count as one packet.
@@ -49,10 +50,10 @@ impl Hop {
     pub(crate) fn new(spec: HopSpec, flows: &[FourTuple]) -> Self {
         let node = |settings| {
             let mut node = Node::new(settings);
-            node.handle(Input::Port(port(), spec.limits), 0).unwrap();
+            node.handle(Input::Port(port(), spec.limits), instant(0)).unwrap();
             for flow in flows {
                 let known = Input::Flow { flow: *flow, origin: Origin::Provisioned, accepts_roce: false };
-                node.handle(known, 0).unwrap();
+                node.handle(known, instant(0)).unwrap();
             }
             node
         };
@@ -80,7 +81,7 @@ impl Hop {
         slot.push(Batch { flow: None, bytes: background, ce: false, era: 0 });
         let sum: u64 = slot.iter().map(|b| b.bytes).sum();
         let room = (self.spec.buffer_bytes - self.fifo.depth).min(sum);
-        let mark = self.spec.kind != Kind::Plain && self.fifo.depth > self.spec.limits.k_min_bytes;
+        let mark = self.spec.kind != Kind::Plain && self.fifo.depth > self.spec.limits.k_min.get();
         for batch in &mut slot {
             if let Some(flow) = batch.flow {
                 self.eras.entry((flow, batch.era)).or_insert(now);
@@ -115,19 +116,19 @@ impl Hop {
             for (key, (bytes, marked)) in snapshot {
                 let old = before.get(key).copied().unwrap_or_default();
                 if *bytes > old.0 {
-                    self.input(Input::Arrived(port(), *key, bytes - old.0), now);
-                    self.input(Input::CameMarked(port(), *key, marked - old.1), now);
+                    self.input(Input::Arrived(port(), *key, Octets(bytes - old.0)), now);
+                    self.input(Input::CameMarked(port(), *key, Octets(marked - old.1)), now);
                 }
             }
         }
         self.before = snapshot;
         let (packets, ce_packets) = (self.bytes / PACKET, self.marked_bytes / PACKET);
-        let counters = Counters { queue_bytes: self.fifo.depth, packets, ce_packets };
+        let counters = Counters { queue: Octets(self.fifo.depth), packets, ce_packets };
         let before = self.node.escalated();
         self.input(Input::Sample(port(), counters), now);
         polled.escalated = self.node.escalated() - before;
-        if self.fifo.depth > self.spec.limits.k_min_bytes {
-            self.busy_until_ns = now + 4 * self.spec.limits.rtt_ns;
+        if self.fifo.depth > self.spec.limits.k_min.get() {
+            self.busy_until_ns = now + 4 * nanos(self.spec.limits.rtt);
         }
         polled.by_node.extend(std::iter::from_fn(|| self.node.next_command()));
         polled.by_shadow.extend(std::iter::from_fn(|| self.shadow.next_command()));
@@ -139,7 +140,7 @@ impl Hop {
     }
 
     fn input(&mut self, input: Input, now: u64) {
-        self.node.handle(input, now).unwrap();
-        self.shadow.handle(input, now).unwrap();
+        self.node.handle(input, instant(now)).unwrap();
+        self.shadow.handle(input, instant(now)).unwrap();
     }
 }

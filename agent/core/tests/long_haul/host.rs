@@ -7,8 +7,9 @@ use std::net::Ipv6Addr;
 use canopy_agent_core::congestion::{FlowKey, FourTuple};
 use canopy_host_core::pacing::{Input, Outcome, Pacing, QpSpec, Settings};
 use canopy_model::ids::Qpn;
+use canopy_units::Rate;
 
-use crate::fluid::{Batch, per_step};
+use crate::fluid::{Batch, instant, per_step, span};
 use crate::spec::{Accepts, SourceSpec};
 
 /// A message to a source.
@@ -46,12 +47,16 @@ impl Source {
     pub(crate) fn new(spec: SourceSpec, flows: Vec<(usize, Qpn)>, hops: usize) -> Self {
         let mut pacing = Pacing::new(Settings::default());
         if spec.accepts == Accepts::Everything {
-            pacing.handle(Input::Nodes((0..hops).map(node_address).collect()), 0);
+            pacing.handle(Input::Nodes((0..hops).map(node_address).collect()), instant(0));
         }
         for (_, qp) in &flows {
-            let of_qp =
-                QpSpec { peer: receiver(), line_bps: spec.line_bps, min_bps: spec.min_bps, rtt_ns: spec.rtt_ns };
-            assert_eq!(pacing.handle(Input::Open(*qp, of_qp), 0), Outcome::Applied);
+            let of_qp = QpSpec {
+                peer: receiver(),
+                line: Rate::from_bps(spec.line_bps),
+                min: Rate::from_bps(spec.min_bps),
+                rtt: span(spec.rtt_ns),
+            };
+            assert_eq!(pacing.handle(Input::Open(*qp, of_qp), instant(0)), Outcome::Applied);
         }
         let eras = flows.iter().map(|(_, qp)| (*qp, 0)).collect();
         Self { spec, pacing, flows, eras }
@@ -66,7 +71,7 @@ impl Source {
             }
             (Message::Cnp, _) => Input::Cnp { from: receiver(), qp },
         };
-        let outcome = self.pacing.handle(input, now);
+        let outcome = self.pacing.handle(input, instant(now));
         let era = self.eras.entry(qp).or_default();
         *era += u32::from(matches!(message, Message::Node(..)));
         Some((outcome, *era))
@@ -74,12 +79,12 @@ impl Source {
 
     /// Rates now, as commanded: 0 in a pause.
     pub(crate) fn rates(&mut self, now: u64) -> Vec<(usize, u64)> {
-        self.pacing.handle_timeout(now);
+        self.pacing.handle_timeout(instant(now));
         let rate = |qp: Qpn| {
             let state = self.pacing.state(qp).unwrap();
-            let paused = state.paused_until_ns.is_some_and(|until| until > now);
-            assert!((self.spec.min_bps..=self.spec.line_bps).contains(&state.rate_bps), "{state:?}");
-            if paused { 0 } else { state.rate_bps }
+            let paused = state.paused_until.is_some_and(|until| until > instant(now));
+            assert!((self.spec.min_bps..=self.spec.line_bps).contains(&state.rate.bps()), "{state:?}");
+            if paused { 0 } else { state.rate.bps() }
         };
         self.flows.iter().map(|(flow, qp)| (*flow, rate(*qp))).collect()
     }

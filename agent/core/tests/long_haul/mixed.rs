@@ -41,7 +41,7 @@ fn with_any_mixture_of_nodes_and_sources_the_queues_stay_bounded() {
                     for hop in 0..3 {
                         let depth = world.record.depths[half..].iter().map(|d| d[hop]).max().unwrap();
                         assert_eq!(world.hops[hop].dropped, 0, "{name}");
-                        let of_k_max = depth * 100 / spec.hops[hop].limits.k_max_bytes;
+                        let of_k_max = depth * 100 / spec.hops[hop].limits.k_max.get();
                         assert!(of_k_max < 200, "{name}: node {hop} at {of_k_max} % of K_max");
                         deepest = deepest.max(of_k_max);
                     }

@@ -58,7 +58,7 @@ fn converged(spec: &PathSpec) -> (u64, u64) {
     let deepest = depths[half..].iter().map(|d| d[0]).max().unwrap();
     let plain = spec.hops[0].kind != Kind::LongHaul;
     assert!(plain || world.hops[0].dropped == 0);
-    (bits * 100 / most, deepest * 100 / spec.hops[0].limits.k_max_bytes)
+    (bits * 100 / most, deepest * 100 / spec.hops[0].limits.k_max.get())
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //! Configuration of a path.
 
 use canopy_agent_core::congestion::Limits;
+use canopy_units::Octets;
+
+use crate::fluid::span;
 
 /// Messages that a source accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +73,7 @@ impl HopSpec {
     /// K_max = R * RTT / 8 octets, K_min half of it, a buffer of four times K_max.
     pub(crate) fn new(rate_bps: u64, rtt_ns: u64) -> Self {
         let k_max = (u128::from(rate_bps) * u128::from(rtt_ns) / 8_000_000_000) as u64;
-        let limits = Limits::new(k_max / 2, k_max, rtt_ns);
+        let limits = Limits::new(Octets(k_max / 2), Octets(k_max), span(rtt_ns));
         let (kind, bursts) = (Kind::LongHaul, Vec::new());
         Self { kind, rate_bps, limits, buffer_bytes: 4 * k_max, bursts, phase_ns: 0, cnps_lost: false }
     }

@@ -103,7 +103,7 @@ impl World {
         let flow = self.flows.iter().position(|flow| *flow == command.flow).unwrap();
         let (level, action) = (command.level, command.action);
         let (found, limits) = (self.hops[hop].assessment().unwrap(), self.hops[hop].spec.limits);
-        let plain = found.action(found.level, false, limits.rtt_ns);
+        let plain = found.action(found.level, false, limits.rtt);
         let escalated = !matches!(action, Action::Resume(_)) && action != plain;
         Instruction { at_ns: self.now, hop, flow, level, action, escalated }
     }

@@ -8,6 +8,7 @@
 
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use canopy_datapath::testbed::*;
 use canopy_packet::aeth::{NakCode, Syndrome};
@@ -19,7 +20,7 @@ const ROUNDS: usize = 60;
 const TURNS: u32 = 8;
 /// ACKs of the slowest branch in a turn, and its NAKs.
 const PACKETS: u32 = 32;
-const HOUR: u64 = 3_600_000_000_000;
+const HOUR: Duration = Duration::from_secs(3_600);
 /// First PSN, as the test bed has it.
 const START: u32 = 100;
 const ENTRIES: [&str; 5] = ["ACK, absorbed", "ACK, upstream", "NAK, absorbed", "NAK, upstream", "CNP"];
@@ -75,11 +76,11 @@ fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
 /// Measures a group of this many receivers, in a namespace of this thread's own, once per message from `turns`.
 fn measure(branches: u32, turns: &mpsc::Receiver<()>, results: &mpsc::Sender<[f64; ENTRIES.len()]>) {
     let shape = Shape { receivers: branches, provisioned: true, start_psn: START, ..Shape::default() };
-    let mut bed = Testbed::new(&shape);
+    let mut bed = Testbed::to_measure(&shape);
     let errors = bed.reconcile(|s| {
         s.groups.for_each_mut(|g| {
-            (g.params.cnp_min_interval_ns, g.params.cnp_window_ns) = (0, HOUR);
-            g.params.nak_merge_ns = HOUR;
+            (g.params.cnp_min_interval, g.params.cnp_window) = (Duration::ZERO, HOUR);
+            g.params.nak_merge = HOUR;
         });
     });
     assert!(errors.is_empty(), "{errors:?}");

@@ -9,6 +9,7 @@ use canopy_bpf::node::types;
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{BranchKind, GroupProgram, NodeBase};
 use canopy_model::programs::Programs;
+use canopy_units::nanos;
 use imbl::OrdMap;
 
 /// A watched port.
@@ -49,7 +50,7 @@ impl WatcherConfig {
     pub(crate) fn new(base: &NodeBase, flows: KnownFlows, ifindexes: &BTreeMap<PortIndex, u32>) -> Self {
         let ports = base.ports.iter().filter_map(|port| {
             let t = port.thresholds?;
-            let limits = Limits::new(t.k_min_bytes, t.k_max_bytes, t.rtt_ns);
+            let limits = Limits::new(t.k_min, t.k_max, t.rtt);
             Some((port.index, PortConfig { ifindex: *ifindexes.get(&port.index)?, limits }))
         });
         Self { node_address: base.node_address, device: base.name.clone(), ports: ports.collect(), flows }
@@ -57,7 +58,7 @@ impl WatcherConfig {
 
     /// The limits in the form of the program's map.
     pub(crate) fn kernel_limits(&self) -> BTreeMap<u32, types::canopy_limits> {
-        let render = |l: &Limits| types::canopy_limits { k_min: l.k_min_bytes, rtt_ns: l.rtt_ns };
+        let render = |l: &Limits| types::canopy_limits { k_min: l.k_min.get(), rtt_ns: nanos(l.rtt) };
         self.ports.values().map(|port| (port.ifindex, render(&port.limits))).collect()
     }
 }

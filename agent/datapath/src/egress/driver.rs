@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use canopy_agent_core::congestion::{
     CmMessage, Command, Connections, Counters, FlowKey, FourTuple, Input, Node, Origin, Settings,
 };
 use canopy_model::ids::{PortIndex, Qpn};
+use canopy_units::{Monotonic, Octets};
 
 use imbl::ordmap::DiffItem;
 
@@ -16,7 +18,7 @@ use super::config::{KnownFlow, KnownFlows, WatcherConfig};
 use super::window::{FlowTotals, Flows};
 
 /// Older flows and ACKs are not used to learn source QPs.
-const FRESH_NS: u64 = 5_000_000_000;
+const FRESH: Duration = Duration::from_secs(5);
 
 /// Maximum number of RDMA-CM requests without a reply yet.
 const REQUESTS: usize = 4096;
@@ -29,7 +31,7 @@ pub(crate) struct Snapshot {
     /// Flow totals; `None` if they were not read.
     pub(crate) flows: Option<Arc<Flows>>,
     /// Time of the last ACK, by the addresses and DestQP of the ACK itself.
-    pub(crate) acks: Vec<(FlowKey, u64)>,
+    pub(crate) acks: Vec<(FlowKey, Monotonic)>,
 }
 
 /// The congestion detection of the node, and the previous inputs.
@@ -39,7 +41,7 @@ pub(crate) struct Driver {
     /// Totals of each flow when flows were last read.
     before: Option<Arc<Flows>>,
     /// Flows are polled often until then, because a queue was above K_min.
-    busy_until_ns: u64,
+    busy_until: Monotonic,
     connections: Connections,
     /// Flows that did not fit the node's table.
     refused: Vec<FlowKey>,
@@ -48,17 +50,17 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(settings: Settings) -> Self {
         let (node, connections) = (Node::new(settings), Connections::new(REQUESTS));
-        Self { node, config: None, before: None, busy_until_ns: 0, connections, refused: Vec::new() }
+        Self { node, config: None, before: None, busy_until: Monotonic::START, connections, refused: Vec::new() }
     }
 
     /// Applies a new configuration. Returns the flows that do not fit the node's table.
-    pub(crate) fn configure(&mut self, new: WatcherConfig, now_ns: u64) -> Vec<FlowKey> {
+    pub(crate) fn configure(&mut self, new: WatcherConfig, now: Monotonic) -> Vec<FlowKey> {
         let old = self.config.take();
         for port in old.iter().flat_map(|o| o.ports.keys()).filter(|port| !new.ports.contains_key(port)) {
-            self.handle(Input::PortGone(*port), now_ns);
+            self.handle(Input::PortGone(*port), now);
         }
         for (index, port) in &new.ports {
-            self.handle(Input::Port(*index, port.limits), now_ns);
+            self.handle(Input::Port(*index, port.limits), now);
         }
         let (none, mut added, mut gone) = (KnownFlows::new(), Vec::new(), Vec::new());
         for change in old.as_ref().map_or(&none, |o| &o.flows).diff(&new.flows) {
@@ -70,9 +72,9 @@ impl Driver {
         // Flows that did not fit may fit now.
         let refused = std::mem::take(&mut self.refused);
         added.extend(refused.iter().filter_map(|key| new.flows.get(key)));
-        gone.into_iter().for_each(|key| _ = self.handle(Input::FlowGone(key), now_ns));
+        gone.into_iter().for_each(|key| _ = self.handle(Input::FlowGone(key), now));
         for KnownFlow { flow, accepts_roce, .. } in added {
-            if !self.handle(Input::Flow { flow, origin: Origin::Provisioned, accepts_roce }, now_ns) {
+            if !self.handle(Input::Flow { flow, origin: Origin::Provisioned, accepts_roce }, now) {
                 self.refused.push(flow.key);
             }
         }
@@ -85,47 +87,47 @@ impl Driver {
     }
 
     /// Whether flows must be polled often: a queue is above K_min, or was within the last RTTs.
-    pub(crate) fn busy(&self, now_ns: u64) -> bool {
-        now_ns < self.busy_until_ns
+    pub(crate) fn busy(&self, now: Monotonic) -> bool {
+        now < self.busy_until
     }
 
     /// A queue of this port is above K_min.
-    pub(crate) fn alarm(&mut self, ifindex: u32, now_ns: u64) {
-        let rtt = |c: &WatcherConfig| c.ports.values().find(|p| p.ifindex == ifindex).map(|p| p.limits.rtt_ns);
+    pub(crate) fn alarm(&mut self, ifindex: u32, now: Monotonic) {
+        let rtt = |c: &WatcherConfig| c.ports.values().find(|p| p.ifindex == ifindex).map(|p| p.limits.rtt);
         if let Some(rtt) = self.config().and_then(rtt) {
-            self.busy_until_ns = self.busy_until_ns.max(now_ns.saturating_add(rtt.saturating_mul(4)));
+            self.busy_until = self.busy_until.max(now + rtt * 4);
         }
     }
 
     /// Handles a snapshot. Returns the CNPs to send, each with its destination.
-    pub(crate) fn handle_snapshot(&mut self, snapshot: Snapshot, now_ns: u64) -> Vec<(Command, Ipv6Addr)> {
+    pub(crate) fn handle_snapshot(&mut self, snapshot: Snapshot, now: Monotonic) -> Vec<(Command, Ipv6Addr)> {
         let Some(config) = self.config.clone() else { return Vec::new() };
         let port_of: BTreeMap<u32, PortIndex> = config.ports.iter().map(|(index, p)| (p.ifindex, *index)).collect();
         if let (Some(flows), Some(before)) = (&snapshot.flows, self.before.clone()) {
             for ((ifindex, key), flow) in &**flows {
                 let old = before.get(&(*ifindex, *key));
                 // A flow that left the table and was added again counts from zero.
-                let since = |total: fn(&FlowTotals) -> u64| {
-                    total(flow).checked_sub(old.map_or(0, total)).unwrap_or_else(|| total(flow))
+                let since = |total: fn(&FlowTotals) -> Octets| {
+                    total(flow).checked_sub(old.map_or(Octets::ZERO, total)).unwrap_or_else(|| total(flow))
                 };
-                let (bytes, ce_in_bytes) = (since(|f| f.bytes), since(|f| f.ce_in_bytes));
-                if let Some(port) = port_of.get(ifindex).filter(|_| bytes > 0) {
-                    self.handle(Input::Arrived(*port, *key, bytes), now_ns);
-                    if ce_in_bytes > 0 {
-                        self.handle(Input::CameMarked(*port, *key, ce_in_bytes), now_ns);
+                let (sent, ce_in) = (since(|f| f.octets), since(|f| f.ce_in));
+                if let Some(port) = port_of.get(ifindex).filter(|_| sent > Octets::ZERO) {
+                    self.handle(Input::Arrived(*port, *key, sent), now);
+                    if ce_in > Octets::ZERO {
+                        self.handle(Input::CameMarked(*port, *key, ce_in), now);
                     }
                 }
             }
-            for flow in learned(flows, &snapshot.acks, now_ns) {
-                self.handle(Input::Flow { flow, origin: Origin::Learned, accepts_roce: false }, now_ns);
+            for flow in learned(flows, &snapshot.acks, now) {
+                self.handle(Input::Flow { flow, origin: Origin::Learned, accepts_roce: false }, now);
             }
         }
         self.before = snapshot.flows.or(self.before.take());
         for (index, port) in &config.ports {
             if let Some(counters) = snapshot.ports.get(&port.ifindex) {
-                self.handle(Input::Sample(*index, *counters), now_ns);
-                if counters.queue_bytes > port.limits.k_min_bytes {
-                    self.alarm(port.ifindex, now_ns);
+                self.handle(Input::Sample(*index, *counters), now);
+                if counters.queue > port.limits.k_min {
+                    self.alarm(port.ifindex, now);
                 }
             }
         }
@@ -138,9 +140,9 @@ impl Driver {
     }
 
     /// Handles an RDMA-CM message that this node forwarded.
-    pub(crate) fn cm(&mut self, message: CmMessage, now_ns: u64) {
+    pub(crate) fn cm(&mut self, message: CmMessage, now: Monotonic) {
         for flow in self.connections.handle(message).into_iter().flatten() {
-            self.handle(Input::Flow { flow, origin: Origin::Cm, accepts_roce: false }, now_ns);
+            self.handle(Input::Flow { flow, origin: Origin::Cm, accepts_roce: false }, now);
         }
     }
 
@@ -154,21 +156,21 @@ impl Driver {
     }
 
     /// `false` if a provisioned flow does not fit the node's table.
-    fn handle(&mut self, input: Input, now_ns: u64) -> bool {
-        self.node.handle(input, now_ns).is_ok()
+    fn handle(&mut self, input: Input, now: Monotonic) -> bool {
+        self.node.handle(input, now).is_ok()
     }
 }
 
 /// Source QPs from reverse ACKs (decisions 4.1). An ACK contains the QP of its destination, not that of its sender: the mapping is
 /// unambiguous only if there is one flow between two hosts and its ACKs go to one QP.
-fn learned(flows: &Flows, acks: &[(FlowKey, u64)], now_ns: u64) -> Vec<FourTuple> {
-    let fresh = |seen_ns: u64| now_ns.saturating_sub(seen_ns) < FRESH_NS;
+fn learned(flows: &Flows, acks: &[(FlowKey, Monotonic)], now: Monotonic) -> Vec<FourTuple> {
+    let fresh = |seen: Monotonic| now.since(seen) < FRESH;
     let mut keys: BTreeMap<(Ipv6Addr, Ipv6Addr), BTreeSet<FlowKey>> = BTreeMap::new();
-    for ((_, key), _) in flows.iter().filter(|(_, flow)| fresh(flow.seen_ns)) {
+    for ((_, key), _) in flows.iter().filter(|(_, flow)| fresh(flow.seen)) {
         keys.entry((key.src, key.dst)).or_default().insert(*key);
     }
     let mut qps: BTreeMap<(Ipv6Addr, Ipv6Addr), BTreeSet<Qpn>> = BTreeMap::new();
-    for (ack, _) in acks.iter().filter(|(_, seen_ns)| fresh(*seen_ns)) {
+    for (ack, _) in acks.iter().filter(|(_, seen)| fresh(*seen)) {
         qps.entry((ack.dst, ack.src)).or_default().insert(ack.dst_qp);
     }
     let only = |(pair, keys): (_, BTreeSet<FlowKey>)| {

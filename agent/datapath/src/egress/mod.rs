@@ -10,7 +10,7 @@
 //! - `window`, `report`: telemetry.
 
 mod cnp;
-mod config;
+pub(crate) mod config;
 mod driver;
 mod keys;
 mod queues;
@@ -20,7 +20,7 @@ mod tables;
 mod watch;
 mod window;
 
-pub(crate) use config::{GroupFlows, KnownFlow, KnownFlows, WatcherConfig};
+pub(crate) use config::{GroupFlows, WatcherConfig};
 pub(crate) use report::report;
 pub(crate) use tables::Egress;
 pub(crate) use watch::Watcher;

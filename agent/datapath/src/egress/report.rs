@@ -7,6 +7,7 @@ use std::time::Duration;
 use canopy_agent_core::congestion::Assessment;
 use canopy_model::congestion::{CnpCounts, DepthSource, FlowTelemetry, PortCongestion, QueueTelemetry};
 use canopy_model::ids::PortIndex;
+use canopy_units::Octets;
 
 use canopy_bpf::Result;
 use canopy_bpf::node::types::canopy_depth_source as Source;
@@ -24,7 +25,8 @@ pub(crate) struct Observations {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PortObservation {
     pub(crate) ifindex: u32,
-    pub(crate) queue_bytes: u64,
+    /// Queue depth.
+    pub(crate) queue: Octets,
     pub(crate) assessment: Option<Assessment>,
     pub(crate) counts: CnpCounts,
     /// Flows of the last closed window.
@@ -36,15 +38,15 @@ pub(crate) struct PortObservation {
 /// Maxima of a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
-    queue_bytes: u64,
+    queue: Octets,
     level: u8,
 }
 
 impl PortObservation {
     /// Adds one poll.
-    pub(crate) fn add(&mut self, queue_bytes: u64, assessment: Option<Assessment>) {
-        (self.queue_bytes, self.assessment) = (queue_bytes, assessment);
-        self.peak.queue_bytes = self.peak.queue_bytes.max(queue_bytes);
+    pub(crate) fn add(&mut self, queue: Octets, assessment: Option<Assessment>) {
+        (self.queue, self.assessment) = (queue, assessment);
+        self.peak.queue = self.peak.queue.max(queue);
         self.peak.level = self.peak.level.max(assessment.map_or(0, |a| a.level));
     }
 
@@ -67,13 +69,13 @@ pub(crate) fn report(egress: &Egress, observations: Observations) -> Result<Vec<
         });
         let reading = observed.assessment.map(|a| a.reading).unwrap_or_default();
         let queue = QueueTelemetry {
-            queue_bytes: observed.queue_bytes,
-            peak_queue_bytes: observed.peak.queue_bytes.max(observed.peak_before.queue_bytes),
+            queue_bytes: observed.queue.get(),
+            peak_queue_bytes: observed.peak.queue.max(observed.peak_before.queue).get(),
             depth_source,
             level: observed.assessment.map_or(0, |a| a.level),
             peak_level: observed.peak.level.max(observed.peak_before.level),
             emr_permille: reading.emr_permille,
-            qgr_bytes_per_ms: reading.qgr_bytes_per_ms,
+            qgr_bytes_per_ms: reading.qgr_per_ms.get(),
             packets: stats.packets,
             bytes: stats.bytes,
             marked: stats.marked,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use canopy_agent_core::congestion::FlowKey;
 use canopy_bpf::Result;
+use canopy_units::Octets;
 use imbl::ordmap::DiffItem;
 
 use canopy_bpf::node::{Node, types};
@@ -22,11 +23,13 @@ pub(crate) struct Egress {
     pub(crate) bpf: Arc<Node>,
     /// Announced flows as written; `None` before the map was read.
     known: Mutex<Option<KnownFlows>>,
+    /// Ports whose state was kept last; `None` before the first time.
+    ports: Mutex<Option<BTreeSet<u32>>>,
 }
 
 impl Egress {
     pub(crate) fn new(bpf: Arc<Node>) -> Self {
-        Self { bpf, known: Mutex::default() }
+        Self { bpf, known: Mutex::default(), ports: Mutex::default() }
     }
 
     /// Replaces the limits of all ports.
@@ -78,32 +81,53 @@ impl Egress {
         Ok(())
     }
 
-    /// Sets the depth, in octets, of a queue that the program cannot read itself.
-    pub(crate) fn set_sampled(&self, port: u32, depth: u64) -> Result<()> {
-        self.bpf.eg_sampled().put(&port, &depth)
+    /// Sets the depth of a queue that the program cannot read itself.
+    pub(crate) fn set_sampled(&self, port: u32, depth: Octets) -> Result<()> {
+        self.bpf.eg_sampled().put(&port, &depth.get())
     }
 
     /// Removes the state of all other ports: the kernel may reuse an interface index.
     pub(crate) fn keep_ports(&self, ports: &BTreeSet<u32>) -> Result<()> {
-        let (stats, sampled) = (self.bpf.eg_stats(), self.bpf.eg_sampled());
-        let gone: BTreeSet<u32> =
-            stats.keys().into_iter().chain(sampled.keys()).filter(|port| !ports.contains(port)).collect();
+        let mut kept = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match kept.take() {
+            Some(before) => before,
+            None => self.counted_ports()?,
+        };
+        let gone: BTreeSet<u32> = before.difference(ports).copied().collect();
         for port in &gone {
-            stats.delete(port)?;
-            sampled.delete(port)?;
+            let stats = self.bpf.eg_stats();
+            if *port < stats.capacity() {
+                stats.zero(port)?;
+            } else {
+                self.bpf.eg_far_stats().delete(port)?;
+            }
+            self.bpf.eg_sampled().delete(port)?;
         }
         for map in [self.bpf.eg_kept(), self.bpf.eg_flows()].into_iter().filter(|_| !gone.is_empty()) {
             for (key, _) in map.entries()?.iter().filter(|(key, _)| !ports.contains(&key.ifindex)) {
                 map.delete(key)?;
             }
         }
+        *kept = Some(ports.clone());
         Ok(())
+    }
+
+    /// Ports that have state, perhaps since an earlier agent.
+    fn counted_ports(&self) -> Result<BTreeSet<u32>> {
+        let counted =
+            |(port, stats): (u32, Vec<types::canopy_port_stats>)| stats.iter().any(|s| s.packets > 0).then_some(port);
+        let mut ports: BTreeSet<u32> = self.bpf.eg_stats().entries()?.into_iter().filter_map(counted).collect();
+        ports.extend(self.bpf.eg_far_stats().entries()?.into_iter().map(|(port, _)| port));
+        ports.extend(self.bpf.eg_sampled().entries()?.into_iter().map(|(port, _)| port));
+        Ok(ports)
     }
 
     /// Counters of a port, summed over all processors; depth and source are those of its last data packet.
     pub(crate) fn stats(&self, port: u32) -> Result<types::canopy_port_stats> {
         let mut sum = types::canopy_port_stats::default();
-        for one in self.bpf.eg_stats().get(&port)? {
+        let near = self.bpf.eg_stats();
+        let stats = if port < near.capacity() { near } else { self.bpf.eg_far_stats() };
+        for one in stats.get(&port)? {
             sum.packets += one.packets;
             sum.bytes += one.bytes;
             sum.marked += one.marked;

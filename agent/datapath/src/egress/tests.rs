@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::process::Command;
+use std::time::Duration;
 
 use canopy_agent_core::congestion::FlowKey;
 use canopy_bpf::node::types;
 use canopy_model::ids::Qpn;
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::{RoceBuilder, RoceFrame};
+use canopy_units::{Monotonic, Octets};
 
 use super::{Egress, keys};
 use crate::testbed::{PacketSocket, Shape, Testbed, encapsulated, end_mt};
@@ -32,6 +34,16 @@ use tap::Tap;
 const ECT0: u8 = 2;
 const CE: u8 = 3;
 const HOUR_NS: u64 = 3_600_000_000_000;
+
+/// A time of a test, in nanoseconds.
+fn instant(ns: u64) -> Monotonic {
+    Monotonic::from_nanos(ns)
+}
+
+/// The same for a span.
+fn span(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}
 
 fn tc(args: &str) {
     let out = Command::new("tc").args(args.split_whitespace()).output().unwrap();

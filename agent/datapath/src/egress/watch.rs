@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use canopy_agent_core::congestion::{Command, Counters, Settings};
+use canopy_units::{Monotonic, Octets};
 use libbpf_rs::ErrorKind;
 
 use super::Egress;
@@ -19,7 +20,7 @@ use super::queues::Queues;
 use super::report::Observations;
 use super::rings::{RingEvents, Rings};
 use super::window::{FlowTotals, Flows, PortTotals, Window};
-use canopy_bpf::monotonic_ns;
+use canopy_bpf::monotonic;
 use canopy_bpf::node::types;
 use canopy_bpf::{Context, Result, chain};
 
@@ -71,10 +72,10 @@ impl Watcher {
                     queues,
                     socket,
                     driver: Driver::new(settings),
-                    busy: Duration::from_nanos(settings.interval_ns),
+                    busy: settings.interval,
                     window: Window::default(),
-                    flows_again_ns: 0,
-                    acks_again_ns: 0,
+                    flows_again: Monotonic::START,
+                    acks_again: Monotonic::START,
                 };
                 if let Err(e) = watch.run(&rings) {
                     watch.clear_observations();
@@ -113,8 +114,8 @@ struct Watch<'a> {
     /// Interval of a reading.
     busy: Duration,
     /// When flows are read next while queues are short.
-    flows_again_ns: u64,
-    acks_again_ns: u64,
+    flows_again: Monotonic,
+    acks_again: Monotonic,
     window: Window,
 }
 
@@ -140,7 +141,7 @@ impl Watch<'_> {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 polled => polled.context("polling the ring buffers of the egress program")?,
             }
-            let start = monotonic_ns();
+            let start = monotonic();
             if let Some(config) = lock(&self.shared.config).take() {
                 self.configure(config, start);
             }
@@ -165,17 +166,17 @@ impl Watch<'_> {
             if failing {
                 self.clear_observations();
             }
-            let took = Duration::from_nanos(monotonic_ns().saturating_sub(start));
+            let took = monotonic().since(start);
             wait = interval.max(took);
         }
         Ok(())
     }
 
-    fn configure(&mut self, config: WatcherConfig, now_ns: u64) {
+    fn configure(&mut self, config: WatcherConfig, now: Monotonic) {
         let mut observations = lock(&self.shared.observations);
         observations.ports.retain(|port, _| config.ports.contains_key(port));
         drop(observations);
-        let refused = self.driver.configure(config, now_ns);
+        let refused = self.driver.configure(config, now);
         if let Some(first) = refused.first() {
             tracing::warn!(
                 flows = refused.len(),
@@ -188,39 +189,42 @@ impl Watch<'_> {
     }
 
     /// Reads depths, counters and, if due, flows; sends the resulting CNPs and updates the observations.
-    fn poll(&mut self, interval: Duration, now_ns: u64) -> Result<()> {
+    fn poll(&mut self, interval: Duration, now: Monotonic) -> Result<()> {
         let watching: Vec<_> =
             self.driver.config().into_iter().flat_map(|c| &c.ports).map(|(i, p)| (*i, p.ifindex)).collect();
         let depths = self.queues.depths()?;
-        let depth_of = |ifindex: &u32| depths.get(ifindex).copied().unwrap_or(0);
+        let depth_of = |ifindex: &u32| Octets(depths.get(ifindex).copied().unwrap_or(0));
         let (mut snapshot, mut ports) = (Snapshot::default(), BTreeMap::new());
         for (index, ifindex) in watching {
-            let queue_bytes = depth_of(&ifindex);
-            self.egress.set_sampled(ifindex, queue_bytes)?;
+            let queue = depth_of(&ifindex);
+            self.egress.set_sampled(ifindex, queue)?;
             let stats = self.egress.stats(ifindex)?;
-            let counters = Counters { queue_bytes, packets: stats.packets, ce_packets: stats.ce };
+            let counters = Counters { queue, packets: stats.packets, ce_packets: stats.ce };
             snapshot.ports.insert(ifindex, counters);
-            ports.insert(ifindex, PortTotals { index, bytes: stats.bytes });
+            ports.insert(ifindex, PortTotals { index, octets: Octets(stats.bytes) });
         }
-        let closing = self.window.has_ended(now_ns);
-        let flows_due = self.driver.busy(now_ns) || now_ns >= self.flows_again_ns;
+        let closing = self.window.has_ended(now);
+        let flows_due = self.driver.busy(now) || now >= self.flows_again;
         let flows = if flows_due || closing { Some(Arc::new(self.flows()?)) } else { None };
         if flows_due {
             snapshot.flows.clone_from(&flows);
         }
         // Source QPs change seldom.
-        if flows_due && now_ns >= self.acks_again_ns {
-            self.acks_again_ns = now_ns.saturating_add(FLOW_POLL_MIN.as_nanos() as u64);
-            snapshot.acks =
-                self.egress.acks()?.iter().filter_map(|(key, seen)| Some((keys::flow(key)?, *seen))).collect();
+        if flows_due && now >= self.acks_again {
+            self.acks_again = now + FLOW_POLL_MIN;
+            snapshot.acks = self
+                .egress
+                .acks()?
+                .iter()
+                .filter_map(|(key, seen)| Some((keys::flow(key)?, Monotonic::from_nanos(*seen))))
+                .collect();
         }
-        for (command, dst) in self.driver.handle_snapshot(snapshot, now_ns) {
+        for (command, dst) in self.driver.handle_snapshot(snapshot, now) {
             if !self.send_cnp(&command, dst) {
                 self.driver.not_sent(&command);
             }
         }
-        let reported =
-            flows.filter(|_| closing).map(|flows| self.window.close(flows, &ports, self.driver.node(), now_ns));
+        let reported = flows.filter(|_| closing).map(|flows| self.window.close(flows, &ports, self.driver.node(), now));
         let mut observations = lock(&self.shared.observations);
         observations.interval = interval;
         for (ifindex, port) in &ports {
@@ -241,15 +245,16 @@ impl Watch<'_> {
     }
 
     fn flows(&mut self) -> Result<Flows> {
-        let start = monotonic_ns();
+        let start = monotonic();
         let of_map = |(key, flow): (types::canopy_flow_key, types::canopy_flow)| {
             let types::canopy_flow { packets, bytes, ce, ce_in_bytes, seen_ns, .. } = flow;
-            Some(((key.ifindex, keys::flow(&key)?), FlowTotals { packets, bytes, ce, ce_in_bytes, seen_ns }))
+            let (octets, ce_in, seen) = (Octets(bytes), Octets(ce_in_bytes), Monotonic::from_nanos(seen_ns));
+            Some(((key.ifindex, keys::flow(&key)?), FlowTotals { packets, octets, ce, ce_in, seen }))
         };
         let flows = self.egress.flows()?.into_iter().filter_map(of_map).collect();
-        let now = monotonic_ns();
-        let again = (Duration::from_nanos(now.saturating_sub(start)) * FLOW_POLL_FACTOR).max(FLOW_POLL_MIN);
-        self.flows_again_ns = now.saturating_add(again.as_nanos() as u64);
+        let now = monotonic();
+        let again = (now.since(start) * FLOW_POLL_FACTOR).max(FLOW_POLL_MIN);
+        self.flows_again = now + again;
         Ok(flows)
     }
 

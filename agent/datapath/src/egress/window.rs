@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use canopy_agent_core::congestion::{FlowKey, Node, Origin};
 use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, MAX_REPORTED_FLOWS};
 use canopy_model::ids::PortIndex;
+use canopy_units::{Monotonic, Octets, Rate};
 
 /// Minimum length of a window.
-const WINDOW_NS: u64 = 1_000_000_000;
+const WINDOW: Duration = Duration::from_secs(1);
 
 /// Totals of the flows in the kernel's tables, by interface and flow.
 pub(crate) type Flows = BTreeMap<(u32, FlowKey), FlowTotals>;
@@ -18,19 +20,19 @@ pub(crate) type Flows = BTreeMap<(u32, FlowKey), FlowTotals>;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowTotals {
     pub(crate) packets: u64,
-    pub(crate) bytes: u64,
+    pub(crate) octets: Octets,
     pub(crate) ce: u64,
     /// Octets received with CE.
-    pub(crate) ce_in_bytes: u64,
-    /// CLOCK_MONOTONIC.
-    pub(crate) seen_ns: u64,
+    pub(crate) ce_in: Octets,
+    /// Time of the last packet.
+    pub(crate) seen: Monotonic,
 }
 
 /// A port at the end of a window: its index, and the octets of all its data packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortTotals {
     pub(crate) index: PortIndex,
-    pub(crate) bytes: u64,
+    pub(crate) octets: Octets,
 }
 
 /// The open window.
@@ -41,16 +43,16 @@ pub(crate) struct Window {
 
 #[derive(Debug)]
 struct WindowStart {
-    at_ns: u64,
+    at: Monotonic,
     flows: Arc<Flows>,
-    /// Octets, by interface.
-    ports: BTreeMap<u32, u64>,
+    /// By interface.
+    ports: BTreeMap<u32, Octets>,
 }
 
 impl Window {
     /// Whether the window has reached its length.
-    pub(crate) fn has_ended(&self, now_ns: u64) -> bool {
-        self.start.as_ref().is_none_or(|start| now_ns.saturating_sub(start.at_ns) >= WINDOW_NS)
+    pub(crate) fn has_ended(&self, now: Monotonic) -> bool {
+        self.start.as_ref().is_none_or(|start| now.since(start.at) >= WINDOW)
     }
 
     /// Closes the window and opens the next one. Returns the flows to report, at most [`MAX_REPORTED_FLOWS`]: those that sent most, then
@@ -60,18 +62,18 @@ impl Window {
         flows: Arc<Flows>,
         ports: &BTreeMap<u32, PortTotals>,
         node: &Node,
-        now_ns: u64,
+        now: Monotonic,
     ) -> BTreeMap<PortIndex, Vec<FlowTelemetry>> {
-        let octets = ports.iter().map(|(ifindex, port)| (*ifindex, port.bytes)).collect();
-        let before = self.start.replace(WindowStart { at_ns: now_ns, flows: Arc::clone(&flows), ports: octets });
+        let octets = ports.iter().map(|(ifindex, port)| (*ifindex, port.octets)).collect();
+        let before = self.start.replace(WindowStart { at: now, flows: Arc::clone(&flows), ports: octets });
         let of_ports = ports.values().map(|port| (port.index, node.flow_counts(port.index).collect()));
         let counts: BTreeMap<PortIndex, BTreeMap<FlowKey, CnpCounts>> = of_ports.collect();
         let mut reported = Vec::new();
         for ((ifindex, key), flow) in &*flows {
             let Some(port) = ports.get(ifindex) else { continue };
-            let sent = before.as_ref().map_or(0, |before| before.sent(*ifindex, key, flow));
+            let sent = before.as_ref().map_or(Octets::ZERO, |before| before.sent(*ifindex, key, flow));
             let counts = counts.get(&port.index).and_then(|of_port| of_port.get(key)).copied().unwrap_or_default();
-            if sent > 0 || counts.total() > 0 {
+            if sent > Octets::ZERO || counts.total() > 0 {
                 reported.push((sent, counts, *ifindex, *key, *flow));
             }
         }
@@ -90,10 +92,10 @@ impl Window {
                 src_qp,
                 origin: origin.unwrap_or_default(),
                 packets: flow.packets,
-                bytes: flow.bytes,
+                bytes: flow.octets.get(),
                 ce: flow.ce,
-                rate_bps: before.as_ref().map_or(0, |before| before.rate_bps(sent, now_ns)),
-                share_permille: before.as_ref().map_or(0, |before| before.share(sent, ifindex, port.bytes)),
+                rate_bps: before.as_ref().map_or(Rate::ZERO, |before| before.rate(sent, now)).bps(),
+                share_permille: before.as_ref().map_or(0, |before| before.share(sent, ifindex, port.octets)),
                 counts,
             });
         }
@@ -103,20 +105,19 @@ impl Window {
 
 impl WindowStart {
     /// Octets of a flow since the window start. A flow that left the table and was added again counts from zero.
-    fn sent(&self, ifindex: u32, key: &FlowKey, flow: &FlowTotals) -> u64 {
-        let old = self.flows.get(&(ifindex, *key)).map_or(0, |old| old.bytes);
-        flow.bytes.checked_sub(old).unwrap_or(flow.bytes)
+    fn sent(&self, ifindex: u32, key: &FlowKey, flow: &FlowTotals) -> Octets {
+        let old = self.flows.get(&(ifindex, *key)).map_or(Octets::ZERO, |old| old.octets);
+        flow.octets.checked_sub(old).unwrap_or(flow.octets)
     }
 
-    fn rate_bps(&self, sent: u64, now_ns: u64) -> u64 {
-        let elapsed = u128::from(now_ns.saturating_sub(self.at_ns).max(1));
-        u64::try_from(u128::from(sent) * 8_000_000_000 / elapsed).unwrap_or(u64::MAX)
+    fn rate(&self, sent: Octets, now: Monotonic) -> Rate {
+        Rate::of(sent, now.since(self.at))
     }
 
     /// The counters are not read at the same time, so a share can be slightly too large.
-    fn share(&self, sent: u64, ifindex: u32, port_bytes: u64) -> u16 {
-        let all = port_bytes.saturating_sub(self.ports.get(&ifindex).copied().unwrap_or(0));
-        (u128::from(sent) * 1_000).checked_div(u128::from(all)).unwrap_or(0).min(1_000) as u16
+    fn share(&self, sent: Octets, ifindex: u32, of_port: Octets) -> u16 {
+        let all = of_port.saturating_sub(self.ports.get(&ifindex).copied().unwrap_or_default());
+        (u128::from(sent.get()) * 1_000).checked_div(u128::from(all.get())).unwrap_or(0).min(1_000) as u16
     }
 }
 

@@ -75,7 +75,7 @@ fn receivers_at_the_headend_are_served_next_to_the_kernels_copy() {
         11,
         "the packets of the kernel's copies are counted in the group's state too"
     );
-    assert!(bed.drops().is_empty(), "{:?}", bed.drops());
+    assert!(bed.drops().is_empty(), "{:?}", bed.port_drops());
 }
 
 #[test]

@@ -4,6 +4,11 @@
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
+use canopy_packet::aeth::Syndrome;
+use canopy_packet::bth::Opcode;
+use canopy_packet::cnp::Cnp;
+use canopy_packet::frame::RoceBuilder;
+
 use crate::testbed::*;
 
 const HOUR: u64 = 3_600_000_000_000;
@@ -19,7 +24,8 @@ fn group(window: u64, interval: u64) -> Testbed {
 fn set(bed: &mut Testbed, window: u64, interval: u64) {
     let errors = bed.reconcile(|s| {
         s.groups.for_each_mut(|g| {
-            (g.params.cnp_window_ns, g.params.cnp_min_interval_ns) = (window, interval);
+            (g.params.cnp_window, g.params.cnp_min_interval) =
+                (Duration::from_nanos(window), Duration::from_nanos(interval));
         });
     });
     assert_eq!(errors, []);
@@ -50,23 +56,19 @@ fn cnps_are_counted_for_each_branch_and_the_highest_count_leads() {
     send_cnps(&bed, &[0, 0]);
     assert_eq!((counts(&mut bed), bed.cnp_leader()), ([3, 3, 2], (receiver(0), 3)));
     let t = bed.telemetry();
-    // A window without a timer sends its CNP first.
-    let at_once = bed.drops().get("cnp_timer").copied().unwrap_or(0);
-    assert_eq!((t.cnps_in, t.cnps_out, t.acks_in), (8, at_once, 0));
+    assert_eq!((t.cnps_in, t.cnps_out, t.acks_in), (8, 0, 0));
 }
 
 #[test]
 fn every_count_is_zero_when_a_window_starts() {
-    let mut bed = group(1_000_000, 0);
+    let mut bed = group(HOUR, 0);
     send_cnps(&bed, &[0, 0, 0, 1]);
-    let deadline = Instant::now() + PATIENCE;
-    while bed.telemetry().cnps_out == 0 || counts(&mut bed) != [0; 3] {
-        assert!(Instant::now() < deadline, "the window did not end: {:?}", counts(&mut bed));
-    }
-    // A window that stays open shows the counts with which it started.
-    set(&mut bed, HOUR, 0);
+    bed.end_cnp_window();
+    // The first CNP after the end of a window closes it, and is the first of the next one.
+    assert_eq!(bed.run("d0", &congestion(2)).0, REDIRECT);
+    assert_eq!((counts(&mut bed), bed.cnp_leader()), ([0, 0, 1], (receiver(2), 1)));
     send_cnps(&bed, &[0, 2, 2]);
-    assert_eq!((counts(&mut bed), bed.cnp_leader()), ([1, 0, 2], (receiver(2), 2)));
+    assert_eq!((counts(&mut bed), bed.cnp_leader()), ([1, 0, 3], (receiver(2), 3)));
 }
 
 #[test]
@@ -81,37 +83,102 @@ fn cnps_above_the_rate_of_a_branch_are_dropped_and_not_counted() {
     assert_eq!((counts(&mut bed), bed.drops()["cnp_rate"]), ([2, 1, 0], 3));
 }
 
-/// The kernel allocates a window's timer without waiting, and on one processor every such allocation can fail for seconds.
-#[test]
-fn every_window_sends_one_cnp_whether_or_not_the_kernel_has_a_timer() {
-    let mut bed = group(100_000, 0);
-    let at_once = |bed: &mut Testbed| bed.drops().get("cnp_timer").copied().unwrap_or(0);
-    // Each new entry takes a new timer: after some thousand there are none for a while.
-    for i in 0..8_000 {
-        bed.forget_cnps();
-        send_cnps(&bed, &[0]);
-        let deadline = Instant::now() + PATIENCE;
-        while bed.cnps_out() == 0 {
-            assert!(Instant::now() < deadline, "window {i} sent no CNP: {:?}", bed.drops());
-        }
-        assert_eq!(bed.cnps_out(), 1);
-    }
-    println!("{} of 8,000 windows had no timer", at_once(&mut bed));
-    // Within a window there is no second one.
-    set(&mut bed, HOUR, 0);
-    bed.forget_cnps();
-    let before = at_once(&mut bed);
-    send_cnps(&bed, &[0, 1, 1]);
-    assert_eq!(bed.cnps_out(), at_once(&mut bed) - before);
+/// The CNP that the node sends to its parent.
+fn upstream(bed: &Testbed) -> Vec<u8> {
+    let (from, to) = (plan().node_address(node(1)), plan().node_address(node(2)));
+    let epoch = bed.spec.groups.values().next().unwrap().epoch;
+    let mut cnp = RoceBuilder::new(from, to, Opcode::CNP, DQPN, 0);
+    (cnp.traffic_class, cnp.src_port) = (48 << 2, 0xC000 | epoch as u16);
+    (cnp.bth.migration, cnp.bth.resv8a, cnp.extensions.cnp) = (true, 0x40, Some(Cnp::default()));
+    cnp.build().unwrap()
 }
 
 #[test]
-fn a_window_that_its_timer_never_ended_ends_with_the_next_cnp() {
-    let mut bed = group(1_000_000, 0);
-    bed.lose_cnp_timer();
-    send_cnps(&bed, &[2]);
+fn windows_that_follow_each_other_send_one_cnp_each_without_the_agent() {
+    let mut bed = group(HOUR, 0);
+    for window in 1..=5 {
+        send_cnps(&bed, &[0, 1, 1, 2]);
+        assert_eq!(bed.cnps_out(), window - 1);
+        bed.end_cnp_window();
+        let (action, packet, _) = bed.run("d0", &congestion(0));
+        assert_eq!((action, packet), (REDIRECT, upstream(&bed)), "window {window}");
+        assert_eq!(bed.cnps_out(), window);
+    }
+    assert_eq!(bed.telemetry().cnps_in, 25);
+}
+
+#[test]
+fn a_cnp_that_cannot_be_sent_is_not_counted_as_sent() {
+    let mut bed = group(HOUR, 0);
+    send_cnps(&bed, &[0]);
+    bed.end_cnp_window();
+    let gone = std::process::Command::new("ip").args(["-6", "route", "flush", "table", "4791"]).status().unwrap();
+    assert!(gone.success());
+    assert_eq!(bed.run("d0", &congestion(1)).0, SHOT);
+    assert_eq!((bed.cnps_out(), bed.drops()["no_route"]), (0, 1));
+}
+
+#[test]
+fn the_agent_closes_a_window_after_which_nothing_arrives() {
+    let mut bed = group(5_000_000, 0);
+    send_cnps(&bed, &[1, 1, 2]);
     let deadline = Instant::now() + PATIENCE;
     while bed.cnps_out() == 0 {
-        assert!(Instant::now() < deadline, "the lost window is still open: {:?}", bed.drops());
+        assert!(Instant::now() < deadline, "the window did not end: {:?}", bed.drops());
+        bed.let_time_pass(Duration::from_millis(1));
+    }
+    assert_eq!((counts(&mut bed), bed.telemetry().cnps_out), ([0; 3], 1));
+    bed.let_time_pass(Duration::from_millis(20));
+    assert_eq!(bed.cnps_out(), 1, "a window without a CNP sends none");
+}
+
+#[test]
+fn an_agent_that_starts_closes_the_windows_that_it_finds_open() {
+    // It ends after the agent has started.
+    let mut bed = group(4_000_000_000, 0);
+    send_cnps(&bed, &[1]);
+    bed.reopen();
+    assert_eq!(bed.cnps_out(), 0);
+    let deadline = Instant::now() + PATIENCE;
+    while bed.cnps_out() == 0 {
+        assert!(Instant::now() < deadline, "the window did not end: {:?}", bed.drops());
+        bed.let_time_pass(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_window_of_long_ago_is_left_to_the_next_cnp_and_the_agent_follows_the_group_again() {
+    let mut bed = group(5_000_000, 0);
+    send_cnps(&bed, &[1]);
+    bed.end_cnp_window();
+    bed.reopen();
+    bed.let_time_pass(Duration::from_millis(20));
+    assert_eq!(bed.cnps_out(), 0, "a CNP for congestion that is long over");
+    assert_eq!(bed.run("d0", &congestion(1)).0, REDIRECT);
+    let deadline = Instant::now() + PATIENCE;
+    while bed.cnps_out() == 1 {
+        assert!(Instant::now() < deadline, "the agent does not follow the windows of the group any more");
+        bed.let_time_pass(Duration::from_millis(1));
+    }
+    assert_eq!(bed.cnps_out(), 2);
+}
+
+/// 25,000 fatal NAKs of another branch fill the ring buffer of the other events.
+#[test]
+fn a_flood_of_fatal_naks_hides_no_cnp() {
+    let mut bed = group(5_000_000, 0);
+    bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, 100, b"x"), end_mt(), list(0..3), 0));
+    let fatal = answer(2, Syndrome(0x62), 100, 1);
+    for _ in 0..25_000 {
+        assert_eq!(bed.run("d0", &fatal).0, SHOT);
+    }
+    let lost = bed.drops().get("event_lost").copied().unwrap_or(0);
+    assert!(lost > 0, "the ring buffer held all of them: this proves nothing");
+    send_cnps(&bed, &[0]);
+    assert_eq!(bed.drops()["event_lost"], lost);
+    let deadline = Instant::now() + PATIENCE;
+    while bed.cnps_out() == 0 {
+        assert!(Instant::now() < deadline, "no CNP: {:?}", bed.drops());
+        bed.let_time_pass(Duration::from_millis(1));
     }
 }

@@ -50,10 +50,10 @@ fn a_copy_that_the_fib_sends_elsewhere_is_dropped() {
         let done = std::process::Command::new("ip").args(args.split(' ')).status().unwrap();
         assert!(done.success(), "ip {args}");
     };
-    ip("-6 route flush 2001:db8:1::/64");
+    ip("-6 route flush table 4791 2001:db8:1::/64");
     assert_eq!((bed.run("u0", &packet(101)).0, bed.drops().get("no_route")), (SHOT, Some(&1)), "{:?}", bed.drops());
     // With a neighbour entry too, so that only the port is wrong.
-    ip("-6 route add 2001:db8:1::/64 dev u0");
+    ip("-6 route add table 4791 2001:db8:1::/64 dev u0");
     ip(&format!("-6 neigh replace {} dev u0 lladdr 02:00:00:00:00:77 nud permanent", receiver(0)));
     assert_eq!((bed.run("u0", &packet(102)).0, bed.drops().get("no_route")), (SHOT, Some(&2)), "{:?}", bed.drops());
 }

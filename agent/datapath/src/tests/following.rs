@@ -6,7 +6,8 @@ use canopy_model::ids::{GroupId, PortIndex};
 use canopy_model::programs::Programs;
 use proptest::prelude::*;
 
-use crate::egress::{GroupFlows, KnownFlows};
+use crate::egress::GroupFlows;
+use crate::egress::config::KnownFlows;
 use crate::testbed::*;
 
 /// One version of a group of some: absent, or with so many receivers, on a port, with an epoch.

@@ -3,10 +3,12 @@
 //! packet is counted under the drop reason that applies.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use canopy_model::node_spec::BranchKind;
 use canopy_packet::aeth::{NakCode, Syndrome};
 use canopy_packet::bth::Opcode;
+use canopy_units::UnwrappedPsn;
 
 use super::forger::{BRANCHES, Dice, EPOCH, Forger, HIGH, NEXT, WAITS, cnp_of, feedback_of, port_of};
 use crate::testbed::*;
@@ -17,10 +19,11 @@ const HOUR: u64 = 3_600_000_000_000;
 const BATCH: u64 = 500;
 
 /// Every drop reason of feedback for a group whose configuration and state are complete.
-const REASONS: [&str; 14] = [
+const REASONS: [&str; 15] = [
     "branch_inactive",
     "branch_unknown",
     "cnp_rate",
+    "edge_source",
     "epoch_ahead",
     "epoch_old",
     "feedback_icrc",
@@ -51,7 +54,8 @@ impl Group {
                 g.branches.retain(|b| b.address != receiver(WAITS));
                 let nodes = g.branches.iter_mut().filter(|b| matches!(b.kind, BranchKind::Node { .. }));
                 nodes.for_each(|b| b.since = EPOCH.into());
-                (g.params.cnp_window_ns, g.params.cnp_min_interval_ns, g.epoch) = (HOUR, HOUR, EPOCH.into());
+                let hour = Duration::from_nanos(HOUR);
+                (g.params.cnp_window, g.params.cnp_min_interval, g.epoch) = (hour, hour, EPOCH.into());
             });
         });
         assert_eq!(errors, []);
@@ -81,7 +85,10 @@ impl Group {
         });
         assert_eq!(errors, []);
         let t = self.bed.telemetry();
-        assert_eq!((t.cnps_in, t.min_next), (BRANCHES.into(), Some(t.high - (HIGH - NEXT[0]) as u64)));
+        assert_eq!(
+            (t.cnps_in, t.min_next),
+            (BRANCHES.into(), Some(UnwrappedPsn(t.high.get() - (HIGH - NEXT[0]) as u64)))
+        );
         self.forger.running = true;
     }
 

@@ -165,6 +165,12 @@ impl Forger {
 
     /// The next forged packet.
     pub(super) fn forge(&mut self) -> Forged {
+        let forged = self.forge_feedback();
+        let reason = at_the_boundary(&forged).unwrap_or(forged.reason);
+        Forged { reason, ..forged }
+    }
+
+    fn forge_feedback(&mut self) -> Forged {
         let b = self.branch();
         let (packet, reason) = match self.dice.below(17) {
             0 => (self.flip_bits(b), "feedback_icrc"),
@@ -187,7 +193,7 @@ impl Forger {
             11 => (self.other_syndrome(b), "feedback_malformed"),
             12 => self.other_qpn(b),
             13 => (self.cut(b), "truncated"),
-            14 => (cnp_of(b).build().unwrap(), if self.running { "cnp_rate" } else { return self.forge() }),
+            14 => (cnp_of(b).build().unwrap(), if self.running { "cnp_rate" } else { return self.forge_feedback() }),
             15 => return self.epoch_ahead(),
             _ => (self.in_the_name_of_the_source(b), "source_unregistered"),
         };
@@ -348,5 +354,16 @@ impl Forger {
         let mut feedback = self.any(branch);
         (feedback.src, feedback.dst) = (source(), proxy());
         feedback.build().unwrap()
+    }
+}
+
+/// Why the boundary of the domain refuses a packet, whatever feedback it is: `d0` leads to a host.
+fn at_the_boundary(forged: &Forged) -> Option<&'static str> {
+    let src = &forged.packet[8..24];
+    match forged.port.as_str() {
+        "d0" if src[0] == 0xFE && src[1] & 0xC0 == 0x80 || *src == [0; 16] => Some("edge_link_local"),
+        "d0" if src[..8] != [0x20, 0x01, 0x0D, 0xB8, 0, 1, 0, 0] => Some("edge_source"),
+        "d0" if forged.packet[24..30] == [0xFC, 0xFF, 0, 0, 0, 0] => Some("edge_node_address"),
+        _ => None,
     }
 }

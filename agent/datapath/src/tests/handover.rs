@@ -2,6 +2,8 @@
 //! From programs and maps of another layout to these and back: a group that moves in the middle of its packets ends in the state of
 //! one that stayed.
 
+use std::time::Duration;
+
 use canopy_bpf::node::types;
 use canopy_packet::aeth::{NakCode, Syndrome};
 use canopy_packet::bth::Opcode;
@@ -25,7 +27,7 @@ fn bed() -> Testbed {
     // Identical feedback is never merged by time.
     let errors = bed.reconcile(|s| {
         s.groups.for_each_mut(|g| {
-            (g.params.nak_merge_ns, g.params.reack_interval_ns) = (0, 3_600_000_000_000);
+            (g.params.nak_merge, g.params.reack_interval) = (Duration::ZERO, Duration::from_secs(3_600));
         });
     });
     assert_eq!(errors, []);

@@ -74,7 +74,7 @@ fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::
     let node_drops: Vec<pb::DropCount> = sample.node_drops.iter().map(Into::into).collect();
     let part = || pb::StreamTelemetryRequest {
         node: node.to_owned(),
-        time_unix_ns: sample.time_unix_ns,
+        time_unix_ns: sample.time.nanos(),
         groups: vec![],
         events: vec![],
         node_drops: node_drops.clone(),
@@ -111,30 +111,37 @@ mod tests {
     use canopy_model::congestion::{FlowOrigin, FlowTelemetry, MAX_REPORTED_FLOWS, QueueTelemetry};
     use canopy_model::ids::{GroupId, PortIndex, Qpn};
     use canopy_model::telemetry::{BranchTelemetry, EventCode, LinkRtt};
+    use canopy_units::{UnixTime, UnwrappedPsn};
 
     use super::*;
 
     fn event(n: u64) -> Event {
-        Event { time_unix_ns: n, code: EventCode::FatalNak, group: None, branch: None, detail: String::new() }
+        Event {
+            time: UnixTime::from_nanos(n),
+            code: EventCode::FatalNak,
+            group: None,
+            branch: None,
+            detail: String::new(),
+        }
     }
 
     fn sample(n: u64, groups: u64, branches: u16) -> TelemetrySample {
         let branch = |n: u16| BranchTelemetry {
             address: [0xfcff, 0, 0, n, 0, 0, 0, 1].into(),
-            next: Some(u64::MAX),
+            next: Some(UnwrappedPsn(u64::MAX)),
             unconfirmed: false,
             ack_psn: Some(0xFF_FFFF),
             epsn: Some(0xFF_FFFF),
             ccount: u32::MAX,
-            last_feedback_ns: Some(u64::MAX),
+            last_feedback: Some(Duration::from_nanos(u64::MAX)),
             packets: u64::MAX,
             bytes: u64::MAX,
         };
         let group = |id| GroupTelemetry {
             group_id: GroupId::new("group", id).unwrap(),
             epoch: u32::MAX,
-            high: u64::MAX,
-            min_next: Some(u64::MAX),
+            high: UnwrappedPsn(u64::MAX),
+            min_next: Some(UnwrappedPsn(u64::MAX)),
             acks_in: u64::MAX,
             acks_out: u64::MAX,
             naks_in: u64::MAX,
@@ -147,10 +154,10 @@ mod tests {
             drops: vec![],
         };
         let port = PortIndex::new("port", 1).unwrap();
-        let link_rtts = vec![LinkRtt { port, rtt_ns: Some(n + 1), samples: n, lost: 0 }];
+        let link_rtts = vec![LinkRtt { port, rtt: Some(Duration::from_nanos(n + 1)), samples: n, lost: 0 }];
         let groups = (1..=groups).map(group).collect();
         let congestion = Some((1..=256).map(queue).collect());
-        TelemetrySample { time_unix_ns: n, groups, node_drops: vec![], link_rtts, congestion }
+        TelemetrySample { time: UnixTime::from_nanos(n), groups, node_drops: vec![], link_rtts, congestion }
     }
 
     /// The first port has as many flows as a node reports at most.
@@ -199,7 +206,7 @@ mod tests {
         (0..6).for_each(|n| queue.push_sample(sample(n, 1, 1)));
         assert_eq!(queue.dropped(), 2);
         let (oldest, events) = queue.pop().await;
-        assert_eq!(oldest.time_unix_ns, 2);
+        assert_eq!(oldest.time.nanos(), 2);
         assert_eq!(events[0].code, EventCode::TelemetryDropped);
         assert!(events[0].detail.starts_with("2 "), "{}", events[0].detail);
         assert!(queue.pop().await.1.is_empty(), "a loss is announced once");
@@ -210,7 +217,7 @@ mod tests {
         let queue = TelemetryQueue::default();
         (0..300).for_each(|n| queue.push_event(event(n)));
         let (sample, events) = queue.pop().await;
-        assert_eq!((sample.time_unix_ns, sample.groups.len()), (299, 0));
-        assert_eq!((events[0].time_unix_ns, events.len()), (44, 257));
+        assert_eq!((sample.time.nanos(), sample.groups.len()), (299, 0));
+        assert_eq!((events[0].time.nanos(), events.len()), (44, 257));
     }
 }

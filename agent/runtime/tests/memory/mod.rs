@@ -58,7 +58,7 @@ impl Datapath for Memory {
     }
 
     async fn sample(&mut self) -> Result<Sample, DatapathError> {
-        let drop = DropCount { reason: 3, name: "branch_unknown".into(), packets: 4 };
+        let drop = DropCount { reason: 3, name: "branch_unknown".into(), packets: 4, port: None };
         let mut groups = self.groups.lock().unwrap();
         groups.iter_mut().for_each(|g| g.data_packets += 1);
         Ok(Sample { groups: groups.clone(), node_drops: vec![drop], congestion: vec![queue()] })
@@ -123,7 +123,7 @@ impl Agent {
             link: link(known.clone()),
             ledger: Arc::new(ledger),
             known,
-            clock: Box::new(|| 1_700_000_000_000_000_000),
+            clock: Box::new(|| canopy_units::UnixTime::from_nanos(1_700_000_000_000_000_000)),
             notifier,
             telemetry_interval: Duration::from_secs(1),
         };

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Link directions as the northbound API shows them.
 
+use std::time::Duration;
+
 use canopy_model::topology::Endpoint;
+use canopy_units::{Monotonic, Rate};
 
 use super::links::{Declared, Links, Queue, label};
 use super::state::State;
 use crate::view::{FlowView, LinkCongestion, LinkDesired, LinkObserved, LinkRttView, LinkView};
 
 /// Reports older than this are not shown. Agents report once per telemetry interval, 1 s by default.
-const STALE_NS: u64 = 60_000_000_000;
+const STALE: Duration = Duration::from_secs(60);
 
 /// Views at a time.
 pub(super) struct LinkViews<'a> {
     pub(super) state: &'a State,
     pub(super) links: &'a Links,
-    pub(super) now_ns: u64,
+    pub(super) now: Monotonic,
 }
 
 impl LinkViews<'_> {
@@ -38,44 +41,43 @@ impl LinkViews<'_> {
             if node.is_some_and(|node| node != from.device) || port.is_some_and(|port| port != from.port) {
                 continue;
             }
-            let Some((queue, reported_ago_ns)) = self.fresh_queue(from) else { continue };
+            let Some((queue, reported_ago)) = self.fresh_queue(from) else { continue };
             let of_port = queue.report.flows.iter().map(|flow| FlowView {
                 node: from.device.clone(),
                 port: from.port.clone(),
                 flow: *flow,
-                reported_ago_ns,
+                reported_ago,
             });
             flows.extend(of_port);
         }
         flows
     }
 
-    fn fresh_queue(&self, from: &Endpoint) -> Option<(&Queue, u64)> {
+    fn fresh_queue(&self, from: &Endpoint) -> Option<(&Queue, Duration)> {
         let queue = self.links.direction(from)?.queue.as_ref()?;
-        let ago_ns = self.now_ns.saturating_sub(queue.at_ns);
-        (ago_ns <= STALE_NS).then_some((queue, ago_ns))
+        let ago = self.now.since(queue.at);
+        (ago <= STALE).then_some((queue, ago))
     }
 
     fn view(&self, declared: Declared) -> Option<LinkView> {
         let topology = self.state.topology.as_ref()?;
-        let Declared { link, from, to, settings, port, rtt_us } = declared;
+        let Declared { link, from, to, settings, port, rtt: configured } = declared;
         let direction = self.links.direction(&from);
         let machine = direction.and_then(|d| d.machine.as_ref());
         let report = direction.and_then(|d| d.report);
         let pushed = machine.and_then(|m| m.pushed());
-        let configured_ns = rtt_us.map(|us| us * 1_000);
         let rtt = LinkRttView {
-            configured_ns,
-            measured_ns: report.and_then(|r| r.rtt_ns),
-            filtered_ns: machine.and_then(|m| m.measured_ns()),
-            estimate_ns: machine.map_or(configured_ns, |m| m.estimate_ns()),
+            configured,
+            measured: report.and_then(|r| r.rtt),
+            filtered: machine.and_then(|m| m.measured()),
+            estimate: machine.map_or(configured, |m| m.estimate()),
             samples: report.map_or(0, |r| r.samples),
             lost: report.map_or(0, |r| r.lost),
-            reported_ago_ns: report.map(|r| self.now_ns.saturating_sub(r.at_ns)),
+            reported_ago: report.map(|r| self.now.since(r.at)),
         };
-        let reason = match (pushed, port.rate_bps) {
+        let reason = match (pushed, port.rate) {
             (Some(_), _) => String::new(),
-            (None, 0) => "the rate is not known: set rateBps of the link".to_owned(),
+            (None, Rate::ZERO) => "the rate is not known: set rateBps of the link".to_owned(),
             (None, _) if topology.network.node(&to.device).is_none() => {
                 format!("no round-trip time: {} is a host and does not answer STAMP: set rttUs of the link", to.device)
             }
@@ -87,22 +89,22 @@ impl LinkViews<'_> {
         let spec = LinkDesired {
             link: label(&topology.network, link),
             to: to.to_string(),
-            rate_bps: port.rate_bps,
-            buffer_bytes: port.buffer_bytes,
+            rate: port.rate,
+            buffer: port.buffer,
             alpha: settings.alpha_permille,
-            k_base_bytes: settings.k_base_bytes,
-            rtt_us,
+            k_base: settings.k_base,
+            rtt: configured,
         };
         let status = LinkObserved {
             rtt,
             thresholds: pushed.map(|p| p.thresholds),
             reason,
             pushes: machine.map_or(0, |m| m.pushes()),
-            pushed_ago_ns: pushed.map(|p| self.now_ns.saturating_sub(p.at_ns)),
-            pushed_rtt_ns: pushed.map(|p| p.rtt_ns),
+            pushed_ago: pushed.map(|p| self.now.since(p.at)),
+            pushed_rtt: pushed.map(|p| p.rtt),
             congestion: self
                 .fresh_queue(&from)
-                .map(|(queue, reported_ago_ns)| LinkCongestion { queue: queue.report.queue, reported_ago_ns }),
+                .map(|(queue, reported_ago)| LinkCongestion { queue: queue.report.queue, reported_ago }),
         };
         Some(LinkView { name: from.to_string(), generation: topology.metadata.generation, spec, status })
     }

@@ -3,12 +3,14 @@
 //! measurements in, threshold changes per node out. In memory only: agents measure again after a restart.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use canopy_model::congestion::{MAX_REPORTED_FLOWS, PortCongestion};
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::PortThresholds;
 use canopy_model::telemetry::LinkRtt;
 use canopy_model::topology::{Endpoint, LinkBuffer};
+use canopy_units::{Monotonic, Octets, Rate};
 
 use super::change::{Effect, Prepared, ThresholdEffect};
 use super::state::State;
@@ -39,17 +41,17 @@ pub(super) struct Direction {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     /// The newest sample.
-    pub(super) rtt_ns: Option<u64>,
+    pub(super) rtt: Option<Duration>,
     pub(super) samples: u64,
     pub(super) lost: u64,
-    pub(super) at_ns: u64,
+    pub(super) at: Monotonic,
 }
 
 /// The agent's last report of the sending port's queue, and its time.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     pub(super) report: PortCongestion,
-    pub(super) at_ns: u64,
+    pub(super) at: Monotonic,
 }
 
 /// The declared settings of a direction.
@@ -59,7 +61,7 @@ pub(super) struct Declared {
     pub(super) to: Endpoint,
     pub(super) settings: ThresholdSettings,
     pub(super) port: PortLimits,
-    pub(super) rtt_us: Option<u64>,
+    pub(super) rtt: Option<Duration>,
 }
 
 impl Links {
@@ -69,22 +71,22 @@ impl Links {
     }
 
     /// Applies the settings of the topology's links.
-    pub(super) fn tune(&mut self, state: &State, now_ns: u64) {
+    pub(super) fn tune(&mut self, state: &State, now: Monotonic) {
         let mut before = std::mem::take(&mut self.nodes);
         let mut nodes: HashMap<String, BTreeMap<String, Direction>> = HashMap::new();
         for declared in self.declared(state) {
-            let Declared { from, to, settings, port, rtt_us, .. } = declared;
+            let Declared { from, to, settings, port, rtt, .. } = declared;
             let old = before.get_mut(&from.device).and_then(|ports| ports.remove(&from.port));
             let new = || Direction { to: to.clone(), machine: None, report: None, queue: None };
             let mut direction = old.filter(|d| d.to == to).unwrap_or_else(new);
             direction.machine = match direction.machine.take() {
-                _ if port.rate_bps == 0 => None,
+                _ if port.rate == Rate::ZERO => None,
                 Some(machine) => Some(machine),
                 None => LinkThresholds::new(settings, port).ok(),
             };
             if let Some(machine) = &mut direction.machine {
                 // Settings were validated with the topology and the controller's configuration, so this cannot fail.
-                _ = machine.configure(settings, port, rtt_us.map(|us| us * 1_000), now_ns);
+                _ = machine.configure(settings, port, rtt, now);
             }
             nodes.entry(from.device).or_default().insert(from.port, direction);
         }
@@ -94,17 +96,17 @@ impl Links {
     }
 
     /// See [`super::Domain::link_rtts`].
-    pub(super) fn measured(&mut self, state: &State, node: &str, rtts: &[LinkRtt], now_ns: u64) {
+    pub(super) fn measured(&mut self, state: &State, node: &str, rtts: &[LinkRtt], now: Monotonic) {
         let Some(at) = state.index(node) else { return };
         let (spec, Some(ports)) = (&state.nodes[at].spec, self.nodes.get_mut(node)) else { return };
         for rtt in rtts {
             let Some(port) = spec.base.ports.get(usize::from(rtt.port.get()) - 1) else { continue };
             let Some(direction) = ports.get_mut(&port.name) else { continue };
-            let newest = rtt.rtt_ns.or(direction.report.and_then(|r| r.rtt_ns));
-            direction.report = Some(Report { rtt_ns: newest, samples: rtt.samples, lost: rtt.lost, at_ns: now_ns });
-            if let (Some(machine), Some(rtt_ns)) = (&mut direction.machine, rtt.rtt_ns) {
+            let newest = rtt.rtt.or(direction.report.and_then(|r| r.rtt));
+            direction.report = Some(Report { rtt: newest, samples: rtt.samples, lost: rtt.lost, at: now });
+            if let (Some(machine), Some(sample)) = (&mut direction.machine, rtt.rtt) {
                 // A sample out of range is ignored; a resulting change is found below.
-                _ = machine.observe(rtt_ns, now_ns);
+                _ = machine.observe(sample, now);
             }
         }
         if !self.changes(state, at).is_empty() {
@@ -113,7 +115,7 @@ impl Links {
     }
 
     /// See [`super::Domain::queues`].
-    pub(super) fn queues(&mut self, state: &State, node: &str, reports: Vec<PortCongestion>, now_ns: u64) {
+    pub(super) fn queues(&mut self, state: &State, node: &str, reports: Vec<PortCongestion>, now: Monotonic) {
         // A report received after the agent disconnected would never be removed.
         let Some(node) = state.node(node).filter(|node| node.connected) else { return };
         let (spec, Some(ports)) = (&node.spec, self.nodes.get_mut(&node.spec.base.name)) else { return };
@@ -124,7 +126,7 @@ impl Links {
             let Some(direction) = ports.get_mut(&port.name) else { continue };
             report.flows.truncate(room);
             room -= report.flows.len();
-            direction.queue = Some(Queue { report, at_ns: now_ns });
+            direction.queue = Some(Queue { report, at: now });
         }
     }
 
@@ -166,16 +168,23 @@ impl Links {
         let directions = network.spec.links.iter().enumerate().flat_map(|(link, decl)| {
             let settings = ThresholdSettings {
                 alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
-                k_base_bytes: decl.k_base_bytes.unwrap_or(self.defaults.k_base_bytes),
+                k_base: decl.k_base_bytes.map_or(self.defaults.k_base, Octets),
             };
             let buffers = decl.buffer_bytes;
             let ends = [
                 (&decl.a, &decl.b, buffers.and_then(LinkBuffer::at_a)),
                 (&decl.b, &decl.a, buffers.and_then(LinkBuffer::at_b)),
             ];
-            ends.map(|(from, to, buffer_bytes)| {
-                let port = PortLimits { rate_bps: decl.rate_bps, buffer_bytes };
-                Declared { link, from: from.clone(), to: to.clone(), settings, port, rtt_us: decl.rtt_us }
+            ends.map(|(from, to, buffer)| {
+                let port = PortLimits { rate: Rate::from_bps(decl.rate_bps), buffer: buffer.map(Octets) };
+                Declared {
+                    link,
+                    from: from.clone(),
+                    to: to.clone(),
+                    settings,
+                    port,
+                    rtt: decl.rtt_us.map(Duration::from_micros),
+                }
             })
         });
         directions.filter(|d| network.node(&d.from.device).is_some()).collect()
@@ -192,10 +201,10 @@ impl Links {
         let wanted = |p: &PortInfo| {
             let pushed = ports?.get(network.port_name(node, p.index))?.machine.as_ref()?.pushed()?;
             Some(PortThresholds {
-                k_min_bytes: pushed.thresholds.k_min_bytes,
-                k_max_bytes: pushed.thresholds.k_max_bytes,
-                rtt_ns: pushed.rtt_ns,
-                port_rate_bps: pushed.rate_bps,
+                k_min: pushed.thresholds.k_min,
+                k_max: pushed.thresholds.k_max,
+                rtt: pushed.rtt,
+                port_rate: pushed.rate,
             })
         };
         let now = state.nodes[node].spec.base.ports.iter().map(|p| p.thresholds);

@@ -27,6 +27,7 @@ use canopy_model::member::Connection;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
 use canopy_model::telemetry::LinkRtt;
+use canopy_units::Monotonic;
 
 use crate::command::{Applied, Command};
 use crate::error::{DomainError, RestoreError};
@@ -96,7 +97,7 @@ impl Domain {
     ) -> Result<Domain, RestoreError> {
         let state = restore::restore(plan, term, records)?;
         let mut links = Links::new(thresholds);
-        links.tune(&state, 0);
+        links.tune(&state, Monotonic::START);
         Ok(Self { state, links })
     }
 
@@ -127,12 +128,12 @@ impl Domain {
         }
     }
 
-    /// Applies a prepared command, at `now_ns` on the clock of [`Domain::link_rtts`]. Its writes must be durable before
+    /// Applies a prepared command, at `now` on the clock of [`Domain::link_rtts`]. Its writes must be durable before
     /// this call.
     ///
     /// # Errors
     /// `Stale` when another command was applied since it was prepared; nothing changes then.
-    pub fn apply(&mut self, prepared: Prepared, now_ns: u64) -> Result<Applied, DomainError> {
+    pub fn apply(&mut self, prepared: Prepared, now: Monotonic) -> Result<Applied, DomainError> {
         let Prepared { base_revision, outcome, generation, effect, .. } = prepared;
         self.state.begin(base_revision, &effect)?;
         let (nodes, groups) = match effect {
@@ -140,7 +141,7 @@ impl Domain {
             Effect::Group(effect) => self.state.apply_group(*effect),
             Effect::Topology(effect) => {
                 let changed = self.state.apply_topology(*effect);
-                self.links.tune(&self.state, now_ns);
+                self.links.tune(&self.state, now);
                 changed
             }
             Effect::Thresholds(effects) => {
@@ -192,18 +193,18 @@ impl Domain {
         self.state.groups.by_id(id).is_some_and(|g| g.started)
     }
 
-    /// Processes the measurements of the agent of `node`, at `now_ns` on any monotonic clock (nanoseconds). Unknown
+    /// Processes the measurements of the agent of `node`, at `now` on any monotonic clock. Unknown
     /// ports are ignored.
-    pub fn link_rtts(&mut self, node: &str, rtts: &[LinkRtt], now_ns: u64) {
-        self.links.measured(&self.state, node, rtts, now_ns);
+    pub fn link_rtts(&mut self, node: &str, rtts: &[LinkRtt], now: Monotonic) {
+        self.links.measured(&self.state, node, rtts, now);
     }
 
-    /// Stores the queues that the agent of `node` reported, at `now_ns` on the same clock. The report replaces the
+    /// Stores the queues that the agent of `node` reported, at `now` on the same clock. The report replaces the
     /// previous one: a port that is not in it has no queue state. Ignored: reports of nodes whose agent is not
     /// connected, ports that the node does not have, and flows beyond the first
     /// [`MAX_REPORTED_FLOWS`](canopy_model::congestion::MAX_REPORTED_FLOWS) of the node.
-    pub fn queues(&mut self, node: &str, reports: Vec<PortCongestion>, now_ns: u64) {
-        self.links.queues(&self.state, node, reports, now_ns);
+    pub fn queues(&mut self, node: &str, reports: Vec<PortCongestion>, now: Monotonic) {
+        self.links.queues(&self.state, node, reports, now);
     }
 
     /// True when [`Command::PushThresholds`] would change a node's spec.
@@ -287,24 +288,24 @@ impl Domain {
         Views(&self.state).member(group, host)
     }
 
-    /// Every link direction out of a node's port, in the topology's order; `now_ns` is on the clock of
+    /// Every link direction out of a node's port, in the topology's order; `now` is on the clock of
     /// [`Domain::link_rtts`].
-    pub fn links(&self, now_ns: u64) -> Vec<LinkView> {
-        self.link_views(now_ns).all()
+    pub fn links(&self, now: Monotonic) -> Vec<LinkView> {
+        self.link_views(now).all()
     }
 
     /// The direction out of `port` of `node`.
-    pub fn link(&self, node: &str, port: &str, now_ns: u64) -> Option<LinkView> {
-        self.link_views(now_ns).one(node, port)
+    pub fn link(&self, node: &str, port: &str, now: Monotonic) -> Option<LinkView> {
+        self.link_views(now).one(node, port)
     }
 
     /// The flows that agents reported, in the topology's order, each port's in the agent's order; restricted to `node`
     /// and `port` where given.
-    pub fn flows(&self, node: Option<&str>, port: Option<&str>, now_ns: u64) -> Vec<FlowView> {
-        self.link_views(now_ns).flows(node, port)
+    pub fn flows(&self, node: Option<&str>, port: Option<&str>, now: Monotonic) -> Vec<FlowView> {
+        self.link_views(now).flows(node, port)
     }
 
-    fn link_views(&self, now_ns: u64) -> LinkViews<'_> {
-        LinkViews { state: &self.state, links: &self.links, now_ns }
+    fn link_views(&self, now: Monotonic) -> LinkViews<'_> {
+        LinkViews { state: &self.state, links: &self.links, now }
     }
 }

@@ -238,10 +238,10 @@ fn port_views(spec: &NodeSpec) -> Vec<PortView> {
         mtu: p.mtu,
         link_local: p.link_local,
         thresholds: p.thresholds.map(|t| PortThresholdsView {
-            k_min_bytes: t.k_min_bytes,
-            k_max_bytes: t.k_max_bytes,
-            rtt_ns: t.rtt_ns,
-            port_rate_bps: t.port_rate_bps,
+            k_min: t.k_min,
+            k_max: t.k_max,
+            rtt: t.rtt,
+            port_rate: t.port_rate,
         }),
     };
     spec.base.ports.iter().map(view).collect()

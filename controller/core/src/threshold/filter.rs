@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The minimum of recent samples, in constant memory.
 
-/// Longest time that a sample has effect; the shortest is [`WINDOW_NS`] less one part.
-pub const WINDOW_NS: u64 = PART_NS * PARTS as u64;
+use std::time::Duration;
 
-/// One part of the window, in nanoseconds.
-const PART_NS: u64 = 300_000_000;
+use canopy_units::{Monotonic, nanos};
+
+/// Longest time that a sample has effect; the shortest is [`WINDOW`] less one part.
+pub const WINDOW: Duration = PART.saturating_mul(PARTS as u32);
+
+/// One part of the window.
+const PART: Duration = Duration::from_millis(300);
 /// Parts of the window.
 const PARTS: usize = 8;
 
@@ -18,31 +22,31 @@ const PARTS: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RttFilter {
     /// Number of the part since time 0, and its smallest sample.
-    parts: [Option<(u64, u64)>; PARTS],
+    parts: [Option<(u64, Duration)>; PARTS],
     /// The latest time seen: time does not go back.
-    now_ns: u64,
-    estimate_ns: Option<u64>,
+    now: Monotonic,
+    estimate: Option<Duration>,
 }
 
 impl RttFilter {
-    /// Adds a sample at `now_ns` on any monotonic clock (a time earlier than the last counts as the last), and returns
-    /// the estimate. All values are nanoseconds.
-    pub fn observe(&mut self, rtt_ns: u64, now_ns: u64) -> u64 {
-        self.now_ns = self.now_ns.max(now_ns);
-        let part = self.now_ns / PART_NS;
+    /// Adds a sample at `now` on any monotonic clock (a time earlier than the last counts as the last), and returns
+    /// the estimate.
+    pub fn observe(&mut self, rtt: Duration, now: Monotonic) -> Duration {
+        self.now = self.now.max(now);
+        let part = self.now.nanos() / nanos(PART);
         let slot = &mut self.parts[(part % PARTS as u64) as usize];
         *slot = match *slot {
-            Some((number, smallest)) if number == part => Some((part, smallest.min(rtt_ns))),
-            _ => Some((part, rtt_ns)),
+            Some((number, smallest)) if number == part => Some((part, smallest.min(rtt))),
+            _ => Some((part, rtt)),
         };
         let live = self.parts.iter().flatten().filter(|(number, _)| part - number < PARTS as u64);
-        let estimate_ns = live.map(|(_, smallest)| *smallest).min().unwrap_or(rtt_ns);
-        self.estimate_ns = Some(estimate_ns);
-        estimate_ns
+        let estimate = live.map(|(_, smallest)| *smallest).min().unwrap_or(rtt);
+        self.estimate = Some(estimate);
+        estimate
     }
 
-    /// The estimate in nanoseconds; `None` before the first sample.
-    pub fn estimate_ns(&self) -> Option<u64> {
-        self.estimate_ns
+    /// The estimate; `None` before the first sample.
+    pub fn estimate(&self) -> Option<Duration> {
+        self.estimate
     }
 }

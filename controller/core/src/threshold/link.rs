@@ -14,14 +14,20 @@
 //!   push is 10 s ago;
 //! - new settings, another port or another configured RTT: pushed at once, independent of samples.
 
-use super::{
-    MAX_RTT_NS, PortLimits, RttFilter, ThresholdError, ThresholdSettings, Thresholds, WINDOW_NS, check, compute,
-};
+use std::time::Duration;
+
+use canopy_units::{Monotonic, Octets, Rate, nanos};
+
+#[cfg(doc)]
+use super::MAX_RTT;
+use super::{PortLimits, RttFilter, ThresholdError, ThresholdSettings, Thresholds, WINDOW, check, compute, rtt_within};
 
 /// Changes of K_max below this many thousandths are not pushed.
 pub const MIN_CHANGE_PERMILLE: u64 = 50;
 /// Time between two pushes at rest: 10 s.
-pub const HOLD_NS: u64 = 10_000_000_000;
+pub const HOLD: Duration = Duration::from_secs(10);
+/// The shortest round-trip time of a sample.
+const LEAST_RTT: Duration = Duration::from_nanos(1);
 /// A change of K_max by this factor is a step: the link is not at rest.
 pub const STEP_FACTOR: u64 = 2;
 
@@ -30,7 +36,7 @@ pub const STEP_FACTOR: u64 = 2;
 pub struct LinkThresholds {
     settings: ThresholdSettings,
     port: PortLimits,
-    configured_ns: Option<u64>,
+    configured: Option<Duration>,
     filter: RttFilter,
     pushed: Option<Pushed>,
     pushes: u64,
@@ -41,9 +47,9 @@ pub struct LinkThresholds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Move {
     /// K_max in force before it.
-    k_max_bytes: u64,
-    /// Its first push, nanoseconds.
-    since_ns: u64,
+    k_max: Octets,
+    /// Its first push.
+    since: Monotonic,
 }
 
 /// Thresholds as last pushed to the node.
@@ -51,12 +57,12 @@ struct Move {
 pub struct Pushed {
     /// The thresholds.
     pub thresholds: Thresholds,
-    /// RTT_est that they were computed from, nanoseconds.
-    pub rtt_ns: u64,
-    /// Port rate that they were computed from, bits per second.
-    pub rate_bps: u64,
-    /// When, on the clock of the samples, nanoseconds.
-    pub at_ns: u64,
+    /// RTT_est that they were computed from.
+    pub rtt: Duration,
+    /// Port rate that they were computed from.
+    pub rate: Rate,
+    /// When, on the clock of the samples.
+    pub at: Monotonic,
 }
 
 impl LinkThresholds {
@@ -67,7 +73,7 @@ impl LinkThresholds {
         Ok(Self {
             settings,
             port,
-            configured_ns: None,
+            configured: None,
             filter: RttFilter::default(),
             pushed: None,
             pushes: 0,
@@ -75,54 +81,54 @@ impl LinkThresholds {
         })
     }
 
-    /// Processes a round-trip time sample at `now_ns` on any monotonic clock, and returns the thresholds to push. A
-    /// sample of 0 or above [`MAX_RTT_NS`] is refused.
-    pub fn observe(&mut self, rtt_ns: u64, now_ns: u64) -> Result<Option<Thresholds>, ThresholdError> {
-        super::within("rttNs", rtt_ns, 1, MAX_RTT_NS)?;
-        let measured = self.filter.observe(rtt_ns, now_ns);
-        let rtt_ns = self.configured_ns.unwrap_or(measured);
-        let new = compute(self.settings, self.port, rtt_ns)?;
-        let before = self.pushed.map(|old| old.thresholds.k_max_bytes);
+    /// Processes a round-trip time sample at `now` on any monotonic clock, and returns the thresholds to push. A
+    /// sample of 0 or above [`MAX_RTT`] is refused.
+    pub fn observe(&mut self, rtt: Duration, now: Monotonic) -> Result<Option<Thresholds>, ThresholdError> {
+        rtt_within(rtt, LEAST_RTT)?;
+        let measured = self.filter.observe(rtt, now);
+        let rtt = self.configured.unwrap_or(measured);
+        let new = compute(self.settings, self.port, rtt)?;
+        let before = self.pushed.map(|old| old.thresholds.k_max);
         let due = self.pushed.is_none_or(|old| {
-            let of_rtt = match change(old.rtt_ns, rtt_ns) {
+            let of_rtt = match change(nanos(old.rtt), nanos(rtt)) {
                 // A node uses the RTT for its timing even where K_base or the buffer bounds K_max.
                 Change::Step => Change::Small,
                 _ => Change::None,
             };
-            match change(old.thresholds.k_max_bytes, new.k_max_bytes).max(of_rtt) {
+            match change(old.thresholds.k_max.get(), new.k_max.get()).max(of_rtt) {
                 Change::None => false,
-                Change::Small => self.is_step(new.k_max_bytes) || now_ns.saturating_sub(old.at_ns) >= HOLD_NS,
+                Change::Small => self.is_step(new.k_max) || now.since(old.at) >= HOLD,
                 Change::Step => true,
             }
         });
-        if let (true, None, Some(k_max_bytes)) = (due, self.moving, before) {
-            self.moving = Some(Move { k_max_bytes, since_ns: now_ns });
+        if let (true, None, Some(k_max)) = (due, self.moving, before) {
+            self.moving = Some(Move { k_max, since: now });
         }
         // The first estimate without samples from before the first push still belongs to the move.
-        self.moving = self.moving.filter(|m| now_ns.saturating_sub(m.since_ns) < WINDOW_NS);
-        Ok(due.then(|| self.push(new, rtt_ns, now_ns)))
+        self.moving = self.moving.filter(|m| now.since(m.since) < WINDOW);
+        Ok(due.then(|| self.push(new, rtt, now)))
     }
 
-    /// Applies other settings, another port, or another configured round-trip time (1..=[`MAX_RTT_NS`]; `None` uses the
+    /// Applies other settings, another port, or another configured round-trip time (1..=[`MAX_RTT`]; `None` uses the
     /// samples), and returns the thresholds to push if they change. Fails, and changes nothing, when an input is out of
     /// its range.
     pub fn configure(
         &mut self,
         settings: ThresholdSettings,
         port: PortLimits,
-        configured_ns: Option<u64>,
-        now_ns: u64,
+        configured: Option<Duration>,
+        now: Monotonic,
     ) -> Result<Option<Thresholds>, ThresholdError> {
         check(settings, port)?;
-        super::within("rttNs", configured_ns.unwrap_or(1), 1, MAX_RTT_NS)?;
-        let same = (settings, port, configured_ns) == (self.settings, self.port, self.configured_ns);
-        let rtt_ns = configured_ns.or(self.filter.estimate_ns());
-        let new = rtt_ns.map(|rtt_ns| Ok((compute(settings, port, rtt_ns)?, rtt_ns))).transpose()?;
-        (self.settings, self.port, self.configured_ns) = (settings, port, configured_ns);
+        rtt_within(configured.unwrap_or(LEAST_RTT), LEAST_RTT)?;
+        let same = (settings, port, configured) == (self.settings, self.port, self.configured);
+        let rtt = configured.or(self.filter.estimate());
+        let new = rtt.map(|rtt| Ok((compute(settings, port, rtt)?, rtt))).transpose()?;
+        (self.settings, self.port, self.configured) = (settings, port, configured);
         self.moving = None;
-        let before = self.pushed.map(|old| (old.thresholds, old.rtt_ns, old.rate_bps));
-        let new = new.filter(|(new, rtt_ns)| !same && before != Some((*new, *rtt_ns, port.rate_bps)));
-        Ok(new.map(|(new, rtt_ns)| self.push(new, rtt_ns, now_ns)))
+        let before = self.pushed.map(|old| (old.thresholds, old.rtt, old.rate));
+        let new = new.filter(|(new, rtt)| !same && before != Some((*new, *rtt, port.rate)));
+        Ok(new.map(|(new, rtt)| self.push(new, rtt, now)))
     }
 
     /// The last pushed thresholds.
@@ -135,23 +141,23 @@ impl LinkThresholds {
         self.pushes
     }
 
-    /// The smallest sample of the last 2.4 s, nanoseconds; `None` before the first.
-    pub fn measured_ns(&self) -> Option<u64> {
-        self.filter.estimate_ns()
+    /// The smallest sample of the last 2.4 s; `None` before the first.
+    pub fn measured(&self) -> Option<Duration> {
+        self.filter.estimate()
     }
 
-    /// RTT_est in nanoseconds: the configured value, else the measured one; `None` if neither is known.
-    pub fn estimate_ns(&self) -> Option<u64> {
-        self.configured_ns.or(self.measured_ns())
+    /// RTT_est: the configured value, else the measured one; `None` if neither is known.
+    pub fn estimate(&self) -> Option<Duration> {
+        self.configured.or(self.measured())
     }
 
     /// True if the path is changing, and by this K_max twofold or more in all.
-    fn is_step(&self, k_max_bytes: u64) -> bool {
-        self.moving.is_some_and(|m| change(m.k_max_bytes, k_max_bytes) == Change::Step)
+    fn is_step(&self, k_max: Octets) -> bool {
+        self.moving.is_some_and(|m| change(m.k_max.get(), k_max.get()) == Change::Step)
     }
 
-    fn push(&mut self, thresholds: Thresholds, rtt_ns: u64, at_ns: u64) -> Thresholds {
-        self.pushed = Some(Pushed { thresholds, rtt_ns, rate_bps: self.port.rate_bps, at_ns });
+    fn push(&mut self, thresholds: Thresholds, rtt: Duration, at: Monotonic) -> Thresholds {
+        self.pushed = Some(Pushed { thresholds, rtt, rate: self.port.rate, at });
         self.pushes += 1;
         thresholds
     }

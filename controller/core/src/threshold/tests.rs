@@ -1,76 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use canopy_units::Monotonic;
 use proptest::prelude::*;
 
 use super::*;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
-const GBPS_100: PortLimits = PortLimits { rate_bps: 100_000_000_000, buffer_bytes: None };
+/// MAX_RTT in nanoseconds.
+const MAX_NS: u64 = 10 * S;
+const GBPS_100: PortLimits = PortLimits { rate: Rate::from_bps(100_000_000_000), buffer: None };
 
-fn thresholds(rtt_ns: u64, port: PortLimits) -> Thresholds {
-    compute(ThresholdSettings::default(), port, rtt_ns).unwrap()
+/// A time of a test, in nanoseconds.
+fn instant(ns: u64) -> Monotonic {
+    Monotonic::from_nanos(ns)
+}
+
+/// The same for a span.
+fn span(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}
+
+fn thresholds(rtt: u64, port: PortLimits) -> Thresholds {
+    compute(ThresholdSettings::default(), port, span(rtt)).unwrap()
 }
 
 #[test]
 fn the_drafts_example_is_125_mb_and_62_5_mb() {
     let found = thresholds(10 * MS, GBPS_100);
-    let expected = Thresholds { k_max_bytes: 125_000_000, k_min_bytes: 62_500_000, bound: Bound::BandwidthDelay };
+    let expected = Thresholds { k_max: Octets(125_000_000), k_min: Octets(62_500_000), bound: Bound::BandwidthDelay };
     assert_eq!(found, expected);
 }
 
 #[test]
 fn the_base_is_a_floor_and_the_buffer_a_reported_ceiling() {
     // 10 Gb/s x 50 us = 62500 octets, just below 64 kB; x 52 us = 65000.
-    let slow = PortLimits { rate_bps: 10_000_000_000, buffer_bytes: None };
-    let base = Thresholds { k_max_bytes: 64_000, k_min_bytes: 32_000, bound: Bound::Base };
+    let slow = PortLimits { rate: Rate::from_bps(10_000_000_000), buffer: None };
+    let base = Thresholds { k_max: Octets(64_000), k_min: Octets(32_000), bound: Bound::Base };
     assert_eq!(thresholds(50_000, slow), base);
     assert_eq!(thresholds(0, slow), base);
     assert_eq!(thresholds(51_200, slow).bound, Bound::BandwidthDelay, "equal to the base");
-    assert_eq!(thresholds(52_000, slow).k_max_bytes, 65_000);
-    let small = |bytes| PortLimits { buffer_bytes: Some(bytes), ..GBPS_100 };
+    assert_eq!(thresholds(52_000, slow).k_max.get(), 65_000);
+    let small = |bytes| PortLimits { buffer: Some(Octets(bytes)), ..GBPS_100 };
     let clamped = thresholds(10 * MS, small(32_000_001));
-    let bound = Bound::Buffer { wanted_bytes: 125_000_000 };
-    assert_eq!(clamped, Thresholds { k_max_bytes: 32_000_001, k_min_bytes: 16_000_000, bound });
+    let bound = Bound::Buffer { wanted: Octets(125_000_000) };
+    assert_eq!(clamped, Thresholds { k_max: Octets(32_000_001), k_min: Octets(16_000_000), bound });
     assert_eq!(thresholds(10 * MS, small(125_000_000)).bound, Bound::BandwidthDelay, "it just fits");
-    let bound = Bound::Buffer { wanted_bytes: 64_000 };
-    assert_eq!(thresholds(0, small(2)), Thresholds { k_max_bytes: 2, k_min_bytes: 1, bound }, "even below the base");
+    let bound = Bound::Buffer { wanted: Octets(64_000) };
+    assert_eq!(
+        thresholds(0, small(2)),
+        Thresholds { k_max: Octets(2), k_min: Octets(1), bound },
+        "even below the base"
+    );
 }
 
 #[test]
 fn alpha_is_exact_in_thousandths_and_nothing_overflows() {
     let alpha = |alpha_permille| ThresholdSettings { alpha_permille, ..ThresholdSettings::default() };
     // 100 Gb/s x 10 ms x 0.333 = 41 625 000 exactly; computed with floats it could round down.
-    assert_eq!(compute(alpha(333), GBPS_100, 10 * MS).unwrap().k_max_bytes, 41_625_000);
+    assert_eq!(compute(alpha(333), GBPS_100, span(10 * MS)).unwrap().k_max.get(), 41_625_000);
     // 800 Gb/s x 9.999999999 s: 999_999_999_900 octets, all 40 bits of them right.
-    let fast = PortLimits { rate_bps: 800_000_000_000, buffer_bytes: None };
-    assert_eq!(thresholds(MAX_RTT_NS - 1, fast).k_max_bytes, 999_999_999_900);
-    let most = PortLimits { rate_bps: u64::MAX, buffer_bytes: None };
+    let fast = PortLimits { rate: Rate::from_bps(800_000_000_000), buffer: None };
+    assert_eq!(thresholds(MAX_NS - 1, fast).k_max.get(), 999_999_999_900);
+    let most = PortLimits { rate: Rate::from_bps(u64::MAX), buffer: None };
     // 65.535 x (2^64 - 1) x 10 / 8 does not fit 64 bits: saturated, not wrapped.
-    assert_eq!(compute(alpha(u16::MAX), most, MAX_RTT_NS).unwrap().k_max_bytes, u64::MAX);
+    assert_eq!(compute(alpha(u16::MAX), most, span(MAX_NS)).unwrap().k_max.get(), u64::MAX);
 }
 
 #[test]
 fn inputs_out_of_range_are_refused_by_field() {
-    let field = |settings, port, rtt| compute(settings, port, rtt).unwrap_err().field;
+    let field = |settings, port, rtt| compute(settings, port, span(rtt)).unwrap_err().field;
     let settings = ThresholdSettings::default();
-    let at = |buffer| PortLimits { buffer_bytes: Some(buffer), ..GBPS_100 };
+    let at = |buffer| PortLimits { buffer: Some(Octets(buffer)), ..GBPS_100 };
     assert_eq!(field(ThresholdSettings { alpha_permille: 0, ..settings }, GBPS_100, 1), "alphaPermille");
-    assert_eq!(field(ThresholdSettings { k_base_bytes: 4_197, ..settings }, GBPS_100, 1), "kBaseBytes");
-    assert_eq!(field(settings, PortLimits { rate_bps: 0, ..GBPS_100 }, 1), "rateBps");
+    assert_eq!(field(ThresholdSettings { k_base: Octets(4_197), ..settings }, GBPS_100, 1), "kBaseBytes");
+    assert_eq!(field(settings, PortLimits { rate: Rate::ZERO, ..GBPS_100 }, 1), "rateBps");
     assert_eq!(field(settings, at(1), 1), "bufferBytes");
-    assert_eq!(field(settings, GBPS_100, MAX_RTT_NS + 1), "rttNs");
+    assert_eq!(field(settings, GBPS_100, MAX_NS + 1), "rttNs");
     let mut link = LinkThresholds::new(settings, GBPS_100).unwrap();
-    assert_eq!(link.observe(0, 0).unwrap_err().field, "rttNs");
+    assert_eq!(link.observe(span(0), instant(0)).unwrap_err().field, "rttNs");
     assert_eq!(link.pushed(), None);
     let before = link.clone();
-    assert!(link.configure(settings, at(0), None, 0).is_err());
+    assert!(link.configure(settings, at(0), None, instant(0)).is_err());
     assert_eq!(link, before);
 }
 
 /// Times and K_max of all pushed changes.
 fn run(link: &mut LinkThresholds, samples: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
-    let push = |(now, rtt)| link.observe(rtt, now).unwrap().map(|new| (now, new.k_max_bytes));
+    let push = |(now, rtt)| link.observe(span(rtt), instant(now)).unwrap().map(|new| (now, new.k_max.get()));
     samples.into_iter().filter_map(push).collect()
 }
 
@@ -165,34 +182,41 @@ fn changes_under_5_percent_are_not_pushed_and_those_from_5_percent_on_are() {
 #[test]
 fn the_clamp_holds_still_while_the_path_does_not_and_configuration_is_pushed_at_once() {
     let settings = ThresholdSettings::default();
-    let port = PortLimits { buffer_bytes: Some(10_000_000), ..GBPS_100 };
+    let port = PortLimits { buffer: Some(Octets(10_000_000)), ..GBPS_100 };
     let mut link = LinkThresholds::new(settings, port).unwrap();
-    assert_eq!(link.configure(settings, port, None, 0), Ok(None), "nothing to push without a sample");
+    assert_eq!(link.configure(settings, port, None, instant(0)), Ok(None), "nothing to push without a sample");
     // From 5 to 104 ms: K_max does not change, but the node needs the new RTT.
     let pushed = run(&mut link, (0..100).map(|n| (n * S, (5 + n) * MS)));
     assert!(pushed.iter().all(|(_, k_max)| *k_max == 10_000_000), "{pushed:?}");
     assert!((3..=5).contains(&pushed.len()), "each twofold rise, and nothing between: {pushed:?}");
-    assert!(pushed.windows(2).all(|two| two[1].0 - two[0].0 >= HOLD_NS), "{pushed:?}");
-    let larger = PortLimits { buffer_bytes: Some(20_000_000), ..GBPS_100 };
-    let pushed = link.configure(settings, larger, None, 99 * S).unwrap().unwrap();
-    assert_eq!((pushed.k_max_bytes, link.pushed().unwrap().thresholds), (20_000_000, pushed));
-    assert_eq!(link.configure(settings, larger, None, 99 * S), Ok(None), "it is the same");
+    assert!(pushed.windows(2).all(|two| two[1].0 - two[0].0 >= 10 * S), "{pushed:?}");
+    let larger = PortLimits { buffer: Some(Octets(20_000_000)), ..GBPS_100 };
+    let pushed = link.configure(settings, larger, None, instant(99 * S)).unwrap().unwrap();
+    assert_eq!((pushed.k_max.get(), link.pushed().unwrap().thresholds), (20_000_000, pushed));
+    assert_eq!(link.configure(settings, larger, None, instant(99 * S)), Ok(None), "it is the same");
 }
 
 #[test]
 fn a_configured_rtt_counts_instead_of_samples_and_a_step_of_it_is_pushed_at_once() {
     let settings = ThresholdSettings::default();
     let mut link = LinkThresholds::new(settings, GBPS_100).unwrap();
-    let k_max = |pushed: Result<Option<Thresholds>, ThresholdError>| pushed.unwrap().map(|p| p.k_max_bytes);
-    assert_eq!(k_max(link.configure(settings, GBPS_100, Some(MS), 0)), Some(12_500_000));
+    let k_max = |pushed: Result<Option<Thresholds>, ThresholdError>| pushed.unwrap().map(|p| p.k_max.get());
+    assert_eq!(k_max(link.configure(settings, GBPS_100, Some(span(MS)), instant(0))), Some(12_500_000));
     assert_eq!(run(&mut link, (0..60).map(|n| (n * S, 50_000))), [], "samples change nothing");
-    assert_eq!((link.measured_ns(), link.estimate_ns()), (Some(50_000), Some(MS)), "but they are seen");
-    assert_eq!(k_max(link.configure(settings, GBPS_100, Some(40 * MS), 60 * S)), Some(500_000_000));
+    assert_eq!((link.measured(), link.estimate()), (Some(span(50_000)), Some(span(MS))), "but they are seen");
+    assert_eq!(k_max(link.configure(settings, GBPS_100, Some(span(40 * MS)), instant(60 * S))), Some(500_000_000));
     let pushed = link.pushed().unwrap();
-    assert_eq!((pushed.rtt_ns, pushed.rate_bps, pushed.at_ns, link.pushes()), (40 * MS, 100_000_000_000, 60 * S, 2));
-    assert_eq!(k_max(link.configure(settings, GBPS_100, None, 61 * S)), Some(625_000), "the samples count again");
-    assert_eq!(link.configure(settings, GBPS_100, Some(0), 62 * S).unwrap_err().field, "rttNs");
-    assert_eq!(link.estimate_ns(), Some(50_000), "a refusal changes nothing");
+    assert_eq!(
+        (nanos(pushed.rtt), pushed.rate.bps(), pushed.at.nanos(), link.pushes()),
+        (40 * MS, 100_000_000_000, 60 * S, 2)
+    );
+    assert_eq!(
+        k_max(link.configure(settings, GBPS_100, None, instant(61 * S))),
+        Some(625_000),
+        "the samples count again"
+    );
+    assert_eq!(link.configure(settings, GBPS_100, Some(span(0)), instant(62 * S)).unwrap_err().field, "rttNs");
+    assert_eq!(link.estimate(), Some(span(50_000)), "a refusal changes nothing");
 }
 
 proptest! {
@@ -224,21 +248,21 @@ proptest! {
             seen.push((now, rtt));
             let oldest = (now / (300 * MS)).saturating_sub(7) * 300 * MS;
             let expected = seen.iter().filter(|(at, _)| *at >= oldest).map(|(_, rtt)| *rtt).min();
-            prop_assert_eq!(Some(filter.observe(rtt, now)), expected);
-            prop_assert_eq!(filter.estimate_ns(), expected);
+            prop_assert_eq!(Some(filter.observe(span(rtt), instant(now))), expected.map(span));
+            prop_assert_eq!(filter.estimate(), expected.map(span));
         }
     }
 
     #[test]
     fn k_min_is_below_k_max_and_both_within_the_buffer(
-        alpha_permille in 1_u16.., rate_bps in 1_u64.., rtt in 0..=MAX_RTT_NS, buffer in prop::option::of(2_u64..),
+        alpha_permille in 1_u16.., rate_bps in 1_u64.., rtt in 0..=MAX_NS, buffer in prop::option::of(2_u64..),
     ) {
         let settings = ThresholdSettings { alpha_permille, ..ThresholdSettings::default() };
-        let found = compute(settings, PortLimits { rate_bps, buffer_bytes: buffer }, rtt).unwrap();
-        prop_assert!(found.k_min_bytes < found.k_max_bytes);
-        prop_assert!(buffer.is_none_or(|buffer| found.k_max_bytes <= buffer));
-        prop_assert_eq!(matches!(found.bound, Bound::Buffer { .. }), buffer == Some(found.k_max_bytes) && match found.bound {
-            Bound::Buffer { wanted_bytes } => wanted_bytes > found.k_max_bytes,
+        let found = compute(settings, PortLimits { rate: Rate::from_bps(rate_bps), buffer: buffer.map(Octets) }, span(rtt)).unwrap();
+        prop_assert!(found.k_min.get() < found.k_max.get());
+        prop_assert!(buffer.is_none_or(|buffer| found.k_max.get() <= buffer));
+        prop_assert_eq!(matches!(found.bound, Bound::Buffer { .. }), buffer == Some(found.k_max.get()) && match found.bound {
+            Bound::Buffer { wanted } => wanted.get() > found.k_max.get(),
             _ => false,
         });
     }

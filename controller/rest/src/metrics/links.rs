@@ -3,9 +3,11 @@
 //! leave a series.
 
 use std::fmt::Error;
+use std::time::Duration;
 
 use canopy_controller_actor::Controller;
 use canopy_controller_core::view::LinkView;
+use canopy_units::{Rate, nanos};
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
@@ -26,28 +28,29 @@ pub(super) fn encode(controller: &Controller, out: &mut DescriptorEncoder) -> Re
         "Link directions beyond what one scrape shows.",
         [(super::NO_LABELS, left_out as u64)],
     )?;
-    let k_max = all.iter().filter_map(|l| Some((labels(l), l.status.thresholds?.k_max_bytes)));
+    let k_max = all.iter().filter_map(|l| Some((labels(l), l.status.thresholds?.k_max.get())));
     gauge(out, "canopy_link_k_max_bytes", "K_max of the sending port.", k_max)?;
-    let k_min = all.iter().filter_map(|l| Some((labels(l), l.status.thresholds?.k_min_bytes)));
+    let k_min = all.iter().filter_map(|l| Some((labels(l), l.status.thresholds?.k_min.get())));
     gauge(out, "canopy_link_k_min_bytes", "K_min of the sending port.", k_min)?;
-    let buffers = all.iter().filter_map(|l| Some((labels(l), l.spec.buffer_bytes?)));
+    let buffers = all.iter().filter_map(|l| Some((labels(l), l.spec.buffer?.get())));
     gauge(out, "canopy_link_buffer_bytes", "Octets that the sending port can queue, where known.", buffers)?;
-    let rates = all.iter().filter(|l| l.spec.rate_bps > 0).map(|l| (labels(l), l.spec.rate_bps));
+    let rates = all.iter().filter(|l| l.spec.rate > Rate::ZERO).map(|l| (labels(l), l.spec.rate.bps()));
     gauge(out, "canopy_link_rate_bits_per_second", "Rate of the sending port, where known.", rates)?;
-    let seconds = |read: fn(&LinkView) -> Option<u64>| all.iter().filter_map(move |l| Some((labels(l), read(l)?)));
+    let seconds =
+        |read: fn(&LinkView) -> Option<Duration>| all.iter().filter_map(move |l| Some((labels(l), nanos(read(l)?))));
     times(
         out,
         "canopy_link_rtt_seconds",
         "RTT_est: as configured, else as measured.",
-        seconds(|l| l.status.rtt.estimate_ns),
+        seconds(|l| l.status.rtt.estimate),
     )?;
     times(
         out,
         "canopy_link_rtt_measured_seconds",
         "Newest round-trip time that the node's STAMP session measured.",
-        seconds(|l| l.status.rtt.measured_ns),
+        seconds(|l| l.status.rtt.measured),
     )?;
-    let samples = all.iter().filter(|l| l.status.rtt.reported_ago_ns.is_some());
+    let samples = all.iter().filter(|l| l.status.rtt.reported_ago.is_some());
     counter(
         out,
         "canopy_link_probes_answered",

@@ -32,7 +32,7 @@ pub(crate) async fn list(
     });
     let items = events.into_iter().map(|e| EventItem {
         sequence: e.sequence,
-        time_unix_ns: e.time_unix_ns,
+        time_unix_ns: e.time.nanos(),
         code: e.code.to_string(),
         node: e.node,
         group: e.group,

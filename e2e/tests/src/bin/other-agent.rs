@@ -5,11 +5,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use canopy_bpf::handover::{OTHER_LAYOUT, take_over};
+use canopy_bpf::other_layout::{OBJECT, take_over};
 
 fn main() -> Result<()> {
     let pin_dir = PathBuf::from(std::env::args_os().nth(1).context("usage: other-agent PIN_DIR")?);
     let interfaces: Vec<u32> =
         nix::net::if_::if_nameindex().context("listing interfaces")?.iter().map(|i| i.index()).collect();
-    take_over(OTHER_LAYOUT.as_ref(), &pin_dir, &interfaces).map_err(|e| anyhow::anyhow!(canopy_bpf::chain(&e)))
+    take_over(OBJECT.as_ref(), &pin_dir, &interfaces).map_err(|e| anyhow::anyhow!(canopy_bpf::chain(&e)))
 }

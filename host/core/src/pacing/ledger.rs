@@ -2,8 +2,10 @@
 //! The ledger of one QP: what each issuer requested.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use canopy_model::instruction::Percent;
+use canopy_units::{Monotonic, Rate};
 
 /// Sender of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,23 +20,23 @@ pub enum Issuer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IssuerRecord {
     /// Rate that this issuer permits.
-    pub(super) cap_bps: u64,
+    pub(super) cap: Rate,
     /// Rate removed by its last reduction; 0 after a Resume, so that a second Resume has no effect.
-    taken_bps: u64,
+    taken: Rate,
     /// Rate before its last reduction.
-    before_bps: u64,
+    before: Rate,
     /// End of its pause; a time in the past without one.
-    pub(super) paused_until_ns: u64,
+    pub(super) paused_until: Monotonic,
     /// When it last requested a reduction or a pause.
-    requested_ns: Option<u64>,
+    requested_at: Option<Monotonic>,
     /// Newest timestamp of its packets.
     newest: Option<u64>,
 }
 
 impl IssuerRecord {
-    pub(super) fn new(line_bps: u64) -> Self {
-        let (taken_bps, before_bps, paused_until_ns, requested_ns, newest) = (0, line_bps, 0, None, None);
-        Self { cap_bps: line_bps, taken_bps, before_bps, paused_until_ns, requested_ns, newest }
+    pub(super) fn new(line: Rate) -> Self {
+        let (taken, paused_until, requested_at, newest) = (Rate::ZERO, Monotonic::START, None, None);
+        Self { cap: line, taken, before: line, paused_until, requested_at, newest }
     }
 
     /// Records a timestamp; `false` if it is not newer than the last (compared as serial numbers: NTP time wraps).
@@ -48,65 +50,70 @@ impl IssuerRecord {
     }
 
     /// Whether the issuer requested a reduction or a pause within the last RTT.
-    pub(super) fn requested_within(&self, rtt_ns: u64, now_ns: u64) -> bool {
-        self.requested_ns.is_some_and(|at| now_ns.saturating_sub(at) < rtt_ns)
+    pub(super) fn requested_within(&self, rtt: Duration, now: Monotonic) -> bool {
+        self.requested_at.is_some_and(|at| now.since(at) < rtt)
     }
 
-    pub(super) fn record_request(&mut self, now_ns: u64) {
-        self.requested_ns = Some(now_ns);
+    pub(super) fn record_request(&mut self, now: Monotonic) {
+        self.requested_at = Some(now);
     }
 
-    /// Lowers the cap to `target_bps`, a reduction from the rate `start_bps`.
-    pub(super) fn reduce(&mut self, start_bps: u64, target_bps: u64) {
-        self.cap_bps = self.cap_bps.min(target_bps);
-        self.before_bps = start_bps;
-        self.taken_bps = start_bps.saturating_sub(self.cap_bps);
+    /// Lowers the cap to `target`, a reduction from the rate `start`.
+    pub(super) fn reduce(&mut self, start: Rate, target: Rate) {
+        self.cap = self.cap.min(target);
+        self.before = start;
+        self.taken = start.saturating_sub(self.cap);
     }
 
     /// Whether there is a reduction or a pause that a Resume can lift.
-    pub(super) fn is_open(&self, now_ns: u64) -> bool {
-        self.taken_bps > 0 || self.paused_until_ns > now_ns
+    pub(super) fn is_open(&self, now: Monotonic) -> bool {
+        self.taken > Rate::ZERO || self.paused_until > now
     }
 
-    /// Ends the pause and restores a share of the last reduction, at most `most_bps`, once.
-    pub(super) fn resume(&mut self, percent: Percent, most_bps: u64, line_bps: u64, now_ns: u64) {
-        self.paused_until_ns = self.paused_until_ns.min(now_ns);
-        if self.taken_bps == 0 {
+    /// Ends the pause and restores a share of the last reduction, at most `most`, once.
+    pub(super) fn resume(&mut self, percent: Percent, most: Rate, line: Rate, now: Monotonic) {
+        self.paused_until = self.paused_until.min(now);
+        if self.taken == Rate::ZERO {
             return;
         }
         let (gain, ceiling) = match percent {
-            Percent::ZERO => (line_bps, line_bps),
-            percent => (percent.of(self.taken_bps), self.before_bps),
+            Percent::ZERO => (line, line),
+            percent => (share(percent, self.taken), self.before),
         };
-        let raised = self.cap_bps.saturating_add(gain.min(most_bps)).min(ceiling);
-        self.cap_bps = self.cap_bps.max(raised);
-        self.taken_bps = 0;
+        let raised = (self.cap + gain.min(most)).min(ceiling);
+        self.cap = self.cap.max(raised);
+        self.taken = Rate::ZERO;
     }
 
-    /// Raises the cap by `step_bps`; at line rate no reduction is left to lift.
-    pub(super) fn increase(&mut self, step_bps: u64, line_bps: u64) {
-        self.cap_bps = self.cap_bps.saturating_add(step_bps).min(line_bps);
-        if self.cap_bps == line_bps {
-            self.taken_bps = 0;
+    /// Raises the cap by `step`; at line rate no reduction is left to lift.
+    pub(super) fn increase(&mut self, step: Rate, line: Rate) {
+        self.cap = (self.cap + step).min(line);
+        if self.cap == line {
+            self.taken = Rate::ZERO;
         }
     }
 
     /// Applies a new line rate: a cap at the old line rate moves to the new one, and no cap exceeds the new one.
-    pub(super) fn change_line(&mut self, old_bps: u64, new_bps: u64) {
-        if self.cap_bps >= old_bps {
-            self.cap_bps = new_bps;
+    pub(super) fn change_line(&mut self, old: Rate, new: Rate) {
+        if self.cap >= old {
+            self.cap = new;
         }
-        self.cap_bps = self.cap_bps.min(new_bps);
-        self.before_bps = self.before_bps.min(new_bps);
+        self.cap = self.cap.min(new);
+        self.before = self.before.min(new);
     }
 
     /// Whether the issuer limits nothing: no cap below line rate, no pause.
-    pub(super) fn is_free(&self, line_bps: u64, now_ns: u64) -> bool {
-        self.cap_bps >= line_bps && self.paused_until_ns <= now_ns
+    pub(super) fn is_free(&self, line: Rate, now: Monotonic) -> bool {
+        self.cap >= line && self.paused_until <= now
     }
 
     /// Whether the record can be dropped: it limits nothing and holds no timestamp against replays.
-    pub(super) fn is_blank(&self, line_bps: u64, now_ns: u64) -> bool {
-        self.is_free(line_bps, now_ns) && self.newest.is_none()
+    pub(super) fn is_blank(&self, line: Rate, now: Monotonic) -> bool {
+        self.is_free(line, now) && self.newest.is_none()
     }
+}
+
+/// A share of a rate, rounded as [`Percent::of`] does.
+pub(super) fn share(percent: Percent, rate: Rate) -> Rate {
+    Rate::from_bps(percent.of(rate.bps()))
 }

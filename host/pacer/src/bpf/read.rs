@@ -10,6 +10,7 @@ use anyhow::Context;
 use canopy_bpf::pacer::types;
 use canopy_bpf::read;
 use canopy_bpf::ring::Records;
+use canopy_units::Monotonic;
 use tokio::sync::mpsc;
 
 use super::Bpf;
@@ -30,7 +31,7 @@ pub(crate) type Sightings = mpsc::Receiver<anyhow::Result<Sighted>>;
 /// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
-    pub(crate) time_ns: u64,
+    pub(crate) time: Monotonic,
     /// Length of the packet in octets.
     pub(crate) length: usize,
     /// Its first octets.
@@ -41,11 +42,11 @@ pub(crate) struct Notice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Time of the first packet.
-    pub(crate) first_ns: u64,
+    pub(crate) first: Monotonic,
     /// Time of the last packet.
-    pub(crate) last_ns: u64,
+    pub(crate) last: Monotonic,
     /// Minimum RTT of the last 5 to 10 s; only in answers.
-    pub(crate) rtt_ns: Option<u64>,
+    pub(crate) rtt: Option<Duration>,
 }
 
 impl Bpf {
@@ -87,12 +88,14 @@ fn peer(key: &types::pacer_key) -> Flow {
 
 impl Seen {
     fn flow(flow: &types::pacer_flow) -> Self {
-        Self { first_ns: flow.first_ns, last_ns: flow.last_ns, rtt_ns: None }
+        let [first, last] = [flow.first_ns, flow.last_ns].map(Monotonic::from_nanos);
+        Self { first, last, rtt: None }
     }
 
     fn answers(answers: &types::pacer_answers) -> Self {
         let least = [answers.least_ns, answers.before_ns].into_iter().filter(|rtt| *rtt > 0).min();
-        Self { first_ns: answers.first_ns, last_ns: answers.last_ns, rtt_ns: least }
+        let [first, last] = [answers.first_ns, answers.last_ns].map(Monotonic::from_nanos);
+        Self { first, last, rtt: least.map(Duration::from_nanos) }
     }
 }
 
@@ -100,7 +103,7 @@ impl Notice {
     /// `None` if the record has fewer octets than its length field.
     fn of(notice: &types::pacer_notice) -> Option<Self> {
         let data = notice.data.get(..notice.captured as usize)?.to_vec();
-        Some(Self { time_ns: notice.time_ns, length: notice.length as usize, data })
+        Some(Self { time: Monotonic::from_nanos(notice.time_ns), length: notice.length as usize, data })
     }
 }
 
@@ -114,16 +117,19 @@ mod tests {
             let record = types::pacer_answers { first_ns: 1, last_ns: 2, window_ns: 3, least_ns, before_ns };
             Seen::answers(&record)
         };
-        assert_eq!(answers(40, 30).rtt_ns, Some(30));
-        assert_eq!(answers(40, 0).rtt_ns, Some(40));
-        assert_eq!(answers(0, 0), Seen { first_ns: 1, last_ns: 2, rtt_ns: None });
+        assert_eq!(answers(40, 30).rtt, Some(Duration::from_nanos(30)));
+        assert_eq!(answers(40, 0).rtt, Some(Duration::from_nanos(40)));
+        assert_eq!(answers(0, 0), Seen { first: Monotonic::from_nanos(1), last: Monotonic::from_nanos(2), rtt: None });
     }
 
     #[test]
     fn a_notice_has_as_much_data_as_was_captured() {
         let mut record = types::pacer_notice { time_ns: 7, length: 300, captured: 3, data: [9; 256] };
         record.data[..3].copy_from_slice(&[1, 2, 3]);
-        assert_eq!(Notice::of(&record), Some(Notice { time_ns: 7, length: 300, data: vec![1, 2, 3] }));
+        assert_eq!(
+            Notice::of(&record),
+            Some(Notice { time: Monotonic::from_nanos(7), length: 300, data: vec![1, 2, 3] })
+        );
         record.captured = 257;
         assert_eq!(Notice::of(&record), None);
     }

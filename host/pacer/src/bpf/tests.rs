@@ -18,7 +18,7 @@ struct Bench(Bpf);
 impl Bench {
     fn new(mode: Mode, lease_ns: u64) -> Self {
         let bpf = Bpf::load(0).expect("loading BPF programs needs root");
-        let alive_until_ns = monotonic_ns() + lease_ns;
+        let alive_until_ns = monotonic().nanos() + lease_ns;
         let control = types::pacer_control { alive_until_ns, limit_known: 0, limit_unknown: 0, mode: mode.0, pad: 0 };
         bpf.control(&control).unwrap();
         Self(bpf)
@@ -62,10 +62,10 @@ fn departures_are_as_far_apart_as_the_rate_wants() {
     let octets = frame(Opcode::SEND_ONLY, DEST).len() as u64;
     // One packet in 100 ms: no machine is so slow that a departure time is in the past.
     bench.pace(octets * 10, 0);
-    let before = monotonic_ns();
+    let before = monotonic().nanos();
     let times: Vec<u64> = (0..4).map(|_| bench.send(Opcode::SEND_ONLY, DEST).0).collect();
     assert_eq!(times[0], 0, "the first one goes at once");
-    assert!((before + SECOND / 10..monotonic_ns() + SECOND / 10).contains(&times[1]));
+    assert!((before + SECOND / 10..monotonic().nanos() + SECOND / 10).contains(&times[1]));
     assert_eq!([times[2] - times[1], times[3] - times[2]], [SECOND / 10; 2]);
     // The new rate applies to later packets.
     bench.pace(octets * 20, 0);
@@ -77,14 +77,14 @@ fn departures_are_as_far_apart_as_the_rate_wants() {
 #[test]
 fn nothing_departs_in_a_pause_and_nothing_is_put_off_for_ever() {
     let mut bench = Bench::new(Mode::PACE_EDT, HORIZON);
-    let end = monotonic_ns() + SECOND;
+    let end = monotonic().nanos() + SECOND;
     bench.pace(u64::MAX, end);
     assert_eq!([(); 2].map(|()| bench.send(Opcode::WRITE_MIDDLE, DEST).0), [end; 2]);
     assert_eq!(bench.counter("departures_clamped"), 0);
     bench.pace(1, 0);
     for _ in 0..3 {
         let (departs, _) = bench.send(Opcode::SEND_ONLY, DEST);
-        assert!(departs <= monotonic_ns() + HORIZON);
+        assert!(departs <= monotonic().nanos() + HORIZON);
     }
     assert_eq!(bench.counter("departures_clamped"), 2);
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 use canopy_daemon::config::{Flags, Loaded, Sources, load};
 use canopy_daemon::log::LogFormat;
 use canopy_host::pacing::DEFAULT_SOCKET;
+use canopy_units::Rate;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Config, SYSTEM_FILE};
 use crate::kernel::Wanted;
-use crate::units::rate;
 
 /// Paces this host's RDMA queue pairs as nodes on the path (Long-haul CNPs) and receivers (CNPs) request.
 ///
@@ -93,11 +93,11 @@ struct Open {
     #[arg(long, value_name = "QPN", value_parser = qpn)]
     dest_qpn: u32,
     /// Maximum rate [default: the daemon's].
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    line_rate: Option<u64>,
+    #[arg(long, value_name = "RATE")]
+    line_rate: Option<Rate>,
     /// Minimum rate, below which no reduction goes [default: the daemon's].
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    min_rate: Option<u64>,
+    #[arg(long, value_name = "RATE")]
+    min_rate: Option<Rate>,
     /// RTT of its path [default: measured, and until then the daemon's].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     rtt: Option<Duration>,

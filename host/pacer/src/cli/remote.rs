@@ -6,11 +6,11 @@ use std::path::Path;
 
 use canopy_host::Error;
 use canopy_host::pacing::{Action, Cause, Client, LimitedBy, Means, OpenOptions, Origin, Qp, Status};
+use canopy_units::Rate;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
 
 use super::Open;
-use crate::units::show_rate;
 
 pub(super) fn status(socket: &Path, as_json: bool) -> anyhow::Result<()> {
     let status = Client::connect(socket)?.status()?;
@@ -20,9 +20,16 @@ pub(super) fn status(socket: &Path, as_json: bool) -> anyhow::Result<()> {
 
 pub(super) fn open(open: &Open) -> anyhow::Result<()> {
     let Open { qpn, peer, dest_qpn, line_rate, min_rate, rtt, .. } = *open;
-    let options = OpenOptions { qpn, peer, dest_qpn, line_rate_bps: line_rate, min_rate_bps: min_rate, rtt };
+    let options = OpenOptions {
+        qpn,
+        peer,
+        dest_qpn,
+        line_rate_bps: line_rate.map(Rate::bps),
+        min_rate_bps: min_rate.map(Rate::bps),
+        rtt,
+    };
     let qp = Client::connect(&open.socket.socket)?.open(options)?;
-    print(&format!("QP {} to {} QP {}: {}\n", qp.qpn, qp.peer, qp.dest_qpn, show_rate(qp.rate_bps))).map(drop)
+    print(&format!("QP {} to {} QP {}: {}\n", qp.qpn, qp.peer, qp.dest_qpn, Rate::from_bps(qp.rate_bps))).map(drop)
 }
 
 pub(super) fn close(socket: &Path, qpn: u32) -> anyhow::Result<()> {
@@ -70,7 +77,7 @@ fn status_table(status: &Status) -> String {
             qp.peer.to_string(),
             qp.dest_qpn.to_string(),
             origin(qp.origin).to_owned(),
-            show_rate(qp.rate_bps),
+            Rate::from_bps(qp.rate_bps).to_string(),
             paused,
             limited_by(qp).unwrap_or_else(|| "-".to_owned()),
             rtt,
@@ -80,7 +87,7 @@ fn status_table(status: &Status) -> String {
     let head = format!(
         "{interface}: {}, {}, {nodes} nodes, {} queue pairs\n",
         means(*pacing),
-        show_rate(*line_rate_bps),
+        Rate::from_bps(*line_rate_bps),
         status.qps.len()
     );
     let rows: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
@@ -144,7 +151,7 @@ fn action_line(action: &Action) -> String {
         qp.peer,
         qp.dest_qpn,
         cause(action.cause),
-        show_rate(qp.rate_bps)
+        Rate::from_bps(qp.rate_bps)
     );
     if let Some(left) = qp.pause_left {
         line += &format!(", paused for {:.3} ms", left.as_secs_f64() * 1e3);

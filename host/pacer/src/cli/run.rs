@@ -8,6 +8,7 @@ use canopy_control::pb::pacer_service_server::PacerServiceServer;
 use canopy_daemon::config::Loaded;
 use canopy_daemon::notify::Notifier;
 use canopy_daemon::signals;
+use canopy_units::Rate;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tonic::transport::Server;
@@ -47,12 +48,12 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
     let notifier = Notifier::system();
     let found = interface(&settings.interface).await?;
     let (ifindex, mtu) = (found.index, found.mtu);
-    let line_bps = settings.line_rate.map(|rate| rate.0).or(found.speed_bps).with_context(|| {
+    let line = settings.line_rate.or(found.speed).with_context(|| {
         format!("line_rate: the speed of {} is unknown: give its rate, such as 100G", settings.interface)
     })?;
-    let min_bps = settings.min_rate.map_or((line_bps / 100).max(1), |rate| rate.0);
-    if min_bps > line_bps {
-        bail!("min_rate: {min_bps} bit/s is more than the line rate, {line_bps} bit/s");
+    let min = settings.min_rate.unwrap_or(Rate::from_bps((line.bps() / 100).max(1)));
+    if min > line {
+        bail!("min_rate: {} bit/s is more than the line rate, {} bit/s", min.bps(), line.bps());
     }
     let argv: Vec<String> = settings.on_action.command.split_whitespace().map(str::to_owned).collect();
     let argv = (!argv.is_empty()).then_some(argv);
@@ -67,9 +68,9 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
     };
     let bpf = Bpf::load(ifindex)?;
     let (notices, sightings) = (bpf.notices()?, bpf.sightings()?);
-    let kernel = Kernel::open(bpf, Path { ifindex, mtu, line_bps }, wanted, settings.replace_qdisc).await?;
+    let kernel = Kernel::open(bpf, Path { ifindex, mtu, line }, wanted, settings.replace_qdisc).await?;
     let pacing = kernel.means().as_str_name();
-    tracing::info!(interface = settings.interface, pacing, line_bps, min_bps, mtu, "pacing");
+    tracing::info!(interface = settings.interface, pacing, line_bps = line.bps(), min_bps = min.bps(), mtu, "pacing");
     if wanted == Wanted::None && argv.is_none() {
         tracing::warn!(
             "the kernel does not pace and there is no on_action.command: only clients of `watch` can apply changes"
@@ -88,8 +89,6 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
         .add_service(served);
     let server = tokio::spawn(server.serve_with_incoming(incoming));
     let metrics = listener.map(|listener| tokio::spawn(metrics::serve(listener, service)));
-    let rtt_ns = u64::try_from(settings.rtt.as_nanos()).unwrap_or(u64::MAX);
-    let idle_ns = u64::try_from(settings.idle.as_nanos()).unwrap_or(u64::MAX);
     let hook = argv.map(|argv| Program {
         argv,
         timeout: settings.on_action.timeout,
@@ -97,16 +96,16 @@ async fn daemon(settings: Config) -> anyhow::Result<()> {
         interface: settings.interface.clone(),
     });
     let daemon = Daemon {
-        engine: Engine::new(Defaults { line_bps, min_bps, rtt_ns }),
+        engine: Engine::new(Defaults { line, min, rtt: settings.rtt }),
         kernel,
         notices,
         sightings,
         requests,
         nodes: Nodes::new(settings.nodes.into_iter().collect(), settings.nodes_file),
         hook: hook.map(Hook::new),
-        rules: Rules { idle_ns, measure_rtt: !settings.fixed_rtt },
+        rules: Rules { idle: settings.idle, measure_rtt: !settings.fixed_rtt },
         interface: settings.interface,
-        line_bps,
+        line,
     };
     notifier.ready();
     let ended = daemon.run(end).await;

@@ -8,6 +8,16 @@ use super::*;
 const RTT: u64 = 10_000_000;
 const LINE: u64 = 100_000;
 
+/// A time of a test, in nanoseconds.
+fn instant(ns: u64) -> Monotonic {
+    Monotonic::from_nanos(ns)
+}
+
+/// The same for a span.
+fn span(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}
+
 fn node() -> Ipv6Addr {
     "fcff::1".parse().unwrap()
 }
@@ -21,19 +31,19 @@ fn flow(dest: u32) -> Flow {
 }
 
 fn open(n: u64, dest: u32) -> Open {
-    Open { qpn: qpn(n), flow: flow(dest), line_bps: None, min_bps: None, rtt_ns: None }
+    Open { qpn: qpn(n), flow: flow(dest), line: None, min: None, rtt: None }
 }
 
 fn engine() -> Engine {
-    let mut engine = Engine::new(Defaults { line_bps: LINE, min_bps: 1_000, rtt_ns: RTT });
-    engine.set_nodes(BTreeSet::from([node()]), 0).unwrap();
-    engine.open(open(17, 113), Origin::Registered, 0).unwrap();
+    let mut engine = Engine::new(Defaults { line: Rate::from_bps(LINE), min: Rate::from_bps(1_000), rtt: span(RTT) });
+    engine.set_nodes(BTreeSet::from([node()]), instant(0)).unwrap();
+    engine.open(open(17, 113), Origin::Registered, instant(0)).unwrap();
     assert_eq!(causes(&mut engine), [(Cause::Open, LINE)]);
     engine
 }
 
 fn causes(engine: &mut Engine) -> Vec<(Cause, u64)> {
-    std::iter::from_fn(|| engine.next_change()).map(|c| (c.cause, c.live.command.rate_bps)).collect()
+    std::iter::from_fn(|| engine.next_change()).map(|c| (c.cause, c.live.command.rate.bps())).collect()
 }
 
 fn from_node(action: Action) -> Result<Notification, (Format, Invalid)> {
@@ -48,16 +58,19 @@ fn reduce(percent: u8) -> Result<Notification, (Format, Invalid)> {
 #[test]
 fn every_change_has_its_cause_and_receive_time() {
     let mut engine = engine();
-    engine.receive(reduce(30), 5, 7);
+    engine.receive(reduce(30), instant(5), instant(7));
     let change = engine.next_change().unwrap();
-    assert_eq!((change.cause, change.received_ns, change.live.command.rate_bps), (Cause::Reduce, Some(5), 70_000));
+    assert_eq!(
+        (change.cause, change.received_at, change.live.command.rate.bps()),
+        (Cause::Reduce, Some(instant(5)), 70_000)
+    );
     assert_eq!(change.live.command.limited_by, Some(Issuer::Node(node())));
-    engine.receive(from_node(Action::Pause { micros: 1_000 }), 8, 9);
+    engine.receive(from_node(Action::Pause { micros: 1_000 }), instant(8), instant(9));
     assert_eq!(causes(&mut engine), [(Cause::Pause, 70_000)]);
-    engine.timeout(9 + 1_000_000);
+    engine.timeout(instant(9 + 1_000_000));
     assert_eq!(causes(&mut engine), [(Cause::PauseEnd, 70_000)]);
     // Changes by timers in between come first, with their own cause.
-    engine.receive(reduce(50), 0, 9 + 2 * RTT + 1);
+    engine.receive(reduce(50), instant(0), instant(9 + 2 * RTT + 1));
     assert_eq!(causes(&mut engine), [(Cause::Increase, 75_000), (Cause::Reduce, 37_500)]);
     assert_eq!((engine.tally.outcome("applied"), engine.tally.outcome("pauses")), (3, 1));
 }
@@ -65,13 +78,13 @@ fn every_change_has_its_cause_and_receive_time() {
 #[test]
 fn what_changes_nothing_is_counted_by_its_reason() {
     let mut engine = engine();
-    engine.receive(Err((Format::Rocev2, Invalid::Icrc)), 0, 1);
+    engine.receive(Err((Format::Rocev2, Invalid::Icrc)), instant(0), instant(1));
     let Ok(good) = reduce(30) else { panic!() };
-    engine.receive(Ok(Notification { from: Ipv6Addr::LOCALHOST, ..good }), 0, 1);
+    engine.receive(Ok(Notification { from: Ipv6Addr::LOCALHOST, ..good }), instant(0), instant(1));
     // QPN 1 is not a valid QP; the issuer is checked before that.
-    engine.receive(Ok(Notification { qpn: 1, ..good }), 0, 1);
-    engine.receive(Ok(Notification { qpn: 1, from: Ipv6Addr::LOCALHOST, ..good }), 0, 1);
-    engine.receive(Ok(Notification { qpn: 18, ..good }), 0, 1);
+    engine.receive(Ok(Notification { qpn: 1, ..good }), instant(0), instant(1));
+    engine.receive(Ok(Notification { qpn: 1, from: Ipv6Addr::LOCALHOST, ..good }), instant(0), instant(1));
+    engine.receive(Ok(Notification { qpn: 18, ..good }), instant(0), instant(1));
     assert_eq!(causes(&mut engine), []);
     let count = |name| engine.tally.outcome(name);
     assert_eq!((count("icrc"), count("unknown_issuer"), count("unknown_qp"), count("applied")), (1, 2, 2, 0));
@@ -80,13 +93,13 @@ fn what_changes_nothing_is_counted_by_its_reason() {
 #[test]
 fn opening_again_keeps_what_was_asked_for_unless_the_flow_is_another() {
     let mut engine = engine();
-    engine.receive(reduce(30), 0, 1);
+    engine.receive(reduce(30), instant(0), instant(1));
     assert_eq!(causes(&mut engine).len(), 1);
-    engine.open(open(17, 113), Origin::Registered, 2).unwrap();
+    engine.open(open(17, 113), Origin::Registered, instant(2)).unwrap();
     assert_eq!(causes(&mut engine), [], "the same");
-    engine.open(Open { rtt_ns: Some(RTT / 2), ..open(17, 113) }, Origin::Registered, 3).unwrap();
+    engine.open(Open { rtt: Some(span(RTT / 2)), ..open(17, 113) }, Origin::Registered, instant(3)).unwrap();
     assert_eq!(causes(&mut engine), [(Cause::Open, 70_000)]);
-    engine.open(open(17, 114), Origin::Registered, 4).unwrap();
+    engine.open(open(17, 114), Origin::Registered, instant(4)).unwrap();
     assert_eq!(causes(&mut engine), [(Cause::Close, LINE), (Cause::Open, LINE)]);
     assert_eq!((engine.of_flow(flow(113)), engine.of_flow(flow(114))), (None, Some(qpn(17))));
 }
@@ -95,23 +108,23 @@ fn opening_again_keeps_what_was_asked_for_unless_the_flow_is_another() {
 fn a_registration_wins_over_a_learned_queue_pair() {
     let mut engine = engine();
     let taken = Err(OpenError::FlowTaken(qpn(17)));
-    assert_eq!(engine.open(open(18, 113), Origin::Learned, 0), taken);
-    assert_eq!(engine.open(open(18, 113), Origin::Registered, 0), taken);
-    engine.open(open(19, 115), Origin::Learned, 0).unwrap();
+    assert_eq!(engine.open(open(18, 113), Origin::Learned, instant(0)), taken);
+    assert_eq!(engine.open(open(18, 113), Origin::Registered, instant(0)), taken);
+    engine.open(open(19, 115), Origin::Learned, instant(0)).unwrap();
     assert_eq!(causes(&mut engine), [(Cause::Open, LINE)]);
-    engine.open(open(20, 115), Origin::Registered, 0).unwrap();
+    engine.open(open(20, 115), Origin::Registered, instant(0)).unwrap();
     assert_eq!(causes(&mut engine), [(Cause::Close, LINE), (Cause::Open, LINE)]);
-    let bad = Open { min_bps: Some(LINE + 1), ..open(20, 116) };
-    assert_eq!(engine.open(bad, Origin::Registered, 0), Err(OpenError::Refused(Refusal::OutOfRange)));
+    let bad = Open { min: Some(Rate::from_bps(LINE + 1)), ..open(20, 116) };
+    assert_eq!(engine.open(bad, Origin::Registered, instant(0)), Err(OpenError::Refused(Refusal::OutOfRange)));
     assert_eq!(engine.of_flow(flow(115)), Some(qpn(20)), "a refused one changes nothing");
 }
 
 #[test]
 fn a_given_rtt_stays_and_an_assumed_one_is_measured() {
     let mut engine = engine();
-    engine.measured(qpn(17), 5, 0);
-    assert_eq!((engine.live()[&qpn(17)].spec.rtt_ns, causes(&mut engine)), (5, vec![(Cause::Adjust, LINE)]));
-    engine.open(Open { rtt_ns: Some(RTT), ..open(17, 113) }, Origin::Registered, 0).unwrap();
-    engine.measured(qpn(17), 5, 0);
-    assert_eq!(engine.live()[&qpn(17)].spec.rtt_ns, RTT);
+    engine.measured(qpn(17), span(5), instant(0));
+    assert_eq!((engine.live()[&qpn(17)].spec.rtt, causes(&mut engine)), (span(5), vec![(Cause::Adjust, LINE)]));
+    engine.open(Open { rtt: Some(span(RTT)), ..open(17, 113) }, Origin::Registered, instant(0)).unwrap();
+    engine.measured(qpn(17), span(5), instant(0));
+    assert_eq!(engine.live()[&qpn(17)].spec.rtt, span(RTT));
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use canopy_host_core::pacing::{Command as PacingCommand, QpSpec};
+use canopy_units::Rate;
 
 use super::*;
 use crate::engine::{Flow, Live, Origin, RttFrom};
@@ -14,11 +15,16 @@ const DEADLINE: Duration = Duration::from_secs(20);
 fn change(qpn: u64, rate_bps: u64) -> Change {
     let qpn = Qpn::new("qpn", qpn).unwrap();
     let peer = Ipv6Addr::LOCALHOST;
-    let spec = QpSpec { peer, line_bps: 100, min_bps: 1, rtt_ns: 1_500 };
-    let command = PacingCommand { qp: qpn, rate_bps, paused_until_ns: Some(u64::MAX), limited_by: Some(Issuer::Peer) };
+    let spec = QpSpec { peer, line: Rate::from_bps(100), min: Rate::from_bps(1), rtt: Duration::from_nanos(1_500) };
+    let command = PacingCommand {
+        qp: qpn,
+        rate: Rate::from_bps(rate_bps),
+        paused_until: Some(Monotonic::NEVER),
+        limited_by: Some(Issuer::Peer),
+    };
     let flow = Flow { peer, qpn: 9 };
     let live = Live { flow, origin: Origin::Learned, spec, rtt_from: RttFrom::Given, command };
-    Change { cause: Cause::Pause, qpn, live, received_ns: None }
+    Change { cause: Cause::Pause, qpn, live, received_at: None }
 }
 
 fn hook(script: &str, timeout: Duration) -> Hook {
@@ -90,8 +96,8 @@ async fn failures_are_counted_and_nothing_runs_for_ever() {
 #[test]
 fn the_variables_are_in_microseconds_rounded_up() {
     let mut change = change(17, 5);
-    change.live.command.paused_until_ns = Some(2_001);
-    let command: BTreeMap<_, _> = variables(&change, 1_000).into();
+    change.live.command.paused_until = Some(Monotonic::from_nanos(2_001));
+    let command: BTreeMap<_, _> = variables(&change, Monotonic::from_nanos(1_000)).into();
     assert_eq!((command["CANOPY_PAUSE_US"].as_str(), command["CANOPY_RTT_US"].as_str()), ("2", "2"));
     assert_eq!((command["CANOPY_ACTION"].as_str(), command["CANOPY_LIMITED_BY"].as_str()), ("pause", "peer"));
 }

@@ -12,24 +12,25 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use canopy_host_core::pacing::Command;
 use canopy_model::ids::Qpn;
+use canopy_units::{Monotonic, Rate};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use super::Path;
 use super::netlink::{Existing, Netlink};
 use super::options::{self, Class};
 use super::root::{DEFAULT_CLASS, LINE_CLASS, MAJOR};
-use crate::clock::monotonic_ns;
+use crate::clock::monotonic;
 
 /// Octets on the line in addition to the MTU: Ethernet header, FCS, preamble and gap.
 const FRAMING: u64 = 38;
 /// The burst is the rate times this, and at least two packets.
-const BURST_NS: u64 = 250_000;
+const BURST: Duration = Duration::from_micros(250);
 /// The guaranteed rate of a class is its rate divided by this, so that the sum fits into any line.
 const SURE: u64 = 1 << 20;
 /// The guaranteed rate of traffic that is not paced, ACKs included, is the line rate divided by this.
 const SURE_OF_DEFAULT: u64 = 8;
 /// A released class drains its queue at line rate for this time.
-const DRAIN_NS: u64 = 1_000_000_000;
+const DRAIN: Duration = Duration::from_secs(1);
 /// At the end, packets queued in classes leave within this time, or are lost with them.
 const FLUSH: Duration = Duration::from_millis(50);
 
@@ -40,7 +41,7 @@ pub(super) struct Htb {
     /// Minor number that was never used before.
     next: u16,
     free: Vec<u16>,
-    draining: VecDeque<(u64, u16)>,
+    draining: VecDeque<(Monotonic, u16)>,
 }
 
 impl Htb {
@@ -48,7 +49,7 @@ impl Htb {
     pub(super) async fn new(netlink: &mut Netlink, path: Path) -> anyhow::Result<Self> {
         let (classes, free, draining) = (BTreeMap::new(), Vec::new(), VecDeque::new());
         let htb = Self { path, classes, next: 1, free, draining };
-        let line = htb.flowing(path.line_bps);
+        let line = htb.flowing(path.line);
         htb.change(netlink, LINE_CLASS, Class { sure: line.most, ..line }).await.context("making the line's class")?;
         let default = Class { sure: (line.most / SURE_OF_DEFAULT).max(1), ..line };
         htb.make(netlink, DEFAULT_CLASS, default).await.context("making the class of what is not paced")?;
@@ -61,13 +62,13 @@ impl Htb {
             Some(minor) => *minor,
             None => {
                 let minor = self.take_minor()?;
-                self.make(netlink, minor, self.flowing(command.rate_bps)).await?;
+                self.make(netlink, minor, self.flowing(command.rate)).await?;
                 self.classes.insert(qpn, minor);
                 minor
             }
         };
-        let pause_ns = command.paused_until_ns.map_or(0, |until| until.saturating_sub(monotonic_ns()));
-        let class = if pause_ns > 0 { self.paused(pause_ns) } else { self.flowing(command.rate_bps) };
+        let pause = command.paused_until.map_or(Duration::ZERO, |until| until.since(monotonic()));
+        let class = if pause > Duration::ZERO { self.paused(pause) } else { self.flowing(command.rate) };
         self.change(netlink, minor, class).await?;
         Ok(u32::from(MAJOR) << 16 | u32::from(minor))
     }
@@ -75,13 +76,13 @@ impl Htb {
     /// Releases the class of a queue pair.
     pub(super) async fn release(&mut self, netlink: &mut Netlink, qpn: Qpn) -> anyhow::Result<()> {
         let Some(minor) = self.classes.remove(&qpn) else { return Ok(()) };
-        self.draining.push_back((monotonic_ns() + DRAIN_NS, minor));
-        self.change(netlink, minor, self.flowing(self.path.line_bps)).await
+        self.draining.push_back((monotonic() + DRAIN, minor));
+        self.change(netlink, minor, self.flowing(self.path.line)).await
     }
 
     /// Removes the classes that have drained.
     pub(super) async fn tidy(&mut self, netlink: &mut Netlink) {
-        let now = monotonic_ns();
+        let now = monotonic();
         while let Some((_, minor)) = self.draining.pop_front_if(|(at, _)| *at <= now) {
             if let Err(error) = netlink.delete_class(message(self.path.ifindex, minor)).await {
                 tracing::warn!(?error, minor, "an HTB class cannot be removed");
@@ -93,7 +94,7 @@ impl Htb {
     /// Sends all packets that are queued in classes.
     pub(super) async fn flush(&mut self, netlink: &mut Netlink) {
         for minor in self.classes.values() {
-            if let Err(error) = self.change(netlink, *minor, self.flowing(self.path.line_bps)).await {
+            if let Err(error) = self.change(netlink, *minor, self.flowing(self.path.line)).await {
                 tracing::warn!(error = format!("{error:#}"), "an HTB class cannot be opened");
             }
         }
@@ -136,17 +137,17 @@ impl Htb {
         u64::from(self.path.mtu) + FRAMING
     }
 
-    fn flowing(&self, rate_bps: u64) -> Class {
-        let most = (rate_bps / 8).max(1);
-        let burst = u128::from(most) * u128::from(BURST_NS) / 1_000_000_000;
+    fn flowing(&self, rate: Rate) -> Class {
+        let most = (rate.bps() / 8).max(1);
+        let burst = u128::from(most) * BURST.as_nanos() / 1_000_000_000;
         let burst_octets = u64::try_from(burst).unwrap_or(u64::MAX).max(2 * self.packet());
         Class { sure: (most / SURE).max(1), most, burst_octets, quantum: self.quantum() }
     }
 
     /// One packet of the MTU uses up the whole pause.
-    fn paused(&self, pause_ns: u64) -> Class {
-        let rate = u128::from(self.packet()) * 1_000_000_000 / u128::from(pause_ns.max(1));
-        let line = (self.path.line_bps / 8).max(1);
+    fn paused(&self, pause: Duration) -> Class {
+        let rate = u128::from(self.packet()) * 1_000_000_000 / pause.as_nanos().max(1);
+        let line = (self.path.line.bps() / 8).max(1);
         let most = u64::try_from(rate).unwrap_or(u64::MAX).clamp(1, line);
         Class { sure: 1, most, burst_octets: 1, quantum: self.quantum() }
     }
@@ -167,16 +168,16 @@ mod tests {
     use super::*;
 
     fn htb() -> Htb {
-        let path = Path { ifindex: 1, mtu: 1500, line_bps: 1_000_000_000 };
+        let path = Path { ifindex: 1, mtu: 1500, line: Rate::from_bps(1_000_000_000) };
         Htb { path, classes: BTreeMap::new(), next: 1, free: vec![], draining: VecDeque::new() }
     }
 
     #[test]
     fn one_packet_uses_a_pause_up() {
-        let paused = htb().paused(50_000_000);
+        let paused = htb().paused(Duration::from_millis(50));
         let debt_ns = htb().packet() * 1_000_000_000 / paused.most;
         assert!((50_000_000..50_010_000).contains(&debt_ns), "{debt_ns}");
-        assert_eq!(htb().paused(1).most, 125_000_000, "never above line rate");
+        assert_eq!(htb().paused(Duration::from_nanos(1)).most, 125_000_000, "never above line rate");
     }
 
     #[test]

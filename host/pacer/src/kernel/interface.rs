@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::bail;
+use canopy_units::Rate;
 use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage};
 
 use super::netlink::Netlink;
@@ -15,8 +16,8 @@ pub(crate) struct Interface {
     pub(crate) index: u32,
     /// In octets.
     pub(crate) mtu: u32,
-    /// Its speed in bits per second, if the driver reports it.
-    pub(crate) speed_bps: Option<u64>,
+    /// Its speed, if the driver reports it.
+    pub(crate) speed: Option<Rate>,
 }
 
 /// Reads the properties of an interface.
@@ -33,12 +34,12 @@ pub(crate) async fn interface(name: &str) -> anyhow::Result<Interface> {
         _ => None,
     });
     let Some(mtu) = mtu else { bail!("interface: the kernel does not report the MTU of {name}") };
-    Ok(Interface { index: link.header.index, mtu, speed_bps: speed(name, &link) })
+    Ok(Interface { index: link.header.index, mtu, speed: speed(name, &link) })
 }
 
 /// Reads sysfs, which reports the speed without an ioctl. In another network namespace sysfs may show other
 /// interfaces.
-fn speed(name: &str, link: &LinkMessage) -> Option<u64> {
+fn speed(name: &str, link: &LinkMessage) -> Option<Rate> {
     let dir = Path::new("/sys/class/net").join(name);
     let read = |file: &str| fs::read_to_string(dir.join(file)).ok().map(|text| text.trim().to_owned());
     let address = link.attributes.iter().find_map(|attribute| match attribute {
@@ -48,5 +49,5 @@ fn speed(name: &str, link: &LinkMessage) -> Option<u64> {
     let same = read("ifindex")? == link.header.index.to_string() && read("address") == address;
     // The value is -1, or an error, if there is no carrier.
     let mbps = read("speed")?.parse::<u64>().ok().filter(|mbps| same && *mbps > 0)?;
-    Some(mbps * 1_000_000)
+    Some(Rate::from_bps(mbps * 1_000_000))
 }

@@ -10,15 +10,17 @@ mod root;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use anyhow::Context;
 use canopy_bpf::pacer::types;
 use canopy_control::pb::PacingCause as Cause;
 use canopy_control::pb::PacingMeans;
 use canopy_model::ids::Qpn;
+use canopy_units::{Monotonic, Rate};
 
 use crate::bpf::{Bpf, Mode};
-use crate::clock::monotonic_ns;
+use crate::clock::monotonic;
 use crate::engine::{Change, Flow, Live, Origin};
 use htb::Htb;
 pub(crate) use interface::interface;
@@ -27,7 +29,7 @@ use netlink::Netlink;
 use root::Root;
 
 /// Lease: the programs pace for this time after the daemon last renewed it.
-const LEASE_NS: u64 = 5_000_000_000;
+const LEASE: Duration = Duration::from_secs(5);
 /// Notifications per second from nodes and peers, and from all other senders together.
 const LIMIT_KNOWN: u64 = 20_000;
 const LIMIT_UNKNOWN: u64 = 1_000;
@@ -72,7 +74,7 @@ pub(crate) struct Kernel {
 pub(crate) struct Path {
     pub(crate) ifindex: u32,
     pub(crate) mtu: u32,
-    pub(crate) line_bps: u64,
+    pub(crate) line: Rate,
 }
 
 impl Kernel {
@@ -113,7 +115,7 @@ impl Kernel {
             Means::Htb(..) => Mode::PACE_HTB,
             Means::None => Mode::PACE_NOT,
         };
-        let alive_until_ns = monotonic_ns() + LEASE_NS;
+        let alive_until_ns = (monotonic() + LEASE).nanos();
         let (limit_known, limit_unknown, mode) = (LIMIT_KNOWN, LIMIT_UNKNOWN, mode.0);
         self.bpf.control(&types::pacer_control { alive_until_ns, limit_known, limit_unknown, mode, pad: 0 })
     }
@@ -171,7 +173,7 @@ impl Kernel {
     }
 
     async fn pace(&mut self, qpn: Qpn, live: &Live) -> anyhow::Result<()> {
-        let free = live.command.rate_bps >= live.spec.line_bps && live.command.paused_until_ns.is_none();
+        let free = live.command.rate >= live.spec.line && live.command.paused_until.is_none();
         // A flow that was ever slowed down keeps its queue, or its packets would overtake each other. A registered
         // one has its own HTB class from the start: packets queued in the common class would leave at line rate.
         let own = matches!(self.means, Means::Htb(..)) && live.origin == Origin::Registered;
@@ -184,8 +186,8 @@ impl Kernel {
             }
             _ => 0,
         };
-        let octets_per_s = (live.command.rate_bps / 8).max(1);
-        let pause_until_ns = live.command.paused_until_ns.unwrap_or(0);
+        let octets_per_s = (live.command.rate.bps() / 8).max(1);
+        let pause_until_ns = live.command.paused_until.map_or(0, Monotonic::nanos);
         self.bpf.pace(live.flow, &types::pacer_pace { octets_per_s, pause_until_ns, class_id, pad: 0 })?;
         self.paced.insert(live.flow);
         Ok(())

@@ -201,12 +201,14 @@ fn a_field_that_only_the_agent_knows_has_its_default() {
     let id = *spec.groups.keys().next().unwrap();
     let mut wire = pb::GroupProgram::from(spec.groups.get(&id).unwrap());
     (wire.source_accepts_roce, wire.multicast, wire.alternate_upstream) = (false, None, 0);
+    wire.headend_address.clear();
     let mut items = Items::encode(&spec);
     items.upsert(id, wire.encode_to_vec().into());
     let name = (spec.term, spec.generation, items.digest());
     let pages: Vec<_> = items.pages(Position::default()).map(|page| page_response(name, page)).collect();
     let program = spec.groups.get_mut(&id).unwrap();
     (program.source.accepts_roce, program.multicast, program.alternate_upstream) = (false, None, None);
+    program.headend_address = None;
     let after = apply(None, pages).unwrap();
     assert_eq!((after.spec(), after.items()), (&spec, &items));
 }

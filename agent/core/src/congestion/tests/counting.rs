@@ -30,11 +30,15 @@ fn run(node: &mut Node, steps: std::ops::Range<u64>) -> Vec<Command> {
         for (port, n) in PORTS.into_iter().flat_map(|port| (1..=6).map(move |n| (port, n))) {
             // Some rates fall by half from time to time, not simultaneously.
             let bytes = 1_000 >> u64::from(step / (7 + u64::from(n)) % 2 == 0);
-            node.handle(Input::Arrived(at(port), key(n), bytes), now).unwrap();
+            node.handle(Input::Arrived(at(port), key(n), Octets(bytes)), instant(now)).unwrap();
         }
         for port in PORTS {
             let queue_bytes = if step % 90 < 40 { 30 * MB * port + step % 90 * 5 * MB } else { MB };
-            node.handle(Input::Sample(at(port), Counters { queue_bytes, packets: now, ce_packets: 0 }), now).unwrap();
+            node.handle(
+                Input::Sample(at(port), Counters { queue: Octets(queue_bytes), packets: now, ce_packets: 0 }),
+                instant(now),
+            )
+            .unwrap();
         }
         commands.extend(std::iter::from_fn(|| node.next_command()));
     }
@@ -43,10 +47,10 @@ fn run(node: &mut Node, steps: std::ops::Range<u64>) -> Vec<Command> {
 
 fn node() -> Node {
     let mut node = Node::new(Settings { port_per_second: 200, port_burst: 2, ..Settings::default() });
-    PORTS.into_iter().for_each(|port| node.handle(Input::Port(at(port), limits()), 0).unwrap());
+    PORTS.into_iter().for_each(|port| node.handle(Input::Port(at(port), limits()), instant(0)).unwrap());
     for n in 1..=4 {
         let input = Input::Flow { flow: flow(n), origin: Origin::Provisioned, accepts_roce: false };
-        node.handle(input, 0).unwrap();
+        node.handle(input, instant(0)).unwrap();
     }
     node
 }
@@ -93,14 +97,14 @@ fn counts_of_a_flow_and_of_a_port_are_removed_with_it_and_those_of_the_node_stay
     let commands = run(&mut node, 1..100);
     let all = node.counts();
     for n in 1..=4 {
-        node.handle(Input::FlowGone(key(n)), 100 * MS).unwrap();
+        node.handle(Input::FlowGone(key(n)), instant(100 * MS)).unwrap();
     }
     let left: Vec<_> = node.flow_counts(at(1)).map(|(key, _)| key).collect();
     assert!(left.iter().all(|left| [key(5), key(6)].contains(left)), "{left:?}");
     // A packet in flight does not bring them back.
     commands.iter().for_each(|command| node.not_sent(command));
     assert!(node.flow_counts(at(1)).all(|(key, _)| left.contains(&key)));
-    node.handle(Input::PortGone(at(1)), 100 * MS).unwrap();
+    node.handle(Input::PortGone(at(1)), instant(100 * MS)).unwrap();
     assert_eq!((node.port_counts(at(1)), node.flow_counts(at(1)).count()), (CnpCounts::default(), 0));
     assert_eq!(node.counts().total(), all.total());
 }

@@ -7,8 +7,8 @@ use super::*;
 /// Flow 1 at a port where only the queue depth triggers.
 fn lab() -> Lab {
     let mut lab = Lab::with_flow();
-    let depth_only = Limits { v_growth_bytes_per_ms: u64::MAX, ..limits() };
-    lab.node.handle(Input::Port(port(), depth_only), 0).unwrap();
+    let depth_only = Limits { v_growth_per_ms: Octets::MAX, ..limits() };
+    lab.node.handle(Input::Port(port(), depth_only), instant(0)).unwrap();
     lab
 }
 
@@ -17,8 +17,8 @@ fn marked_steps(lab: &mut Lab, count: u64, queue_bytes: u64, marked: u64) -> Vec
     let mut commands = Vec::new();
     for _ in 0..count {
         let now = lab.now + MS;
-        lab.node.handle(Input::Arrived(port(), key(1), 9_000), now).unwrap();
-        lab.node.handle(Input::CameMarked(port(), key(1), marked), now).unwrap();
+        lab.node.handle(Input::Arrived(port(), key(1), Octets(9_000)), instant(now)).unwrap();
+        lab.node.handle(Input::CameMarked(port(), key(1), Octets(marked)), instant(now)).unwrap();
         let found = lab.step(queue_bytes, &[]);
         commands.extend(found.iter().map(|c| (lab.now / MS, c.level, c.action)));
     }
@@ -64,7 +64,7 @@ fn marks_count_for_an_rtt_and_those_of_unknown_flows_not_at_all() {
     assert_eq!(marked_steps(&mut lab, 9, 126 * MB, 0), [], "the last marks arrived 1 to 9 ms ago");
     let commands = marked_steps(&mut lab, 9, 126 * MB, 0);
     assert_eq!(commands.len(), 1, "now they are too old: {commands:?}");
-    lab.node.handle(Input::CameMarked(port(), key(9), 9_000), lab.now).unwrap();
+    lab.node.handle(Input::CameMarked(port(), key(9), Octets(9_000)), instant(lab.now)).unwrap();
     assert_eq!(lab.node.flows(), 1);
 }
 
@@ -109,7 +109,7 @@ fn a_fall_counts_once() {
 fn a_node_that_does_not_defer_sends() {
     let mut lab = Lab::new(Settings { defers: false, ..Settings::default() });
     let known = Input::Flow { flow: flow(1), origin: Origin::Provisioned, accepts_roce: false };
-    lab.node.handle(known, 0).unwrap();
+    lab.node.handle(known, instant(0)).unwrap();
     assert_eq!(marked_steps(&mut lab, 3, 126 * MB, 9_000).len(), 1);
     assert_eq!(lab.node.counts().suppressed, 0);
 }

@@ -12,7 +12,7 @@ pub(super) struct Lab {
 impl Lab {
     pub(super) fn new(settings: Settings) -> Self {
         let mut node = Node::new(settings);
-        node.handle(Input::Port(port(), limits()), 0).unwrap();
+        node.handle(Input::Port(port(), limits()), instant(0)).unwrap();
         Self { node, now: 0 }
     }
 
@@ -25,17 +25,17 @@ impl Lab {
 
     fn provision(&mut self, n: u32, accepts_roce: bool) {
         let input = Input::Flow { flow: flow(n), origin: Origin::Provisioned, accepts_roce };
-        self.node.handle(input, self.now).unwrap();
+        self.node.handle(input, instant(self.now)).unwrap();
     }
 
     /// Runs one millisecond in which these flows sent so many octets and the queue reached this depth.
     pub(super) fn step(&mut self, queue_bytes: u64, flows: &[(u32, u64)]) -> Vec<Command> {
         self.now += MS;
         for (n, bytes) in flows {
-            self.node.handle(Input::Arrived(port(), key(*n), *bytes), self.now).unwrap();
+            self.node.handle(Input::Arrived(port(), key(*n), Octets(*bytes)), instant(self.now)).unwrap();
         }
-        let counters = Counters { queue_bytes, packets: self.now, ce_packets: 0 };
-        self.node.handle(Input::Sample(port(), counters), self.now).unwrap();
+        let counters = Counters { queue: Octets(queue_bytes), packets: self.now, ce_packets: 0 };
+        self.node.handle(Input::Sample(port(), counters), instant(self.now)).unwrap();
         std::iter::from_fn(|| self.node.next_command()).collect()
     }
 
@@ -135,8 +135,8 @@ fn a_flow_whose_rate_fell_gets_no_packet_for_an_rtt_and_then_what_the_metrics_re
     let worse = (140 * MB, Some((186, Action::Pause { micros: 10_000 })));
     for (later, expected) in [same, worse, (100 * MB, None)] {
         let mut lab = Lab::with_flow();
-        let depth_only = Limits { v_growth_bytes_per_ms: u64::MAX, ..limits() };
-        lab.node.handle(Input::Port(port(), depth_only), 0).unwrap();
+        let depth_only = Limits { v_growth_per_ms: Octets::MAX, ..limits() };
+        lab.node.handle(Input::Port(port(), depth_only), instant(0)).unwrap();
         assert_eq!(lab.steps(15, 60 * MB, &[(1, 10_000)]), []);
         assert_eq!(lab.steps(6, 60 * MB, &[(1, 5_000)]), []);
         assert_eq!(lab.steps(1, 126 * MB, &[(1, 5_000)]), [], "the rate fell");
@@ -154,7 +154,7 @@ fn an_unknown_source_qp_is_counted_and_notified_as_soon_as_it_is_known() {
     assert_eq!(lab.steps(5, 126 * MB, &[(1, 9_000)]), []);
     assert_eq!(lab.node.counts().unknown_source_qp, 4);
     let learned = Input::Flow { flow: flow(1), origin: Origin::Learned, accepts_roce: true };
-    lab.node.handle(learned, lab.now).unwrap();
+    lab.node.handle(learned, instant(lab.now)).unwrap();
     let commands = lab.step(126 * MB, &[(1, 9_000)]);
     assert_eq!(commands.iter().map(|c| (c.flow, c.format)).collect::<Vec<_>>(), [(flow(1), Format::Icmpv6)]);
 }
@@ -171,20 +171,20 @@ fn the_rocev2_format_goes_only_to_endpoints_registered_for_it() {
 
 #[test]
 fn a_removed_flow_is_forgotten_everywhere_and_a_removed_port_sends_nothing() {
-    let mut lab = Lab::new(Settings { flows: 2, age_ns: 50 * MS, ..Settings::default() });
+    let mut lab = Lab::new(Settings { flows: 2, age: span(50 * MS), ..Settings::default() });
     lab.provision(1, false);
     lab.steps(3, 126 * MB, &[(1, 9_000)]);
-    lab.node.handle(Input::FlowGone(key(1)), lab.now).unwrap();
+    lab.node.handle(Input::FlowGone(key(1)), instant(lab.now)).unwrap();
     assert_eq!(lab.steps(40, MB, &[]), [], "no Resume for a removed flow");
     for n in 10..1_000 {
         lab.step(126 * MB, &[(n, 1_000)]);
         assert!(lab.node.flows() <= 2);
     }
     assert_eq!(lab.node.evicted(), 988);
-    assert_eq!(lab.node.poll_timeout(), Some(lab.now - MS + 50 * MS));
-    lab.node.handle_timeout(lab.now + 50 * MS);
+    assert_eq!(lab.node.poll_timeout(), Some(instant(lab.now - MS + 50 * MS)));
+    lab.node.handle_timeout(instant(lab.now + 50 * MS));
     assert_eq!((lab.node.flows(), lab.node.poll_timeout()), (0, None));
-    lab.node.handle(Input::PortGone(port()), lab.now).unwrap();
+    lab.node.handle(Input::PortGone(port()), instant(lab.now)).unwrap();
     assert_eq!((lab.step(300 * MB, &[(1, 1)]), lab.node.flows()), (vec![], 0));
     assert_eq!(lab.node.assessment(port()), None);
 }

@@ -8,7 +8,7 @@ const AGE: u64 = 100;
 
 fn see(table: &mut FlowTable<u64>, n: u32, now: u64) -> (bool, Option<FlowKey>) {
     let mut evicted = None;
-    let there = table.observe(key(n), now, &mut evicted).map(|count| *count += 1).is_some();
+    let there = table.observe(key(n), instant(now), &mut evicted).map(|count| *count += 1).is_some();
     (there, evicted)
 }
 
@@ -17,9 +17,9 @@ fn see(table: &mut FlowTable<u64>, n: u32, now: u64) -> (bool, Option<FlowKey>) 
 fn a_million_flows_stay_within_the_bound_and_never_evict_a_provisioned_one() {
     const CAPACITY: usize = 4_096;
     const PROVISIONED: u32 = 1_000;
-    let mut table = FlowTable::<u64>::new(CAPACITY, u64::MAX);
+    let mut table = FlowTable::<u64>::new(CAPACITY, span(u64::MAX));
     for n in 0..PROVISIONED {
-        assert_eq!(table.learn(flow(n), Origin::Provisioned, 0), Ok(None));
+        assert_eq!(table.learn(flow(n), Origin::Provisioned, instant(0)), Ok(None));
     }
     let room = CAPACITY as u32 - PROVISIONED;
     for n in 0..1_000_000 {
@@ -33,28 +33,28 @@ fn a_million_flows_stay_within_the_bound_and_never_evict_a_provisioned_one() {
 
 #[test]
 fn a_flow_seen_again_is_not_the_oldest_and_provisioned_flows_do_not_expire() {
-    let mut table = FlowTable::<u64>::new(3, AGE);
-    table.learn(flow(9), Origin::Provisioned, 0).unwrap();
+    let mut table = FlowTable::<u64>::new(3, span(AGE));
+    table.learn(flow(9), Origin::Provisioned, instant(0)).unwrap();
     see(&mut table, 1, 0);
     see(&mut table, 2, 10);
     see(&mut table, 1, 20);
     assert_eq!(see(&mut table, 3, 30), (true, Some(key(2))));
-    assert_eq!(table.next_expiry(), Some(20 + AGE));
-    assert_eq!(table.expire(19 + AGE), None);
-    assert_eq!(table.expire(20 + AGE), Some(key(1)));
-    assert_eq!((table.expire(20 + AGE), table.expire(30 + AGE)), (None, Some(key(3))));
-    assert_eq!((table.expire(u64::MAX), table.next_expiry(), table.len()), (None, None, 1));
+    assert_eq!(table.next_expiry(), Some(instant(20 + AGE)));
+    assert_eq!(table.expire(instant(19 + AGE)), None);
+    assert_eq!(table.expire(instant(20 + AGE)), Some(key(1)));
+    assert_eq!((table.expire(instant(20 + AGE)), table.expire(instant(30 + AGE))), (None, Some(key(3))));
+    assert_eq!((table.expire(instant(u64::MAX)), table.next_expiry(), table.len()), (None, None, 1));
     assert_eq!(table.get_mut(&key(1)), None);
 }
 
 #[test]
 fn a_table_full_of_provisioned_flows_refuses_others_until_one_is_withdrawn() {
-    let mut table = FlowTable::<u64>::new(2, AGE);
+    let mut table = FlowTable::<u64>::new(2, span(AGE));
     see(&mut table, 1, 0);
     see(&mut table, 2, 0);
-    assert_eq!(table.learn(flow(2), Origin::Provisioned, 1), Ok(None), "it is there already");
-    assert_eq!(table.learn(flow(3), Origin::Provisioned, 1), Ok(Some(key(1))), "a learned one makes room");
-    assert_eq!(table.learn(flow(4), Origin::Provisioned, 1), Err(TableFull { capacity: 2 }));
+    assert_eq!(table.learn(flow(2), Origin::Provisioned, instant(1)), Ok(None), "it is there already");
+    assert_eq!(table.learn(flow(3), Origin::Provisioned, instant(1)), Ok(Some(key(1))), "a learned one makes room");
+    assert_eq!(table.learn(flow(4), Origin::Provisioned, instant(1)), Err(TableFull { capacity: 2 }));
     assert_eq!(see(&mut table, 5, 1), (false, None));
     assert!(table.withdraw(key(3)) && !table.withdraw(key(3)));
     assert_eq!(see(&mut table, 5, 1), (true, None));
@@ -63,21 +63,21 @@ fn a_table_full_of_provisioned_flows_refuses_others_until_one_is_withdrawn() {
 
 #[test]
 fn flows_from_rdma_cm_are_added_before_their_first_packet_and_bounded_and_expire_like_others() {
-    let mut table = FlowTable::<u64>::new(2, 100);
-    assert_eq!(table.learn(flow(1), Origin::Provisioned, 0), Ok(None));
-    assert_eq!(table.learn(flow(2), Origin::Cm, 0), Ok(None));
+    let mut table = FlowTable::<u64>::new(2, span(100));
+    assert_eq!(table.learn(flow(1), Origin::Provisioned, instant(0)), Ok(None));
+    assert_eq!(table.learn(flow(2), Origin::Cm, instant(0)), Ok(None));
     assert_eq!(table.src_qp(&key(2)), Some((flow(2).src_qp, Origin::Cm)));
-    assert_eq!(table.learn(flow(3), Origin::Cm, 50), Ok(Some(key(2))), "the oldest that is not provisioned");
-    assert_eq!((table.expire(149), table.expire(150), table.len()), (None, Some(key(3)), 1));
-    assert_eq!(table.learn(flow(4), Origin::Provisioned, 150), Ok(None));
-    assert_eq!((table.learn(flow(5), Origin::Cm, 150), table.len()), (Ok(None), 2), "no room is no error");
+    assert_eq!(table.learn(flow(3), Origin::Cm, instant(50)), Ok(Some(key(2))), "the oldest that is not provisioned");
+    assert_eq!((table.expire(instant(149)), table.expire(instant(150)), table.len()), (None, Some(key(3)), 1));
+    assert_eq!(table.learn(flow(4), Origin::Provisioned, instant(150)), Ok(None));
+    assert_eq!((table.learn(flow(5), Origin::Cm, instant(150)), table.len()), (Ok(None), 2), "no room is no error");
 }
 
 #[test]
 fn a_source_qp_comes_from_the_most_trusted_origin() {
-    let mut table = FlowTable::<u64>::new(2, AGE);
+    let mut table = FlowTable::<u64>::new(2, span(AGE));
     let from = |n| FourTuple { key: key(1), src_qp: qp(n) };
-    assert_eq!(table.learn(from(10), Origin::Learned, 0), Ok(None));
+    assert_eq!(table.learn(from(10), Origin::Learned, instant(0)), Ok(None));
     assert!(table.is_empty(), "ACKs alone add nothing");
     see(&mut table, 1, 0);
     let steps = [
@@ -90,7 +90,7 @@ fn a_source_qp_comes_from_the_most_trusted_origin() {
         (31, Origin::Provisioned, (31, Origin::Provisioned)),
     ];
     for (n, origin, (expected, trusted)) in steps {
-        table.learn(from(n), origin, 0).unwrap();
+        table.learn(from(n), origin, instant(0)).unwrap();
         assert_eq!(table.src_qp(&key(1)), Some((qp(expected), trusted)));
     }
 }
@@ -139,12 +139,12 @@ proptest! {
     #[test]
     fn the_table_is_the_list(steps in prop::collection::vec((0_u8..4, 0_u32..12, 0_u64..40), 1..200)) {
         const CAPACITY: usize = 6;
-        let (mut table, mut model, mut now) = (FlowTable::<u64>::new(CAPACITY, AGE), Model::default(), 0);
+        let (mut table, mut model, mut now) = (FlowTable::<u64>::new(CAPACITY, span(AGE)), Model::default(), 0);
         for (what, n, gap) in steps {
             now += gap;
             match what {
                 0 => {
-                    let _ = table.learn(flow(n), Origin::Provisioned, now);
+                    let _ = table.learn(flow(n), Origin::Provisioned, instant(now));
                     model.provision(n, CAPACITY);
                 }
                 1 => {
@@ -156,13 +156,13 @@ proptest! {
                     model.see(n, now, CAPACITY);
                 }
             }
-            while table.expire(now).is_some() {}
+            while table.expire(instant(now)).is_some() {}
             model.seen.retain(|(_, at)| at + AGE > now);
             let held: Vec<_> = (0..12).filter(|n| table.get_mut(&key(*n)).is_some()).collect();
             let mut expected: Vec<_> = model.seen.iter().map(|(n, _)| *n).chain(model.provisioned.clone()).collect();
             expected.sort_unstable();
             prop_assert_eq!(held, expected);
-            prop_assert_eq!(table.next_expiry(), model.seen.first().map(|(_, at)| at + AGE));
+            prop_assert_eq!(table.next_expiry(), model.seen.first().map(|(_, at)| instant(at + AGE)));
         }
     }
 }

@@ -119,7 +119,7 @@ fn the_depth_of_a_queue_that_counts_per_processor_is_what_the_agent_sampled() {
     bed.limits(1_000, 1);
     let p = packet(1, ECT0, 1, b"abcd");
     assert_eq!(bed.run(&p), p, "not sampled yet");
-    bed.egress().set_sampled(bed.port, 1_001).unwrap();
+    bed.egress().set_sampled(bed.port, Octets(1_001)).unwrap();
     assert_eq!(bed.run(&p), with_ecn(&p, 0, CE));
     let state = bed.stats();
     assert_eq!((state.source, state.depth), (0, 1_001));

@@ -9,6 +9,7 @@ use canopy_packet::long_haul_cnp::Action;
 use canopy_packet::long_haul_cnp::extension::Object;
 use canopy_packet::long_haul_cnp::icmp::Message;
 use canopy_packet::long_haul_cnp::roce::RocePacket;
+use canopy_units::Rate;
 
 use super::host::Host;
 use super::*;
@@ -47,8 +48,12 @@ impl Scene {
     }
 }
 
-const THRESHOLDS: PortThresholds =
-    PortThresholds { k_min_bytes: 20_000, k_max_bytes: 40_000, rtt_ns: 10_000_000, port_rate_bps: 4_000_000 };
+const THRESHOLDS: PortThresholds = PortThresholds {
+    k_min: Octets(20_000),
+    k_max: Octets(40_000),
+    rtt: Duration::from_millis(10),
+    port_rate: Rate::from_bps(4_000_000),
+};
 
 /// The copy of a data packet that End.MT makes for the receiver.
 fn copy(psn: u32, payload: &[u8]) -> Vec<u8> {

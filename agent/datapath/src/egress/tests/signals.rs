@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use canopy_model::node_spec::PortThresholds;
+use canopy_units::Rate;
 
 use super::*;
 
@@ -22,8 +23,12 @@ fn a_signal_does_not_end_the_watcher() {
     // SAFETY: the handler does nothing, so it is async signal safe; SIGUSR2 is used for nothing else.
     assert_ne!(unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) }, libc::SIG_ERR);
     let mut bed = Bed::new();
-    let thresholds =
-        PortThresholds { k_min_bytes: 20_000, k_max_bytes: 40_000, rtt_ns: 10_000_000, port_rate_bps: 8_000 };
+    let thresholds = PortThresholds {
+        k_min: Octets(20_000),
+        k_max: Octets(40_000),
+        rtt: Duration::from_millis(10),
+        port_rate: Rate::from_bps(8_000),
+    };
     assert_eq!(bed.bed.reconcile(|spec| spec.base.ports[1].thresholds = Some(thresholds)), []);
     assert!(!watchers().is_empty());
     for _ in 0..20 {

@@ -20,27 +20,28 @@ fn index() -> PortIndex {
 }
 
 fn flows(all: &[(u32, u64)]) -> Arc<Flows> {
-    let totals = |(n, bytes): &(u32, u64)| ((IFINDEX, flow(*n)), FlowTotals { bytes: *bytes, ..FlowTotals::default() });
+    let totals =
+        |(n, bytes): &(u32, u64)| ((IFINDEX, flow(*n)), FlowTotals { octets: Octets(*bytes), ..FlowTotals::default() });
     Arc::new(all.iter().map(totals).collect())
 }
 
 fn node() -> Node {
     let mut node = Node::new(Settings::default());
-    node.handle(Input::Port(index(), Limits::new(20_000, 40_000, 10 * MS)), 0).unwrap();
+    node.handle(Input::Port(index(), Limits::new(Octets(20_000), Octets(40_000), span(10 * MS))), instant(0)).unwrap();
     node
 }
 
 fn close(window: &mut Window, all: &[(u32, u64)], port_bytes: u64, node: &Node, now_ns: u64) -> Vec<FlowTelemetry> {
-    let ports = BTreeMap::from([(IFINDEX, PortTotals { index: index(), bytes: port_bytes })]);
-    window.close(flows(all), &ports, node, now_ns).remove(&index()).unwrap_or_default()
+    let ports = BTreeMap::from([(IFINDEX, PortTotals { index: index(), octets: Octets(port_bytes) })]);
+    window.close(flows(all), &ports, node, instant(now_ns)).remove(&index()).unwrap_or_default()
 }
 
 #[test]
 fn what_was_sent_in_the_window_counts_and_not_what_was_sent_before() {
     let (mut window, node) = (Window::default(), node());
-    assert!(window.has_ended(0), "the first window starts at once");
+    assert!(window.has_ended(instant(0)), "the first window starts at once");
     assert_eq!(close(&mut window, &[(1, 1 << 40), (2, 100), (3, 5)], 1 << 41, &node, S), []);
-    assert!(!window.has_ended(2 * S - 1) && window.has_ended(2 * S));
+    assert!(!window.has_ended(instant(2 * S - 1)) && window.has_ended(instant(2 * S)));
     // Two seconds later: flow 1 was evicted and added again, flow 3 is idle, flow 4 is new.
     let reported = close(&mut window, &[(1, 1_000), (2, 7_100), (3, 5), (4, 1_500)], (1 << 41) + 10_000, &node, 3 * S);
     let found: Vec<_> = reported.iter().map(|f| (f.src, f.rate_bps, f.share_permille)).collect();
@@ -53,12 +54,12 @@ fn an_idle_flow_with_counted_cnps_is_reported_and_the_list_is_bounded() {
     let (mut window, mut node) = (Window::default(), node());
     let src_qp = Qpn::new("q", 17).unwrap();
     let known = FourTuple { key: flow(500), src_qp };
-    node.handle(Input::Flow { flow: known, origin: Origin::Provisioned, accepts_roce: false }, 0).unwrap();
-    node.handle(Input::Arrived(index(), flow(500), 1_000), MS).unwrap();
+    node.handle(Input::Flow { flow: known, origin: Origin::Provisioned, accepts_roce: false }, instant(0)).unwrap();
+    node.handle(Input::Arrived(index(), flow(500), Octets(1_000)), instant(MS)).unwrap();
     for at in [MS, 3 * MS] {
-        node.handle(Input::Arrived(index(), flow(500), 1_000), at).unwrap();
-        let counters = Counters { queue_bytes: 50_000, packets: at, ce_packets: 0 };
-        node.handle(Input::Sample(index(), counters), at).unwrap();
+        node.handle(Input::Arrived(index(), flow(500), Octets(1_000)), instant(at)).unwrap();
+        let counters = Counters { queue: Octets(50_000), packets: at, ce_packets: 0 };
+        node.handle(Input::Sample(index(), counters), instant(at)).unwrap();
     }
     assert_eq!(node.counts().cnps.sent(), 1);
     close(&mut window, &[(500, 9)], 9, &node, S);
@@ -83,14 +84,14 @@ fn a_full_table_is_read_and_evaluated_whole() {
     let totals: Flows = all
         .iter()
         .map(|(key, f)| {
-            ((key.ifindex, keys::flow(key).unwrap()), FlowTotals { bytes: f.bytes, ..FlowTotals::default() })
+            ((key.ifindex, keys::flow(key).unwrap()), FlowTotals { octets: Octets(f.bytes), ..FlowTotals::default() })
         })
         .collect();
     let sorted = start.elapsed();
     let (mut window, node) = (Window::default(), node());
-    let ports = BTreeMap::from([(bed.port, PortTotals { index: index(), bytes: 1 << 30 })]);
-    window.close(Arc::default(), &ports, &node, S);
-    let reported = window.close(Arc::new(totals), &ports, &node, 2 * S);
+    let ports = BTreeMap::from([(bed.port, PortTotals { index: index(), octets: Octets(1 << 30) })]);
+    window.close(Arc::default(), &ports, &node, instant(S));
+    let reported = window.close(Arc::new(totals), &ports, &node, instant(2 * S));
     println!(
         "{} flows: read {read:?}, by key {:?}, evaluated {:?}",
         all.len(),

@@ -27,12 +27,12 @@ fn spec_thresholds(world: &World, node: &str, port: &str) -> Option<PortThreshol
 }
 
 fn measured(port: u64, rtt_ns: u64) -> LinkRtt {
-    LinkRtt { port: PortIndex::new("port", port).unwrap(), rtt_ns: Some(rtt_ns), samples: 1, lost: 0 }
+    LinkRtt { port: PortIndex::new("port", port).unwrap(), rtt: Some(span(rtt_ns)), samples: 1, lost: 0 }
 }
 
 fn view(world: &World, name: &str) -> LinkView {
     let (node, port) = name.split_once('/').unwrap();
-    world.domain.link(node, port, 100 * S).unwrap()
+    world.domain.link(node, port, instant(100 * S)).unwrap()
 }
 
 #[test]
@@ -63,15 +63,15 @@ fn a_sample_reaches_the_port_that_sends_and_no_other_and_no_group() {
     let (before, others) = (programs(&w), w.domain.node_spec("leaf2").unwrap());
     assert!(!w.domain.thresholds_are_due());
     // The node has no port 9.
-    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000), measured(9, 1)], S);
+    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000), measured(9, 1)], instant(S));
     assert!(w.domain.thresholds_are_due());
     let applied = w.run(Command::PushThresholds).unwrap();
     assert_eq!((applied.nodes, applied.groups), (vec!["leaf1".to_owned()], vec![]));
     let k = PortThresholds {
-        k_min_bytes: 62_500_000,
-        k_max_bytes: 125_000_000,
-        rtt_ns: 10_000_000,
-        port_rate_bps: 100_000_000_000,
+        k_min: Octets(62_500_000),
+        k_max: Octets(125_000_000),
+        rtt: span(10_000_000),
+        port_rate: Rate::from_bps(100_000_000_000),
     };
     assert_eq!((spec_thresholds(&w, "leaf1", "up1"), spec_thresholds(&w, "leaf1", "host1")), (Some(k), None));
     assert_eq!(spec_thresholds(&w, "spine1", "down1"), None, "the other direction has its own measurement");
@@ -94,46 +94,46 @@ fn a_missing_rate_or_rtt_is_the_reason_and_a_configured_rtt_needs_no_sample() {
     spec.links[1].rtt_us = Some(1_000);
     spec.links[1].buffer_bytes = Some(LinkBuffer::Each(EndBuffers { a: Some(10_000_000), b: None }));
     let mut w = World::with(spec);
-    w.domain.link_rtts("leaf1", &[measured(1, 1_000)], S);
+    w.domain.link_rtts("leaf1", &[measured(1, 1_000)], instant(S));
     w.run(Command::PushThresholds).unwrap();
     let unknown = view(&w, "leaf1/up1");
     assert_eq!((unknown.status.thresholds, spec_thresholds(&w, "leaf1", "up1")), (None, None));
     assert!(unknown.status.reason.contains("rateBps"), "{}", unknown.status.reason);
-    assert_eq!(unknown.status.rtt.measured_ns, Some(1_000), "measured all the same");
+    assert_eq!(unknown.status.rtt.measured, Some(span(1_000)), "measured all the same");
     let host = view(&w, "leaf1/host1");
     assert!(host.status.reason.contains("h1-1 is a host"), "{}", host.status.reason);
     let (up, down) = (view(&w, "leaf2/up1"), view(&w, "spine1/down2"));
     let clamped = up.status.thresholds.unwrap();
-    assert_eq!((clamped.k_max_bytes, clamped.bound), (10_000_000, Bound::Buffer { wanted_bytes: 12_500_000 }));
-    assert_eq!((up.spec.buffer_bytes, up.status.rtt.estimate_ns), (Some(10_000_000), Some(1_000_000)));
-    assert_eq!(down.status.thresholds.unwrap().k_max_bytes, 12_500_000, "only end a has that buffer");
-    assert_eq!((down.status.pushes, down.status.pushed_ago_ns), (1, Some(100 * S)));
-    assert_eq!(w.domain.links(0).len(), 6, "directions out of hosts are not listed");
+    assert_eq!((clamped.k_max.get(), clamped.bound), (10_000_000, Bound::Buffer { wanted: Octets(12_500_000) }));
+    assert_eq!((up.spec.buffer, up.status.rtt.estimate), (Some(Octets(10_000_000)), Some(span(1_000_000))));
+    assert_eq!(down.status.thresholds.unwrap().k_max.get(), 12_500_000, "only end a has that buffer");
+    assert_eq!((down.status.pushes, down.status.pushed_ago), (1, Some(span(100 * S))));
+    assert_eq!(w.domain.links(instant(0)).len(), 6, "directions out of hosts are not listed");
 }
 
 #[test]
 fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
-    let mut w = World::empty_with(ThresholdSettings { alpha_permille: 500, k_base_bytes: 64_000 });
+    let mut w = World::empty_with(ThresholdSettings { alpha_permille: 500, k_base: Octets(64_000) });
     w.run(topology(network())).unwrap();
-    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], S);
+    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], instant(S));
     w.run(Command::PushThresholds).unwrap();
-    assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "the controller's alpha");
+    assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max.get(), 62_500_000, "the controller's alpha");
     // The link is declared after another one: its port has another number.
     let mut spec = network();
     spec.links.swap(0, 2);
     spec.links[2].alpha = Some(1_000);
     w.run_at(topology(spec.clone()), 2 * S).unwrap();
-    assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes, 62_500_000, "no gap");
+    assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max.get(), 62_500_000, "no gap");
     w.run(Command::PushThresholds).unwrap();
     assert_eq!(
-        spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes,
+        spec_thresholds(&w, "leaf1", "up1").unwrap().k_max.get(),
         125_000_000,
         "the link's own alpha, the same sample"
     );
     spec.links[2].rtt_us = Some(40_000);
     w.run_at(topology(spec.clone()), 3 * S).unwrap();
     w.run(Command::PushThresholds).unwrap();
-    assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max_bytes, 500_000_000);
+    assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max.get(), 500_000_000);
     // The thresholds are removed with the rate.
     spec.links[2].rate_bps = 0;
     w.run_at(topology(spec), 4 * S).unwrap();
@@ -145,7 +145,7 @@ fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
 #[test]
 fn after_a_restart_no_generation_goes_back() {
     let mut w = World::with(network());
-    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], S);
+    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], instant(S));
     w.run(Command::PushThresholds).unwrap();
     let before = w.domain.node_spec("leaf1").unwrap().generation;
     assert!(w.restarted().node_spec("leaf1").unwrap().generation >= before);

@@ -2,6 +2,7 @@
 //! The domain together with a store of plain records, as in a controller.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use canopy_model::addressing::AddressPlan;
 use canopy_model::group::GroupSpec;
@@ -9,6 +10,7 @@ use canopy_model::ids::Qpn;
 use canopy_model::member::{MemberSpec, Role};
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
 use canopy_model::topology::TopologySpec;
+use canopy_units::{Monotonic, Octets, Rate, nanos};
 
 use super::Domain;
 use crate::command::{Applied, Command, MAX_WRITES, Write};
@@ -26,6 +28,16 @@ mod random;
 mod refusals;
 mod stall;
 mod status;
+
+/// A time of a test, in nanoseconds.
+fn instant(ns: u64) -> Monotonic {
+    Monotonic::from_nanos(ns)
+}
+
+/// The same for a span.
+fn span(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}
 
 /// Term of a world's first controller.
 const TERM: u64 = 1;
@@ -71,7 +83,7 @@ impl World {
                 Write::Delete { key } => drop(self.records.remove(key).expect("what is deleted was there")),
             }
         }
-        self.domain.apply(prepared, now_ns)
+        self.domain.apply(prepared, instant(now_ns))
     }
 
     fn problem(&self, command: Command) -> String {

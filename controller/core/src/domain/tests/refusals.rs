@@ -212,7 +212,7 @@ fn what_was_prepared_before_another_change_is_stale() {
     let early = w.domain.prepare(receiver("g", "h3-1")).unwrap();
     w.run(leave("g", "h2-1")).unwrap();
     let before = format!("{:?}", w.domain);
-    let e = w.domain.apply(early, 0).unwrap_err();
+    let e = w.domain.apply(early, instant(0)).unwrap_err();
     assert_eq!(e, DomainError::Stale { prepared: 4, current: 5 });
     assert_eq!(format!("{:?}", w.domain), before);
 }

@@ -183,7 +183,7 @@ fn branch_row(group: &GroupResource, sample: &GroupSample, branch: &BranchTeleme
         declared.map_or_else(|| text(branch.address), |b| text(&b.name)),
         text(branch.ack_psn),
         text(branch.epsn),
-        ago(branch.last_feedback_ns),
+        ago(branch.last_feedback.map(canopy_units::nanos)),
         text(branch.ccount),
         text(branch.packets),
         text(branch.bytes),

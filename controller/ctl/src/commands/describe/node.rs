@@ -85,12 +85,18 @@ fn drops(out: &mut dyn Write, telemetry: &NodeSample) -> Result<(), Failure> {
     let of_node = telemetry.drops.iter().map(|d| ("-".to_owned(), d));
     let of_groups = telemetry.groups.iter().flat_map(|g| g.counters.drops.iter().map(|d| (text(&g.group), d)));
     let row = |(group, d): (String, &canopy_model::telemetry::DropCount)| {
-        vec![format!("  {group}"), text(d.reason), text(&d.name), text(d.packets)]
+        vec![
+            format!("  {group}"),
+            d.port.clone().unwrap_or_else(|| "-".into()),
+            text(d.reason),
+            text(&d.name),
+            text(d.packets),
+        ]
     };
     let rows: Vec<Vec<String>> = of_node.chain(of_groups).map(row).collect();
     if rows.is_empty() {
         return Ok(writeln!(out, "\nDrops: none reported")?);
     }
     writeln!(out, "\nDrops:")?;
-    table(out, &["  GROUP", "REASON", "NAME", "PACKETS"], rows)
+    table(out, &["  GROUP", "PORT", "REASON", "NAME", "PACKETS"], rows)
 }

@@ -27,10 +27,10 @@ fn history() -> impl Strategy<Value = Vec<(u64, Input)>> {
 
 /// Runs all timers until `until` and calls `observed` with each state and its start time.
 fn advance(source: &mut Pacing, until: u64, mut observed: impl FnMut(u64, Command)) {
-    while let Some(at) = source.poll_timeout().filter(|at| *at <= until) {
+    while let Some(at) = source.poll_timeout().filter(|at| *at <= instant(until)) {
         source.handle_timeout(at);
         assert!(source.poll_timeout().is_none_or(|next| next > at), "the timer does not advance");
-        observed(at, now(source));
+        observed(at.nanos(), now(source));
     }
 }
 
@@ -41,21 +41,21 @@ proptest! {
         let mut at = 0;
         for (gap, input) in history {
             at += gap;
-            advance(&mut source, at, |_, state| assert!((MIN..=LINE).contains(&state.rate_bps)));
+            advance(&mut source, at, |_, state| assert!((MIN..=LINE).contains(&state.rate.bps())));
             let before = now(&source);
-            let outcome = source.handle(input.clone(), at);
+            let outcome = source.handle(input.clone(), instant(at));
             let after = now(&source);
-            prop_assert!((MIN..=LINE).contains(&after.rate_bps));
-            prop_assert_eq!(after.limited_by.is_none(), after.rate_bps == LINE);
-            let risen = after.rate_bps.saturating_sub(before.rate_bps);
+            prop_assert!((MIN..=LINE).contains(&after.rate.bps()));
+            prop_assert_eq!(after.limited_by.is_none(), after.rate.bps() == LINE);
+            let risen = after.rate.bps().saturating_sub(before.rate.bps());
             prop_assert!(risen <= LINE / 4, "{input:?} raised it by {risen}");
-            let changed = (before.rate_bps, before.paused_until_ns) != (after.rate_bps, after.paused_until_ns);
+            let changed = (before.rate.bps(), before.paused_until) != (after.rate.bps(), after.paused_until);
             prop_assert!(!changed || outcome == Outcome::Applied, "{outcome:?}");
         }
         while let Some(at) = source.poll_timeout() {
             source.handle_timeout(at);
         }
-        prop_assert_eq!((now(&source).rate_bps, now(&source).paused_until_ns), (LINE, None));
+        prop_assert_eq!((now(&source).rate.bps(), now(&source).paused_until), (LINE, None));
         prop_assert!(source.qps[&qp(100)].timer().is_none());
     }
 
@@ -67,12 +67,12 @@ proptest! {
         let mut state = now(&source);
         for (gap, input) in history {
             for _ in 0..gap / MS {
-                paused.push(state.paused_until_ns.is_some_and(|until| until >= at + MS));
+                paused.push(state.paused_until.is_some_and(|until| until >= instant(at + MS)));
                 at += MS;
-                source.handle_timeout(at);
+                source.handle_timeout(instant(at));
                 state = now(&source);
             }
-            source.handle(input, at);
+            source.handle(input, instant(at));
             state = now(&source);
         }
         let mut sums = vec![0];
@@ -93,13 +93,13 @@ proptest! {
         let mut at = 0;
         for (gap, input) in history {
             at += gap;
-            source.handle(input, at);
+            source.handle(input, instant(at));
         }
         at += RTT;
-        source.handle(resume(1, first), at);
+        source.handle(resume(1, first), instant(at));
         advance(&mut source, at + gap, |_, _| ());
         let before = now(&source);
-        prop_assert_eq!(source.handle(resume(1, second), at + gap), Outcome::Absorbed);
+        prop_assert_eq!(source.handle(resume(1, second), instant(at + gap)), Outcome::Absorbed);
         prop_assert_eq!(now(&source), before);
     }
 
@@ -108,9 +108,9 @@ proptest! {
         let run = |cuts: &mut dyn Iterator<Item = &(u16, u8)>| {
             let mut source = source();
             for (n, by) in cuts {
-                source.handle(cut(*n, *by), 0);
+                source.handle(cut(*n, *by), instant(0));
             }
-            now(&source).rate_bps
+            now(&source).rate.bps()
         };
         let strictest = cuts.iter().map(|(_, by)| u64::from(*by)).max().unwrap_or(0);
         prop_assert_eq!(run(&mut cuts.iter()), (LINE - strictest * LINE / 100).max(MIN));
@@ -124,7 +124,7 @@ proptest! {
         let (mut at, mut last) = (0, now(&source));
         for (gap, input) in history {
             at += gap;
-            source.handle(input, at);
+            source.handle(input, instant(at));
             while let Some(command) = source.next_command() {
                 prop_assert!(command != last);
                 last = command;

@@ -87,10 +87,10 @@ fn every_row_has_its_one_result() {
     for (name, steps, expected, issuer) in rows() {
         let mut source = source();
         for (at, input, outcome) in steps {
-            assert_eq!(source.handle(input.clone(), at * RTT), outcome, "{name}: {input:?}");
+            assert_eq!(source.handle(input.clone(), instant(at * RTT)), outcome, "{name}: {input:?}");
         }
         let state = now(&source);
-        assert_eq!((state.rate_bps, state.paused_until_ns), (expected * LINE / 100, None), "{name}");
+        assert_eq!((state.rate.bps(), state.paused_until), (expected * LINE / 100, None), "{name}");
         assert_eq!(state.limited_by, issuer, "{name}");
     }
 }
@@ -103,9 +103,9 @@ fn a_cnp_two_rtts_after_a_node_or_one_rtt_after_a_cnp_counts_as_new() {
         [(cut(1, 30), 2 * RTT - 1, 70_000), (cut(1, 30), 2 * RTT, 56_250), (cnp(peer()), RTT, 56_250)]
     {
         let mut source = source();
-        source.handle(start, 0);
-        source.handle(cnp(peer()), gap);
-        assert_eq!(now(&source).rate_bps, expected, "{gap}");
+        source.handle(start, instant(0));
+        source.handle(cnp(peer()), instant(gap));
+        assert_eq!(now(&source).rate.bps(), expected, "{gap}");
     }
 }
 
@@ -113,24 +113,24 @@ fn a_cnp_two_rtts_after_a_node_or_one_rtt_after_a_cnp_counts_as_new() {
 #[test]
 fn the_drafts_example() {
     let mut source = source();
-    source.handle(cut(1, 30), 0);
-    source.handle_timeout(2 * RTT);
-    assert_eq!(now(&source).rate_bps, 75_000);
-    source.handle(resume(1, 50), 2 * RTT + 1);
-    assert_eq!(now(&source).rate_bps, 90_000);
+    source.handle(cut(1, 30), instant(0));
+    source.handle_timeout(instant(2 * RTT));
+    assert_eq!(now(&source).rate.bps(), 75_000);
+    source.handle(resume(1, 50), instant(2 * RTT + 1));
+    assert_eq!(now(&source).rate.bps(), 90_000);
 }
 
 #[test]
 fn a_resume_ends_only_the_pause_of_its_issuer() {
     let mut source = source();
-    source.handle(pause(1, 50_000), 0);
-    source.handle(pause(2, 30_000), 0);
-    assert_eq!(now(&source).paused_until_ns, Some(50 * MS));
-    assert_eq!(source.handle(resume(1, 0), RTT - 1), EARLY);
-    assert_eq!(source.handle(resume(1, 0), RTT), APPLIED);
-    assert_eq!(now(&source).paused_until_ns, Some(30 * MS));
-    assert_eq!(source.handle(resume(2, 0), RTT), APPLIED);
-    assert_eq!(now(&source).paused_until_ns, None);
+    source.handle(pause(1, 50_000), instant(0));
+    source.handle(pause(2, 30_000), instant(0));
+    assert_eq!(now(&source).paused_until, Some(instant(50 * MS)));
+    assert_eq!(source.handle(resume(1, 0), instant(RTT - 1)), EARLY);
+    assert_eq!(source.handle(resume(1, 0), instant(RTT)), APPLIED);
+    assert_eq!(now(&source).paused_until, Some(instant(30 * MS)));
+    assert_eq!(source.handle(resume(2, 0), instant(RTT)), APPLIED);
+    assert_eq!(now(&source).paused_until, None);
 }
 
 /// A Resume that is delayed beyond a later reduction, with and without the Timestamp object.
@@ -140,12 +140,23 @@ fn a_replayed_resume_does_not_undo_a_later_reduction() {
         |action, timestamp| Input::LongHaul { from: node(1), qp: qp(100), action, timestamp: Some(timestamp) };
     let reduce = Action::RateReduce(percent(30));
     let mut source = source();
-    assert_eq!(source.handle(stamped(reduce, u64::MAX), 0), APPLIED);
-    assert_eq!(source.handle(stamped(Action::Resume(percent(50)), 5), RTT), APPLIED, "NTP time wraps");
-    assert_eq!(source.handle(stamped(reduce, 9), 2 * RTT), APPLIED);
-    let rate = now(&source).rate_bps;
-    assert_eq!(source.handle(resume(1, 50), 2 * RTT + 5), EARLY, "without a timestamp, the RTT protects the reduction");
-    assert_eq!(source.handle(stamped(Action::Resume(percent(50)), 5), 3 * RTT), Outcome::Refused(Refusal::Stale));
-    assert_eq!(source.handle(stamped(reduce, 9), 4 * RTT - 1), Outcome::Refused(Refusal::Stale), "a duplicate");
-    assert_eq!(now(&source).rate_bps, rate);
+    assert_eq!(source.handle(stamped(reduce, u64::MAX), instant(0)), APPLIED);
+    assert_eq!(source.handle(stamped(Action::Resume(percent(50)), 5), instant(RTT)), APPLIED, "NTP time wraps");
+    assert_eq!(source.handle(stamped(reduce, 9), instant(2 * RTT)), APPLIED);
+    let rate = now(&source).rate.bps();
+    assert_eq!(
+        source.handle(resume(1, 50), instant(2 * RTT + 5)),
+        EARLY,
+        "without a timestamp, the RTT protects the reduction"
+    );
+    assert_eq!(
+        source.handle(stamped(Action::Resume(percent(50)), 5), instant(3 * RTT)),
+        Outcome::Refused(Refusal::Stale)
+    );
+    assert_eq!(
+        source.handle(stamped(reduce, 9), instant(4 * RTT - 1)),
+        Outcome::Refused(Refusal::Stale),
+        "a duplicate"
+    );
+    assert_eq!(now(&source).rate.bps(), rate);
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use canopy_agent_core::aggregate::{Aggregation, Entry, Input};
+use canopy_reference::aggregate::{Aggregation, Entry, Input};
 
 use crate::endpoints::{Responder, Source};
 use crate::network::{A, B, LINKS, Packet, Place};

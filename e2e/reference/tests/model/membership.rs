@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Receivers join late, move and are evicted.
 
-use canopy_agent_core::aggregate::Entry;
+use canopy_reference::aggregate::Entry;
 
 use crate::network::{A, B, Place, access};
 use crate::properties::{I1, MOVED};

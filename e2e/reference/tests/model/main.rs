@@ -5,7 +5,7 @@
 //! PSNs have three or four bits, so that a few packets wrap. MSNs and credits are constant.
 //! `CANOPY_DEEP=1` enlarges the bounds.
 //!
-//! [`Aggregation`]: canopy_agent_core::aggregate::Aggregation
+//! [`Aggregation`]: canopy_reference::aggregate::Aggregation
 
 mod endpoints;
 mod events;

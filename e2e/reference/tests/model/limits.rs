@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Known limits of the rules, each with a sequence of events that shows it. When a limit is fixed, its `breaks` becomes `holds`.
 
-use canopy_agent_core::aggregate::Entry;
+use canopy_reference::aggregate::Entry;
 
 use crate::network::{A, B, Place, access, link};
 use crate::properties::I1;

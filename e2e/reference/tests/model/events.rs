@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use canopy_agent_core::aggregate::{Feedback, Input, Nak, Refusal};
+use canopy_reference::aggregate::{Feedback, Input, Nak, Refusal};
 
 use crate::endpoints::Effect;
 use crate::network::{Packet, Place, link};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds and events of one run of the model checker.
 
-use canopy_agent_core::aggregate::{Entry, Params};
+use canopy_reference::aggregate::{Entry, Params};
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::network::{A, B, Place};

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the boundary of the domain needs to know: the domain's prefixes, and where each port leads (decisions 6).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_agent_core::net::{Interface, NetCommand, NetState, Rule};
+use canopy_bpf::Result;
+use canopy_bpf::node::{NODE, Node, types};
+use canopy_model::node_spec::NodeBase;
+
+use crate::observe::is;
+use crate::render;
+
+/// Writes the node's entry and those of its ports; entries of interfaces that are no ports any more go, and so do their drops once
+/// the interface does not exist.
+pub(crate) fn configure(bpf: &Node, base: &NodeBase, interfaces: &BTreeMap<String, Interface>) -> Result<()> {
+    let node = render::node(base);
+    if !is(bpf.node().get(&NODE)?.as_ref(), Some(&node)) {
+        bpf.node().put(&NODE, &node)?;
+    }
+    let ports = base.ports.iter().filter_map(|p| Some((interfaces.get(&p.name)?.index, render::port(p))));
+    let wanted: BTreeMap<u32, types::canopy_port> = ports.collect();
+    let held: BTreeMap<u32, _> = bpf.ports().entries()?.into_iter().collect();
+    for ifindex in held.keys().filter(|i| !wanted.contains_key(i)) {
+        bpf.ports().delete(ifindex)?;
+    }
+    for (ifindex, port) in wanted.iter().filter(|(i, port)| !is(held.get(i), Some(*port))) {
+        bpf.ports().put(ifindex, port)?;
+    }
+    let there: BTreeSet<u32> = interfaces.values().map(|i| i.index).collect();
+    for key in bpf.port_drops().keys().iter().filter(|key| !there.contains(&key.ifindex)) {
+        bpf.port_drops().delete(key)?;
+    }
+    Ok(())
+}
+
+/// What was there after the last reconcile: if it has to be made again, something else removed it.
+#[derive(Default)]
+pub(crate) struct Kept(NetState);
+
+impl Kept {
+    /// Remembers what the kernel has.
+    pub(crate) fn remember(&mut self, state: &NetState) {
+        let NetState { attached, guarded, rules, forwards, .. } = state.clone();
+        self.0 = NetState { attached, guarded, rules, forwards, ..NetState::default() };
+    }
+
+    /// What of it a command makes again, for an event. `name` is that of an interface.
+    pub(crate) fn restored(&self, command: &NetCommand, name: impl Fn(u32) -> String) -> Option<String> {
+        let was = &self.0;
+        match command {
+            NetCommand::Attach(i) if was.attached.contains(i) => Some(format!(
+                "a TC filter of port {} was removed or replaced: without the one at ingress, nothing that arrived there was forwarded",
+                name(*i)
+            )),
+            NetCommand::Guard(i) if was.guarded.contains(i) => Some(format!(
+                "the TC filter of {}, which is outside the topology, was removed or replaced: its packets to this node were not checked",
+                name(*i)
+            )),
+            NetCommand::AddRule(rule) if was.rules.contains(rule) => Some(format!(
+                "the IPv6 policy rule with priority {} was removed: {}",
+                crate::netlink::priority(*rule),
+                match rule {
+                    Rule::Passed => "packets between hosts and nodes were not forwarded",
+                    Rule::PassedOnly => "packets without a route in the fabric could leave it by another table",
+                    Rule::Own =>
+                        "copies and feedback of groups, and packets of this node, had no route into the fabric",
+                }
+            )),
+            NetCommand::Forward if was.forwards => {
+                Some("net.ipv6.conf.all.forwarding was switched off: nothing was forwarded".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_there_is_restored() {
+        let whole = NetState {
+            attached: BTreeSet::from([3]),
+            guarded: BTreeSet::from([4]),
+            rules: Rule::ALL.into(),
+            forwards: true,
+            ..NetState::default()
+        };
+        let again = [NetCommand::Attach(3), NetCommand::Guard(4), NetCommand::AddRule(Rule::Own), NetCommand::Forward];
+        let name = |i: u32| format!("eth{i}");
+        let mut kept = Kept::default();
+        assert!(again.iter().all(|c| kept.restored(c, name).is_none()), "the first time");
+        kept.remember(&whole);
+        assert!(again.iter().all(|c| kept.restored(c, name).is_some()));
+        assert!(kept.restored(&NetCommand::Attach(3), name).unwrap().contains("eth3"));
+        assert_eq!(kept.restored(&NetCommand::Guard(5), name), None, "a new interface");
+        let swapped = [NetCommand::Attach(4), NetCommand::Guard(3)];
+        assert!(swapped.iter().all(|c| kept.restored(c, name).is_none()), "the topology changed");
+        assert_eq!(kept.restored(&NetCommand::Up(3), name), None);
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! PSNs at the headend (decisions 3.11): a packet that the source's present connection does not send moves nothing.
+
+use canopy_model::ids::Psn;
+use canopy_packet::bth::Opcode;
+
+use crate::testbed::*;
+
+const TURN: u32 = 1 << 24;
+
+/// A headend with one child node, and a session that starts at `start`.
+fn headend(start: u32) -> Testbed {
+    let mut bed = Testbed::new(&Shape { receivers: 0, children: 1, headend: true, ..Shape::default() });
+    // The node starts without state; a session that begins afterwards has all of it.
+    let errors = bed.reconcile(|s| s.groups.for_each_mut(|g| g.start_psn = Psn::new("psn", start.into()).unwrap()));
+    assert_eq!(errors, []);
+    bed
+}
+
+/// The packet with this PSN, modulo 2^24, is forwarded, or dropped for its PSN without a trace in the group's state.
+fn sends(bed: &mut Testbed, psn: u32, forwarded: bool) {
+    let (state, drops) = (bed.state_octets(), bed.drops().get("psn_flight").copied().unwrap_or(0));
+    let (action, ..) = bed.run("u0", &data(Opcode::SEND_ONLY, psn % TURN, b"data"));
+    let dropped = bed.drops().get("psn_flight").copied().unwrap_or(0) - drops;
+    let expected = if forwarded { (REDIRECT, 0) } else { (SHOT, 1) };
+    assert_eq!((action, dropped), expected, "PSN {psn:#x}: {:?}", bed.drops());
+    assert_eq!(bed.state_octets() == state, !forwarded, "PSN {psn:#x}");
+}
+
+#[test]
+fn a_session_begins_at_its_start_psn_or_within_a_flight_of_it() {
+    for start in [0, 101, TURN - 16, TURN / 2] {
+        let mut bed = headend(start);
+        for wrong in [TURN - 1, FLIGHT + 1, 1 << 22, TURN / 2 - 1, TURN / 2, TURN - (1 << 22)] {
+            sends(&mut bed, start + wrong, false);
+        }
+        sends(&mut bed, start + FLIGHT, true);
+        sends(&mut bed, start, true);
+    }
+}
+
+#[test]
+fn no_packet_moves_the_newest_psn_by_more_than_a_flight() {
+    for start in [7, TURN - 3] {
+        let mut bed = headend(start);
+        sends(&mut bed, start, true);
+        // Two packets four million PSNs ahead stopped a group for ever.
+        for far in [FLIGHT + 1, 4_000_000, 4_000_000, 8_000_000] {
+            sends(&mut bed, start + far, false);
+        }
+        sends(&mut bed, start + 1, true);
+        sends(&mut bed, start + 1 + FLIGHT, true);
+        sends(&mut bed, start + 2 + 2 * FLIGHT, false);
+        // Retransmissions of whatever age within the window.
+        sends(&mut bed, start + 1, true);
+    }
+}
+
+#[test]
+fn a_headend_that_lost_its_state_continues_wherever_the_source_is() {
+    let mut bed = Testbed::new(&Shape { receivers: 0, children: 1, headend: true, ..Shape::default() });
+    sends(&mut bed, 100 + 5_000_000, true);
+    sends(&mut bed, 100 + 5_000_000 + FLIGHT + 1, false);
+    sends(&mut bed, 100 + 5_000_001, true);
+}
+
+#[test]
+fn other_nodes_take_what_the_headend_sends() {
+    let bed = Testbed::new(&Shape::default());
+    for psn in [100, 100 + 4 * FLIGHT] {
+        let sent = data(Opcode::SEND_ONLY, psn, b"data");
+        assert_eq!(bed.run("u0", &encapsulated(&sent, end_mt(), list(0..1), 0)).0, REDIRECT);
+    }
+}
