@@ -12,7 +12,7 @@ use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::RoceBuilder;
 use canopy_reference::aggregate::{Aggregation, Counters, Entry, Feedback, Input, Nak, Params, Refusal};
-use canopy_units::UnwrappedPsn;
+use canopy_units::{Monotonic, UnwrappedPsn};
 
 use crate::testbed::*;
 
@@ -22,7 +22,7 @@ const ACK_FRAME: usize = 82;
 const RECEIVERS: u32 = 5;
 const BRANCHES: u32 = 7;
 const TURN: u64 = 1 << 24;
-const NEVER: u64 = u64::MAX / 2;
+const NEVER: Duration = Duration::from_nanos(u64::MAX / 2);
 
 /// xorshift64*: the same seed gives the same events.
 struct Dice(u64);
@@ -39,14 +39,14 @@ impl Dice {
 struct Pair {
     bed: Testbed,
     reference: Aggregation,
-    now: u64,
+    now: Monotonic,
     epoch: u32,
     refused: BTreeMap<&'static str, u64>,
     sent: u64,
 }
 
 impl Pair {
-    fn new(start: u32, reack_ns: u64, nak_merge_ns: u64) -> Self {
+    fn new(start: u32, reack: Duration, nak_merge: Duration) -> Self {
         let mut bed = Testbed::new(&Shape {
             receivers: RECEIVERS,
             children: BRANCHES - RECEIVERS,
@@ -56,24 +56,23 @@ impl Pair {
         });
         let errors = bed.reconcile(|s| {
             s.groups.for_each_mut(|g| {
-                g.params.reack_interval = Duration::from_nanos(reack_ns);
-                g.params.nak_merge = Duration::from_nanos(nak_merge_ns);
+                g.params.reack_interval = reack;
+                g.params.nak_merge = nak_merge;
             });
         });
         assert_eq!(errors, []);
-        let params =
-            Params { start: TURN + u64::from(start), window: (1 << 22) - 1, reack_ns, nak_merge_ns, psn_bits: 24 };
+        let params = Params { start: TURN + u64::from(start), window: (1 << 22) - 1, reack, nak_merge, psn_bits: 24 };
         let mut reference = Aggregation::new(params, 1);
         for b in 0..BRANCHES {
             let entry = Entry { at_boundary: false, receiver: b < RECEIVERS, since: 1 };
-            reference.handle(Input::Join(b, entry), 0).unwrap();
+            reference.handle(Input::Join(b, entry), Monotonic::START).unwrap();
         }
-        Self { bed, reference, now: 0, epoch: 1, refused: BTreeMap::new(), sent: 0 }
+        Self { bed, reference, now: Monotonic::START, epoch: 1, refused: BTreeMap::new(), sent: 0 }
     }
 
     /// Feeds one input to both and compares the feedback that they send upstream.
     fn feed(&mut self, input: Input) {
-        self.now += 1;
+        self.now = self.now + Duration::from_nanos(1);
         let expected = self.reference.handle(input, self.now);
         let packet = match input {
             Input::Data { psn, begins } => {
@@ -209,8 +208,8 @@ fn upstream(s: Feedback) -> Vec<u8> {
     b.build().unwrap()
 }
 
-fn run(start: u32, reack_ns: u64, nak_merge_ns: u64, events: u32, seed: u64) {
-    let (mut pair, mut dice) = (Pair::new(start, reack_ns, nak_merge_ns), Dice(seed));
+fn run(start: u32, reack: Duration, nak_merge: Duration, events: u32, seed: u64) {
+    let (mut pair, mut dice) = (Pair::new(start, reack, nak_merge), Dice(seed));
     let mut high = TURN + u64::from(start);
     // The first packet sets the PSN of the group, so it is not a random one.
     pair.feed(Input::Data { psn: start, begins: true });
@@ -258,7 +257,7 @@ fn run(start: u32, reack_ns: u64, nak_merge_ns: u64, events: u32, seed: u64) {
 #[test]
 fn the_programs_do_what_the_reference_does() {
     for (i, start) in [0, 0x7F_FFFF, 0x80_0000, 0xFF_FFF0, 12345].into_iter().enumerate() {
-        run(start, 0, NEVER, 6000, 11 + i as u64);
-        run(start, NEVER, 0, 6000, 77 + i as u64);
+        run(start, Duration::ZERO, NEVER, 6000, 11 + i as u64);
+        run(start, NEVER, Duration::ZERO, 6000, 77 + i as u64);
     }
 }

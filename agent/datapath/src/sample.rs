@@ -9,7 +9,7 @@ use canopy_bpf::node::types::{self, canopy_drop as D, canopy_min_kind as Kind};
 use canopy_bpf::{Result, monotonic};
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
-use canopy_units::{Monotonic, UnwrappedPsn};
+use canopy_units::{Monotonic, Octets, UnwrappedPsn};
 
 /// Leaves of the minimum tree; the first half of its array are inner nodes, and the root is node 1.
 const LEAVES: usize = 128;
@@ -53,7 +53,7 @@ pub(crate) fn sample(bpf: &Node, names: &BTreeMap<u32, String>) -> Result<Sample
             cnps_in: cnp.cnps_in,
             cnps_out: cnp.cnps_out,
             data_packets: s.data_packets,
-            data_bytes: s.data_bytes,
+            data_octets: Octets(s.data_bytes),
             branches: branches.remove(id).unwrap_or_default(),
             drops: drops.remove(id).unwrap_or_default(),
         });
@@ -89,7 +89,7 @@ fn branch(
         ccount: if cnp.slot_window[slot] == cnp.window { cnp.slot_count[slot] } else { 0 },
         last_feedback: (stats.last_received_ns != 0).then(|| now.since(Monotonic::from_nanos(stats.last_received_ns))),
         packets: stats.packets,
-        bytes: stats.bytes,
+        octets: Octets(stats.bytes),
     }
 }
 

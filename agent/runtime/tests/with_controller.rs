@@ -17,7 +17,7 @@ use canopy_model::node_spec::NodeSpec;
 use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use canopy_testkit::controller::{Controller, soon};
 use canopy_testkit::spec::{delta, snapshot, spec};
-use canopy_units::UnwrappedPsn;
+use canopy_units::{Octets, UnwrappedPsn};
 use memory::Agent;
 
 fn start(dir: &Path) -> Agent {
@@ -174,7 +174,7 @@ fn group(high: u64, next: u64) -> GroupTelemetry {
         ccount: 0,
         last_feedback: None,
         packets: 0,
-        bytes: 0,
+        octets: Octets::ZERO,
     };
     GroupTelemetry {
         group_id: GroupId::new("group", 1).unwrap(),
@@ -188,7 +188,7 @@ fn group(high: u64, next: u64) -> GroupTelemetry {
         cnps_in: 0,
         cnps_out: 0,
         data_packets: 0,
-        data_bytes: 0,
+        data_octets: Octets::ZERO,
         branches: vec![branch],
         drops: vec![],
     }

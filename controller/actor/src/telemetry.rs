@@ -6,6 +6,7 @@ use std::sync::{PoisonError, RwLock};
 
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{DropCount, GroupTelemetry};
+use canopy_units::UnixTime;
 
 /// Branches kept of one group at one node; more than any node has ports and receivers for.
 const MAX_BRANCHES: usize = 1024;
@@ -17,8 +18,8 @@ const MAX_NODE_DROPS: usize = 4096;
 /// Counters that one node last reported.
 #[derive(Clone, Debug, Default)]
 pub struct NodeTelemetry {
-    /// The node's clock at its last sample, nanoseconds since the Unix epoch.
-    pub time_unix_ns: u64,
+    /// The node's clock at its last sample.
+    pub time: UnixTime,
     /// Per group.
     pub groups: BTreeMap<GroupId, GroupTelemetry>,
     /// Drops that belong to no group.
@@ -35,7 +36,7 @@ impl Telemetry {
     pub fn record(&self, node: &str, sample: NodeTelemetry, is_known: impl Fn(GroupId) -> bool) {
         let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let known = nodes.entry(node.to_owned()).or_default();
-        known.time_unix_ns = sample.time_unix_ns;
+        known.time = sample.time;
         for (id, mut group) in sample.groups {
             group.branches.truncate(MAX_BRANCHES);
             group.drops.truncate(MAX_REASONS);
@@ -66,12 +67,9 @@ impl Telemetry {
     }
 
     /// One group's counters at every node that reported them, in node order.
-    pub fn group(&self, id: GroupId) -> BTreeMap<String, (u64, GroupTelemetry)> {
+    pub fn group(&self, id: GroupId) -> BTreeMap<String, (UnixTime, GroupTelemetry)> {
         let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        nodes
-            .iter()
-            .filter_map(|(name, n)| Some((name.clone(), (n.time_unix_ns, n.groups.get(&id)?.clone()))))
-            .collect()
+        nodes.iter().filter_map(|(name, n)| Some((name.clone(), (n.time, n.groups.get(&id)?.clone())))).collect()
     }
 
     /// Calls `visit` for every node, in arbitrary order.
@@ -103,12 +101,12 @@ mod tests {
             cnps_in: 0,
             cnps_out: 0,
             data_packets: packets,
-            data_bytes: 0,
+            data_octets: canopy_units::Octets::ZERO,
             branches: vec![],
             drops: vec![],
         };
         NodeTelemetry {
-            time_unix_ns: 1,
+            time: UnixTime::from_nanos(1),
             groups: groups.iter().map(|(g, p)| (id(*g), group(*g, *p))).collect(),
             drops: vec![],
         }

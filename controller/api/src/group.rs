@@ -8,6 +8,7 @@ use canopy_model::group::{EncodingMode, GroupSpec};
 use canopy_model::ids::{Generation, GroupId, Qpn, TreeId};
 use canopy_model::member::Connection;
 use canopy_model::status::{GroupPhase, ItemError};
+use canopy_units::Octets;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -109,12 +110,18 @@ pub struct EncodingReport {
 from_fields!(encoding::EncodingReport {
     mode,
     reason,
-    srh_bytes,
-    overhead_bytes,
     segments,
     in_band_edges,
     provisioned_edges,
+} [srh, overhead] {
+    srh_bytes = octets(srh),
+    overhead_bytes = octets(overhead),
 });
+
+/// The sizes of headers are far below 2^32.
+fn octets(size: Octets) -> u32 {
+    u32::try_from(size.get()).unwrap_or(u32::MAX)
+}
 
 /// One node of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -16,6 +16,7 @@ use canopy_packet::ipv6::Ipv6;
 use canopy_packet::reth::Reth;
 use canopy_packet::udp::Udp;
 use canopy_packet::{icrc, srh};
+use canopy_units::Octets;
 
 /// The encoding chosen for a group, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +25,10 @@ pub struct EncodingReport {
     pub mode: EncodingMode,
     /// Why, with the numbers that decided it.
     pub reason: String,
-    /// Size of the SRH in bytes, TLVs and padding included.
-    pub srh_bytes: u32,
-    /// Bytes that encapsulation adds to each packet: the outer IPv6 header and the SRH.
-    pub overhead_bytes: u32,
+    /// Size of the SRH, TLVs and padding included.
+    pub srh: Octets,
+    /// What encapsulation adds to each packet: the outer IPv6 header and the SRH.
+    pub overhead: Octets,
     /// Segment List in wire order: `[0]` the Proxy Address, `[1]` the tree's first SID.
     pub segments: Vec<Ipv6Addr>,
     /// Edge nodes whose receiver lists are in End.MT TLVs, in the tree's order.

@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
-use std::time::Duration;
 
 use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
@@ -20,6 +19,7 @@ use canopy_model::node_spec::{
     AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
     Multicast, SourceQp, Upstream,
 };
+use canopy_units::Octets;
 
 use crate::alloc::Allocation;
 use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide};
@@ -277,8 +277,8 @@ impl Planner<'_> {
             write_base_va: WRITE_BASE_VA,
             write_rkey: allocation.write_rkey,
             params: AggregationParams {
-                cnp_window: Duration::from_micros(spec.cnp_window_us.into()),
-                stall_after: Duration::from_millis(spec.stall_after_ms.into()),
+                cnp_window: spec.cnp_window,
+                stall_after: spec.stall_after,
                 ..AggregationParams::default()
             },
         })
@@ -400,8 +400,8 @@ impl Planner<'_> {
         };
         Ok(EncodingReport {
             mode: decision.mode,
-            srh_bytes: decision.srh_bytes as u32,
-            overhead_bytes: decision.overhead_bytes() as u32,
+            srh: Octets(decision.srh_bytes as u64),
+            overhead: Octets(decision.overhead_bytes() as u64),
             segments: self.segments()?,
             in_band_edges: names(true),
             provisioned_edges: names(false),

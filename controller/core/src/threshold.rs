@@ -16,13 +16,13 @@
 mod filter;
 mod link;
 
-pub use canopy_model::topology::MIN_K_BASE_BYTES;
+pub use canopy_model::topology::MIN_K_BASE;
 pub use filter::{RttFilter, WINDOW};
 pub use link::{HOLD, LinkThresholds, MIN_CHANGE_PERMILLE, Pushed, STEP_FACTOR};
 
 use std::time::Duration;
 
-use canopy_model::topology::{MAX_LINK_RTT_US, MIN_BUFFER_BYTES};
+use canopy_model::topology::{MAX_LINK_RTT, MIN_BUFFER};
 use canopy_units::{Octets, Rate, nanos};
 
 /// Default of K_base: 64 kB.
@@ -30,7 +30,7 @@ pub const DEFAULT_K_BASE: Octets = Octets(64_000);
 /// Default of alpha: 1.0.
 pub const DEFAULT_ALPHA_PERMILLE: u16 = 1_000;
 /// Longest round-trip time that is accepted: 10 s.
-pub const MAX_RTT: Duration = Duration::from_micros(MAX_LINK_RTT_US);
+pub const MAX_RTT: Duration = MAX_LINK_RTT;
 
 /// Bits in an octet, thousandths in one, nanoseconds in a second: the divisor of alpha * R * RTT.
 const DIVISOR: u128 = 8 * 1_000 * 1_000_000_000;
@@ -40,7 +40,7 @@ const DIVISOR: u128 = 8 * 1_000 * 1_000_000_000;
 pub struct ThresholdSettings {
     /// alpha in thousandths (1..=65535); 1000 is 1.0.
     pub alpha_permille: u16,
-    /// K_base (at least [`MIN_K_BASE_BYTES`]).
+    /// K_base (at least [`MIN_K_BASE`]).
     pub k_base: Octets,
 }
 
@@ -118,9 +118,9 @@ pub fn compute(settings: ThresholdSettings, port: PortLimits, rtt: Duration) -> 
 
 fn check(settings: ThresholdSettings, port: PortLimits) -> Result<(), ThresholdError> {
     within("alphaPermille", u64::from(settings.alpha_permille), 1, u64::from(u16::MAX))?;
-    within("kBaseBytes", settings.k_base.get(), MIN_K_BASE_BYTES, u64::MAX)?;
+    within("kBaseBytes", settings.k_base.get(), MIN_K_BASE.get(), u64::MAX)?;
     within("rateBps", port.rate.bps(), 1, u64::MAX)?;
-    within("bufferBytes", port.buffer.unwrap_or(Octets::MAX).get(), MIN_BUFFER_BYTES, u64::MAX)
+    within("bufferBytes", port.buffer.unwrap_or(Octets::MAX).get(), MIN_BUFFER.get(), u64::MAX)
 }
 
 /// Whether a round-trip time is in `least`..=[`MAX_RTT`].

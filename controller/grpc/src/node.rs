@@ -19,6 +19,7 @@ use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, check_name};
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkRtt};
+use canopy_units::UnixTime;
 use futures::Stream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
@@ -209,7 +210,7 @@ impl Nodes {
         let known = |id| spec.groups.contains_key(&id);
         self.controller.telemetry().record(
             &node,
-            NodeTelemetry { time_unix_ns: sample.time_unix_ns, groups, drops },
+            NodeTelemetry { time: UnixTime::from_nanos(sample.time_unix_ns), groups, drops },
             known,
         );
         if self.controller.read(|d| d.node_spec(&node)).is_none() {

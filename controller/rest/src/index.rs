@@ -72,8 +72,7 @@ fn groups(html: &mut String, groups: &[GroupView], more: bool) {
             "Degraded" => "bad",
             _ => "wait",
         };
-        let encoding =
-            s.encoding.as_ref().map_or_else(|| "-".into(), |e| format!("{:?}, {} bytes SRH", e.mode, e.srh_bytes));
+        let encoding = s.encoding.as_ref().map_or_else(|| "-".into(), |e| format!("{:?}, {} bytes SRH", e.mode, e.srh));
         _ = write!(
             html,
             "<tr><td><a href=\"/api/v1/groups/{name}\">{name}</a><td class=\"{class}\">{phase}<td>{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>{}<td>{}",

@@ -158,7 +158,7 @@ fn groups(out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
     type Read = fn(&GroupTelemetry) -> u64;
     const COUNTERS: [(&str, &str, Read); 8] = [
         ("canopy_group_data_packets", "Data packets from upstream.", |t| t.data_packets),
-        ("canopy_group_data_bytes", "Bytes of data packets from upstream.", |t| t.data_bytes),
+        ("canopy_group_data_bytes", "Bytes of data packets from upstream.", |t| t.data_octets.get()),
         ("canopy_group_acks_received", "ACKs from branches.", |t| t.acks_in),
         ("canopy_group_acks_sent", "ACKs sent upstream.", |t| t.acks_out),
         ("canopy_group_naks_received", "NAKs from branches.", |t| t.naks_in),
@@ -212,7 +212,7 @@ fn branches(out: &mut DescriptorEncoder, rows: &[Row]) -> Result<(), Error> {
         out,
         "canopy_branch_bytes",
         "Bytes of the copies sent to the branch.",
-        shown.iter().map(|s| (labels(s), s.1.bytes)),
+        shown.iter().map(|s| (labels(s), s.1.octets.get())),
     )?;
     gauge(
         out,

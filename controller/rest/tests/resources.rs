@@ -169,7 +169,7 @@ async fn with_telemetry() -> Api {
         ccount: 2,
         last_feedback: Some(std::time::Duration::from_millis(1_500)),
         packets: 7,
-        bytes: 7000,
+        octets: canopy_units::Octets(7000),
     };
     let drop = |reason, name: &str, packets| DropCount { reason, name: name.into(), packets, port: None };
     let counters = GroupTelemetry {
@@ -184,12 +184,15 @@ async fn with_telemetry() -> Api {
         cnps_in: 4,
         cnps_out: 2,
         data_packets: 42,
-        data_bytes: 42_000,
+        data_octets: canopy_units::Octets(42_000),
         branches: vec![branch],
         drops: vec![drop(7, "branch_unknown", 3)],
     };
-    let sample =
-        NodeTelemetry { time_unix_ns: 5, groups: [(group_id, counters)].into(), drops: vec![drop(1, "not_ours", 9)] };
+    let sample = NodeTelemetry {
+        time: canopy_units::UnixTime::from_nanos(5),
+        groups: [(group_id, counters)].into(),
+        drops: vec![drop(1, "not_ours", 9)],
+    };
     api.controller.telemetry().record("n2", sample, |_| true);
     api
 }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use canopy_controller_core::threshold::{DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, MIN_K_BASE_BYTES, ThresholdSettings};
+use canopy_controller_core::threshold::{DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, MIN_K_BASE, ThresholdSettings};
 use canopy_daemon::config::{Faults, Settings, list};
 use canopy_daemon::log::LogConfig;
 use canopy_model::addressing::AddressPlan;
@@ -115,8 +115,8 @@ impl Settings for Config {
         if self.thresholds.alpha == 0 {
             faults.push("thresholds.alpha", "is 0: use thousandths, 1..=65535");
         }
-        if self.thresholds.k_base_bytes < MIN_K_BASE_BYTES {
-            let why = format!("{} octets hold no frame: use {MIN_K_BASE_BYTES} or more", self.thresholds.k_base_bytes);
+        if self.thresholds.k_base_bytes < MIN_K_BASE.get() {
+            let why = format!("{} octets hold no frame: use {MIN_K_BASE} or more", self.thresholds.k_base_bytes);
             faults.push("thresholds.k_base_bytes", why);
         }
         if self.grpc.listen.is_empty() {

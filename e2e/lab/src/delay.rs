@@ -16,23 +16,24 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use canopy_units::nanos;
 
 use crate::file::Link;
 use crate::line;
 use crate::means::{Means, redirect};
 use crate::process::{Process, beside_this_program};
 use crate::state::State;
-use crate::units::Delay;
+use crate::units::{Delay, Rate};
 use crate::{netns, sh};
 
 /// `tc` arguments of a netem that keeps the order when its delay changes: with a rate, here the highest that fits, a
 /// packet never overtakes the one before.
 pub(crate) fn netem(delay: Delay, link: &Link) -> String {
-    let bytes = line::limit(link.rate.map_or(0, crate::units::Rate::bps), delay.nanos());
-    let limit = (bytes / u64::from(link.mtu.min(2048))).max(1000);
+    let octets = line::limit(link.rate.map(Rate::get).unwrap_or_default(), delay.get());
+    let limit = (octets.get() / u64::from(link.mtu.min(2048))).max(1000);
     // tc takes whole microseconds, converts them to ticks of 64 ns and prints microseconds again, each time rounded
     // down.
-    let us = delay.nanos().div_ceil(1_000) + 1;
+    let us = nanos(delay.get()).div_ceil(1_000) + 1;
     format!("root handle 1: netem delay {us}us limit {limit} rate 1000gbit")
 }
 

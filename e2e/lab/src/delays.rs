@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Delays of a lab that is up: shown and changed.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +40,7 @@ impl Lab {
         let (Some(by), Some(_)) = (self.state.delay_means, link.delay) else { return Ok(None) };
         if by == Means::UserSpace {
             let line = line::ask(&socket(&self.state, index))?;
-            return Ok(Some(LinkDelay { delay: Delay::from_nanos(line.delay_ns), by, line: Some(line) }));
+            return Ok(Some(LinkDelay { delay: Delay::new(line.delay), by, line: Some(line) }));
         }
         let (lines, [a, _]) = (self.state.instance.lines_namespace(), interfaces(index));
         let text = sh::run(netns::command(&lines, "tc").args(["-j", "qdisc", "show", "dev", &a]))?;
@@ -46,7 +48,8 @@ impl Lab {
         let netem = qdiscs.as_array().into_iter().flatten().find(|q| q["kind"] == "netem");
         let seconds = netem.and_then(|q| q.pointer("/options/delay/delay")?.as_f64());
         let seconds = seconds.with_context(|| format!("netem is gone from the link of {}", link.a))?;
-        Ok(Some(LinkDelay { delay: Delay::from_nanos((seconds * 1e9).round() as u64), by, line: None }))
+        let delay = Duration::from_nanos((seconds * 1e9).round() as u64);
+        Ok(Some(LinkDelay { delay: Delay::new(delay), by, line: None }))
     }
 
     /// Sets the delay of frames that are sent on `link` from now on, in both directions. Nothing is lost or

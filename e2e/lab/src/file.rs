@@ -3,11 +3,13 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use canopy_model::FieldErrors;
 use canopy_model::ids::check_name;
 use canopy_model::topology::{Endpoint, HostDecl, LinkBuffer, LinkDecl, NodeDecl, TopologySpec};
+use canopy_units::{Octets, nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Delay, Loss, Rate};
@@ -129,12 +131,13 @@ impl Link {
         format!("{}--{}", self.a, self.b)
     }
 
-    /// What each end can queue, octets: 50 ms at the rate, or three round-trip times if that is more, at least a few
+    /// What each end can queue: 50 ms at the rate, or three round-trip times if that is more, at least a few
     /// packets. `None` without a rate: nothing is queued.
-    pub fn buffer_bytes(&self) -> Option<u64> {
-        let bytes_per_ms = self.rate?.bps() / 8_000;
-        let ms = self.delay.map_or(0, |d| 6 * d.nanos() / 1_000_000).max(50);
-        Some(bytes_per_ms.saturating_mul(ms).max(32 * (u64::from(self.mtu) + 14)).clamp(131_072, 1 << 30))
+    pub fn buffer(&self) -> Option<Octets> {
+        let per_ms = Octets(self.rate?.get().bps() / 8_000);
+        let time = self.delay.map_or(Duration::ZERO, |d| 6 * d.get()).max(Duration::from_millis(50));
+        let few = Octets(u64::from(self.mtu) + 14) * 32;
+        Some((per_ms * (nanos(time) / 1_000_000)).max(few).clamp(Octets(131_072), Octets(1 << 30)))
     }
 }
 
@@ -206,8 +209,8 @@ impl LabFile {
     pub fn topology(&self) -> TopologySpec {
         let links = self.links().map(|l| LinkDecl {
             mtu: l.mtu,
-            rate_bps: l.rate.map_or(0, Rate::bps),
-            buffer_bytes: l.buffer_bytes().map(LinkBuffer::Both),
+            rate: l.rate.map(Rate::get).unwrap_or_default(),
+            buffer: l.buffer().map(LinkBuffer::Both),
             ..LinkDecl::new(l.a, l.b)
         });
         TopologySpec { nodes: self.spec.nodes.clone(), hosts: self.spec.hosts.clone(), links: links.collect() }
@@ -274,35 +277,42 @@ spec:
     fn links_take_missing_fields_from_the_defaults() {
         let file = LabFile::parse(SMALL).unwrap();
         let links: Vec<Link> = file.links().collect();
-        assert_eq!((links[0].mtu, links[0].rate.unwrap().bps(), links[0].loss.percent()), (4500, 1_000_000_000, 1.0));
-        assert_eq!((links[1].mtu, links[1].rate.unwrap().bps(), links[1].loss.percent()), (1500, 10_000_000, 0.0));
-        assert_eq!(file.topology().links[1].rate_bps, 10_000_000);
+        assert_eq!(
+            (links[0].mtu, links[0].rate.unwrap().get().bps(), links[0].loss.percent()),
+            (4500, 1_000_000_000, 1.0)
+        );
+        assert_eq!(
+            (links[1].mtu, links[1].rate.unwrap().get().bps(), links[1].loss.percent()),
+            (1500, 10_000_000, 0.0)
+        );
+        assert_eq!(file.topology().links[1].rate.bps(), 10_000_000);
         assert_eq!(file.topology().links[1].mtu, 1500);
     }
 
     #[test]
     fn a_delay_is_the_links_own_or_the_defaults_or_none() {
         let delays =
-            |text: &str| LabFile::parse(text).unwrap().links().map(|l| l.delay.map(Delay::nanos)).collect::<Vec<_>>();
+            |text: &str| LabFile::parse(text).unwrap().links().map(|l| l.delay.map(Delay::get)).collect::<Vec<_>>();
+        let us = |us| Some(Duration::from_micros(us));
         assert_eq!(delays(SMALL), [None, None]);
         let one = SMALL.replace("rate: 10Mbit", "rate: 10Mbit, delay: 40ms");
-        assert_eq!(delays(&one), [None, Some(40_000_000)]);
+        assert_eq!(delays(&one), [None, us(40_000)]);
         let both = one.replace("loss: 1%}", "loss: 1%, delay: 250us}");
-        assert_eq!(delays(&both), [Some(250_000), Some(40_000_000)]);
+        assert_eq!(delays(&both), [us(250), us(40_000)]);
     }
 
     #[test]
     fn a_queue_holds_50_ms_or_three_round_trips_and_is_reported_to_the_controller() {
         let buffers = |text: &str| {
             let file = LabFile::parse(text).unwrap();
-            let reported: Vec<_> = file.topology().links.iter().map(|l| l.buffer_bytes).collect();
-            let held: Vec<_> = file.links().map(|l| l.buffer_bytes()).collect();
+            let reported: Vec<_> = file.topology().links.iter().map(|l| l.buffer).collect();
+            let held: Vec<_> = file.links().map(|l| l.buffer()).collect();
             assert_eq!(reported, held.iter().map(|b| b.map(LinkBuffer::Both)).collect::<Vec<_>>());
             held
         };
-        assert_eq!(buffers(SMALL), [Some(6_250_000), Some(131_072)]);
+        assert_eq!(buffers(SMALL), [6_250_000, 131_072].map(|octets| Some(Octets(octets))));
         let long = SMALL.replace("rate: 10Mbit", "rate: 10Mbit, delay: 40ms").replace(", rate: 1Gbit", "");
-        assert_eq!(buffers(&long).last(), Some(&Some(300_000)));
+        assert_eq!(buffers(&long).last(), Some(&Some(Octets(300_000))));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use canopy_units::Octets;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, TC_EGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
@@ -31,11 +32,13 @@ pub struct EndCounters {
     /// Packets that went onto the wire.
     pub passed_packets: u64,
     /// Their bytes.
-    pub passed_bytes: u64,
+    #[serde(rename = "passed_bytes")]
+    pub passed_octets: Octets,
     /// Packets dropped by the random loss.
     pub dropped_packets: u64,
     /// Their bytes.
-    pub dropped_bytes: u64,
+    #[serde(rename = "dropped_bytes")]
+    pub dropped_octets: Octets,
 }
 
 impl Add for EndCounters {
@@ -43,9 +46,9 @@ impl Add for EndCounters {
     fn add(self, o: Self) -> Self {
         Self {
             passed_packets: self.passed_packets + o.passed_packets,
-            passed_bytes: self.passed_bytes + o.passed_bytes,
+            passed_octets: self.passed_octets + o.passed_octets,
             dropped_packets: self.dropped_packets + o.dropped_packets,
-            dropped_bytes: self.dropped_bytes + o.dropped_bytes,
+            dropped_octets: self.dropped_octets + o.dropped_octets,
         }
     }
 }
@@ -55,9 +58,9 @@ impl Sub for EndCounters {
     fn sub(self, o: Self) -> Self {
         Self {
             passed_packets: self.passed_packets.saturating_sub(o.passed_packets),
-            passed_bytes: self.passed_bytes.saturating_sub(o.passed_bytes),
+            passed_octets: self.passed_octets.saturating_sub(o.passed_octets),
             dropped_packets: self.dropped_packets.saturating_sub(o.dropped_packets),
-            dropped_bytes: self.dropped_bytes.saturating_sub(o.dropped_bytes),
+            dropped_octets: self.dropped_octets.saturating_sub(o.dropped_octets),
         }
     }
 }
@@ -140,9 +143,9 @@ fn decode(value: &[u8]) -> Result<EndCounters> {
     };
     Ok(EndCounters {
         passed_packets: field(0)?,
-        passed_bytes: field(1)?,
+        passed_octets: Octets(field(1)?),
         dropped_packets: field(2)?,
-        dropped_bytes: field(3)?,
+        dropped_octets: Octets(field(3)?),
     })
 }
 
@@ -166,7 +169,7 @@ mod tests {
         let value: Vec<u8> = [1u64, 2, 3, 4].iter().flat_map(|v| v.to_ne_bytes()).collect();
         assert_eq!(
             decode(&value).unwrap(),
-            EndCounters { passed_packets: 1, passed_bytes: 2, dropped_packets: 3, dropped_bytes: 4 }
+            EndCounters { passed_packets: 1, passed_octets: Octets(2), dropped_packets: 3, dropped_octets: Octets(4) }
         );
         assert!(decode(&value[..24]).is_err());
     }

@@ -57,7 +57,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::DelayLine(args) => line::run(&args)?,
         Command::Run { file, bytes, mtu, op, transfer_timeout, json, up } => {
             let lab = lab_for(file, &up, &instance, cli.dir)?;
-            return demonstrate(&lab, bytes.0, mtu, op, transfer_timeout, json);
+            return demonstrate(&lab, bytes.0.get(), mtu, op, transfer_timeout, json);
         }
     }
     Ok(ExitCode::SUCCESS)

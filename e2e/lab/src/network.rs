@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use canopy_model::topology::{Endpoint, HostDecl};
+use canopy_units::{Octets, Rate};
 
 use crate::delay;
 use crate::file::Link;
@@ -166,8 +167,9 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
             ip.push(format!("route add default via fe80::1 dev {port}"));
         }
         if let Some(rate) = link.rate {
-            let (burst, limit) = (burst(rate.bps(), link.mtu), link.buffer_bytes().unwrap_or_default());
-            tc.push(format!("qdisc add dev {port} root tbf rate {}bit burst {burst} limit {limit}", rate.bps()));
+            let (rate, limit) = (rate.get(), link.buffer().unwrap_or_default());
+            let (bps, burst) = (rate.bps(), burst(rate, link.mtu));
+            tc.push(format!("qdisc add dev {port} root tbf rate {bps}bit burst {burst} limit {limit}"));
         }
         // Before the interface is up, so that nothing passes uncounted.
         loss::attach(&state.instance.end_pins(end), port, link.loss)?;
@@ -176,9 +178,9 @@ fn configure(state: &State, ends: &[(&Endpoint, &Link)], host: Option<&HostDecl>
     sh::batch(Command::new("ip").args(["-6", "-batch", "-"]), &ip)
 }
 
-/// What a link's end may send in one go, octets: 1 ms at the rate, never less than a few packets.
-fn burst(bps: u64, mtu: u32) -> u64 {
-    (bps / 8000).max(4 * (u64::from(mtu) + 14)).max(65_536)
+/// What a link's end may send in one go: 1 ms at the rate, never less than a few packets.
+fn burst(rate: Rate, mtu: u32) -> Octets {
+    Octets((rate.bps() / 8000).max(4 * (u64::from(mtu) + 14)).max(65_536))
 }
 
 fn has_ethtool() -> bool {
@@ -197,8 +199,8 @@ mod tests {
     #[test]
     fn a_bucket_holds_at_least_a_few_packets_at_any_rate() {
         for bps in [8_000, 1_000_000_000, 1_000_000_000_000] {
-            assert!((4 * 65_549..=u64::from(u32::MAX)).contains(&burst(bps, 65_535)));
+            assert!((4 * 65_549..=u64::from(u32::MAX)).contains(&burst(Rate::from_bps(bps), 65_535).get()));
         }
-        assert_eq!(burst(1_000_000_000, 9000), 125_000);
+        assert_eq!(burst(Rate::from_bps(1_000_000_000), 9000), Octets(125_000));
     }
 }

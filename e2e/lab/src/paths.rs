@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use anyhow::{Context, Result, ensure};
 use canopy_model::topology::Endpoint;
+use canopy_units::Octets;
 use serde::{Deserialize, Serialize};
 
 use crate::wires::LinkCounters;
@@ -18,15 +19,19 @@ pub struct LinkUse {
     /// The end nearer to the receivers.
     pub far: Endpoint,
     /// Bytes from the source's side to the receivers' side.
-    pub down_bytes: u64,
+    #[serde(rename = "downBytes")]
+    pub down: Octets,
     /// Bytes back: acknowledgements.
-    pub up_bytes: u64,
+    #[serde(rename = "upBytes")]
+    pub up: Octets,
     /// Unicasts with this link on their shortest path.
     pub unicasts: u64,
     /// Bytes of these unicasts towards the receivers.
-    pub unicast_down_bytes: u64,
+    #[serde(rename = "unicastDownBytes")]
+    pub unicast_down: Octets,
     /// Bytes of these unicasts back to the source.
-    pub unicast_up_bytes: u64,
+    #[serde(rename = "unicastUpBytes")]
+    pub unicast_up: Octets,
 }
 
 /// Compares a run with one unicast per receiver along shortest paths (fewest links). Each unicast is assumed to carry
@@ -49,18 +54,13 @@ pub fn compare(links: &[LinkCounters], source: &str, receivers: &[String]) -> Re
             let &(index, previous) = ways.get(at).with_context(|| format!("no path from {source} to {receiver}"))?;
             let (link, used) = (&links[index], &mut uses[index]);
             if link.a.device == at && used.unicasts == 0 {
-                *used = LinkUse {
-                    near: link.b.clone(),
-                    far: link.a.clone(),
-                    down_bytes: used.up_bytes,
-                    up_bytes: used.down_bytes,
-                    ..used.clone()
-                };
+                *used =
+                    LinkUse { near: link.b.clone(), far: link.a.clone(), down: used.up, up: used.down, ..used.clone() };
             }
             ensure!(used.far.device == at, "shortest paths use {} in both directions", link.a);
             used.unicasts += 1;
-            used.unicast_down_bytes += data;
-            used.unicast_up_bytes += acks;
+            used.unicast_down += data;
+            used.unicast_up += acks;
             at = previous;
         }
     }
@@ -68,23 +68,23 @@ pub fn compare(links: &[LinkCounters], source: &str, receivers: &[String]) -> Re
 }
 
 fn untouched(l: &LinkCounters) -> LinkUse {
-    let (down_bytes, up_bytes) = (l.a_to_b.passed_bytes, l.b_to_a.passed_bytes);
+    let (down, up) = (l.a_to_b.passed_octets, l.b_to_a.passed_octets);
     LinkUse {
         near: l.a.clone(),
         far: l.b.clone(),
-        down_bytes,
-        up_bytes,
+        down,
+        up,
         unicasts: 0,
-        unicast_down_bytes: 0,
-        unicast_up_bytes: 0,
+        unicast_down: Octets::ZERO,
+        unicast_up: Octets::ZERO,
     }
 }
 
-fn sent_by(l: &LinkCounters, device: &str) -> Option<u64> {
+fn sent_by(l: &LinkCounters, device: &str) -> Option<Octets> {
     if l.a.device == device {
-        Some(l.a_to_b.passed_bytes)
+        Some(l.a_to_b.passed_octets)
     } else {
-        (l.b.device == device).then_some(l.b_to_a.passed_bytes)
+        (l.b.device == device).then_some(l.b_to_a.passed_octets)
     }
 }
 
@@ -106,7 +106,7 @@ fn ways_from<'a>(source: &'a str, links: &'a [LinkCounters]) -> BTreeMap<&'a str
                 distance.insert(there, next);
                 queue.push_back(there);
             }
-            let busier = ways.get(there).is_none_or(|&(other, _)| link.bytes() > links[other].bytes());
+            let busier = ways.get(there).is_none_or(|&(other, _)| link.octets() > links[other].octets());
             if known.is_none() || (known == Some(next) && busier) {
                 ways.insert(there, (index, here));
             }
@@ -121,8 +121,8 @@ mod tests {
     use crate::file::LabFile;
     use crate::loss::EndCounters;
 
-    fn carried(bytes: u64) -> EndCounters {
-        EndCounters { passed_packets: 1, passed_bytes: bytes, ..EndCounters::default() }
+    fn carried(octets: u64) -> EndCounters {
+        EndCounters { passed_packets: 1, passed_octets: Octets(octets), ..EndCounters::default() }
     }
 
     fn figure1(busy: &str) -> Vec<LinkCounters> {
@@ -159,8 +159,8 @@ mod tests {
             ("n3-r5", 1),
         ];
         assert_eq!(copies, expected.map(|(l, n)| (l.to_owned(), n)));
-        assert_eq!((uses[0].unicast_down_bytes, uses[0].unicast_up_bytes), (5000, 50));
-        assert_eq!((uses[0].down_bytes, uses[0].up_bytes), (1000, 0));
+        assert_eq!((uses[0].unicast_down, uses[0].unicast_up), (Octets(5000), Octets(50)));
+        assert_eq!((uses[0].down, uses[0].up), (Octets(1000), Octets::ZERO));
     }
 
     #[test]
@@ -175,6 +175,6 @@ mod tests {
         let first = links[0].clone();
         links[0] = LinkCounters { a: first.b, b: first.a, a_to_b: first.b_to_a, b_to_a: first.a_to_b };
         let uses = compare(&links, "s1", &receivers()).unwrap();
-        assert_eq!((uses[0].near.device.as_str(), uses[0].down_bytes), ("s1", 1000));
+        assert_eq!((uses[0].near.device.as_str(), uses[0].down), ("s1", Octets(1000)));
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tables that the command line prints.
 
+use canopy_units::Octets;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 
@@ -51,35 +52,28 @@ pub fn demonstration(d: &Demonstration) -> String {
         d.source,
         source.acks_received,
         source.goodput_bps / 1e6,
-        Bytes(source.bytes),
+        Bytes(Octets(source.bytes)),
         source.seconds,
     )
 }
 
 fn link_row(name: String, u: &LinkUse) -> [String; 6] {
-    let less = if u.down_bytes == 0 || u.unicasts == 0 {
+    let less = if u.down == Octets::ZERO || u.unicasts == 0 {
         "-".into()
     } else {
-        format!("{:.2}x", u.unicast_down_bytes as f64 / u.down_bytes as f64)
+        format!("{:.2}x", u.unicast_down.get() as f64 / u.down.get() as f64)
     };
-    [
-        name,
-        u.down_bytes.to_string(),
-        u.unicast_down_bytes.to_string(),
-        less,
-        u.up_bytes.to_string(),
-        u.unicast_up_bytes.to_string(),
-    ]
+    [name, u.down.to_string(), u.unicast_down.to_string(), less, u.up.to_string(), u.unicast_up.to_string()]
 }
 
 fn total(links: &[LinkUse]) -> LinkUse {
-    let sum = |field: fn(&LinkUse) -> u64| links.iter().map(field).sum();
+    let sum = |field: fn(&LinkUse) -> Octets| links.iter().map(field).sum();
     LinkUse {
-        down_bytes: sum(|u| u.down_bytes),
-        up_bytes: sum(|u| u.up_bytes),
-        unicasts: sum(|u| u.unicasts),
-        unicast_down_bytes: sum(|u| u.unicast_down_bytes),
-        unicast_up_bytes: sum(|u| u.unicast_up_bytes),
+        down: sum(|u| u.down),
+        up: sum(|u| u.up),
+        unicasts: links.iter().map(|u| u.unicasts).sum(),
+        unicast_down: sum(|u| u.unicast_down),
+        unicast_up: sum(|u| u.unicast_up),
         ..links[0].clone()
     }
 }
@@ -109,7 +103,7 @@ pub fn status(lab: &Lab, counters: &[LinkCounters]) -> anyhow::Result<String> {
             from.to_string(),
         ];
         for end in [c.a_to_b, c.b_to_a] {
-            row.extend([end.passed_packets, end.passed_bytes, end.dropped_packets].map(|n| n.to_string()));
+            row.extend([end.passed_packets, end.passed_octets.get(), end.dropped_packets].map(|n| n.to_string()));
         }
         links.add_row(row);
     }
@@ -151,7 +145,7 @@ fn delays(lab: &Lab) -> anyhow::Result<Option<String>> {
         for c in d.line.iter().flat_map(|l| [l.a_to_b, l.b_to_a]) {
             let dropped = c.dropped_full + c.dropped_overrun + c.dropped_down;
             row.extend([c.queued_frames, c.forwarded, dropped].map(|n| n.to_string()));
-            row.push(format!("{} us", c.mean_late_ns / 1000));
+            row.push(format!("{} us", c.mean_late.as_micros()));
         }
         t.add_row(row);
     }
@@ -179,20 +173,20 @@ mod tests {
         let link = LinkUse {
             near: end("s1/eth0"),
             far: end("n1/eth1"),
-            down_bytes: 100,
-            up_bytes: 10,
+            down: Octets(100),
+            up: Octets(10),
             unicasts: 2,
-            unicast_down_bytes: 200,
-            unicast_up_bytes: 20,
+            unicast_down: Octets(200),
+            unicast_up: Octets(20),
         };
         let idle = LinkUse {
             near: end("n1/eth5"),
             far: end("n2/eth1"),
-            down_bytes: 0,
-            up_bytes: 0,
+            down: Octets::ZERO,
+            up: Octets::ZERO,
             unicasts: 0,
-            unicast_down_bytes: 0,
-            unicast_up_bytes: 0,
+            unicast_down: Octets::ZERO,
+            unicast_up: Octets::ZERO,
         };
         let text = demonstration(&Demonstration { source: "s1".into(), transfer, links: vec![link, idle] });
         let line = |word: &str| text.lines().find(|l| l.contains(word)).unwrap().to_owned();

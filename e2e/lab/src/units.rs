@@ -3,18 +3,20 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use bytesize::ByteSize;
+use canopy_units::{Octets, nanos};
 use serde::{Deserialize, Serialize};
 
-/// A link rate in bits per second, 8 kbit/s ..= 1 Tbit/s, written as tc(8) does: `1Gbit`, `100Mbit`, `64kbit`.
+/// A link rate, 8 kbit/s ..= 1 Tbit/s, written as tc(8) does: `1Gbit`, `100Mbit`, `64kbit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Rate(u64);
+pub struct Rate(canopy_units::Rate);
 
 impl Rate {
-    /// Bits per second.
-    pub fn bps(self) -> u64 {
+    /// The rate.
+    pub fn get(self) -> canopy_units::Rate {
         self.0
     }
 }
@@ -24,7 +26,7 @@ impl FromStr for Rate {
     fn from_str(s: &str) -> Result<Self, String> {
         let units = [("Tbit", 1e12), ("Gbit", 1e9), ("Mbit", 1e6), ("kbit", 1e3), ("bit", 1.0)];
         match scaled(s, &units) {
-            Some(bps) if (8e3..=1e12).contains(&bps) => Ok(Self(bps as u64)),
+            Some(bps) if (8e3..=1e12).contains(&bps) => Ok(Self(canopy_units::Rate::from_bps(bps as u64))),
             _ => Err(format!("{s:?} is not a rate: use 8kbit to 1Tbit with a unit, for example 1Gbit or 250Mbit")),
         }
     }
@@ -32,12 +34,13 @@ impl FromStr for Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bps = self.0.bps();
         for (unit, name) in [(1_000_000_000, "Gbit"), (1_000_000, "Mbit"), (1000, "kbit")] {
-            if self.0.is_multiple_of(unit) {
-                return write!(f, "{}{name}", self.0 / unit);
+            if bps.is_multiple_of(unit) {
+                return write!(f, "{}{name}", bps / unit);
             }
         }
-        write!(f, "{}bit", self.0)
+        write!(f, "{bps}bit")
     }
 }
 
@@ -84,17 +87,17 @@ impl fmt::Display for Loss {
 /// One-way delay of a link, 0 ..= 10 s, written `10ms`, `250us` or `1.5s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Delay(u64);
+pub struct Delay(Duration);
 
 impl Delay {
-    /// Nanoseconds.
-    pub fn nanos(self) -> u64 {
+    /// The delay.
+    pub fn get(self) -> Duration {
         self.0
     }
 
     /// The delay in force, as read from a delay line or from netem.
-    pub(crate) fn from_nanos(ns: u64) -> Self {
-        Self(ns)
+    pub(crate) fn new(delay: Duration) -> Self {
+        Self(delay)
     }
 }
 
@@ -102,7 +105,7 @@ impl FromStr for Delay {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
         match scaled(s, &[("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)]) {
-            Some(ns) if (0.0..=1e10).contains(&ns) => Ok(Self(ns.round() as u64)),
+            Some(ns) if (0.0..=1e10).contains(&ns) => Ok(Self(Duration::from_nanos(ns.round() as u64))),
             _ => Err(format!("{s:?} is not a delay: use 0ms to 10s with a unit, for example 10ms or 250us")),
         }
     }
@@ -110,25 +113,26 @@ impl FromStr for Delay {
 
 impl fmt::Display for Delay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = nanos(self.0);
         for (unit, name) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")] {
-            if self.0 > 0 && self.0.is_multiple_of(unit) {
-                return write!(f, "{}{name}", self.0 / unit);
+            if ns > 0 && ns.is_multiple_of(unit) {
+                return write!(f, "{}{name}", ns / unit);
             }
         }
-        if self.0 == 0 { f.write_str("0ms") } else { write!(f, "{}ns", self.0) }
+        if ns == 0 { f.write_str("0ms") } else { write!(f, "{ns}ns") }
     }
 }
 
 /// A number of bytes: `1048576`, `256MiB`, `1GB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bytes(pub u64);
+pub struct Bytes(pub Octets);
 
 impl FromStr for Bytes {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
         // 1 PiB: more is a mistake.
         match s.parse::<ByteSize>() {
-            Ok(size) if (1..=1 << 50).contains(&size.as_u64()) => Ok(Self(size.as_u64())),
+            Ok(size) if (1..=1 << 50).contains(&size.as_u64()) => Ok(Self(Octets(size.as_u64()))),
             _ => Err(format!("{s:?} is not a size: use a whole number of bytes, for example 1048576, 256MiB or 1GB")),
         }
     }
@@ -136,12 +140,13 @@ impl FromStr for Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let octets = self.0.get();
         for (unit, name) in [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
-            if self.0 >= unit {
-                return write!(f, "{:.2} {name}", self.0 as f64 / unit as f64);
+            if octets >= unit {
+                return write!(f, "{:.2} {name}", octets as f64 / unit as f64);
             }
         }
-        write!(f, "{} B", self.0)
+        write!(f, "{octets} B")
     }
 }
 
@@ -177,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_read() {
-        assert_eq!("1.5Gbit".parse::<Rate>().unwrap().bps(), 1_500_000_000);
+        assert_eq!("1.5Gbit".parse::<Rate>().unwrap().get().bps(), 1_500_000_000);
         assert_eq!("1.5Gbit".parse::<Rate>().unwrap().to_string(), "1500Mbit");
         assert_eq!("1%".parse::<Loss>().unwrap().threshold(), 42_949_673);
         assert_eq!("0.05%".parse::<Loss>().unwrap().to_string(), "0.05%");
@@ -189,10 +194,10 @@ mod tests {
             ("0.25ms", 250_000, "250us"),
         ] {
             let delay: Delay = written.parse().unwrap();
-            assert_eq!((delay.nanos(), delay.to_string().as_str()), (ns, shown));
+            assert_eq!((nanos(delay.get()), delay.to_string().as_str()), (ns, shown));
         }
-        assert_eq!("256MiB".parse::<Bytes>().unwrap(), Bytes(256 << 20));
-        assert_eq!("17".parse::<Bytes>().unwrap(), Bytes(17));
+        assert_eq!("256MiB".parse::<Bytes>().unwrap(), Bytes(Octets(256 << 20)));
+        assert_eq!("17".parse::<Bytes>().unwrap(), Bytes(Octets(17)));
     }
 
     #[test]
@@ -203,7 +208,7 @@ mod tests {
         for bad in ["10", "-1ms", "10.1s", "11s", "ms", "1h", "nans", ""] {
             assert!(bad.parse::<Delay>().is_err(), "{bad:?}");
         }
-        assert_eq!("10s".parse::<Delay>().unwrap().nanos(), 10_000_000_000);
+        assert_eq!("10s".parse::<Delay>().unwrap().get(), Duration::from_secs(10));
         for bad in ["1000", "0Gbit", "1gbit", "2Tbit", "Gbit"] {
             assert!(bad.parse::<Rate>().is_err(), "{bad:?}");
         }

@@ -3,6 +3,7 @@
 
 use anyhow::{Result, bail};
 use canopy_model::topology::Endpoint;
+use canopy_units::Octets;
 use serde::{Deserialize, Serialize};
 
 use crate::file::Link;
@@ -26,8 +27,8 @@ pub struct LinkCounters {
 
 impl LinkCounters {
     /// Bytes that passed, both directions.
-    pub fn bytes(&self) -> u64 {
-        self.a_to_b.passed_bytes + self.b_to_a.passed_bytes
+    pub fn octets(&self) -> Octets {
+        self.a_to_b.passed_octets + self.b_to_a.passed_octets
     }
 }
 

@@ -3,9 +3,13 @@
 //!
 //! The kernel implements the same rules with a minimum tree in constant steps (`bpf/c/node/aggregate.h`). Here each rule
 //! is written out with the number of its protocol decision; a differential test compares the two implementations.
-//! PSNs are unwrapped to 64 bits.
+//! PSNs are unwrapped to 64 bits. They are plain numbers, because the arithmetic is a subject of the comparison, and a PSN on the
+//! wire has fewer than 24 bits in the model.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use canopy_units::Monotonic;
 
 /// Constants of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,10 +19,10 @@ pub struct Params {
     /// W, packets: how far feedback may lie below the minimum, and data from the newest PSN; less than a quarter of the PSN
     /// space.
     pub window: u64,
-    /// Minimum interval between repeated upstream ACKs, ns.
-    pub reack_ns: u64,
-    /// Identical NAKs are merged for this long, ns.
-    pub nak_merge_ns: u64,
+    /// Minimum interval between repeated upstream ACKs.
+    pub reack: Duration,
+    /// Identical NAKs are merged for this long.
+    pub nak_merge: Duration,
     /// Bits of a PSN: 24 on the wire, fewer for model checking.
     pub psn_bits: u32,
 }
@@ -159,7 +163,7 @@ struct Branch {
     next_psn: u64,
     confirmed: bool,
     nak: Option<Nak>,
-    nak_received: u64,
+    nak_received: Monotonic,
     msn: u64,
     credits: u8,
     join_point: Entry,
@@ -181,10 +185,11 @@ pub struct Aggregation {
     /// Minimum last sent upstream; 0: send it as soon as it is known.
     reported: u64,
     /// PSN, reason and time of the NAK last sent upstream.
-    reported_nak: Option<(u64, Nak, u64)>,
+    reported_nak: Option<(u64, Nak, Monotonic)>,
     last_nak_psn: u64,
-    reacked: u64,
-    go_back: (u64, u64),
+    reacked: Monotonic,
+    /// PSN and time of the last retransmission's start.
+    go_back: (u64, Monotonic),
     branches: BTreeMap<u32, Branch>,
     pending: BTreeMap<u32, Entry>,
     /// Branches that started last, and their start PSN: retransmissions below it are not sent to them.
@@ -226,8 +231,8 @@ impl Aggregation {
             reported: 0,
             reported_nak: None,
             last_nak_psn: 0,
-            reacked: 0,
-            go_back: (0, 0),
+            reacked: Monotonic::START,
+            go_back: (0, Monotonic::START),
             branches: BTreeMap::new(),
             pending: BTreeMap::new(),
             late: BTreeSet::new(),
@@ -280,24 +285,25 @@ impl Aggregation {
     /// with intervals of zero or infinity.
     pub fn canonical(mut self) -> Self {
         (self.counters, self.data_packets_polled, self.repeat_checked_at) = (Counters::default(), 0, 0);
-        self.reacked = 0;
-        let mut times: Vec<u64> = self.branches.values().map(|b| b.nak_received).chain([0, self.go_back.1]).collect();
+        self.reacked = Monotonic::START;
+        let received = self.branches.values().map(|b| b.nak_received);
+        let mut times: Vec<Monotonic> = received.chain([Monotonic::START, self.go_back.1]).collect();
         times.sort_unstable();
         times.dedup();
-        let rank = |t: u64| times.binary_search(&t).map_or(0, |r| r as u64);
+        let rank = |t: Monotonic| Monotonic::from_nanos(times.binary_search(&t).map_or(0, |r| r as u64));
         self.go_back.1 = rank(self.go_back.1);
         self.branches.values_mut().for_each(|b| b.nak_received = rank(b.nak_received));
         if let Some((_, _, when)) = &mut self.reported_nak {
-            *when = 0;
+            *when = Monotonic::START;
         }
         self
     }
 
-    /// Processes one input at `now` (ns, increasing, not 0); returns the feedback to send upstream.
+    /// Processes one input at `now` (increasing, after [`Monotonic::START`]); returns the feedback to send upstream.
     ///
     /// # Errors
     /// The reason why the input changed nothing.
-    pub fn handle(&mut self, input: Input, now: u64) -> Result<Option<Feedback>, Refusal> {
+    pub fn handle(&mut self, input: Input, now: Monotonic) -> Result<Option<Feedback>, Refusal> {
         match input {
             Input::Data { psn, begins } => self.data(psn, begins, now).map(|()| None),
             Input::Ack { branch, epoch, psn, msn, credits } => self.ack(branch, epoch, (psn, msn), credits, now),
@@ -324,7 +330,7 @@ impl Aggregation {
 
     /// 3.9: sends the last ACK or NAK upstream once more. Does nothing before the first one, and while feedback or data passes
     /// between two calls.
-    fn repeat(&mut self, now: u64) -> Option<Feedback> {
+    fn repeat(&mut self, now: Monotonic) -> Option<Feedback> {
         let passed = |c: &Counters| c.acks_out + c.naks_out + c.data_packets;
         let recent = std::mem::replace(&mut self.repeat_checked_at, passed(&self.counters)) != passed(&self.counters);
         if recent || self.reported == 0 || self.high == 0 || !self.all_confirmed() {
@@ -382,7 +388,7 @@ impl Aggregation {
             next_psn: 0,
             confirmed: false,
             nak: None,
-            nak_received: 0,
+            nak_received: Monotonic::START,
             msn: TURN,
             credits: 31,
             join_point,
@@ -395,7 +401,7 @@ impl Aggregation {
         self.reported = 0;
     }
 
-    fn data(&mut self, psn: u32, begins: bool, now: u64) -> Result<(), Refusal> {
+    fn data(&mut self, psn: u32, begins: bool, now: Monotonic) -> Result<(), Refusal> {
         let p = self.params;
         if self.high == 0 {
             let v = unwrap(p.start, psn, p.psn_bits);
@@ -439,7 +445,7 @@ impl Aggregation {
                 next_psn,
                 confirmed: true,
                 nak: None,
-                nak_received: 0,
+                nak_received: Monotonic::START,
                 msn,
                 credits: 31,
                 join_point,
@@ -475,7 +481,7 @@ impl Aggregation {
         epoch: u32,
         (psn, msn): (u32, u32),
         credits: u8,
-        now: u64,
+        now: Monotonic,
     ) -> Result<Option<Feedback>, Refusal> {
         let next_psn = self.accept(branch, epoch, psn, 1)?;
         let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
@@ -486,7 +492,7 @@ impl Aggregation {
             return Ok(self.advance(now));
         }
         // 3.5: repeated, because the upstream ACK may have been lost.
-        if self.reported != 0 && now - self.reacked >= self.params.reack_ns {
+        if self.reported != 0 && now.since(self.reacked) >= self.params.reack {
             self.reacked = now;
             return Ok(Some(self.send_ack()));
         }
@@ -499,7 +505,7 @@ impl Aggregation {
         epoch: u32,
         (psn, msn): (u32, u32),
         nak: Nak,
-        now: u64,
+        now: Monotonic,
     ) -> Result<Option<Feedback>, Refusal> {
         let next_psn = self.accept(branch, epoch, psn, 0)?;
         let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
@@ -526,7 +532,7 @@ impl Aggregation {
         };
         if let Some((psn, last, when)) = self.reported_nak
             && (psn, last) == (minimum, merged)
-            && now - when < self.params.nak_merge_ns
+            && now.since(when) < self.params.nak_merge
         {
             return Ok(None);
         }
@@ -540,7 +546,7 @@ impl Aggregation {
 
     /// Sends an ACK when the minimum rose (3.5), or a NAK that was held until its PSN became the minimum (3.6); nothing while a
     /// branch is unconfirmed (3.9).
-    fn advance(&mut self, now: u64) -> Option<Feedback> {
+    fn advance(&mut self, now: Monotonic) -> Option<Feedback> {
         if self.high == 0 || !self.all_confirmed() {
             return None;
         }
@@ -554,7 +560,7 @@ impl Aggregation {
     }
 
     /// Whether `minimum` was retransmitted downstream after its NAK was received at `nak_received`.
-    fn was_resent(&self, minimum: u64, nak_received: u64) -> bool {
+    fn was_resent(&self, minimum: u64, nak_received: Monotonic) -> bool {
         let (from, when) = self.go_back;
         when > nak_received && from <= minimum && self.position > minimum
     }
@@ -573,7 +579,7 @@ impl Aggregation {
         self.feedback(credits, self.base().unwrap_or(1) - 1)
     }
 
-    fn send_nak(&mut self, nak: Nak, now: u64) -> Feedback {
+    fn send_nak(&mut self, nak: Nak, now: Monotonic) -> Feedback {
         self.counters.naks_out += 1;
         let next_psn = self.base().unwrap_or(0);
         self.reported_nak = Some((next_psn, nak, now));

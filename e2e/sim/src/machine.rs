@@ -2,6 +2,7 @@
 //! The aggregation of a node, or a deliberately wrong one: each must violate an invariant, which tests the oracle.
 
 use canopy_reference::aggregate::{Aggregation, Entry, Feedback, Input, Params, Refusal};
+use canopy_units::Monotonic;
 
 /// The defect of an aggregation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -42,11 +43,12 @@ impl Machine {
         Self { inner: Aggregation::new(params, epoch), mutant, first: epoch, acked: 0 }
     }
 
-    /// As [`Aggregation::handle`]; `since` is the epoch of the branch that sent the feedback.
+    /// As [`Aggregation::handle`], at simulated nanoseconds; `since` is the epoch of the branch that sent the feedback.
     ///
     /// # Errors
     /// Why nothing changed.
     pub fn handle(&mut self, input: Input, since: u32, now: u64) -> Result<Option<Feedback>, Refusal> {
+        let now = Monotonic::from_nanos(now);
         match (self.mutant, input) {
             (Mutant::None, _) => self.inner.handle(input, now),
             (Mutant::Max, Input::Ack { psn, msn, credits, .. }) => {

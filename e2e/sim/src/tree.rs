@@ -2,6 +2,7 @@
 //! The tree: the data paths from parent to child, and the feedback paths back.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use canopy_reference::aggregate::{Entry, Params};
 
@@ -52,8 +53,8 @@ impl Tree {
         let params = Params {
             start: (1 << 24) + u64::from(setup.start_psn),
             window: (1 << 22) - 1,
-            reack_ns: 200_000,
-            nak_merge_ns: 500_000,
+            reack: Duration::from_micros(200),
+            nak_merge: Duration::from_micros(500),
             psn_bits: 24,
         };
         let mut tree = Self { nodes: Vec::new(), receivers: Vec::new(), params, mutant };

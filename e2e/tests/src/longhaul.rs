@@ -6,12 +6,15 @@
 //! s1 --- n1 === d ms === n2 (40 Mbit/s) === 10 - d ms === n3 --- r1, r2
 //! ```
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use canopy_lab::TransferSpec;
+use canopy_units::{Monotonic, Octets};
 use serde_json::{Value, json};
 
 use crate::pacer::Pacer;
-use crate::queue::{Sampler, above_ns, first_above};
+use crate::queue::{Sampler, first_above, time_above};
 use crate::{Bed, up_changed};
 
 /// The group, and the source's queue pair in it.
@@ -112,13 +115,13 @@ impl Path {
         let depths = sampler.stop()?;
         let status = pacer.status()?;
         let actions = pacer.stop()?;
-        let (k_min, k_max) = self.limits;
+        let (k_min, k_max) = (Octets(self.limits.0), Octets(self.limits.1));
         let began = first_above(&depths, k_min).context("the queue was never above K_min")?;
         let first =
             first_slower(&actions, began).with_context(|| format!("the source was never slower: {status:#}"))?;
         Ok(Trial {
-            reaction_ms: (first["appliedNs"].as_u64().context("appliedNs")?.saturating_sub(began)) as f64 / 1e6,
-            above_ms: above_ns(&depths, k_max) as f64 / 1e6,
+            reaction_ms: applied(first).context("appliedNs")?.since(began).as_secs_f64() * 1e3,
+            above_ms: time_above(&depths, k_max).as_secs_f64() * 1e3,
             seconds: report.source.seconds,
             caused_by: first["limitedBy"].as_str().unwrap_or("none").to_owned(),
         })
@@ -126,13 +129,17 @@ impl Path {
 }
 
 /// The first action that made the source slower; an increase on the way back to the line rate is none.
-fn first_slower(actions: &[Value], began: u64) -> Option<&Value> {
+fn first_slower(actions: &[Value], began: Monotonic) -> Option<&Value> {
     // A node may detect the queue before the sampler measures it above K_min.
-    let soon = |a: &Value| a["appliedNs"].as_u64().is_some_and(|at| at + 20_000_000 > began);
+    let soon = |a: &Value| applied(a).is_some_and(|at| at + Duration::from_millis(20) > began);
     let line = actions.first()?["lineRateBps"].as_u64();
     let before = std::iter::once(line).chain(actions.iter().map(|a| a["rateBps"].as_u64()));
     let slower = before.zip(actions).filter(|(rate, a)| a["paused"] == true || a["rateBps"].as_u64() < *rate);
     slower.map(|(_, a)| a).find(|a| soon(a))
+}
+
+fn applied(action: &Value) -> Option<Monotonic> {
+    action["appliedNs"].as_u64().map(Monotonic::from_nanos)
 }
 
 /// 8 MiB with more than rate x RTT in flight; only the pacer reduces the rate.
@@ -206,7 +213,8 @@ mod tests {
         let action = |at: u64, rate: u64| json!({"appliedNs": at, "rateBps": rate, "lineRateBps": 10, "paused": false});
         let all =
             [action(1, 5), action(90_000_000, 7), action(95_000_000, 10), action(96_000_000, 9), action(99_000_000, 8)];
-        assert_eq!(first_slower(&all, 100_000_000).unwrap()["rateBps"], 9);
-        assert_eq!((median(vec![3.0, 1.0, 2.0]), first_slower(&[], 0)), (2.0, None));
+        let began = Monotonic::from_nanos(100_000_000);
+        assert_eq!(first_slower(&all, began).unwrap()["rateBps"], 9);
+        assert_eq!((median(vec![3.0, 1.0, 2.0]), first_slower(&[], Monotonic::START)), (2.0, None));
     }
 }

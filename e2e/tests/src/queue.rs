@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use canopy_lab::Lab;
+use canopy_units::{Monotonic, Octets};
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
@@ -34,18 +35,18 @@ const TCA_STATS: u16 = 3;
 /// `backlog` in `struct tc_stats`, octets.
 const BACKLOG: usize = 32;
 
-/// CLOCK_MONOTONIC, nanoseconds: the clock of `canopy-pacer watch --json`.
-pub fn monotonic_ns() -> u64 {
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| Duration::from(t).as_nanos() as u64)
+/// CLOCK_MONOTONIC: the clock of `canopy-pacer watch --json`.
+fn monotonic() -> Monotonic {
+    Monotonic::START + clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
 }
 
 /// One sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// CLOCK_MONOTONIC, nanoseconds.
-    pub at_ns: u64,
-    /// Octets in the queue.
-    pub bytes: u64,
+    /// Its time.
+    pub at: Monotonic,
+    /// What is in the queue.
+    pub queue: Octets,
 }
 
 /// Samples one queue until it is stopped.
@@ -97,15 +98,15 @@ fn sample(namespace: &File, port: &str, stop: &AtomicBool) -> Result<Vec<Depth>>
     while !stop.load(Ordering::Relaxed) {
         send(netlink.as_raw_fd(), &request, MsgFlags::empty())?;
         let len = recv(netlink.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-        let bytes = octets(&answer[..len]).with_context(|| format!("{port} has no queue of its own"))?;
-        all.push(Depth { at_ns: monotonic_ns(), bytes });
+        let queue = octets(&answer[..len]).with_context(|| format!("{port} has no queue of its own"))?;
+        all.push(Depth { at: monotonic(), queue });
         std::thread::sleep(EVERY);
     }
     Ok(all)
 }
 
 /// The backlog in a message about a queue.
-fn octets(message: &[u8]) -> Option<u64> {
+fn octets(message: &[u8]) -> Option<Octets> {
     let half = |at: usize| Some(u16::from_ne_bytes(*message.get(at..)?.first_chunk()?));
     if half(4)? != RTM_NEWQDISC {
         return None;
@@ -114,22 +115,22 @@ fn octets(message: &[u8]) -> Option<u64> {
     while half(at + 2)? != TCA_STATS {
         at += usize::from(half(at)?.max(4)).next_multiple_of(4);
     }
-    Some(u32::from_ne_bytes(*message.get(at + 4 + BACKLOG..)?.first_chunk()?).into())
+    Some(Octets(u32::from_ne_bytes(*message.get(at + 4 + BACKLOG..)?.first_chunk()?).into()))
 }
 
-/// Time at which a queue was first above `bytes`, interpolated linearly between two samples.
-pub fn first_above(depths: &[Depth], bytes: u64) -> Option<u64> {
-    let at = depths.iter().position(|d| d.bytes > bytes)?;
+/// Time at which a queue was first above `limit`, interpolated linearly between two samples.
+pub fn first_above(depths: &[Depth], limit: Octets) -> Option<Monotonic> {
+    let at = depths.iter().position(|d| d.queue > limit)?;
     let (after, Some(before)) = (depths[at], at.checked_sub(1).map(|i| depths[i])) else {
-        return Some(depths[at].at_ns);
+        return Some(depths[at].at);
     };
-    let part = (bytes - before.bytes) as f64 / (after.bytes - before.bytes) as f64;
-    Some(before.at_ns + (part * (after.at_ns - before.at_ns) as f64) as u64)
+    let more = |than: Octets| than.saturating_sub(before.queue).get() as f64;
+    Some(before.at + after.at.since(before.at).mul_f64(more(limit) / more(after.queue)))
 }
 
-/// Total time above `bytes`, nanoseconds.
-pub fn above_ns(depths: &[Depth], bytes: u64) -> u64 {
-    depths.windows(2).filter(|w| w[0].bytes > bytes).map(|w| w[1].at_ns - w[0].at_ns).sum()
+/// Total time above `limit`.
+pub fn time_above(depths: &[Depth], limit: Octets) -> Duration {
+    depths.windows(2).filter(|w| w[0].queue > limit).map(|w| w[1].at.since(w[0].at)).sum()
 }
 
 #[cfg(test)]
@@ -152,12 +153,11 @@ mod tests {
         let mut stats = [0; 36];
         stats[BACKLOG..].copy_from_slice(&4096u32.to_ne_bytes());
         attribute(TCA_STATS, &stats);
-        assert_eq!((octets(&message), octets(&message[..message.len() - 1])), (Some(4096), None));
-        let depths = [(0, 5), (10, 20), (30, 21), (40, 3), (50, 9)].map(|(at_ns, bytes)| Depth { at_ns, bytes });
-        assert_eq!(
-            (first_above(&depths, 8), first_above(&depths, 3), first_above(&depths, 30)),
-            (Some(2), Some(0), None)
-        );
-        assert_eq!((above_ns(&depths, 10), above_ns(&depths, 30)), (30, 0));
+        assert_eq!((octets(&message), octets(&message[..message.len() - 1])), (Some(Octets(4096)), None));
+        let depths = [(0, 5), (10, 20), (30, 21), (40, 3), (50, 9)]
+            .map(|(ns, octets)| Depth { at: Monotonic::from_nanos(ns), queue: Octets(octets) });
+        let firsts = [8, 3, 30].map(|limit| first_above(&depths, Octets(limit)).map(Monotonic::nanos));
+        assert_eq!(firsts, [Some(2), Some(0), None]);
+        assert_eq!([10, 30].map(|limit| time_above(&depths, Octets(limit)).as_nanos()), [30, 0]);
     }
 }

@@ -109,8 +109,9 @@ fn members_come_and_go_and_the_tree_moves_while_one_transfer_runs() {
     let mut spec = TransferSpec { timeout: Duration::from_secs(900), ..TransferSpec::new("g", "s1", &STAY, bytes) };
     spec.args.insert("s1".into(), ["--message-size", "1MiB", "--timeout", "50ms"].map(Into::into).into());
     let transfer = bed.lab.start_transfer(spec).unwrap();
-    let at_s1 =
-        |bed: &Bed| bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes;
+    let at_s1 = |bed: &Bed| {
+        bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_octets.get()
+    };
     bed.lab.wait("the transfer to be under way", |_| Ok(at_s1(&bed) > 1 << 20)).unwrap();
 
     let first = epoch(&bed.group("g").unwrap());

@@ -46,7 +46,7 @@ fn cnps_reach_the_source_while_every_agent_is_dead() {
     spec.args.insert("s1".into(), vec!["--traffic-class".into(), "3".into(), "--timeout".into(), "1s".into()]);
     let transfer = bed.lab.start_transfer(spec).unwrap();
     let moved = |bed: &canopy_e2e::Bed| {
-        bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes
+        bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_octets.get()
     };
     bed.lab.wait("data", |_| Ok(moved(&bed) > bytes / 16)).unwrap();
     for node in ["n1", "n2", "n3", "n4", "n5", "n6"] {

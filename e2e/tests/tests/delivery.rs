@@ -38,7 +38,7 @@ fn without_loss_every_link_carries_one_copy_and_acks_are_few_and_true() {
         assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
 
         let packets = bytes.div_ceil(path_mtu);
-        let uplink = report.links.iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes;
+        let uplink = report.links.iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_octets.get();
         let ratio = (uplink as f64 - (packets * HEADERS) as f64) / bytes as f64;
         println!(
             "MTU {path_mtu}: source link {ratio:.4} x payload + {HEADERS} B x {packets} packets of headers; goodput {:.0} Mb/s",

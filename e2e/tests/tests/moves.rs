@@ -63,7 +63,7 @@ fn node(bed: &Bed, name: &str) -> Value {
 
 fn sent_by_source(bed: &Bed) -> u64 {
     let links = bed.lab.link_counters().unwrap();
-    links.iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes
+    links.iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_octets.get()
 }
 
 /// The old parent has adopted the new program and no longer counts n2; the new parent and the headend have not, and r3 receives

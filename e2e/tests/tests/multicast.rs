@@ -62,8 +62,9 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     let capture = Capture::start(&bed.lab, "n5", "eth1", "ip6 proto 43").unwrap();
     let transfer = bed.lab.start_transfer(patient).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
-    let moved =
-        |bed: &Bed| bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes;
+    let moved = |bed: &Bed| {
+        bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_octets.get()
+    };
     bed.lab.wait("the transfer to begin", |_| Ok(moved(&bed) > MIB)).unwrap();
     let segments = bed.group("g").unwrap()["encoding"]["segments"].clone();
     let address = segments[1].as_str().unwrap().to_owned();
@@ -98,11 +99,11 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     assert_eq!(report.source.more.get("retransmitted"), Some(&json!(0)), "a packet was lost");
     for link in &report.links {
         // Down the tree: the payload once, on one of the two links to n2.
-        let carried = link.a_to_b.passed_bytes as f64 / bytes as f64;
+        let carried = link.a_to_b.passed_octets.get() as f64 / bytes as f64;
         println!("{} -> {}: {carried:.3} x payload", link.a.device, link.b.device);
         assert!(carried < 1.35, "{} -> {} carried {carried} copies", link.a.device, link.b.device);
     }
-    let uplink = report.links.iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes;
+    let uplink = report.links.iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_octets.get();
     let ratio = (uplink as f64 - (bytes.div_ceil(1024) * HEADERS) as f64) / bytes as f64;
     println!("source link {ratio:.4} x payload; goodput {:.0} Mb/s", report.source.goodput_bps / 1e6);
     assert!(ratio <= 1.02, "source link carried {ratio} copies");

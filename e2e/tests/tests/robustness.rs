@@ -28,7 +28,7 @@ fn killing_every_agent_and_the_controller_in_turn_loses_nothing() {
     let transfer = bed.lab.start_transfer(spec).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
     let moved = |bed: &canopy_e2e::Bed| {
-        bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes
+        bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_octets.get()
     };
     let step = bytes / 10;
     let (some, others) = NODES.split_at(3);

@@ -47,7 +47,7 @@ fn confirmed(bed: &Bed, name: &str) -> Option<u64> {
 #[test]
 fn every_link_is_measured_and_a_step_of_its_rtt_is_followed_within_5_s() {
     let bed = up("figure1").unwrap();
-    let limit = bed.lab.links()[0].buffer_bytes();
+    let limit = bed.lab.links()[0].buffer().map(|octets| octets.get());
     let declared = links(&bed);
     assert!(declared.iter().all(|l| l["spec"]["bufferBytes"].as_u64() == limit), "{declared:?}");
     put(&bed, |link| {

@@ -35,8 +35,9 @@ fn agents_with_another_map_layout_take_over_without_losing_a_packet() {
     spec.args.insert("s1".into(), vec!["--timeout".into(), "1s".into()]);
     let transfer = bed.lab.start_transfer(spec).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
-    let moved =
-        |bed: &Bed| bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_bytes;
+    let moved = |bed: &Bed| {
+        bed.lab.link_counters().unwrap().iter().find(|l| l.a.device == "s1").unwrap().a_to_b.passed_octets.get()
+    };
     for (i, node) in NODES.iter().enumerate() {
         bed.lab.wait("the transfer to continue", |_| Ok(moved(&bed) > bytes / 8 * (i as u64 + 1))).unwrap();
         let (own, all) = (bed.pins(node).unwrap(), bed.pins(node).unwrap().parent().unwrap().to_owned());

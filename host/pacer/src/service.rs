@@ -10,7 +10,7 @@ use canopy_control::pb;
 use canopy_control::pb::pacer_service_server::PacerService;
 use canopy_host_core::pacing::Refusal;
 use canopy_model::ids::Qpn;
-use canopy_units::Rate;
+use canopy_units::{Rate, nanos};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
@@ -23,8 +23,8 @@ use crate::socket::Caller;
 
 /// Maximum number of concurrent watches.
 const MAX_WATCHES: usize = 64;
-/// Maximum RTT of a path, in nanoseconds.
-const MAX_RTT_NS: u64 = 10_000_000_000;
+/// Maximum RTT of a path.
+const MAX_RTT: Duration = Duration::from_secs(10);
 
 /// The service; it forwards requests to the daemon.
 #[derive(Clone)]
@@ -122,7 +122,7 @@ fn read_open(request: &pb::OpenQpRequest) -> Result<Open, Status> {
     let dest_qpn = read_qpn("dest_qpn", request.dest_qpn)?.get();
     let octets = <[u8; 16]>::try_from(request.peer.as_slice())
         .map_err(|_| Status::invalid_argument("peer: is not an IPv6 address of 16 octets"))?;
-    if request.rtt_ns > MAX_RTT_NS {
+    if request.rtt_ns > nanos(MAX_RTT) {
         return Err(Status::invalid_argument(format!("rtt_ns: {} is more than 10 s", request.rtt_ns)));
     }
     let given = |value: u64| (value > 0).then_some(value);

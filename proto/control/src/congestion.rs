@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Egress queues and flows.
 
+use std::time::Duration;
+
 use canopy_model::FieldError;
 use canopy_model::congestion::{
     CnpCounts, CnpsByAction, DepthSource, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry,
 };
 use canopy_model::ids::{PortIndex, Qpn};
+use canopy_units::{Octets, Rate};
 
 use crate::field::{address, each, octets, required};
 use crate::pb;
@@ -27,7 +30,9 @@ impl TryFrom<pb::PortCongestion> for PortCongestion {
             (pb::DepthSource::Sampled, 0) => {
                 return Err(FieldError::new("sampled_every_ms", "0 is no time between samples: use 1 and more"));
             }
-            (pb::DepthSource::Sampled, every_ms) => Some(DepthSource::Sampled { every_ms }),
+            (pb::DepthSource::Sampled, every_ms) => {
+                Some(DepthSource::Sampled { every: Duration::from_millis(every_ms.into()) })
+            }
         };
         let level = |field: &str, value: u32| {
             u8::try_from(value)
@@ -36,15 +41,15 @@ impl TryFrom<pb::PortCongestion> for PortCongestion {
         Ok(Self {
             port: PortIndex::new("port", wire.port.into())?,
             queue: QueueTelemetry {
-                queue_bytes: wire.queue_bytes,
-                peak_queue_bytes: wire.peak_queue_bytes,
+                queue: Octets(wire.queue_bytes),
+                peak_queue: Octets(wire.peak_queue_bytes),
                 depth_source,
                 level: level("level", wire.level)?,
                 peak_level: level("peak_level", wire.peak_level)?,
                 emr_permille: permille("emr_permille", wire.emr_permille)?,
-                qgr_bytes_per_ms: wire.qgr_bytes_per_ms,
+                qgr_per_ms: Octets(wire.qgr_bytes_per_ms),
                 packets: wire.packets,
-                bytes: wire.bytes,
+                octets: Octets(wire.bytes),
                 marked: wire.marked,
                 ce: wire.ce,
                 not_ect: wire.not_ect,
@@ -61,20 +66,22 @@ impl From<&PortCongestion> for pb::PortCongestion {
         let (source, sampled_every_ms) = match q.depth_source {
             None => (pb::DepthSource::Unspecified, 0),
             Some(DepthSource::Kernel) => (pb::DepthSource::Kernel, 0),
-            Some(DepthSource::Sampled { every_ms }) => (pb::DepthSource::Sampled, every_ms),
+            Some(DepthSource::Sampled { every }) => {
+                (pb::DepthSource::Sampled, u32::try_from(every.as_millis()).unwrap_or(u32::MAX))
+            }
         };
         Self {
             port: p.port.get().into(),
-            queue_bytes: q.queue_bytes,
-            peak_queue_bytes: q.peak_queue_bytes,
+            queue_bytes: q.queue.get(),
+            peak_queue_bytes: q.peak_queue.get(),
             depth_source: source.into(),
             sampled_every_ms,
             level: q.level.into(),
             peak_level: q.peak_level.into(),
             emr_permille: q.emr_permille.into(),
-            qgr_bytes_per_ms: q.qgr_bytes_per_ms,
+            qgr_bytes_per_ms: q.qgr_per_ms.get(),
             packets: q.packets,
-            bytes: q.bytes,
+            bytes: q.octets.get(),
             marked: q.marked,
             ce: q.ce,
             not_ect: q.not_ect,
@@ -111,9 +118,9 @@ impl TryFrom<pb::FlowCongestion> for FlowTelemetry {
             src_qp,
             origin,
             packets: wire.packets,
-            bytes: wire.bytes,
+            octets: Octets(wire.bytes),
             ce: wire.ce,
-            rate_bps: wire.rate_bps,
+            rate: Rate::from_bps(wire.rate_bps),
             share_permille: permille("share_permille", wire.share_permille)?,
             counts: required("counts", wire.counts)?.into(),
         })
@@ -135,9 +142,9 @@ impl From<&FlowTelemetry> for pb::FlowCongestion {
             src_qp: f.src_qp.map(Qpn::get),
             origin: origin.into(),
             packets: f.packets,
-            bytes: f.bytes,
+            bytes: f.octets.get(),
             ce: f.ce,
-            rate_bps: f.rate_bps,
+            rate_bps: f.rate.bps(),
             share_permille: f.share_permille.into(),
             counts: Some(f.counts.into()),
         }

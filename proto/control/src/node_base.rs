@@ -7,7 +7,7 @@ use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{NodeId, PortIndex, check_name};
 use canopy_model::node_spec::{NodeBase, Peer, Port, PortThresholds, Route};
-use canopy_model::topology::{MAX_LINK_RTT_US, MIN_LINK_MTU};
+use canopy_model::topology::{MAX_LINK_RTT, MIN_LINK_MTU};
 use canopy_units::{Octets, Rate, nanos};
 
 use crate::field::{address, each, octets, prefix, required, within};
@@ -114,7 +114,7 @@ impl TryFrom<pb::PortThresholds> for PortThresholds {
             let why = format!("{k_min_bytes} is not below k_max_bytes, {k_max_bytes}");
             return Err(FieldError::new("thresholds.k_min_bytes", why));
         }
-        let longest = MAX_LINK_RTT_US * 1_000;
+        let longest = nanos(MAX_LINK_RTT);
         if !(1..=longest).contains(&rtt_ns) {
             let why = format!("{rtt_ns} is not a round-trip time: use 1..={longest} ns");
             return Err(FieldError::new("thresholds.rtt_ns", why));

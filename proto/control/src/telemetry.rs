@@ -6,8 +6,8 @@ use std::time::Duration;
 use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, PortIndex, Psn};
 use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, EventCode, GroupTelemetry, LinkRtt};
-use canopy_model::topology::MAX_LINK_RTT_US;
-use canopy_units::{UnixTime, UnwrappedPsn, nanos};
+use canopy_model::topology::MAX_LINK_RTT;
+use canopy_units::{Octets, UnixTime, UnwrappedPsn, nanos};
 
 use crate::field::{address, each, octets, optional_address, optional_octets};
 use crate::pb;
@@ -28,7 +28,7 @@ impl TryFrom<pb::GroupTelemetry> for GroupTelemetry {
             cnps_in: wire.cnps_in,
             cnps_out: wire.cnps_out,
             data_packets: wire.data_packets,
-            data_bytes: wire.data_bytes,
+            data_octets: Octets(wire.data_bytes),
             branches: each("branches", wire.branches)?,
             drops: wire.drops.into_iter().map(Into::into).collect(),
         })
@@ -49,7 +49,7 @@ impl From<&GroupTelemetry> for pb::GroupTelemetry {
             cnps_in: t.cnps_in,
             cnps_out: t.cnps_out,
             data_packets: t.data_packets,
-            data_bytes: t.data_bytes,
+            data_bytes: t.data_octets.get(),
             branches: t.branches.iter().map(Into::into).collect(),
             drops: t.drops.iter().map(Into::into).collect(),
         }
@@ -69,7 +69,7 @@ impl TryFrom<pb::BranchTelemetry> for BranchTelemetry {
             ccount: wire.ccount,
             last_feedback: wire.last_feedback_ns.map(Duration::from_nanos),
             packets: wire.packets,
-            bytes: wire.bytes,
+            octets: Octets(wire.bytes),
         })
     }
 }
@@ -85,7 +85,7 @@ impl From<&BranchTelemetry> for pb::BranchTelemetry {
             ccount: b.ccount,
             last_feedback_ns: b.last_feedback.map(nanos),
             packets: b.packets,
-            bytes: b.bytes,
+            bytes: b.octets.get(),
         }
     }
 }
@@ -111,7 +111,7 @@ impl TryFrom<pb::LinkRtt> for LinkRtt {
     type Error = FieldError;
     fn try_from(wire: pb::LinkRtt) -> Result<Self, FieldError> {
         let pb::LinkRtt { port, rtt_ns, samples, lost } = wire;
-        let longest = MAX_LINK_RTT_US * 1_000;
+        let longest = nanos(MAX_LINK_RTT);
         if let Some(rtt_ns) = rtt_ns.filter(|rtt| !(1..=longest).contains(rtt)) {
             let why = format!("{rtt_ns} is not a round-trip time: use 1..={longest} ns");
             return Err(FieldError::new("rtt_ns", why));
@@ -196,7 +196,7 @@ mod tests {
             ccount: 3,
             last_feedback: last_feedback_ns.map(Duration::from_nanos),
             packets: 4,
-            bytes: 5,
+            octets: Octets(5),
         };
         GroupTelemetry {
             group_id: GroupId::new("g", 1).unwrap(),
@@ -210,7 +210,7 @@ mod tests {
             cnps_in: 8,
             cnps_out: 9,
             data_packets: 10,
-            data_bytes: 11,
+            data_octets: Octets(11),
             branches: vec![branch(None, None, None), branch(Some(0), Some(0), Some(0))],
             drops: vec![
                 DropCount { reason: 1, name: "branch_unknown".into(), packets: 2, port: None },

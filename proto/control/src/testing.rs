@@ -451,10 +451,11 @@ fn arb_flow() -> impl Strategy<Value = FlowTelemetry> {
     let known = [FlowOrigin::Learned, FlowOrigin::Cm, FlowOrigin::Provisioned];
     let source = prop::option::of((arb_qpn(), prop::sample::select(known.to_vec())));
     (arb_ip(), arb_ip(), arb_qpn(), source, any::<[u64; 4]>(), 0..=1_000_u16, arb_counts()).prop_map(
-        |(src, dst, dst_qp, source, [packets, bytes, ce, rate_bps], share_permille, counts)| {
+        |(src, dst, dst_qp, source, [packets, octets, ce, rate], share_permille, counts)| {
             let (src_qp, origin) = source.unzip();
             let origin = origin.unwrap_or_default();
-            FlowTelemetry { src, dst, dst_qp, src_qp, origin, packets, bytes, ce, rate_bps, share_permille, counts }
+            let (octets, rate) = (Octets(octets), Rate::from_bps(rate));
+            FlowTelemetry { src, dst, dst_qp, src_qp, origin, packets, octets, ce, rate, share_permille, counts }
         },
     )
 }
@@ -464,23 +465,23 @@ pub(crate) fn port_congestion() -> impl Strategy<Value = PortCongestion> {
     let source = prop_oneof![
         Just(None),
         Just(Some(DepthSource::Kernel)),
-        (1..=u32::MAX).prop_map(|every_ms| Some(DepthSource::Sampled { every_ms })),
+        (1..=u32::MAX).prop_map(|ms| Some(DepthSource::Sampled { every: Duration::from_millis(ms.into()) })),
     ];
     let levels = (any::<u8>(), any::<u8>(), 0..=1_000_u16);
     let flows = prop::collection::vec(arb_flow(), 0..4);
     (arb_port(), source, levels, any::<[u64; 8]>(), arb_counts(), flows).prop_map(
         |(port, depth_source, (level, peak_level, emr_permille), n, counts, flows)| {
-            let [queue_bytes, peak_queue_bytes, qgr_bytes_per_ms, packets, bytes, marked, ce, not_ect] = n;
+            let [queue, peak_queue, qgr_per_ms, packets, octets, marked, ce, not_ect] = n;
             let queue = QueueTelemetry {
-                queue_bytes,
-                peak_queue_bytes,
+                queue: Octets(queue),
+                peak_queue: Octets(peak_queue),
                 depth_source,
                 level,
                 peak_level,
                 emr_permille,
-                qgr_bytes_per_ms,
+                qgr_per_ms: Octets(qgr_per_ms),
                 packets,
-                bytes,
+                octets: Octets(octets),
                 marked,
                 ce,
                 not_ect,

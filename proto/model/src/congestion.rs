@@ -6,7 +6,9 @@
 use std::fmt::{Display, Formatter};
 use std::net::Ipv6Addr;
 use std::str::FromStr;
+use std::time::Duration;
 
+use canopy_units::{Octets, Rate};
 use serde::{Deserialize, Serialize};
 
 use crate::FieldError;
@@ -34,9 +36,13 @@ pub struct PortCongestion {
 #[serde(rename_all = "camelCase")]
 pub struct QueueTelemetry {
     /// Queue depth (QD), octets, at the last sample.
-    pub queue_bytes: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "queueBytes")]
+    pub queue: Octets,
     /// The largest QD of this window and the one before, octets.
-    pub peak_queue_bytes: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "peakQueueBytes")]
+    pub peak_queue: Octets,
     /// Source of the depth that packets are marked by: `kernel`, or `sampled, N ms`; `null` before the first data
     /// packet.
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
@@ -48,11 +54,15 @@ pub struct QueueTelemetry {
     /// ECN marking rate (EMR) of the last sample: packets marked CE per thousand, 0..=1000.
     pub emr_permille: u16,
     /// Queue growth rate (QGR) of the last sample, octets per millisecond.
-    pub qgr_bytes_per_ms: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "qgrBytesPerMs")]
+    pub qgr_per_ms: Octets,
     /// Data packets sent.
     pub packets: u64,
     /// Their octets.
-    pub bytes: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "bytes")]
+    pub octets: Octets,
     /// Packets marked CE here.
     pub marked: u64,
     /// Packets that left marked CE, by this node or an earlier one.
@@ -84,11 +94,15 @@ pub struct FlowTelemetry {
     /// Data packets sent.
     pub packets: u64,
     /// Their octets.
-    pub bytes: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "bytes")]
+    pub octets: Octets,
     /// Packets that left marked CE, by this node or an earlier one.
     pub ce: u64,
     /// Bits per second in the last window.
-    pub rate_bps: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "rateBps")]
+    pub rate: Rate,
     /// Share of the port's octets in the last window, per thousand, 0..=1000.
     pub share_permille: u16,
     /// Long-haul CNPs about the flow for this port; reset when the node removes the flow.
@@ -177,10 +191,10 @@ impl CnpCounts {
 pub enum DepthSource {
     /// Read by the eBPF program as each packet enters the queue.
     Kernel,
-    /// Polled by netlink, once in this many milliseconds (1 and more).
+    /// Polled by netlink, once in this time.
     Sampled {
-        /// Milliseconds.
-        every_ms: u32,
+        /// Whole milliseconds, 1 and more.
+        every: Duration,
     },
 }
 
@@ -188,7 +202,7 @@ impl Display for DepthSource {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Kernel => f.write_str("kernel"),
-            Self::Sampled { every_ms } => write!(f, "sampled, {every_ms} ms"),
+            Self::Sampled { every } => write!(f, "sampled, {} ms", every.as_millis()),
         }
     }
 }
@@ -209,10 +223,10 @@ impl TryFrom<String> for DepthSource {
 impl FromStr for DepthSource {
     type Err = FieldError;
     fn from_str(text: &str) -> Result<Self, FieldError> {
-        let every = |text: &str| text.strip_prefix("sampled, ")?.strip_suffix(" ms")?.parse().ok();
+        let every = |text: &str| text.strip_prefix("sampled, ")?.strip_suffix(" ms")?.parse::<u32>().ok();
         match (text, every(text)) {
             ("kernel", _) => Ok(Self::Kernel),
-            (_, Some(every_ms)) if every_ms > 0 => Ok(Self::Sampled { every_ms }),
+            (_, Some(millis)) if millis > 0 => Ok(Self::Sampled { every: Duration::from_millis(millis.into()) }),
             _ => Err(FieldError::new("depthSource", format!("{text:?} is none: use kernel, or sampled, N ms"))),
         }
     }

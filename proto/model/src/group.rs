@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A multicast group as the operator declares it.
 
+use std::time::Duration;
+
+use canopy_units::numbers;
 use serde::{Deserialize, Serialize};
 
 use crate::FieldErrors;
@@ -10,6 +13,10 @@ use crate::ids::Psn;
 pub const DEFAULT_FLIGHT: u32 = 65_536;
 /// Largest permitted flight: less than W, the window in which PSNs are unwrapped (decisions 3.3).
 pub const MAX_FLIGHT: u32 = (1 << 22) - 2;
+/// Time without progress of a stall, if the group does not set it.
+const DEFAULT_STALL_AFTER: Duration = Duration::from_millis(200);
+/// CNP aggregation window, if the group does not set it.
+const DEFAULT_CNP_WINDOW: Duration = Duration::from_millis(1);
 
 /// Desired configuration of a group. Members join separately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,9 +35,13 @@ pub struct GroupSpec {
     pub stall_policy: StallPolicy,
     /// Time without progress after which a branch that stalls the group is reported, in milliseconds, 10..=60000: two and a
     /// half times the source's retransmission timeout, so that the stall is reported within three.
-    pub stall_after_ms: u32,
+    #[cfg_attr(feature = "schema", schema(value_type = u32, default = json!(DEFAULT_STALL_AFTER.as_millis() as u32)))]
+    #[serde(rename = "stallAfterMs", with = "numbers::millis")]
+    pub stall_after: Duration,
     /// CNP aggregation window T in microseconds, 50..=1000000 (draft-li, CNP Aggregation).
-    pub cnp_window_us: u32,
+    #[cfg_attr(feature = "schema", schema(value_type = u32, default = json!(DEFAULT_CNP_WINDOW.as_micros() as u32)))]
+    #[serde(rename = "cnpWindowUs", with = "numbers::micros")]
+    pub cnp_window: Duration,
     /// Largest number of packets that the source has in flight, 1..=4194302. Its first packet is dropped if its PSN is further from the
     /// start PSN, later ones if they are further ahead of the newest: a stray packet of an earlier connection cannot stop the group.
     pub max_flight: u32,
@@ -44,8 +55,8 @@ impl Default for GroupSpec {
             path_mtu: 4096,
             start_psn: None,
             stall_policy: StallPolicy::Wait,
-            stall_after_ms: 200,
-            cnp_window_us: 1000,
+            stall_after: DEFAULT_STALL_AFTER,
+            cnp_window: DEFAULT_CNP_WINDOW,
             max_flight: DEFAULT_FLIGHT,
         }
     }
@@ -64,18 +75,19 @@ impl GroupSpec {
                 format!("{} is not an RDMA path MTU: use 256, 512, 1024, 2048 or 4096", self.path_mtu),
             );
         }
-        if !(50..=1_000_000).contains(&self.cnp_window_us) {
-            errors.push("spec.cnpWindowUs", format!("{} is outside 50..=1000000 microseconds", self.cnp_window_us));
+        if !(Duration::from_micros(50)..=Duration::from_secs(1)).contains(&self.cnp_window) {
+            let micros = self.cnp_window.as_micros();
+            errors.push("spec.cnpWindowUs", format!("{micros} is outside 50..=1000000 microseconds"));
         }
         if !(1..=MAX_FLIGHT).contains(&self.max_flight) {
             errors.push("spec.maxFlight", format!("{} is outside 1..={MAX_FLIGHT} packets", self.max_flight));
         }
-        if !(10..=60_000).contains(&self.stall_after_ms) {
+        if !(Duration::from_millis(10)..=Duration::from_secs(60)).contains(&self.stall_after) {
             errors.push(
                 "spec.stallAfterMs",
                 format!(
                     "{} is outside 10..=60000 milliseconds: use two and a half times the source's retransmission timeout",
-                    self.stall_after_ms
+                    self.stall_after.as_millis()
                 ),
             );
         }
@@ -149,12 +161,15 @@ mod tests {
         for max_flight in [0, MAX_FLIGHT + 1] {
             assert!(problem(GroupSpec { max_flight, ..GroupSpec::default() }).contains("spec.maxFlight"));
         }
-        assert!(problem(GroupSpec { cnp_window_us: 1, ..GroupSpec::default() }).contains("spec.cnpWindowUs"));
-        for stall_after_ms in [0, 9, 60_001] {
-            assert!(problem(GroupSpec { stall_after_ms, ..GroupSpec::default() }).contains("spec.stallAfterMs"));
+        assert!(
+            problem(GroupSpec { cnp_window: Duration::from_micros(1), ..GroupSpec::default() })
+                .contains("spec.cnpWindowUs")
+        );
+        for stall_after in [0, 9, 60_001].map(Duration::from_millis) {
+            assert!(problem(GroupSpec { stall_after, ..GroupSpec::default() }).contains("spec.stallAfterMs"));
         }
         for stall_policy in [StallPolicy::Wait, StallPolicy::Evict, StallPolicy::Fail] {
-            let spec = GroupSpec { stall_policy, stall_after_ms: 10, ..GroupSpec::default() };
+            let spec = GroupSpec { stall_policy, stall_after: Duration::from_millis(10), ..GroupSpec::default() };
             assert!(spec.validate().is_ok(), "{stall_policy:?}");
         }
     }

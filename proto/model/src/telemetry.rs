@@ -4,7 +4,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use canopy_units::{UnixTime, UnwrappedPsn, numbers};
+use canopy_units::{Octets, UnixTime, UnwrappedPsn, numbers};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GroupId, PortIndex};
@@ -39,7 +39,9 @@ pub struct GroupTelemetry {
     /// Data packets received from upstream (or from the source, at the headend).
     pub data_packets: u64,
     /// Their bytes.
-    pub data_bytes: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "dataBytes")]
+    pub data_octets: Octets,
     /// Per branch.
     pub branches: Vec<BranchTelemetry>,
     /// Per drop reason; only those that are not zero.
@@ -72,7 +74,9 @@ pub struct BranchTelemetry {
     /// Copies sent to this branch.
     pub packets: u64,
     /// Their bytes.
-    pub bytes: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "bytes")]
+    pub octets: Octets,
 }
 
 /// Drops for one reason.

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use canopy_units::{Octets, Rate, numbers};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +14,13 @@ use crate::{FieldError, FieldErrors};
 
 /// Smallest link MTU that IPv6 permits (RFC 8200 section 5).
 pub const MIN_LINK_MTU: u32 = 1280;
-/// Longest round-trip time of a link, microseconds: 10 s.
-pub const MAX_LINK_RTT_US: u64 = 10_000_000;
-/// Smallest K_base, octets: one RoCEv2 frame with the largest payload (4096), all headers, ICRC and FCS
+/// Longest round-trip time of a link.
+pub const MAX_LINK_RTT: Duration = Duration::from_secs(10);
+/// Smallest K_base: one RoCEv2 frame with the largest payload (4096), all headers, ICRC and FCS
 /// (draft-tian-ccwg-long-haul-cnp-00 section 5.3.2).
-pub const MIN_K_BASE_BYTES: u64 = 4_198;
-/// Smallest buffer, octets: K_min must be below K_max.
-pub const MIN_BUFFER_BYTES: u64 = 2;
+pub const MIN_K_BASE: Octets = Octets(4_198);
+/// Smallest buffer: K_min must be below K_max.
+pub const MIN_BUFFER: Octets = Octets(2);
 
 /// A whole network, replaced as a unit: an invalid update changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,24 +96,27 @@ pub struct LinkDecl {
     #[serde(default = "default_mtu")]
     pub mtu: u32,
     /// Rate of each direction, bits per second; 0 = not known.
-    #[serde(default)]
-    pub rate_bps: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    #[serde(rename = "rateBps", default)]
+    pub rate: Rate,
     /// Drain: trees and routes leave the link as soon as another path exists, without losing a packet.
     #[serde(default)]
     pub drained: bool,
     /// Round-trip time between the two ends, microseconds, 1..=10000000; if absent, the agents' measurement is used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rtt_us: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    #[serde(rename = "rttUs", with = "numbers::optional_micros", default, skip_serializing_if = "Option::is_none")]
+    pub rtt: Option<Duration>,
     /// Octets that the egress ports can queue, 2 and more: one number for both, or `{a, b}`; not known if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub buffer_bytes: Option<LinkBuffer>,
+    #[serde(rename = "bufferBytes", default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<LinkBuffer>,
     /// alpha in thousandths, 1..=65535: K_max is alpha times the bandwidth-delay product. The controller's default if
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha: Option<u16>,
     /// K_base in octets, 4198 and more: the smallest K_max. The controller's default if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub k_base_bytes: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    #[serde(rename = "kBaseBytes", default, skip_serializing_if = "Option::is_none")]
+    pub k_base: Option<Octets>,
 }
 
 /// Buffers of a link's two egress ports, octets.
@@ -120,7 +125,8 @@ pub struct LinkDecl {
 #[serde(untagged, expecting = "expected a number of octets, or {a: octets, b: octets}")]
 pub enum LinkBuffer {
     /// The same at both ends.
-    Both(u64),
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    Both(Octets),
     /// Each end its own.
     Each(EndBuffers),
 }
@@ -131,26 +137,28 @@ pub enum LinkBuffer {
 #[serde(deny_unknown_fields)]
 pub struct EndBuffers {
     /// Of the port at end `a`, which sends towards `b`.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub a: Option<u64>,
+    pub a: Option<Octets>,
     /// Of the port at end `b`, which sends towards `a`.
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub b: Option<u64>,
+    pub b: Option<Octets>,
 }
 
 impl LinkBuffer {
     /// Of the port at end `a`.
-    pub fn at_a(self) -> Option<u64> {
+    pub fn at_a(self) -> Option<Octets> {
         match self {
-            Self::Both(bytes) => Some(bytes),
+            Self::Both(octets) => Some(octets),
             Self::Each(ends) => ends.a,
         }
     }
 
     /// Of the port at end `b`.
-    pub fn at_b(self) -> Option<u64> {
+    pub fn at_b(self) -> Option<Octets> {
         match self {
-            Self::Both(bytes) => Some(bytes),
+            Self::Both(octets) => Some(octets),
             Self::Each(ends) => ends.b,
         }
     }
@@ -167,12 +175,12 @@ impl LinkDecl {
             a,
             b,
             mtu: default_mtu(),
-            rate_bps: 0,
+            rate: Rate::ZERO,
             drained: false,
-            rtt_us: None,
-            buffer_bytes: None,
+            rtt: None,
+            buffer: None,
             alpha: None,
-            k_base_bytes: None,
+            k_base: None,
         }
     }
 
@@ -374,16 +382,18 @@ fn check_thresholds(i: usize, link: &LinkDecl, errors: &mut FieldErrors) {
             errors.push(format!("spec.links[{i}].{field}"), format!("{value} is not {what}: use {range}"));
         }
     };
-    within("rttUs", link.rtt_us, 1, MAX_LINK_RTT_US, "a round-trip time in microseconds");
+    let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    within("rttUs", link.rtt.map(micros), 1, micros(MAX_LINK_RTT), "a round-trip time in microseconds");
     within("alpha", link.alpha.map(u64::from), 1, u16::MAX.into(), "an alpha in thousandths");
-    within("kBaseBytes", link.k_base_bytes, MIN_K_BASE_BYTES, u64::MAX, "a K_base in octets that holds one frame");
-    let buffers = match link.buffer_bytes {
+    let k_base = link.k_base.map(Octets::get);
+    within("kBaseBytes", k_base, MIN_K_BASE.get(), u64::MAX, "a K_base in octets that holds one frame");
+    let buffers = match link.buffer {
         None => [("bufferBytes", None); 2],
-        Some(LinkBuffer::Both(bytes)) => [("bufferBytes", Some(bytes)), ("bufferBytes", None)],
+        Some(LinkBuffer::Both(octets)) => [("bufferBytes", Some(octets)), ("bufferBytes", None)],
         Some(LinkBuffer::Each(ends)) => [("bufferBytes.a", ends.a), ("bufferBytes.b", ends.b)],
     };
-    for (field, bytes) in buffers {
-        within(field, bytes, MIN_BUFFER_BYTES, u64::MAX, "a buffer in octets");
+    for (field, octets) in buffers {
+        within(field, octets.map(Octets::get), MIN_BUFFER.get(), u64::MAX, "a buffer in octets");
     }
 }
 
@@ -454,8 +464,8 @@ mod tests {
             let e = refused(bad);
             assert!(e.starts_with(&format!("spec.links[0].{field}: ")) && e.contains(": use "), "{e}");
         }
-        let each = link(serde_json::json!({"bufferBytes": {"a": 7}})).unwrap().links[0].buffer_bytes.unwrap();
-        assert_eq!((each.at_a(), each.at_b()), (Some(7), None), "each end has its own");
+        let each = link(serde_json::json!({"bufferBytes": {"a": 7}})).unwrap().links[0].buffer.unwrap();
+        assert_eq!((each.at_a(), each.at_b()), (Some(Octets(7)), None), "each end has its own");
         for bad in [serde_json::json!({"bufferBytes": {"c": 7}}), serde_json::json!({"alpha": 65_536})] {
             assert!(link(bad.clone()).is_err(), "{bad}");
         }

@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{BranchTelemetry, EventCode, GroupTelemetry};
+use canopy_units::Octets;
 use proptest::prelude::*;
 
 use super::*;
@@ -45,7 +46,7 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
         ccount: 0,
         last_feedback: None,
         packets: 0,
-        bytes: 0,
+        octets: Octets::ZERO,
     };
     GroupTelemetry {
         group_id: id(v),
@@ -59,7 +60,7 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
         cnps_in: 0,
         cnps_out: 0,
         data_packets,
-        data_bytes: 0,
+        data_octets: Octets::ZERO,
         branches: branches.iter().map(branch).collect(),
         drops: vec![],
     }

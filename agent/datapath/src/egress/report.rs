@@ -59,25 +59,26 @@ impl PortObservation {
 
 /// Telemetry of the ports that have limits, in order.
 pub(crate) fn report(egress: &Egress, observations: Observations) -> Result<Vec<PortCongestion>> {
-    let every_ms = u32::try_from(observations.interval.as_millis()).unwrap_or(u32::MAX).max(1);
+    let millis = u32::try_from(observations.interval.as_millis()).unwrap_or(u32::MAX).max(1);
+    let every = Duration::from_millis(millis.into());
     let of_port = |(port, observed): (PortIndex, PortObservation)| {
         let stats = egress.stats(observed.ifindex)?;
         // Before the first data packet no depth was read.
         let depth_source = (stats.seen_ns != 0).then_some(match Source(stats.source) {
             Source::DEPTH_KERNEL => DepthSource::Kernel,
-            _ => DepthSource::Sampled { every_ms },
+            _ => DepthSource::Sampled { every },
         });
         let reading = observed.assessment.map(|a| a.reading).unwrap_or_default();
         let queue = QueueTelemetry {
-            queue_bytes: observed.queue.get(),
-            peak_queue_bytes: observed.peak.queue.max(observed.peak_before.queue).get(),
+            queue: observed.queue,
+            peak_queue: observed.peak.queue.max(observed.peak_before.queue),
             depth_source,
             level: observed.assessment.map_or(0, |a| a.level),
             peak_level: observed.peak.level.max(observed.peak_before.level),
             emr_permille: reading.emr_permille,
-            qgr_bytes_per_ms: reading.qgr_per_ms.get(),
+            qgr_per_ms: reading.qgr_per_ms,
             packets: stats.packets,
-            bytes: stats.bytes,
+            octets: Octets(stats.bytes),
             marked: stats.marked,
             ce: stats.ce,
             not_ect: stats.not_ect,

@@ -92,9 +92,9 @@ impl Window {
                 src_qp,
                 origin: origin.unwrap_or_default(),
                 packets: flow.packets,
-                bytes: flow.octets.get(),
+                octets: flow.octets,
                 ce: flow.ce,
-                rate_bps: before.as_ref().map_or(Rate::ZERO, |before| before.rate(sent, now)).bps(),
+                rate: before.as_ref().map_or(Rate::ZERO, |before| before.rate(sent, now)),
                 share_permille: before.as_ref().map_or(0, |before| before.share(sent, ifindex, port.octets)),
                 counts,
             });

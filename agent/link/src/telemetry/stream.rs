@@ -111,7 +111,7 @@ mod tests {
     use canopy_model::congestion::{FlowOrigin, FlowTelemetry, MAX_REPORTED_FLOWS, QueueTelemetry};
     use canopy_model::ids::{GroupId, PortIndex, Qpn};
     use canopy_model::telemetry::{BranchTelemetry, EventCode, LinkRtt};
-    use canopy_units::{UnixTime, UnwrappedPsn};
+    use canopy_units::{Octets, Rate, UnixTime, UnwrappedPsn};
 
     use super::*;
 
@@ -135,7 +135,7 @@ mod tests {
             ccount: u32::MAX,
             last_feedback: Some(Duration::from_nanos(u64::MAX)),
             packets: u64::MAX,
-            bytes: u64::MAX,
+            octets: Octets::MAX,
         };
         let group = |id| GroupTelemetry {
             group_id: GroupId::new("group", id).unwrap(),
@@ -149,7 +149,7 @@ mod tests {
             cnps_in: u64::MAX,
             cnps_out: u64::MAX,
             data_packets: u64::MAX,
-            data_bytes: u64::MAX,
+            data_octets: Octets::MAX,
             branches: (0..branches).map(branch).collect(),
             drops: vec![],
         };
@@ -173,13 +173,14 @@ mod tests {
             src_qp: Some(qp),
             origin: FlowOrigin::Provisioned,
             packets: most,
-            bytes: most,
+            octets: Octets::MAX,
             ce: most,
-            rate_bps: most,
+            rate: Rate::from_bps(most),
             share_permille: 1_000,
             counts,
         };
-        let queue = QueueTelemetry { queue_bytes: most, packets: most, bytes: most, counts, ..Default::default() };
+        let queue =
+            QueueTelemetry { queue: Octets::MAX, packets: most, octets: Octets::MAX, counts, ..Default::default() };
         PortCongestion {
             port: PortIndex::new("port", port).unwrap(),
             queue,

@@ -19,6 +19,7 @@ use canopy_model::ids::{PortIndex, Qpn};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::telemetry::{DropCount, GroupTelemetry};
+use canopy_units::{Octets, Rate};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -82,13 +83,13 @@ pub fn queue() -> PortCongestion {
         src_qp: Some(qp(17)),
         origin: FlowOrigin::Learned,
         packets: 1,
-        bytes: 2,
+        octets: Octets(2),
         ce: 1,
-        rate_bps: 16,
+        rate: Rate::from_bps(16),
         share_permille: 1_000,
         counts: CnpCounts { unknown_source_qp: 3, ..CnpCounts::default() },
     };
-    let queue = QueueTelemetry { queue_bytes: 7_000, level: 20, counts: flow.counts, ..QueueTelemetry::default() };
+    let queue = QueueTelemetry { queue: Octets(7_000), level: 20, counts: flow.counts, ..QueueTelemetry::default() };
     PortCongestion { port: PortIndex::new("port", 2).unwrap(), queue, flows: vec![flow] }
 }
 

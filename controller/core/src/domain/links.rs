@@ -10,7 +10,7 @@ use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::PortThresholds;
 use canopy_model::telemetry::LinkRtt;
 use canopy_model::topology::{Endpoint, LinkBuffer};
-use canopy_units::{Monotonic, Octets, Rate};
+use canopy_units::{Monotonic, Rate};
 
 use super::change::{Effect, Prepared, ThresholdEffect};
 use super::state::State;
@@ -168,23 +168,15 @@ impl Links {
         let directions = network.spec.links.iter().enumerate().flat_map(|(link, decl)| {
             let settings = ThresholdSettings {
                 alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
-                k_base: decl.k_base_bytes.map_or(self.defaults.k_base, Octets),
+                k_base: decl.k_base.unwrap_or(self.defaults.k_base),
             };
-            let buffers = decl.buffer_bytes;
             let ends = [
-                (&decl.a, &decl.b, buffers.and_then(LinkBuffer::at_a)),
-                (&decl.b, &decl.a, buffers.and_then(LinkBuffer::at_b)),
+                (&decl.a, &decl.b, decl.buffer.and_then(LinkBuffer::at_a)),
+                (&decl.b, &decl.a, decl.buffer.and_then(LinkBuffer::at_b)),
             ];
             ends.map(|(from, to, buffer)| {
-                let port = PortLimits { rate: Rate::from_bps(decl.rate_bps), buffer: buffer.map(Octets) };
-                Declared {
-                    link,
-                    from: from.clone(),
-                    to: to.clone(),
-                    settings,
-                    port,
-                    rtt: decl.rtt_us.map(Duration::from_micros),
-                }
+                let port = PortLimits { rate: decl.rate, buffer };
+                Declared { link, from: from.clone(), to: to.clone(), settings, port, rtt: decl.rtt }
             })
         });
         directions.filter(|d| network.node(&d.from.device).is_some()).collect()

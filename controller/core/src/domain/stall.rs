@@ -75,7 +75,7 @@ impl Stalls<'_> {
         let cause = if stall.fatal {
             "answered with a fatal NAK: its queue pair is in error".to_owned()
         } else {
-            format!("acknowledged nothing for {} ms", group.spec.stall_after_ms)
+            format!("acknowledged nothing for {} ms", group.spec.stall_after.as_millis())
         };
         let reason = format!("receiver {host} at node {node} {cause}");
         match group.spec.stall_policy {

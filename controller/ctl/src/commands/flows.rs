@@ -21,10 +21,10 @@ const IDENTITY: &[Column<FlowView>] = &[
 const TRAFFIC: &[Column<FlowView>] = &[
     ("SRC QP", |f| text(f.flow.src_qp), false),
     ("ORIGIN", |f| text(f.flow.origin), true),
-    ("RATE BPS", |f| text(f.flow.rate_bps), false),
+    ("RATE BPS", |f| text(f.flow.rate), false),
     ("SHARE", share, false),
     ("PACKETS", |f| text(f.flow.packets), true),
-    ("BYTES", |f| text(f.flow.bytes), true),
+    ("BYTES", |f| text(f.flow.octets), true),
     ("CE", |f| text(f.flow.ce), false),
 ];
 /// Sums of [`NOTIFICATIONS`].

@@ -37,7 +37,7 @@ pub(crate) async fn list(
         _ => {}
     }
     let mut flows = controller.flows(query.node.as_deref(), query.port.as_deref());
-    flows.sort_by_key(|f| std::cmp::Reverse((f.flow.rate_bps, f.flow.counts.total())));
+    flows.sort_by_key(|f| std::cmp::Reverse((f.flow.rate, f.flow.counts.total())));
     flows.truncate(limit);
     Ok(Json(List::new(Kind::FlowList, flows.into_iter().map(Into::into).collect())))
 }

@@ -23,7 +23,12 @@ pub(crate) async fn group(
     };
     let samples = controller.telemetry().group(id).into_iter();
     let items = samples
-        .map(|(node, (time_unix_ns, counters))| GroupSample { node, group: group.clone(), time_unix_ns, counters })
+        .map(|(node, (time, counters))| GroupSample {
+            node,
+            group: group.clone(),
+            time_unix_ns: time.nanos(),
+            counters,
+        })
         .collect();
     Ok(Json(List::new(Kind::GroupTelemetryList, items)))
 }
@@ -47,7 +52,7 @@ pub(crate) async fn node(
         groups: vec![],
     };
     if let Some(known) = controller.telemetry().node(&node) {
-        sample.time_unix_ns = Some(known.time_unix_ns);
+        sample.time_unix_ns = Some(known.time.nanos());
         sample.drops = known.drops;
         sample.groups = controller.read(|d| {
             let named =
@@ -56,7 +61,7 @@ pub(crate) async fn node(
                 .map(|(group, counters)| GroupSample {
                     node: node.clone(),
                     group,
-                    time_unix_ns: known.time_unix_ns,
+                    time_unix_ns: known.time.nanos(),
                     counters,
                 })
                 .collect()

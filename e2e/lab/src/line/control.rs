@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use canopy_units::{nanos, numbers};
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
@@ -29,8 +30,9 @@ struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LineReport {
-    /// The delay of frames that arrive now, nanoseconds.
-    pub delay_ns: u64,
+    /// The delay of frames that arrive now.
+    #[serde(rename = "delayNs", with = "numbers::nanos")]
+    pub delay: Duration,
     /// From the link's first end to the other.
     pub a_to_b: LineCounters,
     /// The other direction.
@@ -50,10 +52,10 @@ pub(super) fn serve(listener: &UnixListener, shared: &Shared) -> Result<()> {
 fn answer(client: UnixStream, shared: &Shared) -> Result<()> {
     let request: Request = serde_json::from_str(&line(&client)?)?;
     if let Some(delay) = request.delay {
-        shared.delay.store(delay.nanos(), Relaxed);
+        shared.delay.store(nanos(delay.get()), Relaxed);
     }
     let report = LineReport {
-        delay_ns: shared.delay.load(Relaxed),
+        delay: Duration::from_nanos(shared.delay.load(Relaxed)),
         a_to_b: shared.counts[0].read(),
         b_to_a: shared.counts[1].read(),
     };
@@ -106,12 +108,13 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let shared: &'static Shared = Box::leak(Box::default());
         std::thread::spawn(move || serve(&listener, shared));
-        assert_eq!(ask(&path).unwrap().delay_ns, 0);
-        assert_eq!(set_delay(&path, "40ms".parse().unwrap()).unwrap().delay_ns, 40_000_000);
+        let delay = Duration::from_millis(40);
+        assert_eq!(ask(&path).unwrap().delay, Duration::ZERO);
+        assert_eq!(set_delay(&path, "40ms".parse().unwrap()).unwrap().delay, delay);
         let mut rude = UnixStream::connect(&path).unwrap();
         rude.write_all(b"{\"delay\": \"11s\"}\n").unwrap();
         assert_eq!(line(&rude).unwrap(), "");
-        assert_eq!(shared.delay.load(Relaxed), 40_000_000);
-        assert_eq!(ask(&path).unwrap().delay_ns, 40_000_000);
+        assert_eq!(shared.delay.load(Relaxed), nanos(delay));
+        assert_eq!(ask(&path).unwrap().delay, delay);
     }
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 
 use anyhow::{Context, Result};
+use canopy_units::nanos;
 use clap::Args;
 
 pub use control::LineReport;
@@ -55,6 +56,7 @@ pub struct LineArgs {
 /// State shared by the threads of a line.
 #[derive(Debug, Default)]
 struct Shared {
+    /// Nanoseconds.
     delay: AtomicU64,
     counts: [Counts; 2],
 }
@@ -64,9 +66,9 @@ struct Shared {
 /// # Errors
 /// An interface does not exist or goes away, or the kernel refuses something.
 pub fn run(args: &LineArgs) -> Result<()> {
-    let rate = args.rate.map_or(0, Rate::bps);
+    let rate = args.rate.map(Rate::get).unwrap_or_default();
     let (a, b) = (Port::open(&args.a, args.mtu)?, Port::open(&args.b, args.mtu)?);
-    let shared = Shared { delay: args.delay.nanos().into(), ..Shared::default() };
+    let shared = Shared { delay: nanos(args.delay.get()).into(), ..Shared::default() };
     let listener =
         UnixListener::bind(&args.socket).with_context(|| format!("making the socket {}", args.socket.display()))?;
     let (failed, failure) = sync_channel::<anyhow::Error>(4);

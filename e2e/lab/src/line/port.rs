@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use canopy_units::Monotonic;
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
@@ -40,8 +41,8 @@ const ARRIVING: [SockFilter; 4] = [
 pub(super) struct Arrival {
     /// Its bytes.
     pub(super) length: usize,
-    /// Nanoseconds of CLOCK_MONOTONIC.
-    pub(super) time: u64,
+    /// When the kernel received it.
+    pub(super) time: Monotonic,
     /// Frames dropped so far because the socket buffer was full.
     pub(super) overflow: u32,
 }
@@ -110,15 +111,15 @@ impl Port {
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ENETDOWN) => return Ok(Vec::new()),
             Err(e) => return Err(e).context("receiving"),
         };
-        let clocks = (nanos(ClockId::CLOCK_MONOTONIC)?, nanos(ClockId::CLOCK_REALTIME)?);
+        let (uptime, unix) = (read(ClockId::CLOCK_MONOTONIC)?, read(ClockId::CLOCK_REALTIME)?);
         let arrivals = messages.map(|m| {
-            let mut a = Arrival { length: m.bytes, time: clocks.0, overflow: 0 };
+            let mut a = Arrival { length: m.bytes, time: Monotonic::START + uptime, overflow: 0 };
             for c in m.cmsgs().into_iter().flatten() {
                 match c {
                     // The kernel timestamps with the real-time clock: only the age of the timestamp is used.
                     ControlMessageOwned::ScmTimestampns(t) => {
-                        let age = clocks.1.saturating_sub(Duration::from(t).as_nanos() as u64);
-                        a.time = clocks.0.saturating_sub(age);
+                        let age = unix.saturating_sub(Duration::from(t));
+                        a.time = Monotonic::START + uptime.saturating_sub(age);
                     }
                     ControlMessageOwned::RxqOvfl(n) => a.overflow = n,
                     _ => {}
@@ -146,10 +147,14 @@ impl Port {
     }
 }
 
-/// Reads a clock, nanoseconds.
+/// Reads CLOCK_MONOTONIC.
 ///
 /// # Errors
-/// Never for the clocks that every Linux has.
-pub(super) fn nanos(clock: ClockId) -> Result<u64> {
-    Ok(Duration::from(clock_gettime(clock).context("reading a clock")?).as_nanos() as u64)
+/// Never on Linux.
+pub(super) fn monotonic() -> Result<Monotonic> {
+    Ok(Monotonic::START + read(ClockId::CLOCK_MONOTONIC)?)
+}
+
+fn read(clock: ClockId) -> Result<Duration> {
+    Ok(clock_gettime(clock).context("reading a clock")?.into())
 }

@@ -3,6 +3,12 @@
 use super::*;
 
 const START: u64 = TURN + 100;
+const TEN: Duration = Duration::from_nanos(10);
+
+/// A time of a test, in nanoseconds.
+fn at(ns: u64) -> Monotonic {
+    Monotonic::from_nanos(ns)
+}
 
 fn ack(branch: u32, psn: u32) -> Input {
     Input::Ack { branch, epoch: 1, psn, msn: 1, credits: 31 }
@@ -17,14 +23,14 @@ fn receiver(at_boundary: bool) -> Entry {
 }
 
 fn params() -> Params {
-    Params { start: START, window: (1 << 22) - 1, reack_ns: 10, nak_merge_ns: 10, psn_bits: 24 }
+    Params { start: START, window: (1 << 22) - 1, reack: TEN, nak_merge: TEN, psn_bits: 24 }
 }
 
 fn machine(branches: u32, packets: std::ops::Range<u32>) -> Aggregation {
     let mut a = Aggregation::new(params(), 1);
     (0..branches).for_each(|b| a.join(b, receiver(false)));
     for psn in packets {
-        a.handle(Input::Data { psn, begins: true }, 1).unwrap();
+        a.handle(Input::Data { psn, begins: true }, at(1)).unwrap();
     }
     a
 }
@@ -32,38 +38,38 @@ fn machine(branches: u32, packets: std::ops::Range<u32>) -> Aggregation {
 #[test]
 fn an_ack_is_sent_only_for_what_all_branches_hold() {
     let mut a = machine(2, 100..120);
-    assert_eq!(a.handle(ack(0, 110), 200), Ok(None));
-    assert_eq!(a.handle(ack(1, 105), 201), acked(105));
-    assert_eq!(a.handle(ack(2, 105), 202), Err(Refusal::Inactive));
-    assert_eq!(a.handle(ack(1, 120), 203), Err(Refusal::Window));
+    assert_eq!(a.handle(ack(0, 110), at(200)), Ok(None));
+    assert_eq!(a.handle(ack(1, 105), at(201)), acked(105));
+    assert_eq!(a.handle(ack(2, 105), at(202)), Err(Refusal::Inactive));
+    assert_eq!(a.handle(ack(1, 120), at(203)), Err(Refusal::Window));
 }
 
 #[test]
 fn feedback_before_data_is_refused() {
-    assert_eq!(machine(1, 0..0).handle(ack(0, 99), 1), Err(Refusal::Window));
+    assert_eq!(machine(1, 0..0).handle(ack(0, 99), at(1)), Err(Refusal::Window));
 }
 
 #[test]
 fn after_lost_state_far_from_the_start_no_ack_until_every_branch_is_confirmed() {
     let mut a = machine(2, 0x90_0000..0x90_0003);
-    assert_eq!(a.handle(ack(0, 0x90_0001), 200), Ok(None));
+    assert_eq!(a.handle(ack(0, 0x90_0001), at(200)), Ok(None));
     assert_eq!(a.minimum(), None);
     // The other branch is behind the first packet that the node forwarded.
-    assert_eq!(a.handle(ack(1, 0x8F_FFF0), 201), acked(0x8F_FFF0));
+    assert_eq!(a.handle(ack(1, 0x8F_FFF0), at(201)), acked(0x8F_FFF0));
 }
 
 #[test]
 fn a_late_receiver_counts_from_the_boundary_and_in_its_own_psns() {
     let mut a = machine(1, 100..110);
-    a.handle(ack(0, 109), 150).unwrap();
+    a.handle(ack(0, 109), at(150)).unwrap();
     a.join(1, receiver(true));
-    a.handle(Input::Data { psn: 110, begins: false }, 160).unwrap();
-    assert_eq!(a.handle(ack(1, 100), 161), Err(Refusal::Inactive));
-    a.handle(Input::Data { psn: 111, begins: true }, 162).unwrap();
+    a.handle(Input::Data { psn: 110, begins: false }, at(160)).unwrap();
+    assert_eq!(a.handle(ack(1, 100), at(161)), Err(Refusal::Inactive));
+    a.handle(Input::Data { psn: 111, begins: true }, at(162)).unwrap();
     assert_eq!(a.copies().collect::<Vec<_>>(), [(0, 0), (1, 11)]);
-    assert_eq!(a.handle(ack(0, 111), 163), acked(110));
+    assert_eq!(a.handle(ack(0, 111), at(163)), acked(110));
     // Its QP expects the group's start PSN first; its MSN of 1 is the group's 2.
-    assert_eq!(a.handle(ack(1, 100), 164), Ok(Some(Feedback { syndrome: 31, psn: 111, msn: 1 })));
+    assert_eq!(a.handle(ack(1, 100), at(164)), Ok(Some(Feedback { syndrome: 31, psn: 111, msn: 1 })));
 }
 
 #[test]
@@ -71,11 +77,11 @@ fn a_node_without_branches_starts_with_a_retransmitted_message() {
     let mut a = machine(0, 0..0);
     a.join(0, receiver(true));
     // The first packet of the message was lost; the source has no other message and retransmits it.
-    a.handle(Input::Data { psn: 101, begins: false }, 1).unwrap();
-    a.handle(Input::Data { psn: 100, begins: true }, 2).unwrap();
-    a.handle(Input::Data { psn: 101, begins: false }, 3).unwrap();
+    a.handle(Input::Data { psn: 101, begins: false }, at(1)).unwrap();
+    a.handle(Input::Data { psn: 100, begins: true }, at(2)).unwrap();
+    a.handle(Input::Data { psn: 101, begins: false }, at(3)).unwrap();
     assert_eq!(a.high(), Some(START + 2));
-    assert_eq!(a.handle(ack(0, 101), 4), acked(101));
+    assert_eq!(a.handle(ack(0, 101), at(4)), acked(101));
 }
 
 #[test]
@@ -85,16 +91,16 @@ fn feedback_of_a_child_from_before_receivers_moved_behind_it_is_refused() {
     a.join(0, node(1));
     a.join(1, node(1));
     for psn in 100..120 {
-        a.handle(Input::Data { psn, begins: true }, 1).unwrap();
+        a.handle(Input::Data { psn, begins: true }, at(1)).unwrap();
     }
-    a.handle(ack(0, 115), 2).unwrap();
-    assert_eq!(a.handle(ack(1, 105), 3), acked(105));
+    a.handle(ack(0, 115), at(2)).unwrap();
+    assert_eq!(a.handle(ack(1, 105), at(3)), acked(105));
     // A receiver that holds 105 moves from child 1, which leaves, to child 0, which acknowledged 115 without it.
     a.join(0, node(2));
-    a.handle(Input::Adopt(2), 4).unwrap();
-    assert_eq!(a.handle(Input::Leave(1), 4), Ok(None));
-    assert_eq!(a.handle(ack(0, 116), 5), Err(Refusal::EpochOld));
-    assert_eq!(a.handle(Input::Ack { branch: 0, epoch: 2, psn: 105, msn: 1, credits: 31 }, 6), acked(105));
+    a.handle(Input::Adopt(2), at(4)).unwrap();
+    assert_eq!(a.handle(Input::Leave(1), at(4)), Ok(None));
+    assert_eq!(a.handle(ack(0, 116), at(5)), Err(Refusal::EpochOld));
+    assert_eq!(a.handle(Input::Ack { branch: 0, epoch: 2, psn: 105, msn: 1, credits: 31 }, at(6)), acked(105));
 }
 
 /// Two child nodes since epoch 1, data 100 to 163; child 0 holds up to 105 and child 1 all of it.
@@ -103,10 +109,10 @@ fn two_children() -> Aggregation {
     let node = Entry { at_boundary: false, receiver: false, since: 1 };
     (0..2).for_each(|b| a.join(b, node));
     for psn in 100..164 {
-        a.handle(Input::Data { psn, begins: true }, 1).unwrap();
+        a.handle(Input::Data { psn, begins: true }, at(1)).unwrap();
     }
-    assert_eq!(a.handle(ack(1, 163), 2), Ok(None));
-    assert_eq!(a.handle(ack(0, 105), 3), acked(105));
+    assert_eq!(a.handle(ack(1, 163), at(2)), Ok(None));
+    assert_eq!(a.handle(ack(0, 105), at(3)), acked(105));
     a
 }
 
@@ -116,47 +122,47 @@ fn feedback_of_a_newer_program_than_the_nodes_own_is_refused() {
     let before = a.clone();
     // Child 0 has adopted epoch 2 and no longer counts a receiver that this node still expects behind it.
     let ahead = Input::Ack { branch: 0, epoch: 2, psn: 163, msn: 1, credits: 31 };
-    assert_eq!(a.handle(ahead, 4), Err(Refusal::EpochAhead));
+    assert_eq!(a.handle(ahead, at(4)), Err(Refusal::EpochAhead));
     let nak = Input::Nak { branch: 0, epoch: 2, psn: 120, msn: 1, nak: Nak::Sequence };
-    assert_eq!(a.handle(nak, 5), Err(Refusal::EpochAhead));
+    assert_eq!(a.handle(nak, at(5)), Err(Refusal::EpochAhead));
     assert_eq!(a, before, "refused feedback changes nothing");
-    a.handle(Input::Adopt(2), 6).unwrap();
-    assert_eq!(a.handle(ahead, 7), acked(163));
+    a.handle(Input::Adopt(2), at(6)).unwrap();
+    assert_eq!(a.handle(ahead, at(7)), acked(163));
 }
 
 #[test]
 fn the_last_answer_is_repeated_as_it_was() {
     let mut a = two_children();
-    assert_eq!(a.handle(Input::Repeat, 4), Ok(None), "the ACK was sent just now");
-    assert_eq!(a.handle(Input::Repeat, 4), acked(105));
-    assert_eq!(a.handle(Input::Repeat, 4), acked(105));
+    assert_eq!(a.handle(Input::Repeat, at(4)), Ok(None), "the ACK was sent just now");
+    assert_eq!(a.handle(Input::Repeat, at(4)), acked(105));
+    assert_eq!(a.handle(Input::Repeat, at(4)), acked(105));
     let nak = Input::Nak { branch: 0, epoch: 1, psn: 106, msn: 1, nak: Nak::Sequence };
     let sent = Ok(Some(Feedback { syndrome: 0x60, psn: 106, msn: 1 }));
-    assert_eq!(a.handle(nak, 100), sent);
-    assert_eq!(a.handle(Input::Repeat, 199), Ok(None));
-    assert_eq!(a.handle(Input::Repeat, 200), sent);
+    assert_eq!(a.handle(nak, at(100)), sent);
+    assert_eq!(a.handle(Input::Repeat, at(199)), Ok(None));
+    assert_eq!(a.handle(Input::Repeat, at(200)), sent);
     // The retransmission was forwarded downstream: the parent received this NAK, or that of another branch.
     for psn in 106..108 {
-        a.handle(Input::Data { psn, begins: true }, 201).unwrap();
+        a.handle(Input::Data { psn, begins: true }, at(201)).unwrap();
     }
-    assert_eq!(a.handle(Input::Repeat, 202), Ok(None), "data passes: it causes feedback of its own");
-    assert_eq!(a.handle(Input::Repeat, 203), acked(105));
+    assert_eq!(a.handle(Input::Repeat, at(202)), Ok(None), "data passes: it causes feedback of its own");
+    assert_eq!(a.handle(Input::Repeat, at(203)), acked(105));
     // A branch that is reset holds an unknown part of the data: there is nothing to repeat.
     a.join(1, Entry { at_boundary: false, receiver: false, since: 2 });
-    assert_eq!(a.handle(Input::Repeat, 204), Ok(None));
-    assert_eq!(Aggregation::new(params(), 1).handle(Input::Repeat, 1), Ok(None));
+    assert_eq!(a.handle(Input::Repeat, at(204)), Ok(None));
+    assert_eq!(Aggregation::new(params(), 1).handle(Input::Repeat, at(1)), Ok(None));
 }
 
 #[test]
 fn an_ack_of_a_node_with_only_pending_branches_is_repeated_too() {
     let mut a = machine(0, 0..0);
-    a.handle(Input::Data { psn: 100, begins: false }, 1).unwrap();
+    a.handle(Input::Data { psn: 100, begins: false }, at(1)).unwrap();
     a.join(0, receiver(true));
-    assert_eq!(a.handle(Input::Repeat, 2), Ok(None), "nothing was acknowledged yet");
-    let ack = a.handle(Input::PendingOnly, 3);
+    assert_eq!(a.handle(Input::Repeat, at(2)), Ok(None), "nothing was acknowledged yet");
+    let ack = a.handle(Input::PendingOnly, at(3));
     assert!(matches!(ack, Ok(Some(Feedback { psn: 100, .. }))), "{ack:?}");
-    assert_eq!(a.handle(Input::Repeat, 4), Ok(None));
-    assert_eq!(a.handle(Input::Repeat, 5), ack);
+    assert_eq!(a.handle(Input::Repeat, at(4)), Ok(None));
+    assert_eq!(a.handle(Input::Repeat, at(5)), ack);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds and events of one run of the model checker.
 
+use std::time::Duration;
+
 use canopy_reference::aggregate::{Entry, Params};
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -96,8 +98,8 @@ impl Scenario {
         Params {
             start: self.start(),
             window: (1 << (self.psn_bits - 2)) - 1,
-            reack_ns: 0,
-            nak_merge_ns: if self.merge { u64::MAX / 2 } else { 0 },
+            reack: Duration::ZERO,
+            nak_merge: if self.merge { Duration::MAX } else { Duration::ZERO },
             psn_bits: self.psn_bits,
         }
     }

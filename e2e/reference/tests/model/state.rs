@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use canopy_reference::aggregate::{Aggregation, Entry, Input};
+use canopy_units::Monotonic;
 
 use crate::endpoints::{Responder, Source};
 use crate::network::{A, B, LINKS, Packet, Place};
 use crate::scenario::Scenario;
 
 /// Later than any time in a canonical state.
-pub(crate) const NOW: u64 = 1000;
+pub(crate) const NOW: Monotonic = Monotonic::from_nanos(1000);
 pub(crate) const FIRST_EPOCH: u32 = 1;
 
 /// A node, and the program that its agent got from the controller.

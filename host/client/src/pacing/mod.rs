@@ -11,7 +11,7 @@
 //! client.open(OpenOptions::new(0x12, "fd00::9".parse().unwrap(), 0x34))?;
 //! for action in client.actions() {
 //!     let action = action?;
-//!     println!("QP {} may send {} bit/s", action.qp.qpn, action.qp.rate_bps);
+//!     println!("QP {} may send {} bit/s", action.qp.qpn, action.qp.rate.bps());
 //! }
 //! # Ok(())
 //! # }
@@ -27,6 +27,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 pub use blocking::{Actions, Client};
+pub use canopy_units::{Monotonic, Rate, UnixTime};
 
 /// Default socket of a daemon that is the only one of its machine.
 pub const DEFAULT_SOCKET: &str = "/run/canopy/pacer.sock";
@@ -40,11 +41,10 @@ pub struct OpenOptions {
     pub peer: Ipv6Addr,
     /// Destination QP of its packets, 2..=0xFFFFFE.
     pub dest_qpn: u32,
-    /// Maximum rate in bits per second; the daemon's default if absent.
-    pub line_rate_bps: Option<u64>,
-    /// Minimum rate, below which no reduction goes, in bits per second (1..=line rate); the daemon's default if
-    /// absent.
-    pub min_rate_bps: Option<u64>,
+    /// Maximum rate; the daemon's default if absent.
+    pub line_rate: Option<Rate>,
+    /// Minimum rate, below which no reduction goes, 1 bit/s ..= line rate; the daemon's default if absent.
+    pub min_rate: Option<Rate>,
     /// RTT of its path; measured if absent, and until then the daemon's default.
     pub rtt: Option<Duration>,
 }
@@ -52,7 +52,7 @@ pub struct OpenOptions {
 impl OpenOptions {
     /// With the daemon's rates and RTT.
     pub fn new(qpn: u32, peer: Ipv6Addr, dest_qpn: u32) -> Self {
-        Self { qpn, peer, dest_qpn, line_rate_bps: None, min_rate_bps: None, rtt: None }
+        Self { qpn, peer, dest_qpn, line_rate: None, min_rate: None, rtt: None }
     }
 }
 
@@ -87,12 +87,12 @@ pub struct Qp {
     pub dest_qpn: u32,
     /// How it became known.
     pub origin: Origin,
-    /// Current rate in bits per second.
-    pub rate_bps: u64,
-    /// Maximum rate in bits per second.
-    pub line_rate_bps: u64,
-    /// Minimum rate, below which no reduction goes, in bits per second.
-    pub min_rate_bps: u64,
+    /// Current rate.
+    pub rate: Rate,
+    /// Maximum rate.
+    pub line_rate: Rate,
+    /// Minimum rate, below which no reduction goes.
+    pub min_rate: Rate,
     /// Remaining time of a pause, during which it sends nothing.
     pub pause_left: Option<Duration>,
     /// The sender whose limit applies; `None` at line rate.
@@ -150,12 +150,12 @@ pub struct Action {
     pub cause: Cause,
     /// The state of the queue pair from now on.
     pub qp: Qp,
-    /// When the kernel received the notification, in nanoseconds of `CLOCK_MONOTONIC`; `None` if there was none.
-    pub received_ns: Option<u64>,
-    /// When the new rate was applied, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub applied_ns: u64,
-    /// The same time, in nanoseconds since 1970.
-    pub applied_unix_ns: u64,
+    /// When the kernel received the notification; `None` if there was none.
+    pub received_at: Option<Monotonic>,
+    /// When the new rate was applied.
+    pub applied_at: Monotonic,
+    /// The same time of the wall clock.
+    pub applied_unix: UnixTime,
     /// Changes before this one that were dropped because this client was too slow.
     pub missed: u64,
 }
@@ -169,8 +169,8 @@ pub struct Status {
     pub pacing: Means,
     /// The interface.
     pub interface: String,
-    /// Its rate in bits per second.
-    pub line_rate_bps: u64,
+    /// Its rate.
+    pub line_rate: Rate,
     /// Nodes whose Long-haul CNPs are accepted.
     pub nodes: u32,
     /// Notifications by format.
@@ -179,6 +179,6 @@ pub struct Status {
     pub outcomes: Vec<(String, u64)>,
     /// Changes of queue pairs, by cause.
     pub actions: Vec<(String, u64)>,
-    /// Time of this answer, in nanoseconds of `CLOCK_MONOTONIC`.
-    pub monotonic_ns: u64,
+    /// Time of this answer.
+    pub at: Monotonic,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use canopy_control::pb;
 use canopy_model::ids::Qpn;
+use canopy_units::{Monotonic, Rate, UnixTime, nanos};
 
 use super::{Action, Cause, LimitedBy, Means, OpenOptions, Origin, Qp, Status};
 use crate::Error;
@@ -14,9 +15,9 @@ impl OpenOptions {
     pub(super) fn request(&self) -> Result<pb::OpenQpRequest, Error> {
         let qpn = Qpn::new("qpn", self.qpn.into())?.get();
         let dest_qpn = Qpn::new("dest_qpn", self.dest_qpn.into())?.get();
-        let rtt = self.rtt.map_or(0, |rtt| u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX));
-        let (line, min) = (self.line_rate_bps, self.min_rate_bps);
-        for (field, zero) in [("line_rate_bps", line == Some(0)), ("min_rate_bps", min == Some(0))] {
+        let rtt = self.rtt.map_or(0, nanos);
+        let (line, min) = (self.line_rate, self.min_rate);
+        for (field, zero) in [("line_rate_bps", line == Some(Rate::ZERO)), ("min_rate_bps", min == Some(Rate::ZERO))] {
             if zero {
                 let reason = "0 is no rate: use 1 bit/s or more, or leave it out for the daemon's".to_owned();
                 return Err(Error::Invalid { field: field.to_owned(), reason });
@@ -26,8 +27,8 @@ impl OpenOptions {
             qpn,
             peer: self.peer.octets().to_vec(),
             dest_qpn,
-            line_rate_bps: line.unwrap_or(0),
-            min_rate_bps: min.unwrap_or(0),
+            line_rate_bps: line.unwrap_or_default().bps(),
+            min_rate_bps: min.unwrap_or_default().bps(),
             rtt_ns: rtt,
         })
     }
@@ -50,9 +51,9 @@ pub(super) fn qp(wire: Option<pb::PacedQp>) -> Result<Qp, Error> {
         peer: address("peer", &wire.peer)?,
         dest_qpn: wire.dest_qpn,
         origin,
-        rate_bps: wire.rate_bps,
-        line_rate_bps: wire.line_rate_bps,
-        min_rate_bps: wire.min_rate_bps,
+        rate: Rate::from_bps(wire.rate_bps),
+        line_rate: Rate::from_bps(wire.line_rate_bps),
+        min_rate: Rate::from_bps(wire.min_rate_bps),
         pause_left: (wire.pause_left_ns > 0).then(|| Duration::from_nanos(wire.pause_left_ns)),
         limited_by,
         rtt: Duration::from_nanos(wire.rtt_ns),
@@ -78,9 +79,9 @@ pub(super) fn action(wire: pb::WatchActionsResponse) -> Result<Action, Error> {
     Ok(Action {
         cause,
         qp: qp(wire.qp)?,
-        received_ns: (wire.received_ns > 0).then_some(wire.received_ns),
-        applied_ns: wire.applied_ns,
-        applied_unix_ns: wire.applied_unix_ns,
+        received_at: (wire.received_ns > 0).then(|| Monotonic::from_nanos(wire.received_ns)),
+        applied_at: Monotonic::from_nanos(wire.applied_ns),
+        applied_unix: UnixTime::from_nanos(wire.applied_unix_ns),
         missed: wire.missed,
     })
 }
@@ -97,12 +98,12 @@ pub(super) fn status(wire: pb::ListQpsResponse) -> Result<Status, Error> {
         qps: wire.qps.into_iter().map(|one| qp(Some(one))).collect::<Result<_, _>>()?,
         pacing,
         interface: wire.interface,
-        line_rate_bps: wire.line_rate_bps,
+        line_rate: Rate::from_bps(wire.line_rate_bps),
         nodes: wire.nodes,
         received: counters(wire.received),
         outcomes: counters(wire.outcomes),
         actions: counters(wire.actions),
-        monotonic_ns: wire.monotonic_ns,
+        at: Monotonic::from_nanos(wire.monotonic_ns),
     })
 }
 
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(good.request().unwrap().peer, Ipv6Addr::LOCALHOST.octets());
         assert_eq!(field(OpenOptions { qpn: 1, ..good }), "qpn");
         assert_eq!(field(OpenOptions { dest_qpn: 1 << 24, ..good }), "dest_qpn");
-        assert_eq!(field(OpenOptions { min_rate_bps: Some(0), ..good }), "min_rate_bps");
+        assert_eq!(field(OpenOptions { min_rate: Some(Rate::ZERO), ..good }), "min_rate_bps");
     }
 
     #[test]

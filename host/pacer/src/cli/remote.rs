@@ -6,7 +6,7 @@ use std::path::Path;
 
 use canopy_host::Error;
 use canopy_host::pacing::{Action, Cause, Client, LimitedBy, Means, OpenOptions, Origin, Qp, Status};
-use canopy_units::Rate;
+use canopy_units::Monotonic;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
 
@@ -20,16 +20,9 @@ pub(super) fn status(socket: &Path, as_json: bool) -> anyhow::Result<()> {
 
 pub(super) fn open(open: &Open) -> anyhow::Result<()> {
     let Open { qpn, peer, dest_qpn, line_rate, min_rate, rtt, .. } = *open;
-    let options = OpenOptions {
-        qpn,
-        peer,
-        dest_qpn,
-        line_rate_bps: line_rate.map(Rate::bps),
-        min_rate_bps: min_rate.map(Rate::bps),
-        rtt,
-    };
+    let options = OpenOptions { qpn, peer, dest_qpn, line_rate, min_rate, rtt };
     let qp = Client::connect(&open.socket.socket)?.open(options)?;
-    print(&format!("QP {} to {} QP {}: {}\n", qp.qpn, qp.peer, qp.dest_qpn, Rate::from_bps(qp.rate_bps))).map(drop)
+    print(&format!("QP {} to {} QP {}: {}\n", qp.qpn, qp.peer, qp.dest_qpn, qp.rate)).map(drop)
 }
 
 pub(super) fn close(socket: &Path, qpn: u32) -> anyhow::Result<()> {
@@ -77,19 +70,15 @@ fn status_table(status: &Status) -> String {
             qp.peer.to_string(),
             qp.dest_qpn.to_string(),
             origin(qp.origin).to_owned(),
-            Rate::from_bps(qp.rate_bps).to_string(),
+            qp.rate.to_string(),
             paused,
             limited_by(qp).unwrap_or_else(|| "-".to_owned()),
             rtt,
         ]);
     }
-    let Status { interface, nodes, line_rate_bps, pacing, .. } = status;
-    let head = format!(
-        "{interface}: {}, {}, {nodes} nodes, {} queue pairs\n",
-        means(*pacing),
-        Rate::from_bps(*line_rate_bps),
-        status.qps.len()
-    );
+    let Status { interface, nodes, line_rate, pacing, .. } = status;
+    let head =
+        format!("{interface}: {}, {line_rate}, {nodes} nodes, {} queue pairs\n", means(*pacing), status.qps.len());
     let rows: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     if status.qps.is_empty() { head } else { head + &rows }
 }
@@ -99,9 +88,9 @@ fn status_json(status: &Status) -> Value {
     json!({
         "interface": status.interface,
         "pacing": means(status.pacing),
-        "lineRateBps": status.line_rate_bps,
+        "lineRateBps": status.line_rate.bps(),
         "nodes": status.nodes,
-        "monotonicNs": status.monotonic_ns,
+        "monotonicNs": status.at.nanos(),
         "qps": status.qps.iter().map(qp_json).collect::<Vec<_>>(),
         "received": counters(&status.received),
         "outcomes": counters(&status.outcomes),
@@ -115,9 +104,9 @@ fn qp_json(qp: &Qp) -> Value {
         "peer": qp.peer.to_string(),
         "destQpn": qp.dest_qpn,
         "origin": origin(qp.origin),
-        "rateBps": qp.rate_bps,
-        "lineRateBps": qp.line_rate_bps,
-        "minRateBps": qp.min_rate_bps,
+        "rateBps": qp.rate.bps(),
+        "lineRateBps": qp.line_rate.bps(),
+        "minRateBps": qp.min_rate.bps(),
         "paused": qp.pause_left.is_some(),
         "pauseLeftUs": qp.pause_left.map_or(0, |left| left.as_micros() as u64),
         "limitedBy": limited_by(qp),
@@ -129,9 +118,9 @@ fn qp_json(qp: &Qp) -> Value {
 fn action_json(action: &Action) -> Value {
     let mut object = json!({
         "action": cause(action.cause),
-        "receivedNs": action.received_ns,
-        "appliedNs": action.applied_ns,
-        "appliedUnixNs": action.applied_unix_ns,
+        "receivedNs": action.received_at.map(Monotonic::nanos),
+        "appliedNs": action.applied_at.nanos(),
+        "appliedUnixNs": action.applied_unix.nanos(),
         "missed": action.missed,
     });
     if let (Value::Object(into), Value::Object(qp)) = (&mut object, qp_json(&action.qp)) {
@@ -142,7 +131,7 @@ fn action_json(action: &Action) -> Value {
 
 fn action_line(action: &Action) -> String {
     let qp = &action.qp;
-    let at = action.applied_unix_ns;
+    let at = action.applied_unix.nanos();
     let mut line = format!(
         "{}.{:06} QP {} to {} QP {}: {}: {}",
         at / 1_000_000_000,
@@ -151,7 +140,7 @@ fn action_line(action: &Action) -> String {
         qp.peer,
         qp.dest_qpn,
         cause(action.cause),
-        Rate::from_bps(qp.rate_bps)
+        qp.rate
     );
     if let Some(left) = qp.pause_left {
         line += &format!(", paused for {:.3} ms", left.as_secs_f64() * 1e3);

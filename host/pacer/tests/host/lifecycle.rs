@@ -163,7 +163,7 @@ fn nodes_come_from_a_file_that_may_change() {
     std::fs::write(&file, "nonsense\n").unwrap();
     wait("it is read again", || (daemon.outcome("nodes_file_errors") > 0).then_some(()));
     wire.to_host(&[icmp(N1, QP, REDUCE)]);
-    wait("its notification is applied", || daemon.qp(QP).filter(|qp| qp.rate_bps == LINE_BPS / 2));
+    wait("its notification is applied", || daemon.qp(QP).filter(|qp| qp.rate.bps() == LINE_BPS / 2));
     let log = daemon.stop();
     assert!(log.contains("the last good list stays") && log.contains("line 1"), "{log}");
 }

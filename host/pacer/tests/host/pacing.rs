@@ -44,7 +44,7 @@ fn a_rate_reduce_in_either_format_is_what_the_packets_do() {
         wire.to_host(&[icmp(N1, QP, reduce(80)), roce(N2, OTHER, reduce(60))]);
         wait("both rates fell", || (daemon.actions("reduce") == 2).then_some(()));
         let rates = [QP, OTHER].map(|qpn| daemon.qp(qpn).unwrap());
-        assert_eq!(rates.each_ref().map(|qp| qp.rate_bps), [LINE_BPS / 5, LINE_BPS * 2 / 5]);
+        assert_eq!(rates.each_ref().map(|qp| qp.rate.bps()), [LINE_BPS / 5, LINE_BPS * 2 / 5]);
         assert_eq!(rates.map(|qp| qp.limited_by), [N1, N2].map(|node| Some(LimitedBy::Node(at(node)))));
 
         let arrivals = wire.arrivals();
@@ -118,7 +118,7 @@ fn a_resume_gives_back_once() {
         wait("both were received", || (daemon.outcome("absorbed") == before + 2).then_some(()));
         assert_eq!(daemon.actions("resume"), 1);
         // Without further notifications the rate increases up to the line rate.
-        wait("line rate", || daemon.qp(QP).filter(|qp| qp.rate_bps == LINE_BPS && qp.limited_by.is_none()));
+        wait("line rate", || daemon.qp(QP).filter(|qp| qp.rate.bps() == LINE_BPS && qp.limited_by.is_none()));
         assert!(daemon.actions("increase") > 2);
     });
 }
@@ -132,12 +132,12 @@ fn a_cnp_of_the_peer_and_a_long_haul_cnp_in_one_rtt_are_one_reduction() {
     wire.to_host(&[icmp(N1, QP, reduce(30)), cnp(PEER, QP), cnp(PEER, OTHER), roce(N2, OTHER, reduce(30))]);
     wait("all four were received", || (daemon.outcome("applied") + daemon.outcome("absorbed") == 4).then_some(()));
     let seventy = (LINE_BPS * 7 / 10, Some(LimitedBy::Node(at(N1))));
-    assert_eq!(daemon.qp(QP).map(|qp| (qp.rate_bps, qp.limited_by)).unwrap(), seventy);
+    assert_eq!(daemon.qp(QP).map(|qp| (qp.rate.bps(), qp.limited_by)).unwrap(), seventy);
     // The stricter one applies, in any order.
     let seventy = (LINE_BPS * 7 / 10, Some(LimitedBy::Node(at(N2))));
-    assert_eq!(daemon.qp(OTHER).map(|qp| (qp.rate_bps, qp.limited_by)).unwrap(), seventy);
+    assert_eq!(daemon.qp(OTHER).map(|qp| (qp.rate.bps(), qp.limited_by)).unwrap(), seventy);
     daemon.open(0x13, 0x73, LONG_MS);
     wire.to_host(&[cnp(PEER, 0x13)]);
-    let qp = wait("a CNP alone", || daemon.qp(0x13).filter(|qp| qp.rate_bps < LINE_BPS));
-    assert_eq!((qp.rate_bps, qp.limited_by), (LINE_BPS * 3 / 4, Some(LimitedBy::Peer(at(PEER)))));
+    let qp = wait("a CNP alone", || daemon.qp(0x13).filter(|qp| qp.rate.bps() < LINE_BPS));
+    assert_eq!((qp.rate.bps(), qp.limited_by), (LINE_BPS * 3 / 4, Some(LimitedBy::Peer(at(PEER)))));
 }

@@ -22,7 +22,7 @@ fn refused(wire: &Wire, daemon: &Daemon, outcome: &str, packets: &[Vec<u8>]) {
     wait(outcome, || (daemon.outcome(outcome) >= expected).then_some(()));
     assert_eq!(daemon.outcome(outcome), expected, "{outcome}");
     let qp = daemon.qp(QP).unwrap();
-    assert_eq!((qp.rate_bps, qp.pause_left, qp.limited_by), (LINE_BPS, None, None), "{outcome}");
+    assert_eq!((qp.rate.bps(), qp.pause_left, qp.limited_by), (LINE_BPS, None, None), "{outcome}");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn nothing_that_is_wrong_changes_anything() {
     assert_eq!((daemon.outcome("applied"), daemon.outcome("absorbed")), (0, 0));
     // The daemon still handles a valid packet.
     wire.to_host(&[icmp(N1, QP, REDUCE)]);
-    wait("a good one", || daemon.qp(QP).filter(|qp| qp.rate_bps == LINE_BPS / 2));
+    wait("a good one", || daemon.qp(QP).filter(|qp| qp.rate.bps() == LINE_BPS / 2));
 }
 
 /// Decisions 4.7: unknown content in RoCEv2 is handled as a plain CNP.
@@ -66,6 +66,6 @@ fn a_rocev2_packet_that_is_not_understood_counts_as_a_cnp() {
     packet[63] = 255;
     icrc::append(&mut packet).unwrap();
     wire.to_host(&[packet]);
-    wait("the default reduction", || daemon.qp(QP).filter(|qp| qp.rate_bps == LINE_BPS * 3 / 4));
+    wait("the default reduction", || daemon.qp(QP).filter(|qp| qp.rate.bps() == LINE_BPS * 3 / 4));
     assert_eq!((daemon.outcome("not_understood"), daemon.actions("cnp"), daemon.actions("reduce")), (1, 1, 0));
 }

@@ -114,7 +114,7 @@ fn a_burst_is_answered_at_its_source_and_its_end_too() {
     count(&mut arrived, message.cnp.action);
     let congested = until(&mut bed.bed, |port| port.queue.counts.cnps.sent() > 0 && port.queue.peak_level > 0);
     let queue = &congested.queue;
-    assert!(queue.peak_level >= message.cnp.level && queue.peak_queue_bytes > 20_000, "{congested:?}");
+    assert!(queue.peak_level >= message.cnp.level && queue.peak_queue > Octets(20_000), "{congested:?}");
     // The burst ends and the queue drains: a source that was asked to reduce its rate gets a Resume.
     let resumed = loop {
         let (_, octets) = host.message(|| ());
@@ -133,14 +133,14 @@ fn a_burst_is_answered_at_its_source_and_its_end_too() {
     assert_eq!((end.port.get(), queue.depth_source, queue.packets), (2, Some(DepthSource::Kernel), u64::from(sent)));
     assert_eq!(queue.counts.cnps, arrived);
     assert!(queue.marked > 0 && queue.marked == queue.ce && queue.not_ect == 0, "{queue:?}");
-    assert!(queue.queue_bytes <= 20_000 && queue.level < message.cnp.level, "{queue:?}");
+    assert!(queue.queue <= Octets(20_000) && queue.level < message.cnp.level, "{queue:?}");
     let [flow] = &end.flows[..] else { panic!("{end:?}") };
     let FlowKey { src, dst, dst_qp } = copies();
     assert_eq!((flow.src, flow.dst, flow.dst_qp), (src, dst, dst_qp));
-    assert_eq!((flow.packets, flow.bytes, flow.ce), (queue.packets, queue.bytes, queue.ce));
+    assert_eq!((flow.packets, flow.octets, flow.ce), (queue.packets, queue.octets, queue.ce));
     assert_eq!((flow.src_qp.unwrap().get(), flow.origin), (SOURCE_QPN, FlowOrigin::Provisioned));
     // The only flow of a port has the share of the whole port.
-    let alone = |port: &PortCongestion| port.flows.first().is_some_and(|flow| flow.rate_bps > 0);
+    let alone = |port: &PortCongestion| port.flows.first().is_some_and(|flow| flow.rate > Rate::ZERO);
     Scene::burst(&socket, &mut sent);
     let [flow] = until(&mut bed.bed, alone).flows[..] else { panic!("one flow") };
     assert!((500..=1_000).contains(&flow.share_permille), "{flow:?}");

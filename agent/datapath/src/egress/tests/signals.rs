@@ -42,7 +42,7 @@ fn a_signal_does_not_end_the_watcher() {
     bed.queue("8kbit");
     bed.fill(20);
     let deadline = Instant::now() + Duration::from_secs(20);
-    while bed.bed.congestion().first().is_none_or(|port| port.queue.queue_bytes == 0) {
+    while bed.bed.congestion().first().is_none_or(|port| port.queue.queue == Octets::ZERO) {
         assert!(Instant::now() < deadline, "the watcher does not poll the queue");
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -44,9 +44,12 @@ fn what_was_sent_in_the_window_counts_and_not_what_was_sent_before() {
     assert!(!window.has_ended(instant(2 * S - 1)) && window.has_ended(instant(2 * S)));
     // Two seconds later: flow 1 was evicted and added again, flow 3 is idle, flow 4 is new.
     let reported = close(&mut window, &[(1, 1_000), (2, 7_100), (3, 5), (4, 1_500)], (1 << 41) + 10_000, &node, 3 * S);
-    let found: Vec<_> = reported.iter().map(|f| (f.src, f.rate_bps, f.share_permille)).collect();
+    let found: Vec<_> = reported.iter().map(|f| (f.src, f.rate.bps(), f.share_permille)).collect();
     assert_eq!(found, [(host(2), 28_000, 700), (host(4), 6_000, 150), (host(1), 4_000, 100)]);
-    assert_eq!((reported[0].bytes, reported[0].src_qp, reported[0].origin), (7_100, None, FlowOrigin::Unknown));
+    assert_eq!(
+        (reported[0].octets, reported[0].src_qp, reported[0].origin),
+        (Octets(7_100), None, FlowOrigin::Unknown)
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ const S: u64 = 1_000_000_000;
 /// leaf1/up1--spine1/down1, leaf2/up1--spine1/down2, and a host at each leaf; 100 Gb/s everywhere.
 fn network() -> TopologySpec {
     let mut t = fabric(2, 1, 1);
-    t.links.iter_mut().for_each(|l| l.rate_bps = 100_000_000_000);
+    t.links.iter_mut().for_each(|l| l.rate = Rate::from_bps(100_000_000_000));
     t
 }
 
@@ -90,9 +90,9 @@ fn a_sample_reaches_the_port_that_sends_and_no_other_and_no_group() {
 #[test]
 fn a_missing_rate_or_rtt_is_the_reason_and_a_configured_rtt_needs_no_sample() {
     let mut spec = network();
-    spec.links[0].rate_bps = 0;
-    spec.links[1].rtt_us = Some(1_000);
-    spec.links[1].buffer_bytes = Some(LinkBuffer::Each(EndBuffers { a: Some(10_000_000), b: None }));
+    spec.links[0].rate = Rate::ZERO;
+    spec.links[1].rtt = Some(Duration::from_millis(1));
+    spec.links[1].buffer = Some(LinkBuffer::Each(EndBuffers { a: Some(Octets(10_000_000)), b: None }));
     let mut w = World::with(spec);
     w.domain.link_rtts("leaf1", &[measured(1, 1_000)], instant(S));
     w.run(Command::PushThresholds).unwrap();
@@ -130,12 +130,12 @@ fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
         125_000_000,
         "the link's own alpha, the same sample"
     );
-    spec.links[2].rtt_us = Some(40_000);
+    spec.links[2].rtt = Some(Duration::from_millis(40));
     w.run_at(topology(spec.clone()), 3 * S).unwrap();
     w.run(Command::PushThresholds).unwrap();
     assert_eq!(spec_thresholds(&w, "leaf1", "up1").unwrap().k_max.get(), 500_000_000);
     // The thresholds are removed with the rate.
-    spec.links[2].rate_bps = 0;
+    spec.links[2].rate = Rate::ZERO;
     w.run_at(topology(spec), 4 * S).unwrap();
     assert!(w.domain.thresholds_are_due());
     w.run(Command::PushThresholds).unwrap();

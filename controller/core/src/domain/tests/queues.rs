@@ -17,7 +17,7 @@ fn world() -> World {
     world
 }
 
-fn report(port: u64, queue_bytes: u64, flows: u32) -> PortCongestion {
+fn report(port: u64, queue: u64, flows: u32) -> PortCongestion {
     let flow = |n: u32| FlowTelemetry {
         src: std::net::Ipv6Addr::from_bits(n.into()),
         dst: std::net::Ipv6Addr::LOCALHOST,
@@ -25,15 +25,15 @@ fn report(port: u64, queue_bytes: u64, flows: u32) -> PortCongestion {
         src_qp: None,
         origin: FlowOrigin::Unknown,
         packets: 1,
-        bytes: 1_000,
+        octets: Octets(1_000),
         ce: 0,
-        rate_bps: 8_000,
+        rate: Rate::from_bps(8_000),
         share_permille: 10,
         counts: Default::default(),
     };
     PortCongestion {
         port: PortIndex::new("port", port).unwrap(),
-        queue: QueueTelemetry { queue_bytes, ..QueueTelemetry::default() },
+        queue: QueueTelemetry { queue: Octets(queue), ..QueueTelemetry::default() },
         flows: (0..flows).map(flow).collect(),
     }
 }
@@ -42,7 +42,7 @@ fn shown(w: &World, name: &str, now_ns: u64) -> Option<(u64, u64)> {
     let (node, port) = name.split_once('/').unwrap();
     let LinkCongestion { queue, reported_ago } =
         w.domain.link(node, port, instant(now_ns)).unwrap().status.congestion?;
-    Some((queue.queue_bytes, nanos(reported_ago)))
+    Some((queue.queue.get(), nanos(reported_ago)))
 }
 
 fn flows(w: &World, node: Option<&str>, port: Option<&str>) -> Vec<String> {

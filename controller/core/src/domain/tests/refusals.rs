@@ -85,7 +85,8 @@ fn groups() {
             .contains("spec.pathMtu: 1500 is not an RDMA path MTU")
     );
     assert!(
-        w.problem(group_with("x", GroupSpec { cnp_window_us: 1, ..GroupSpec::default() })).contains("spec.cnpWindowUs")
+        w.problem(group_with("x", GroupSpec { cnp_window: Duration::from_micros(1), ..GroupSpec::default() }))
+            .contains("spec.cnpWindowUs")
     );
     let put = |if_match, create_only, labels| Command::PutGroup {
         name: "g".into(),

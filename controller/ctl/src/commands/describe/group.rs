@@ -54,7 +54,7 @@ fn summary(out: &mut dyn Write, group: &GroupResource) -> Result<(), Failure> {
             ("Source", text(&status.source)),
             ("Receivers", text(status.receivers)),
             ("Replication", text(spec.replication)),
-            ("Stall policy", format!("{} after {} ms", text(spec.stall_policy), spec.stall_after_ms)),
+            ("Stall policy", format!("{} after {} ms", text(spec.stall_policy), spec.stall_after.as_millis())),
         ],
     )?;
     for evicted in &status.evicted {
@@ -186,7 +186,7 @@ fn branch_row(group: &GroupResource, sample: &GroupSample, branch: &BranchTeleme
         ago(branch.last_feedback.map(canopy_units::nanos)),
         text(branch.ccount),
         text(branch.packets),
-        text(branch.bytes),
+        text(branch.octets),
     ]
 }
 

@@ -13,9 +13,9 @@ use super::{counter, gauge, labels};
 type Read = fn(&QueueTelemetry) -> u64;
 
 const GAUGES: [(&str, &str, Read); 5] = [
-    ("canopy_link_queue_bytes", "Queue depth of the sending port at the last sample.", |q| q.queue_bytes),
-    ("canopy_link_queue_peak_bytes", "Largest queue depth in the last one to two seconds.", |q| q.peak_queue_bytes),
-    ("canopy_link_queue_growth_bytes_per_ms", "Queue growth rate of the last sample.", |q| q.qgr_bytes_per_ms),
+    ("canopy_link_queue_bytes", "Queue depth of the sending port at the last sample.", |q| q.queue.get()),
+    ("canopy_link_queue_peak_bytes", "Largest queue depth in the last one to two seconds.", |q| q.peak_queue.get()),
+    ("canopy_link_queue_growth_bytes_per_ms", "Queue growth rate of the last sample.", |q| q.qgr_per_ms.get()),
     ("canopy_link_congestion_level", "Congestion Level of the last sample, 0 to 255.", |q| q.level.into()),
     ("canopy_link_congestion_peak_level", "Largest Congestion Level in the last one to two seconds.", |q| {
         q.peak_level.into()
@@ -23,7 +23,7 @@ const GAUGES: [(&str, &str, Read); 5] = [
 ];
 const COUNTERS: [(&str, &str, Read); 5] = [
     ("canopy_link_packets", "Data packets sent.", |q| q.packets),
-    ("canopy_link_bytes", "Bytes of data packets sent.", |q| q.bytes),
+    ("canopy_link_bytes", "Bytes of data packets sent.", |q| q.octets.get()),
     ("canopy_link_packets_marked", "Data packets that the node marked CE.", |q| q.marked),
     ("canopy_link_packets_ce", "Data packets that left marked CE, by this node or one before.", |q| q.ce),
     ("canopy_link_packets_not_ect", "Data packets above K_min that are not ECN capable.", |q| q.not_ect),

@@ -43,7 +43,7 @@ impl Daemon {
             assert!(daemon.child.try_wait().unwrap().is_none(), "the daemon ended: {:?}", daemon.log.lock());
             daemon.try_client()
         });
-        assert_eq!(client.status().unwrap().line_rate_bps, LINE_BPS);
+        assert_eq!(client.status().unwrap().line_rate.bps(), LINE_BPS);
         daemon
     }
 
