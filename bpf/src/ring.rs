@@ -1,30 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A thread that reads a ring buffer into a bounded queue.
 
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use libbpf_rs::{ErrorKind, MapHandle, RingBufferBuilder};
+use libbpf_rs::{ErrorKind, MapHandle, RingBuffer, RingBufferBuilder};
 use tokio::sync::mpsc;
 
 use crate::error::{Context, Result};
 
-/// How often the thread checks whether it must stop.
-const POLL: Duration = Duration::from_millis(100);
+/// Delay after a failed call.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// Records of a ring buffer. The thread ends when this is dropped.
+/// Records of a ring buffer. What is not read when this is dropped is left to the next reader.
 #[derive(Debug)]
 pub struct Records<T> {
     receiver: mpsc::Receiver<T>,
     lost: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
+    /// The thread ends when this end of the pair is closed.
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl<T> Drop for Records<T> {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        // The thread may wait for room.
+        self.receiver.close();
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // It has panicked, which the panic's message shows.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -78,15 +89,16 @@ impl<T: Send + 'static> Records<T> {
         take: impl Fn(&mpsc::Sender<T>, &[u8]) + Send + 'static,
     ) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(depth);
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let starting = || format!("starting the reader of ring buffer {name}");
+        let (stop, stopped) = UnixStream::pair().with_context(starting)?;
         let push = move |data: &[u8]| {
             take(&sender, data);
-            0
+            // An error ends the reading.
+            if sender.is_closed() { -libc::ECANCELED } else { 0 }
         };
         let pump = move || pump(name, &map, push, &stopped);
-        thread::Builder::new().name(name.into()).spawn(pump).context("starting the reader of a ring buffer")?;
-        Ok(Self { receiver, lost, stop })
+        let thread = thread::Builder::new().name(name.into()).spawn(pump).with_context(starting)?;
+        Ok(Self { receiver, lost, stop: Some(stop), thread: Some(thread) })
     }
 
     /// The next record; `None` if the ring buffer cannot be read any more. Cancel safe.
@@ -105,7 +117,7 @@ impl<T: Send + 'static> Records<T> {
     }
 }
 
-fn pump(name: &str, map: &MapHandle, push: impl FnMut(&[u8]) -> i32 + 'static, stop: &AtomicBool) {
+fn pump(name: &str, map: &MapHandle, push: impl FnMut(&[u8]) -> i32 + 'static, stop: &UnixStream) {
     let mut builder = RingBufferBuilder::new();
     let added = builder.add(map, push).map(drop);
     let ring = match added.and_then(|()| builder.build()) {
@@ -115,12 +127,31 @@ fn pump(name: &str, map: &MapHandle, push: impl FnMut(&[u8]) -> i32 + 'static, s
             return;
         }
     };
-    while !stop.load(Ordering::Relaxed) {
-        if let Err(error) = ring.poll(POLL)
+    loop {
+        match wait(&ring, stop) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, ring = name, "cannot wait for records of the ring buffer, trying again");
+                thread::sleep(PAUSE);
+            }
+        }
+        if let Err(error) = ring.consume()
             && error.kind() != ErrorKind::Interrupted
         {
-            tracing::warn!(%error, ring = name, "cannot poll the ring buffer, trying again");
-            thread::sleep(POLL);
+            tracing::debug!(%error, ring = name, "the ring buffer was not read to its end");
         }
     }
+}
+
+/// Waits for records. True if the other end of `stop` is closed.
+fn wait(ring: &RingBuffer<'_>, stop: &UnixStream) -> io::Result<bool> {
+    let on = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [on(ring.epoll_fd()), on(stop.as_raw_fd())];
+    // SAFETY: the array is live and has as many elements as the call is given.
+    if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) } < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+    }
+    Ok(fds[1].revents != 0)
 }

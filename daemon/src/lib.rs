@@ -5,6 +5,7 @@
 //! - [`log`]: format and level of log lines.
 //! - [`notify`]: readiness, watchdog and end, for the service manager.
 //! - [`socket`]: a Unix socket that is never open to others, and that is not taken from a live process.
+//! - [`connection`]: a connection whose caller is known.
 //! - [`signals`]: the signals that end a daemon.
 //! - [`clock`]: the two clocks.
 //!
@@ -12,6 +13,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod connection;
 pub mod log;
 pub mod notify;
 pub mod signals;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use canopy_e2e::{Bed, up};
 use canopy_host::{Client, Error, Event, Events, JoinOptions};
 use serde_json::json;
+use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The overflow UID of Linux, and a UID that no user has.
@@ -188,12 +189,13 @@ fn users_are_distinguished() {
     bed.lab.create_group("g", json!({})).unwrap();
     let socket = bed.lab.host_socket("n1");
     let root = client(&bed, "n1").join(JoinOptions::receiver("g", "r1", 17)).unwrap();
+    let program = program_for_all();
 
     // The permissions of the socket's file exclude other users; without them, the agent does.
-    assert!(another_user(&bed, OVERFLOW_UID, "join r2").contains("host_socket.group"));
+    assert!(another_user(&program, &bed, OVERFLOW_UID, "join r2").contains("host_socket.group"));
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
     for task in ["join r2", "leave r1"] {
-        let outcome = another_user(&bed, OVERFLOW_UID, task);
+        let outcome = another_user(&program, &bed, OVERFLOW_UID, task);
         assert!(
             outcome.starts_with("not permitted")
                 && outcome.contains("uid 65534")
@@ -216,9 +218,9 @@ fn users_are_distinguished() {
         Running(started)
     };
     let agent = start();
-    assert_eq!(another_user(&bed, OVERFLOW_UID, "join r2"), "done");
+    assert_eq!(another_user(&program, &bed, OVERFLOW_UID, "join r2"), "done");
     for task in ["join r1", "leave r1"] {
-        let outcome = another_user(&bed, OVERFLOW_UID, task);
+        let outcome = another_user(&program, &bed, OVERFLOW_UID, task);
         assert!(outcome.starts_with("not permitted") && outcome.contains("made by another user"), "{outcome}");
     }
 
@@ -226,18 +228,25 @@ fn users_are_distinguished() {
     drop(agent);
     let _agent = start();
     for task in ["leave r2", "join r2"] {
-        let outcome = another_user(&bed, UNUSED_UID, task);
+        let outcome = another_user(&program, &bed, UNUSED_UID, task);
         assert!(outcome.starts_with("not permitted") && outcome.contains("made by another user"), "{task}: {outcome}");
     }
     assert_eq!(bed.group("g").unwrap()["receivers"], 2);
-    assert_eq!(another_user(&bed, OVERFLOW_UID, "leave r2"), "done");
+    assert_eq!(another_user(&program, &bed, OVERFLOW_UID, "leave r2"), "done");
     root.leave().unwrap();
     assert_eq!(bed.group("g").unwrap()["receivers"], 0);
 }
 
+/// A copy of this program that every user may run: the checkout may be in a directory that only root may enter.
+fn program_for_all() -> TempDir {
+    let dir = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    fs::copy(std::env::current_exe().unwrap(), dir.path().join("hosts")).unwrap();
+    dir
+}
+
 /// The result of `task` at the agent of n1 by another user: "done", or the error.
-fn another_user(bed: &Bed, uid: u32, task: &str) -> String {
-    let mut c = Command::new(std::env::current_exe().unwrap());
+fn another_user(program: &TempDir, bed: &Bed, uid: u32, task: &str) -> String {
+    let mut c = Command::new(program.path().join("hosts"));
     c.args(["--exact", "as_another_user", "--ignored", "--nocapture"]).uid(uid).gid(OVERFLOW_UID).current_dir("/");
     let out = c.env(TASK, format!("{} {task}", bed.lab.host_socket("n1").display())).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();

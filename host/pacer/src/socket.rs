@@ -3,18 +3,14 @@
 
 use std::io;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use anyhow::Context;
 use canopy_daemon::socket::{self, SocketFile};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::Connected;
 
 /// Connections at once; one carries all calls of a process.
 const MAX_CONNECTIONS: usize = 128;
@@ -37,11 +33,7 @@ pub(crate) struct Caller {
 }
 
 /// A connection with its caller.
-pub(crate) struct Connection {
-    stream: UnixStream,
-    caller: Caller,
-    _place: OwnedSemaphorePermit,
-}
+pub(crate) type Connection = canopy_daemon::connection::Connection<Caller, OwnedSemaphorePermit>;
 
 impl Owners {
     pub(crate) fn new(uids: Vec<u32>) -> Self {
@@ -81,7 +73,7 @@ async fn accept(listener: UnixListener, owners: Owners, sender: mpsc::Sender<io:
         let known = accepted.and_then(|(stream, _)| Ok((stream.peer_cred()?.uid(), stream)));
         match known {
             Ok((uid, stream)) => {
-                let connection = Connection { stream, caller: owners.caller(uid), _place: place };
+                let connection = Connection::new(stream, owners.caller(uid), place);
                 if sender.send(Ok(connection)).await.is_err() {
                     return;
                 }
@@ -91,31 +83,6 @@ async fn accept(listener: UnixListener, owners: Owners, sender: mpsc::Sender<io:
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = Caller;
-    fn connect_info(&self) -> Caller {
-        self.caller
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -2,17 +2,13 @@
 //! The bound socket, and accepted connections with their callers.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use canopy_daemon::socket::{self, SocketFile};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::Connected;
 
 use super::access::{Access, Caller};
 use super::slots::Slot;
@@ -21,12 +17,8 @@ use crate::config::HostSocket;
 /// Delay after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection whose caller is known.
-pub(super) struct Connection {
-    stream: UnixStream,
-    caller: Caller,
-    _slot: Slot,
-}
+/// A connection with its caller.
+pub(super) type Connection = canopy_daemon::connection::Connection<Caller, Slot>;
 
 /// Binds the socket.
 ///
@@ -52,7 +44,7 @@ async fn accept(listener: UnixListener, access: Arc<Access>, sender: mpsc::Sende
         let admitted = stream.and_then(|stream| Ok((access.admit(&stream.peer_cred()?), stream)));
         match admitted {
             Ok((Some((caller, slot)), stream)) => {
-                if sender.send(Ok(Connection { stream, caller, _slot: slot })).await.is_err() {
+                if sender.send(Ok(Connection::new(stream, caller, slot))).await.is_err() {
                     return;
                 }
             }
@@ -62,30 +54,5 @@ async fn accept(listener: UnixListener, access: Arc<Access>, sender: mpsc::Sende
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = Caller;
-    fn connect_info(&self) -> Caller {
-        self.caller.clone()
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
