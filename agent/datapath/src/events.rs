@@ -36,8 +36,7 @@ impl Events {
 pub(crate) fn report(bpf: &Node, e: &types::canopy_event) -> Event {
     let group = GroupId::new("group", e.group_id.into()).ok();
     if e.kind == Kind::EVENT_FIRST_DATA.0 {
-        let detail =
-            format!("first packet of the source, PSN {:#08x}: receivers that join from now on are late", e.value);
+        let detail = format!("first packet of the source, PSN {:#08x}", e.value);
         return Event { time: UnixTime::now(), code: EventCode::FirstData, group, branch: None, detail };
     }
     let branch = branch_address(bpf, e.group_id, e.slot);

@@ -243,7 +243,9 @@ impl Groups {
         let known = was.entries.group.filter(|_| !fresh);
         let mut state = was.state.as_deref().copied().filter(|_| !fresh);
         if state.is_none() {
-            bpf.states().put(&id, &fresh_state(self.cold || self.cold_groups.contains(&id)))?;
+            // No data has passed a headend that is closed.
+            let took_data = conf.flags & (Flag::GROUP_HEADEND.0 | Flag::GROUP_CLOSED.0) == Flag::GROUP_HEADEND.0;
+            bpf.states().put(&id, &fresh_state(took_data))?;
         }
         if !was.has_cnps || fresh {
             bpf.cnps().put(&id, &types::canopy_cnp::default())?;
@@ -423,9 +425,8 @@ fn adopts(was: Option<&types::canopy_group>, conf: &types::canopy_group) -> bool
     conf.flags & Flag::GROUP_HEADEND.0 == 0 && was.is_none_or(|was| parent(was) != parent(conf))
 }
 
-/// State of a new group: the first data packet sets its PSN, and nothing is acknowledged until every branch is confirmed
-/// (decisions 3.3, 3.9).
-/// The state before the first packet; `lost`: there may have been one.
+/// State of a group before its first data packet, which sets its PSN; nothing is acknowledged until every branch is confirmed
+/// (decisions 3.3, 3.9). `lost`: data may have passed nevertheless.
 fn fresh_state(lost: bool) -> types::canopy_state {
     let empty = types::canopy_min { key: u64::MAX, msn: u64::MAX, credits: u64::MAX };
     types::canopy_state { lost: lost.into(), tree: [empty; 256], ..types::canopy_state::default() }

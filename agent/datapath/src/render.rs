@@ -204,6 +204,9 @@ fn group(g: &GroupProgram, ports: &Ports) -> types::canopy_group {
         c.flags |= Flag::GROUP_HEADEND.0;
         c.source_ifindex = ports[&h.source_port];
         c.flight = h.max_flight;
+        if !h.open {
+            c.flags |= Flag::GROUP_CLOSED.0;
+        }
     }
     if g.receivers_provisioned {
         c.flags |= Flag::GROUP_PROVISIONED.0;

@@ -141,6 +141,7 @@ fn reason_name(reason: u32) -> String {
         D::DROP_OUTSIDE => "outside",
         D::DROP_PSN_FLIGHT => "psn_flight",
         D::DROP_EVENT_LOST => "event_lost",
+        D::DROP_NOT_OPEN => "not_open",
         D(other) => return format!("reason_{other}"),
     };
     name.into()

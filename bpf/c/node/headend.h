@@ -18,6 +18,9 @@ int canopy_headend(struct __sk_buff *skb)
 		return count_drop(g->group_id, DROP_SOURCE_UNREGISTERED);
 	if (g->source_ifindex != ctx_port(skb))
 		return count_drop(g->group_id, DROP_WRONG_PORT);
+	/* Decisions 3.13: who joins before the first packet passes gets that packet. */
+	if (g->flags & GROUP_CLOSED)
+		return count_drop(g->group_id, DROP_NOT_OPEN);
 	d = decision_of(g);
 	if (!d)
 		return count_drop(g->group_id, DROP_STATE_MISSING);

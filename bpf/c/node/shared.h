@@ -72,6 +72,7 @@ enum canopy_drop {
 	DROP_OUTSIDE = 43,		/* interface outside the topology: to a prefix of the domain, or with nested VLAN tags of VID 0 */
 	DROP_PSN_FLIGHT = 44,		/* headend: first PSN not within the source's flight of the start PSN, or a later one beyond it */
 	DROP_EVENT_LOST = 45,		/* no packet: an event of the group for which its ring buffer had no room */
+	DROP_NOT_OPEN = 46,		/* headend: not every node has confirmed its program of the source's session */
 	DROP_REASONS
 };
 
@@ -122,6 +123,7 @@ struct canopy_node {
 enum canopy_group_flag {
 	GROUP_HEADEND = 1,		/* this node encapsulates the source's packets */
 	GROUP_PROVISIONED = 2,		/* End.MT without a TLV delivers to all receivers here */
+	GROUP_CLOSED = 8,		/* headend: data of the source is dropped */
 	GROUP_MULTICAST = 4,		/* the kernel's IPv6 multicast routes replicate to child nodes */
 };
 
@@ -302,7 +304,7 @@ struct canopy_drop_key {
 enum canopy_event_kind {
 	EVENT_CNP = 1,			/* a CNP window opened, and none was open: the agent sends its CNP if no other CNP arrives after its end */
 	EVENT_FATAL_NAK = 2,
-	EVENT_FIRST_DATA = 3,		/* headend: first data packet of the group; receivers that join from now on are late */
+	EVENT_FIRST_DATA = 3,		/* headend: first data packet of the group */
 };
 
 /* Ring buffer event: the agent sends a packet or reports an event for it. */

@@ -198,6 +198,7 @@ impl Controller {
         self.groups_changed(&groups);
         self.ports_reported(&node);
         self.finish_moves(&groups);
+        self.open_groups(&groups);
         Ok(())
     }
 
@@ -247,6 +248,8 @@ impl Controller {
         self.publish_nodes(&applied.nodes);
         self.groups_changed(&applied.groups);
         self.limit_moves(&applied.groups);
+        // A command may take away what the group waited for.
+        self.open_groups(&applied.groups);
     }
 
     /// Hands the nodes' present specs to their streams.

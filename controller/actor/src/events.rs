@@ -35,6 +35,8 @@ pub enum Code {
     PolicyNotCarriedOut,
     /// The second half of a move was not planned.
     MoveNotFinished,
+    /// A group that every node confirmed was not opened for data.
+    GroupNotOpened,
     /// A link has no carrier at one of its ends.
     LinkDown,
     /// A link has a carrier again.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The second step of a tree's move (make-before-break): once every node has programmed the new tree, or on timeout.
+//! What follows once every node has confirmed: a group is opened for data, and a tree's move (make-before-break) takes its second
+//! step, which a timeout brings about too.
 
 use std::time::Duration;
 
@@ -17,6 +18,23 @@ impl Controller {
         for name in groups.iter().filter(|name| self.read(|d| d.is_made(name)) == Some(true)) {
             let (this, name) = (self.clone(), name.clone());
             tokio::spawn(async move { this.finish_move(name).await });
+        }
+    }
+
+    /// Opens those `groups` that every node has confirmed for the first time in the source's session.
+    pub(crate) fn open_groups(&self, groups: &[String]) {
+        for name in groups.iter().filter(|name| self.read(|d| d.may_open(name))) {
+            let (this, group) = (self.clone(), name.clone());
+            tokio::spawn(async move {
+                if let Err(e) = this.execute(Command::OpenGroup { group: group.clone() }, None, false).await {
+                    this.events().note(
+                        Code::GroupNotOpened,
+                        None,
+                        Some(&group),
+                        format!("its headend takes no data: {e}"),
+                    );
+                }
+            });
         }
     }
 

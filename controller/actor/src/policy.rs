@@ -2,7 +2,6 @@
 //! Executes a group's stall policy for a receiver that stalls or fails (decisions 3.7, 3.10).
 
 use canopy_controller_core::{BranchNews, Command, DomainError, Outcome};
-use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{Event, EventCode};
 
 use crate::events::Code;
@@ -12,10 +11,6 @@ impl Controller {
     /// Handles an event that a node reported. Returns at once; commands of the policy are queued behind those that
     /// wait. Must be called on the tokio runtime.
     pub fn node_event(&self, node: &str, event: &Event) {
-        if let (EventCode::FirstData, Some(group)) = (event.code, event.group) {
-            self.data_flows(group);
-            return;
-        }
         let news = match event.code {
             EventCode::BranchStalled => BranchNews::Stalled,
             EventCode::FatalNak => BranchNews::Fatal,
@@ -35,13 +30,6 @@ impl Controller {
         if let Some(command) = reaction.command {
             let (this, node) = (self.clone(), node.to_owned());
             tokio::spawn(async move { this.carry_out(&node, command).await });
-        }
-    }
-
-    /// Records that data of the group was seen: receivers that join from now on are late.
-    pub fn data_flows(&self, group: GroupId) {
-        if !self.read(|d| d.has_started(group)) {
-            self.write(|d| d.data_flows(group));
         }
     }
 

@@ -30,7 +30,8 @@ pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<S
         Command::PutGroup { name, .. }
         | Command::DeleteGroup { name }
         | Command::FailGroup { name, .. }
-        | Command::FinishMove { group: name } => (format!("group {name:?}"), domain.group(name).as_ref().map(group)),
+        | Command::FinishMove { group: name }
+        | Command::OpenGroup { group: name } => (format!("group {name:?}"), domain.group(name).as_ref().map(group)),
         Command::PushThresholds => ("thresholds".into(), None),
         Command::PutMember { group, spec, .. } => member_of(domain, group, &spec.host),
         Command::DeleteMember { group, host } | Command::EvictMember { group, host, .. } => {

@@ -33,6 +33,8 @@ pub enum ConditionKind {
     Healthy,
     /// The agents of all nodes of the tree are connected.
     AgentsConnected,
+    /// The headend takes data of the source.
+    Open,
     /// A branch holds the group up.
     Stalled,
     /// Every node of the topology runs its desired state.
@@ -50,6 +52,7 @@ impl From<condition::ConditionKind> for ConditionKind {
             condition::ConditionKind::Programmed => Self::Programmed,
             condition::ConditionKind::Healthy => Self::Healthy,
             condition::ConditionKind::AgentsConnected => Self::AgentsConnected,
+            condition::ConditionKind::Open => Self::Open,
             condition::ConditionKind::Stalled => Self::Stalled,
             condition::ConditionKind::Ready => Self::Ready,
             condition::ConditionKind::Connected => Self::Connected,
@@ -73,6 +76,8 @@ pub enum ConditionReason {
     TreeComputed,
     /// Every node confirmed.
     Confirmed,
+    /// Every node had confirmed, and enough receivers had joined.
+    Opened,
     /// An agent is not connected.
     AgentNotConnected,
     /// No error is reported.
@@ -116,6 +121,7 @@ impl From<condition::ConditionReason> for ConditionReason {
             condition::ConditionReason::NoTree => Self::NoTree,
             condition::ConditionReason::TreeComputed => Self::TreeComputed,
             condition::ConditionReason::Confirmed => Self::Confirmed,
+            condition::ConditionReason::Opened => Self::Opened,
             condition::ConditionReason::AgentNotConnected => Self::AgentNotConnected,
             condition::ConditionReason::NoErrors => Self::NoErrors,
             condition::ConditionReason::NodeError => Self::NodeError,

@@ -94,6 +94,11 @@ pub enum Command {
         /// Name of a group.
         group: String,
     },
+    /// Lets the headend take data of the source, once every node has confirmed (decisions 3.13); changes nothing otherwise.
+    OpenGroup {
+        /// Name of a group.
+        group: String,
+    },
     /// Pushes changed thresholds to the nodes concerned.
     PushThresholds,
 }

@@ -25,6 +25,8 @@ pub enum ConditionKind {
     Healthy,
     /// The agents of all nodes of the tree are connected.
     AgentsConnected,
+    /// The headend takes data of the source.
+    Open,
     /// A branch holds the group up.
     Stalled,
     /// Every node of the topology runs its desired state.
@@ -50,6 +52,8 @@ pub enum ConditionReason {
     TreeComputed,
     /// Every node confirmed.
     Confirmed,
+    /// Every node had confirmed, and enough receivers had joined.
+    Opened,
     /// An agent is not connected.
     AgentNotConnected,
     /// No error is reported.

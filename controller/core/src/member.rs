@@ -14,7 +14,7 @@ pub(crate) struct Member {
     /// Epoch in which it joined, or replaced its QP.
     #[serde(default)]
     pub(crate) since: u32,
-    /// It joined after data of the group was seen.
+    /// It joined when the group was open (decisions 3.13).
     #[serde(default)]
     pub(crate) late: bool,
 }

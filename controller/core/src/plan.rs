@@ -44,6 +44,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) before: Option<&'a GroupPlan>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
+    /// The headend takes data (decisions 3.13).
+    pub(crate) open: bool,
     /// Why the group was stopped, if it was.
     pub(crate) failed: Option<&'a str>,
 }
@@ -339,6 +341,7 @@ impl Planner<'_> {
             segments: self.segments()?,
             tlvs: tlvs.collect(),
             max_flight: self.intent.spec.max_flight,
+            open: self.intent.open,
         })
     }
 

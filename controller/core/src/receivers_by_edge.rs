@@ -15,7 +15,7 @@ use canopy_model::ids::NodeId;
 pub(crate) struct JoinPoint {
     /// Epoch that added it, or that changed the receivers behind it.
     pub(crate) since: u32,
-    /// All receivers behind it joined after data was seen.
+    /// All receivers behind it joined when the group was open.
     pub(crate) at_boundary: bool,
 }
 

@@ -95,6 +95,9 @@ pub struct GroupRecord {
     pub(crate) epoch: u32,
     #[serde(default)]
     pub(crate) moved: u32,
+    /// See [`Group::opened`](crate::resource::Group::opened); `None` in the record of a version that did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) opened: Option<u32>,
     pub(crate) spec: GroupSpec,
     pub(crate) allocation: Allocation,
     #[serde(default, skip_serializing_if = "Option::is_none")]

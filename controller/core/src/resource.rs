@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, GroupId};
+use canopy_model::member::Role;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
 use canopy_model::topology::Endpoint;
@@ -39,9 +40,8 @@ pub(crate) struct Group {
     pub(crate) members: BTreeMap<String, Member>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
-    /// A node forwarded data of the present source: receivers that join now are late. Not durable, nodes report it
-    /// again.
-    pub(crate) started: bool,
+    /// Epoch in which the source joined for whose session the group was opened last (decisions 3.13); 0 = never.
+    pub(crate) opened: u32,
     /// Why the stall policy stopped the group; `None` if it did not.
     pub(crate) failed: Option<String>,
     /// Receivers that the stall policy removed since the source joined, oldest first.
@@ -69,6 +69,21 @@ impl Group {
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIx> {
         let tree = self.plan().into_iter().flat_map(|p| p.tree.nodes.iter().map(|t| t.node));
         tree.chain(self.making.iter().flatten().copied())
+    }
+
+    /// Whether the headend takes data of the present source: receivers that join from now on are late (decisions 3.13).
+    pub(crate) fn is_open(&self) -> bool {
+        self.session().is_some_and(|since| since == self.opened)
+    }
+
+    /// Receivers that are members.
+    pub(crate) fn receivers(&self) -> usize {
+        self.members.values().filter(|m| m.spec.role == Role::Receiver).count()
+    }
+
+    /// Epoch in which the present source joined.
+    pub(crate) fn session(&self) -> Option<u32> {
+        self.members.values().find(|m| m.spec.role == Role::Source).map(|m| m.since)
     }
 
     /// The group before a change: a move in progress ends with the change, in an epoch of its own.

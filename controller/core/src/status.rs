@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Pending      no source or no receiver
-//! Programming  a tree node has not confirmed the program of this epoch
+//! Programming  a tree node has not confirmed the program of this epoch, or the headend does not take data yet
 //! Ready        every tree node read its kernel back and it matched
 //! Degraded     a tree node cannot do its part, or there can be no tree
 //! Failed       the stall policy stopped it
@@ -67,6 +67,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     };
     let planned = Condition::new(Kind::Planned, true, Why::TreeComputed, planned);
     let programmed = programmed(&waiting, group.epoch);
+    let open = open(group, programmed.holds());
     let healthy = healthy(&progress);
     let connected = agents_connected(&progress);
     let stalled = stalled(group.nodes().map(|n| &nodes[n]), id);
@@ -74,10 +75,17 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         (GroupPhase::Degraded, healthy.message.clone())
     } else if !programmed.holds() {
         (GroupPhase::Programming, programmed.message.clone())
+    } else if !open.holds() {
+        (GroupPhase::Programming, open.message.clone())
     } else {
         (GroupPhase::Ready, String::new())
     };
-    Assessment { phase, reason, conditions: vec![planned, programmed, healthy, connected, stalled], nodes: progress }
+    Assessment {
+        phase,
+        reason,
+        conditions: vec![planned, programmed, open, healthy, connected, stalled],
+        nodes: progress,
+    }
 }
 
 /// True when every node has confirmed, whatever else is wrong.
@@ -139,6 +147,27 @@ fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition 
         Why::Waiting,
         format!("waiting for {} to confirm epoch {epoch}", names(&all)),
     )
+}
+
+/// Whether data passes the headend (decisions 3.13).
+fn open(group: &Group, programmed: bool) -> Condition {
+    let (joined, least) = (group.receivers(), group.spec.min_receivers as usize);
+    if group.is_open() {
+        return Condition::new(
+            Kind::Open,
+            true,
+            Why::Opened,
+            "the headend takes data; receivers that join now are late",
+        );
+    }
+    let message = if joined < least {
+        format!("{joined} of {least} receivers have joined; data is dropped until then (spec.minReceivers)")
+    } else if programmed {
+        "every node confirmed; the headend is about to take data".to_owned()
+    } else {
+        "the headend takes data once every node has confirmed".to_owned()
+    };
+    Condition::new(Kind::Open, false, Why::Waiting, message)
 }
 
 fn healthy(progress: &[NodeProgress]) -> Condition {

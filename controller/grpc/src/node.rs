@@ -204,8 +204,6 @@ impl Nodes {
                 .map_err(|e| error::field(FieldError::new(format!("groups[{i}].{}", e.field), e.detail)))?;
             groups.insert(group.group_id, group);
         }
-        // The event that reports data flow may have been lost, or sent to the previous controller.
-        groups.values().filter(|g| g.data_packets > 0).for_each(|g| self.controller.data_flows(g.group_id));
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
         let known = |id| spec.groups.contains_key(&id);
         self.controller.telemetry().record(

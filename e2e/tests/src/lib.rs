@@ -7,7 +7,10 @@
 pub mod capture;
 pub mod longhaul;
 pub mod pacer;
+mod paused;
 pub mod queue;
+
+pub use paused::Paused;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -5,37 +5,14 @@
 use std::time::Duration;
 
 use canopy_e2e::capture::{ACKS, Capture, check_no_false_ack};
-use canopy_e2e::{Bed, up};
+use canopy_e2e::{Bed, Paused, up};
 use canopy_lab::TransferSpec;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// n2, with r3 behind it, has two possible parents.
 const MOVES: &str = "n2";
 const PARENTS: [&str; 2] = ["n4", "n5"];
 const ROOT: &str = "n6";
-
-/// Stops agents as a machine does that is short of memory or time; they continue when this is dropped.
-struct Paused(Vec<Pid>);
-
-impl Paused {
-    fn new(bed: &Bed, nodes: &[&str]) -> Self {
-        let processes = &bed.lab.state().processes;
-        let pids = nodes.iter().map(|n| Pid::from_raw(processes[&format!("agent-{n}")].pid)).collect::<Vec<_>>();
-        pids.iter().for_each(|pid| kill(*pid, Signal::SIGSTOP).unwrap());
-        Self(pids)
-    }
-}
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        for pid in &self.0 {
-            // The lab kills a process that is still stopped.
-            _ = kill(*pid, Signal::SIGCONT);
-        }
-    }
-}
 
 /// The node that sends n2 its copies.
 fn parent(bed: &Bed) -> String {
@@ -88,7 +65,7 @@ fn a_link_drained_while_two_agents_are_paused_acknowledges_nothing_that_a_receiv
     let new = PARENTS.into_iter().find(|p| *p != old).unwrap();
     let epoch = bed.group("g").unwrap()["epoch"].as_u64();
 
-    let paused = Paused::new(&bed, &[new, ROOT]);
+    let paused = Paused::new(&bed, &[new, ROOT]).unwrap();
     bed.lab.set_loss("r3/eth0", "100%".parse().unwrap()).unwrap();
     drain(&bed, Some(&old));
     bed.lab

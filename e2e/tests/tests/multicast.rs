@@ -53,7 +53,8 @@ fn mroute_holders(bed: &Bed) -> Vec<(&'static str, i32)> {
 #[test]
 fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     let mut bed = up("figure1").unwrap();
-    let group = bed.lab.create_group("g", json!({"replication": "multicast", "pathMtu": 1024})).unwrap();
+    let group =
+        bed.lab.create_group("g", json!({"replication": "multicast", "pathMtu": 1024, "minReceivers": 5})).unwrap();
     assert_eq!(group["spec"]["replication"], "multicast");
     let bytes = if deep() { 256 * MIB } else { 64 * MIB };
     let mut patient = TransferSpec { leave: false, ..spec(bytes) };
@@ -81,10 +82,10 @@ fn one_copy_on_every_link_and_killed_agents_stop_nothing() {
     let nodes: Vec<&str> = mroute_holders(&bed).iter().map(|h| h.0).collect();
     assert_eq!(nodes, ["n4", "n5", "n6"]);
 
-    // The first data packet has been sent.
+    // The group is open.
     let late = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": "r5"}, "spec": {"host": "r5", "role": "receiver", "qpn": 0x999}});
     let (status, body) = bed.lab.rest("PUT", "/api/v1/groups/g/members/r5", Some(&late)).unwrap();
-    assert!(status == 409 && body.to_string().contains("receivers join before the first packet"), "{status} {body}");
+    assert!(status == 409 && body.to_string().contains("let all receivers join first"), "{status} {body}");
 
     for (i, node) in ["n6", "n4", "n5", "n1"].iter().enumerate() {
         bed.lab.wait("the transfer to continue", |_| Ok(moved(&bed) > bytes / 6 * (i as u64 + 1))).unwrap();
@@ -132,7 +133,7 @@ fn with_loss_on_every_link_the_bytes_are_the_same() {
     let bed = up("figure1").unwrap();
     for (path_mtu, loss, op, mib) in [(1024, "1%", Op::Send, 8), (4096, "1%", Op::Write, 8), (4096, "5%", Op::Send, 4)]
     {
-        bed.lab.create_group("g", json!({"replication": "multicast", "pathMtu": path_mtu})).unwrap();
+        bed.lab.create_group("g", json!({"replication": "multicast", "pathMtu": path_mtu, "minReceivers": 5})).unwrap();
         bed.lab.set_loss("all", loss.parse().unwrap()).unwrap();
         let bytes = mib * MIB * if deep() { 16 } else { 1 };
         let report = bed.lab.transfer(TransferSpec { op, ..spec(bytes) }).unwrap();
@@ -172,7 +173,7 @@ fn a_dead_holder_is_replaced_a_routing_daemon_is_named_and_down_leaves_no_proces
     let mut daemon = daemon.args(["-c", program]).stdout(Stdio::piped()).spawn().unwrap();
     let mut on = [0; 3];
     std::io::Read::read_exact(daemon.stdout.as_mut().unwrap(), &mut on).unwrap();
-    bed.lab.create_group("g", json!({"replication": "multicast"})).unwrap();
+    bed.lab.create_group("g", json!({"replication": "multicast", "minReceivers": 3})).unwrap();
     join_all(&bed);
     bed.wait_phase("g", "Degraded").unwrap();
     let reason = bed.group("g").unwrap()["reason"].to_string();

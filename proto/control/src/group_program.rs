@@ -132,6 +132,7 @@ impl TryFrom<pb::Headend> for Headend {
             segments,
             tlvs: each("tlvs", wire.tlvs)?,
             max_flight,
+            open: !wire.closed,
         })
     }
 }
@@ -143,6 +144,7 @@ impl From<&Headend> for pb::Headend {
             segments: h.segments.iter().copied().map(octets).collect(),
             tlvs: h.tlvs.iter().map(Into::into).collect(),
             max_flight: h.max_flight,
+            closed: !h.open,
         }
     }
 }

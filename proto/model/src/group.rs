@@ -13,6 +13,8 @@ use crate::ids::Psn;
 pub const DEFAULT_FLIGHT: u32 = 65_536;
 /// Largest permitted flight: less than W, the window in which PSNs are unwrapped (decisions 3.3).
 pub const MAX_FLIGHT: u32 = (1 << 22) - 2;
+/// Most receivers that a group can wait for.
+pub const MAX_RECEIVERS: u32 = 16_384;
 /// Time without progress of a stall, if the group does not set it.
 const DEFAULT_STALL_AFTER: Duration = Duration::from_millis(200);
 /// CNP aggregation window, if the group does not set it.
@@ -45,6 +47,8 @@ pub struct GroupSpec {
     /// Largest number of packets that the source has in flight, 1..=4194302. Its first packet is dropped if its PSN is further from the
     /// start PSN, later ones if they are further ahead of the newest: a stray packet of an earlier connection cannot stop the group.
     pub max_flight: u32,
+    /// Receivers that must have joined before the headend takes data, 1..=16384. Who joins later starts with a later message.
+    pub min_receivers: u32,
 }
 
 impl Default for GroupSpec {
@@ -58,6 +62,7 @@ impl Default for GroupSpec {
             stall_after: DEFAULT_STALL_AFTER,
             cnp_window: DEFAULT_CNP_WINDOW,
             max_flight: DEFAULT_FLIGHT,
+            min_receivers: 1,
         }
     }
 }
@@ -81,6 +86,10 @@ impl GroupSpec {
         }
         if !(1..=MAX_FLIGHT).contains(&self.max_flight) {
             errors.push("spec.maxFlight", format!("{} is outside 1..={MAX_FLIGHT} packets", self.max_flight));
+        }
+        if !(1..=MAX_RECEIVERS).contains(&self.min_receivers) {
+            errors
+                .push("spec.minReceivers", format!("{} is outside 1..={MAX_RECEIVERS} receivers", self.min_receivers));
         }
         if !(Duration::from_millis(10)..=Duration::from_secs(60)).contains(&self.stall_after) {
             errors.push(
@@ -118,7 +127,7 @@ pub enum Replication {
     #[default]
     Srv6,
     /// Native IP multicast: the first SID is the group's ff3e:: address and the nodes follow kernel multicast routes. Receivers
-    /// must join before the first packet; a node copies to at most 32 ports over all such groups.
+    /// must join before the group opens (`minReceivers`); a node copies to at most 32 ports over all such groups.
     Multicast,
 }
 

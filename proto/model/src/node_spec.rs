@@ -220,6 +220,8 @@ pub struct Headend {
     /// F, packets, 1 ..= [`MAX_FLIGHT`](crate::group::MAX_FLIGHT): the first PSN of a session is at most F after the start PSN, and no
     /// packet raises the highest PSN by more (decisions 3.11).
     pub max_flight: u32,
+    /// Data of the source is taken (decisions 3.13). False until every node has confirmed its program of the source's session.
+    pub open: bool,
 }
 
 /// One End.MT TLV's content.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! PSNs at the headend (decisions 3.11): a packet that the source's present connection does not send moves nothing.
+//! Data at the headend: when it is taken (decisions 3.13), and with which PSN (decisions 3.11). A packet that the source's present
+//! connection does not send moves nothing.
 
 use canopy_model::ids::Psn;
 use canopy_packet::bth::Opcode;
@@ -11,10 +12,34 @@ const TURN: u32 = 1 << 24;
 /// A headend with one child node, and a session that starts at `start`.
 fn headend(start: u32) -> Testbed {
     let mut bed = Testbed::new(&Shape { receivers: 0, children: 1, headend: true, ..Shape::default() });
-    // The node starts without state; a session that begins afterwards has all of it.
-    let errors = bed.reconcile(|s| s.groups.for_each_mut(|g| g.start_psn = Psn::new("psn", start.into()).unwrap()));
-    assert_eq!(errors, []);
+    opens(&mut bed, start, false);
+    opens(&mut bed, start, true);
     bed
+}
+
+/// Programs the session that starts at `start`.
+fn opens(bed: &mut Testbed, start: u32, open: bool) {
+    let errors = bed.reconcile(|s| {
+        s.groups.for_each_mut(|g| {
+            g.start_psn = Psn::new("psn", start.into()).unwrap();
+            g.headend.as_mut().unwrap().open = open;
+        })
+    });
+    assert_eq!(errors, []);
+}
+
+#[test]
+fn a_closed_headend_takes_no_data_and_an_open_one_begins_with_the_first_packet() {
+    let mut bed = Testbed::new(&Shape { receivers: 0, children: 1, headend: true, ..Shape::default() });
+    opens(&mut bed, 7, false);
+    let state = bed.state_octets();
+    for psn in [7, 8, 7 + FLIGHT, 4_000_000] {
+        assert_eq!(bed.run("u0", &data(Opcode::SEND_ONLY, psn, b"data")).0, SHOT);
+    }
+    assert_eq!((bed.drops()["not_open"], bed.state_octets()), (4, state));
+    opens(&mut bed, 7, true);
+    sends(&mut bed, 7, true);
+    assert_eq!(bed.drops()["not_open"], 4);
 }
 
 /// The packet with this PSN, modulo 2^24, is forwarded, or dropped for its PSN without a trace in the group's state.

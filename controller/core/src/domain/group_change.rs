@@ -62,6 +62,7 @@ impl GroupChange {
             revision: state.revision + 1,
             epoch: group.epoch,
             moved: group.moved,
+            opened: Some(group.opened),
             spec: group.spec.clone(),
             allocation: group.allocation,
             failed: group.failed.clone(),
@@ -94,6 +95,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         members: &group.members,
         before: group.plan(),
         moved: group.moved,
+        open: group.is_open(),
         failed: group.failed.as_deref(),
     }
 }

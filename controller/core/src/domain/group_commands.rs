@@ -15,6 +15,7 @@ use crate::metadata::{Labels, Metadata, check_labels};
 use crate::plan::{Intent, plan_group};
 use crate::record::{group_key, member_key};
 use crate::resource::{Group, GroupState};
+use crate::status::{assess, is_programmed};
 
 /// Checks commands on groups against a state.
 pub(super) struct GroupCommands<'a>(pub(super) &'a State);
@@ -87,6 +88,18 @@ impl GroupCommands<'_> {
         Ok(GroupChange::new(self.0, group, Outcome::Updated, generation).prepare_with(self.0, planned))
     }
 
+    /// [`crate::Command::OpenGroup`].
+    pub(super) fn open(&self, name: String) -> Result<Prepared, DomainError> {
+        let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
+        let generation = old.metadata.generation;
+        if !may_open(self.0, old) {
+            return Ok(Prepared::noop(self.0, generation));
+        }
+        let mut group = old.clone();
+        group.opened = old.session().unwrap_or(0);
+        GroupChange::new(self.0, group, Outcome::Updated, generation).prepare(self.0)
+    }
+
     fn create(&self, name: &str, labels: Labels, spec: GroupSpec) -> Result<Prepared, DomainError> {
         let mut errors = FieldErrors::default();
         if let Err(e) = check_name("metadata.name", name) {
@@ -107,7 +120,7 @@ impl GroupCommands<'_> {
             epoch: 1,
             recorded_epoch: 1,
             members: Default::default(),
-            started: false,
+            opened: 0,
             moved: 0,
             failed: None,
             evicted: Vec::new(),
@@ -166,6 +179,13 @@ impl GroupCommands<'_> {
         let generation = group.metadata.generation;
         Ok(GroupChange::new(self.0, group, Outcome::Updated, generation).prepare_with(self.0, planned))
     }
+}
+
+/// Whether every node has confirmed its program of the present session, enough receivers have joined, and the headend takes no data yet
+/// (decisions 3.13). Not while a tree moves, which ends soon.
+pub(super) fn may_open(state: &State, group: &Group) -> bool {
+    let waits = group.plan().is_some() && group.making.is_none() && !group.is_open();
+    waits && group.receivers() >= group.spec.min_receivers as usize && is_programmed(&assess(group, &state.nodes))
 }
 
 fn check_group(labels: &Labels, spec: &GroupSpec, mut errors: FieldErrors) -> Result<(), FieldErrors> {

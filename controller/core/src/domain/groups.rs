@@ -40,11 +40,6 @@ impl Groups {
         self.by_name.get(self.name(id)?)
     }
 
-    /// See [`Self::get_mut`].
-    pub(super) fn by_id_mut(&mut self, id: GroupId) -> Option<&mut Group> {
-        self.by_name.get_mut(self.names.get(&id)?)
-    }
-
     /// Adds a group; one of the same name must have been removed.
     pub(super) fn insert(&mut self, group: Group) {
         let name = group.metadata.name.clone();

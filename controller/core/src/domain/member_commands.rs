@@ -66,14 +66,12 @@ impl MemberCommands<'_> {
             present.map_or_else(|| Metadata::created(&host, Labels::new()), |m| m.metadata.changed(Labels::new()));
         let generation = metadata.generation;
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };
-        let late = old.started && spec.role == Role::Receiver;
-        let started = old.started && spec.role == Role::Receiver;
+        let late = old.is_open() && spec.role == Role::Receiver;
         let mut new = old.unsettled();
         new.epoch += 1;
         let member = Member { metadata, spec, since: new.epoch, late };
         let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
         let write = Write::Put(Record::Member(Box::new(record)));
-        new.started = started;
         new.members.insert(host.clone(), member);
         new.evicted.retain(|e| e.host != host);
         let change = GroupChange::new(self.0, new, outcome, generation).with(write);
@@ -99,7 +97,6 @@ impl MemberCommands<'_> {
         if member.spec.role == Role::Source {
             // Evictions are reported to this source only.
             new.evicted.clear();
-            new.started = false;
         }
         if new.members.is_empty() {
             // No member is left whose QP belongs to the failed group.
@@ -169,9 +166,9 @@ impl MemberCommands<'_> {
 
 /// A parent cannot withhold data from one child when the kernel copies to all: late receivers need SRv6 replication.
 fn check_in_time(group: &Group) -> Result<(), DomainError> {
-    if group.spec.replication == Replication::Multicast && group.started {
+    if group.spec.replication == Replication::Multicast && group.is_open() {
         let name = group.metadata.name.clone();
-        let detail = "it replicates by IP multicast and data has begun: receivers join before the first packet; use replication srv6 for groups that grow";
+        let detail = "it replicates by IP multicast and takes data: let all receivers join first (spec.minReceivers), or use replication srv6 for groups that grow";
         return Err(DomainError::InUse { kind: "group", name, detail: detail.to_owned() });
     }
     Ok(())

@@ -61,7 +61,7 @@ pub use change::Prepared;
 pub use stall::{BranchNews, Reaction};
 
 use change::Effect;
-use group_commands::GroupCommands;
+use group_commands::{GroupCommands, may_open};
 use link_views::LinkViews;
 use links::Links;
 use member_commands::MemberCommands;
@@ -121,6 +121,7 @@ impl Domain {
             Command::DeleteGroup { name } => groups.delete(name),
             Command::FailGroup { name, reason } => groups.fail(name, reason),
             Command::FinishMove { group } => groups.finish_move(group),
+            Command::OpenGroup { group } => groups.open(group),
             Command::PutMember { group, spec, create_only } => members.put(&group, spec, create_only),
             Command::DeleteMember { group, host } => members.delete(&group, &host, None),
             Command::EvictMember { group, host, reason } => members.delete(&group, &host, Some(reason)),
@@ -180,17 +181,10 @@ impl Domain {
         Stalls(&mut self.state).news(node, id, branch, news)
     }
 
-    /// A node forwarded data of the group's present source: receivers that join from now on start at a message
-    /// boundary.
-    pub fn data_flows(&mut self, id: GroupId) {
-        if let Some(group) = self.state.groups.by_id_mut(id) {
-            group.started = true;
-        }
-    }
-
-    /// True after data of the group's present source was seen.
-    pub fn has_started(&self, id: GroupId) -> bool {
-        self.state.groups.by_id(id).is_some_and(|g| g.started)
+    /// Whether every node has confirmed its program of the source's session and the headend takes no data yet: then
+    /// [`Command::OpenGroup`] opens the group.
+    pub fn may_open(&self, group: &str) -> bool {
+        self.state.groups.get(group).is_some_and(|g| may_open(&self.state, g))
     }
 
     /// Processes the measurements of the agent of `node`, at `now` on any monotonic clock. Unknown

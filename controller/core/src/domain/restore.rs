@@ -27,6 +27,10 @@ pub(super) fn restore(
         read.add(key, record)?;
     }
     let mut state = State::empty(plan, term, read.revision);
+    // Data may have passed in groups of a version that did not open them: their sessions count as open.
+    let unrecorded = |record: &&GroupRecord| record.opened.is_none();
+    let before_opening: Vec<String> =
+        read.groups.values().filter(unrecorded).map(|r| r.metadata.name.clone()).collect();
     for record in read.groups.into_values() {
         restore_group(&mut state, record, &read.moved)?;
     }
@@ -40,12 +44,17 @@ pub(super) fn restore(
         })?;
         group.members.insert(record.member.spec.host.clone(), record.member);
     }
+    for name in before_opening {
+        if let Some(group) = state.groups.get_mut(&name) {
+            group.opened = group.session().unwrap_or(0);
+        }
+    }
     restore_topology(&mut state, read.topology)?;
     Ok(state)
 }
 
 fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u32>) -> Result<(), RestoreError> {
-    let GroupRecord { metadata, epoch, moved: recorded, spec, allocation, failed, evicted, .. } = record;
+    let GroupRecord { metadata, epoch, moved: recorded, opened, spec, allocation, failed, evicted, .. } = record;
     let name = metadata.name.clone();
     let inconsistent = |detail: String| RestoreError::Inconsistent { key: group_key(&name), detail };
     state
@@ -67,7 +76,7 @@ fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u
         epoch: epoch.max(ahead),
         recorded_epoch: epoch,
         members: BTreeMap::new(),
-        started: false,
+        opened: opened.unwrap_or(0),
         // Whatever a topology change did to the tree counts as a move.
         moved: recorded.max(ahead),
         failed,

@@ -113,6 +113,9 @@ pub(super) struct SendArgs {
     /// Give up this long after the first packet.
     #[arg(long, default_value = "60s", value_parser = parse_duration)]
     pub(super) deadline: Duration,
+    /// Start at once, whether the group is ready or not. For SEND: a WRITE needs the length of the receivers' memory.
+    #[arg(long)]
+    pub(super) at_once: bool,
     /// Start when the group is ready with at least this many receivers.
     #[arg(long, default_value_t = 1)]
     pub(super) wait_receivers: u32,

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use canopy_control::pb::{JoinRequest, Role};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -103,6 +103,10 @@ async fn join(args: &SendArgs, local: std::net::Ipv6Addr, qpn: u32) -> Result<(M
     let (mut member, joined) = Member::join(controller, request, end.join_timeout).await?;
     let connection = membership::connection(local, qpn, &joined)?;
     let write = end.op == Op::Write;
+    if args.at_once {
+        ensure!(!write, "--at-once is for --op send: a WRITE needs the length of the receivers' memory");
+        return Ok((member, connection, Operation::Send));
+    }
     let state = member.ready(args.wait_receivers, write, args.ready_timeout).await?;
     let operation = match end.op {
         Op::Send => Operation::Send,

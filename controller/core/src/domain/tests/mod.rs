@@ -15,7 +15,7 @@ use canopy_units::{Monotonic, Octets, Rate, nanos};
 use super::Domain;
 use crate::command::{Applied, Command, MAX_WRITES, Write};
 use crate::error::{DomainError, RestoreError};
-use crate::metadata::Labels;
+use crate::metadata::{Labels, Selector};
 use crate::record::Record;
 use crate::threshold::ThresholdSettings;
 
@@ -23,6 +23,7 @@ mod lifecycle;
 mod links;
 mod moving;
 mod multicast;
+mod opening;
 mod queues;
 mod random;
 mod refusals;
@@ -96,8 +97,17 @@ impl World {
         restored(self.records.clone()).unwrap()
     }
 
-    /// Every node confirms its spec, from a connected agent.
+    /// Every node confirms its spec, from a connected agent; then the groups that may be opened are, and that is confirmed too.
     fn confirm_all(&mut self) {
+        self.confirm();
+        for group in self.domain.groups(&Selector::default(), None, usize::MAX).items {
+            self.run(Command::OpenGroup { group: group.metadata.name }).unwrap();
+        }
+        self.confirm();
+    }
+
+    /// Every node confirms its spec, from a connected agent.
+    fn confirm(&mut self) {
         for node in self.domain.nodes() {
             self.domain.agent_connected(&node.name, true);
             let report = reported(&node.name, node.spec.generation, vec![]);

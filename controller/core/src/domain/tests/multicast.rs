@@ -52,18 +52,17 @@ fn one_address_names_the_group_at_every_node() {
 }
 
 #[test]
-fn no_receiver_joins_after_data_until_there_is_another_source() {
+fn no_receiver_joins_an_open_group_until_there_is_another_source() {
     let mut w = world();
-    let id = w.domain.group("g").unwrap().status.group_id;
-    w.domain.data_flows(id);
+    w.confirm_all();
     assert_eq!(
         w.problem(receiver("g", "h2-2")),
-        "InUse: group \"g\" is in use: it replicates by IP multicast and data has begun: receivers join before the first packet; use replication srv6 for groups that grow"
+        "InUse: group \"g\" is in use: it replicates by IP multicast and takes data: let all receivers join first (spec.minReceivers), or use replication srv6 for groups that grow"
     );
     // Nor a member with a new QP: its PSNs would start in the middle.
     let other =
         Command::PutMember { group: "g".into(), spec: member("h2-1", Role::Receiver, 0x99), create_only: false };
-    assert!(w.problem(other).contains("data has begun"));
+    assert!(w.problem(other).contains("takes data"));
     w.run(leave("g", "h2-1")).unwrap();
     w.run(leave("g", "h1-1")).unwrap();
     w.run(receiver("g", "h2-2")).unwrap();

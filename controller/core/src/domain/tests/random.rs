@@ -27,6 +27,8 @@ enum Step {
     /// A node, and which of its ports have no carrier, by bit.
     Down(usize, u16),
     FinishMove(usize),
+    /// Every node confirms first.
+    Open(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -40,7 +42,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             1 => network().prop_map(|(parents, extra)| Step::Topology(parents, extra)),
             2 => any::<u16>().prop_map(Step::Drain),
             2 => (0usize..8, any::<u16>()).prop_map(|(n, ports)| Step::Down(n, ports & ports.rotate_left(3))),
-            2 => g.prop_map(Step::FinishMove),
+            2 => g.clone().prop_map(Step::FinishMove),
+            3 => g.prop_map(Step::Open),
         ],
         1..40,
     )
@@ -103,6 +106,7 @@ fn command(d: &Domain, step: &Step) -> Command {
             Command::PortsDown { node, ports: down.collect() }
         }
         Step::FinishMove(g) => Command::FinishMove { group: name(g) },
+        Step::Open(g) => Command::OpenGroup { group: name(g) },
     }
 }
 

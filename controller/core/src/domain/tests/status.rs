@@ -67,6 +67,11 @@ fn a_group_goes_from_pending_over_programming_to_ready() {
     w.domain.report(reported("leaf2", generation, vec![])).unwrap();
     assert_eq!(status(&w, "g").reason, "waiting for spine1 to confirm epoch 3");
     w.domain.report(reported("spine1", generation, vec![])).unwrap();
+    assert_eq!(status(&w, "g").reason, "every node confirmed; the headend is about to take data");
+    w.run(Command::OpenGroup { group: "g".into() }).unwrap();
+    assert_eq!(status(&w, "g").reason, "waiting for leaf1 to confirm epoch 3");
+    let generation = w.domain.node_spec("leaf1").unwrap().generation;
+    w.domain.report(reported("leaf1", generation, vec![])).unwrap();
     assert_eq!((status(&w, "g").phase, status(&w, "g").reason.as_str()), (GroupPhase::Ready, ""));
     assert!(
         status(&w, "g")
