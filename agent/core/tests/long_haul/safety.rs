@@ -50,19 +50,14 @@ fn bottleneck(seed: u64, kind: Kind) -> PathSpec {
 
 /// In the second half of 80 RTTs: utilisation of the bottleneck, and its deepest queue in percent of K_max.
 fn converged(spec: &PathSpec) -> (u64, u64) {
-    let mut world = World::run(spec, 40 * spec.rtt_ns());
-    // Sources that start at several times the bottleneck's rate may fill its buffer before the first Long-haul CNP reaches them.
-    let at_first = world.hops[0].dropped;
-    while world.now < 80 * spec.rtt_ns() {
-        world.step();
-    }
+    let world = World::run(spec, 80 * spec.rtt_ns());
     let (carried, depths) = (&world.record.carried, &world.record.depths);
     let half = carried.len() / 2;
     let bits = (carried[carried.len() - 1][0] - carried[half][0]) * 8;
     let most = spec.hops[0].rate_bps / 1_000 * (carried.len() - 1 - half) as u64;
     let deepest = depths[half..].iter().map(|d| d[0]).max().unwrap();
     let plain = spec.hops[0].kind != Kind::LongHaul;
-    assert!(plain || world.hops[0].dropped == at_first);
+    assert!(plain || world.hops[0].dropped == 0);
     (bits * 100 / most, deepest * 100 / spec.hops[0].limits.k_max.get())
 }
 
@@ -78,6 +73,6 @@ fn a_bottleneck_is_used_and_its_queue_bounded_once_converged() {
         (least, median, deepest)
     });
     let [(least, median, deepest), cnps] = &mut of_kinds;
-    assert!(*least >= 75 && *median >= 85, "{least} {median}");
+    assert!(*least >= 78 && *median >= 85, "{least} {median}");
     assert!(*deepest < 200 && *median > cnps.1, "{deepest} {cnps:?}");
 }
