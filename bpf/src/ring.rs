@@ -29,9 +29,9 @@ pub struct Records<T> {
 
 impl<T> Drop for Records<T> {
     fn drop(&mut self) {
+        self.stop = None;
         // The thread may wait for room.
         self.receiver.close();
-        self.stop = None;
         if let Some(thread) = self.thread.take() {
             // It has panicked, which the panic's message shows.
             let _ = thread.join();
@@ -128,30 +128,49 @@ fn pump(name: &str, map: &MapHandle, push: impl FnMut(&[u8]) -> i32 + 'static, s
         }
     };
     loop {
-        match wait(&ring, stop) {
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(error) => {
-                tracing::warn!(%error, ring = name, "cannot wait for records of the ring buffer, trying again");
-                thread::sleep(PAUSE);
+        let failed = match wait(&ring, stop) {
+            Ok(Woken::ToStop) => return,
+            Ok(Woken::ToRead) => {
+                ring.consume().err().filter(|e| e.kind() != ErrorKind::Interrupted).map(|e| e.to_string())
             }
-        }
-        if let Err(error) = ring.consume()
-            && error.kind() != ErrorKind::Interrupted
-        {
-            tracing::debug!(%error, ring = name, "the ring buffer was not read to its end");
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = failed {
+            // Reading also ends with an error where the reader was dropped.
+            if has_ended(stop) {
+                return;
+            }
+            tracing::warn!(error, ring = name, "cannot read the ring buffer, trying again");
+            thread::sleep(PAUSE);
         }
     }
 }
 
-/// Waits for records. True if the other end of `stop` is closed.
-fn wait(ring: &RingBuffer<'_>, stop: &UnixStream) -> io::Result<bool> {
-    let on = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut fds = [on(ring.epoll_fd()), on(stop.as_raw_fd())];
+/// Why the thread continues.
+enum Woken {
+    ToRead,
+    ToStop,
+}
+
+/// Waits for records, or for the end of the reader.
+fn wait(ring: &RingBuffer<'_>, stop: &UnixStream) -> io::Result<Woken> {
+    let [_, stopped] = poll([ring.epoll_fd(), stop.as_raw_fd()], -1)?;
+    Ok(if stopped { Woken::ToStop } else { Woken::ToRead })
+}
+
+/// Whether the reader was dropped.
+fn has_ended(stop: &UnixStream) -> bool {
+    poll([stop.as_raw_fd()], 0).is_ok_and(|[ended]| ended)
+}
+
+/// Which of the descriptors can be read or have ended, after at most `timeout` milliseconds; -1 waits for ever. None of them where a
+/// signal interrupts it.
+fn poll<const N: usize>(fds: [i32; N], timeout: i32) -> io::Result<[bool; N]> {
+    let mut fds = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
     // SAFETY: the array is live and has as many elements as the call is given.
-    if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) } < 0 {
+    if unsafe { libc::poll(fds.as_mut_ptr(), N as libc::nfds_t, timeout) } < 0 {
         let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+        return if error.kind() == io::ErrorKind::Interrupted { Ok([false; N]) } else { Err(error) };
     }
-    Ok(fds[1].revents != 0)
+    Ok(fds.map(|fd| fd.revents != 0))
 }
