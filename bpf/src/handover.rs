@@ -43,6 +43,8 @@ const CARRIED: u32 = 0;
 const CARRYING: &str = "carrying";
 /// Branches of a state, in words of 64 slots.
 const ACTIVE: &str = "active.word";
+/// Maps that are not copied as they are: the two whose entries are merged at the end, and what is decided about a packet in progress.
+const NOT_COPIED: [&str; 3] = ["states", "drops", "decisions"];
 /// Length of an upstream ACK frame, the longest frame that the control program writes.
 const ACK_FRAME: usize = 82;
 /// How long no program runs, by far, where the kernel does not report when all have ended.
@@ -102,7 +104,9 @@ impl Pair {
     /// Every entry of the old map, converted; of a per-processor map, the values of all processors.
     fn converted(&self, mut each: impl FnMut(Vec<u8>, Vec<Vec<u8>>) -> Result<()>) -> Result<()> {
         let processors = match self.old.map_type() {
-            MapType::PercpuHash => libbpf_rs::num_possible_cpus().context("counting processors")?,
+            MapType::PercpuHash | MapType::PercpuArray => {
+                libbpf_rs::num_possible_cpus().context("counting processors")?
+            }
             _ => 1,
         };
         let mut done = Ok(());
@@ -181,7 +185,7 @@ impl Handover {
         for entry in std::fs::read_dir(&self.place.dir).context("reading the pins")? {
             let name = entry.context("reading the pins")?.file_name().to_string_lossy().into_owned();
             let Ok(map) = pins::map(&self.place.dir, &name) else { continue };
-            if !old.join(&name).exists() || ["states", "drops"].contains(&&*name) {
+            if !old.join(&name).exists() || NOT_COPIED.contains(&&*name) {
                 continue;
             }
             match map.map_type() {
@@ -189,9 +193,16 @@ impl Handover {
                     let pair = Pair::open(&name, &sides.0, &sides.1)?;
                     pair.converted(|key, value| pair.put(&key, &value[0]))?;
                 }
-                MapType::PercpuHash => {
+                kind @ (MapType::PercpuHash | MapType::PercpuArray) => {
                     let pair = Pair::open(&name, &sides.0, &sides.1)?;
+                    let all = pair.new.max_entries();
+                    let has_room = |key: &[u8]| key.first_chunk().is_some_and(|i| u32::from_ne_bytes(*i) < all);
                     pair.converted(|key, values| {
+                        // All entries of an array exist.
+                        let counted = values.iter().flatten().any(|octet| *octet != 0);
+                        if kind == MapType::PercpuArray && !(counted && has_room(&key)) {
+                            return Ok(());
+                        }
                         let written = pair.new.update_percpu(&key, &values, MapFlags::ANY);
                         written.with_context(|| format!("writing map {name}"))
                     })?;
@@ -201,7 +212,7 @@ impl Handover {
                     let key = 0u32.to_ne_bytes();
                     pair.get(&key)?.map_or(Ok(()), |value| pair.put(&key, &value))?;
                 }
-                // Events, the decision about a packet in progress, the programs, and what is learned again.
+                // Events, the programs, and what is learned again.
                 _ => {}
             }
         }

@@ -304,7 +304,9 @@ fn open(dir: Option<&Path>) -> Result<OpenNodeSkel<'static>> {
     }
     let constants =
         open.maps.rodata_data.as_mut().ok_or("the object has no .rodata").context("opening the BPF object")?;
-    constants.crc_table.copy_from_slice(&icrc::TABLE);
+    for (zeros, table) in constants.crc_table.iter_mut().enumerate() {
+        *table = icrc::TABLE.map(|register| icrc::Crc(register).shift_zeros(zeros).0);
+    }
     let (mut power, byte) = (icrc::xpow8(0), icrc::xpow8(1));
     for entry in &mut constants.xpow8 {
         *entry = power;

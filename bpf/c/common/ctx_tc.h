@@ -46,6 +46,22 @@ static __always_inline int ctx_load(canopy_ctx *ctx, __u32 off, void *to, __u32 
 	return bpf_skb_load_bytes(ctx, off, to, len);
 }
 
+/*
+ * ctx_load() of what `to` points to, at an offset below 16,384: without a call if it is in the packet's first part. Both processors for
+ * which this is built read words at any address.
+ */
+#define ctx_read(ctx, off, to)                                                                     \
+	({                                                                                         \
+		const typeof(*(to)) *at = (const void *)((const __u8 *)(long)(ctx)->data + ((off) & 0x3FFF)); \
+		int missing = 0;                                                                   \
+                                                                                                   \
+		if ((const void *)(at + 1) <= (const void *)(long)(ctx)->data_end)                 \
+			*(to) = *at;                                                               \
+		else                                                                               \
+			missing = ctx_load(ctx, off, to, sizeof(*(to)));                           \
+		missing;                                                                           \
+	})
+
 /* ctx_load() of a length that varies: as a 64-bit number, because Linux 6.1 loses the bounds of one that is converted to 32 bits. */
 static __always_inline int ctx_load_some(canopy_ctx *ctx, __u32 off, void *to, __u64 len)
 {

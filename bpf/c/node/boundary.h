@@ -148,7 +148,7 @@ __noinline __u32 canopy_admit(struct __sk_buff *ctx, const struct canopy_node *n
 		return DROP_EDGE_LINK_LOCAL;
 	if (!addr_in(&ip6->dst, &n->proxies))
 		return 0;
-	if (u.protocol != NEXTHDR_UDP || u.fragment || ctx_load(ctx, u.off + 2, &dport, sizeof(dport)) ||
+	if (u.protocol != NEXTHDR_UDP || u.fragment || ctx_read(ctx, u.off + 2, &dport) ||
 	    dport != bpf_htons(ROCE_PORT))
 		return DROP_EDGE_PROXY;
 	return 0;

@@ -44,7 +44,7 @@ __noinline __u32 canopy_write_cnp(struct __sk_buff *ctx, const struct canopy_gro
 	c = bpf_map_lookup_elem(&cnps, &group_id);
 	if (!c)
 		return DROP_STATE_MISSING;
-	drop = canopy_resolve(ctx, g->up_ifindex, &g->up_da, IP6_LEN + CNP_PAYLOAD, &hop);
+	drop = resolve_upstream(ctx, g, IP6_LEN + CNP_PAYLOAD, &hop);
 	if (drop)
 		return drop;
 	fill_upstream((struct roce *)&f, g, &hop, CNP_PAYLOAD);

@@ -98,24 +98,12 @@ static __always_inline bool kernel_serves_children(struct copies *c, bool needed
 	return false;
 }
 
-/* Adds to `delta`, the CRC register difference after the BTH, that of a changed last word of the BTH. */
-static __always_inline __u32 word_delta(__u32 delta, __u32 word_xor)
-{
-	__u32 own = 0;
-
-	for (int i = 24; i >= 0; i -= 8)
-		own = crc_byte(own, word_xor >> i & 0xFF);
-	return delta ^ own;
-}
-
 /* Continues `delta`, the CRC register difference after the BTH, over a changed VA and R_Key. */
-static __noinline __u32 reth_delta(__u32 delta, __u64 va_xor, __u32 rkey_xor)
+static __always_inline __u32 reth_delta(__u32 delta, __u64 va_xor, __u32 rkey_xor)
 {
-	for (int i = 56; i >= 0; i -= 8)
-		delta = crc_byte(delta, va_xor >> i & 0xFF);
-	for (int i = 24; i >= 0; i -= 8)
-		delta = crc_byte(delta, rkey_xor >> i & 0xFF);
-	return delta;
+	delta = crc_word(delta, bpf_htonl(va_xor >> 32));
+	delta = crc_word(delta, bpf_htonl((__u32)va_xor));
+	return crc_word(delta, bpf_htonl(rkey_xor));
 }
 
 /* 32-bit words that differ in a copy, apart from the addresses and the PSN: DestQP, VA (2), R_Key, ICRC. */
@@ -159,7 +147,7 @@ __noinline int canopy_write_receiver(struct __sk_buff *ctx, struct decision *d, 
 		__u32 was = bpf_ntohl(d->psn), is = (was & ~PSN_MASK) | ((was - shift) & PSN_MASK);
 
 		h->bth.psn = bpf_htonl(is);
-		diff = word_delta(diff, was ^ is);
+		diff ^= crc_word(0, bpf_htonl(was ^ is));
 	}
 	__builtin_memcpy(h->eth, &p->hop.macs, sizeof(p->hop.macs));
 	h->ip6.src = d->proxy;

@@ -37,10 +37,10 @@ static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n,
 		return enter(ctx, ROLE_END_MT, 0);
 	if (addr_in(&ip6->dst, &n->block) && !addr_in(&ip6->src, &n->nodes))
 		return count_port_drop(ctx_port(ctx), DROP_FABRIC_SOURCE);
-	if (ip6->nexthdr != NEXTHDR_UDP || ctx_load(ctx, ETH_LEN + IP6_LEN + 2, &dport, 2) || dport != bpf_htons(ROCE_PORT))
+	if (ip6->nexthdr != NEXTHDR_UDP || ctx_read(ctx, ETH_LEN + IP6_LEN + 2, &dport) || dport != bpf_htons(ROCE_PORT))
 		return ctx_pass_to_fabric(ctx);
 	if (addr_eq(&ip6->dst, &n->address)) {
-		if (ctx_load(ctx, ETH_LEN + IP6_LEN + UDP_LEN + 4, &word, 4))
+		if (ctx_read(ctx, ETH_LEN + IP6_LEN + UDP_LEN + 4, &word))
 			return count_drop(0, DROP_TRUNCATED);
 		number = bpf_ntohl(word) & QPN_MASK;
 		return enter_by(ctx, ROLE_FEEDBACK, bpf_map_lookup_elem(&qpns, &number));
@@ -73,7 +73,7 @@ int canopy_dispatch(struct __sk_buff *skb)
 	port = bpf_map_lookup_elem(&ports, &ifindex);
 	if (!port)
 		return receive_outside(skb, n);
-	plain = skb->protocol == bpf_htons(ETH_IPV6) && !ctx_load(skb, ETH_LEN, &ip6, IP6_LEN);
+	plain = skb->protocol == bpf_htons(ETH_IPV6) && !ctx_read(skb, ETH_LEN, &ip6);
 	if (port->kind == PORT_EDGE) {
 		if (!plain || !ctx_untag(skb))
 			return count_port_drop(ifindex, DROP_EDGE_FRAME);

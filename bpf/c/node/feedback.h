@@ -8,49 +8,35 @@
 #include "roles.h"
 #include "upstream.h"
 
-/* Input of the ICRC, with the variant fields set to ones. */
-struct icrc_input {
-	__u64 lrh;
-	struct ip6 ip6;
-	struct udp udp;
-	struct bth bth;
-	__u8 rest[CNP_LEN];
-};
+/* The register after the first octets of the ICRC's input: the LRH, for which RoCEv2 has 8 octets of ones. */
+#define CRC_AFTER_LRH 0xDEBB20E3u
 
-#define ICRC_BEFORE_REST offsetof(struct icrc_input, rest)
-
-/* Whether the ICRC of feedback with `rest` bytes between BTH and ICRC is right. A global function: verified once. */
-__noinline int canopy_icrc_ok(struct __sk_buff *ctx, const struct roce *h, __u32 rest)
+/* The CRC register after IPv6, UDP and BTH, with the variant fields set to ones. A global function: verified once. */
+__noinline __u32 canopy_crc_of(const struct roce *h)
 {
-	struct icrc_input in = {};
-	const __u8 *bytes = (const __u8 *)&in;
-	__u32 crc = ~0u, wire;
+	const __be32 *ip6, *udp, *bth;
+	__u32 crc = CRC_AFTER_LRH;
 
 	if (!h)
-		return false;
-	in.lrh = ~0ULL;
-	in.ip6 = h->ip6;
-	in.udp = h->udp;
-	in.bth = h->bth;
-	in.ip6.vtf |= bpf_htonl(0x0FFFFFFF);
-	in.ip6.hop_limit = 0xFF;
-	in.udp.check = 0xFFFF;
-	in.bth.qpn |= bpf_htonl(0xFF000000);
-	if (rest == AETH_LEN) {
-		if (ctx_load(ctx, ROCE_LEN, in.rest, AETH_LEN))
-			return false;
-	} else {
-		rest = CNP_LEN;
-		if (ctx_load(ctx, ROCE_LEN, in.rest, CNP_LEN))
-			return false;
-	}
-	if (ctx_load(ctx, ROCE_LEN + rest, &wire, ICRC_LEN))
-		return false;
-	for (__u32 i = 0; i < ICRC_BEFORE_REST + CNP_LEN; i++) {
-		if (i >= ICRC_BEFORE_REST + rest)
-			break;
-		crc = crc_byte(crc, bytes[i]);
-	}
+		return 0;
+	ip6 = (const __be32 *)&h->ip6;
+	udp = (const __be32 *)&h->udp;
+	bth = (const __be32 *)&h->bth;
+	crc = crc_word(crc, ip6[0] | bpf_htonl(0x0FFFFFFF));	/* traffic class and flow label */
+	crc = crc_word(crc, ip6[1] | bpf_htonl(0xFF));		/* hop limit */
+#pragma unroll
+	for (int i = 2; i < IP6_LEN / 4; i++)
+		crc = crc_word(crc, ip6[i]);
+	crc = crc_word(crc, udp[0]);
+	crc = crc_word(crc, udp[1] | bpf_htonl(0xFFFF));	/* checksum */
+	crc = crc_word(crc, bth[0]);
+	crc = crc_word(crc, bth[1] | bpf_htonl(0xFF000000));	/* resv8a */
+	return crc_word(crc, bth[2]);
+}
+
+/* Whether `wire` is the ICRC that belongs to the final register. */
+static __always_inline bool icrc_ok(__u32 crc, __u32 wire)
+{
 	return bpf_htonl(__builtin_bswap32(wire)) == ~crc;
 }
 
@@ -61,17 +47,20 @@ static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &g->group_id);
 	__u64 now = bpf_ktime_get_ns();
 	struct canopy_received received = { .slot = slot, .epoch = bpf_ntohs(h->udp.sport), .psn = bth_psn(&h->bth) };
+	struct {
+		__be32 aeth;
+		__u32 icrc;
+	} end = {};
 	__u32 drop, syndrome;
-	__be32 aeth;
 
 	if (!s)
 		return count_drop(g->group_id, DROP_STATE_MISSING);
-	if (h->ip6.payload_len != bpf_htons(ACK_PAYLOAD) || ctx_load(ctx, ROCE_LEN, &aeth, AETH_LEN))
+	if (h->ip6.payload_len != bpf_htons(ACK_PAYLOAD) || ctx_read(ctx, ROCE_LEN, &end))
 		return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);
-	if (!canopy_icrc_ok(ctx, h, AETH_LEN))
+	if (!icrc_ok(crc_word(canopy_crc_of(h), end.aeth), end.icrc))
 		return count_drop(g->group_id, DROP_FEEDBACK_ICRC);
-	syndrome = bpf_ntohl(aeth) >> 24;
-	received.msn = bpf_ntohl(aeth) & 0xFFFFFF;
+	syndrome = bpf_ntohl(end.aeth) >> 24;
+	received.msn = bpf_ntohl(end.aeth) & 0xFFFFFF;
 	if (syndrome >= 0x61 && syndrome <= 0x64) {
 		emit_event(EVENT_FATAL_NAK, g->group_id, slot, syndrome, now);
 		return count_drop(g->group_id, DROP_NAK_FATAL);
@@ -106,13 +95,22 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &g->group_id);
 	struct canopy_cnp *c = bpf_map_lookup_elem(&cnps, &g->group_id);
 	__u64 now = bpf_ktime_get_ns();
+	struct {
+		__be32 reserved[CNP_LEN / 4];
+		__u32 icrc;
+	} end = {};
 	bool opens = false, ended = false, forgotten = false, fast;
+	__u32 crc;
 
 	if (!s || !c)
 		return count_drop(g->group_id, DROP_STATE_MISSING);
-	if (h->ip6.payload_len != bpf_htons(CNP_PAYLOAD))
+	if (h->ip6.payload_len != bpf_htons(CNP_PAYLOAD) || ctx_read(ctx, ROCE_LEN, &end))
 		return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);
-	if (!canopy_icrc_ok(ctx, h, CNP_LEN))
+	crc = canopy_crc_of(h);
+#pragma unroll
+	for (int i = 0; i < CNP_LEN / 4; i++)
+		crc = crc_word(crc, end.reserved[i]);
+	if (!icrc_ok(crc, end.icrc))
 		return count_drop(g->group_id, DROP_FEEDBACK_ICRC);
 	slot &= SLOT_MASK;
 	bpf_spin_lock(&s->lock);
@@ -160,7 +158,8 @@ int canopy_feedback(struct __sk_buff *skb)
 
 	if (!g)
 		return count_drop(0, DROP_GROUP_UNKNOWN);
-	if (ctx_load(skb, 0, h.eth, ROCE_LEN) || h.udp.len != h.ip6.payload_len ||
+	if (ctx_read(skb, ETH_LEN, &h.ip6) || ctx_read(skb, ETH_LEN + IP6_LEN, &h.udp) ||
+	    ctx_read(skb, ETH_LEN + IP6_LEN + UDP_LEN, &h.bth) || h.udp.len != h.ip6.payload_len ||
 	    ETH_LEN + IP6_LEN + bpf_ntohs(h.ip6.payload_len) > ctx_len(skb))
 		return count_drop(g->group_id, DROP_TRUNCATED);
 	key.group_id = g->group_id;

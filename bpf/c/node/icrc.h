@@ -11,16 +11,18 @@
 
 #define CRC_POLY 0xEDB88320u
 
-/* Filled by the loader: crc_table[b] = one table step; xpow8[n] = x^(8n) mod P. */
-const volatile __u32 crc_table[256] = {};
+/* Filled by the loader: crc_table[n][b] = the register after octet b and n octets of zero; xpow8[n] = x^(8n) mod P. */
+const volatile __u32 crc_table[4][256] = {};
 const volatile __u32 xpow8[CANOPY_MAX_TAIL] = {};
 
-static __always_inline __u32 crc_byte(__u32 crc, __u8 byte)
+/* The register after four more octets, as a word in wire order. */
+static __always_inline __u32 crc_word(__u32 crc, __be32 word)
 {
-	__u32 i = crc ^ byte;
+	__u32 i = crc ^ __builtin_bswap32(bpf_ntohl(word));
 
-	barrier_var(i);	/* keeps the mask after the XOR: Linux 6.1 loses the bounds of an XOR of masked halves */
-	return (crc >> 8) ^ crc_table[i & 0xFF];
+	barrier_var(i);	/* keeps the masks after the XOR: Linux 6.1 loses the bounds of an XOR of masked halves */
+	return crc_table[3][i & 0xFF] ^ crc_table[2][(i >> 8) & 0xFF] ^ crc_table[1][(i >> 16) & 0xFF] ^
+	       crc_table[0][(i >> 24) & 0xFF];
 }
 
 /* a * b mod P. By multiplication, not by masks: the verifier forks on arithmetic-shift masks. Global: verified once. */

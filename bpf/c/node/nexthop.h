@@ -7,6 +7,8 @@
 #include "shared.h"
 
 #define FAMILY_INET6 10
+/* A processor uses a next hop for so long: a change in the kernel's route and neighbour tables is noticed at the latest then. */
+#define NEXT_HOP_NS 1000000
 
 /* Link-layer addresses of a frame. */
 struct macs {

@@ -11,9 +11,6 @@
 #include "maps.h"
 #include "nexthop.h"
 
-/* A change in the kernel's route and neighbour tables is noticed after this time at the latest. */
-#define PREPARED_NS 1000000
-
 struct prepared {
 	struct canopy_branch branch;
 	struct hop hop;
@@ -70,7 +67,7 @@ __noinline __u32 canopy_prepare(struct __sk_buff *ctx, const struct decision *d,
 		return drop;
 	p->slot = slot;
 	p->branches = d->branches;
-	p->until_ns = d->now + PREPARED_NS;
+	p->until_ns = d->now + NEXT_HOP_NS;
 	return 0;
 }
 

@@ -6,7 +6,26 @@
 #include "aggregate.h"
 #include "drop.h"
 #include "icrc.h"
+#include "maps.h"
 #include "nexthop.h"
+
+/* The next hop of what a group sends upstream, as this processor found it last. */
+struct up_hop {
+	struct hop hop;
+	__u32 ifindex;
+	struct canopy_addr address;
+	__u64 until_ns;			/* CLOCK_MONOTONIC; the fields above are valid until then */
+};
+
+/* Groups that have an entry at the same time; others replace them. A power of two. */
+#define UP_HOPS 1024
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, UP_HOPS);
+	__type(key, __u32);
+	__type(value, struct up_hop);
+} up_hops SEC(".maps");
 
 /* An ACK frame from the Ethernet header to the ICRC. */
 struct ack_frame {
@@ -16,6 +35,30 @@ struct ack_frame {
 };
 
 #define ACK_PAYLOAD (UDP_LEN + BTH_LEN + AETH_LEN + ICRC_LEN)
+
+/* Finds the next hop upstream for a packet of `l3_len` octets. Returns 0 or a drop reason. */
+static __always_inline __u32 resolve_upstream(canopy_ctx *ctx, const struct canopy_group *g, __u32 l3_len, struct hop *hop)
+{
+	__u32 index = g->group_id & (UP_HOPS - 1);
+	struct up_hop *up = bpf_map_lookup_elem(&up_hops, &index);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!up)
+		return DROP_STATE_MISSING;
+	if (now >= up->until_ns || up->ifindex != g->up_ifindex || !addr_eq(&up->address, &g->up_da)) {
+		__u32 drop;
+
+		up->until_ns = 0;
+		drop = canopy_resolve(ctx, g->up_ifindex, &g->up_da, l3_len, &up->hop);
+		if (drop)
+			return drop;
+		up->ifindex = g->up_ifindex;
+		up->address = g->up_da;
+		up->until_ns = now + NEXT_HOP_NS;
+	}
+	*hop = up->hop;
+	return 0;
+}
 
 /* Link-layer addresses, IPv6, UDP, and the part of the BTH that all packets upstream have in common; the rest of it is zero. */
 static __always_inline void fill_upstream(struct roce *f, const struct canopy_group *g, const struct hop *hop, __u16 payload)
@@ -41,23 +84,19 @@ static __always_inline void fill_upstream(struct roce *f, const struct canopy_gr
 __noinline __u32 canopy_write_upstream(struct __sk_buff *ctx, const struct canopy_group *g, const struct canopy_feedback *fb)
 {
 	struct ack_frame f = {};
-	const __u8 *tail = (const __u8 *)&f.bth.psn;
 	struct hop hop = {};
 	__u32 crc, drop;
 
 	if (!g || !fb)
 		return DROP_STATE_MISSING;
-	drop = canopy_resolve(ctx, g->up_ifindex, &g->up_da, IP6_LEN + ACK_PAYLOAD, &hop);
+	drop = resolve_upstream(ctx, g, IP6_LEN + ACK_PAYLOAD, &hop);
 	if (drop)
 		return drop;
-	crc = g->ack_seed;
 	fill_upstream((struct roce *)&f, g, &hop, ACK_PAYLOAD);
 	f.bth.opcode = OP_ACK;
 	f.bth.psn = bpf_htonl(fb->psn);
 	f.aeth = bpf_htonl(fb->syndrome << 24 | fb->msn);
-#pragma unroll
-	for (int i = 0; i < 8; i++)
-		crc = crc_byte(crc, tail[i]);
+	crc = crc_word(crc_word(g->ack_seed, f.bth.psn), f.aeth);
 	f.icrc = __builtin_bswap32(bpf_htonl(~crc));
 	return ctx_store(ctx, 0, f.eth, ETH_LEN + IP6_LEN + ACK_PAYLOAD) ? DROP_TRUNCATED : 0;
 }

@@ -2,6 +2,7 @@
 //! From programs and maps of another layout to these and back: a group that moves in the middle of its packets ends in the state of
 //! one that stayed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_bpf::node::types;
@@ -9,6 +10,7 @@ use canopy_packet::aeth::{NakCode, Syndrome};
 use canopy_packet::bth::Opcode;
 use proptest::prelude::*;
 
+use crate::egress::Egress;
 use crate::testbed::*;
 
 const RECEIVERS: u32 = 3;
@@ -155,4 +157,23 @@ fn no_branch_ends_with_more_than_was_forwarded() {
     assert!(ahead(&bed.state()), "accepted for now");
     assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.branches[1].since = 2)), []);
     assert!(!ahead(&bed.state()), "{:?}", essence(&bed.state()));
+}
+
+#[test]
+fn the_counters_of_a_port_continue() {
+    let mut bed = bed();
+    let port = bed.ifindex("d0");
+    let counted = |bed: &Testbed| {
+        let stats = Egress::new(Arc::clone(&bed.datapath.bpf)).stats(port).unwrap();
+        (stats.packets, stats.bytes)
+    };
+    let before = counted(&bed);
+    let frame = [&[2; 12][..], &[0x86, 0xdd], &data(Opcode::SEND_ONLY, 100, b"x")].concat();
+    bed.datapath.bpf.send(port, &frame).unwrap();
+    let after = counted(&bed);
+    assert_eq!(after.0, before.0 + 1);
+    bed.through_another_layout();
+    bed.reopen();
+    assert_eq!(bed.reconcile(|_| {}), []);
+    assert_eq!(counted(&bed), after);
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a processor remembers from one packet to the next never outlives what it was worked out from.
 
+use std::net::Ipv6Addr;
+
 use canopy_model::ids::Qpn;
 use canopy_model::node_spec::BranchKind;
+use canopy_packet::aeth::Syndrome;
 use canopy_packet::bth::Opcode;
 use canopy_packet::end_mt::EndMt;
 use canopy_packet::frame::{RoceBuilder, RoceFrame};
@@ -116,13 +119,25 @@ fn to_group(bed: &Testbed, i: u32, psn: u32, qpn: u32) -> (u32, u32) {
 #[test]
 fn another_link_layer_address_of_a_receiver_is_used_soon() {
     let bed = Testbed::new(&Shape { receivers: 1, ..Shape::default() });
-    let addressed_to = |psn| {
-        let packet = encapsulated(&data(Opcode::SEND_ONLY, psn, b"mac"), end_mt(), list(0..1), 0);
-        bed.sent_to("u0", &packet)
-    };
+    soon(&bed, receiver(0), "d0", |psn| {
+        bed.sent_to("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"mac"), end_mt(), list(0..1), 0))
+    });
+}
+
+#[test]
+fn another_link_layer_address_of_the_source_is_used_soon() {
+    let bed = Testbed::new(&Shape { receivers: 1, headend: true, ..Shape::default() });
+    soon(&bed, source(), "u0", |psn| {
+        bed.run("u0", &data(Opcode::SEND_ONLY, psn, b"mac"));
+        bed.sent_to("d0", &answer(0, Syndrome::ack(31), psn, 1))
+    });
+}
+
+/// Replaces the neighbour `of` and waits until what `addressed_to` sends goes there.
+fn soon(bed: &Testbed, of: Ipv6Addr, port: &str, addressed_to: impl Fn(u32) -> Vec<u8>) {
     bed.stay_on_this_processor();
     let first = addressed_to(100);
-    let neighbour = format!("-6 neigh replace {} dev d0 lladdr 02:00:00:00:00:77 nud permanent", receiver(0));
+    let neighbour = format!("-6 neigh replace {of} dev {port} lladdr 02:00:00:00:00:77 nud permanent");
     assert!(std::process::Command::new("ip").args(neighbour.split(' ')).status().unwrap().success());
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     let mut psn = 101;
@@ -130,4 +145,26 @@ fn another_link_layer_address_of_a_receiver_is_used_soon() {
         assert!(std::time::Instant::now() < deadline, "still {first:?}");
         psn += 1;
     }
+}
+
+/// Also within the time for which a processor remembers the next hop of the old one.
+#[test]
+fn feedback_goes_to_another_parent_at_once() {
+    let bed = Testbed::new(&Shape { receivers: 3, headend: true, ..Shape::default() });
+    bed.stay_on_this_processor();
+    let (id, groups) = (bed.group_id(), bed.datapath.bpf.groups());
+    let own = groups.get(&id).unwrap().unwrap();
+    // A second one, whose link-layer address the node has.
+    let mut other = own;
+    (other.up_da, other.up_ifindex) = (receiver(2).into(), bed.ifindex("d0"));
+    let sent: Vec<_> = (100..160)
+        .map(|psn| {
+            bed.run("u0", &data(Opcode::SEND_ONLY, psn, b"up"));
+            (1..3).for_each(|i| drop(bed.run("d0", &answer(i, Syndrome::ack(31), psn, psn - 99))));
+            groups.put(&id, &[own, other][psn as usize % 2]).unwrap();
+            bed.sent_to("d0", &answer(0, Syndrome::ack(31), psn, psn - 99))
+        })
+        .collect();
+    assert!(sent[0] != sent[1] && sent[..2].iter().all(|mac| *mac != [0; 6]), "{sent:?}");
+    assert!(sent.chunks(2).all(|pair| pair == &sent[..2]), "{sent:?}");
 }
