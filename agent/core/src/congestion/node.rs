@@ -151,12 +151,9 @@ impl Node {
                 }
             }
             Input::Arrived(index, key, octets) => self.arrived(index, key, octets, now),
-            Input::CameMarked(index, key, octets) => {
-                let share = self.ports.get(&index).and_then(|port| port.shares.get(&key)).copied().unwrap_or_default();
-                if octets > share / 2
-                    && let Some(state) = self.flows.get_mut(&key)
-                {
-                    state.came_marked_at = Some(now);
+            Input::CameMarked(_, key, octets) => {
+                if let Some(state) = self.flows.get_mut(&key) {
+                    state.came_marked(octets, now);
                 }
             }
             Input::Sample(index, counters) => self.sample(index, counters, now),
@@ -236,11 +233,9 @@ impl Node {
         };
         let mut evicted = None;
         // A rate is measured over half an RTT: after a longer gap there is no previous rate to compare with.
-        let stale = polled.is_some_and(|at| now.since(at) > rtt / 2 + self.settings.interval * 2);
+        let gap = polled.is_none_or(|at| now.since(at) > rtt / 2 + self.settings.interval * 2);
         let flow = self.flows.observe(key, now, &mut evicted).map(|state| {
-            if stale {
-                state.reset_window();
-            }
+            state.follow(gap);
             state.arrive(octets, rtt, now);
         });
         self.forget(evicted);
@@ -254,12 +249,12 @@ impl Node {
 
     fn sample(&mut self, index: PortIndex, counters: Counters, now: Monotonic) {
         let Some(port) = self.ports.get_mut(&index) else { return };
-        let Some(reading) = port.meter.sample(counters, self.settings.interval, now) else { return };
-        let found = port.limits.assess(reading);
-        port.last = Some(found);
         if !port.shares.is_empty() {
             port.polled_at = Some(now);
         }
+        let Some(reading) = port.meter.sample(counters, self.settings.interval, now) else { return };
+        let found = port.limits.assess(reading);
+        port.last = Some(found);
         let heaviest = if found.second() { port.heaviest_flows(self.settings.heaviest_flows) } else { Vec::new() };
         port.shares.clear();
         let low = reading.queue < port.limits.k_min && !found.second();

@@ -20,6 +20,12 @@ pub(super) struct FlowState {
     pub(super) sent_at: Option<Monotonic>,
     /// When most of its octets last arrived marked CE.
     pub(super) came_marked_at: Option<Monotonic>,
+    /// What arrived last.
+    arrived: Octets,
+    /// It came after a gap in the measurement.
+    after_gap: bool,
+    /// A part of it was marked CE: perhaps what came last, and perhaps what came long ago.
+    unsure: bool,
     /// Start of the running window, and what arrived in it.
     window: Option<(Monotonic, Octets)>,
     /// Rates of the last window and of the window before.
@@ -50,14 +56,28 @@ pub(super) enum Verdict {
 }
 
 impl FlowState {
-    /// Restarts the measurement after a gap, which must not count as a fall of the rate.
-    pub(super) fn reset_window(&mut self) {
-        (self.window, self.previous) = (None, None);
+    /// What arrives next comes after a gap in the measurement, or after none. A gap must not count as a fall of the rate, nor hide
+    /// marks of its end.
+    pub(super) fn follow(&mut self, gap: bool) {
+        if gap {
+            (self.window, self.previous) = (None, None);
+        }
+        (self.after_gap, self.unsure) = (gap, false);
+    }
+
+    /// Records that so many of the octets that arrived last were marked CE. After a gap it is unknown which: the next sample shows it.
+    pub(super) fn came_marked(&mut self, octets: Octets, now: Monotonic) {
+        if self.after_gap {
+            self.unsure = octets > Octets::ZERO;
+        } else if octets > self.arrived / 2 {
+            self.came_marked_at = Some(now);
+        }
     }
 
     /// Records arrived octets. The rate is measured over half an RTT; it fell if it is more than 10 % below that of the RTT
     /// before.
     pub(super) fn arrive(&mut self, octets: Octets, rtt: Duration, now: Monotonic) {
+        self.arrived = octets;
         let Some((start, sum)) = self.window else {
             // These octets arrived at an unknown time before the window.
             self.window = Some((now, Octets::ZERO));
@@ -116,6 +136,9 @@ impl FlowState {
             if fresh && level == deferral.level && level > AT_K_MAX && deferral.by_marks {
                 return Verdict::Send;
             }
+        }
+        if self.unsure {
+            return Verdict::Defer;
         }
         match fell.or(self.came_marked_at.filter(recent).map(|_| now)) {
             Some(since) => {

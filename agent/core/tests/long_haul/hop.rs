@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node with one egress port, polled every millisecond as by the agent's driver: counters always, flows only while the queue
-//! is above K_min or was within four RTT_est, and octets only between two polls of flows.
+//! A node with one egress port, polled as by the agent's driver: when the first octets meet a queue above K_min, then every millisecond
+//! while it is above or was within four RTT_est, else every 10 ms. Counters are read always; flows every 100 ms in short queues, for
+//! the agent spends little time on them then.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,12 @@ use crate::spec::{Burst, HopSpec, Kind};
 
 /// Octets that count as one packet.
 const PACKET: u64 = 4_096;
+
+/// Time between two polls while the queue is above K_min or was recently, and otherwise.
+const BUSY: u64 = MS;
+const IDLE: u64 = 10 * MS;
+/// Time between two reads of the flows while the queue is short.
+const FLOWS: u64 = 100 * MS;
 
 /// Result of a poll.
 #[derive(Default)]
@@ -36,10 +43,17 @@ pub(crate) struct Hop {
     pub(crate) eras: BTreeMap<(usize, u32), u64>,
     /// Octets, and those that arrived marked.
     arrived: BTreeMap<FlowKey, (u64, u64)>,
-    before: Option<BTreeMap<FlowKey, (u64, u64)>>,
+    /// The same when flows were last read.
+    before: BTreeMap<FlowKey, (u64, u64)>,
     bytes: u64,
     marked_bytes: u64,
+    /// Octets of flows met a queue above K_min in this step.
+    met_long: bool,
     busy_until_ns: u64,
+    poll_at_ns: u64,
+    flows_at_ns: u64,
+    /// When the program last woke the agent: at most once in RTT_est.
+    woken_ns: Option<u64>,
 }
 
 fn port() -> PortIndex {
@@ -58,6 +72,7 @@ impl Hop {
             node
         };
         let (node, shadow) = (node(Settings::default()), node(Settings { defers: false, ..Settings::default() }));
+        let phase_ns = spec.phase_ns;
         Self {
             spec,
             fifo: Fifo::default(),
@@ -67,10 +82,14 @@ impl Hop {
             shadow,
             eras: BTreeMap::new(),
             arrived: BTreeMap::new(),
-            before: None,
+            before: BTreeMap::new(),
             bytes: 0,
             marked_bytes: 0,
+            met_long: false,
             busy_until_ns: 0,
+            poll_at_ns: phase_ns,
+            flows_at_ns: 0,
+            woken_ns: None,
         }
     }
 
@@ -81,6 +100,7 @@ impl Hop {
         slot.push(Batch { flow: None, bytes: background, ce: false, era: 0 });
         let sum: u64 = slot.iter().map(|b| b.bytes).sum();
         let room = (self.spec.buffer_bytes - self.fifo.depth).min(sum);
+        self.met_long = self.fifo.depth > self.spec.limits.k_min.get() && slot.iter().any(|b| b.flow.is_some());
         let mark = self.spec.kind != Kind::Plain && self.fifo.depth > self.spec.limits.k_min.get();
         for batch in &mut slot {
             if let Some(flow) = batch.flow {
@@ -106,29 +126,45 @@ impl Hop {
         out
     }
 
+    /// True if the program wakes the agent for what arrived in this step.
+    fn wakes(&mut self, now: u64) -> bool {
+        let wakes = self.met_long && self.woken_ns.is_none_or(|at| now - at >= nanos(self.spec.limits.rtt));
+        if wakes {
+            self.woken_ns = Some(now);
+            self.alarm(now);
+        }
+        wakes
+    }
+
+    /// A queue above K_min was seen.
+    fn alarm(&mut self, now: u64) {
+        self.busy_until_ns = now + 4 * nanos(self.spec.limits.rtt);
+    }
+
     pub(crate) fn poll(&mut self, now: u64) -> Polled {
         let mut polled = Polled::default();
-        if self.spec.kind != Kind::LongHaul || now % MS != self.spec.phase_ns {
+        if self.spec.kind != Kind::LongHaul || !(self.wakes(now) || now >= self.poll_at_ns) {
             return polled;
         }
-        let snapshot = (now < self.busy_until_ns).then(|| self.arrived.clone());
-        if let (Some(snapshot), Some(before)) = (&snapshot, self.before.take()) {
-            for (key, (bytes, marked)) in snapshot {
-                let old = before.get(key).copied().unwrap_or_default();
-                if *bytes > old.0 {
-                    self.input(Input::Arrived(port(), *key, Octets(bytes - old.0)), now);
-                    self.input(Input::CameMarked(port(), *key, Octets(marked - old.1)), now);
+        self.poll_at_ns = now + if now < self.busy_until_ns { BUSY } else { IDLE };
+        if now < self.busy_until_ns || now >= self.flows_at_ns {
+            self.flows_at_ns = now + FLOWS;
+            let before = std::mem::replace(&mut self.before, self.arrived.clone());
+            for (key, (bytes, marked)) in self.arrived.clone() {
+                let old = before.get(&key).copied().unwrap_or_default();
+                if bytes > old.0 {
+                    self.input(Input::Arrived(port(), key, Octets(bytes - old.0)), now);
+                    self.input(Input::CameMarked(port(), key, Octets(marked - old.1)), now);
                 }
             }
         }
-        self.before = snapshot;
         let (packets, ce_packets) = (self.bytes / PACKET, self.marked_bytes / PACKET);
         let counters = Counters { queue: Octets(self.fifo.depth), packets, ce_packets };
         let before = self.node.escalated();
         self.input(Input::Sample(port(), counters), now);
         polled.escalated = self.node.escalated() - before;
         if self.fifo.depth > self.spec.limits.k_min.get() {
-            self.busy_until_ns = now + 4 * nanos(self.spec.limits.rtt);
+            self.alarm(now);
         }
         polled.by_node.extend(std::iter::from_fn(|| self.node.next_command()));
         polled.by_shadow.extend(std::iter::from_fn(|| self.shadow.next_command()));

@@ -48,7 +48,10 @@ fn bottleneck(seed: u64, kind: Kind) -> PathSpec {
     PathSpec { sources, hops: vec![hop], delays_ns: vec![first, one_way - first], cnp_interval_ns: MS / 20 }
 }
 
-/// In the second half of 80 RTTs: utilisation of the bottleneck, and its deepest queue in percent of K_max.
+/// An RTT of three samples of the queue: below it, an action takes effect before two samples could show the one before.
+const THREE_SAMPLES: u64 = 3 * MS;
+
+/// In the second half of 80 RTTs: utilisation of the bottleneck, and its deepest queue in percent of K_max. Never drops a packet.
 fn converged(spec: &PathSpec) -> (u64, u64) {
     let world = World::run(spec, 80 * spec.rtt_ns());
     let (carried, depths) = (&world.record.carried, &world.record.depths);
@@ -63,16 +66,27 @@ fn converged(spec: &PathSpec) -> (u64, u64) {
 
 #[test]
 fn a_bottleneck_is_used_and_its_queue_bounded_once_converged() {
-    let mut of_kinds = [Kind::LongHaul, Kind::Ecn].map(|kind| {
-        let runs: Vec<_> = seeds(40).map(|seed| converged(&bottleneck(seed, kind))).collect();
+    for kind in [Kind::LongHaul, Kind::Ecn] {
+        let paths: Vec<_> = seeds(40).map(|seed| bottleneck(seed, kind)).collect();
+        let runs: Vec<_> = paths.iter().map(converged).collect();
         let deepest = runs.iter().map(|(_, depth)| *depth).max().unwrap();
-        let mut used: Vec<_> = runs.iter().map(|(used, _)| *used).collect();
-        used.sort_unstable();
-        let (least, median) = (used[0], used[used.len() / 2]);
-        println!("{kind:?}: bottleneck used least {least} %, median {median} %; deepest queue {deepest} % of K_max");
-        (least, median, deepest)
-    });
-    let [(least, median, deepest), cnps] = &mut of_kinds;
-    assert!(*least >= 78 && *median >= 85, "{least} {median}");
-    assert!(*deepest < 200 && *median > cnps.1, "{deepest} {cnps:?}");
+        let used = |of: &dyn Fn(&PathSpec) -> bool| {
+            let mut used: Vec<_> = paths.iter().zip(&runs).filter(|(path, _)| of(path)).map(|(_, run)| run.0).collect();
+            used.sort_unstable();
+            used
+        };
+        let (all, long) = (used(&|_| true), used(&|path| path.rtt_ns() >= THREE_SAMPLES));
+        let (least, median) = (all[0], all[all.len() / 2]);
+        println!(
+            "{kind:?}: bottleneck used least {least} %, {} % with an RTT of three samples, median {median} %; deepest queue {deepest} % of K_max",
+            long[0]
+        );
+        match kind {
+            Kind::LongHaul => {
+                assert!(least >= 75 && long[0] >= 79 && median >= 88, "{least} {long:?} {median}");
+                assert!(deepest < 150, "{deepest}");
+            }
+            _ => assert!(median <= 80, "CNPs alone are as good: {median}"),
+        }
+    }
 }

@@ -85,6 +85,19 @@ fn a_gap_in_the_polls_of_flows_is_no_fall() {
     assert_eq!(lab.node.counts().suppressed, 1);
 }
 
+/// Flows are read seldom while a queue is short: what came marked at the end of a long interval is a small part of what came in it.
+#[test]
+fn marks_after_a_gap_are_waited_for_and_not_taken_for_none() {
+    for (now, then, sent) in [(90, 9_000, 0), (90, 0, 1), (0, 0, 1)] {
+        let mut lab = lab();
+        lab.steps(15, MB, &[(1, 9_000)]);
+        lab.steps(100, MB, &[]);
+        assert_eq!(marked_steps(&mut lab, 1, 126 * MB, now).len(), usize::from(now == 0), "{now} {then}");
+        assert_eq!(marked_steps(&mut lab, 1, 126 * MB, then).len(), usize::from(now > 0 && then == 0), "{now} {then}");
+        assert_eq!(lab.node.counts().cnps.of(Action::RateReduce(percent(28))), &sent);
+    }
+}
+
 /// Windows end after 6, 11, 16, 21 ms.
 #[test]
 fn a_fall_is_detected_wherever_it_starts_in_a_window() {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, IoSliceMut};
 use std::net::SocketAddrV6;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -13,6 +14,9 @@ use std::time::Duration;
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::RoceBuilder;
 use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::sockopt::ReceiveTimestampns;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
+use nix::sys::time::{TimeSpec, TimeValLike};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{HOST, N1, N2, PEER, UNTRUSTED, at, monotonic_ns, sh};
@@ -110,7 +114,7 @@ impl Wire {
         Flood { stop, thread: Some(std::thread::spawn(run)) }
     }
 
-    /// Records packets that arrive at the peer from now on.
+    /// Records packets that arrive at the peer from now on, and when: as the kernel had them, however late this process reads them.
     pub(crate) fn arrivals(&self) -> Arrivals {
         let (stop, seen) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (stopped, noted): (_, Arc<Mutex<Seen>>) = (Arc::clone(&stop), Arc::clone(&seen));
@@ -121,16 +125,17 @@ impl Wire {
                 let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::UDP)).unwrap();
                 socket.set_recv_buffer_size(4 << 20).unwrap();
                 socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+                setsockopt(&socket, ReceiveTimestampns, &true).unwrap();
                 ready.send(()).unwrap();
                 let mut buffer = [0; 2048];
                 while !stopped.load(Ordering::Relaxed) {
-                    let Ok(length) = (&socket).read(&mut buffer) else { continue };
+                    let Some((length, at)) = receive(&socket, &mut buffer) else { continue };
                     // UDP header, BTH: the QPN is its second word.
                     if length < 20 {
                         continue;
                     }
                     let qpn = buffer[13..16].iter().fold(0, |n, o| n << 8 | u32::from(*o));
-                    noted.lock().unwrap().entry(qpn).or_default().push((monotonic_ns(), length));
+                    noted.lock().unwrap().entry(qpn).or_default().push((at, length));
                 }
             });
         };
@@ -178,6 +183,19 @@ impl Drop for Arrivals {
         self.stop.store(true, Ordering::Relaxed);
         _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// Reads a packet; returns its length, and when the kernel received it, on [`monotonic_ns`]'s clock. `None` if there is none.
+fn receive(socket: &Socket, buffer: &mut [u8]) -> Option<(usize, u64)> {
+    let mut control = nix::cmsg_space!(TimeSpec);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let packet = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty()).ok()?;
+    let stamp = packet.cmsgs().unwrap().find_map(|c| match c {
+        ControlMessageOwned::ScmTimestampns(at) => Some(at),
+        _ => None,
+    });
+    let age = nix::time::clock_gettime(nix::time::ClockId::CLOCK_REALTIME).unwrap() - stamp.unwrap();
+    Some((packet.bytes, monotonic_ns() - age.num_nanoseconds() as u64))
 }
 
 /// A requester; it ends when dropped.
