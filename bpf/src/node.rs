@@ -127,6 +127,8 @@ impl Node {
         trees: plain(u32, u32),
         /// Groups by IPv6 multicast address.
         multicasts: plain(types::canopy_addr, u32),
+        /// The kernel's multicast interfaces that the agent made: interface index, by MIF.
+        mifs: plain(u32, u32),
         /// Outer headers of groups whose headend is here.
         outers: plain(u32, types::canopy_outer),
         /// Branches.

@@ -36,8 +36,8 @@ pub struct Observed {
     pub held: bool,
     /// Multicast interfaces: interface index, by MIF.
     pub interfaces: BTreeMap<Mif, u32>,
-    /// MIFs that the agent made, not a routing daemon.
-    pub fixed: BTreeSet<Mif>,
+    /// MIFs that the agent made; others stay as they are.
+    pub made: BTreeSet<Mif>,
     /// Routes; their outputs do not include removed MIFs.
     pub routes: BTreeMap<Flow, Route>,
 }
@@ -153,7 +153,7 @@ pub fn plan_after(desired: &Desired, observed: &Observed) -> Vec<Command> {
         observed.routes.values().flat_map(|r| r.outputs.iter().copied().chain([r.input])).collect();
     let mut interfaces = observed.interfaces.clone();
     for (mif, index) in &observed.interfaces {
-        if observed.fixed.contains(mif) && !wanted.contains(index) && !used.contains(index) {
+        if observed.made.contains(mif) && !wanted.contains(index) && !used.contains(index) {
             out.push(Command::RemoveInterface(*mif));
             interfaces.remove(mif);
         }

@@ -90,6 +90,7 @@ impl Pair {
             Input::Nak { branch, epoch, psn, msn, nak } => {
                 feedback_of(branch, epoch, Syndrome(nak.syndrome()), psn, msn)
             }
+            Input::Fatal { branch, epoch, psn, syndrome } => feedback_of(branch, epoch, Syndrome(syndrome), psn, 0),
             Input::Join(slot, Entry { at_boundary, receiver, since }) => {
                 return self.control(Control::Join { slot, at_boundary, receiver, since });
             }
@@ -98,7 +99,9 @@ impl Pair {
             Input::Repeat => return self.control(Control::Repeat),
             Input::Adopt(epoch) => return self.adopt(epoch),
         };
-        let (Input::Ack { branch, .. } | Input::Nak { branch, .. }) = input else { return };
+        let (Input::Ack { branch, .. } | Input::Nak { branch, .. } | Input::Fatal { branch, .. }) = input else {
+            return;
+        };
         let (action, out, _) = self.bed.run(&port_of(branch), &packet);
         let sent = (action == REDIRECT).then_some(out);
         let wanted = expected.unwrap_or(None).map(upstream);
@@ -109,6 +112,8 @@ impl Pair {
             Err(Refusal::Ghost) => "nak_ghost",
             Err(Refusal::EpochOld) => "epoch_old",
             Err(Refusal::EpochAhead) => "epoch_ahead",
+            Err(Refusal::Malformed) => "feedback_malformed",
+            Ok(_) if matches!(input, Input::Fatal { .. }) => "nak_fatal",
             Ok(_) => "",
         };
         if !reason.is_empty() {
@@ -156,7 +161,8 @@ impl Pair {
                 Input::Data { psn: v as u32 & 0xFF_FFFF, begins: dice.below(3) == 0 }
             }
             30..32 => Input::Data { psn: dice.below(1 << 24) as u32, begins: true },
-            32..75 => Input::Ack { branch, epoch, psn: near(dice, *high), msn, credits: dice.below(32) as u8 },
+            32..34 => Input::Fatal { branch, epoch, psn: near(dice, *high), syndrome: 0x61 + dice.below(4) as u8 },
+            34..75 => Input::Ack { branch, epoch, psn: near(dice, *high), msn, credits: dice.below(32) as u8 },
             75..88 => Input::Nak { branch, epoch, psn: near(dice, *high), msn, nak: Nak::Sequence },
             88..96 => Input::Nak { branch, epoch, psn: near(dice, *high), msn, nak: Nak::Rnr(dice.below(32) as u8) },
             96..98 => Input::Leave(branch),
@@ -241,6 +247,11 @@ fn run(start: u32, reack: Duration, nak_merge: Duration, events: u32, seed: u64)
                     pair.reference.next(slot),
                     "slot {slot}, start {start:#x} seed {seed}, event {n}"
                 );
+                assert_eq!(
+                    b.fatal.map(|nak| (nak.syndrome, nak.psn)),
+                    pair.reference.fatal(slot).map(|(syndrome, psn)| (syndrome, psn as u32 & 0xFF_FFFF)),
+                    "slot {slot}, start {start:#x} seed {seed}, event {n}"
+                );
             }
         }
     }
@@ -249,7 +260,15 @@ fn run(start: u32, reack: Duration, nak_merge: Duration, events: u32, seed: u64)
         assert_eq!(drops.get(*reason), Some(n), "start {start:#x} seed {seed}: {reason}");
     }
     assert!(pair.sent > u64::from(events) / 50, "only {} packets were sent upstream", pair.sent);
-    for reason in ["branch_inactive", "feedback_window", "nak_ghost", "epoch_old", "epoch_ahead"] {
+    for reason in [
+        "branch_inactive",
+        "feedback_window",
+        "nak_ghost",
+        "epoch_old",
+        "epoch_ahead",
+        "feedback_malformed",
+        "nak_fatal",
+    ] {
         assert!(pair.refused.contains_key(reason), "{reason} did not occur");
     }
 }

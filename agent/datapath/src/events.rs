@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of the groups: first data of a group, and fatal NAKs, which are never merged.
+//! Events of the groups: the first data of a group.
 
-use std::net::Ipv6Addr;
-
-use canopy_bpf::node::Node;
-use canopy_bpf::node::types::{self, canopy_event_kind as Kind};
+use canopy_bpf::node::{Node, types};
 use canopy_bpf::ring::Records;
 use canopy_bpf::{Result, read};
 use canopy_model::ids::GroupId;
@@ -33,26 +30,18 @@ impl Events {
 }
 
 /// The event to report to the controller.
-pub(crate) fn report(bpf: &Node, e: &types::canopy_event) -> Event {
-    let group = GroupId::new("group", e.group_id.into()).ok();
-    if e.kind == Kind::EVENT_FIRST_DATA.0 {
-        let detail = format!("first packet of the source, PSN {:#08x}", e.value);
-        return Event { time: UnixTime::now(), code: EventCode::FirstData, group, branch: None, detail };
+pub(crate) fn report(e: &types::canopy_event) -> Event {
+    Event {
+        time: UnixTime::now(),
+        code: EventCode::FirstData,
+        group: GroupId::new("group", e.group_id.into()).ok(),
+        branch: None,
+        epoch: None,
+        detail: format!("first packet of the source, PSN {:#08x}", e.value),
     }
-    let branch = branch_address(bpf, e.group_id, e.slot);
-    let name = branch.map_or_else(|| "a branch that has left".to_string(), |a| a.to_string());
-    let detail = format!(
-        "{name} answered with a fatal NAK (AETH syndrome {:#04x}): its QP is in error and will not recover by retransmission",
-        e.value
-    );
-    Event { time: UnixTime::now(), code: EventCode::FatalNak, group, branch, detail }
-}
-
-fn branch_address(bpf: &Node, group_id: u32, slot: u32) -> Option<Ipv6Addr> {
-    Some(bpf.branches().get(&types::canopy_slot_key { group_id, slot }).ok()??.address.into())
 }
 
 /// A part of the boundary was gone.
 pub(crate) fn boundary_restored(detail: String) -> Event {
-    Event { time: UnixTime::now(), code: EventCode::BoundaryRestored, group: None, branch: None, detail }
+    Event { time: UnixTime::now(), code: EventCode::BoundaryRestored, group: None, branch: None, epoch: None, detail }
 }

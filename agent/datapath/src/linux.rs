@@ -307,7 +307,14 @@ impl LinuxDatapath {
         let ports: Ports =
             spec.base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
         let plan = self.groups.plan(spec, ports.clone())?;
-        let update = MulticastUpdate::before(&mut self.mroute_holder, spec, &interfaces, &plan.multicasts, &plan.kept)?;
+        let update = MulticastUpdate::before(
+            &self.bpf,
+            &mut self.mroute_holder,
+            spec,
+            &interfaces,
+            &plan.multicasts,
+            &plan.kept,
+        )?;
         let mut errors = self.groups.apply(spec, plan)?;
         errors.extend(update.after(&mut self.mroute_holder).await?);
         if let Err(e) = self.configure_congestion(spec, &ports) {
@@ -352,21 +359,21 @@ impl Datapath for LinuxDatapath {
                 _ = self.repeat.tick(), if self.groups.repeats() => self.groups.repeat_feedback(),
                 () = self.mroute_holder.ended() => return DatapathEvent::KernelChanged,
                 () = self.cnp_windows.close() => {}
-                raw = self.events.next() => return DatapathEvent::Event(events::report(&self.bpf, &raw)),
+                raw = self.events.next() => return DatapathEvent::Event(events::report(&raw)),
             }
         }
     }
 }
 
-/// Removes everything that an agent with this pin directory added: filters, pins, routes, neighbours, multicast routing.
+/// Removes everything that an agent with these options added: filters, pins, routes, neighbours, multicast routing.
 ///
 /// # Errors
 /// The first step that failed.
-pub async fn cleanup(pin_dir: &Path) -> Result<(), DatapathError> {
-    try_cleanup(pin_dir).await.map_err(datapath_error)
+pub async fn cleanup(pin_dir: &Path, hold: Hold) -> Result<(), DatapathError> {
+    try_cleanup(pin_dir, hold).await.map_err(datapath_error)
 }
 
-async fn try_cleanup(pin_dir: &Path) -> Result<()> {
+async fn try_cleanup(pin_dir: &Path, hold: Hold) -> Result<()> {
     if Node::is_pinned(pin_dir) {
         let Loaded { node: bpf, handover, .. } = Node::load(pin_dir)?;
         // For the multicast addresses of the groups, whose routes are removed.
@@ -385,7 +392,7 @@ async fn try_cleanup(pin_dir: &Path) -> Result<()> {
         let none = net::NetState::default();
         let mut observed = netlink.observe(&interfaces, &BTreeSet::new(), &none).await?.state;
         let ours = bpf.multicasts().keys().into_iter().map(Ipv6Addr::from).collect();
-        multicast::cleanup(&mut MrouteHolder::new(Hold::Itself), &interfaces, ours).await?;
+        multicast::cleanup(&bpf, &mut MrouteHolder::new(hold), &interfaces, ours).await?;
         observed.up.clear();
         observed.forwards = false;
         for command in net::plan(&none, &observed) {

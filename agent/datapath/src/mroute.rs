@@ -5,7 +5,7 @@
 //! agent ends. Forwarding itself requires that the MRT6_INIT socket stays open: that of the
 //! [`mroute_holder`](crate::mroute_holder).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -21,8 +21,6 @@ const INTERFACES: &str = "/proc/thread-self/net/ip6_mr_vif";
 const ROUTES: &str = "/proc/thread-self/net/ip6_mr_cache";
 /// Error text if another program has enabled multicast routing.
 pub(crate) const TAKEN: &str = "a routing daemon (pim6sd, smcroute?) has switched IPv6 multicast routing on in this network namespace: stop it, or use replication srv6";
-/// VIFF_STATIC: added by another socket than the one that called MRT6_INIT.
-const STATIC: u32 = 0x8000;
 /// Socket options (include/uapi/linux/mroute6.h).
 const MRT6_INIT: i32 = 200;
 const MRT6_ADD_MIF: i32 = 202;
@@ -40,28 +38,23 @@ pub(crate) fn is_on() -> bool {
     fs::read_to_string(SWITCH).is_ok_and(|s| s.trim() != "0")
 }
 
-/// The kernel's state, except for [`Observed::held`].
+/// The kernel's state, except for [`Observed::held`] and [`Observed::made`].
 pub(crate) fn observe(interfaces: &BTreeMap<String, Interface>) -> Result<Observed> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("reading {path}"));
-    let (mifs, fixed) = parse_interfaces(&read(INTERFACES)?, interfaces);
+    let mifs = parse_interfaces(&read(INTERFACES)?, interfaces);
     let routes = parse_routes(&read(ROUTES)?, &mifs);
-    Ok(Observed { held: false, interfaces: mifs, fixed, routes })
+    Ok(Observed { interfaces: mifs, routes, ..Observed::default() })
 }
 
 /// `mif name bytes-in packets-in bytes-out packets-out flags`, after a header line.
-fn parse_interfaces(text: &str, interfaces: &BTreeMap<String, Interface>) -> (BTreeMap<Mif, u32>, BTreeSet<Mif>) {
-    let (mut mifs, mut fixed) = (BTreeMap::new(), BTreeSet::new());
-    for line in text.lines().skip(1) {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [mif, name, .., flags] = fields[..] else { continue };
-        let Ok(mif) = mif.parse() else { continue };
+fn parse_interfaces(text: &str, interfaces: &BTreeMap<String, Interface>) -> BTreeMap<Mif, u32> {
+    let interface = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let mif = fields.next()?.parse().ok()?;
         // An unknown interface occupies its MIF too.
-        mifs.insert(mif, interfaces.get(name).map_or(0, |i| i.index));
-        if u32::from_str_radix(flags, 16).is_ok_and(|f| f & STATIC != 0) {
-            fixed.insert(mif);
-        }
-    }
-    (mifs, fixed)
+        Some((mif, interfaces.get(fields.next()?).map_or(0, |i| i.index)))
+    };
+    text.lines().skip(1).filter_map(interface).collect()
 }
 
 /// `group origin mif packets bytes wrong mif:threshold..`, after a header line; unresolved entries have no MIF.
@@ -177,6 +170,8 @@ fn sockaddr_in6(a: Ipv6Addr) -> [u8; 28] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -184,9 +179,8 @@ mod tests {
         let port = |index| Interface::alone(index, 9000);
         let interfaces = BTreeMap::from([("eth1".to_owned(), port(2)), ("eth2".to_owned(), port(3))]);
         let vif = "Interface      BytesIn  PktsIn  BytesOut PktsOut Flags\n 0 eth1              10       1         0       0 08000\n 3 eth2                0       0         0       0 08000\n 4 wg0                 0       0         0       0 00000\n";
-        let (mifs, fixed) = parse_interfaces(vif, &interfaces);
+        let mifs = parse_interfaces(vif, &interfaces);
         assert_eq!(mifs, BTreeMap::from([(0, 2), (3, 3), (4, 0)]), "an unknown interface occupies its MIF");
-        assert_eq!(fixed, BTreeSet::from([0, 3]));
         let cache = "Group                            Origin                           Iif      Pkts  Bytes     Wrong  Oifs\n\
             ff3e:0000:0000:0000:0000:0000:8000:0001 fcff:0000:0000:0006:0000:0000:0000:0001 0         12     9000        0  3:1   4:1  \n\
             ff3e:0000:0000:0000:0000:0000:8000:0002 fcff:0000:0000:0006:0000:0000:0000:0001 7          0        0        0\n\

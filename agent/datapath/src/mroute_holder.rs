@@ -3,15 +3,14 @@
 //!
 //! The kernel forwards multicast packets only while the socket that enabled multicast routing is open. The agent must not own that
 //! socket, because forwarding has to continue while the agent is down. A separate process, `canopy-agent hold-multicast`, keeps it
-//! open and does nothing else. There is one per network namespace: the agent finds it by an abstract Unix socket address and ends it
-//! with SIGTERM.
+//! open and does nothing else. The agent finds it by a Unix socket in its state directory, where only its own user may make one, and
+//! ends it with SIGTERM.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -21,57 +20,58 @@ use tokio::time::Instant;
 use crate::mroute::Socket;
 use canopy_bpf::{Context, Result};
 
-/// Abstract Unix socket address, one per network namespace.
-const NAME: &str = "canopy-hold-multicast";
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);
 
 /// The process that owns the multicast routing socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// A separate process that outlives the agent: this program with the argument `hold-multicast`.
-    Process(PathBuf),
+    /// A separate process that outlives the agent.
+    Process {
+        /// The agent's program; started with the arguments `hold-multicast` and `socket`.
+        program: PathBuf,
+        /// Unix socket of that process, in a directory that only the agent's user can write to.
+        socket: PathBuf,
+    },
     /// This process: multicast forwarding ends with it.
     Itself,
 }
 
-/// Enables multicast routing and keeps it enabled until the process ends.
+/// Enables multicast routing and keeps it enabled until the process ends. Accepts connections on `socket`, which show the agent that it
+/// runs.
 ///
 /// # Errors
-/// The kernel does not support it, another socket has enabled it, or an mroute-holder is already running.
-pub fn hold_multicast() -> Result<std::convert::Infallible> {
-    let enabled = EnabledRouting::new()?;
+/// The kernel does not support it, another socket has enabled it, or `socket` cannot be made.
+pub fn hold_multicast(socket: &Path) -> Result<std::convert::Infallible> {
+    let _enabled = enable()?;
+    // Only one process has multicast routing enabled: the one that left this socket has ended.
+    match std::fs::remove_file(socket) {
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            return Err(e).with_context(|| format!("removing {}", socket.display()));
+        }
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket).with_context(|| format!("making the socket {}", socket.display()))?;
     loop {
         // A client only reads the credentials of this process, which the kernel provides.
-        if let Err(e) = enabled.listener.accept() {
+        if let Err(e) = listener.accept() {
             return Err(e).context("accepting a connection of the agent");
         }
     }
 }
 
-/// Multicast routing is enabled until this is dropped.
-struct EnabledRouting {
-    listener: UnixListener,
-    _socket: Socket,
-}
-
-impl EnabledRouting {
-    fn new() -> Result<Self> {
-        let address = SocketAddr::from_abstract_name(NAME).context("making the address of the mroute-holder")?;
-        let socket = Socket::open()?;
-        socket.switch_on()?;
-        // The address exists only once multicast routing is enabled.
-        let listener =
-            UnixListener::bind_addr(&address).with_context(|| format!("binding the abstract Unix socket @{NAME}"))?;
-        Ok(Self { listener, _socket: socket })
-    }
+/// Multicast routing is enabled until the socket is closed.
+fn enable() -> Result<Socket> {
+    let socket = Socket::open()?;
+    socket.switch_on()?;
+    Ok(socket)
 }
 
 /// The agent's handle of the mroute-holder.
 pub(crate) struct MrouteHolder {
     how: Hold,
     child: Option<Child>,
-    in_process: Option<EnabledRouting>,
+    in_process: Option<Socket>,
     /// A pidfd, readable when the mroute-holder that was found last has ended.
     watched: Option<AsyncFd<OwnedFd>>,
 }
@@ -106,13 +106,14 @@ impl MrouteHolder {
         true
     }
 
-    /// Process id of the mroute-holder in this network namespace, if there is one that runs as the agent's user.
+    /// Process id of the mroute-holder, if there is one that runs as the agent's user.
     fn find(&mut self) -> Option<libc::pid_t> {
         // Reap a child that has ended.
         if self.child.as_mut().is_some_and(|c| c.try_wait().is_ok_and(|status| status.is_some())) {
             self.child = None;
         }
-        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(NAME).ok()?).ok()?;
+        let Hold::Process { socket, .. } = &self.how else { return None };
+        let stream = UnixStream::connect(socket).ok()?;
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
         // SAFETY: both pointers are to live objects, and `len` is the size of the first one.
@@ -131,16 +132,16 @@ impl MrouteHolder {
 
     /// Starts an mroute-holder and waits until it has enabled multicast routing.
     pub(crate) async fn start(&mut self) -> Result<()> {
-        let program = match &self.how {
+        let (program, socket) = match &self.how {
             Hold::Itself => {
-                self.in_process = Some(EnabledRouting::new()?);
+                self.in_process = Some(enable()?);
                 return Ok(());
             }
-            Hold::Process(program) => program.clone(),
+            Hold::Process { program, socket } => (program.clone(), socket.clone()),
         };
         let operation = || format!("starting {} hold-multicast", program.display());
         let mut command = Command::new(&program);
-        command.arg("hold-multicast").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.arg("hold-multicast").arg(socket).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // A process group of its own does not get the signals that a terminal sends to the agent.
         command.process_group(0).current_dir("/");
         self.child = Some(command.spawn().with_context(operation)?);
@@ -178,10 +179,8 @@ impl MrouteHolder {
             if pid <= 0 {
                 return Err("it runs in another PID namespace: end it there").with_context(operation);
             }
-            // A child of this process that is between fork and exec still has the listener that was just closed.
-            let is_own = u32::try_from(pid) == Ok(std::process::id());
             // SAFETY: kill(2) touches no memory.
-            let failed = !is_own && unsafe { libc::kill(pid, libc::SIGTERM) } != 0;
+            let failed = unsafe { libc::kill(pid, libc::SIGTERM) } != 0;
             let refused = failed.then(std::io::Error::last_os_error);
             if let Some(e) = refused.filter(|e| e.raw_os_error() != Some(libc::ESRCH)) {
                 return Err(e).with_context(operation);
@@ -198,23 +197,25 @@ impl MrouteHolder {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
+
     use super::*;
 
-    /// Another thread that starts a process has a copy of the listener between fork and exec. The first version sent SIGTERM to
-    /// its own process then.
+    /// Any user can take an abstract name; the first version took the process behind it for its holder.
     #[tokio::test]
-    async fn a_listener_that_is_open_a_little_longer_does_not_end_this_process() {
-        // SAFETY: moves only this thread into a new network namespace; no memory is involved.
-        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "unshare(CLONE_NEWNET) needs root");
-        let mut holder = MrouteHolder::new(Hold::Itself);
-        holder.start().await.unwrap();
-        let copy = holder.in_process.as_ref().unwrap().listener.try_clone().unwrap();
-        let longer = std::thread::spawn(move || {
-            std::thread::sleep(3 * POLL);
-            drop(copy);
-        });
-        holder.stop().await.unwrap();
-        longer.join().unwrap();
+    async fn a_process_that_listens_elsewhere_is_no_holder_and_blocks_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("holder.sock");
+        let name = SocketAddr::from_abstract_name("canopy-hold-multicast").unwrap();
+        let _stranger = UnixListener::bind_addr(&name).unwrap();
+        let mut holder = MrouteHolder::new(Hold::Process { program: "/bin/false".into(), socket: socket.clone() });
         assert!(!holder.watch());
+        holder.stop().await.unwrap();
+        // A socket that no process listens on any more.
+        drop(UnixListener::bind(&socket).unwrap());
+        assert!(!holder.watch());
+        let refused = holder.start().await.unwrap_err();
+        assert!(canopy_bpf::chain(&refused).contains("/bin/false hold-multicast"), "{}", canopy_bpf::chain(&refused));
     }
 }

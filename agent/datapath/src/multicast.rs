@@ -4,17 +4,44 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use canopy_agent_core::mroute::{self, Command, Desired, Flow, Observed};
+use canopy_agent_core::mroute::{self, Command, Desired, Flow, Mif, Observed};
 use canopy_agent_core::net::Interface;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind};
 
 use crate::mroute::{Socket, TAKEN, is_on, is_supported, observe};
 use crate::mroute_holder::MrouteHolder;
+use canopy_bpf::node::Node;
 use canopy_bpf::{Result, chain};
+
+/// The multicast interfaces that the agent made, in a map that outlives it: any other program may have made the rest.
+struct Made<'a>(&'a Node);
+
+impl Made<'_> {
+    /// Those that still are what the agent made; the record of others is removed.
+    fn among(&self, interfaces: &BTreeMap<Mif, u32>) -> Result<BTreeSet<Mif>> {
+        let mut made = BTreeSet::new();
+        for (mif, index) in self.0.mifs().entries()? {
+            match Mif::try_from(mif).ok().filter(|m| interfaces.get(m) == Some(&index)) {
+                Some(mif) => _ = made.insert(mif),
+                None => self.0.mifs().delete(&mif)?,
+            }
+        }
+        Ok(made)
+    }
+
+    /// Executes a command. An interface is recorded before it is made: a record without it is removed later.
+    fn execute(&self, socket: &Socket, command: &Command, mifs: &mut BTreeMap<Mif, u32>) -> Result<()> {
+        if let Command::AddInterface(mif, index) = command {
+            self.0.mifs().put(&u32::from(*mif), index)?;
+        }
+        socket.execute(command, mifs)
+    }
+}
 
 /// The multicast part of a reconcile, between its two halves.
 pub(crate) struct MulticastUpdate<'a> {
+    made: Made<'a>,
     spec: &'a NodeSpec,
     interfaces: &'a BTreeMap<String, Interface>,
     desired: Desired,
@@ -27,6 +54,7 @@ impl<'a> MulticastUpdate<'a> {
     /// Removes undesired routes and interfaces. `recorded` are the multicast addresses of groups in the programs' maps, `kept` the
     /// groups that stay unchanged.
     pub(crate) fn before(
+        bpf: &'a Node,
         holder: &mut MrouteHolder,
         spec: &'a NodeSpec,
         interfaces: &'a BTreeMap<String, Interface>,
@@ -36,7 +64,7 @@ impl<'a> MulticastUpdate<'a> {
         let (desired, errors) = mroute::desired(spec, interfaces, recorded, kept);
         let held = holder.watch();
         let idle = desired.routes.is_empty() && recorded.is_empty() && !held;
-        let mut update = Self { spec, interfaces, desired, errors, idle };
+        let mut update = Self { made: Made(bpf), spec, interfaces, desired, errors, idle };
         if update.idle {
             return Ok(update);
         }
@@ -52,7 +80,7 @@ impl<'a> MulticastUpdate<'a> {
         if !commands.is_empty() {
             let (socket, mut mifs) = (Socket::open()?, observed.interfaces);
             for command in commands {
-                socket.execute(&command, &mut mifs)?;
+                update.made.execute(&socket, &command, &mut mifs)?;
             }
         }
         Ok(update)
@@ -72,7 +100,7 @@ impl<'a> MulticastUpdate<'a> {
                     Command::Hold if is_on() => Err(TAKEN.to_owned()),
                     Command::Hold => holder.start().await.map_err(|e| chain(&e)),
                     Command::Release => holder.stop().await.map_err(|e| chain(&e)),
-                    other => socket.execute(other, &mut mifs).map_err(|e| chain(&e)),
+                    other => self.made.execute(&socket, other, &mut mifs).map_err(|e| chain(&e)),
                 };
                 match (done, command) {
                     (Ok(()), _) => {}
@@ -97,7 +125,8 @@ impl<'a> MulticastUpdate<'a> {
     }
 
     fn observe(&self, held: bool) -> Result<Observed> {
-        Ok(Observed { held, ..observe(self.interfaces)? })
+        let observed = observe(self.interfaces)?;
+        Ok(Observed { held, made: self.made.among(&observed.interfaces)?, ..observed })
     }
 
     /// Reports the first error of each group of `flow`.
@@ -121,13 +150,14 @@ impl<'a> MulticastUpdate<'a> {
     }
 }
 
-/// Removes every route of the groups in `ours` and our multicast interfaces, and ends the mroute-holder.
+/// Removes every route of the groups in `ours` and the multicast interfaces that the agent made, and ends the mroute-holder.
 pub(crate) async fn cleanup(
+    bpf: &Node,
     holder: &mut MrouteHolder,
     interfaces: &BTreeMap<String, Interface>,
     ours: BTreeSet<Ipv6Addr>,
 ) -> Result<()> {
-    let held = holder.watch();
+    let (held, made) = (holder.watch(), Made(bpf));
     if !is_supported() || (ours.is_empty() && !held) {
         return Ok(());
     }
@@ -137,7 +167,8 @@ pub(crate) async fn cleanup(
     for command in mroute::plan_before(&nothing, &observed) {
         socket.execute(&command, &mut observed.interfaces)?;
     }
-    let mut observed = Observed { held, ..observe(interfaces)? };
+    let observed = observe(interfaces)?;
+    let mut observed = Observed { held, made: made.among(&observed.interfaces)?, ..observed };
     for command in mroute::plan_after(&nothing, &observed) {
         match command {
             Command::Release => holder.stop().await?,

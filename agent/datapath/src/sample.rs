@@ -8,7 +8,7 @@ use canopy_bpf::node::Node;
 use canopy_bpf::node::types::{self, canopy_drop as D, canopy_min_kind as Kind};
 use canopy_bpf::{Result, monotonic};
 use canopy_model::ids::GroupId;
-use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
+use canopy_model::telemetry::{BranchTelemetry, DropCount, FatalNak, GroupTelemetry};
 use canopy_units::{Monotonic, Octets, UnwrappedPsn};
 
 /// Leaves of the minimum tree; the first half of its array are inner nodes, and the root is node 1.
@@ -86,6 +86,9 @@ fn branch(
         epsn: next
             .filter(|_| key & u64::from(Kind::KIND_NONE.0) != u64::from(Kind::KIND_NONE.0))
             .map(UnwrappedPsn::wire),
+        fatal: Some(s.fatal[slot])
+            .filter(|nak| *nak != 0)
+            .map(|nak| FatalNak { syndrome: (nak >> 24) as u8, psn: nak & 0xFF_FFFF }),
         ccount: if cnp.slot_window[slot] == cnp.window { cnp.slot_count[slot] } else { 0 },
         last_feedback: (stats.last_received_ns != 0).then(|| now.since(Monotonic::from_nanos(stats.last_received_ns))),
         packets: stats.packets,

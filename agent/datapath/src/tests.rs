@@ -20,6 +20,7 @@ use crate::testbed::*;
 mod boundary;
 mod congestion;
 mod edges;
+mod fatal;
 mod flight;
 mod following;
 mod forged;

@@ -111,6 +111,7 @@ impl State {
                 code: EventCode::TelemetryDropped,
                 group: None,
                 branch: None,
+                epoch: None,
                 detail: format!("{lost} samples and events were dropped because the controller did not take them"),
             });
         }

@@ -52,7 +52,14 @@ fn sample(time_unix_ns: u64, drops: usize) -> TelemetrySample {
 }
 
 fn event(detail: &str) -> Event {
-    Event { time: UnixTime::from_nanos(5), code: EventCode::FatalNak, group: None, branch: None, detail: detail.into() }
+    Event {
+        time: UnixTime::from_nanos(5),
+        code: EventCode::FatalNak,
+        group: None,
+        branch: None,
+        epoch: None,
+        detail: detail.into(),
+    }
 }
 
 struct Place {

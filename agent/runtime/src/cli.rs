@@ -32,7 +32,10 @@ pub(crate) enum Command {
     /// Checks the kernel features that the agent needs, and prints how to get missing ones.
     Doctor,
     /// Keeps IPv6 multicast routing enabled while it runs. The agent starts and stops this process.
-    HoldMulticast,
+    HoldMulticast {
+        /// Unix socket by which the agent finds this process.
+        socket: std::path::PathBuf,
+    },
     /// Removes everything that the agent programmed into the kernel; stop the agent first.
     Cleanup,
 }

@@ -198,7 +198,7 @@ impl<D: Datapath> Agent<D> {
         if let Some(refusal) = &self.refusal {
             let detail = refusal.detail.clone();
             let time = (self.parts.clock)();
-            self.emit(Event { time, code: EventCode::SpecRefused, group: None, branch: None, detail });
+            self.emit(Event { time, code: EventCode::SpecRefused, group: None, branch: None, epoch: None, detail });
         }
         self.report();
     }
@@ -223,7 +223,7 @@ impl<D: Datapath> Agent<D> {
     fn sample_failed(&mut self, error: &DatapathError) {
         if !std::mem::replace(&mut self.sampling_failed, true) {
             let (time, detail) = ((self.parts.clock)(), with_causes(error));
-            self.emit(Event { time, code: EventCode::SampleFailed, group: None, branch: None, detail });
+            self.emit(Event { time, code: EventCode::SampleFailed, group: None, branch: None, epoch: None, detail });
         }
     }
 

@@ -48,8 +48,8 @@ fn start(Cli { flags, command }: Cli) -> anyhow::Result<ExitCode> {
             runtime()?.block_on(run_agent(settings))?;
         }
         // Needs no configuration.
-        Command::HoldMulticast => {
-            match canopy_datapath::hold_multicast().context("keeping multicast routing enabled")? {}
+        Command::HoldMulticast { socket } => {
+            match canopy_datapath::hold_multicast(&socket).context("keeping multicast routing enabled")? {}
         }
         Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&settings(flags)?)?),
         Command::Doctor => return Ok(print_examination(&settings(flags)?)),
@@ -77,10 +77,10 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     tracing::info!(version = VERSION, node = config.node, controller = %config.controller, kernel, "starting");
     let ledger = Ledger::open(&config.state_dir)?;
     let known = ledger.load(&config.node)?.map(Arc::new);
-    let program = std::env::current_exe().context("finding this program's path")?;
+    let hold_multicast = hold(&config)?;
     let congestion =
         Settings { interval: config.congestion.interval, disclose: config.congestion.disclose, ..Settings::default() };
-    let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast: Hold::Process(program), congestion };
+    let options = Options { pin_dir: config.pin_dir.clone(), hold_multicast, congestion };
     let datapath = LinuxDatapath::open(options).await;
     let datapath = datapath.context("opening the datapath (`canopy-agent doctor` lists missing kernel features)")?;
     let channels = config.controller.channels().context("controller")?;
@@ -119,6 +119,12 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The process that keeps multicast routing enabled.
+fn hold(config: &Config) -> anyhow::Result<Hold> {
+    let program = std::env::current_exe().context("finding this program's path")?;
+    Ok(Hold::Process { program, socket: config.state_dir.join("multicast.sock") })
+}
+
 /// Removes the pinned state; refused while an agent runs, which would restore it.
 async fn clean_up(config: &Config) -> anyhow::Result<()> {
     let pin_dir = match std::fs::canonicalize(&config.pin_dir) {
@@ -130,7 +136,7 @@ async fn clean_up(config: &Config) -> anyhow::Result<()> {
     };
     doctor::check_pin_dir(Path::new("/"), &pin_dir).map_err(anyhow::Error::msg)?;
     let _alone = config.state_dir.exists().then(|| Ledger::open(&config.state_dir)).transpose()?;
-    canopy_datapath::cleanup(&pin_dir).await.context("cleaning up")?;
+    canopy_datapath::cleanup(&pin_dir, hold(config)?).await.context("cleaning up")?;
     println!(
         "removed everything pinned at {}; the ledger in {} is kept, so an agent that starts again restores it",
         pin_dir.display(),

@@ -171,6 +171,7 @@ fn group(high: u64, next: u64) -> GroupTelemetry {
         unconfirmed: false,
         ack_psn: None,
         epsn: None,
+        fatal: None,
         ccount: 0,
         last_feedback: None,
         packets: 0,

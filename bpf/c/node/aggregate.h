@@ -244,6 +244,28 @@ static __always_inline __u32 receive_nak(struct canopy_state *s, const struct ca
 	return 0;
 }
 
+/*
+ * A fatal NAK (decisions 3.7, 3.11): the receiver's queue pair is in error. It is kept until the branch leaves, and changes nothing else.
+ * A child node merges fatal NAKs as little as this node does, and sends none. Returns a drop reason.
+ */
+static __always_inline __u32 receive_fatal(struct canopy_state *s, const struct canopy_group *g,
+					   const struct canopy_received *h, __u32 syndrome)
+{
+	__u32 slot = h->slot & SLOT_MASK, drop;
+	__u64 next = 0;
+
+	drop = accept(s, g, h, &next);
+	if (drop)
+		return drop;
+	if (!slot_in(&s->receivers, slot))
+		return DROP_FEEDBACK_MALFORMED;
+	if (next < s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].key >> KIND_BITS && !slot_in(&s->unconfirmed, slot))
+		return DROP_NAK_GHOST;
+	if (!s->fatal[slot])
+		s->fatal[slot] = syndrome << 24 | ((__u32)next & PSN_MASK);
+	return DROP_NAK_FATAL;
+}
+
 /* `value` where `mask` has ones, else `old`: without a branch, because the verifier follows both sides of every one in a loop. */
 static __always_inline __u64 choose(__u64 mask, __u64 value, __u64 old)
 {
@@ -291,6 +313,7 @@ static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u3
 	if (slot_in(&s->active, slot) && (flags & JOIN_AT_BOUNDARY || s->since[slot] == since))
 		return;
 	s->since[slot] = since;
+	s->fatal[slot] = 0;
 	slot_remove(&s->receivers, slot);
 	if (flags & JOIN_RECEIVER)
 		slot_add(&s->receivers, slot);
@@ -317,6 +340,7 @@ static __always_inline void branch_leave(struct canopy_state *s, __u32 slot, __u
 	slot_remove(&s->pending, slot);
 	slot_remove(&s->unconfirmed, slot);
 	slot_remove(&s->late, slot);
+	s->fatal[slot & SLOT_MASK] = 0;
 	s->stats[slot & SLOT_MASK] = (struct canopy_branch_stats){};
 	min_set(s, slot, KEY_EMPTY, ~0ULL, ~0ULL);
 	report_advance(s, now, out);
@@ -393,6 +417,8 @@ static __always_inline void carry_branch(struct canopy_state *s, const struct ca
 	if (last)
 		carry_counters(&s->stats[slot], &old->stats[slot]);
 	if (slot_in(&old->active, slot) && old->since[slot] == s->since[slot]) {
+		if (!s->fatal[slot])
+			s->fatal[slot] = old->fatal[slot];
 		if (slot_in(&s->pending, slot)) {
 			slot_remove(&s->pending, slot);
 			slot_add(&s->active, slot);

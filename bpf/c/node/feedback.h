@@ -62,10 +62,10 @@ static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g
 	syndrome = bpf_ntohl(end.aeth) >> 24;
 	received.msn = bpf_ntohl(end.aeth) & 0xFFFFFF;
 	if (syndrome >= 0x61 && syndrome <= 0x64) {
-		emit_event(EVENT_FATAL_NAK, g->group_id, slot, syndrome, now);
-		return count_drop(g->group_id, DROP_NAK_FATAL);
-	}
-	if (syndrome >> 5 == 0) {
+		bpf_spin_lock(&s->lock);
+		drop = receive_fatal(s, g, &received, syndrome);
+		bpf_spin_unlock(&s->lock);
+	} else if (syndrome >> 5 == 0) {
 		bpf_spin_lock(&s->lock);
 		drop = receive_ack(s, g, &received, syndrome & 0x1F, now, out);
 		bpf_spin_unlock(&s->lock);

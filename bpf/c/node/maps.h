@@ -12,6 +12,8 @@
 #define MAX_GROUPS 16384
 #define MAX_GROUP_BRANCHES (1 << 20)
 #define MAX_PORTS 4096
+/* MAXMIFS of the kernel. */
+#define MAX_MIFS 32
 /* Interfaces with a lower index are counted in an array, whose lookup costs no call; the others in a hash map. */
 #define ARRAY_PORTS 1024
 /* Flows that the agent did not announce, over all ports (LRU). */
@@ -49,6 +51,8 @@ PINNED(qpns, HASH, LAZY, __u32, __u32, MAX_GROUPS);
 PINNED(trees, HASH, LAZY, __u32, __u32, MAX_GROUPS);
 /* IPv6 multicast addresses of the groups; also the record of which kernel multicast routes belong to the agent. */
 PINNED(multicasts, HASH, LAZY, struct canopy_addr, __u32, MAX_GROUPS);
+/* The kernel's multicast interfaces that the agent made: interface index, by MIF. No program reads it. */
+PINNED(mifs, HASH, LAZY, __u32, __u32, MAX_MIFS);
 PINNED(outers, HASH, LAZY, __u32, struct canopy_outer, MAX_GROUPS);
 PINNED(branches, HASH, LAZY, struct canopy_slot_key, struct canopy_branch, MAX_GROUP_BRANCHES);
 PINNED(peers, HASH, LAZY, struct canopy_peer_key, struct canopy_peer, MAX_GROUP_BRANCHES);

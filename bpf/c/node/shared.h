@@ -50,7 +50,7 @@ enum canopy_drop {
 	DROP_FEEDBACK_ICRC = 21,	/* feedback whose ICRC is wrong */
 	DROP_FEEDBACK_WINDOW = 22,	/* PSN outside [base - W, high], or before any data */
 	DROP_NAK_GHOST = 23,		/* NAK for a PSN that the branch has acknowledged since */
-	DROP_NAK_FATAL = 24,		/* not merged: reported as an event */
+	DROP_NAK_FATAL = 24,		/* not merged: kept as state of the branch */
 	DROP_CNP_RATE = 25,		/* CNPs of one branch above their rate limit */
 	DROP_WRITE_REFUSED = 26,	/* R_Key or range of an RDMA WRITE is not the group's */
 	DROP_STATE_MISSING = 27,	/* the group is configured but its state does not exist yet */
@@ -277,6 +277,7 @@ struct canopy_state {
 	__u32 since[CANOPY_MAX_BRANCHES];	/* epoch in which the branch joined, or in which receivers moved behind it */
 	__u32 shift[CANOPY_MAX_BRANCHES];	/* late receiver: subtracted from PSNs, its QP expects the start PSN first */
 	__u32 msn_base[CANOPY_MAX_BRANCHES];	/* messages completed before a late branch became active */
+	__u32 fatal[CANOPY_MAX_BRANCHES];	/* first fatal NAK of a receiver: AETH syndrome << 24 | PSN; 0 = none */
 	__u64 nak_received_ns[CANOPY_MAX_BRANCHES];
 	struct canopy_min tree[2 * CANOPY_MAX_BRANCHES];
 	struct canopy_branch_stats stats[CANOPY_MAX_BRANCHES];	/* changed without the lock; zero where no branch is */
@@ -303,8 +304,7 @@ struct canopy_drop_key {
 
 enum canopy_event_kind {
 	EVENT_CNP = 1,			/* a CNP window opened, and none was open: the agent sends its CNP if no other CNP arrives after its end */
-	EVENT_FATAL_NAK = 2,
-	EVENT_FIRST_DATA = 3,		/* headend: first data packet of the group */
+	EVENT_FIRST_DATA = 3,		/* headend: first data packet of the group; 2 is not used again */
 };
 
 /* Ring buffer event: the agent sends a packet or reports an event for it. */
@@ -313,7 +313,7 @@ struct canopy_event {
 	__u32 kind;
 	__u32 group_id;
 	__u32 slot;
-	__u32 value;			/* EVENT_FATAL_NAK: AETH syndrome; EVENT_FIRST_DATA: PSN */
+	__u32 value;			/* EVENT_FIRST_DATA: PSN */
 };
 
 /* Operations of the control program; parameters are in skb->cb. */

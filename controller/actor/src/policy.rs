@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Executes a group's stall policy for a receiver that stalls or fails (decisions 3.7, 3.10).
 
+use std::net::Ipv6Addr;
+
 use canopy_controller_core::{BranchNews, Command, DomainError, Outcome};
+use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{Event, EventCode};
 
 use crate::events::Code;
@@ -23,6 +26,23 @@ impl Controller {
             | EventCode::Unknown => return,
         };
         let (Some(group), Some(branch)) = (event.group, event.branch) else { return };
+        // In another epoch it may be another receiver with the same address; the agent reports again what still holds. That an alarm
+        // ends is true in any epoch.
+        let present = |epoch| self.read(|d| d.node_spec(node).and_then(|s| Some(s.groups.get(&group)?.epoch == epoch)));
+        if news == BranchNews::Recovered || event.epoch.is_none_or(|epoch| present(epoch) == Some(true)) {
+            self.branch_news(node, group, branch, news);
+        }
+    }
+
+    /// Handles a branch whose fatal NAK is in a node's sample. The event that reports it may be lost, the state is not: it is in every
+    /// sample until the branch leaves. Does nothing if it is known. Must be called on the tokio runtime.
+    pub fn fatal_branch(&self, node: &str, group: GroupId, branch: Ipv6Addr) {
+        if !self.read(|d| d.is_fatal(node, group, branch)) {
+            self.branch_news(node, group, branch, BranchNews::Fatal);
+        }
+    }
+
+    fn branch_news(&self, node: &str, group: GroupId, branch: Ipv6Addr, news: BranchNews) {
         let reaction = self.write(|d| d.branch_news(node, group, branch, news));
         if !reaction.groups.is_empty() {
             self.groups_changed(&reaction.groups);

@@ -2,6 +2,7 @@
 //! NodeService: desired state down, reports and counters up.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv6Addr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,9 +17,10 @@ use canopy_controller_actor::telemetry::NodeTelemetry;
 use canopy_model::FieldError;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::digest::SpecDigest;
-use canopy_model::ids::{Generation, check_name};
+use canopy_model::ids::{Generation, GroupId, check_name};
+use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
-use canopy_model::telemetry::{GroupTelemetry, LinkRtt};
+use canopy_model::telemetry::{EventCode, GroupTelemetry, LinkRtt};
 use canopy_units::UnixTime;
 use futures::Stream;
 use tokio::sync::watch;
@@ -204,6 +206,7 @@ impl Nodes {
                 .map_err(|e| error::field(FieldError::new(format!("groups[{i}].{}", e.field), e.detail)))?;
             groups.insert(group.group_id, group);
         }
+        let fatal: Vec<_> = groups.values().flat_map(fatal_branches).collect();
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
         let known = |id| spec.groups.contains_key(&id);
         self.controller.telemetry().record(
@@ -237,6 +240,10 @@ impl Nodes {
         for (i, wire) in sample.events.into_iter().take(MAX_EVENTS).enumerate() {
             let event = canopy_model::telemetry::Event::try_from(wire)
                 .map_err(|e| error::field(FieldError::new(format!("events[{i}].{}", e.field), e.detail)))?;
+            if event.group.is_some_and(|id| !may_report(&spec, id, event.code)) {
+                tracing::warn!(node, code = %event.code, group = ?event.group, "the node reports about a group that it has no part in: ignored");
+                continue;
+            }
             let group = event.group.and_then(|id| self.controller.read(|d| d.group_name(id).map(str::to_owned)));
             tracing::info!(node, code = %event.code, group, detail = event.detail, "node event");
             self.controller.events().push(Event {
@@ -250,6 +257,11 @@ impl Nodes {
             });
             self.controller.node_event(&node, &event);
         }
+        // Of another epoch it may be another receiver with the same address.
+        let present = |group, epoch| spec.groups.get(&group).is_some_and(|g| g.epoch == epoch);
+        for (group, branch, _) in fatal.into_iter().filter(|(group, _, epoch)| present(*group, *epoch)) {
+            self.controller.fatal_branch(&node, group, branch);
+        }
         if received > MAX_EVENTS {
             self.controller.events().note(
                 EventKind::EventsLeftOut,
@@ -260,6 +272,17 @@ impl Nodes {
         }
         Ok(())
     }
+}
+
+/// Whether an event of this group can come from a node: it has a program of the group, and sees a source's first data at the headend only.
+fn may_report(spec: &NodeSpec, group: GroupId, code: EventCode) -> bool {
+    spec.groups.get(&group).is_some_and(|g| code != EventCode::FirstData || g.headend.is_some())
+}
+
+/// Receivers whose queue pair is in error, with the group's epoch at the node.
+fn fatal_branches(group: &GroupTelemetry) -> impl Iterator<Item = (GroupId, Ipv6Addr, u32)> + '_ {
+    let fatal = group.branches.iter().filter(|b| b.fatal.is_some());
+    fatal.map(|b| (group.group_id, b.address, group.epoch))
 }
 
 fn lock(sent: &Mutex<HashMap<String, Sent>>) -> std::sync::MutexGuard<'_, HashMap<String, Sent>> {

@@ -166,6 +166,7 @@ async fn with_telemetry() -> Api {
         unconfirmed: false,
         ack_psn: Some(100),
         epsn: None,
+        fatal: None,
         ccount: 2,
         last_feedback: Some(std::time::Duration::from_millis(1_500)),
         packets: 7,

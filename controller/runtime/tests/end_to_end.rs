@@ -84,6 +84,7 @@ async fn send_telemetry(controller: &Controller) {
         group_id,
         branch: vec![],
         detail: "remote access error".into(),
+        epoch: None,
     };
     let sample = StreamTelemetryRequest {
         node: "n2".into(),

@@ -104,6 +104,17 @@ pub enum Input {
         /// The reason.
         nak: Nak,
     },
+    /// A receiver's queue pair is in error at `psn` (3.7).
+    Fatal {
+        /// Which branch.
+        branch: u32,
+        /// Epoch of a child node, which never sends one.
+        epoch: u32,
+        /// BTH PSN, of the packet that it refused.
+        psn: u32,
+        /// AETH syndrome, 0x61..=0x64.
+        syndrome: u8,
+    },
     /// A branch joins, or receivers moved behind an existing branch (`since` grew).
     Join(u32, Entry),
     /// A branch leaves.
@@ -140,6 +151,8 @@ pub enum Refusal {
     EpochOld,
     /// Feedback of a child node whose program is newer than this node's (3.9).
     EpochAhead,
+    /// A fatal NAK of a child node, which keeps those of its receivers (3.11).
+    Malformed,
 }
 
 /// Counters of received and sent packets.
@@ -171,6 +184,8 @@ struct Branch {
     shift: u64,
     /// MSN of the group when a late branch started to count messages.
     msn_base: u64,
+    /// Syndrome and PSN of the first fatal NAK (3.11).
+    fatal: Option<(u8, u64)>,
 }
 
 /// One group at one node.
@@ -276,6 +291,11 @@ impl Aggregation {
         self.branches.get(&branch).filter(|b| b.confirmed && self.high != 0).map(|b| b.next_psn)
     }
 
+    /// Syndrome and PSN of the fatal NAK of `branch`.
+    pub fn fatal(&self, branch: u32) -> Option<(u8, u64)> {
+        self.branches.get(&branch)?.fatal
+    }
+
     /// Counters since the start.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -308,6 +328,9 @@ impl Aggregation {
             Input::Data { psn, begins } => self.data(psn, begins, now).map(|()| None),
             Input::Ack { branch, epoch, psn, msn, credits } => self.ack(branch, epoch, (psn, msn), credits, now),
             Input::Nak { branch, epoch, psn, msn, nak } => self.nak(branch, epoch, (psn, msn), nak, now),
+            Input::Fatal { branch, epoch, psn, syndrome } => {
+                self.fatal_nak(branch, epoch, psn, syndrome).map(|()| None)
+            }
             Input::Join(branch, join_point) => {
                 self.join(branch, join_point);
                 Ok(None)
@@ -394,6 +417,7 @@ impl Aggregation {
             join_point,
             shift: 0,
             msn_base: 0,
+            fatal: None,
         };
         self.branches.insert(branch, fresh);
         self.pending.remove(&branch);
@@ -451,6 +475,7 @@ impl Aggregation {
                 join_point,
                 shift,
                 msn_base: msn & 0xFF_FFFF,
+                fatal: None,
             };
             self.branches.insert(branch, late);
         }
@@ -537,6 +562,20 @@ impl Aggregation {
             return Ok(None);
         }
         Ok(Some(self.send_nak(merged, now)))
+    }
+
+    /// 3.7: never merged; 3.11: checked like other feedback, and kept.
+    fn fatal_nak(&mut self, branch: u32, epoch: u32, psn: u32, syndrome: u8) -> Result<(), Refusal> {
+        let at = self.accept(branch, epoch, psn, 0)?;
+        let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
+        if !b.join_point.receiver {
+            return Err(Refusal::Malformed);
+        }
+        if b.confirmed && at < b.next_psn {
+            return Err(Refusal::Ghost);
+        }
+        b.fatal.get_or_insert((syndrome, at));
+        Ok(())
     }
 
     /// The branch with the lowest next PSN; among equals, the one whose NAK has priority.

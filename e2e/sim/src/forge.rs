@@ -20,6 +20,8 @@ pub struct Refusals {
     pub epoch_old: u64,
     /// Of a newer program than the node's own.
     pub epoch_ahead: u64,
+    /// A fatal NAK of a child node.
+    pub malformed: u64,
 }
 
 impl Refusals {
@@ -31,12 +33,13 @@ impl Refusals {
             Refusal::Ghost => &mut self.ghost,
             Refusal::EpochOld => &mut self.epoch_old,
             Refusal::EpochAhead => &mut self.epoch_ahead,
+            Refusal::Malformed => &mut self.malformed,
         } += 1;
     }
 
     /// The sum of all reasons.
     pub fn total(&self) -> u64 {
-        self.inactive + self.window + self.ghost + self.epoch_old + self.epoch_ahead
+        self.inactive + self.window + self.ghost + self.epoch_old + self.epoch_ahead + self.malformed
     }
 }
 

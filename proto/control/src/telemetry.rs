@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, PortIndex, Psn};
-use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, EventCode, GroupTelemetry, LinkRtt};
+use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, EventCode, FatalNak, GroupTelemetry, LinkRtt};
 use canopy_model::topology::MAX_LINK_RTT;
 use canopy_units::{Octets, UnixTime, UnwrappedPsn, nanos};
 
@@ -66,6 +66,7 @@ impl TryFrom<pb::BranchTelemetry> for BranchTelemetry {
             unconfirmed: wire.unconfirmed,
             ack_psn: psn("ack_psn", wire.ack_psn)?,
             epsn: psn("epsn", wire.epsn)?,
+            fatal: wire.fatal.map(TryInto::try_into).transpose()?,
             ccount: wire.ccount,
             last_feedback: wire.last_feedback_ns.map(Duration::from_nanos),
             packets: wire.packets,
@@ -82,11 +83,28 @@ impl From<&BranchTelemetry> for pb::BranchTelemetry {
             unconfirmed: b.unconfirmed,
             ack_psn: b.ack_psn,
             epsn: b.epsn,
+            fatal: b.fatal.map(Into::into),
             ccount: b.ccount,
             last_feedback_ns: b.last_feedback.map(nanos),
             packets: b.packets,
             bytes: b.octets.get(),
         }
+    }
+}
+
+impl TryFrom<pb::FatalNak> for FatalNak {
+    type Error = FieldError;
+    fn try_from(wire: pb::FatalNak) -> Result<Self, FieldError> {
+        let fatal = |syndrome: &u8| (0x61..=0x64).contains(syndrome);
+        let syndrome = u8::try_from(wire.syndrome).ok().filter(fatal);
+        let syndrome = syndrome.ok_or_else(|| FieldError::new("fatal.syndrome", "must be 97..=100".to_owned()))?;
+        Ok(Self { syndrome, psn: Psn::new("fatal.psn", wire.psn.into())?.get() })
+    }
+}
+
+impl From<FatalNak> for pb::FatalNak {
+    fn from(nak: FatalNak) -> Self {
+        Self { syndrome: nak.syndrome.into(), psn: nak.psn }
     }
 }
 
@@ -134,6 +152,7 @@ impl TryFrom<pb::Event> for Event {
             code: event_code(wire.code)?,
             group: optional_group("group_id", wire.group_id)?,
             branch: optional_address("branch", &wire.branch)?,
+            epoch: wire.epoch,
             detail: wire.detail,
         })
     }
@@ -146,6 +165,7 @@ impl From<&Event> for pb::Event {
             code: event_code_to_wire(e.code).into(),
             group_id: group_or_zero(e.group),
             branch: optional_octets(e.branch),
+            epoch: e.epoch,
             detail: e.detail.clone(),
         }
     }
@@ -193,6 +213,7 @@ mod tests {
             unconfirmed: false,
             ack_psn,
             epsn: Some(0xFF_FFFF),
+            fatal: Some(FatalNak { syndrome: 0x62, psn: 0xAB_CDEF }),
             ccount: 3,
             last_feedback: last_feedback_ns.map(Duration::from_nanos),
             packets: 4,
@@ -256,6 +277,7 @@ mod tests {
             code: EventCode::FatalNak,
             group,
             branch,
+            epoch: branch.map(|_| 7),
             detail: "x".into(),
         };
         for e in [event(None, None), event(GroupId::new("g", 5).ok(), Some("::1".parse().unwrap()))] {

@@ -65,6 +65,9 @@ pub struct BranchTelemetry {
     pub ack_psn: Option<u32>,
     /// ePSN of an outstanding NAK.
     pub epsn: Option<u32>,
+    /// Fatal NAK of a receiver, from its first one until the branch leaves; it stays in every sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fatal: Option<FatalNak>,
     /// CNPs in the current window.
     pub ccount: u32,
     /// Nanoseconds since feedback was last received; `None` = never.
@@ -77,6 +80,30 @@ pub struct BranchTelemetry {
     #[cfg_attr(feature = "schema", schema(value_type = u64))]
     #[serde(rename = "bytes")]
     pub octets: Octets,
+}
+
+/// A NAK after which a queue pair is in error (decisions 3.7): retransmission does not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct FatalNak {
+    /// AETH syndrome: 97 invalid request, 98 remote access error, 99 remote operational error, 100 invalid RD request.
+    pub syndrome: u8,
+    /// PSN of the packet that it refused, 24 bits, in the source's numbering.
+    pub psn: u32,
+}
+
+impl FatalNak {
+    /// What the syndrome means (IBTA vol. 1, 9.7.5.2.8).
+    pub const fn meaning(self) -> &'static str {
+        match self.syndrome {
+            0x61 => "invalid request",
+            0x62 => "remote access error",
+            0x63 => "remote operational error",
+            0x64 => "invalid RD request",
+            _ => "unknown error",
+        }
+    }
 }
 
 /// Drops for one reason.
@@ -159,6 +186,9 @@ pub struct Event {
     /// Branch concerned, if any.
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub branch: Option<Ipv6Addr>,
+    /// Epoch of the group's program at the node, if the event depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u32>,
     /// Text for operators.
     pub detail: String,
 }

@@ -41,7 +41,7 @@ impl Kernel {
         Observed {
             held: self.held,
             interfaces: self.mifs.clone(),
-            fixed: self.mifs.keys().copied().collect(),
+            made: self.mifs.keys().copied().collect(),
             routes: self.routes.iter().map(|(f, r)| (*f, observed(r))).collect(),
         }
     }
@@ -116,8 +116,8 @@ fn foreign_routes_and_interfaces_and_kept_groups_are_not_changed() {
     let before = k.clone();
     k.reconcile(&kept);
     assert_eq!((k.held, k.observed()), (true, before.observed()), "it stays unchanged");
-    // The agent does not remove interfaces that a routing daemon made.
-    let daemon = Observed { fixed: BTreeSet::new(), routes: BTreeMap::new(), ..k.observed() };
+    // The agent does not remove interfaces that something else made.
+    let daemon = Observed { made: BTreeSet::new(), routes: BTreeMap::new(), ..k.observed() };
     assert!(!plan_after(&Desired::default(), &daemon).iter().any(|c| matches!(c, Command::RemoveInterface(_))));
 }
 

@@ -43,6 +43,7 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
         unconfirmed: false,
         ack_psn: None,
         epsn: None,
+        fatal: None,
         ccount: 0,
         last_feedback: None,
         packets: 0,
@@ -80,6 +81,49 @@ fn stalled(group: u64, branch: u16) -> (EventCode, u64, u16) {
 
 fn recovered(group: u64, branch: u16) -> (EventCode, u64, u16) {
     (EventCode::BranchRecovered, group, branch)
+}
+
+#[test]
+fn what_holds_in_another_epoch_too_is_reported_again() {
+    let mut stalls = Stalls::default();
+    let at = |n: u64, epoch: u32| {
+        let mut g = group(1, BASE + 9, n, &[(1, Some(BASE)), (2, Some(BASE + 9))]);
+        g.epoch = epoch;
+        g
+    };
+    let reported: Vec<_> = (0..8).flat_map(|n| step(&mut stalls, n, &[at(n, 1)])).collect();
+    assert_eq!(reported, [stalled(1, 1)]);
+    let again: Vec<_> = (8..12)
+        .flat_map(|n| stalls.observe(&[at(n, 2)], |_| Some(span(AFTER)), instant(n * STEP), UnixTime::from_nanos(7)))
+        .collect();
+    assert_eq!(again.iter().map(|e| (e.code, e.epoch)).collect::<Vec<_>>(), [(EventCode::BranchStalled, Some(2))]);
+}
+
+#[test]
+fn a_fatal_nak_is_reported_once_whatever_the_group_and_again_on_request() {
+    let fatal = |group, branch| (EventCode::FatalNak, group, branch);
+    let mut one = group(1, BASE + 9, 9, &[(1, Some(BASE)), (2, Some(BASE + 9))]);
+    one.branches[1].fatal = Some(FatalNak { syndrome: 0x62, psn: 0xAB });
+    let mut stalls = Stalls::default();
+    let unwatched = |stalls: &mut Stalls, groups: &[GroupTelemetry]| {
+        stalls.observe(groups, |_| None, instant(0), UnixTime::from_nanos(7))
+    };
+    let events = unwatched(&mut stalls, std::slice::from_ref(&one));
+    assert_eq!((events.len(), events[0].code, events[0].branch), (1, EventCode::FatalNak, Some(address(2))));
+    for part in [address(2).to_string().as_str(), "0x0000ab", "0x62", "remote access error"] {
+        assert!(events[0].detail.contains(part), "{part}: {}", events[0].detail);
+    }
+    assert_eq!(unwatched(&mut stalls, std::slice::from_ref(&one)), []);
+    let mut two = one.clone();
+    two.group_id = id(2);
+    assert_eq!(step(&mut stalls, 1, &[one.clone(), two.clone()]), [fatal(2, 2)]);
+    stalls.report_again();
+    assert_eq!(step(&mut stalls, 2, &[one.clone(), two]), [fatal(1, 2), fatal(2, 2)]);
+    // Another receiver with that address.
+    let mut left = one.clone();
+    left.branches[1].fatal = None;
+    assert_eq!(step(&mut stalls, 3, &[left]), []);
+    assert_eq!(step(&mut stalls, 4, &[one]), [fatal(1, 2)]);
 }
 
 #[test]
@@ -175,7 +219,7 @@ fn groups_do_not_affect_each_other_and_are_forgotten_when_removed() {
     assert_eq!(again, [0, 0, 0, 0, 1], "another group with the same number starts anew");
     assert!(
         stalls.observe(&[bad(99)], |_| None, instant(99 * STEP), UnixTime::from_nanos(0)).is_empty()
-            && stalls.0.is_empty()
+            && stalls.groups.is_empty()
     );
 }
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The programs together with the kernel's multicast forwarding, in a network namespace.
 
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
+use canopy_agent_core::mroute::Command;
 use canopy_packet::bth::Opcode;
 use canopy_packet::ipv6::Ipv6;
 use canopy_packet::srh::SrhView;
 
-use crate::mroute::is_on;
+use crate::mroute::{Socket, is_on};
 use crate::testbed::*;
 use crate::tests::copy_for;
 
@@ -194,4 +196,19 @@ fn another_routing_daemon_is_an_error_of_the_group_and_keeps_what_it_has() {
     drop(daemon);
     assert_eq!(bed.reconcile(|_| ()), []);
     assert_eq!(kernel("ip6_mr_cache").len(), 1);
+}
+
+/// Static like the agent's own, and of a port that a group used before.
+#[test]
+fn a_foreign_multicast_interface_stays_also_where_no_route_uses_it() {
+    let mut bed = Testbed::new(&shape(0, 2, false));
+    let socket = Socket::open().unwrap();
+    let foreign = Command::AddInterface(20, bed.ifindex("d0"));
+    socket.execute(&foreign, &mut BTreeMap::new()).unwrap();
+    assert_eq!(kernel("ip6_mr_vif").len(), 4);
+    bed.reopen();
+    assert_eq!(bed.reconcile(|s| s.groups.clear()), []);
+    let left = kernel("ip6_mr_vif");
+    assert!(left.len() == 1 && left[0].split_whitespace().take(2).eq(["20", "d0"]), "{left:?}");
+    assert_eq!(bed.datapath.bpf.mifs().entries().unwrap().len(), 0);
 }

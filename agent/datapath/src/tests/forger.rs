@@ -19,6 +19,8 @@ pub(super) const BRANCHES: u32 = 7;
 pub(super) const RECEIVERS: u32 = 5;
 /// A provisioned receiver that waits for the next message start.
 pub(super) const WAITS: u32 = 5;
+/// A receiver whose queue pair is known to be in error.
+pub(super) const IN_ERROR: u32 = 2;
 /// Next PSN of each branch.
 pub(super) const NEXT: [i64; BRANCHES as usize] = [9, 20, 25, 33, 41, 51, 59];
 /// Number of PSNs sent.
@@ -187,7 +189,7 @@ impl Forger {
             5 => (self.ghost(b), "nak_ghost"),
             6 => return self.old_epoch(),
             7 => return self.not_started(),
-            8 => (self.fatal(b), "nak_fatal"),
+            8 => return self.fatal(),
             9 => (self.other_opcode(b), "feedback_malformed"),
             10 => (self.other_length(b), "feedback_malformed"),
             11 => (self.other_syndrome(b), "feedback_malformed"),
@@ -277,12 +279,18 @@ impl Forger {
         Forged { port: port_of(BRANCHES), packet, reason }
     }
 
-    /// 0x61 to 0x64: a QP in error. Never sent to the source, from whatever branch it is.
-    fn fatal(&mut self, branch: u32) -> Vec<u8> {
-        let mut feedback = self.valid_feedback(branch);
-        let syndrome = Syndrome(0x61 + self.dice.below(4) as u8);
-        feedback.extensions.aeth = Some(Aeth { syndrome, msn: 1 });
-        feedback.build().unwrap()
+    /// 0x61 to 0x64, a QP in error: repeated by the receiver that is known for it, about a PSN that its receiver has acknowledged, or of
+    /// a child node.
+    fn fatal(&mut self) -> Forged {
+        let child = RECEIVERS + self.dice.below(u64::from(BRANCHES - RECEIVERS)) as u32;
+        let (b, at, reason) = match self.dice.below(3) {
+            0 => (IN_ERROR, self.dice.edgy(NEXT[IN_ERROR as usize], HIGH), "nak_fatal"),
+            1 => (0, self.dice.edgy(NEXT[0] - WINDOW, NEXT[0] - 1), "nak_ghost"),
+            _ => (child, self.dice.edgy(NEXT[child as usize], HIGH), "feedback_malformed"),
+        };
+        let packet = feedback_of(b, EPOCH, Syndrome(0x61 + self.dice.below(4) as u8), self.wire(at), self.msn());
+        let reason = if self.running { reason } else { "feedback_window" };
+        Forged { port: port_of(b), packet: packet.build().unwrap(), reason }
     }
 
     fn other_opcode(&mut self, branch: u32) -> Vec<u8> {

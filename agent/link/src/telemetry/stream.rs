@@ -121,6 +121,7 @@ mod tests {
             code: EventCode::FatalNak,
             group: None,
             branch: None,
+            epoch: None,
             detail: String::new(),
         }
     }
@@ -132,6 +133,7 @@ mod tests {
             unconfirmed: false,
             ack_psn: Some(0xFF_FFFF),
             epsn: Some(0xFF_FFFF),
+            fatal: None,
             ccount: u32::MAX,
             last_feedback: Some(Duration::from_nanos(u64::MAX)),
             packets: u64::MAX,

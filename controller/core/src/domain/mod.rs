@@ -181,6 +181,12 @@ impl Domain {
         Stalls(&mut self.state).news(node, id, branch, news)
     }
 
+    /// Whether `node` has reported that the queue pair of this branch is in error.
+    pub fn is_fatal(&self, node: &str, id: GroupId, branch: Ipv6Addr) -> bool {
+        let node = self.state.index(node).map(|at| &self.state.nodes[at]);
+        node.and_then(|n| n.stalls.get(&(id, branch))).is_some_and(|stall| stall.fatal)
+    }
+
     /// Whether every node has confirmed its program of the source's session and the headend takes no data yet: then
     /// [`Command::OpenGroup`] opens the group.
     pub fn may_open(&self, group: &str) -> bool {

@@ -159,7 +159,11 @@ fn branches(out: &mut dyn Write, group: &GroupResource, samples: &[GroupSample])
         return Ok(writeln!(out, "\nBranches: no node has reported counters of this group")?);
     }
     writeln!(out, "\nBranches:")?;
-    table(out, &["  NODE", "BRANCH", "ACKPSN", "EPSN", "LAST FEEDBACK", "CNPS", "PACKETS", "BYTES"], rows)?;
+    table(
+        out,
+        &["  NODE", "BRANCH", "ACKPSN", "EPSN", "FATAL NAK", "LAST FEEDBACK", "CNPS", "PACKETS", "BYTES"],
+        rows,
+    )?;
     let row = |s: &GroupSample| {
         let c = &s.counters;
         vec![
@@ -183,6 +187,7 @@ fn branch_row(group: &GroupResource, sample: &GroupSample, branch: &BranchTeleme
         declared.map_or_else(|| text(branch.address), |b| text(&b.name)),
         text(branch.ack_psn),
         text(branch.epsn),
+        text(branch.fatal.map(|nak| format!("{} at PSN {}", nak.meaning(), nak.psn))),
         ago(branch.last_feedback.map(canopy_units::nanos)),
         text(branch.ccount),
         text(branch.packets),
