@@ -66,7 +66,7 @@ fn converged(spec: &PathSpec) -> (u64, u64) {
 
 #[test]
 fn a_bottleneck_is_used_and_its_queue_bounded_once_converged() {
-    for kind in [Kind::LongHaul, Kind::Ecn] {
+    let [ours, cnps] = [Kind::LongHaul, Kind::Ecn].map(|kind| {
         let paths: Vec<_> = seeds(40).map(|seed| bottleneck(seed, kind)).collect();
         let runs: Vec<_> = paths.iter().map(converged).collect();
         let deepest = runs.iter().map(|(_, depth)| *depth).max().unwrap();
@@ -76,17 +76,20 @@ fn a_bottleneck_is_used_and_its_queue_bounded_once_converged() {
             used
         };
         let (all, long) = (used(&|_| true), used(&|path| path.rtt_ns() >= THREE_SAMPLES));
-        let (least, median) = (all[0], all[all.len() / 2]);
-        println!(
-            "{kind:?}: bottleneck used least {least} %, {} % with an RTT of three samples, median {median} %; deepest queue {deepest} % of K_max",
-            long[0]
-        );
-        match kind {
-            Kind::LongHaul => {
-                assert!(least >= 75 && long[0] >= 79 && median >= 88, "{least} {long:?} {median}");
-                assert!(deepest < 150, "{deepest}");
-            }
-            _ => assert!(median <= 80, "CNPs alone are as good: {median}"),
-        }
-    }
+        let of_kind = Used { least: all[0], least_long: long[0], median: all[all.len() / 2], deepest };
+        println!("{kind:?}: {of_kind:?}");
+        of_kind
+    });
+    assert!(ours.least >= 78 && ours.least_long >= 79 && ours.median >= 88, "{ours:?}");
+    assert!(ours.deepest < 150, "{ours:?}");
+    assert!(cnps.median <= 80 && ours.median > cnps.median, "CNPs alone are as good: {cnps:?}");
+}
+
+/// How much of a bottleneck the paths of one kind use, in percent: at least, with an RTT of three samples and more, and at the median; the deepest queue, in percent of K_max.
+#[derive(Debug)]
+struct Used {
+    least: u64,
+    least_long: u64,
+    median: u64,
+    deepest: u64,
 }
