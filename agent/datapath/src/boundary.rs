@@ -34,15 +34,25 @@ pub(crate) fn configure(bpf: &Node, base: &NodeBase, interfaces: &BTreeMap<Strin
     Ok(())
 }
 
-/// What was there after the last reconcile: if it has to be made again, something else removed it.
+/// What was there after a reconcile and has been wanted ever since: if it has to be made again, something else removed it.
 #[derive(Default)]
 pub(crate) struct Kept(NetState);
 
 impl Kept {
-    /// Remembers what the kernel has.
-    pub(crate) fn remember(&mut self, state: &NetState) {
-        let NetState { attached, guarded, rules, forwards, .. } = state.clone();
-        self.0 = NetState { attached, guarded, rules, forwards, ..NetState::default() };
+    /// Remembers what the kernel has of `desired`. What it had before and lacks now is still remembered: it was removed while the
+    /// reconcile read the kernel, and the next one makes it again.
+    pub(crate) fn remember(&mut self, desired: &NetState, state: &NetState) {
+        fn both<T: Ord + Copy>(was: &BTreeSet<T>, is: &BTreeSet<T>, desired: &BTreeSet<T>) -> BTreeSet<T> {
+            was.union(is).copied().filter(|item| desired.contains(item)).collect()
+        }
+        let was = &self.0;
+        self.0 = NetState {
+            attached: both(&was.attached, &state.attached, &desired.attached),
+            guarded: both(&was.guarded, &state.guarded, &desired.guarded),
+            rules: both(&was.rules, &state.rules, &desired.rules),
+            forwards: (was.forwards || state.forwards) && desired.forwards,
+            ..NetState::default()
+        };
     }
 
     /// What of it a command makes again, for an event. `name` is that of an interface.
@@ -92,12 +102,18 @@ mod tests {
         let name = |i: u32| format!("eth{i}");
         let mut kept = Kept::default();
         assert!(again.iter().all(|c| kept.restored(c, name).is_none()), "the first time");
-        kept.remember(&whole);
+        kept.remember(&whole, &NetState::default());
+        assert!(again.iter().all(|c| kept.restored(c, name).is_none()), "it was never there");
+        kept.remember(&whole, &whole);
+        // Removed while the reconcile that restored something else read the kernel.
+        kept.remember(&whole, &NetState::default());
         assert!(again.iter().all(|c| kept.restored(c, name).is_some()));
         assert!(kept.restored(&NetCommand::Attach(3), name).unwrap().contains("eth3"));
         assert_eq!(kept.restored(&NetCommand::Guard(5), name), None, "a new interface");
         let swapped = [NetCommand::Attach(4), NetCommand::Guard(3)];
         assert!(swapped.iter().all(|c| kept.restored(c, name).is_none()), "the topology changed");
         assert_eq!(kept.restored(&NetCommand::Up(3), name), None);
+        kept.remember(&NetState::default(), &whole);
+        assert!(again.iter().all(|c| kept.restored(c, name).is_none()), "it was not wanted meanwhile");
     }
 }

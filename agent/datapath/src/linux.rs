@@ -231,7 +231,7 @@ impl LinuxDatapath {
             .collect();
         let mut after = self.resolved(interfaces, &ports, &desired, &fresh).await?;
         self.observe_filters(&desired, interfaces.values().map(|i| i.index), &mut after.state);
-        self.kept.remember(&after.state);
+        self.kept.remember(&desired, &after.state);
         let there = |i: u32| interfaces.values().any(|x| x.index == i);
         let wanted = |c: &NetCommand| !matches!(c, NetCommand::Guard(i) if !there(*i));
         for command in net::plan(&desired, &after.state).into_iter().filter(wanted) {
