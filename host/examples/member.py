@@ -49,5 +49,5 @@ class Group:
                 raise ch.GroupFailed(event.reason)
             if event.kind == kind.DELETED:
                 raise ch.NoSuchGroup(f"{self.member.group} was deleted")
-            if event.kind in (kind.EVICTED, kind.DEGRADED, kind.DISCONNECTED, kind.RECONNECTED):
+            if event.kind in (kind.EVICTED, kind.DEGRADED, kind.DISCONNECTED, kind.RECONNECTED, kind.SESSION_ENDED):
                 print(f"{event.kind.name.lower()} {event.host} {event.reason}".strip(), file=sys.stderr)

@@ -54,6 +54,14 @@ pub enum StartError {
     /// The stored records are not a consistent domain.
     #[error("restoring the domain from the store")]
     Restore(#[source] RestoreError),
+    /// The record of the key of identifiers is not one.
+    #[error(
+        "record \"controller/key\" is not 64 hexadecimal digits: put back that of a backup, or delete it, and identifiers may repeat"
+    )]
+    Key,
+    /// The operating system gives no random numbers.
+    #[error("drawing the key of identifiers")]
+    Random(#[source] getrandom::Error),
     /// The runtime is shutting down.
     #[error("the runtime ended while the store was being read")]
     Runtime,

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use canopy_controller_core::threshold::ThresholdSettings;
-use canopy_controller_core::{Domain, Record};
+use canopy_controller_core::{Domain, Record, Secret, Write};
 use canopy_model::addressing::AddressPlan;
-use canopy_store::{Op, Store, StoreError};
+use canopy_store::{Op, RESTORE_GAP, Store, StoreError};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::record::decode;
+use crate::record::{decode, op};
 use crate::task::TERM_KEY;
 use crate::{Controller, RestoreError, StartError, task};
 
@@ -24,6 +24,13 @@ pub struct Running {
     /// Ends with `Ok` after [`Controller::stop`], with an error when the store failed.
     pub task: JoinHandle<Result<(), StoreError>>,
 }
+
+/// The record of the key of the domain's unguessable numbers: 64 hexadecimal digits, drawn at the first start. Part of every backup,
+/// since numbers that were given must not be given again after a restore.
+const KEY_KEY: &str = "controller/key";
+
+/// The record of the store's revision at the last start: a restore or an import is behind it by [`RESTORE_GAP`] and more.
+const STARTED_KEY: &str = "controller/started";
 
 /// Reads the store, takes the next term and spawns the task on the current tokio runtime.
 ///
@@ -59,20 +66,44 @@ pub async fn start_with(
 
 fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> Result<(Domain, u64), StartError> {
     let snapshot = store.scan("").map_err(StartError::Store)?;
-    let last = snapshot.entries.iter().find(|(key, _)| key == TERM_KEY);
-    let last = last.and_then(|(_, term)| std::str::from_utf8(term).ok()?.parse::<u64>().ok()).unwrap_or(0);
+    let own = |name: &str| snapshot.entries.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_slice());
+    let number = |name: &str| own(name).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
+    let last = number(TERM_KEY).unwrap_or(0);
     let term = (snapshot.revision + 1).max(last + 1);
-    // Restored before the term is written: a store whose records are not consistent is left unchanged.
+    let is_copy = number(STARTED_KEY).is_some_and(|at| snapshot.revision.saturating_sub(at) >= RESTORE_GAP);
+    let digits = |number: u64| number.to_string().into_bytes();
+    let mut ops = vec![
+        Op::Put { key: TERM_KEY.into(), value: digits(term) },
+        Op::Put { key: STARTED_KEY.into(), value: digits(snapshot.revision) },
+    ];
+    let key = match own(KEY_KEY) {
+        Some(digits) => key_from(digits).ok_or(StartError::Key)?,
+        None => {
+            let mut drawn = [0; 32];
+            getrandom::fill(&mut drawn).map_err(StartError::Random)?;
+            ops.push(Op::Put { key: KEY_KEY.into(), value: hex::encode(drawn).into_bytes() });
+            drawn
+        }
+    };
+    // Restored before anything is written: a store whose records are not consistent is left unchanged.
     let expected = snapshot.revision;
-    let domain = restore(plan, thresholds, term, snapshot.entries).map_err(StartError::Restore)?;
-    let put = Op::Put { key: TERM_KEY.into(), value: term.to_string().into_bytes() };
-    let revision = store.commit(expected, &[put]).map_err(StartError::Store)?;
+    let mut domain =
+        restore(plan, thresholds, Secret::new(key), term, snapshot.entries).map_err(StartError::Restore)?;
+    if is_copy {
+        ops.push(op(&Write::Put(domain.leap())));
+    }
+    let revision = store.commit(expected, &ops).map_err(StartError::Store)?;
     Ok((domain, revision))
+}
+
+fn key_from(digits: &[u8]) -> Option<[u8; 32]> {
+    hex::decode(digits).ok()?.try_into().ok()
 }
 
 fn restore(
     plan: AddressPlan,
     thresholds: ThresholdSettings,
+    secret: Secret,
     term: u64,
     entries: Vec<(String, Vec<u8>)>,
 ) -> Result<Domain, RestoreError> {
@@ -82,5 +113,5 @@ fn restore(
             records.push((key, record));
         }
     }
-    Ok(Domain::restore(plan, thresholds, term, records)?)
+    Ok(Domain::restore(plan, thresholds, secret, term, records)?)
 }

@@ -15,6 +15,10 @@ use serde_json::json;
 
 /// The records, one `key value` per line. `UPDATE_RECORDS=1` rewrites it, which needs a reason: stores exist.
 const WRITTEN: &str = include_str!("records.txt");
+/// The same of a version whose identifiers ascended and whose groups had one session.
+const BEFORE_SESSIONS: &str = include_str!("records_before_sessions.txt");
+/// The key that identifiers follow from; another one is drawn where the store has none.
+const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 fn records(store: &MemStore) -> String {
     let entries = store.scan("").unwrap().entries.into_iter();
@@ -32,7 +36,7 @@ fn join(group: &str, spec: serde_json::Value) -> Command {
 }
 
 /// Every kind of record with every field: labels, a port without carrier, a moved tree, memory, an evicted receiver,
-/// a failed group.
+/// a failed group, a receiver of a session that has ended.
 fn commands() -> Vec<Command> {
     let spec = json!({
         "nodes": [{"name": "n1", "id": 1}, {"name": "n2", "id": 2}, {"name": "n3", "id": 3}],
@@ -70,12 +74,17 @@ fn commands() -> Vec<Command> {
         Command::EvictMember { group: "g1".into(), host: "r2".into(), reason: "acknowledged nothing".into() },
         Command::PortsDown { node: "n1".into(), ports: ["eth2".to_owned()].into() },
         Command::FailGroup { name: "g2".into(), reason: "a receiver failed".into() },
+        group("g3", &[], GroupSpec::default()),
+        join("g3", json!({"host": "s1", "role": "source", "qpn": 22, "startPsn": 77})),
+        join("g3", json!({"host": "r1", "role": "receiver", "qpn": 23})),
+        Command::DeleteMember { group: "g3".into(), host: "s1".into() },
     ]
 }
 
 #[tokio::test]
 async fn records_are_what_stores_hold() {
     let store = Arc::new(MemStore::new());
+    store.commit(0, &[Op::Put { key: "controller/key".into(), value: KEY.into() }]).unwrap();
     let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
     for command in commands() {
         controller.execute(command, None, false).await.unwrap();
@@ -87,19 +96,85 @@ async fn records_are_what_stores_hold() {
     assert_eq!(now, WRITTEN);
 }
 
-#[tokio::test]
-async fn a_controller_starts_on_records_of_an_earlier_one_and_leaves_them() {
+/// The records of the domain, which a start leaves as they are.
+fn of_domain(text: &str) -> Vec<&str> {
+    text.lines().filter(|l| !l.starts_with("controller/")).collect()
+}
+
+async fn start_on(written: &str) -> (Running, Arc<MemStore>) {
     let store = Arc::new(MemStore::new());
-    let entries = WRITTEN.lines().map(|line| line.split_once(' ').unwrap());
+    let entries = written.lines().map(|line| line.split_once(' ').unwrap());
     let ops: Vec<Op> = entries.map(|(k, v)| Op::Put { key: k.into(), value: v.as_bytes().to_vec() }).collect();
     store.commit(0, &ops).unwrap();
-    let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
-    let g1 = controller.read(|d| d.group("g1")).unwrap();
-    assert_eq!((g1.metadata.labels["job"].as_str(), g1.status.receivers), ("llm", 1));
-    assert_eq!(g1.status.evicted[0].host, "r2");
-    let reason = controller.read(|d| d.group("g2")).unwrap().status.reason;
-    assert!(reason.contains("a receiver failed"), "{reason}");
-    let without_term =
-        |text: &str| text.lines().filter(|l| !l.starts_with("controller/term")).collect::<Vec<_>>().join("\n");
-    assert_eq!(without_term(&records(&store)), without_term(WRITTEN));
+    (start(store.clone(), Default::default()).await.unwrap(), store)
+}
+
+#[tokio::test]
+async fn a_controller_starts_on_records_of_an_earlier_one_and_leaves_them() {
+    for written in [WRITTEN, BEFORE_SESSIONS] {
+        let (Running { controller, .. }, store) = start_on(written).await;
+        let g1 = controller.read(|d| d.group("g1")).unwrap();
+        assert_eq!((g1.metadata.labels["job"].as_str(), g1.status.receivers), ("llm", 1));
+        assert_eq!(g1.status.evicted[0].host, "r2");
+        let reason = controller.read(|d| d.group("g2")).unwrap().status.reason;
+        assert!(reason.contains("a receiver failed"), "{reason}");
+        let now = records(&store);
+        assert_eq!(of_domain(&now), of_domain(written));
+        let key = |text: &str| text.lines().find_map(|l| Some(l.strip_prefix("controller/key ")?.to_owned()));
+        assert!(key(&now).is_some_and(|now| key(written).is_none_or(|before| before == now)));
+    }
+}
+
+#[tokio::test]
+async fn a_group_of_an_earlier_version_keeps_its_numbers_until_its_session_ends() {
+    let (Running { controller, .. }, _) = start_on(BEFORE_SESSIONS).await;
+    let connection = || controller.read(|d| d.connection("g1")).unwrap();
+    let before = connection();
+    assert_eq!((before.proxy_address.to_string().as_str(), before.session), ("fcfe::2", 0));
+    let leave = Command::DeleteMember { group: "g1".into(), host: "s1".into() };
+    controller.execute(leave, None, false).await.unwrap();
+    let after = connection();
+    assert_eq!(after.proxy_address, before.proxy_address);
+    assert!(after.designated_qpn != before.designated_qpn && after.start_psn != before.start_psn);
+    // A new group gets numbers that no group has, although an earlier version counted from 1.
+    for i in 0..20 {
+        controller.execute(group(&format!("new{i}"), &[], GroupSpec::default()), None, false).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_key_is_refused_and_left() {
+    let store = Arc::new(MemStore::new());
+    store.commit(0, &[Op::Put { key: "controller/key".into(), value: b"00ff".to_vec() }]).unwrap();
+    let refused = start(store.clone(), Default::default()).await.err().unwrap().to_string();
+    assert!(refused.contains("controller/key") && refused.contains("backup"), "{refused}");
+    assert_eq!(records(&store), "controller/key 00ff\n");
+}
+
+#[tokio::test]
+async fn numbers_given_after_a_backup_are_not_given_after_its_restore() {
+    let store = Arc::new(MemStore::new());
+    let running = start(store.clone(), Default::default()).await.unwrap();
+    let backup = store.scan("").unwrap();
+    let numbers = |controller: &canopy_controller_actor::Controller, name: &str| {
+        let status = controller.read(|d| d.group(name)).unwrap().status;
+        (status.tree_id, status.connection.proxy_address, status.connection.designated_qpn)
+    };
+    let mut given = Vec::new();
+    for i in 0..30 {
+        let name = format!("g{i}");
+        running.controller.execute(group(&name, &[], GroupSpec::default()), None, false).await.unwrap();
+        given.push(numbers(&running.controller, &name));
+    }
+    let restored = Arc::new(MemStore::new());
+    restored.import(&backup).unwrap();
+    // Also when the first controller after the restore gives none.
+    drop(start(restored.clone(), Default::default()).await.unwrap());
+    let again = start(restored.clone(), Default::default()).await.unwrap();
+    for i in 0..30 {
+        let name = format!("h{i}");
+        again.controller.execute(group(&name, &[], GroupSpec::default()), None, false).await.unwrap();
+        let (tree, proxy, qpn) = numbers(&again.controller, &name);
+        assert!(given.iter().all(|(t, p, q)| *t != tree && *p != proxy && *q != qpn), "{name}");
+    }
 }

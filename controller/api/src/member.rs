@@ -51,6 +51,8 @@ pub struct MemberStatus {
     /// How a receiver is distributed to its edge: `inBand` or `provisioned`; `None` for a source or while there is no
     /// tree.
     pub encoding: Option<EncodingMode>,
+    /// The session that it joined has ended with its source: it gets no data until its queue pair is reset and it joins again.
+    pub ended: bool,
 }
 
-from_fields!(view::MemberStatus { address, node, port, encoding });
+from_fields!(view::MemberStatus { address, node, port, encoding, ended });

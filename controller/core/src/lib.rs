@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller's decisions as a pure function: no clock, socket, task or randomness, so that the same commands and
-//! reports lead to the same state on every machine.
+//! reports lead to the same state on every machine. Identifiers that no host may guess follow from a key that the caller gives.
 //!
 //! Input: [`Command`]s (from operators and hosts) and `NodeStatus` reports (from agents). Output: durable writes, one
 //! `NodeSpec` per node, and views for APIs. [`Domain`] holds the state. Each of the following modules depends only on
 //! those listed before it:
 //!
-//! - `metadata`, `condition`, `limits`, `hash`, `error`: small things that all others use.
+//! - `metadata`, `condition`, `limits`, `hash`, `secret`, `error`: small things that all others use.
 //! - `topology`: the declared network as a compact graph; `routes`: unicast routes and the rest of a node's base.
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel.
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
@@ -36,6 +36,7 @@ mod plan;
 mod receivers_by_edge;
 mod resource;
 mod routes;
+mod secret;
 mod status;
 #[cfg(test)]
 mod testing;
@@ -46,3 +47,4 @@ pub use command::{Applied, Command, Outcome, Write};
 pub use domain::{BranchNews, Domain, Prepared, Reaction};
 pub use error::{DomainError, RestoreError};
 pub use record::Record;
+pub use secret::Secret;

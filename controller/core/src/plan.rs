@@ -39,6 +39,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) spec: &'a GroupSpec,
     pub(crate) allocation: &'a Allocation,
     pub(crate) epoch: u32,
+    /// Members that joined up to this epoch belong to sessions that have ended.
+    pub(crate) session: u32,
     pub(crate) members: &'a BTreeMap<String, Member>,
     /// The tree in force.
     pub(crate) before: Option<&'a GroupPlan>,
@@ -96,13 +98,18 @@ pub(crate) fn plan_group(
     if let Some(reason) = intent.failed {
         return Ok(Planned::Failed(reason.to_owned()));
     }
-    let with_role = |role| intent.members.values().filter(move |m| m.spec.role == role);
+    let present = |m: &&Member| m.since > intent.session;
+    let with_role = |role| intent.members.values().filter(present).filter(move |m| m.spec.role == role);
     let source = with_role(Role::Source).next();
     let (Some(source), true) = (source, with_role(Role::Receiver).next().is_some()) else {
-        return Ok(Planned::Waiting(if source.is_none() {
-            "waiting for a source to join"
-        } else {
-            "waiting for receivers to join"
+        let ended = intent.members.values().any(|m| !present(&m));
+        return Ok(Planned::Waiting(match (source, ended) {
+            (None, false) => "waiting for a source to join",
+            (None, true) => "the source's session has ended: waiting for a source, and for receivers to join again",
+            (Some(_), false) => "waiting for receivers to join",
+            (Some(_), true) => {
+                "waiting for receivers: those of the session before have to reset their queue pairs and join again"
+            }
         }));
     };
     let network = network.ok_or_else(|| unknown_host(&source.spec.host))?;
@@ -199,7 +206,7 @@ fn multicast(
     if intent.spec.replication == Replication::Srv6 {
         return Ok(None);
     }
-    let index = intent.allocation.proxy_index;
+    let index = u64::from(intent.allocation.group_id.get());
     let group = addresses.multicast(index).ok_or_else(|| {
         DomainError::Limit(format!(
             "addressing.multicast_prefix {} has no address number {index} for group {}: use a shorter prefix, or replication srv6",
@@ -261,8 +268,8 @@ impl Planner<'_> {
             epoch,
             tree_id: allocation.tree_id,
             proxy: self.proxy()?,
-            designated_qpn: allocation.designated_qpn,
-            start_psn: allocation.start_psn,
+            designated_qpn: allocation.session.designated_qpn,
+            start_psn: allocation.session.start_psn,
             source: SourceQp {
                 address: self.source.address,
                 qpn: self.source.qpn,
@@ -277,7 +284,7 @@ impl Planner<'_> {
             branches: self.branches(t),
             receivers_provisioned: provisioned,
             write_base_va: WRITE_BASE_VA,
-            write_rkey: allocation.write_rkey,
+            write_rkey: allocation.session.write_rkey,
             params: AggregationParams {
                 cnp_window: spec.cnp_window,
                 stall_after: spec.stall_after,
@@ -360,7 +367,7 @@ impl Planner<'_> {
         Ok(Upstream {
             source_address: self.address(t.node),
             destination: self.address(parent),
-            dest_qp: self.intent.allocation.designated_qpn,
+            dest_qp: self.intent.allocation.session.designated_qpn,
             port: up.port,
             next_hop: self.addresses.link_local(self.network.id(parent), up.parent_port),
         })

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_model::group::GroupSpec;
+use canopy_model::ids::Qpn;
 use canopy_model::topology::{Endpoint, TopologySpec};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -98,6 +99,12 @@ pub struct GroupRecord {
     /// See [`Group::opened`](crate::resource::Group::opened); `None` in the record of a version that did not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) opened: Option<u32>,
+    /// See [`Group::session`](crate::resource::Group::session).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) session: u32,
+    /// See [`Group::ended`](crate::resource::Group::ended).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) ended: BTreeMap<u32, Qpn>,
     pub(crate) spec: GroupSpec,
     pub(crate) allocation: Allocation,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +128,10 @@ pub struct MemberRecord {
 pub struct StateRecord {
     pub(crate) revision: u64,
     pub(crate) cursors: Cursors,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// Key of the topology's record.

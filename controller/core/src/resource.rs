@@ -6,13 +6,13 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use canopy_model::group::GroupSpec;
-use canopy_model::ids::{Generation, GroupId};
+use canopy_model::ids::{Generation, GroupId, Qpn};
 use canopy_model::member::Role;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
 use canopy_model::topology::Endpoint;
 
-use crate::alloc::Allocation;
+use crate::alloc::{Allocation, SessionNumbers};
 use crate::member::Member;
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
@@ -40,6 +40,11 @@ pub(crate) struct Group {
     pub(crate) members: BTreeMap<String, Member>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
+    /// Epoch before the present session of a source began: members that joined up to it belong to sessions that have ended. 0 = the
+    /// group's first session.
+    pub(crate) session: u32,
+    /// Designated QPNs of ended sessions that have members, by the epoch in which each ended: they rest (decisions 6.5).
+    pub(crate) ended: BTreeMap<u32, Qpn>,
     /// Epoch in which the source joined for whose session the group was opened last (decisions 3.13); 0 = never.
     pub(crate) opened: u32,
     /// Why the stall policy stopped the group; `None` if it did not.
@@ -73,16 +78,44 @@ impl Group {
 
     /// Whether the headend takes data of the present source: receivers that join from now on are late (decisions 3.13).
     pub(crate) fn is_open(&self) -> bool {
-        self.session().is_some_and(|since| since == self.opened)
+        self.source_since().is_some_and(|since| since == self.opened)
     }
 
-    /// Receivers that are members.
+    /// Whether a member belongs to the present session.
+    pub(crate) fn takes_part(&self, member: &Member) -> bool {
+        member.since > self.session
+    }
+
+    /// Members of the present session with this role.
+    pub(crate) fn present(&self, role: Role) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(move |m| m.spec.role == role && self.takes_part(m))
+    }
+
+    /// Receivers of the present session.
     pub(crate) fn receivers(&self) -> usize {
-        self.members.values().filter(|m| m.spec.role == Role::Receiver).count()
+        self.present(Role::Receiver).count()
+    }
+
+    /// Ends the session: who joined in it belongs to it for ever, and the next one has `numbers`.
+    pub(crate) fn end_session(&mut self, numbers: SessionNumbers) {
+        self.ended.insert(self.epoch, self.allocation.session.designated_qpn);
+        self.session = self.epoch;
+        self.allocation.session = numbers;
+        self.forget_ended();
+    }
+
+    /// Forgets ended sessions whose members have all left or joined again.
+    pub(crate) fn forget_ended(&mut self) {
+        if self.ended.is_empty() {
+            return;
+        }
+        let ended_in = |m: &Member| self.ended.range(m.since..).next().map(|(epoch, _)| *epoch);
+        let inhabited: BTreeSet<u32> = self.members.values().filter_map(ended_in).collect();
+        self.ended.retain(|epoch, _| inhabited.contains(epoch));
     }
 
     /// Epoch in which the present source joined.
-    pub(crate) fn session(&self) -> Option<u32> {
+    pub(crate) fn source_since(&self) -> Option<u32> {
         self.members.values().find(|m| m.spec.role == Role::Source).map(|m| m.since)
     }
 

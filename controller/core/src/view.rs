@@ -383,4 +383,6 @@ pub struct MemberStatus {
     /// How a receiver is distributed to its edge: `inBand` or `provisioned`; `None` for a source or while there is no
     /// tree.
     pub encoding: Option<EncodingMode>,
+    /// The session that it joined has ended with its source: it gets no data until its queue pair is reset and it joins again.
+    pub ended: bool,
 }

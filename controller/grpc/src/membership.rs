@@ -54,6 +54,7 @@ impl Membership {
                     reason: s.reason,
                     receivers: s.receivers,
                     write_length: s.connection.write_length,
+                    session: s.connection.session,
                     evicted: s.evicted.into_iter().map(|e| Evicted { host: e.host, reason: e.reason }).collect(),
                 },
             )
@@ -71,14 +72,17 @@ impl MembershipService for Membership {
             peer = peer(&request)
         );
         let (group, spec) = <(String, MemberSpec)>::try_from(request.into_inner()).map_err(error::field)?;
+        let host = spec.host.clone();
         let command = Command::PutMember { group: group.clone(), spec, create_only: true };
         async {
             let done = self.execute(command).await?;
             tracing::info!(outcome = ?done.outcome, "joined");
-            let connection = self.controller.read(|d| d.connection(&group));
-            connection
-                .map(|c| Response::new((&c).into()))
-                .ok_or_else(|| Status::aborted(format!("group {group:?} was deleted meanwhile")))
+            let connection = self.controller.read(|d| d.connection_of(&group, &host));
+            connection.map(|c| Response::new((&c).into())).ok_or_else(|| {
+                Status::aborted(format!(
+                    "the session of group {group:?} that {host} joined has ended meanwhile: join again"
+                ))
+            })
         }
         .instrument(span)
         .await

@@ -255,7 +255,10 @@ async fn operators_see_health_version_events_and_a_page() {
         page.header("content-type").starts_with("text/html")
             && page.header("content-security-policy").contains("default-src 'none'")
     );
-    for text in ["g1", "Programming", "fcfe::1", "n1", "not connected", "2 nodes (0 connected"] {
+    let group = api.get("/api/v1/groups/g1").await.json();
+    let proxy = group["status"]["connection"]["proxyAddress"].as_str().unwrap();
+    assert!(proxy.starts_with("fcfe::"), "{proxy}");
+    for text in ["g1", "Programming", proxy, "n1", "not connected", "2 nodes (0 connected"] {
         assert!(page.text.contains(text), "{text} is not on the page");
     }
 }

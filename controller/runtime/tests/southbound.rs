@@ -17,7 +17,15 @@ use tonic::{Code, Status};
 use tower::ServiceExt;
 
 fn join(host: &str, role: Role, qpn: u32) -> JoinRequest {
-    JoinRequest { group: "g1".into(), host: host.into(), role: role.into(), address: vec![], qpn, memory: None }
+    JoinRequest {
+        group: "g1".into(),
+        host: host.into(),
+        role: role.into(),
+        address: vec![],
+        qpn,
+        memory: None,
+        start_psn: None,
+    }
 }
 
 fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, text: &str) {
@@ -49,10 +57,8 @@ async fn applications_join_watch_and_leave() {
         (&source.proxy_address, source.designated_qpn, source.start_psn),
         (&receiver.proxy_address, receiver.designated_qpn, receiver.start_psn)
     );
-    assert_eq!(
-        Ipv6Addr::from(<[u8; 16]>::try_from(source.proxy_address).unwrap()),
-        "fcfe::1".parse::<Ipv6Addr>().unwrap()
-    );
+    let proxy = Ipv6Addr::from(<[u8; 16]>::try_from(source.proxy_address).unwrap());
+    assert_eq!(proxy.segments()[..4], [0xfcfe, 0, 0, 0]);
 
     let agents = [
         Agent::connect(&controller, "n1", None).await.unwrap().apply_all(),
@@ -64,7 +70,22 @@ async fn applications_join_watch_and_leave() {
             break now;
         }
     };
-    assert_eq!((ready.receivers, ready.write_length), (1, 8192));
+    assert_eq!((ready.receivers, ready.write_length, ready.session), (1, 8192, receiver.session));
+    // The session ends with its source: the receiver joins again, with the same content, and gets other parameters.
+    membership.leave(LeaveRequest { group: "g1".into(), host: "s1".into() }).await.unwrap();
+    let ended = loop {
+        let now = tokio::time::timeout(DEADLINE, watch.message()).await.expect("no other session").unwrap().unwrap();
+        if now.session != ready.session {
+            break now;
+        }
+    };
+    assert_eq!(ended.receivers, 0);
+    let next = membership.join(JoinRequest { memory, ..join("r1", Role::Receiver, 17) }).await.unwrap().into_inner();
+    assert_eq!((next.session, &next.proxy_address), (ended.session, &receiver.proxy_address));
+    assert!(next.designated_qpn != receiver.designated_qpn && next.start_psn != receiver.start_psn);
+    let psn = Some(next.start_psn ^ 1);
+    let other = membership.join(JoinRequest { start_psn: psn, ..join("s1", Role::Source, 18) }).await;
+    refused(other, Code::InvalidArgument, "spec.startPsn: ");
     membership.leave(LeaveRequest { group: "g1".into(), host: "r1".into() }).await.unwrap();
     let leave = LeaveRequest { group: "g1".into(), host: "r1".into() };
     refused(membership.leave(leave).await, Code::NotFound, "g1/r1");

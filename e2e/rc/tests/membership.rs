@@ -70,7 +70,7 @@ fn joined() -> JoinResponse {
 
 fn state(phase: GroupPhase, receivers: u32, write_length: u64) -> WatchGroupResponse {
     let reason = "because".to_owned();
-    WatchGroupResponse { phase: phase.into(), reason, receivers, write_length, evicted: vec![] }
+    WatchGroupResponse { phase: phase.into(), reason, receivers, write_length, evicted: vec![], session: 0 }
 }
 
 fn request() -> JoinRequest {
@@ -81,6 +81,7 @@ fn request() -> JoinRequest {
         address: vec![1; 16],
         qpn: 0x77,
         memory: Some(MemoryRegion { va: 1, rkey: 2, length: 3 }),
+        start_psn: None,
     }
 }
 

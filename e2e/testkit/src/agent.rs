@@ -47,7 +47,14 @@ struct Service {
 /// A state of a group, for a watch.
 pub fn state(phase: GroupPhase, reason: &str, receivers: u32, evicted: &[(&str, &str)]) -> WatchGroupResponse {
     let evicted = evicted.iter().map(|(host, why)| Evicted { host: (*host).into(), reason: (*why).into() }).collect();
-    WatchGroupResponse { phase: phase.into(), reason: reason.into(), receivers, write_length: 4096, evicted }
+    WatchGroupResponse {
+        phase: phase.into(),
+        reason: reason.into(),
+        receivers,
+        write_length: 4096,
+        evicted,
+        session: 0,
+    }
 }
 
 impl Agent {
@@ -118,6 +125,7 @@ impl MembershipService for Service {
             write_base_va: 1 << 40,
             write_rkey: 9,
             write_length: 0,
+            session: 0,
         }))
     }
 

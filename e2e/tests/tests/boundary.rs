@@ -49,7 +49,11 @@ fn mac(bed: &Bed, device: &str, interface: &str) -> String {
 
 /// What the attacks need to know, which a hostile host can learn or guess.
 fn targets(bed: &Bed, group: &str) -> Value {
-    let connection = bed.group(group).unwrap()["connection"].clone();
+    let status = bed.group(group).unwrap();
+    let (connection, tree) = (status["connection"].clone(), status["treeId"].as_u64().unwrap());
+    let (high, low) = (tree >> 16, tree & 0xFFFF);
+    let trees = [6, 4, 5].map(|n| format!("5f00:0:{n}:f002:{high:x}:{low:x}::"));
+    let by_usids = format!("5f00:0:5:3:f002:{high:x}:{low:x}:0");
     let node = |n: u8| format!("fcff:0:0:{n}::1");
     json!({
         "proxy": connection["proxyAddress"],
@@ -58,9 +62,9 @@ fn targets(bed: &Bed, group: &str) -> Value {
         "source": "2001:db8:0:100::1",
         "nodes": [node(1), node(3), node(4), node(6)],
         "end_mt": ["5f00:0:1:f001::", "5f00:0:3:f001::"],
-        "trees": ["5f00:0:6:f002:0:1::", "5f00:0:4:f002:0:1::", "5f00:0:5:f002:0:1::"],
+        "trees": trees,
         // A list of uSIDs that ends in a Replication-SID and in an End.MT SID.
-        "uns": ["5f00:0:4::", "5f00:0:6:4:1:f001::", "5f00:0:5:3:f002:0:1:0"],
+        "uns": ["5f00:0:4::", "5f00:0:6:4:1:f001::", by_usids],
         "multicast": "ff3e::8000:1",
         "gateway": "fe80::1",
         "count": COUNT,

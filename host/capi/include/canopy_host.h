@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Incremented when something is added; canopy_abi_version() returns that of the library at run time. */
-#define CANOPY_ABI_VERSION 1u
+#define CANOPY_ABI_VERSION 2u
 
 /* Default socket of an agent that is the only one of its machine. */
 #define CANOPY_DEFAULT_SOCKET "/run/canopy/host.sock"
@@ -74,6 +74,7 @@ extern "C" {
 #define CANOPY_EVENT_DISCONNECTED 8u    /* reason: the agent or its controller is unreachable; forwarding continues */
 #define CANOPY_EVENT_RECONNECTED 9u     /* events for the changes in between follow */
 #define CANOPY_EVENT_DELETED 10u        /* no event follows */
+#define CANOPY_EVENT_SESSION_ENDED 11u  /* the source left or joined again: reset the queue pair and join again */
 
 #define CANOPY_NAME_MAX 64u
 #define CANOPY_TEXT_MAX 1024u
@@ -98,9 +99,12 @@ typedef struct canopy_join_options {
   uint64_t va;          /* memory that RDMA WRITEs land in; receivers only, length 0 = none */
   uint64_t length;
   uint32_t rkey;
-  uint32_t reserved;    /* 0 */
+  uint32_t start_psn;   /* 0 = that of the answer; a source that cannot choose its first PSN: CANOPY_START_PSN(psn) */
   int64_t timeout_ms;   /* how long to retry while the agent does not answer; 0 = 30 s */
 } canopy_join_options;
+
+/* Fixes the first PSN of the source's queue pair; refused when receivers have joined with another. */
+#define CANOPY_START_PSN(psn) (0x80000000u | (psn))
 
 #define CANOPY_JOIN_OPTIONS_INIT { sizeof(canopy_join_options), NULL, NULL, 0, 0, {0}, 0, 0, 0, 0, 0 }
 

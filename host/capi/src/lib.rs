@@ -22,7 +22,7 @@ use guard::{Failure, millis, name, out, take};
 use types::{CanopyConnection, CanopyError, CanopyEvent, CanopyJoinOptions, CanopyReady, E_END, E_TIMEOUT};
 
 /// ABI version of the header.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// Opaque to C.
 pub struct CanopyEvents {

@@ -13,6 +13,8 @@ use crate::text::array;
 pub const NAME_MAX: usize = 64;
 /// `CANOPY_TEXT_MAX`.
 pub const TEXT_MAX: usize = 1024;
+/// What `CANOPY_START_PSN` sets: PSN 0 can be fixed, and 0 fixes none.
+const FIXED_PSN: u32 = 1 << 31;
 /// `CANOPY_E_TIMEOUT`.
 pub const E_TIMEOUT: i32 = 10;
 /// `CANOPY_E_INTERNAL`.
@@ -42,7 +44,7 @@ pub struct CanopyJoinOptions {
     pub va: u64,
     pub length: u64,
     pub rkey: u32,
-    pub reserved: u32,
+    pub start_psn: u32,
     pub timeout_ms: i64,
 }
 
@@ -107,6 +109,13 @@ impl CanopyJoinOptions {
         if join.role == Role::Receiver && o.length == 0 && (o.va, o.rkey) != (0, 0) {
             return Err(invalid("length", "0 bytes of memory: give its length, or leave va and rkey 0"));
         }
+        join.start_psn = match o.start_psn {
+            0 => None,
+            fixed if fixed & FIXED_PSN != 0 => Some(fixed & !FIXED_PSN),
+            bare => {
+                return Err(invalid("start_psn", &format!("{bare} is a bare number: use CANOPY_START_PSN({bare})")));
+            }
+        };
         if o.timeout_ms != 0 {
             join.timeout = millis(o.timeout_ms)?;
         }
@@ -143,6 +152,7 @@ impl CanopyEvent {
             Event::Disconnected { reason } => reasoned(8, reason),
             Event::Reconnected => plain(9),
             Event::Deleted => plain(10),
+            Event::SessionEnded => plain(11),
             other => return Err(Failure::Code(E_INTERNAL, format!("{other:?} has no number in the header"))),
         };
         Ok(Self { kind, receivers, write_length, host: array(&host), reason: array(&reason) })

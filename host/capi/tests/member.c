@@ -80,6 +80,11 @@ int main(int argc, char **argv) {
   o = options("r1", 17);
   o.role = 3;
   CHECK(canopy_join(client, &o, &member, &error) == CANOPY_E_INVALID && !strcmp(error.field, "role"));
+  o.role = CANOPY_ROLE_SOURCE, o.start_psn = 7;
+  CHECK(canopy_join(client, &o, &member, &error) == CANOPY_E_INVALID && strstr(error.message, "CANOPY_START_PSN(7)"));
+  o.start_psn = CANOPY_START_PSN(0x1000000);
+  CHECK(canopy_join(client, &o, &member, &error) == CANOPY_E_INVALID && !strcmp(error.field, "start_psn"));
+  o.start_psn = 0;
   o = options("r1", 17);
   o.group = "absent";
   CHECK(canopy_join(client, &o, &member, &error) == CANOPY_E_NO_SUCH_GROUP && member == NULL);

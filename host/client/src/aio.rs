@@ -106,7 +106,8 @@ impl Membership {
     /// Waits until the group is ready with at least this many receivers.
     ///
     /// # Errors
-    /// [`Error::Timeout`] with what was missing; [`Error::GroupFailed`] and [`Error::NoSuchGroup`] at once.
+    /// [`Error::Timeout`] with what was missing; at once [`Error::GroupFailed`], [`Error::NoSuchGroup`], and [`Error::NotPossible`] when
+    /// the member's session has ended.
     pub async fn wait_ready(&self, receivers: u32, within: Duration) -> Result<Ready, Error> {
         let mut events = self.events();
         let mut seen = "no state of the group was received".to_owned();
@@ -118,6 +119,10 @@ impl Membership {
                     }
                     Event::Ready { receivers: now, .. } => seen = format!("{now} of {receivers} receivers"),
                     Event::Failed { reason } => return Err(Error::GroupFailed(reason)),
+                    Event::SessionEnded => {
+                        let what = "the source left or joined again: reset the queue pair and join again";
+                        return Err(Error::NotPossible(format!("group {}: {what}", self.group)));
+                    }
                     Event::Deleted => return Err(Error::NoSuchGroup(format!("{} was deleted", self.group))),
                     Event::Waiting { reason } | Event::Degraded { reason } | Event::Disconnected { reason } => {
                         seen = reason;
@@ -138,7 +143,7 @@ impl Membership {
             grpc,
             group,
             stage: Stage::Closed,
-            follower: Follower::default(),
+            follower: Follower::of(self.connection.session),
             ready: VecDeque::new(),
             pause: Pause::default(),
             retry_at: None,

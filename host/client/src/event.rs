@@ -50,6 +50,9 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The session that this member joined has ended: the source left or joined again. No data comes any more, and the parameters of
+    /// the join no longer count: reset the queue pair and join again.
+    SessionEnded,
     /// No state of the group is received: the agent or its controller is unreachable. Forwarding continues.
     Disconnected {
         /// The component that does not answer.
@@ -64,17 +67,27 @@ pub enum Event {
 /// The last state, to compare the next one with.
 #[derive(Debug, Default)]
 pub(crate) struct Follower {
+    /// The session that the member joined, until its end was reported.
+    joined: Option<u32>,
     last: Option<WatchGroupResponse>,
     connected: Option<bool>,
 }
 
 impl Follower {
+    /// Follows the group of a member of this session.
+    pub(crate) fn of(session: u32) -> Self {
+        Self { joined: Some(session), ..Self::default() }
+    }
+
     /// Queues the events for the changes from the last state to `next`.
     pub(crate) fn state(&mut self, next: WatchGroupResponse, out: &mut VecDeque<Event>) {
         if self.connected == Some(false) {
             out.push_back(Event::Reconnected);
         }
         self.connected = Some(true);
+        if self.joined.take_if(|joined| *joined != next.session).is_some() {
+            out.push_back(Event::SessionEnded);
+        }
         if let Some(last) = &self.last {
             let receivers = next.receivers;
             // The eviction is reported before its reason, and before the state of the group without the receiver.
@@ -121,7 +134,14 @@ mod tests {
 
     fn state(phase: GroupPhase, receivers: u32, evicted: &[&str]) -> WatchGroupResponse {
         let evicted = evicted.iter().map(|h| Evicted { host: (*h).into(), reason: "silent".into() }).collect();
-        WatchGroupResponse { phase: phase.into(), reason: "why".into(), receivers, write_length: 9, evicted }
+        WatchGroupResponse {
+            phase: phase.into(),
+            reason: "why".into(),
+            receivers,
+            write_length: 9,
+            evicted,
+            session: 0,
+        }
     }
 
     fn after(follower: &mut Follower, next: WatchGroupResponse) -> Vec<Event> {
@@ -148,6 +168,19 @@ mod tests {
         assert_eq!(after(f, state(GroupPhase::Ready, 1, &["r1"])), [left, evicted("r1"), ready(1)]);
         assert_eq!(after(f, state(GroupPhase::Degraded, 1, &["r1"])), [Event::Degraded { reason: "why".into() }]);
         assert_eq!(after(f, state(GroupPhase::Failed, 1, &["r1"])), [Event::Failed { reason: "why".into() }]);
+    }
+
+    #[test]
+    fn the_end_of_a_members_session_is_reported_once_and_first() {
+        let f = &mut Follower::of(4);
+        let in_session = |session, phase| WatchGroupResponse { session, ..state(phase, 1, &[]) };
+        let ready = Event::Ready { receivers: 1, write_length: 9 };
+        assert_eq!(after(f, in_session(4, GroupPhase::Ready)), std::slice::from_ref(&ready));
+        let waiting = Event::Waiting { reason: "why".into() };
+        assert_eq!(after(f, in_session(9, GroupPhase::Pending)), [Event::SessionEnded, waiting]);
+        assert_eq!(after(f, in_session(12, GroupPhase::Ready)), [ready]);
+        // It had ended before the watch began.
+        assert_eq!(after(&mut Follower::of(4), in_session(9, GroupPhase::Ready))[0], Event::SessionEnded);
     }
 
     #[test]

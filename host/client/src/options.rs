@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use canopy_control::pb;
-use canopy_model::ids::{Qpn, check_name};
+use canopy_model::ids::{Psn, Qpn, check_name};
 use canopy_model::member::{MemberSpec, MemoryRegion, Role};
 
 use crate::Error;
@@ -28,6 +28,9 @@ pub struct JoinOptions {
     pub qpn: u32,
     /// Memory that RDMA WRITEs land in; receivers only.
     pub memory: Option<MemoryRegion>,
+    /// First PSN of the queue pair, 0..=0xFFFFFF, for a source that cannot choose it, as under RDMA-CM; refused when receivers have
+    /// joined with another. `None`: that of the answer.
+    pub start_psn: Option<u32>,
     /// How long to retry while the agent or the controller is unreachable; 30 s unless set.
     pub timeout: Duration,
 }
@@ -60,7 +63,16 @@ impl JoinOptions {
 
     fn new(role: Role, group: &str, host: &str, qpn: u32) -> Self {
         let timeout = Duration::from_secs(30);
-        Self { group: group.to_owned(), host: host.to_owned(), role, address: None, qpn, memory: None, timeout }
+        Self {
+            group: group.to_owned(),
+            host: host.to_owned(),
+            role,
+            address: None,
+            qpn,
+            memory: None,
+            start_psn: None,
+            timeout,
+        }
     }
 
     /// Checks everything that can be checked without the controller.
@@ -68,8 +80,10 @@ impl JoinOptions {
         check_name("group", &self.group)?;
         check_name("host", &self.host)?;
         let qpn = Qpn::new("qpn", self.qpn.into())?;
+        let start_psn = self.start_psn.map(|psn| Psn::new("start_psn", psn.into())).transpose()?;
         let (host, role, address, memory) = (self.host.clone(), self.role, self.address, self.memory);
-        let request = pb::JoinRequest::from((self.group.as_str(), &MemberSpec { host, role, address, qpn, memory }));
+        let member = MemberSpec { host, role, address, qpn, memory, start_psn };
+        let request = pb::JoinRequest::from((self.group.as_str(), &member));
         <(String, MemberSpec)>::try_from(request.clone())?;
         Ok(request)
     }
@@ -92,6 +106,8 @@ mod tests {
         assert_eq!(field(JoinOptions { host: String::new(), ..good.clone() }), "host");
         assert_eq!(field(JoinOptions { qpn: 1, ..good.clone() }), "qpn");
         assert_eq!(field(JoinOptions { role: Role::Source, ..good.clone() }), "memory");
+        assert_eq!(field(JoinOptions { start_psn: Some(1), ..good.clone() }), "start_psn");
+        assert_eq!(field(JoinOptions { start_psn: Some(1 << 24), ..JoinOptions::source("g", "s1", 17) }), "start_psn");
         assert_eq!(field(good.with_memory(u64::MAX, 7, 2)), "memory.length");
     }
 }

@@ -40,6 +40,7 @@ class EventKind(enum.IntEnum):
     DISCONNECTED = 8
     RECONNECTED = 9
     DELETED = 10
+    SESSION_ENDED = 11
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,10 @@ class Client(_Handle):
         memory: Optional[Memory] = None,
         address: Optional[Address] = None,
         timeout: float = 30.0,
+        start_psn: Optional[int] = None,
     ) -> "Membership":
         """Joins; repeating a join with the same content succeeds. `timeout`: seconds to retry while the agent does
-        not answer."""
+        not answer. `start_psn`: first PSN of a source that cannot choose it; else that of the answer is used."""
         o = lib.JoinOptions(size=c.sizeof(lib.JoinOptions), group=_bytes("group", group), host=_bytes("host", host))
         o.role, o.qpn = Role(role), _number("qpn", qpn, 32)
         if address is not None:
@@ -165,6 +167,8 @@ class Client(_Handle):
                 o.address[:] = ipaddress.IPv6Address(address).packed
             except ValueError as error:
                 raise InvalidArgument(f"address: {error}", "address") from None
+        if start_psn is not None:
+            o.start_psn = 1 << 31 | _number("start_psn", start_psn, 24)
         if memory is not None:
             o.va, o.length = _number("memory.va", memory.va, 64), _number("memory.length", memory.length, 64)
             o.rkey = _number("memory.rkey", memory.rkey, 32)

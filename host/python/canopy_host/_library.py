@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ._errors import BY_CODE, InternalError
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 DEFAULT_SOCKET = "/run/canopy/host.sock"
 NAME_MAX = 64
 TEXT_MAX = 1024
@@ -34,7 +34,7 @@ class JoinOptions(c.Structure):
         ("va", c.c_uint64),
         ("length", c.c_uint64),
         ("rkey", c.c_uint32),
-        ("reserved", c.c_uint32),
+        ("start_psn", c.c_uint32),
         ("timeout_ms", c.c_int64),
     ]
 

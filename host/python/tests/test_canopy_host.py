@@ -47,6 +47,7 @@ class Module(unittest.TestCase):
             "memory": lambda: self.client.join("g", "s1", ch.Role.SOURCE, 17, memory=ch.Memory(1, 2, 3)),
             "memory.rkey": lambda: self.join("r1", memory=ch.Memory(1, 1 << 32, 3)),
             "timeout": lambda: self.join("r1", timeout=-1),
+            "start_psn": lambda: self.join("r1", start_psn=7),
         }.items():
             with self.subTest(field), self.assertRaises(ch.InvalidArgument) as raised:
                 call()

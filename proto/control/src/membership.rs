@@ -31,7 +31,11 @@ impl TryFrom<pb::JoinRequest> for (String, MemberSpec) {
             address: optional_address("address", &wire.address)?,
             qpn: Qpn::new("qpn", wire.qpn.into())?,
             memory: wire.memory.map(|m| within("memory", m.try_into())).transpose()?,
+            start_psn: wire.start_psn.map(|psn| Psn::new("start_psn", psn.into())).transpose()?,
         };
+        if member.role == Role::Receiver && member.start_psn.is_some() {
+            return Err(FieldError::new("start_psn", "only the source fixes the first PSN: take that of the answer"));
+        }
         if member.role == Role::Source && member.memory.is_some() {
             return Err(FieldError::new("memory", "only receivers register memory"));
         }
@@ -53,6 +57,7 @@ impl From<(&str, &MemberSpec)> for pb::JoinRequest {
             address: optional_octets(member.address),
             qpn: member.qpn.get(),
             memory: member.memory.map(Into::into),
+            start_psn: member.start_psn.map(Psn::get),
         }
     }
 }
@@ -68,6 +73,7 @@ impl TryFrom<pb::JoinResponse> for Connection {
             write_base_va: wire.write_base_va,
             write_rkey: wire.write_rkey,
             write_length: wire.write_length,
+            session: wire.session,
         })
     }
 }
@@ -82,6 +88,7 @@ impl From<&Connection> for pb::JoinResponse {
             write_base_va: c.write_base_va,
             write_rkey: c.write_rkey,
             write_length: c.write_length,
+            session: c.session,
         }
     }
 }
@@ -129,6 +136,7 @@ mod tests {
                 address,
                 qpn: Qpn::new("qpn", 0x11).unwrap(),
                 memory,
+                start_psn: None,
             },
         )
     }
@@ -145,12 +153,18 @@ mod tests {
         let (group, member) = request();
         let back = <(String, MemberSpec)>::try_from(pb::JoinRequest::from((group.as_str(), &member))).unwrap();
         assert_eq!(back, request());
+        let psn = Psn::new("p", 0xFF_FFFF).unwrap();
+        let source = MemberSpec { role: Role::Source, memory: None, start_psn: Some(psn), ..member.clone() };
+        let back = <(String, MemberSpec)>::try_from(pb::JoinRequest::from((group.as_str(), &source))).unwrap();
+        assert_eq!(back.1, source);
         assert!(problem(|w| w.qpn = 1).starts_with("qpn: 1 is not a usable QPN"));
         assert!(problem(|w| w.role = 0).starts_with("role: 0 is not a role"));
         assert!(problem(|w| w.role = 9).starts_with("role: 9"));
         assert_eq!(problem(|w| w.address = vec![1; 4]), "address: 4 bytes, an IPv6 address has 16");
         assert!(problem(|w| w.memory.as_mut().unwrap().length = 0).starts_with("memory.length: 0 bytes"));
         assert!(problem(|w| w.role = 1).starts_with("memory: only receivers"));
+        assert!(problem(|w| w.start_psn = Some(7)).starts_with("start_psn: only the source"));
+        assert!(problem(|w| w.start_psn = Some(1 << 24)).starts_with("start_psn: 16777216"));
         assert!(problem(|w| w.group = "A".into()).starts_with("group: "));
         assert!(problem(|w| w.host = String::new()).starts_with("host: "));
     }
@@ -165,6 +179,7 @@ mod tests {
             write_base_va: 1,
             write_rkey: 2,
             write_length: 3,
+            session: 4,
         };
         assert_eq!(Connection::try_from(pb::JoinResponse::from(&connection)).unwrap(), connection);
     }

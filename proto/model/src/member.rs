@@ -26,6 +26,10 @@ pub struct MemberSpec {
     /// Target memory of RDMA WRITEs; receivers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryRegion>,
+    /// First PSN of the source's queue pair, where its application cannot choose it; the session's when absent. Source only, and
+    /// refused when receivers have joined with another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_psn: Option<Psn>,
 }
 
 /// A registered memory region (IBTA: virtual address, R_Key, length).
@@ -70,6 +74,12 @@ impl MemberSpec {
                 );
             }
         }
+        if self.start_psn.is_some() && self.role == Role::Receiver {
+            errors.push(
+                "spec.startPsn",
+                "only the source fixes the first PSN: leave it out, and take that of the answer",
+            );
+        }
         errors.into_result()
     }
 }
@@ -79,6 +89,9 @@ impl MemberSpec {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
+    /// Which session of a source the parameters are of: it changes when the source leaves or joins again, and the queue pairs of all
+    /// members then have to be reset.
+    pub session: u32,
     /// Remote address of the QP, for the source and for receivers alike.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub proxy_address: Ipv6Addr,

@@ -78,6 +78,8 @@ pub(super) struct GroupEffect {
     pub(super) group: Option<Group>,
     /// In the order of [`Group::nodes`]; empty without a tree.
     pub(super) programs: Vec<GroupProgram>,
+    /// Behind the numbers that were drawn for it.
+    pub(super) cursors: Cursors,
 }
 
 /// The new topology, and the new state of the groups over it.
@@ -124,17 +126,18 @@ impl State {
 
     /// Returns the names of changed nodes and groups.
     pub(super) fn apply_group(&mut self, effect: GroupEffect) -> (Vec<String>, Vec<String>) {
-        let GroupEffect { name, group, programs } = effect;
+        let GroupEffect { name, group, programs, cursors } = effect;
         let old = self.groups.remove(&name);
-        match (&old, &group) {
-            (None, Some(new)) => {
-                self.pools.resume(&self.pools.cursors_behind(&new.allocation));
-                // The numbers were free when the command was prepared, at this same revision.
-                let claimed = self.pools.claim(&new.allocation);
-                debug_assert_eq!(claimed, Ok(()));
-            }
-            (Some(old), None) => self.pools.release(&old.allocation),
-            _ => {}
+        self.pools.resume(&cursors);
+        if let Some(old) = &old {
+            self.pools.release(&old.allocation);
+            old.ended.values().for_each(|qpn| self.pools.release_qpn(*qpn));
+        }
+        if let Some(new) = &group {
+            // The numbers were free, or the group's own, when the command was prepared, at this same revision.
+            let claimed =
+                self.pools.claim(&new.allocation).is_ok() && new.ended.values().all(|q| self.pools.claim_qpn(*q));
+            debug_assert!(claimed);
         }
         let mut changed = BTreeSet::new();
         if let Some(old) = old {

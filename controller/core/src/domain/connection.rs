@@ -12,18 +12,18 @@ use crate::resource::Group;
 pub(crate) fn connection(addresses: &AddressPlan, group: &Group) -> Option<Connection> {
     let a = &group.allocation;
     Some(Connection {
+        session: group.session,
         proxy_address: addresses.proxy(a.proxy_index)?,
-        designated_qpn: a.designated_qpn,
-        start_psn: a.start_psn,
+        designated_qpn: a.session.designated_qpn,
+        start_psn: a.session.start_psn,
         path_mtu: group.spec.path_mtu,
         write_base_va: WRITE_BASE_VA,
-        write_rkey: a.write_rkey,
+        write_rkey: a.session.write_rkey,
         write_length: write_length(group),
     })
 }
 
 /// Bytes that every receiver has registered; 0 if one has registered none, or if there is no receiver.
 fn write_length(group: &Group) -> u64 {
-    let receivers = group.members.values().filter(|m| m.spec.role == Role::Receiver);
-    receivers.map(|m| m.spec.memory.map_or(0, |r| r.length)).min().unwrap_or(0)
+    group.present(Role::Receiver).map(|m| m.spec.memory.map_or(0, |r| r.length)).min().unwrap_or(0)
 }

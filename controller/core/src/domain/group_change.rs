@@ -35,9 +35,9 @@ impl GroupChange {
         self
     }
 
-    /// With the allocators' cursors behind the group's new numbers.
-    pub(super) fn allocated(mut self, state: &State) -> Self {
-        self.cursors = state.pools.cursors_behind(&self.group.allocation);
+    /// With the cursors behind the numbers that were drawn for the group.
+    pub(super) fn drawn(mut self, cursors: Cursors) -> Self {
+        self.cursors = cursors;
         self
     }
 
@@ -57,12 +57,15 @@ impl GroupChange {
         group.moved = group.moved.max(moved_in(&group_state));
         group.state = group_state;
         group.recorded_epoch = group.epoch;
+        group.forget_ended();
         let record = GroupRecord {
             metadata: group.metadata.clone(),
             revision: state.revision + 1,
             epoch: group.epoch,
             moved: group.moved,
             opened: Some(group.opened),
+            session: group.session,
+            ended: group.ended.clone(),
             spec: group.spec.clone(),
             allocation: group.allocation,
             failed: group.failed.clone(),
@@ -70,7 +73,8 @@ impl GroupChange {
         };
         self.writes.push(Write::Put(Record::Group(Box::new(record))));
         let name = self.group.metadata.name.clone();
-        let effect = Effect::Group(Box::new(GroupEffect { name, group: Some(self.group), programs }));
+        let cursors = self.cursors;
+        let effect = Effect::Group(Box::new(GroupEffect { name, group: Some(self.group), programs, cursors }));
         Prepared::change(state, self.outcome, self.generation, self.writes, self.cursors, effect)
     }
 }
@@ -92,6 +96,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         spec: &group.spec,
         allocation: &group.allocation,
         epoch: group.epoch,
+        session: group.session,
         members: &group.members,
         before: group.plan(),
         moved: group.moved,

@@ -56,8 +56,9 @@ impl GroupCommands<'_> {
         let mut writes = vec![Write::Delete { key: group_key(&name) }];
         writes.extend(group.members.keys().map(|host| Write::Delete { key: member_key(&name, host) }));
         let generation = group.metadata.generation;
-        let effect = Effect::Group(Box::new(GroupEffect { name, group: None, programs: Vec::new() }));
-        Ok(Prepared::change(self.0, Outcome::Deleted, generation, writes, self.0.pools.cursors(), effect))
+        let cursors = self.0.pools.cursors();
+        let effect = Effect::Group(Box::new(GroupEffect { name, group: None, programs: Vec::new(), cursors }));
+        Ok(Prepared::change(self.0, Outcome::Deleted, generation, writes, cursors, effect))
     }
 
     /// [`crate::Command::FailGroup`].
@@ -96,7 +97,7 @@ impl GroupCommands<'_> {
             return Ok(Prepared::noop(self.0, generation));
         }
         let mut group = old.clone();
-        group.opened = old.session().unwrap_or(0);
+        group.opened = old.source_since().unwrap_or(0);
         GroupChange::new(self.0, group, Outcome::Updated, generation).prepare(self.0)
     }
 
@@ -111,8 +112,7 @@ impl GroupCommands<'_> {
                 "there are {MAX_GROUPS} groups already, no more are supported: delete groups that are not needed"
             )));
         }
-        let mut allocation = self.0.pools.peek()?;
-        allocation.start_psn = spec.start_psn.unwrap_or(allocation.start_psn);
+        let (allocation, cursors) = self.0.pools.draw(spec.start_psn)?;
         let group = Group {
             metadata: Metadata::created(name, labels),
             spec,
@@ -120,6 +120,8 @@ impl GroupCommands<'_> {
             epoch: 1,
             recorded_epoch: 1,
             members: Default::default(),
+            session: 0,
+            ended: Default::default(),
             opened: 0,
             moved: 0,
             failed: None,
@@ -127,7 +129,7 @@ impl GroupCommands<'_> {
             state: GroupState::Waiting("waiting for a source to join"),
             making: None,
         };
-        GroupChange::new(self.0, group, Outcome::Created, 1).allocated(self.0).prepare(self.0)
+        GroupChange::new(self.0, group, Outcome::Created, 1).drawn(cursors).prepare(self.0)
     }
 
     fn update(
@@ -140,15 +142,15 @@ impl GroupCommands<'_> {
         let name = old.metadata.name.as_str();
         check_generation("group", name, if_match, old.metadata.generation)?;
         check_group(&labels, &spec, FieldErrors::default())?;
-        let start_psn = spec.start_psn.unwrap_or(old.allocation.start_psn);
-        if !old.members.is_empty() {
+        let start_psn = spec.start_psn.unwrap_or(old.allocation.session.start_psn);
+        if old.members.values().any(|m| old.takes_part(m)) {
             let mut errors = FieldErrors::default();
             let fixed = |field: &str| {
                 (field.to_owned(), "members have set up their QPs with it: remove the members first".to_owned())
             };
-            if start_psn != old.allocation.start_psn {
+            if start_psn != old.allocation.session.start_psn {
                 let (field, detail) = fixed("spec.startPsn");
-                errors.push(field, format!("{start_psn} is not {}, and {detail}", old.allocation.start_psn));
+                errors.push(field, format!("{start_psn} is not {}, and {detail}", old.allocation.session.start_psn));
             }
             if spec.path_mtu != old.spec.path_mtu {
                 let (field, detail) = fixed("spec.pathMtu");
@@ -165,7 +167,7 @@ impl GroupCommands<'_> {
         }
         let mut group = old.unsettled();
         group.metadata = old.metadata.changed(labels);
-        group.allocation.start_psn = start_psn;
+        group.allocation.session.start_psn = start_psn;
         if spec.encoding != old.spec.encoding {
             group.epoch += 1;
         }

@@ -5,12 +5,14 @@ use std::net::Ipv6Addr;
 
 use canopy_model::FieldError;
 use canopy_model::group::Replication;
+use canopy_model::ids::Psn;
 use canopy_model::member::{MemberSpec, Role};
 use ipnet::Ipv6Net;
 
 use super::change::Prepared;
 use super::group_change::{GroupChange, in_group, plan};
 use super::state::State;
+use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::limits::{MAX_EVICTED, MAX_MEMBERS};
@@ -35,7 +37,8 @@ impl MemberCommands<'_> {
         }
         let address = self.check_address(&spec)?;
         let present = old.members.get(&spec.host);
-        if let Some(present) = present {
+        // A receiver of an ended session joins as if it were new.
+        if let Some(present) = present.filter(|m| old.takes_part(m)) {
             if present.spec == spec {
                 return Ok(Prepared::noop(self.0, present.metadata.generation));
             }
@@ -51,7 +54,7 @@ impl MemberCommands<'_> {
                     detail,
                 });
             }
-        } else if old.members.len() >= MAX_MEMBERS {
+        } else if present.is_none() && old.members.len() >= MAX_MEMBERS {
             return Err(DomainError::Limit(format!(
                 "group {group} has {MAX_MEMBERS} members already, no more are supported"
             )));
@@ -68,13 +71,20 @@ impl MemberCommands<'_> {
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };
         let late = old.is_open() && spec.role == Role::Receiver;
         let mut new = old.unsettled();
+        let start_psn = check_start_psn(old, &spec)?;
+        let mut cursors = self.0.pools.cursors();
+        if present.is_some_and(|m| m.spec.role == Role::Source) {
+            cursors = self.end_session(&mut new, start_psn)?;
+        } else if let Some(psn) = start_psn {
+            new.allocation.session.start_psn = psn;
+        }
         new.epoch += 1;
         let member = Member { metadata, spec, since: new.epoch, late };
         let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
         let write = Write::Put(Record::Member(Box::new(record)));
         new.members.insert(host.clone(), member);
         new.evicted.retain(|e| e.host != host);
-        let change = GroupChange::new(self.0, new, outcome, generation).with(write);
+        let change = GroupChange::new(self.0, new, outcome, generation).with(write).drawn(cursors);
         change.prepare(self.0).map_err(|e| in_group(group, e))
     }
 
@@ -86,6 +96,10 @@ impl MemberCommands<'_> {
             return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
         };
         let mut new = old.unsettled();
+        let mut cursors = self.0.pools.cursors();
+        if member.spec.role == Role::Source {
+            cursors = self.end_session(&mut new, None)?;
+        }
         new.epoch += 1;
         new.members.remove(host);
         if let Some(reason) = evicted {
@@ -105,8 +119,17 @@ impl MemberCommands<'_> {
         // A member can always leave, even if the rest of the group becomes infeasible.
         let planned = plan(self.0, &new).map_err(|e| e.to_string());
         let write = Write::Delete { key: member_key(group, host) };
-        let change = GroupChange::new(self.0, new, Outcome::Deleted, member.metadata.generation).with(write);
+        let change =
+            GroupChange::new(self.0, new, Outcome::Deleted, member.metadata.generation).with(write).drawn(cursors);
         Ok(change.prepare_with(self.0, planned))
+    }
+
+    /// Ends the session of the group's source: packets of the next one carry another Designated QPN and start at another PSN, so that
+    /// nothing that is left of this one counts there (decisions 3.11, 6.5). Returns the cursors behind the new numbers.
+    fn end_session(&self, group: &mut Group, start_psn: Option<Psn>) -> Result<Cursors, DomainError> {
+        let (numbers, cursors) = self.0.pools.draw_session(start_psn.or(group.spec.start_psn))?;
+        group.end_session(numbers);
+        Ok(cursors)
     }
 
     /// The member's address: inside its host's prefix, and outside the fabric's own prefixes.
@@ -162,6 +185,27 @@ impl MemberCommands<'_> {
         }
         Ok(())
     }
+}
+
+/// The start PSN that a source fixes with its join; `None` if it takes the session's.
+fn check_start_psn(group: &Group, spec: &MemberSpec) -> Result<Option<Psn>, FieldError> {
+    let present = group.allocation.session.start_psn;
+    let Some(psn) = spec.start_psn.filter(|psn| *psn != present) else { return Ok(spec.start_psn) };
+    if let Some(fixed) = group.spec.start_psn {
+        let detail =
+            format!("{psn} is not {fixed}, which spec.startPsn of the group fixes: leave it out, or change the group");
+        return Err(FieldError::new("spec.startPsn", detail));
+    }
+    // A source that joins again begins a session in which it is alone.
+    let again = group.members.get(&spec.host).is_some_and(|m| m.spec.role == Role::Source);
+    let receivers = group.receivers();
+    if receivers > 0 && !again {
+        let detail = format!(
+            "{psn} is not {present}, with which {receivers} receivers have set up their QPs: use that, or join before them"
+        );
+        return Err(FieldError::new("spec.startPsn", detail));
+    }
+    Ok(Some(psn))
 }
 
 /// A parent cannot withhold data from one child when the kernel copies to all: late receivers need SRv6 replication.

@@ -32,7 +32,8 @@ use canopy_units::Monotonic;
 use crate::command::{Applied, Command};
 use crate::error::{DomainError, RestoreError};
 use crate::metadata::Selector;
-use crate::record::Record;
+use crate::record::{Record, StateRecord};
+use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 use crate::view::{FlowView, GroupView, LinkView, MemberView, NodeView, Page, TopologyView};
 
@@ -81,6 +82,9 @@ pub struct Domain {
 impl Domain {
     /// Builds the domain that wrote `records` (each with its key, in any order). No records are an empty domain.
     ///
+    /// The order of the identifiers that no host may guess follows from `secret`: the same for the whole life of the domain, and drawn at its
+    /// first start. Call [`Domain::leap`] when the records are a copy from before the last change.
+    ///
     /// Every node's spec gets the highest revision ever committed as its generation, so that none goes back; `term` is
     /// the caller's, higher than that of every leader before. `thresholds` are for links without their own alpha and
     /// K_base; the clock of link measurements starts at 0.
@@ -92,10 +96,11 @@ impl Domain {
     pub fn restore(
         plan: AddressPlan,
         thresholds: ThresholdSettings,
+        secret: Secret,
         term: u64,
         records: impl IntoIterator<Item = (String, Record)>,
     ) -> Result<Domain, RestoreError> {
-        let state = restore::restore(plan, term, records)?;
+        let state = restore::restore(plan, secret, term, records)?;
         let mut links = Links::new(thresholds);
         links.tune(&state, Monotonic::START);
         Ok(Self { state, links })
@@ -152,6 +157,14 @@ impl Domain {
             }
         };
         Ok(Applied { outcome, generation, nodes, groups })
+    }
+
+    /// Passes over the numbers that may have been given after the records were copied: up to 2^20 of each kind. Returns the record
+    /// to write before any command is applied.
+    #[must_use = "a leap that is not durable is undone by the next restart"]
+    pub fn leap(&mut self) -> Record {
+        self.state.pools.leap();
+        Record::State(StateRecord { revision: self.state.revision, cursors: self.state.pools.cursors() })
     }
 
     /// Every node's spec carries `term` from now on, which is higher than the present one. Returns the nodes.
@@ -251,6 +264,13 @@ impl Domain {
     /// The remote side that members of `group` configure into their QPs; `None` if there is no such group.
     pub fn connection(&self, group: &str) -> Option<Connection> {
         self.state.groups.get(group).and_then(|g| connection::connection(&self.state.addresses, g))
+    }
+
+    /// [`Domain::connection`] for a member; `None` if `host` is none of the present session.
+    pub fn connection_of(&self, group: &str, host: &str) -> Option<Connection> {
+        let members = self.state.groups.get(group)?;
+        members.members.get(host).filter(|m| members.takes_part(m))?;
+        self.connection(group)
     }
 
     /// The network; `None` before a topology was declared.

@@ -13,11 +13,13 @@ use crate::error::RestoreError;
 use crate::record::{GroupRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, topology_key};
 use crate::resource::{Group, GroupState, Topology};
 use crate::routes::node_base;
+use crate::secret::Secret;
 use crate::topology::Network;
 
 /// See [`super::Domain::restore`].
 pub(super) fn restore(
     plan: AddressPlan,
+    secret: Secret,
     term: u64,
     records: impl IntoIterator<Item = (String, Record)>,
 ) -> Result<State, RestoreError> {
@@ -26,7 +28,7 @@ pub(super) fn restore(
     for (key, record) in records {
         read.add(key, record)?;
     }
-    let mut state = State::empty(plan, term, read.revision);
+    let mut state = State::empty(plan, secret, term, read.revision);
     // Data may have passed in groups of a version that did not open them: their sessions count as open.
     let unrecorded = |record: &&GroupRecord| record.opened.is_none();
     let before_opening: Vec<String> =
@@ -46,7 +48,7 @@ pub(super) fn restore(
     }
     for name in before_opening {
         if let Some(group) = state.groups.get_mut(&name) {
-            group.opened = group.session().unwrap_or(0);
+            group.opened = group.source_since().unwrap_or(0);
         }
     }
     restore_topology(&mut state, read.topology)?;
@@ -54,20 +56,24 @@ pub(super) fn restore(
 }
 
 fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u32>) -> Result<(), RestoreError> {
-    let GroupRecord { metadata, epoch, moved: recorded, opened, spec, allocation, failed, evicted, .. } = record;
+    let GroupRecord {
+        metadata, epoch, moved: recorded, opened, session, ended, spec, allocation, failed, evicted, ..
+    } = record;
     let name = metadata.name.clone();
     let inconsistent = |detail: String| RestoreError::Inconsistent { key: group_key(&name), detail };
     state
         .pools
         .claim(&allocation)
         .map_err(|what| inconsistent(format!("its {what} is out of range or belongs to another group")))?;
+    if !ended.values().all(|qpn| state.pools.claim_qpn(*qpn)) {
+        return Err(inconsistent("the Designated QPN of a session that ended belongs to another group".to_owned()));
+    }
     if state.addresses.proxy(allocation.proxy_index).is_none() {
         return Err(inconsistent(format!(
             "its Proxy Address {} is outside {}",
             allocation.proxy_index, state.addresses.proxy_prefix
         )));
     }
-    state.pools.resume(&state.pools.cursors_behind(&allocation));
     let ahead = moved.get(&allocation.group_id.get()).copied().unwrap_or(0);
     let group = Group {
         metadata,
@@ -77,6 +83,8 @@ fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u
         recorded_epoch: epoch,
         members: BTreeMap::new(),
         opened: opened.unwrap_or(0),
+        session,
+        ended,
         // Whatever a topology change did to the tree counts as a move.
         moved: recorded.max(ahead),
         failed,

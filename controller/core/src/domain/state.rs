@@ -12,6 +12,7 @@ use canopy_model::topology::Endpoint;
 use super::groups::Groups;
 use crate::alloc::Pools;
 use crate::resource::{Node, Topology};
+use crate::secret::Secret;
 use crate::topology::{Network, NodeIx};
 
 /// A topology, its nodes and the groups over it.
@@ -29,8 +30,8 @@ pub(super) struct State {
 
 impl State {
     /// Neither topology nor groups.
-    pub(super) fn empty(addresses: AddressPlan, term: u64, revision: u64) -> Self {
-        let pools = Pools::new(&addresses);
+    pub(super) fn empty(addresses: AddressPlan, secret: Secret, term: u64, revision: u64) -> Self {
+        let pools = Pools::new(&addresses, secret);
         Self { addresses, term, revision, pools, topology: None, nodes: Vec::new(), groups: Groups::default() }
     }
 

@@ -90,7 +90,6 @@ impl Views<'_> {
 
     fn group_view(&self, group: &Group) -> Option<GroupView> {
         let assessment = assess(group, &self.0.nodes);
-        let with_role = |role| group.members.values().filter(move |m| m.spec.role == role);
         Some(GroupView {
             metadata: group.metadata.clone(),
             spec: group.spec.clone(),
@@ -103,8 +102,8 @@ impl Views<'_> {
                 tree_id: group.allocation.tree_id,
                 epoch: group.epoch,
                 connection: super::connection::connection(&self.0.addresses, group)?,
-                source: with_role(Role::Source).next().map(|m| m.spec.host.clone()),
-                receivers: with_role(Role::Receiver).count() as u32,
+                source: group.present(Role::Source).next().map(|m| m.spec.host.clone()),
+                receivers: group.receivers() as u32,
                 evicted: group.evicted.clone(),
                 encoding: group.plan().map(|p| p.encoding.clone()),
                 tree: self.tree_view(group).unwrap_or_default(),
@@ -170,7 +169,8 @@ impl Views<'_> {
         let network = self.0.network()?;
         let at = network.host(&member.spec.host)?;
         let edge = network.name(at.node);
-        let encoding = group.plan().filter(|_| member.spec.role == Role::Receiver).map(|p| {
+        let in_tree = member.spec.role == Role::Receiver && group.takes_part(member);
+        let encoding = group.plan().filter(|_| in_tree).map(|p| {
             let provisioned = p.encoding.provisioned_edges.iter().any(|e| e == edge);
             if provisioned { EncodingMode::Provisioned } else { EncodingMode::InBand }
         });
@@ -183,6 +183,7 @@ impl Views<'_> {
                 node: edge.to_owned(),
                 port: network.port_name(at.node, at.port).to_owned(),
                 encoding,
+                ended: !group.takes_part(member),
             },
         })
     }

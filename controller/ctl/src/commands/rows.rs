@@ -167,6 +167,7 @@ impl Row for MemberResource {
             ("QPN", |m| text(m.spec.qpn), false),
             ("NODE", |m| text(&m.status.node), false),
             ("PORT", |m| text(&m.status.port), false),
+            ("SESSION", |m| if m.status.ended { "ended" } else { "present" }.to_owned(), false),
             ("ENCODING", |m| text(m.status.encoding), true),
             ("MEMORY BYTES", |m| text(m.spec.memory.map(|r| r.length)), true),
         ]

@@ -139,6 +139,7 @@ async fn join(args: &ReceiveArgs, local: Ipv6Addr, qpn: u32, region: Option<Regi
         role: Role::Receiver.into(),
         address: local.octets().to_vec(),
         qpn,
+        start_psn: None,
         memory: region.map(|Region { va, rkey, length }| MemoryRegion { va, rkey, length }),
     };
     let controller = end.controller.as_deref().unwrap_or_default();

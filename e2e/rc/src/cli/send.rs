@@ -98,6 +98,7 @@ async fn join(args: &SendArgs, local: std::net::Ipv6Addr, qpn: u32) -> Result<(M
         address: local.octets().to_vec(),
         qpn,
         memory: None,
+        start_psn: None,
     };
     let controller = end.controller.as_deref().unwrap_or_default();
     let (mut member, joined) = Member::join(controller, request, end.join_timeout).await?;

@@ -64,9 +64,13 @@ fn the_programs_are_those_of_the_drafts_figure() {
     }
     let program = |name: &str| w.domain.node_spec(name).unwrap().groups.values().next().cloned().unwrap();
     let ip = |s: &str| s.parse::<std::net::Ipv6Addr>().unwrap();
+    let status = w.domain.group("g").unwrap().status;
+    let (proxy, t) = (status.connection.proxy_address, status.tree_id.get());
+    assert_eq!(proxy.segments()[..4], [0xfcfe, 0, 0, 0]);
+    let sid = |node: u16| format!("5f00:0:{node}:f002:{:x}:{:x}::", t >> 16, t & 0xFFFF);
 
     let root = program("n6");
-    assert_eq!(root.headend.as_ref().unwrap().segments, [ip("fcfe::1"), ip("5f00:0:6:f002:0:1::")]);
+    assert_eq!(root.headend.as_ref().unwrap().segments, [proxy, ip(&sid(6))]);
     let tlvs: Vec<(String, usize)> =
         root.headend.as_ref().unwrap().tlvs.iter().map(|t| (t.edge.to_string(), t.receivers.len())).collect();
     assert_eq!(
@@ -75,7 +79,7 @@ fn the_programs_are_those_of_the_drafts_figure() {
     );
     assert_eq!(
         (root.upstream.source_address, root.upstream.destination, root.upstream.next_hop),
-        (ip("fcfe::1"), ip("2001:db8:1::1"), ip("2001:db8:1::1"))
+        (proxy, ip("2001:db8:1::1"), ip("2001:db8:1::1"))
     );
     assert_eq!(root.upstream.dest_qp.get(), 0x11);
     let sids = |p: &canopy_model::node_spec::GroupProgram| {
@@ -88,7 +92,7 @@ fn the_programs_are_those_of_the_drafts_figure() {
             .collect::<Vec<_>>()
     };
     // n4 and n5 replicate; n1, n2 and n3 only run End.MT.
-    assert_eq!(sids(&root), ["5f00:0:4:f002:0:1::", "5f00:0:5:f002:0:1::"]);
+    assert_eq!(sids(&root), [ip(&sid(4)).to_string(), ip(&sid(5)).to_string()]);
     assert_eq!(sids(&program("n4")), ["5f00:0:1:f001::", "5f00:0:2:f001::"]);
     assert_eq!(sids(&program("n1")), ["2001:db8:2::1", "2001:db8:3::1"]);
     let (n4, n1) = (program("n4"), program("n1"));
@@ -114,7 +118,9 @@ fn a_transit_node_with_receivers_is_addressed_by_its_replication_sid() {
     assert_eq!(before.status.tree[1].sid, "5f00:0:2:f001::".parse::<std::net::Ipv6Addr>().unwrap());
     w.run(receiver("g", "b")).unwrap();
     let after = w.domain.group("g").unwrap();
-    assert_eq!(after.status.tree[1].sid, "5f00:0:2:f002:0:1::".parse::<std::net::Ipv6Addr>().unwrap());
+    let t = after.status.tree_id.get();
+    let sid = format!("5f00:0:2:f002:{:x}:{:x}::", t >> 16, t & 0xFFFF);
+    assert_eq!(after.status.tree[1].sid, sid.parse::<std::net::Ipv6Addr>().unwrap());
     assert_eq!(after.status.tree[1].roles, [TreeRole::Transit, TreeRole::Edge]);
 }
 

@@ -2,6 +2,7 @@
 //! The domain together with a store of plain records, as in a controller.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use canopy_model::addressing::AddressPlan;
@@ -17,6 +18,7 @@ use crate::command::{Applied, Command, MAX_WRITES, Write};
 use crate::error::{DomainError, RestoreError};
 use crate::metadata::{Labels, Selector};
 use crate::record::Record;
+use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 
 mod lifecycle;
@@ -27,6 +29,7 @@ mod opening;
 mod queues;
 mod random;
 mod refusals;
+mod sessions;
 mod stall;
 mod status;
 
@@ -42,6 +45,11 @@ fn span(ns: u64) -> Duration {
 
 /// Term of a world's first controller.
 const TERM: u64 = 1;
+
+/// The key of every test's domain.
+fn secret() -> Secret {
+    Secret::new([9; 32])
+}
 
 /// Records by key.
 type Records = BTreeMap<String, Record>;
@@ -59,7 +67,7 @@ impl World {
     }
 
     fn empty_with(thresholds: ThresholdSettings) -> Self {
-        let domain = Domain::restore(AddressPlan::default(), thresholds, TERM, []).unwrap();
+        let domain = Domain::restore(AddressPlan::default(), thresholds, secret(), TERM, []).unwrap();
         Self { domain, records: BTreeMap::new() }
     }
 
@@ -118,7 +126,7 @@ impl World {
 
 /// The domain of the second controller from `records`.
 fn restored(records: Records) -> Result<Domain, RestoreError> {
-    Domain::restore(AddressPlan::default(), ThresholdSettings::default(), 2, records)
+    Domain::restore(AddressPlan::default(), ThresholdSettings::default(), secret(), 2, records)
 }
 
 fn topology(spec: TopologySpec) -> Command {
@@ -134,7 +142,14 @@ fn group_with(name: &str, spec: GroupSpec) -> Command {
 }
 
 fn member(host: &str, role: Role, qpn: u64) -> MemberSpec {
-    MemberSpec { host: host.to_owned(), role, address: None, qpn: Qpn::new("qpn", qpn).unwrap(), memory: None }
+    MemberSpec {
+        host: host.to_owned(),
+        role,
+        address: None,
+        qpn: Qpn::new("qpn", qpn).unwrap(),
+        memory: None,
+        start_psn: None,
+    }
 }
 
 fn join_with(group: &str, spec: MemberSpec) -> Command {

@@ -274,8 +274,10 @@ proptest! {
                     check_traffic(&w.domain, name);
                 }
             }
-            let ids: BTreeSet<_> = w.domain.state.groups.iter().map(|(_, g)| g.allocation.designated_qpn).collect();
-            prop_assert_eq!(ids.len(), w.domain.state.groups.len());
+            let of_group = |g: &crate::resource::Group| g.ended.values().copied().chain([g.allocation.session.designated_qpn]).collect::<Vec<_>>();
+            let qpns: Vec<_> = w.domain.state.groups.iter().flat_map(|(_, g)| of_group(g)).collect();
+            prop_assert_eq!(qpns.iter().collect::<BTreeSet<_>>().len(), qpns.len(), "a QPN is in two places");
+            prop_assert_eq!(w.domain.state.pools.in_use()[3], qpns.len());
         }
         for name in w.domain.state.groups.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>() {
             w.run(Command::FinishMove { group: name.clone() }).unwrap();
