@@ -52,6 +52,12 @@ pub enum Control {
         receiver: bool,
         /// The epoch since which it belongs to the group.
         since: u32,
+        /// It may have started late at this node, whose state is lost: it never starts.
+        lost: bool,
+        /// Subtracted from the PSNs of a receiver that started late and whose state was lost, 24 bits; else 0.
+        shift: u32,
+        /// Messages completed before it started, 24 bits; else 0.
+        msn_base: u32,
     },
     /// Sends the CNP of an open window that has ended.
     Cnp,
@@ -66,9 +72,12 @@ impl Control {
     fn words(self) -> (Op, [u32; 3]) {
         match self {
             Self::Remove { slot } => (Op::CONTROL_REMOVE, [slot, 0, 0]),
-            Self::Join { slot, at_boundary, receiver, since } => {
+            Self::Join { slot, at_boundary, receiver, since, lost, shift, msn_base } => {
                 let flag = |on: bool, flag: Join| if on { flag.0 } else { 0 };
-                let flags = flag(at_boundary, Join::JOIN_AT_BOUNDARY) | flag(receiver, Join::JOIN_RECEIVER);
+                let flags = flag(at_boundary, Join::JOIN_AT_BOUNDARY)
+                    | flag(receiver, Join::JOIN_RECEIVER)
+                    | flag(lost, Join::JOIN_LOST);
+                let (flags, slot) = (flags | shift << Join::JOIN_FLAGS.0, slot | msn_base << 8);
                 (Op::CONTROL_JOIN, [slot, flags, since])
             }
             Self::Cnp => (Op::CONTROL_CNP, [0; 3]),

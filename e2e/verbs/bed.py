@@ -95,9 +95,10 @@ class IcrcChecks:
 class Process:
     """An application on one host."""
 
-    def __init__(self, bed, host, role, work, group=None, seed=1, timeout=17, retries=6, deadline=300, psn=0, path_mtu=1024, expects=True):
+    def __init__(self, bed, host, role, work, group=None, seed=1, timeout=17, retries=6, deadline=300, psn=0, path_mtu=1024, expects=True, rejoin=None):
         config = {"host": host, "address": bed.addresses[host], "role": role, "work": work, "group": group, "seed": seed}
         config |= {"timeout": timeout, "retries": retries, "deadline": deadline, "psn": psn, "path_mtu": path_mtu, "expects": expects}
+        config["rejoin"] = rejoin
         self.host, self.text, self.seen = host, b"", []
         self.pid, self.input, self.output = endpoint.start(config)
 
@@ -158,10 +159,11 @@ class Process:
 class Transfer:
     """One source and its receivers in a group of their own; a context manager."""
 
-    def __init__(self, bed, name, work, receivers=RECEIVERS, source="s1", seed=1, spec=None, room=None, **options):
-        """`room`: memory of the receivers, if not the size of `work`. `options` are those of Process."""
+    def __init__(self, bed, name, work, receivers=RECEIVERS, source="s1", seed=1, spec=None, room=None, rejoin=None, **options):
+        """`room`: memory of the receivers, if not the size of `work`; `rejoin`: {host: how it leaves and joins again}. `options` are
+        those of Process."""
         self.bed, self.name, self.work, self.seed = bed, name, work, seed
-        self.room = room or work
+        self.room, self.rejoin = room or work, rejoin or {}
         self.spec = {"pathMtu": 1024, "stallAfterMs": 60000} | (spec or {})
         self.where, self.options, self.processes = (source, list(receivers)), options, []
 
@@ -169,7 +171,7 @@ class Transfer:
         source, receivers = self.where
         controller.create_group(self.name, **self.spec)
         try:
-            make = lambda host, role, work: Process(self.bed, host, role, work, self.name, self.seed, **self.options)
+            make = lambda host, role, work: Process(self.bed, host, role, work, self.name, self.seed, rejoin=self.rejoin.get(host), **self.options)
             self.receivers = [make(host, "receiver", self.room) for host in receivers]
             self.processes += self.receivers
             for process in self.receivers:

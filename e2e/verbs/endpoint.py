@@ -37,6 +37,8 @@ OPCODES = {
     "read": e.IBV_WR_RDMA_READ,
     "atomic": e.IBV_WR_ATOMIC_FETCH_AND_ADD,
 }
+# The immediate of operation 0 (work.py).
+IMM = 0x10000
 STATUS = {getattr(e, n): n.removeprefix("IBV_WC_") for n in dir(e) if n.startswith("IBV_WC_") and n.endswith(("_ERR", "SUCCESS"))}
 ACCESS = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REMOTE_READ | e.IBV_ACCESS_REMOTE_ATOMIC
 WORD = 8
@@ -67,10 +69,22 @@ class Endpoint:
         self.pd = PD(self.context)
         self.length = max(w.capacity(self.work), WORD)
         self.memory = MR(self.pd, self.length, ACCESS)
+        self.new_queue_pair()
+
+    def new_queue_pair(self):
+        """A queue pair of its own, in INIT."""
         depth = len(self.work) + 1
         self.cq = CQ(self.context, depth, None, None, 0)
         cap = QPCap(max_send_wr=depth, max_recv_wr=depth)
         self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap))
+        self._to_init()
+
+    def reset(self):
+        """The same queue pair, in INIT again; what was posted and not completed is gone."""
+        self.qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
+        self._to_init()
+
+    def _to_init(self):
         attr = QPAttr(port_num=1)
         attr.qp_access_flags = ACCESS
         self.qp.to_init(attr)
@@ -195,6 +209,33 @@ def receive(endpoint):
     send_event("done", status=status, sizes=sizes, imm=imm)
 
 
+def rejoin(endpoint, config):
+    """Gets some messages, leaves, and joins again while the source sends: with its queue pair as it is (`stale`), reset, or a new one.
+    Ends with the numbers of the messages that it got then, which their immediates have, and how many have other bytes than those."""
+    how, last = config["rejoin"], len(endpoint.work) - 1
+    for _ in endpoint.completions(how["after"]):
+        pass
+    controller.leave(config["group"], config["host"])
+    if how["with"] != "stale":
+        # Only now: until it has left, its queue pair is a member's.
+        endpoint.reset() if how["with"] == "reset" else endpoint.new_queue_pair()
+        endpoint.fill()
+        endpoint.post_receives()
+    member(endpoint, config)
+    send_event("rejoined")
+    numbers, wrong = [], 0
+    for completion in endpoint.completions(last + 1):
+        immediate = completion.wc_flags & e.IBV_WC_WITH_IMM
+        number = int(completion.imm_data) - IMM if immediate else last
+        place, op = endpoint.work[completion.wr_id], endpoint.work[number]
+        got = endpoint.memory.read(op["size"], place["at"])
+        wrong += got != w.content(config["seed"], number, op["size"])
+        numbers.append(number)
+        if number == last:
+            break
+    send_event("done", numbers=numbers, wrong=wrong)
+
+
 def application(config):
     """The whole life of the process."""
     endpoint = Endpoint(config)
@@ -204,6 +245,8 @@ def application(config):
     remote = (member if config["group"] else peer)(endpoint, config)
     if endpoint.source:
         send(endpoint, remote)
+    elif config["rejoin"]:
+        rejoin(endpoint, config)
     elif config["expects"]:
         receive(endpoint)
     # The memory at the time of the runner's request: a forbidden write would have had time to arrive.

@@ -11,7 +11,7 @@ use canopy_bpf::node::{Control, types};
 use canopy_packet::aeth::{Aeth, Syndrome};
 use canopy_packet::bth::Opcode;
 use canopy_packet::frame::RoceBuilder;
-use canopy_reference::aggregate::{Aggregation, Counters, Entry, Feedback, Input, Nak, Params, Refusal};
+use canopy_reference::aggregate::{Aggregation, Counters, Entry, Feedback, Input, Nak, Params, Refusal, Start};
 use canopy_units::{Monotonic, UnwrappedPsn};
 
 use crate::testbed::*;
@@ -41,6 +41,7 @@ struct Pair {
     reference: Aggregation,
     now: Monotonic,
     epoch: u32,
+    start: u32,
     refused: BTreeMap<&'static str, u64>,
     sent: u64,
 }
@@ -64,10 +65,10 @@ impl Pair {
         let params = Params { start: TURN + u64::from(start), window: (1 << 22) - 1, reack, nak_merge, psn_bits: 24 };
         let mut reference = Aggregation::new(params, 1);
         for b in 0..BRANCHES {
-            let entry = Entry { at_boundary: false, receiver: b < RECEIVERS, since: 1 };
+            let entry = Entry { receiver: b < RECEIVERS, since: 1, ..Entry::default() };
             reference.handle(Input::Join(b, entry), Monotonic::START).unwrap();
         }
-        Self { bed, reference, now: Monotonic::START, epoch: 1, refused: BTreeMap::new(), sent: 0 }
+        Self { bed, reference, now: Monotonic::START, epoch: 1, start, refused: BTreeMap::new(), sent: 0 }
     }
 
     /// Feeds one input to both and compares the feedback that they send upstream.
@@ -91,8 +92,16 @@ impl Pair {
                 feedback_of(branch, epoch, Syndrome(nak.syndrome()), psn, msn)
             }
             Input::Fatal { branch, epoch, psn, syndrome } => feedback_of(branch, epoch, Syndrome(syndrome), psn, 0),
-            Input::Join(slot, Entry { at_boundary, receiver, since }) => {
-                return self.control(Control::Join { slot, at_boundary, receiver, since });
+            Input::Join(slot, Entry { at_boundary, receiver, since, start: Start { shift, msn_base } }) => {
+                return self.control(Control::Join {
+                    slot,
+                    at_boundary,
+                    receiver,
+                    since,
+                    lost: false,
+                    shift,
+                    msn_base,
+                });
             }
             Input::Leave(slot) => return self.control(Control::Remove { slot }),
             Input::PendingOnly => return self.control(Control::PendingOnly),
@@ -152,7 +161,20 @@ impl Pair {
             v as u32 & 0xFF_FFFF
         };
         let branch = dice.below(u64::from(BRANCHES)) as u32;
+        let shift = self.reference.copies().find(|(b, _)| *b == branch).map_or(0, |(_, shift)| shift as u32);
+        // Mostly in the PSNs of the branch.
+        let near = |dice: &mut Dice, high: u64| near(dice, high).wrapping_sub(shift) & 0xFF_FFFF;
         let msn = dice.below(1 << 24) as u32;
+        // What a probed queue pair answers: at times that it is fresh.
+        if let Some(branch) = self.reference.probing().next().filter(|_| dice.below(8) == 0) {
+            let start = self.start;
+            return match dice.below(4) {
+                0 => Input::Ack { branch, epoch: 0, psn: start.wrapping_sub(1) & 0xFF_FFFF, msn: 0, credits: 31 },
+                1 => Input::Nak { branch, epoch: 0, psn: start, msn: 0, nak: Nak::Sequence },
+                2 => Input::Nak { branch, epoch: 0, psn: start, msn: 0, nak: Nak::Rnr(3) },
+                _ => Input::Ack { branch, epoch: 0, psn: start, msn: 0, credits: 31 },
+            };
+        }
         let epoch = if dice.below(20) == 0 { dice.below(1 << 14) as u32 } else { self.epoch };
         match dice.below(100) {
             0..30 => {
@@ -178,7 +200,11 @@ impl Pair {
                 if dice.below(4) > 0 {
                     self.feed(Input::Adopt(self.epoch));
                 }
-                Input::Join(branch, Entry { at_boundary, receiver: branch < RECEIVERS, since: self.epoch })
+                // At times a receiver whose node lost its state.
+                let lost = branch < RECEIVERS && !at_boundary && dice.below(2) == 0;
+                let start = Start { shift: dice.below(1 << 24) as u32, msn_base: dice.below(1 << 24) as u32 };
+                let start = if lost { start } else { Start::default() };
+                Input::Join(branch, Entry { at_boundary, receiver: branch < RECEIVERS, since: self.epoch, start })
             }
         }
     }

@@ -13,11 +13,14 @@ use canopy_bpf::node::types::{self, canopy_drop as Reason, canopy_group_flag as 
 use canopy_bpf::node::{Control, Node};
 use canopy_bpf::{Result, chain};
 use canopy_model::ids::GroupId;
+use canopy_model::member::LateStart;
 use canopy_model::node_spec::{GroupProgram, NodeSpec};
 use canopy_model::programs::Programs;
 use canopy_model::status::{ItemError, ItemKind};
 
 use crate::observe::{self, Held, is};
+use crate::probe::{self, Schedule};
+use crate::raw_socket::RawSocket;
 use crate::render::{self, Entries, Join, Ports, Rendered, same};
 
 /// Length of an upstream ACK frame, the longest frame that the control program writes.
@@ -43,8 +46,10 @@ pub(crate) struct Groups {
     cold: bool,
     /// Groups that were not applied when the node was cold: it still is for them.
     cold_groups: BTreeSet<u32>,
-    /// Groups that may have pending branches.
-    may_be_pending: BTreeSet<u32>,
+    /// Groups in which a branch may wait for a message or for its queue pair, and when those are probed.
+    waiting: BTreeMap<u32, Schedule>,
+    /// For probes; opened when the first one is due.
+    socket: Option<RawSocket>,
     /// Groups whose epoch was adopted recently, and until when their last feedback is repeated.
     repeats: BTreeMap<u32, Instant>,
 }
@@ -86,7 +91,8 @@ impl Groups {
             ports: Ports::new(),
             cold,
             cold_groups: BTreeSet::new(),
-            may_be_pending: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            socket: None,
             repeats: BTreeMap::new(),
         }
     }
@@ -128,8 +134,8 @@ impl Groups {
                     let unchanged = !writes && self.applied.get(&id).is_some_and(|a| a.program == *program);
                     if !unchanged {
                         plan.changes.push(Change { id, was, want: Some((program.clone(), rendered)), writes });
-                    } else if was.state.is_some_and(|s| !is_empty(&s.pending)) {
-                        self.may_be_pending.insert(id);
+                    } else if was.state.is_some_and(|s| anything_waits(&s)) {
+                        self.waiting.entry(id).or_insert_with(|| Schedule::starting(Instant::now()));
                     }
                 }
                 Err(detail) => {
@@ -158,7 +164,7 @@ impl Groups {
             let Some((program, rendered)) = &change.want else {
                 self.sweep(&change, &Entries::default())?;
                 self.repeats.remove(&change.id);
-                self.may_be_pending.remove(&change.id);
+                self.waiting.remove(&change.id);
                 self.cold_groups.remove(&change.id);
                 continue;
             };
@@ -181,7 +187,7 @@ impl Groups {
                     errors.push(error(program, format!("group {} is not applied: {}", program.name, chain(&e))));
                 }
             }
-            self.may_be_pending.insert(change.id);
+            self.waiting.insert(change.id, Schedule::starting(Instant::now()));
         }
         self.cold = false;
         self.audited = errors.is_empty();
@@ -261,7 +267,7 @@ impl Groups {
         state = bpf.states().get(&id)?;
         let slots = want.slots();
         for (address, slot) in was.entries.slots() {
-            let counts = state.is_some_and(|s| has(&s.active, slot) || has(&s.pending, slot));
+            let counts = state.is_some_and(|s| is_in(&s, slot));
             if !slots.contains_key(&address) || (has(&conf.standby, slot) && counts) {
                 bpf.control(id, Control::Remove { slot }, &[0; ACK_FRAME])?;
             }
@@ -290,8 +296,8 @@ impl Groups {
 
     /// Joins new branches, branches behind which receivers moved, and branches that reuse the address of a former one.
     fn join(&self, id: u32, state: Option<&types::canopy_state>, joins: &BTreeMap<u32, Join>) -> Result<()> {
-        for (&slot, &Join { at_boundary, receiver, since }) in joins {
-            let there = state.filter(|s| has(&s.active, slot) || has(&s.pending, slot));
+        for (&slot, &Join { at_boundary, receiver, since, start }) in joins {
+            let there = state.filter(|s| is_in(s, slot));
             if there.is_some_and(|s| s.since[slot as usize % s.since.len()] == since) {
                 continue;
             }
@@ -301,8 +307,12 @@ impl Groups {
             // A child node that is active already continues with its next feedback, whatever receivers moved behind it.
             let counts = there.is_some_and(|s| has(&s.active, slot));
             let cold = self.cold || self.cold_groups.contains(&id);
-            let at_boundary = at_boundary && !cold && (receiver || !counts);
-            self.bpf.control(id, Control::Join { slot, at_boundary, receiver, since }, &[0; ACK_FRAME])?;
+            // A receiver proves with its queue pair that it may start, and continues where it started (decisions 3.13).
+            let at_boundary = at_boundary && if receiver { start.is_none() } else { !cold && !counts };
+            let LateStart { shift, msn_base } = start.unwrap_or_default();
+            let lost = cold && at_boundary;
+            let join = Control::Join { slot, at_boundary, receiver, since, lost, shift, msn_base };
+            self.bpf.control(id, join, &[0; ACK_FRAME])?;
         }
         Ok(())
     }
@@ -329,26 +339,38 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether [`Groups::acknowledge_pending_only`] has anything to do.
-    pub(crate) fn may_be_pending(&self) -> bool {
-        !self.may_be_pending.is_empty()
+    /// Whether [`Groups::attend_waiting`] has anything to do.
+    pub(crate) fn any_waits(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
-    /// Acknowledges data for groups that have only pending branches (shared.h CONTROL_PENDING_ONLY). Polls the groups that changed
-    /// until they have no pending branches.
-    pub(crate) fn acknowledge_pending_only(&mut self) {
-        let Self { bpf, may_be_pending, .. } = self;
-        may_be_pending.retain(|id| {
+    /// Probes the queue pairs of late receivers, and acknowledges data for groups in which every branch waits (shared.h
+    /// CONTROL_PENDING_ONLY). Polls the groups that changed until no branch waits.
+    pub(crate) fn attend_waiting(&mut self) {
+        let now = Instant::now();
+        let Self { bpf, waiting, socket, applied, .. } = self;
+        waiting.retain(|id, schedule| {
             let state = bpf.states().get(id).ok().flatten();
-            let Some(state) = state.filter(|s| !is_empty(&s.pending)) else { return false };
+            let Some(state) = state.filter(anything_waits) else { return false };
             if is_empty(&state.active)
                 && let Err(e) = bpf.control(*id, Control::PendingOnly, &[0; ACK_FRAME])
             {
                 tracing::warn!(
                     group = id,
                     error = chain(&e),
-                    "cannot acknowledge data for a group that has only pending branches"
+                    "cannot acknowledge data for a group in which every branch waits"
                 );
+            }
+            if let Some(of) = applied.get(id).filter(|_| !is_empty(&state.probing) && schedule.is_due(now)) {
+                let slots = of.entries.slots();
+                let probed = slots.iter().filter(|(_, slot)| has(&state.probing, **slot)).map(|(address, _)| *address);
+                if let Err(e) = probe::send(socket, &of.program, probed) {
+                    tracing::warn!(
+                        group = of.program.name,
+                        error = chain(&e),
+                        "cannot probe the queue pairs of late receivers"
+                    );
+                }
             }
             true
         });
@@ -395,16 +417,13 @@ fn is_applied(was: &Held, want: &Rendered) -> bool {
 
 /// Whether every branch counts, or will from the next message on, since the epoch in which it joined.
 fn counts_all(s: &types::canopy_state, joins: &BTreeMap<u32, Join>) -> bool {
-    let counts = |slot: u32, since: u32| {
-        (has(&s.active, slot) || has(&s.pending, slot)) && s.since[slot as usize % s.since.len()] == since
-    };
+    let counts = |slot: u32, since: u32| is_in(s, slot) && s.since[slot as usize % s.since.len()] == since;
     joins.iter().all(|(slot, join)| counts(*slot, join.since))
 }
 
 /// Whether no standby branch counts.
 fn standby_rests(s: &types::canopy_state, want: &Entries) -> bool {
-    let counts = |slot: &u32| has(&s.active, *slot) || has(&s.pending, *slot);
-    want.group.is_none_or(|conf| !want.branches.keys().any(|slot| has(&conf.standby, *slot) && counts(slot)))
+    want.group.is_none_or(|conf| !want.branches.keys().any(|slot| has(&conf.standby, *slot) && is_in(s, *slot)))
 }
 
 /// Whether a known group starts over, or is gone. With another start PSN or source QP the group's state starts again: a source that
@@ -438,6 +457,16 @@ fn slot_key(group_id: u32, slot: u32) -> types::canopy_slot_key {
 
 fn peer_key(group_id: u32, address: Ipv6Addr) -> types::canopy_peer_key {
     types::canopy_peer_key { group_id, pad: 0, address: address.into() }
+}
+
+/// Whether a branch has the slot: it counts, waits for a message, or is probed.
+fn is_in(s: &types::canopy_state, slot: u32) -> bool {
+    has(&s.active, slot) || has(&s.pending, slot) || has(&s.probing, slot)
+}
+
+/// Whether any branch gets no data yet.
+fn anything_waits(s: &types::canopy_state) -> bool {
+    !is_empty(&s.pending) || !is_empty(&s.probing)
 }
 
 fn is_empty(slots: &types::canopy_slots) -> bool {

@@ -20,6 +20,8 @@ mod mroute_holder;
 mod multicast;
 mod netlink;
 mod observe;
+mod probe;
+mod raw_socket;
 mod render;
 mod sample;
 #[cfg(any(test, feature = "testbed"))]

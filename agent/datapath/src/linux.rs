@@ -298,7 +298,7 @@ impl LinuxDatapath {
             tracing::info!(from = %from.display(), to = %to.display(), "the groups moved to maps of another layout");
         }
         errors.extend(self.reconcile_groups(spec).await?);
-        self.groups.acknowledge_pending_only();
+        self.groups.attend_waiting();
         Ok(errors)
     }
 
@@ -355,7 +355,7 @@ impl Datapath for LinuxDatapath {
             }
             tokio::select! {
                 () = self.netlink.changed() => return DatapathEvent::KernelChanged,
-                _ = self.pending_poll.tick(), if self.groups.may_be_pending() => self.groups.acknowledge_pending_only(),
+                _ = self.pending_poll.tick(), if self.groups.any_waits() => self.groups.attend_waiting(),
                 _ = self.repeat.tick(), if self.groups.repeats() => self.groups.repeat_feedback(),
                 () = self.mroute_holder.ended() => return DatapathEvent::KernelChanged,
                 () = self.cnp_windows.close() => {}

@@ -10,6 +10,7 @@ use canopy_bpf::node::types::{
     self, canopy_branch_kind as Kind, canopy_group_flag as Flag, canopy_port_kind as PortKind,
 };
 use canopy_model::ids::PortIndex;
+use canopy_model::member::LateStart;
 use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, MAX_BRANCHES, NodeBase, Peer, Port};
 use canopy_packet::bth::Opcode;
 use canopy_packet::cnp::Cnp;
@@ -69,6 +70,8 @@ pub(crate) struct Join {
     pub(crate) at_boundary: bool,
     pub(crate) receiver: bool,
     pub(crate) since: u32,
+    /// Where a late receiver started, once the controller knows it.
+    pub(crate) start: Option<LateStart>,
 }
 
 /// Whether two values of a map are the same octet by octet.
@@ -141,7 +144,7 @@ pub(crate) fn render(base: &NodeBase, g: &GroupProgram, ports: &Ports, held: &Sl
         if b.standby {
             conf.standby.word[slot as usize / 64] |= 1 << (slot % 64);
         } else {
-            out.joins.insert(slot, Join { at_boundary: b.at_boundary, receiver, since: b.since });
+            out.joins.insert(slot, Join { at_boundary: b.at_boundary, receiver, since: b.since, start: b.start });
         }
         e.branches.insert(slot, branch(g, b, ports[&b.port]));
         e.peers.insert(b.address, types::canopy_peer { slot, ifindex });

@@ -2,19 +2,27 @@
 //! Reads counters and aggregation state from the maps.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use canopy_agent_core::Sample;
 use canopy_bpf::node::Node;
 use canopy_bpf::node::types::{self, canopy_drop as D, canopy_min_kind as Kind};
 use canopy_bpf::{Result, monotonic};
 use canopy_model::ids::GroupId;
-use canopy_model::telemetry::{BranchTelemetry, DropCount, FatalNak, GroupTelemetry};
+use canopy_model::member::LateStart;
+use canopy_model::telemetry::{BranchTelemetry, DropCount, FatalNak, GroupTelemetry, LateState};
 use canopy_units::{Monotonic, Octets, UnwrappedPsn};
 
 /// Leaves of the minimum tree; the first half of its array are inner nodes, and the root is node 1.
 const LEAVES: usize = 128;
 /// Key of an empty leaf: all ones.
 const EMPTY: u64 = u64::MAX;
+/// PROBE_LOST of shared.h.
+const LOST: u64 = 1;
+/// SHIFT_STARTED of shared.h.
+const STARTED: u32 = 1 << 31;
+/// From its first answer on, a queue pair that was reset answers a probe as one that expects the start PSN within this time.
+const FRESH_WITHIN: Duration = Duration::from_secs(1);
 
 /// One sample of all counters and states of the groups; each map is read once, in batches. `names` are those of the interfaces.
 pub(crate) fn sample(bpf: &Node, names: &BTreeMap<u32, String>) -> Result<Sample> {
@@ -86,6 +94,9 @@ fn branch(
         epsn: next
             .filter(|_| key & u64::from(Kind::KIND_NONE.0) != u64::from(Kind::KIND_NONE.0))
             .map(UnwrappedPsn::wire),
+        late: late(s, slot, now),
+        start: (late(s, slot, now) == Some(LateState::Started))
+            .then(|| LateStart { shift: s.shift[slot] & 0xFF_FFFF, msn_base: s.msn_base[slot] & 0xFF_FFFF }),
         fatal: Some(s.fatal[slot])
             .filter(|nak| *nak != 0)
             .map(|nak| FatalNak { syndrome: (nak >> 24) as u8, psn: nak & 0xFF_FFFF }),
@@ -93,6 +104,24 @@ fn branch(
         last_feedback: (stats.last_received_ns != 0).then(|| now.since(Monotonic::from_nanos(stats.last_received_ns))),
         packets: stats.packets,
         octets: Octets(stats.bytes),
+    }
+}
+
+/// How far a late receiver is (decisions 3.13).
+fn late(s: &types::canopy_state, slot: usize, now: Monotonic) -> Option<LateState> {
+    let has = |slots: &types::canopy_slots| slots.word[slot / 64] >> (slot % 64) & 1 == 1;
+    if !has(&s.receivers) {
+        return None;
+    }
+    let answered = s.nak_received_ns[slot];
+    match (has(&s.probing), has(&s.pending)) {
+        (true, _) if answered == LOST => Some(LateState::Lost),
+        (true, _) if answered != 0 && now.since(Monotonic::from_nanos(answered)) > FRESH_WITHIN => {
+            Some(LateState::NotFresh)
+        }
+        (true, _) => Some(LateState::Probing),
+        (_, true) => Some(LateState::Pending),
+        _ => (has(&s.active) && s.shift[slot] & STARTED != 0).then_some(LateState::Started),
     }
 }
 

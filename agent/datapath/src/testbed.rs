@@ -274,6 +274,12 @@ impl Testbed {
         self.datapath = open(&self.runtime, &self.pin_dir);
     }
 
+    /// Opens a datapath that finds nothing pinned, as after a reboot.
+    pub fn lose_state(&mut self) {
+        ok(std::fs::remove_dir_all(&self.pin_dir));
+        self.reopen();
+    }
+
     /// Lets programs with another layout of their maps take over, as an agent of another version does. Returns their pins.
     pub fn through_another_layout(&self) -> PathBuf {
         let ports: Vec<u32> = self.spec.base.ports.iter().map(|p| self.ifindex(&p.name)).collect();
@@ -537,6 +543,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             next_hop: receiver(i),
             kind: BranchKind::Receiver { qpn: ok(Qpn::new("qpn", receiver_qpn(i).into())), memory },
             at_boundary: false,
+            start: None,
             since: 1,
             standby: false,
         })
@@ -549,6 +556,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             next_hop: ll(child, 1),
             kind: BranchKind::Node { sid: if s.multicast { group_address() } else { plan.end_mt(child) } },
             at_boundary: false,
+            start: None,
             since: 1,
             standby: false,
         });

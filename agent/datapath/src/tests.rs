@@ -26,6 +26,7 @@ mod following;
 mod forged;
 mod forger;
 mod handover;
+mod late;
 mod moving;
 mod remembered;
 mod verifier;
@@ -398,6 +399,7 @@ fn a_branch_that_leaves_unblocks_the_minimum_and_one_that_joins_waits_for_a_mess
     // It rejoins in the middle of a message: until the next message it gets no copies and does not count.
     data_in(&bed, Opcode::SEND_FIRST, 102);
     assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.branches.push(stalled.clone()))), []);
+    bed.run("d0", &answer(2, Syndrome::nak(NakCode::PsnSequence), 100, 0));
     data_in(&bed, Opcode::SEND_LAST, 103);
     let joined = |bed: &mut Testbed| bed.telemetry().branches.into_iter().find(|b| b.address == receiver(2)).unwrap();
     assert_eq!((joined(&mut bed).next, joined(&mut bed).packets), (None, 0));
@@ -413,6 +415,7 @@ fn a_late_receiver_gets_the_psns_that_its_qp_expects() {
             (g.branches[0].at_boundary, g.branches[0].since, g.epoch) = (true, 2, 2);
         };
         assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(late)), []);
+        bed.run("d0", &answer(0, Syndrome::nak(NakCode::PsnSequence), 100, 0));
         let send = |bed: &Testbed, op, psn| {
             let mut b = RoceBuilder::new(source(), proxy(), op, DQPN, psn);
             b.payload = b"late";

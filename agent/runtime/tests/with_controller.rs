@@ -172,6 +172,8 @@ fn group(high: u64, next: u64) -> GroupTelemetry {
         ack_psn: None,
         epsn: None,
         fatal: None,
+        late: None,
+        start: None,
         ccount: 0,
         last_feedback: None,
         packets: 0,

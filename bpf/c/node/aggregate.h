@@ -191,6 +191,26 @@ static __always_inline __u32 accept(const struct canopy_state *s, const struct c
 	return *next > s->high + s->carrying * g->window || *next + g->window < base ? DROP_FEEDBACK_WINDOW : 0;
 }
 
+/*
+ * Decisions 3.13: whether the queue pair of a late receiver is fresh. It is probed with a PSN far ahead of the start PSN, which a fresh one
+ * refuses with a NAK of the start PSN, and with the one before the start PSN, which a fresh one may answer with an ACK of it (`fresh`
+ * is what the answer has then). Any other answer is kept with its time: a queue pair that answers, and never like this, is not fresh.
+ * Where the node lost the state in which it may have started, no answer helps: the parent counts what that state acknowledged.
+ * Returns 0 if it is fresh, or a drop reason.
+ */
+static __always_inline __u32 probe_answered(struct canopy_state *s, __u32 slot, __u32 psn, __u64 fresh, __u64 now)
+{
+	slot &= SLOT_MASK;
+	if (s->nak_received_ns[slot] == PROBE_LOST || (psn ^ fresh) & PSN_MASK) {
+		if (!s->nak_received_ns[slot])
+			s->nak_received_ns[slot] = now;
+		return DROP_BRANCH_INACTIVE;
+	}
+	slot_remove(&s->probing, slot);
+	slot_add(&s->pending, slot);
+	return 0;
+}
+
 /* Stores the next PSN of a branch, which is confirmed from now on, and its NAK (`kind`). */
 static __always_inline void branch_confirm(struct canopy_state *s, const struct canopy_received *h, __u64 next, __u32 kind,
 					   __u64 credits)
@@ -208,8 +228,11 @@ static __always_inline __u32 receive_ack(struct canopy_state *s, const struct ca
 {
 	__u32 slot = h->slot & SLOT_MASK;
 	__u64 next = 1, old = s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].key;
-	__u32 drop = accept(s, g, h, &next);
+	__u32 drop;
 
+	if (slot_in(&s->probing, slot))
+		return probe_answered(s, slot, h->psn, g->start - 1, now);
+	drop = accept(s, g, h, &next);
 	if (drop)
 		return drop;
 	s->acks_in += 1;
@@ -230,8 +253,11 @@ static __always_inline __u32 receive_nak(struct canopy_state *s, const struct ca
 	__u32 slot = h->slot & SLOT_MASK;
 	const struct canopy_min *m = &s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK];
 	__u64 next = 0, credits = m->credits;
-	__u32 drop = accept(s, g, h, &next);
+	__u32 drop;
 
+	if (slot_in(&s->probing, slot))
+		return kind == KIND_NAK ? probe_answered(s, slot, h->psn, g->start, now) : DROP_BRANCH_INACTIVE;
+	drop = accept(s, g, h, &next);
 	if (drop)
 		return drop;
 	if (next < m->key >> KIND_BITS && !slot_in(&s->unconfirmed, slot))
@@ -281,7 +307,7 @@ static __always_inline void pending_start(struct canopy_state *s, __u64 start)
 {
 	__u64 msn = s->tree[1].key == KEY_EMPTY ? s->msn_sent ?: CANOPY_PSN_TURN : s->tree[1].msn;
 	__u64 next = s->position - 1;
-	__u64 key = make_key(next, KIND_NONE), shift = (next - start) & PSN_MASK, msn_base = msn & PSN_MASK;
+	__u64 key = make_key(next, KIND_NONE), shift = ((next - start) & PSN_MASK) | SHIFT_STARTED, msn_base = msn & PSN_MASK;
 
 	for (__u32 slot = 0; slot < CANOPY_MAX_BRANCHES; slot++) {
 		struct canopy_min *leaf = &s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK];
@@ -304,13 +330,17 @@ static __always_inline void pending_start(struct canopy_state *s, __u64 start)
 }
 
 /*
- * Decisions 3.9: late branches become active at a message boundary. Other branches become active at once, and no feedback goes
- * upstream until each of them is confirmed.
+ * Decisions 3.9: late branches become active at a message boundary, a receiver once its queue pair proved to be fresh (3.13). Other
+ * branches become active at once, and no feedback goes upstream until each of them is confirmed; a receiver that joined late and
+ * started already, with the shift and the MSN base that it started with.
  */
-static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u32 flags, __u32 since)
+static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u32 flags, __u32 since, __u32 msn_base)
 {
 	slot &= SLOT_MASK;
 	if (slot_in(&s->active, slot) && (flags & JOIN_AT_BOUNDARY || s->since[slot] == since))
+		return;
+	/* It waits already. */
+	if (flags & JOIN_AT_BOUNDARY && s->since[slot] == since && (slot_in(&s->pending, slot) || slot_in(&s->probing, slot)))
 		return;
 	s->since[slot] = since;
 	s->fatal[slot] = 0;
@@ -318,18 +348,26 @@ static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u3
 	if (flags & JOIN_RECEIVER)
 		slot_add(&s->receivers, slot);
 	/* Before any data a child node joins as unconfirmed: this node may have lost its state, so the child may lack data. */
-	if (flags & JOIN_AT_BOUNDARY && (flags & JOIN_RECEIVER || s->high)) {
+	s->nak_received_ns[slot] = 0;
+	if (flags & JOIN_AT_BOUNDARY && flags & JOIN_RECEIVER) {
+		slot_remove(&s->pending, slot);
+		slot_add(&s->probing, slot);
+		if (flags & JOIN_LOST)
+			s->nak_received_ns[slot] = PROBE_LOST;
+		return;
+	}
+	if (flags & JOIN_AT_BOUNDARY && s->high) {
 		slot_add(&s->pending, slot);
 		return;
 	}
 	slot_remove(&s->pending, slot);
+	slot_remove(&s->probing, slot);
 	slot_remove(&s->late, slot);
 	slot_add(&s->active, slot);
 	slot_add(&s->unconfirmed, slot);
 	s->sent_next = 0;
-	s->shift[slot] = 0;
-	s->msn_base[slot] = 0;
-	s->nak_received_ns[slot] = 0;
+	s->shift[slot] = flags >> JOIN_FLAGS;
+	s->msn_base[slot] = msn_base;
 	min_set(s, slot, make_key(0, KIND_NONE), CANOPY_PSN_TURN, 31);
 }
 
@@ -338,12 +376,19 @@ static __always_inline void branch_leave(struct canopy_state *s, __u32 slot, __u
 {
 	slot_remove(&s->active, slot);
 	slot_remove(&s->pending, slot);
+	slot_remove(&s->probing, slot);
 	slot_remove(&s->unconfirmed, slot);
 	slot_remove(&s->late, slot);
 	s->fatal[slot & SLOT_MASK] = 0;
 	s->stats[slot & SLOT_MASK] = (struct canopy_branch_stats){};
 	min_set(s, slot, KEY_EMPTY, ~0ULL, ~0ULL);
 	report_advance(s, now, out);
+}
+
+/* Whether a branch waits for a message, or for its queue pair to prove that it is fresh. */
+static __always_inline bool waits(const struct canopy_state *s)
+{
+	return s->pending.word[0] | s->pending.word[1] | s->probing.word[0] | s->probing.word[1];
 }
 
 /*
@@ -356,7 +401,7 @@ static __always_inline void pending_only(struct canopy_state *s, struct canopy_f
 	bool forwarded = s->pending_checked_at != s->data_packets;
 
 	s->pending_checked_at = s->data_packets;
-	if (!forwarded || !s->high || s->active.word[0] || s->active.word[1] || !(s->pending.word[0] | s->pending.word[1]))
+	if (!forwarded || !s->high || s->active.word[0] || s->active.word[1] || !waits(s))
 		return;
 	s->sent_next = s->high;
 	s->acks_out += 1;
@@ -378,7 +423,7 @@ static __always_inline void repeat_upstream(struct canopy_state *s, __u64 now, s
 	if (recent || minimum_is_unknown(s) || !s->sent_next)
 		return;
 	if (key == KEY_EMPTY) {
-		if (!(s->pending.word[0] | s->pending.word[1]))
+		if (!waits(s))
 			return;
 		s->repeat_checked_at += 1;
 		s->acks_out += 1;
@@ -419,8 +464,9 @@ static __always_inline void carry_branch(struct canopy_state *s, const struct ca
 	if (slot_in(&old->active, slot) && old->since[slot] == s->since[slot]) {
 		if (!s->fatal[slot])
 			s->fatal[slot] = old->fatal[slot];
-		if (slot_in(&s->pending, slot)) {
+		if (slot_in(&s->pending, slot) || slot_in(&s->probing, slot)) {
 			slot_remove(&s->pending, slot);
+			slot_remove(&s->probing, slot);
 			slot_add(&s->active, slot);
 			if (slot_in(&old->unconfirmed, slot))
 				slot_add(&s->unconfirmed, slot);
@@ -437,6 +483,10 @@ static __always_inline void carry_branch(struct canopy_state *s, const struct ca
 			to = *from;
 			s->nak_received_ns[slot] = old->nak_received_ns[slot];
 		}
+	}
+	if (slot_in(&s->probing, slot) && slot_in(&old->pending, slot) && old->since[slot] == s->since[slot]) {
+		slot_remove(&s->probing, slot);
+		slot_add(&s->pending, slot);
 	}
 	if (!slot_in(&s->active, slot))
 		return;
@@ -516,10 +566,11 @@ static __always_inline __u32 data_passes(struct canopy_state *s, const struct ca
 	s->position = v + 1;
 	/*
 	 * Pending branches start at a new message, and only once the minimum has reached the late_from of the previous start, so
-	 * that one late_from is enough. Without active branches they also start at a retransmitted message that this node has not
+	 * that one late_from is enough. Not while a branch is unconfirmed: a node that has lost its state does not know yet what is new. Without active branches they also start at a retransmitted message that this node has not
 	 * acknowledged: its first copy was lost, and no other message may follow it.
 	 */
 	starts = data->message_start && !s->carrying && (s->pending.word[0] | s->pending.word[1]) &&
+		 !(s->unconfirmed.word[0] | s->unconfirmed.word[1]) &&
 		 ((v >= s->high && s->sent_next >= s->late_from) ||
 		  (!(s->active.word[0] | s->active.word[1]) && v >= s->sent_next));
 	if (v >= s->high)

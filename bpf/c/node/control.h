@@ -11,7 +11,8 @@
 SEC("tc")
 int canopy_control(struct __sk_buff *ctx)
 {
-	__u32 op = ctx->cb[0], group_id = ctx->cb[1], slot = ctx->cb[2], flags = ctx->cb[3], since = ctx->cb[4];
+	__u32 op = ctx->cb[0], group_id = ctx->cb[1], slot = ctx->cb[2] & 0xFF, flags = ctx->cb[3], since = ctx->cb[4];
+	__u32 msn_base = ctx->cb[2] >> 8;
 	const struct canopy_group *g = bpf_map_lookup_elem(&groups, &group_id);
 	struct canopy_state *s = bpf_map_lookup_elem(&states, &group_id);
 	struct canopy_feedback out = {};
@@ -22,7 +23,7 @@ int canopy_control(struct __sk_buff *ctx)
 		return CTX_NEXT;
 	if (op == CONTROL_JOIN) {
 		bpf_spin_lock(&s->lock);
-		branch_join(s, slot, flags, since);
+		branch_join(s, slot, flags, since, msn_base);
 		bpf_spin_unlock(&s->lock);
 		return CTX_PASS;
 	}

@@ -246,6 +246,12 @@ enum canopy_min_kind {
 
 #define KEY_EMPTY (~0ULL)
 
+/* In canopy_state.shift, above the 24 bits of a PSN: the branch started here, so the agent reports from where. */
+#define SHIFT_STARTED (1u << 31)
+
+/* In canopy_state.nak_received_ns of a probing branch: see JOIN_LOST. */
+#define PROBE_LOST 1
+
 /* The key in `states` of the state that CONTROL_CARRY merges; no group has this identifier. */
 #define CANOPY_CARRIED 0
 
@@ -267,6 +273,7 @@ struct canopy_state {
 	__u64 data_packets, data_bytes;
 	struct canopy_slots active;	/* branches that get copies and count in the minimum */
 	struct canopy_slots pending;	/* branches that become active at the next message start */
+	struct canopy_slots probing;	/* late receivers whose queue pair has not answered a probe as a fresh one does: no branch yet */
 	struct canopy_slots unconfirmed;	/* active branches whose next PSN is unknown: they block upstream feedback */
 	struct canopy_slots late;	/* activated last: they get no retransmission of PSNs below late_from */
 	__u64 late_from;
@@ -275,10 +282,10 @@ struct canopy_state {
 	__u64 repeat_checked_at;	/* acks_out + naks_out + data_packets at the last CONTROL_REPEAT */
 	struct canopy_slots receivers;	/* branches that are receivers; the others are child nodes */
 	__u32 since[CANOPY_MAX_BRANCHES];	/* epoch in which the branch joined, or in which receivers moved behind it */
-	__u32 shift[CANOPY_MAX_BRANCHES];	/* late receiver: subtracted from PSNs, its QP expects the start PSN first */
+	__u32 shift[CANOPY_MAX_BRANCHES];	/* late receiver: subtracted from PSNs, its QP expects the start PSN first; | SHIFT_STARTED */
 	__u32 msn_base[CANOPY_MAX_BRANCHES];	/* messages completed before a late branch became active */
 	__u32 fatal[CANOPY_MAX_BRANCHES];	/* first fatal NAK of a receiver: AETH syndrome << 24 | PSN; 0 = none */
-	__u64 nak_received_ns[CANOPY_MAX_BRANCHES];
+	__u64 nak_received_ns[CANOPY_MAX_BRANCHES];	/* of a probing one: when it first answered as a queue pair that is not fresh, or PROBE_LOST */
 	struct canopy_min tree[2 * CANOPY_MAX_BRANCHES];
 	struct canopy_branch_stats stats[CANOPY_MAX_BRANCHES];	/* changed without the lock; zero where no branch is */
 };
@@ -319,7 +326,7 @@ struct canopy_event {
 /* Operations of the control program; parameters are in skb->cb. */
 enum canopy_control {
 	CONTROL_REMOVE = 1,		/* cb: op, group, slot; the frame becomes an ACK or NAK if the minimum rises */
-	CONTROL_JOIN = 2,		/* cb: op, group, slot, JOIN_ flags, since */
+	CONTROL_JOIN = 2,		/* cb: op, group, slot | msn_base << 8, JOIN_ flags | shift << 8, since */
 	CONTROL_PENDING_ONLY = 4,	/* cb: op, group; the frame becomes an ACK if data was forwarded and all branches are pending */
 	CONTROL_REPEAT = 5,		/* cb: op, group; the frame becomes the last ACK or NAK sent upstream, if neither feedback nor data passed since the last CONTROL_REPEAT */
 	CONTROL_CARRY = 6,		/* cb: op, group, slot, last; merges one branch of the state in CANOPY_CARRIED, and with `last` its counters */
@@ -330,6 +337,8 @@ enum canopy_control {
 enum canopy_join_flag {
 	JOIN_AT_BOUNDARY = 1,
 	JOIN_RECEIVER = 2,
+	JOIN_LOST = 4,			/* with both: it may have started here, but where is lost: it has to leave and join again */
+	JOIN_FLAGS = 8,			/* bits of the flags; above them the shift of a receiver that joined late and whose edge lost it */
 };
 
 /* A flow at one egress port, by the headers of its data packets; for SRv6 and IPv6-in-IPv6, by the inner headers. */

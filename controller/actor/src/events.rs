@@ -27,8 +27,10 @@ pub enum Code {
     EventsLeftOut,
     /// A group has another phase or reason.
     GroupPhase,
-    /// A stall policy evicted a receiver.
+    /// A receiver was removed by the stall policy, or because its queue pair was not reset.
     MemberEvicted,
+    /// Where a late receiver has started was not stored: if its edge loses its state, the receiver has to join again.
+    LateStartNotStored,
     /// A stall policy ended a group.
     GroupFailed,
     /// A stall policy could not be carried out.

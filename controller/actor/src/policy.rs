@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use canopy_controller_core::{BranchNews, Command, DomainError, Outcome};
+use canopy_controller_core::{BranchNews, Command, DomainError, LateNews, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{Event, EventCode};
 
@@ -42,6 +42,15 @@ impl Controller {
         }
     }
 
+    /// Handles the state of a late receiver in a node's sample (decisions 3.13). Does nothing if it is known. Must be called on the tokio
+    /// runtime.
+    pub fn late_receiver(&self, node: &str, group: GroupId, branch: Ipv6Addr, news: LateNews) {
+        if let Some(command) = self.read(|d| d.late_receiver(node, group, branch, news)) {
+            let (this, node) = (self.clone(), node.to_owned());
+            tokio::spawn(async move { this.carry_out(&node, command).await });
+        }
+    }
+
     fn branch_news(&self, node: &str, group: GroupId, branch: Ipv6Addr, news: BranchNews) {
         let reaction = self.write(|d| d.branch_news(node, group, branch, news));
         if !reaction.groups.is_empty() {
@@ -57,16 +66,22 @@ impl Controller {
         let (code, group, reason) = match &command {
             Command::EvictMember { group, reason, .. } => (Code::MemberEvicted, group.clone(), reason.clone()),
             Command::FailGroup { name, reason } => (Code::GroupFailed, name.clone(), reason.clone()),
+            Command::StartMember { group, host, .. } => {
+                let reason = format!("where the late receiver {host} has started is not stored");
+                (Code::LateStartNotStored, group.clone(), reason)
+            }
             _ => return,
         };
         let (code, detail) = match self.execute(command, None, false).await {
             Ok(done) if done.outcome == Outcome::Unchanged => return,
+            Ok(_) if code == Code::LateStartNotStored => return,
             Ok(_) => {
-                tracing::warn!(%code, group, node, reason, "stall policy executed");
+                tracing::warn!(%code, group, node, reason, "receiver removed or group stopped");
                 (code, format!("group {group}: {reason}"))
             }
             // Another command removed the receiver or failed the group first.
             Err(CommandError::Domain(DomainError::NotFound { .. })) => return,
+            Err(e) if code == Code::LateStartNotStored => (code, format!("group {group}: {reason}: {e}")),
             Err(e) => (
                 Code::PolicyNotCarriedOut,
                 format!("group {group}: {reason}; the stall policy could not be executed: {e}"),

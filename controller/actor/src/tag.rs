@@ -34,9 +34,9 @@ pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<S
         | Command::OpenGroup { group: name } => (format!("group {name:?}"), domain.group(name).as_ref().map(group)),
         Command::PushThresholds => ("thresholds".into(), None),
         Command::PutMember { group, spec, .. } => member_of(domain, group, &spec.host),
-        Command::DeleteMember { group, host } | Command::EvictMember { group, host, .. } => {
-            member_of(domain, group, host)
-        }
+        Command::DeleteMember { group, host }
+        | Command::EvictMember { group, host, .. }
+        | Command::StartMember { group, host, .. } => member_of(domain, group, host),
     }
 }
 

@@ -96,11 +96,13 @@ pub struct LinkRttView {
     pub samples: u64,
     /// Test packets lost since the agent started.
     pub lost: u64,
+    /// Measurements that the controller refused since the link was declared: shorter than `thresholds.min_rtt`.
+    pub refused: u64,
     /// Nanoseconds since the agent last reported.
     pub reported_ago_ns: Option<u64>,
 }
 
-from_fields!(view::LinkRttView { samples, lost } [configured, measured, filtered, estimate, reported_ago] {
+from_fields!(view::LinkRttView { samples, lost, refused } [configured, measured, filtered, estimate, reported_ago] {
     configured_ns = configured.map(nanos),
     measured_ns = measured.map(nanos),
     filtered_ns = filtered.map(nanos),

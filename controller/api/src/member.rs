@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use canopy_controller_core::view;
 use canopy_model::group::EncodingMode;
-use canopy_model::member::MemberSpec;
+use canopy_model::member::{LateStart, MemberSpec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -53,6 +53,10 @@ pub struct MemberStatus {
     pub encoding: Option<EncodingMode>,
     /// The session that it joined has ended with its source: it gets no data until its queue pair is reset and it joins again.
     pub ended: bool,
+    /// It joined after the group was open, and gets data from a later message on.
+    pub late: bool,
+    /// Where it started then, once its edge has reported it: its edge needs that if it loses its state.
+    pub start: Option<LateStart>,
 }
 
-from_fields!(view::MemberStatus { address, node, port, encoding, ended });
+from_fields!(view::MemberStatus { address, node, port, encoding, ended, late, start });

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Generation;
-use canopy_model::member::MemberSpec;
+use canopy_model::member::{LateStart, MemberSpec};
 use canopy_model::topology::TopologySpec;
 
 use crate::metadata::Labels;
@@ -63,8 +63,8 @@ pub enum Command {
         /// Member's host name.
         host: String,
     },
-    /// Removes a receiver, for the stall policy `evict`; the group's members receive the eviction with the group's
-    /// status.
+    /// Removes a receiver, for the stall policy `evict` or because its queue pair was not reset; the group's members receive the
+    /// eviction with the group's status.
     EvictMember {
         /// Group to remove it from.
         group: String,
@@ -72,6 +72,18 @@ pub enum Command {
         host: String,
         /// Text for operators.
         reason: String,
+    },
+    /// Records where a receiver that joined late has started, so that its edge can continue it after a loss of its state (decisions
+    /// 3.13). Changes nothing for another membership of the host.
+    StartMember {
+        /// Its group.
+        group: String,
+        /// Receiver's host name.
+        host: String,
+        /// Epoch in which it joined.
+        since: u32,
+        /// As its edge reports it.
+        start: LateStart,
     },
     /// Stops a group, for the stall policy `fail`: no host can join and nothing is forwarded until every member has
     /// left.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A membership as the domain holds it; part of its durable record.
 
-use canopy_model::member::MemberSpec;
+use canopy_model::member::{LateStart, MemberSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::metadata::Metadata;
@@ -17,4 +17,7 @@ pub(crate) struct Member {
     /// It joined when the group was open (decisions 3.13).
     #[serde(default)]
     pub(crate) late: bool,
+    /// Where it started then, once its edge has reported it; its program has it from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) start: Option<LateStart>,
 }

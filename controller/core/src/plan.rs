@@ -14,7 +14,7 @@ use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::group::{GroupSpec, Replication};
 use canopy_model::ids::{PortIndex, Qpn};
-use canopy_model::member::{MemoryRegion, Role};
+use canopy_model::member::{LateStart, MemoryRegion, Role};
 use canopy_model::node_spec::{
     AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
     Multicast, SourceQp, Upstream,
@@ -82,6 +82,7 @@ struct Placed {
     qpn: Qpn,
     memory: Option<MemoryRegion>,
     joined: Joined,
+    start: Option<LateStart>,
     accepts_roce: bool,
 }
 
@@ -152,7 +153,7 @@ fn unknown_host(host: &str) -> DomainError {
 }
 
 fn place(network: &Network, member: &Member) -> Result<Placed, DomainError> {
-    let (since, late) = (member.since, member.late);
+    let (since, late, start) = (member.since, member.late, member.start);
     let member = &member.spec;
     let at = network.host(&member.host).ok_or_else(|| unknown_host(&member.host))?;
     let address = member.address.unwrap_or(at.address);
@@ -162,6 +163,7 @@ fn place(network: &Network, member: &Member) -> Result<Placed, DomainError> {
         link: at.link,
         address,
         joined: Joined { address, since, late },
+        start,
         qpn: member.qpn,
         memory: member.memory,
         accepts_roce: at.accepts_roce,
@@ -386,17 +388,20 @@ impl Planner<'_> {
                 next_hop: self.addresses.link_local(self.network.id(child.node), up.port),
                 kind: BranchKind::Node { sid: self.sid(at) },
                 at_boundary: joined.at_boundary,
+                start: None,
                 since: joined.since,
                 standby: false,
             })
         });
+        // With another source all receivers start over.
+        let is_late = |r: &Placed| r.joined.late && r.joined.since > self.source.joined.since;
         let receivers = self.receivers(t.node).iter().map(|r| Branch {
             address: r.address,
             port: r.port,
             next_hop: r.address,
             kind: BranchKind::Receiver { qpn: r.qpn, memory: r.memory },
-            // With another source all receivers start over.
-            at_boundary: r.joined.late && r.joined.since > self.source.joined.since,
+            at_boundary: is_late(r),
+            start: r.start.filter(|_| is_late(r)),
             since: r.joined.since,
             standby: false,
         });

@@ -29,6 +29,8 @@ use canopy_units::{Octets, Rate, nanos};
 pub const DEFAULT_K_BASE: Octets = Octets(64_000);
 /// Default of alpha: 1.0.
 pub const DEFAULT_ALPHA_PERMILLE: u16 = 1_000;
+/// Default of the shortest measured round-trip time that is accepted: 1 us, 100 m of fibre both ways.
+pub const DEFAULT_MIN_RTT: Duration = Duration::from_micros(1);
 /// Longest round-trip time that is accepted: 10 s.
 pub const MAX_RTT: Duration = MAX_LINK_RTT;
 
@@ -42,11 +44,14 @@ pub struct ThresholdSettings {
     pub alpha_permille: u16,
     /// K_base (at least [`MIN_K_BASE`]).
     pub k_base: Octets,
+    /// Measured round-trip times below this are refused: no path is so short, and a node that reports one would lower the thresholds of
+    /// its links to K_base.
+    pub min_rtt: Duration,
 }
 
 impl Default for ThresholdSettings {
     fn default() -> Self {
-        Self { alpha_permille: DEFAULT_ALPHA_PERMILLE, k_base: DEFAULT_K_BASE }
+        Self { alpha_permille: DEFAULT_ALPHA_PERMILLE, k_base: DEFAULT_K_BASE, min_rtt: DEFAULT_MIN_RTT }
     }
 }
 

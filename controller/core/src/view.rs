@@ -7,7 +7,7 @@ use std::time::Duration;
 use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_model::group::{EncodingMode, GroupSpec};
 use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
-use canopy_model::member::{Connection, MemberSpec};
+use canopy_model::member::{Connection, LateStart, MemberSpec};
 use canopy_model::status::{GroupPhase, ItemError};
 use canopy_model::topology::TopologySpec;
 use canopy_units::{Octets, Rate};
@@ -209,6 +209,8 @@ pub struct LinkRttView {
     pub samples: u64,
     /// Test packets lost since the agent started.
     pub lost: u64,
+    /// Measurements that the controller refused since the link was declared: shorter than any path may be.
+    pub refused: u64,
     /// Time since the agent last reported.
     pub reported_ago: Option<Duration>,
 }
@@ -385,4 +387,8 @@ pub struct MemberStatus {
     pub encoding: Option<EncodingMode>,
     /// The session that it joined has ended with its source: it gets no data until its queue pair is reset and it joins again.
     pub ended: bool,
+    /// It joined after the group was open, and gets data from a later message on.
+    pub late: bool,
+    /// Where it started then, once its edge has reported it: its edge needs that if it loses its state.
+    pub start: Option<LateStart>,
 }

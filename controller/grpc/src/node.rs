@@ -14,13 +14,14 @@ use canopy_control::pb::{
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::events::{Code as EventKind, Event};
 use canopy_controller_actor::telemetry::NodeTelemetry;
+use canopy_controller_core::LateNews;
 use canopy_model::FieldError;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId, check_name};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
-use canopy_model::telemetry::{EventCode, GroupTelemetry, LinkRtt};
+use canopy_model::telemetry::{EventCode, GroupTelemetry, LateState, LinkRtt};
 use canopy_units::UnixTime;
 use futures::Stream;
 use tokio::sync::watch;
@@ -207,6 +208,7 @@ impl Nodes {
             groups.insert(group.group_id, group);
         }
         let fatal: Vec<_> = groups.values().flat_map(fatal_branches).collect();
+        let late: Vec<_> = groups.values().flat_map(late_receivers).collect();
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
         let known = |id| spec.groups.contains_key(&id);
         self.controller.telemetry().record(
@@ -262,6 +264,9 @@ impl Nodes {
         for (group, branch, _) in fatal.into_iter().filter(|(group, _, epoch)| present(*group, *epoch)) {
             self.controller.fatal_branch(&node, group, branch);
         }
+        for (group, branch, _, news) in late.into_iter().filter(|(group, _, epoch, _)| present(*group, *epoch)) {
+            self.controller.late_receiver(&node, group, branch, news);
+        }
         if received > MAX_EVENTS {
             self.controller.events().note(
                 EventKind::EventsLeftOut,
@@ -283,6 +288,19 @@ fn may_report(spec: &NodeSpec, group: GroupId, code: EventCode) -> bool {
 fn fatal_branches(group: &GroupTelemetry) -> impl Iterator<Item = (GroupId, Ipv6Addr, u32)> + '_ {
     let fatal = group.branches.iter().filter(|b| b.fatal.is_some());
     fatal.map(|b| (group.group_id, b.address, group.epoch))
+}
+
+/// Late receivers that started, or whose queue pair was not reset, with the group's epoch at the node.
+fn late_receivers(group: &GroupTelemetry) -> impl Iterator<Item = (GroupId, Ipv6Addr, u32, LateNews)> + '_ {
+    group.branches.iter().filter_map(|b| {
+        let news = match (b.late, b.start) {
+            (Some(LateState::NotFresh), _) => LateNews::NotFresh,
+            (Some(LateState::Lost), _) => LateNews::Lost,
+            (_, Some(start)) => LateNews::Started(start),
+            _ => return None,
+        };
+        Some((group.group_id, b.address, group.epoch, news))
+    })
 }
 
 fn lock(sent: &Mutex<HashMap<String, Sent>>) -> std::sync::MutexGuard<'_, HashMap<String, Sent>> {

@@ -167,6 +167,8 @@ async fn with_telemetry() -> Api {
         ack_psn: Some(100),
         epsn: None,
         fatal: None,
+        late: None,
+        start: None,
         ccount: 2,
         last_feedback: Some(std::time::Duration::from_millis(1_500)),
         packets: 7,

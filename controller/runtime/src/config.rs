@@ -2,8 +2,11 @@
 //! Settings of the controller; `canopy_daemon::config` describes their sources and how keys are written.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use canopy_controller_core::threshold::{DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, MIN_K_BASE, ThresholdSettings};
+use canopy_controller_core::threshold::{
+    DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, DEFAULT_MIN_RTT, MAX_RTT, MIN_K_BASE, ThresholdSettings,
+};
 use canopy_daemon::config::{Faults, Settings, list};
 use canopy_daemon::log::LogConfig;
 use canopy_model::addressing::AddressPlan;
@@ -88,17 +91,20 @@ pub struct ThresholdConfig {
     pub alpha: u16,
     /// K_base in octets, 4198 and more.
     pub k_base_bytes: u64,
+    /// Measured round-trip times below this are refused; 1ns..=10s.
+    #[serde(with = "humantime_serde")]
+    pub min_rtt: Duration,
 }
 
 impl Default for ThresholdConfig {
     fn default() -> Self {
-        Self { alpha: DEFAULT_ALPHA_PERMILLE, k_base_bytes: DEFAULT_K_BASE.get() }
+        Self { alpha: DEFAULT_ALPHA_PERMILLE, k_base_bytes: DEFAULT_K_BASE.get(), min_rtt: DEFAULT_MIN_RTT }
     }
 }
 
 impl From<ThresholdConfig> for ThresholdSettings {
     fn from(config: ThresholdConfig) -> Self {
-        Self { alpha_permille: config.alpha, k_base: Octets(config.k_base_bytes) }
+        Self { alpha_permille: config.alpha, k_base: Octets(config.k_base_bytes), min_rtt: config.min_rtt }
     }
 }
 
@@ -118,6 +124,10 @@ impl Settings for Config {
         if self.thresholds.k_base_bytes < MIN_K_BASE.get() {
             let why = format!("{} octets hold no frame: use {MIN_K_BASE} or more", self.thresholds.k_base_bytes);
             faults.push("thresholds.k_base_bytes", why);
+        }
+        if self.thresholds.min_rtt.is_zero() || self.thresholds.min_rtt > MAX_RTT {
+            let why = format!("{:?} is outside 1ns..=10s", self.thresholds.min_rtt);
+            faults.push("thresholds.min_rtt", why);
         }
         if self.grpc.listen.is_empty() {
             faults.push("grpc.listen", "is empty: no agent could connect");
@@ -199,6 +209,8 @@ mod tests {
             ("log.level = \"a=b=c\"", "log.level"),
             ("thresholds.alpha = 0", "thresholds.alpha"),
             ("thresholds.alpha = 65536", "thresholds.alpha"),
+            ("thresholds.min_rtt = \"0s\"", "thresholds.min_rtt"),
+            ("thresholds.min_rtt = \"11s\"", "thresholds.min_rtt"),
             ("thresholds.k_base_bytes = \"4197\"", "thresholds.k_base_bytes"),
         ] {
             let error = read(text).unwrap_err();

@@ -59,13 +59,25 @@ impl Nak {
 /// How a branch joins the group (3.9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// No receiver behind the branch was a member before: it starts at the next message boundary. Otherwise it holds an
-    /// unknown part of the data, and no feedback is sent upstream until the branch is confirmed.
+    /// No receiver behind the branch was a member before: it starts at the next message boundary, a receiver once its queue pair
+    /// has proved to be fresh (3.13). Otherwise it holds an unknown part of the data, and no feedback is sent upstream until the
+    /// branch is confirmed.
     pub at_boundary: bool,
     /// A receiver rather than a child node.
     pub receiver: bool,
     /// Epoch of the group that added the branch, or that moved receivers behind it.
     pub since: u32,
+    /// Where a receiver that joined late started, at a node that has lost its state (3.13).
+    pub start: Start,
+}
+
+/// Where a late receiver started; zero for all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Start {
+    /// How many PSNs its own are behind those of the group, 24 bits.
+    pub shift: u32,
+    /// Messages that the group had completed before, 24 bits.
+    pub msn_base: u32,
 }
 
 /// An input of the aggregation.
@@ -207,6 +219,8 @@ pub struct Aggregation {
     go_back: (u64, Monotonic),
     branches: BTreeMap<u32, Branch>,
     pending: BTreeMap<u32, Entry>,
+    /// Late receivers whose queue pair has not proved to be fresh (3.13).
+    probing: BTreeMap<u32, Entry>,
     /// Branches that started last, and their start PSN: retransmissions below it are not sent to them.
     late: BTreeSet<u32>,
     late_from: u64,
@@ -250,6 +264,7 @@ impl Aggregation {
             go_back: (0, Monotonic::START),
             branches: BTreeMap::new(),
             pending: BTreeMap::new(),
+            probing: BTreeMap::new(),
             late: BTreeSet::new(),
             late_from: 0,
             reported_msn: TURN,
@@ -296,6 +311,11 @@ impl Aggregation {
         self.branches.get(&branch)?.fatal
     }
 
+    /// Late receivers whose queue pair is probed: it proves to be fresh with a NAK of the start PSN, or an ACK of the one before.
+    pub fn probing(&self) -> impl Iterator<Item = u32> {
+        self.probing.keys().copied()
+    }
+
     /// Counters since the start.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -339,6 +359,7 @@ impl Aggregation {
             Input::Leave(branch) => {
                 self.branches.remove(&branch);
                 self.pending.remove(&branch);
+                self.probing.remove(&branch);
                 self.late.remove(&branch);
                 Ok(self.advance(now))
             }
@@ -360,7 +381,7 @@ impl Aggregation {
             return None;
         }
         let repeated = match self.lowest() {
-            None if self.pending.is_empty() => return None,
+            None if !self.waits() => return None,
             None => {
                 self.counters.acks_out += 1;
                 self.feedback(31, self.reported - 1)
@@ -379,12 +400,29 @@ impl Aggregation {
     fn acknowledge_pending_only(&mut self) -> Option<Feedback> {
         let polled = std::mem::replace(&mut self.data_packets_polled, self.counters.data_packets);
         let forwarded = polled != self.counters.data_packets;
-        if !self.branches.is_empty() || self.pending.is_empty() || !forwarded || self.high == 0 {
+        if !self.branches.is_empty() || !self.waits() || !forwarded || self.high == 0 {
             return None;
         }
         self.reported = self.high;
         self.counters.acks_out += 1;
         Some(self.feedback(31, self.high - 1))
+    }
+
+    /// A branch waits for a message, or for its queue pair to prove that it is fresh.
+    fn waits(&self) -> bool {
+        !self.pending.is_empty() || !self.probing.is_empty()
+    }
+
+    /// 3.13: whether an answer to a probe proves that the queue pair is fresh. `None`: the branch is not probed.
+    fn probed(&mut self, branch: u32, psn: u32, fresh: u64) -> Option<Result<(), Refusal>> {
+        let join_point = *self.probing.get(&branch)?;
+        let mask = u64::MAX >> (64 - self.params.psn_bits);
+        if (u64::from(psn) ^ fresh) & mask != 0 {
+            return Some(Err(Refusal::Inactive));
+        }
+        self.probing.remove(&branch);
+        self.pending.insert(branch, join_point);
+        Some(Ok(()))
     }
 
     fn base(&self) -> Option<u64> {
@@ -401,8 +439,17 @@ impl Aggregation {
         {
             return;
         }
+        let waits = self.pending.get(&branch).or_else(|| self.probing.get(&branch));
+        if join_point.at_boundary && waits.is_some_and(|entry| entry.since == join_point.since) {
+            return;
+        }
+        if join_point.at_boundary && join_point.receiver {
+            self.pending.remove(&branch);
+            self.probing.insert(branch, join_point);
+            return;
+        }
         // A node without data may have lost its state: a child node that is not confirmed may lack any packet.
-        if join_point.at_boundary && (join_point.receiver || self.high != 0) {
+        if join_point.at_boundary && self.high != 0 {
             self.pending.insert(branch, join_point);
             return;
         }
@@ -415,12 +462,13 @@ impl Aggregation {
             msn: TURN,
             credits: 31,
             join_point,
-            shift: 0,
-            msn_base: 0,
+            shift: join_point.start.shift.into(),
+            msn_base: join_point.start.msn_base.into(),
             fatal: None,
         };
         self.branches.insert(branch, fresh);
         self.pending.remove(&branch);
+        self.probing.remove(&branch);
         self.late.remove(&branch);
         self.reported = 0;
     }
@@ -447,8 +495,10 @@ impl Aggregation {
         // first copy was lost, no other message may follow.
         // One boundary at a time: every branch must have passed the last one, because `late_from` is a single PSN.
         let passed = self.reported >= self.late_from;
+        // Not while a branch is unconfirmed: a node that has lost its state does not know yet what is new.
         if begins
             && !self.pending.is_empty()
+            && self.all_confirmed()
             && (v >= self.high && passed || self.branches.is_empty() && v >= self.reported)
         {
             self.start_pending(v);
@@ -508,6 +558,9 @@ impl Aggregation {
         credits: u8,
         now: Monotonic,
     ) -> Result<Option<Feedback>, Refusal> {
+        if let Some(probed) = self.probed(branch, psn, self.params.start - 1) {
+            return probed.map(|()| None);
+        }
         let next_psn = self.accept(branch, epoch, psn, 1)?;
         let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
         self.counters.acks_in += 1;
@@ -532,6 +585,11 @@ impl Aggregation {
         nak: Nak,
         now: Monotonic,
     ) -> Result<Option<Feedback>, Refusal> {
+        if nak == Nak::Sequence
+            && let Some(probed) = self.probed(branch, psn, self.params.start)
+        {
+            return probed.map(|()| None);
+        }
         let next_psn = self.accept(branch, epoch, psn, 0)?;
         let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
         if b.confirmed && next_psn < b.next_psn {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of the tree: faults, and the controller's changes of membership in the order that preserves I1.
 
-use canopy_reference::aggregate::{Entry, Input};
+use canopy_reference::aggregate::{Entry, Input, Nak};
 
 use crate::action::Action;
 use crate::machine::Machine;
@@ -204,7 +204,12 @@ impl World<'_> {
         for node in above {
             let first = self.tree.node(node).branches.is_empty();
             let receiver = self.tree.receiver_index(branch).is_some();
-            self.join(node, branch, Entry { at_boundary: true, receiver, since }, now);
+            self.join(node, branch, Entry { at_boundary: true, receiver, since, ..Entry::default() }, now);
+            if receiver {
+                // Its queue pair is new, and answers the probe at once.
+                let psn = self.setup.start_psn;
+                self.feed(node, Input::Nak { branch, epoch: 0, psn, msn: 0, nak: Nak::Sequence }, now);
+            }
             if !first {
                 break;
             }

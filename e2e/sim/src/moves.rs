@@ -84,7 +84,12 @@ impl World<'_> {
         let tree = &self.tree;
         let mut programs: BTreeMap<Place, Program> =
             (1..=tree.nodes.len() as Place).map(|node| (node, Program::default())).collect();
-        let entry = |branch| Entry { at_boundary: false, receiver: tree.receiver_index(branch).is_some(), since };
+        let entry = |branch| Entry {
+            at_boundary: false,
+            receiver: tree.receiver_index(branch).is_some(),
+            since,
+            ..Entry::default()
+        };
         let had = tree.upwards(from);
         let path = tree.upwards(to);
         let mut way = vec![(to, who)];

@@ -86,7 +86,8 @@ impl Tree {
 
     /// Joins `branch` at `node`, and `node` at its ancestors if it was not in the tree, before data.
     fn graft(&mut self, branch: Place, node: Place, since: u32) {
-        let entry = Entry { at_boundary: false, receiver: self.receiver_index(branch).is_some(), since };
+        let entry =
+            Entry { at_boundary: false, receiver: self.receiver_index(branch).is_some(), since, ..Entry::default() };
         let joins = self.node_mut(node);
         let first = joins.branches.is_empty();
         joins.branches.insert(branch, entry);

@@ -82,6 +82,7 @@ fn program(id: u64) -> GroupProgram {
             next_hop: receiver,
             kind: BranchKind::Receiver { qpn: qpn(0x21), memory: None },
             at_boundary: false,
+            start: None,
             since: 1,
             standby: false,
         }],

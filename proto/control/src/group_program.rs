@@ -220,6 +220,7 @@ impl TryFrom<pb::Branch> for Branch {
             next_hop: address("next_hop", &wire.next_hop)?,
             kind,
             at_boundary: wire.at_boundary,
+            start: wire.start.map(|start| within("start", start.try_into())).transpose()?,
             since: wire.since,
             standby: wire.standby,
         })
@@ -240,6 +241,7 @@ impl From<&Branch> for pb::Branch {
             next_hop: octets(b.next_hop),
             kind: Some(kind),
             at_boundary: b.at_boundary,
+            start: b.start.map(Into::into),
             since: b.since,
             standby: b.standby,
         }

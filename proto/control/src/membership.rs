@@ -3,7 +3,7 @@
 
 use canopy_model::FieldError;
 use canopy_model::ids::{Psn, Qpn, check_name};
-use canopy_model::member::{Connection, MemberSpec, Role};
+use canopy_model::member::{Connection, LateStart, MemberSpec, Role};
 use canopy_model::status::GroupPhase;
 
 use crate::field::{address, octets, optional_address, optional_octets, within};
@@ -90,6 +90,20 @@ impl From<&Connection> for pb::JoinResponse {
             write_length: c.write_length,
             session: c.session,
         }
+    }
+}
+
+impl TryFrom<pb::LateStart> for LateStart {
+    type Error = FieldError;
+    fn try_from(wire: pb::LateStart) -> Result<Self, FieldError> {
+        let bits = |field: &str, value: u32| Psn::new(field, value.into()).map(Psn::get);
+        Ok(Self { shift: bits("shift", wire.shift)?, msn_base: bits("msn_base", wire.msn_base)? })
+    }
+}
+
+impl From<LateStart> for pb::LateStart {
+    fn from(start: LateStart) -> Self {
+        Self { shift: start.shift, msn_base: start.msn_base }
     }
 }
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, PortIndex, Psn};
-use canopy_model::telemetry::{BranchTelemetry, DropCount, Event, EventCode, FatalNak, GroupTelemetry, LinkRtt};
+use canopy_model::telemetry::{
+    BranchTelemetry, DropCount, Event, EventCode, FatalNak, GroupTelemetry, LateState, LinkRtt,
+};
 use canopy_model::topology::MAX_LINK_RTT;
 use canopy_units::{Octets, UnixTime, UnwrappedPsn, nanos};
 
-use crate::field::{address, each, octets, optional_address, optional_octets};
+use crate::field::{address, each, octets, optional_address, optional_octets, within};
 use crate::pb;
 use crate::status::{group_or_zero, optional_group};
 
@@ -66,6 +68,8 @@ impl TryFrom<pb::BranchTelemetry> for BranchTelemetry {
             unconfirmed: wire.unconfirmed,
             ack_psn: psn("ack_psn", wire.ack_psn)?,
             epsn: psn("epsn", wire.epsn)?,
+            late: late_from_wire(wire.late()),
+            start: wire.start.map(|start| within("start", start.try_into())).transpose()?,
             fatal: wire.fatal.map(TryInto::try_into).transpose()?,
             ccount: wire.ccount,
             last_feedback: wire.last_feedback_ns.map(Duration::from_nanos),
@@ -84,10 +88,36 @@ impl From<&BranchTelemetry> for pb::BranchTelemetry {
             ack_psn: b.ack_psn,
             epsn: b.epsn,
             fatal: b.fatal.map(Into::into),
+            late: b.late.map_or(pb::LateState::Unspecified, Into::into).into(),
+            start: b.start.map(Into::into),
             ccount: b.ccount,
             last_feedback_ns: b.last_feedback.map(nanos),
             packets: b.packets,
             bytes: b.octets.get(),
+        }
+    }
+}
+
+/// A state of a later version is none.
+fn late_from_wire(state: pb::LateState) -> Option<LateState> {
+    Some(match state {
+        pb::LateState::Probing => LateState::Probing,
+        pb::LateState::Pending => LateState::Pending,
+        pb::LateState::Started => LateState::Started,
+        pb::LateState::NotFresh => LateState::NotFresh,
+        pb::LateState::Lost => LateState::Lost,
+        pb::LateState::Unspecified => return None,
+    })
+}
+
+impl From<LateState> for pb::LateState {
+    fn from(state: LateState) -> Self {
+        match state {
+            LateState::Probing => Self::Probing,
+            LateState::Pending => Self::Pending,
+            LateState::Started => Self::Started,
+            LateState::NotFresh => Self::NotFresh,
+            LateState::Lost => Self::Lost,
         }
     }
 }
@@ -204,6 +234,8 @@ fn event_code_to_wire(code: EventCode) -> pb::EventCode {
 
 #[cfg(test)]
 mod tests {
+    use canopy_model::member::LateStart;
+
     use super::*;
 
     fn sample() -> GroupTelemetry {
@@ -214,6 +246,8 @@ mod tests {
             ack_psn,
             epsn: Some(0xFF_FFFF),
             fatal: Some(FatalNak { syndrome: 0x62, psn: 0xAB_CDEF }),
+            late: Some(LateState::NotFresh),
+            start: Some(LateStart { shift: 0xFF_FFFF, msn_base: 0x12_3456 }),
             ccount: 3,
             last_feedback: last_feedback_ns.map(Duration::from_nanos),
             packets: 4,

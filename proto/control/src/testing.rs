@@ -9,7 +9,7 @@ use canopy_model::congestion::{
     CnpCounts, CnpsByAction, DepthSource, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry,
 };
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
-use canopy_model::member::MemoryRegion;
+use canopy_model::member::{LateStart, MemoryRegion};
 use canopy_model::node_spec::*;
 use canopy_units::{Octets, Rate};
 use ipnet::Ipv6Net;
@@ -43,6 +43,7 @@ fn program(id: u64) -> GroupProgram {
         next_hop: ip(n + 1),
         kind,
         at_boundary: n % 2 == 0,
+        start: (n % 2 == 0).then_some(LateStart { shift: 0xFF_FFFF, msn_base: 9 }),
         since: 3,
         standby: n % 2 == 1,
     };
@@ -328,13 +329,16 @@ fn arb_branch() -> impl Strategy<Value = Branch> {
         arb_ip().prop_map(|sid| BranchKind::Node { sid }),
         (arb_qpn(), prop::option::of(arb_memory())).prop_map(|(qpn, memory)| BranchKind::Receiver { qpn, memory }),
     ];
-    (arb_ip(), arb_port(), arb_ip(), kind, any::<(bool, bool)>(), any::<u32>()).prop_map(
-        |(address, port, next_hop, kind, (at_boundary, standby), since)| Branch {
+    let start = (0..1u32 << 24, 0..1u32 << 24).prop_map(|(shift, msn_base)| LateStart { shift, msn_base });
+    let start = prop::option::of(start);
+    (arb_ip(), arb_port(), arb_ip(), kind, any::<(bool, bool)>(), any::<u32>(), start).prop_map(
+        |(address, port, next_hop, kind, (at_boundary, standby), since, start)| Branch {
             address,
             port,
             next_hop,
             kind,
             at_boundary,
+            start,
             since,
             standby,
         },

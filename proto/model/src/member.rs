@@ -45,6 +45,18 @@ pub struct MemoryRegion {
     pub length: u64,
 }
 
+/// Where a late receiver started: at the first message that its edge sent it (decisions 3.13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LateStart {
+    /// PSN of that message's first packet minus the start PSN, 24 bits: subtracted from the PSNs of its copies, added to those of its
+    /// feedback.
+    pub shift: u32,
+    /// Messages that the group had completed before it, 24 bits: added to its MSNs.
+    pub msn_base: u32,
+}
+
 /// A member's role in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

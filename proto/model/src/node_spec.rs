@@ -10,7 +10,7 @@ use ipnet::Ipv6Net;
 
 use crate::addressing::AddressPlan;
 use crate::ids::{Generation, GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
-use crate::member::MemoryRegion;
+use crate::member::{LateStart, MemoryRegion};
 use crate::programs::Programs;
 
 /// Most branches of one group at one node.
@@ -263,6 +263,9 @@ pub struct Branch {
     /// No receiver behind it was in the group before data flowed: it starts at the next message boundary. Otherwise it may
     /// hold any part of the data, and the node sends no ACK upstream until the branch is confirmed.
     pub at_boundary: bool,
+    /// Where a receiver that joined late has started; `None` before that, and for all others. A node that has lost its state
+    /// continues from it (decisions 3.13).
+    pub start: Option<LateStart>,
     /// Epoch that brought the branch in or, behind a child node, moved receivers there: the child's feedback from an earlier
     /// epoch is discarded.
     pub since: u32,

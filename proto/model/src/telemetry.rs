@@ -8,6 +8,7 @@ use canopy_units::{Octets, UnixTime, UnwrappedPsn, numbers};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{GroupId, PortIndex};
+use crate::member::LateStart;
 
 /// One group at one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +69,12 @@ pub struct BranchTelemetry {
     /// Fatal NAK of a receiver, from its first one until the branch leaves; it stays in every sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fatal: Option<FatalNak>,
+    /// How far a receiver is that joins while data flows; `None` for all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<LateState>,
+    /// Where it started; in every sample from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<LateStart>,
     /// CNPs in the current window.
     pub ccount: u32,
     /// Nanoseconds since feedback was last received; `None` = never.
@@ -80,6 +87,23 @@ pub struct BranchTelemetry {
     #[cfg_attr(feature = "schema", schema(value_type = u64))]
     #[serde(rename = "bytes")]
     pub octets: Octets,
+}
+
+/// How far a receiver is that joined while data flowed (decisions 3.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum LateState {
+    /// Its queue pair is probed, and has not answered as one does that expects the start PSN.
+    Probing,
+    /// It has; the next message is its first one.
+    Pending,
+    /// It gets data and counts.
+    Started,
+    /// Its queue pair answers, for a second now, but not as one that expects the start PSN: it was not reset.
+    NotFresh,
+    /// It may have started, but its edge has lost its state, and with it from where.
+    Lost,
 }
 
 /// A NAK after which a queue pair is in error (decisions 3.7): retransmission does not help.

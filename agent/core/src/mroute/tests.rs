@@ -181,6 +181,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         next_hop: any,
         kind: BranchKind::Node { sid: any },
         at_boundary: false,
+        start: None,
         since: 1,
         standby: false,
     };

@@ -44,6 +44,8 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
         ack_psn: None,
         epsn: None,
         fatal: None,
+        late: None,
+        start: None,
         ccount: 0,
         last_feedback: None,
         packets: 0,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Long-haul CNPs: composed with `canopy-packet`, sent through a raw socket.
+//! Long-haul CNPs, composed with `canopy-packet`.
 
 use std::net::Ipv6Addr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use canopy_agent_core::congestion::{self as node, Command, Format};
@@ -12,8 +11,6 @@ use canopy_packet::long_haul_cnp::extension::Object;
 use canopy_packet::long_haul_cnp::icmp::Message;
 use canopy_packet::long_haul_cnp::roce::RocePacket;
 use canopy_packet::long_haul_cnp::{Action, LongHaulCnp, Metric};
-
-use canopy_bpf::{Context, Result};
 
 /// DSCP 48, the default of hosts for CNPs.
 const TRAFFIC_CLASS: u8 = 48 << 2;
@@ -105,46 +102,4 @@ fn ntp(since_1970: Duration) -> u64 {
 /// Wall clock: time since 1970.
 pub(crate) fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
-/// A raw IPv6 socket: the caller provides the whole packet, and the kernel routes it.
-pub(crate) struct CnpSocket(OwnedFd);
-
-impl CnpSocket {
-    pub(crate) fn open() -> Result<Self> {
-        // SAFETY: a plain socket(2); the result is checked and owned at once.
-        let fd = unsafe {
-            libc::socket(libc::AF_INET6, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, libc::IPPROTO_RAW)
-        };
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error()).context("opening a raw IPv6 socket for Long-haul CNPs");
-        }
-        // SAFETY: `fd` is a new descriptor without another owner.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    pub(crate) fn send(&self, packet: &[u8], to: Ipv6Addr) -> Result<()> {
-        let address = libc::sockaddr_in6 {
-            sin6_family: libc::AF_INET6 as u16,
-            sin6_port: 0,
-            sin6_flowinfo: 0,
-            sin6_addr: libc::in6_addr { s6_addr: to.octets() },
-            sin6_scope_id: 0,
-        };
-        // SAFETY: pointers and lengths describe live objects.
-        let sent = unsafe {
-            libc::sendto(
-                self.0.as_raw_fd(),
-                packet.as_ptr().cast(),
-                packet.len(),
-                libc::MSG_NOSIGNAL,
-                std::ptr::from_ref(&address).cast(),
-                size_of::<libc::sockaddr_in6>() as u32,
-            )
-        };
-        if sent < 0 {
-            return Err(std::io::Error::last_os_error()).with_context(|| format!("sending a Long-haul CNP to {to}"));
-        }
-        Ok(())
-    }
 }

@@ -12,7 +12,7 @@ use canopy_units::{Monotonic, Octets};
 use libbpf_rs::ErrorKind;
 
 use super::Egress;
-use super::cnp::{CnpSender, CnpSocket, compose, wall_clock};
+use super::cnp::{CnpSender, compose, wall_clock};
 use super::config::WatcherConfig;
 use super::driver::{Driver, Snapshot};
 use super::keys;
@@ -20,6 +20,7 @@ use super::queues::Queues;
 use super::report::Observations;
 use super::rings::{RingEvents, Rings};
 use super::window::{FlowTotals, Flows, PortTotals, Window};
+use crate::raw_socket::RawSocket;
 use canopy_bpf::monotonic;
 use canopy_bpf::node::types;
 use canopy_bpf::{Context, Result, chain};
@@ -59,7 +60,7 @@ impl Drop for Watcher {
 impl Watcher {
     /// Starts the thread in the network namespace of the caller.
     pub(crate) fn start(egress: Arc<Egress>, settings: Settings) -> Result<Self> {
-        let (queues, socket) = (Queues::open()?, CnpSocket::open()?);
+        let (queues, socket) = (Queues::open()?, RawSocket::open()?);
         let rings = Rings::open(&egress)?;
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
@@ -109,7 +110,7 @@ struct Watch<'a> {
     egress: &'a Egress,
     shared: &'a Shared,
     queues: Queues,
-    socket: CnpSocket,
+    socket: RawSocket,
     driver: Driver,
     /// Interval of a reading.
     busy: Duration,

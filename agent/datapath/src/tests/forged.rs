@@ -87,6 +87,8 @@ impl Group {
             });
         });
         assert_eq!(errors, []);
+        let fresh = feedback_of(BRANCHES, 0, Syndrome::nak(NakCode::PsnSequence), psn(0), 0);
+        self.bed.run(&port_of(BRANCHES), &fresh.build().unwrap());
         let t = self.bed.telemetry();
         assert_eq!(
             (t.cnps_in, t.min_next),

@@ -134,6 +134,8 @@ mod tests {
             ack_psn: Some(0xFF_FFFF),
             epsn: Some(0xFF_FFFF),
             fatal: None,
+            late: None,
+            start: None,
             ccount: u32::MAX,
             last_feedback: Some(Duration::from_nanos(u64::MAX)),
             packets: u64::MAX,

@@ -73,6 +73,7 @@ impl LinkViews<'_> {
             estimate: machine.map_or(configured, |m| m.estimate()),
             samples: report.map_or(0, |r| r.samples),
             lost: report.map_or(0, |r| r.lost),
+            refused: direction.map_or(0, |d| d.refused),
             reported_ago: report.map(|r| self.now.since(r.at)),
         };
         let reason = match (pushed, port.rate) {

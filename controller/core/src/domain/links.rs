@@ -34,6 +34,8 @@ pub(super) struct Direction {
     /// `None` while the rate is not known.
     pub(super) machine: Option<LinkThresholds>,
     pub(super) report: Option<Report>,
+    /// Samples below the least round-trip time, since the link was declared.
+    pub(super) refused: u64,
     pub(super) queue: Option<Queue>,
 }
 
@@ -77,7 +79,7 @@ impl Links {
         for declared in self.declared(state) {
             let Declared { from, to, settings, port, rtt, .. } = declared;
             let old = before.get_mut(&from.device).and_then(|ports| ports.remove(&from.port));
-            let new = || Direction { to: to.clone(), machine: None, report: None, queue: None };
+            let new = || Direction { to: to.clone(), machine: None, report: None, refused: 0, queue: None };
             let mut direction = old.filter(|d| d.to == to).unwrap_or_else(new);
             direction.machine = match direction.machine.take() {
                 _ if port.rate == Rate::ZERO => None,
@@ -102,6 +104,9 @@ impl Links {
         for rtt in rtts {
             let Some(port) = spec.base.ports.get(usize::from(rtt.port.get()) - 1) else { continue };
             let Some(direction) = ports.get_mut(&port.name) else { continue };
+            let is_refused = rtt.rtt.is_some_and(|sample| sample < self.defaults.min_rtt);
+            direction.refused += u64::from(is_refused);
+            let rtt = LinkRtt { rtt: rtt.rtt.filter(|_| !is_refused), ..*rtt };
             let newest = rtt.rtt.or(direction.report.and_then(|r| r.rtt));
             direction.report = Some(Report { rtt: newest, samples: rtt.samples, lost: rtt.lost, at: now });
             if let (Some(machine), Some(sample)) = (&mut direction.machine, rtt.rtt) {
@@ -169,6 +174,7 @@ impl Links {
             let settings = ThresholdSettings {
                 alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
                 k_base: decl.k_base.unwrap_or(self.defaults.k_base),
+                ..self.defaults
             };
             let ends = [
                 (&decl.a, &decl.b, decl.buffer.and_then(LinkBuffer::at_a)),

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use canopy_model::FieldError;
 use canopy_model::group::Replication;
 use canopy_model::ids::Psn;
-use canopy_model::member::{MemberSpec, Role};
+use canopy_model::member::{LateStart, MemberSpec, Role};
 use ipnet::Ipv6Net;
 
 use super::change::Prepared;
@@ -79,13 +79,35 @@ impl MemberCommands<'_> {
             new.allocation.session.start_psn = psn;
         }
         new.epoch += 1;
-        let member = Member { metadata, spec, since: new.epoch, late };
+        let member = Member { metadata, spec, since: new.epoch, late, start: None };
         let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
         let write = Write::Put(Record::Member(Box::new(record)));
         new.members.insert(host.clone(), member);
         new.evicted.retain(|e| e.host != host);
         let change = GroupChange::new(self.0, new, outcome, generation).with(write).drawn(cursors);
         change.prepare(self.0).map_err(|e| in_group(group, e))
+    }
+
+    /// [`crate::Command::StartMember`].
+    pub(super) fn start(&self, group: &str, host: &str, since: u32, start: LateStart) -> Result<Prepared, DomainError> {
+        let old =
+            self.0.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
+        let Some(member) = old.members.get(host) else {
+            return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
+        };
+        let generation = member.metadata.generation;
+        // While a tree moves, its programs are not those of one plan; the edge reports again.
+        let is_news = member.late && member.since == since && member.start != Some(start);
+        if !is_news || !old.takes_part(member) || old.making.is_some() {
+            return Ok(Prepared::noop(self.0, generation));
+        }
+        let member = Member { start: Some(start), ..member.clone() };
+        let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
+        let mut new = old.clone();
+        new.members.insert(host.to_owned(), member);
+        let write = Write::Put(Record::Member(Box::new(record)));
+        let planned = plan(self.0, &new).map_err(|e| e.to_string());
+        Ok(GroupChange::new(self.0, new, Outcome::Updated, generation).with(write).prepare_with(self.0, planned))
     }
 
     /// [`crate::Command::DeleteMember`] and [`crate::Command::EvictMember`], with the reason in `evicted`.

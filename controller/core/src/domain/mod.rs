@@ -14,7 +14,7 @@
 //!   group; `replan`: that of all groups over another network.
 //! - `group_commands`, `member_commands`, `topology_commands`: checks of commands, by resource.
 //! - `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
-//! - `reports`, `stall`: what agents send.
+//! - `reports`, `stall`, `late`: what agents send.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -43,6 +43,7 @@ mod group_change;
 mod group_commands;
 mod groups;
 mod labels;
+mod late;
 mod link_views;
 mod links;
 mod member_commands;
@@ -59,6 +60,7 @@ mod topology_commands;
 mod views;
 
 pub use change::Prepared;
+pub use late::LateNews;
 pub use stall::{BranchNews, Reaction};
 
 use change::Effect;
@@ -130,6 +132,7 @@ impl Domain {
             Command::PutMember { group, spec, create_only } => members.put(&group, spec, create_only),
             Command::DeleteMember { group, host } => members.delete(&group, &host, None),
             Command::EvictMember { group, host, reason } => members.delete(&group, &host, Some(reason)),
+            Command::StartMember { group, host, since, start } => members.start(&group, &host, since, start),
             Command::PushThresholds => Ok(self.links.prepare_push(&self.state)),
         }
     }
@@ -192,6 +195,12 @@ impl Domain {
     /// Processes a branch state that `node` reported. A report on a branch that the node no longer has is ignored.
     pub fn branch_news(&mut self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Reaction {
         Stalls(&mut self.state).news(node, id, branch, news)
+    }
+
+    /// What follows from the state of a late receiver, a branch of `node`, in its present program: where it started becomes durable, and
+    /// one whose queue pair was not reset is removed. `None`: it is known.
+    pub fn late_receiver(&self, node: &str, id: GroupId, branch: Ipv6Addr, news: LateNews) -> Option<Command> {
+        late::news(&self.state, node, id, branch, news)
     }
 
     /// Whether `node` has reported that the queue pair of this branch is in error.

@@ -184,6 +184,8 @@ impl Views<'_> {
                 port: network.port_name(at.node, at.port).to_owned(),
                 encoding,
                 ended: !group.takes_part(member),
+                late: member.late,
+                start: member.start,
             },
         })
     }

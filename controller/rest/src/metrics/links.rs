@@ -61,7 +61,13 @@ pub(super) fn encode(controller: &Controller, out: &mut DescriptorEncoder) -> Re
         out,
         "canopy_link_probes_lost",
         "STAMP test packets lost since the agent started.",
-        samples.map(|l| (labels(l), l.status.rtt.lost)),
+        samples.clone().map(|l| (labels(l), l.status.rtt.lost)),
+    )?;
+    counter(
+        out,
+        "canopy_link_rtts_refused",
+        "Measured round-trip times that the controller refused: shorter than thresholds.min_rtt.",
+        samples.map(|l| (labels(l), l.status.rtt.refused)),
     )?;
     counter(
         out,

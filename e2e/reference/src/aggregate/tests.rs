@@ -19,7 +19,13 @@ fn acked(psn: u32) -> Result<Option<Feedback>, Refusal> {
 }
 
 fn receiver(at_boundary: bool) -> Entry {
-    Entry { at_boundary, receiver: true, since: 1 }
+    Entry { at_boundary, receiver: true, since: 1, start: Start::default() }
+}
+
+/// The queue pair of a late receiver answers its probe.
+fn fresh(a: &mut Aggregation, branch: u32) {
+    let nak = Input::Nak { branch, epoch: 0, psn: 100, msn: 0, nak: Nak::Sequence };
+    assert_eq!(a.handle(nak, at(1)), Ok(None));
 }
 
 fn params() -> Params {
@@ -63,6 +69,7 @@ fn a_late_receiver_counts_from_the_boundary_and_in_its_own_psns() {
     let mut a = machine(1, 100..110);
     a.handle(ack(0, 109), at(150)).unwrap();
     a.join(1, receiver(true));
+    fresh(&mut a, 1);
     a.handle(Input::Data { psn: 110, begins: false }, at(160)).unwrap();
     assert_eq!(a.handle(ack(1, 100), at(161)), Err(Refusal::Inactive));
     a.handle(Input::Data { psn: 111, begins: true }, at(162)).unwrap();
@@ -76,6 +83,7 @@ fn a_late_receiver_counts_from_the_boundary_and_in_its_own_psns() {
 fn a_node_without_branches_starts_with_a_retransmitted_message() {
     let mut a = machine(0, 0..0);
     a.join(0, receiver(true));
+    fresh(&mut a, 0);
     // The first packet of the message was lost; the source has no other message and retransmits it.
     a.handle(Input::Data { psn: 101, begins: false }, at(1)).unwrap();
     a.handle(Input::Data { psn: 100, begins: true }, at(2)).unwrap();
@@ -87,7 +95,7 @@ fn a_node_without_branches_starts_with_a_retransmitted_message() {
 #[test]
 fn feedback_of_a_child_from_before_receivers_moved_behind_it_is_refused() {
     let mut a = Aggregation::new(params(), 1);
-    let node = |since| Entry { at_boundary: false, receiver: false, since };
+    let node = |since| Entry { at_boundary: false, receiver: false, since, start: Start::default() };
     a.join(0, node(1));
     a.join(1, node(1));
     for psn in 100..120 {
@@ -106,7 +114,7 @@ fn feedback_of_a_child_from_before_receivers_moved_behind_it_is_refused() {
 /// Two child nodes since epoch 1, data 100 to 163; child 0 holds up to 105 and child 1 all of it.
 fn two_children() -> Aggregation {
     let mut a = Aggregation::new(params(), 1);
-    let node = Entry { at_boundary: false, receiver: false, since: 1 };
+    let node = Entry { at_boundary: false, receiver: false, since: 1, start: Start::default() };
     (0..2).for_each(|b| a.join(b, node));
     for psn in 100..164 {
         a.handle(Input::Data { psn, begins: true }, at(1)).unwrap();
@@ -148,7 +156,7 @@ fn the_last_answer_is_repeated_as_it_was() {
     assert_eq!(a.handle(Input::Repeat, at(202)), Ok(None), "data passes: it causes feedback of its own");
     assert_eq!(a.handle(Input::Repeat, at(203)), acked(105));
     // A branch that is reset holds an unknown part of the data: there is nothing to repeat.
-    a.join(1, Entry { at_boundary: false, receiver: false, since: 2 });
+    a.join(1, Entry { at_boundary: false, receiver: false, since: 2, start: Start::default() });
     assert_eq!(a.handle(Input::Repeat, at(204)), Ok(None));
     assert_eq!(Aggregation::new(params(), 1).handle(Input::Repeat, at(1)), Ok(None));
 }
@@ -158,6 +166,7 @@ fn an_ack_of_a_node_with_only_pending_branches_is_repeated_too() {
     let mut a = machine(0, 0..0);
     a.handle(Input::Data { psn: 100, begins: false }, at(1)).unwrap();
     a.join(0, receiver(true));
+    fresh(&mut a, 0);
     assert_eq!(a.handle(Input::Repeat, at(2)), Ok(None), "nothing was acknowledged yet");
     let ack = a.handle(Input::PendingOnly, at(3));
     assert!(matches!(ack, Ok(Some(Feedback { psn: 100, .. }))), "{ack:?}");
@@ -178,4 +187,55 @@ fn an_rnr_of_the_longest_timer_outranks_all() {
     assert_eq!(ranks.iter().min(), Some(&Nak::Rnr(0).rank()));
     assert!(Nak::Rnr(31).rank() < Nak::Rnr(1).rank());
     assert_eq!(ranks.iter().max(), Some(&Nak::Sequence.rank()));
+}
+
+#[test]
+fn a_late_receiver_waits_until_its_queue_pair_proves_to_be_fresh() {
+    let mut a = machine(1, 100..110);
+    a.handle(ack(0, 109), at(150)).unwrap();
+    let message = |a: &mut Aggregation, psn| a.handle(Input::Data { psn, begins: true }, at(200)).unwrap();
+    let sequence = |psn| Input::Nak { branch: 1, epoch: 0, psn, msn: 0, nak: Nak::Sequence };
+    a.join(1, receiver(true));
+    // What a queue pair answers that took five packets, and one that is not ready.
+    for other in [
+        ack(1, 104),
+        ack(1, 100),
+        sequence(105),
+        Input::Nak { branch: 1, epoch: 0, psn: 100, msn: 0, nak: Nak::Rnr(1) },
+    ] {
+        assert_eq!(a.handle(other, at(160)), Err(Refusal::Inactive));
+        message(&mut a, 110);
+        assert_eq!(a.active().collect::<Vec<_>>(), [0], "{other:?}");
+    }
+    for (i, proof) in [ack(1, 99), sequence(100)].into_iter().enumerate() {
+        a.handle(Input::Leave(1), at(161)).unwrap();
+        a.join(1, receiver(true));
+        assert_eq!(a.probing().collect::<Vec<_>>(), [1]);
+        assert_eq!(a.handle(proof, at(162)), Ok(None));
+        assert_eq!((a.probing().count(), a.active().count()), (0, 1));
+        message(&mut a, 111 + i as u32);
+        assert_eq!(a.active().collect::<Vec<_>>(), [0, 1]);
+        a.handle(ack(0, 111 + i as u32), at(163)).unwrap();
+        assert_eq!(a.minimum(), Some(START + 11 + i as u64), "it counts from the message on");
+    }
+}
+
+#[test]
+fn a_late_receiver_that_never_proves_it_does_not_stall_the_group() {
+    let mut a = machine(0, 0..0);
+    a.join(0, receiver(true));
+    for psn in 100..103 {
+        a.handle(Input::Data { psn, begins: true }, at(1)).unwrap();
+        assert!(matches!(a.handle(Input::PendingOnly, at(2)), Ok(Some(ack)) if ack.psn == psn));
+    }
+}
+
+#[test]
+fn a_node_that_lost_its_state_continues_a_late_receiver_from_where_it_started() {
+    let mut a = Aggregation::new(params(), 1);
+    let start = Start { shift: 11, msn_base: 7 };
+    a.join(0, Entry { at_boundary: false, receiver: true, since: 1, start });
+    a.handle(Input::Data { psn: 120, begins: false }, at(1)).unwrap();
+    assert_eq!(a.copies().collect::<Vec<_>>(), [(0, 11)]);
+    assert_eq!(a.handle(ack(0, 109), at(2)), Ok(Some(Feedback { syndrome: 31, psn: 120, msn: 8 })));
 }

@@ -113,6 +113,7 @@ impl Scenario {
                     (receiver.parent, receiver.member) = (e, true);
                 }
                 assert_eq!(self.handle(s, node, Input::Join(branch, entry)), Ok(()));
+                self.probe(s, node, false);
             }
             Change::Leave { node, branch } => {
                 s.node(node).program.retain(|(b, _)| *b != branch);
@@ -121,6 +122,30 @@ impl Scenario {
             Change::Epoch { node, epoch } => assert_eq!(self.handle(s, node, Input::Adopt(epoch)), Ok(())),
             Change::Dies(r) => s.receivers[r].alive = false,
             Change::Evicted(r) => s.receivers[r].member = false,
+        }
+    }
+
+    /// Queue pairs that an edge probes answer, behind the copies that are on their way to them. One that is not fresh is removed from
+    /// the group, and so is every one that the edge may have started before it lost its state.
+    pub(crate) fn probe(&self, s: &mut State, edge: Place, lost: bool) {
+        let probed: Vec<u32> = s.node(edge).group.probing().collect();
+        for branch in probed {
+            let r = branch as usize;
+            let to = Place::Receiver(r);
+            for packet in std::mem::take(&mut s.links[link(edge, to)]) {
+                self.arrives(s, edge, to, packet);
+            }
+            let receiver = &mut s.receivers[r];
+            if lost || receiver.taken > 0 {
+                receiver.member = false;
+                s.node(edge).program.retain(|(b, _)| *b != branch);
+                assert_eq!(self.handle(s, edge, Input::Leave(branch)), Ok(()));
+            } else if receiver.alive {
+                (receiver.first, receiver.nak_sent) = (None, true);
+                let psn = self.wire(self.start());
+                let proof = Input::Nak { branch, epoch: 0, psn, msn: 0, nak: Nak::Sequence };
+                assert_eq!(self.handle(s, edge, proof), Ok(()));
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ fn narrow(name: &'static str, changes: &[Change]) -> Scenario {
 }
 
 fn join(node: Place, branch: u32, at_boundary: bool, since: u32) -> Change {
-    Join { node, branch, entry: Entry { at_boundary, receiver: node != Place::Root, since } }
+    Join { node, branch, entry: Entry { at_boundary, receiver: node != Place::Root, since, ..Entry::default() } }
 }
 
 const fn adopt(node: Place) -> Change {

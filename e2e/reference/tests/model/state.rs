@@ -56,8 +56,8 @@ impl Node {
     pub(crate) fn new(s: &Scenario, program: Vec<(u32, Entry)>, epoch: u32) -> Self {
         let mut group = Aggregation::new(s.params(), epoch);
         for (branch, entry) in &program {
-            // After lost state, it is unknown which data the branch holds.
-            let at_once = Entry { at_boundary: false, ..*entry };
+            // After lost state, it is unknown which data the branch holds; the queue pair of a late receiver is probed again.
+            let at_once = Entry { at_boundary: entry.at_boundary && entry.receiver, ..*entry };
             assert_eq!(group.handle(Input::Join(*branch, at_once), NOW), Ok(None));
         }
         Self { group: Arc::new(group.canonical()), program }
@@ -70,7 +70,7 @@ impl Node {
 
 impl State {
     pub(crate) fn new(s: &Scenario) -> Self {
-        let entry = |receiver| Entry { at_boundary: false, receiver, since: FIRST_EPOCH };
+        let entry = |receiver| Entry { receiver, since: FIRST_EPOCH, ..Entry::default() };
         let parents = s.parents;
         let edge = |e: usize| {
             let of_edge = (0..3).filter(|r| s.members[*r] && parents[*r] == e);

@@ -87,6 +87,7 @@ impl Model for Scenario {
                 s.history.idle = 0;
                 let node = s.node(place);
                 *node = Node::new(self, node.program.clone(), node.group.epoch());
+                self.probe(&mut s, place, true);
             }
         }
         // Between the first change and the last one, the group may make no progress.

@@ -113,7 +113,7 @@ fn a_missing_rate_or_rtt_is_the_reason_and_a_configured_rtt_needs_no_sample() {
 
 #[test]
 fn a_topology_update_keeps_what_is_measured_and_follows_what_is_configured() {
-    let mut w = World::empty_with(ThresholdSettings { alpha_permille: 500, k_base: Octets(64_000) });
+    let mut w = World::empty_with(ThresholdSettings { alpha_permille: 500, ..ThresholdSettings::default() });
     w.run(topology(network())).unwrap();
     w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], instant(S));
     w.run(Command::PushThresholds).unwrap();
@@ -149,4 +149,22 @@ fn after_a_restart_no_generation_goes_back() {
     w.run(Command::PushThresholds).unwrap();
     let before = w.domain.node_spec("leaf1").unwrap().generation;
     assert!(w.restarted().node_spec("leaf1").unwrap().generation >= before);
+}
+
+#[test]
+fn a_round_trip_time_that_no_path_has_is_refused_and_counted() {
+    let mut w = World::with(network());
+    w.domain.link_rtts("leaf1", &[measured(1, 10_000_000)], instant(S));
+    w.run(Command::PushThresholds).unwrap();
+    let before = spec_thresholds(&w, "leaf1", "up1").unwrap();
+    let floor = ThresholdSettings::default().min_rtt.as_nanos() as u64;
+    for n in 0..100 {
+        w.domain.link_rtts("leaf1", &[measured(1, [1, floor - 1][n % 2])], instant((n as u64 + 20) * S));
+        assert!(w.domain.prepare(Command::PushThresholds).unwrap().is_noop());
+    }
+    assert_eq!(spec_thresholds(&w, "leaf1", "up1"), Some(before));
+    let rtt = view(&w, "leaf1/up1").status.rtt;
+    assert_eq!((rtt.refused, rtt.measured), (100, Some(span(10_000_000))), "the last one that a path can have");
+    w.domain.link_rtts("leaf1", &[measured(1, floor)], instant(200 * S));
+    assert_eq!(view(&w, "leaf1/up1").status.rtt.measured, Some(span(floor)));
 }

@@ -2,10 +2,12 @@
 //! The headend takes data once every node has confirmed, and who joins then is late (decisions 3.13).
 
 use canopy_model::group::GroupSpec;
+use canopy_model::member::LateStart;
 use canopy_model::node_spec::GroupProgram;
 use canopy_model::status::GroupPhase;
 
 use super::*;
+use crate::domain::LateNews;
 use crate::testing::fabric;
 
 /// Two leaves, two spines, a source behind the first leaf, and no receiver.
@@ -163,4 +165,91 @@ fn data_may_have_passed_in_a_group_of_a_version_that_did_not_open_groups() {
     w.run(source("g", "h1-1")).unwrap();
     w.run(receiver("g", "h2-1")).unwrap();
     assert!(!open(&w.domain) && !is_late(&w, "h2-1"));
+}
+
+/// The branch of the receiver on `host`, at the node that has it.
+fn branch(w: &World, host: &str) -> (String, canopy_model::node_spec::Branch) {
+    let address = w.domain.member("g", host).unwrap().status.address;
+    let programs = programs(&w.domain).into_iter();
+    let mut of = programs.filter_map(|(node, p)| Some((node, p.branches.into_iter().find(|b| b.address == address)?)));
+    of.next().unwrap()
+}
+
+/// What the report of a late receiver's edge leads to.
+fn reported_late(w: &World, host: &str, news: LateNews) -> Option<Command> {
+    let (node, b) = branch(w, host);
+    let id = w.domain.group("g").unwrap().status.group_id;
+    assert_eq!(w.domain.late_receiver("spine1", id, b.address, news), None, "not its edge");
+    w.domain.late_receiver(&node, id, b.address, news)
+}
+
+/// An open group with h2-1, and h2-2 that joined then.
+fn with_late_receiver() -> World {
+    let mut w = world(GroupSpec::default());
+    w.run(receiver("g", "h2-1")).unwrap();
+    w.confirm_all();
+    w.run(receiver("g", "h2-2")).unwrap();
+    w.confirm();
+    w
+}
+
+#[test]
+fn where_a_late_receiver_started_is_durable_and_part_of_its_program_only() {
+    let mut w = with_late_receiver();
+    let start = LateStart { shift: 77, msn_base: 5 };
+    assert_eq!(branch(&w, "h2-2").1.start, None);
+    assert_eq!(reported_late(&w, "h2-1", LateNews::Started(start)), None, "it is not late");
+    let command = reported_late(&w, "h2-2", LateNews::Started(start)).unwrap();
+    let (before, epoch) = (programs(&w.domain), w.domain.group("g").unwrap().status.epoch);
+    assert_eq!(w.run(command.clone()).unwrap().nodes, ["leaf2"]);
+    assert_eq!(branch(&w, "h2-2").1.start, Some(start));
+    let after = programs(&w.domain);
+    assert!(before.iter().all(|(node, p)| (*p == after[node]) == (node != "leaf2")));
+    assert_eq!(w.domain.group("g").unwrap().status.epoch, epoch, "no branch changes");
+    assert!(open(&w.domain));
+    assert_eq!(programs(&w.restarted()), after);
+    assert_eq!(reported_late(&w, "h2-2", LateNews::Started(start)), None, "it is known");
+    assert!(w.run(command.clone()).unwrap().nodes.is_empty());
+
+    // It belongs to the membership, not to the host.
+    w.run(leave("g", "h2-2")).unwrap();
+    w.run(receiver("g", "h2-2")).unwrap();
+    assert_eq!(branch(&w, "h2-2").1.start, None);
+    assert!(w.run(command).unwrap().nodes.is_empty(), "a report of the membership before");
+}
+
+#[test]
+fn a_start_does_not_end_a_move_and_is_reported_again_afterwards() {
+    let mut w = with_late_receiver();
+    let mut spec = fabric(2, 2, 2);
+    let spine = programs(&w.domain).into_keys().find(|n| n.starts_with("spine")).unwrap();
+    spec.links.iter_mut().filter(|l| l.a.device == "leaf1" && l.b.device == spine).for_each(|l| l.drained = true);
+    w.run(topology(spec)).unwrap();
+    assert!(w.domain.is_made("g").is_some());
+    let news = LateNews::Started(LateStart { shift: 1, msn_base: 1 });
+    let command = reported_late(&w, "h2-2", news).unwrap();
+    assert!(w.run(command).unwrap().nodes.is_empty());
+    assert!(w.domain.is_made("g").is_some());
+    w.confirm();
+    w.run(Command::FinishMove { group: "g".into() }).unwrap();
+    let command = reported_late(&w, "h2-2", news).unwrap();
+    assert_eq!(w.run(command).unwrap().nodes, ["leaf2"]);
+}
+
+#[test]
+fn a_late_receiver_that_cannot_start_is_removed_whatever_the_policy() {
+    let reasons =
+        [(LateNews::NotFresh, "does not expect the start PSN"), (LateNews::Lost, "node leaf2 lost its state")];
+    for (news, because) in reasons {
+        let mut w = with_late_receiver();
+        assert_eq!(reported_late(&w, "h2-1", news), None, "it is not late");
+        let command = reported_late(&w, "h2-2", news).unwrap();
+        w.run(command).unwrap();
+        let status = w.domain.group("g").unwrap().status;
+        assert_eq!((status.receivers, status.evicted[0].host.as_str()), (1, "h2-2"));
+        let reason = &status.evicted[0].reason;
+        assert!(reason.contains(because) && reason.ends_with(": reset the queue pair, then join"), "{reason}");
+        w.run(receiver("g", "h2-2")).unwrap();
+        assert!(is_late(&w, "h2-2"));
+    }
 }

@@ -6,7 +6,8 @@ use std::net::Ipv6Addr;
 
 use canopy_model::group::{EncodingChoice, Replication};
 use canopy_model::ids::GroupId;
-use canopy_model::node_spec::{BranchKind, GroupProgram, NodeSpec, Peer};
+use canopy_model::member::LateStart;
+use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, NodeSpec, Peer};
 use proptest::prelude::*;
 
 use super::*;
@@ -29,6 +30,8 @@ enum Step {
     FinishMove(usize),
     /// Every node confirms first.
     Open(usize),
+    /// A late receiver of the group starts, with this shift.
+    Start(usize, u8),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -43,7 +46,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             2 => any::<u16>().prop_map(Step::Drain),
             2 => (0usize..8, any::<u16>()).prop_map(|(n, ports)| Step::Down(n, ports & ports.rotate_left(3))),
             2 => g.clone().prop_map(Step::FinishMove),
-            3 => g.prop_map(Step::Open),
+            3 => g.clone().prop_map(Step::Open),
+            2 => (g, any::<u8>()).prop_map(|(g, x)| Step::Start(g, x)),
         ],
         1..40,
     )
@@ -107,6 +111,13 @@ fn command(d: &Domain, step: &Step) -> Command {
         }
         Step::FinishMove(g) => Command::FinishMove { group: name(g) },
         Step::Open(g) => Command::OpenGroup { group: name(g) },
+        Step::Start(g, x) => {
+            let members = d.state.groups.get(&name(g)).into_iter().flat_map(|g| g.members.values());
+            let late = members.filter(|m| m.late).map(|m| (m.spec.host.clone(), m.since)).next();
+            let (host, since) = late.unwrap_or_default();
+            let start = LateStart { shift: (*x).into(), msn_base: 1 };
+            Command::StartMember { group: name(g), host, since, start }
+        }
     }
 }
 
@@ -258,7 +269,8 @@ proptest! {
                     for (id, old) in b.groups.iter() {
                         if let Some(new) = a.groups.get(id) {
                             prop_assert!(new.epoch >= old.epoch);
-                            let forwarding = |p: &GroupProgram| p.branches.iter().filter(|b| !b.standby).cloned().collect::<Vec<_>>();
+                            let started = |b: &Branch| Branch { start: None, ..b.clone() };
+                            let forwarding = |p: &GroupProgram| p.branches.iter().filter(|b| !b.standby).map(started).collect::<Vec<_>>();
                             prop_assert!(forwarding(new) == forwarding(old) || new.epoch > old.epoch, "branches changed within an epoch");
                         }
                     }

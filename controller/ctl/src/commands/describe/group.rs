@@ -161,7 +161,7 @@ fn branches(out: &mut dyn Write, group: &GroupResource, samples: &[GroupSample])
     writeln!(out, "\nBranches:")?;
     table(
         out,
-        &["  NODE", "BRANCH", "ACKPSN", "EPSN", "FATAL NAK", "LAST FEEDBACK", "CNPS", "PACKETS", "BYTES"],
+        &["  NODE", "BRANCH", "ACKPSN", "EPSN", "FATAL NAK", "LATE", "LAST FEEDBACK", "CNPS", "PACKETS", "BYTES"],
         rows,
     )?;
     let row = |s: &GroupSample| {
@@ -188,6 +188,7 @@ fn branch_row(group: &GroupResource, sample: &GroupSample, branch: &BranchTeleme
         text(branch.ack_psn),
         text(branch.epsn),
         text(branch.fatal.map(|nak| format!("{} at PSN {}", nak.meaning(), nak.psn))),
+        text(branch.late),
         ago(branch.last_feedback.map(canopy_units::nanos)),
         text(branch.ccount),
         text(branch.packets),

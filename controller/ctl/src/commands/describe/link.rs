@@ -65,6 +65,7 @@ fn inputs(out: &mut dyn Write, link: &LinkResource) -> Result<(), Failure> {
             ("  RTT_est", text(rtt.estimate_ns)),
             ("  Samples", text(rtt.samples)),
             ("  Lost", text(rtt.lost)),
+            ("  Refused", text(rtt.refused)),
             ("  Reported", ago(rtt.reported_ago_ns)),
         ],
     )

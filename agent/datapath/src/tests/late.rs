@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Late receivers: probed until the queue pair proves to be fresh, started at a message, continued after a loss of state (decisions 3.13).
+
+use std::time::{Duration, Instant};
+
+use canopy_model::member::LateStart;
+use canopy_model::telemetry::{BranchTelemetry, LateState};
+use canopy_packet::aeth::{NakCode, Syndrome};
+use canopy_packet::bth::Opcode;
+use canopy_packet::frame::RoceFrame;
+use canopy_units::UnwrappedPsn;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const TURN: u64 = 1 << 24;
+
+/// Two receivers; the first acknowledged PSNs 100 to 109, the second joins then.
+fn bed() -> Testbed {
+    let mut bed = Testbed::new(&Shape { receivers: 2, provisioned: true, ..Shape::default() });
+    let mut late = None;
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| late = g.branches.pop())), []);
+    for psn in 100..110 {
+        message(&bed, psn);
+    }
+    bed.run("d0", &answer(0, Syndrome::ack(31), 109, 10));
+    let late = Branch { at_boundary: true, since: 2, ..late.unwrap() };
+    assert_eq!(
+        bed.reconcile(|s| s.groups.for_each_mut(|g| {
+            g.branches.push(late.clone());
+            g.epoch = 2;
+        })),
+        []
+    );
+    bed
+}
+
+fn message(bed: &Testbed, psn: u32) -> Option<Vec<u8>> {
+    let (action, out, _) = bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, psn, b"x"), end_mt(), vec![], 0));
+    (action == REDIRECT).then_some(out)
+}
+
+fn late(bed: &mut Testbed) -> BranchTelemetry {
+    bed.telemetry().branches.into_iter().find(|b| b.address == receiver(1)).unwrap()
+}
+
+#[test]
+fn a_late_receiver_gets_nothing_until_its_queue_pair_expects_the_start_psn() {
+    for proof in [Syndrome::nak(NakCode::PsnSequence), Syndrome::ack(31)] {
+        let mut bed = bed();
+        assert_eq!(late(&mut bed).late, Some(LateState::Probing));
+        // Of a queue pair that took five packets, one that is not ready, one in error, one that was reset but knows an older PSN.
+        let others = [
+            (Syndrome::ack(31), 104),
+            (Syndrome::ack(31), 100),
+            (Syndrome::ack(31), 0xFF_FFFF),
+            (Syndrome::nak(NakCode::PsnSequence), 105),
+            (Syndrome(0x21), 100),
+            (Syndrome(0x62), 100),
+        ];
+        for (i, (syndrome, psn)) in others.into_iter().enumerate() {
+            assert_eq!(bed.run("d0", &answer(1, syndrome, psn, 1)).0, SHOT);
+            message(&bed, 110 + i as u32);
+            assert_eq!(bed.drops()["branch_inactive"], i as u64 + 1, "{syndrome:?}");
+            assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Probing), 0));
+        }
+        let is_ack = proof == Syndrome::ack(31);
+        bed.run("d0", &answer(1, proof, if is_ack { 99 } else { 100 }, 0));
+        assert_eq!(late(&mut bed).late, Some(LateState::Pending));
+        assert_eq!(late(&mut bed).packets, 0);
+        bed.run("d0", &answer(0, Syndrome::ack(31), 115, 16));
+        message(&bed, 116);
+        let started = late(&mut bed);
+        assert_eq!((started.late, started.packets), (Some(LateState::Started), 1));
+        assert_eq!(started.start, Some(LateStart { shift: 16, msn_base: 16 }));
+        assert_eq!(started.next, Some(UnwrappedPsn(TURN + 116)), "it counts from its first message on");
+        assert_eq!(bed.drops()["branch_inactive"], 6);
+    }
+}
+
+#[test]
+fn a_queue_pair_that_answers_for_a_second_and_not_as_a_fresh_one_is_reported() {
+    let mut bed = bed();
+    // Silence proves nothing: the application may not have connected yet.
+    bed.run("d0", &answer(1, Syndrome::nak(NakCode::PsnSequence), 105, 1));
+    assert_eq!(late(&mut bed).late, Some(LateState::Probing));
+    let deadline = Instant::now() + PATIENCE;
+    while late(&mut bed).late != Some(LateState::NotFresh) {
+        assert!(Instant::now() < deadline, "it is not reported");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // It holds up nothing.
+    message(&bed, 110);
+    let (action, out, _) = bed.run("d0", &answer(0, Syndrome::ack(31), 110, 11));
+    assert_eq!((action, RoceFrame::parse(&out).unwrap().bth.psn), (REDIRECT, 110));
+    // It was reset after all.
+    bed.run("d0", &answer(1, Syndrome::nak(NakCode::PsnSequence), 100, 0));
+    assert_eq!(late(&mut bed).late, Some(LateState::Pending));
+    // Another membership of the same host is probed anew, also where the one before was about to start.
+    let again = |g: &mut canopy_model::node_spec::GroupProgram| (g.branches[1].since, g.epoch) = (3, 3);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(again)), []);
+    assert_eq!(late(&mut bed).late, Some(LateState::Probing));
+}
+
+#[test]
+fn an_edge_that_lost_its_state_continues_a_late_receiver_whose_start_is_known_and_no_other() {
+    for start in [None, Some(LateStart { shift: 11, msn_base: 7 })] {
+        let mut bed = bed();
+        bed.run("d0", &answer(1, Syndrome::nak(NakCode::PsnSequence), 100, 0));
+        message(&bed, 111);
+        assert_eq!(late(&mut bed).late, Some(LateState::Started));
+        let before = bed.state_octets();
+        assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.branches[1].start = start)), []);
+        assert!(bed.state_octets() == before, "what the node knows itself stays");
+
+        bed.lose_state();
+        assert_eq!(bed.reconcile(|_| ()), []);
+        if start.is_none() {
+            // What it acknowledged before counts at its parent: no answer lets it start anew.
+            for proof in [answer(1, Syndrome::nak(NakCode::PsnSequence), 100, 0), answer(1, Syndrome::ack(31), 99, 0)] {
+                bed.run("d0", &proof);
+                message(&bed, 112);
+                assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Lost), 0));
+            }
+            let (action, ..) = bed.run("d0", &answer(0, Syndrome::ack(31), 112, 13));
+            assert_eq!(action, REDIRECT, "the others do not wait for it");
+            continue;
+        }
+        message(&bed, 112);
+        assert_eq!(late(&mut bed).packets, 1);
+        // Nothing is acknowledged before both have answered, then in the PSNs of the group.
+        assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 112, 13)).0, SHOT);
+        let (action, out, _) = bed.run("d0", &answer(1, Syndrome::ack(31), 101, 2));
+        let f = RoceFrame::parse(&out).unwrap();
+        assert_eq!((action, f.bth.psn), (REDIRECT, 112));
+        assert_eq!(f.extensions.aeth.unwrap().msn, 9, "the least of 13, and 7 and 2");
+        assert_eq!(late(&mut bed).start, None, "it is no news");
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reactions to an edge's report on a receiver that joined late (decisions 3.13).
+
+use std::net::Ipv6Addr;
+
+use canopy_model::ids::GroupId;
+use canopy_model::member::LateStart;
+use canopy_model::node_spec::BranchKind;
+
+use super::state::State;
+use super::views::address;
+use crate::command::Command;
+
+/// The state of a late receiver in its edge's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LateNews {
+    /// It started here.
+    Started(LateStart),
+    /// Its queue pair answers, but does not expect the start PSN: it was not reset.
+    NotFresh,
+    /// Its edge has lost its state, and with it where the receiver started.
+    Lost,
+}
+
+/// See [`super::Domain::late_receiver`].
+pub(super) fn news(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, news: LateNews) -> Option<Command> {
+    let of_node = state.node(node)?.spec.groups.get(&id)?.branches.iter().find(|b| b.address == branch)?;
+    let is_late = matches!(of_node.kind, BranchKind::Receiver { .. }) && of_node.at_boundary;
+    if !is_late || matches!(news, LateNews::Started(start) if of_node.start == Some(start)) {
+        return None;
+    }
+    let (group, network) = (state.groups.by_id(id)?, state.network()?);
+    let member = group.members.values().find(|m| address(network, m) == Some(branch))?;
+    let (group, host) = (group.metadata.name.clone(), member.spec.host.clone());
+    Some(match news {
+        LateNews::Started(start) => Command::StartMember { group, host, since: member.since, start },
+        LateNews::NotFresh => {
+            let reason = format!(
+                "the queue pair of receiver {host} at node {node} does not expect the start PSN: reset the queue pair, then join"
+            );
+            Command::EvictMember { group, host, reason }
+        }
+        LateNews::Lost => {
+            let reason = format!(
+                "node {node} lost its state, and with it where receiver {host} started: reset the queue pair, then join"
+            );
+            Command::EvictMember { group, host, reason }
+        }
+    })
+}
