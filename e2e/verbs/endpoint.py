@@ -80,8 +80,10 @@ class Endpoint:
         self._to_init()
 
     def reset(self):
-        """The same queue pair, in INIT again; what was posted and not completed is gone."""
+        """The same queue pair, in INIT again; what was posted and not completed is gone, and what was completed is forgotten."""
         self.qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
+        while self.cq.poll(16)[0]:
+            pass
         self._to_init()
 
     def _to_init(self):
@@ -216,12 +218,14 @@ def rejoin(endpoint, config):
     for _ in endpoint.completions(how["after"]):
         pass
     controller.leave(config["group"], config["host"])
-    if how["with"] != "stale":
+    if how["with"] == "stale":
+        controller.join(config["group"], config["host"], config["role"], endpoint.qp.qp_num)
+    else:
         # Only now: until it has left, its queue pair is a member's.
         endpoint.reset() if how["with"] == "reset" else endpoint.new_queue_pair()
         endpoint.fill()
         endpoint.post_receives()
-    member(endpoint, config)
+        member(endpoint, config)
     send_event("rejoined")
     numbers, wrong = [], 0
     for completion in endpoint.completions(last + 1):

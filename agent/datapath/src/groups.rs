@@ -230,6 +230,10 @@ impl Groups {
         let (id, bpf) = (change.id, Arc::clone(&self.bpf));
         let (was, want) = (&change.was, &rendered.entries);
         let Some(conf) = &want.group else { return Ok(None) };
+        let fresh = restarts(change);
+        if let Some(state) = was.state.as_deref().filter(|_| !fresh) {
+            self.leave_formers(id, state, &rendered.joins)?;
+        }
         for (slot, branch) in &want.branches {
             if !is(was.entries.branches.get(slot), Some(branch)) {
                 bpf.branches().put(&slot_key(id, *slot), branch)?;
@@ -245,7 +249,6 @@ impl Groups {
         {
             bpf.outers().put(&id, outer)?;
         }
-        let fresh = restarts(change);
         let known = was.entries.group.filter(|_| !fresh);
         let mut state = was.state.as_deref().copied().filter(|_| !fresh);
         if state.is_none() {
@@ -294,15 +297,24 @@ impl Groups {
         Ok(observe::differences(&bpf, id, want)?.first().copied().or((!counted).then_some("states")))
     }
 
-    /// Joins new branches, branches behind which receivers moved, and branches that reuse the address of a former one.
+    /// Ends the branches of receivers that left, where another membership has their address: before its queue pair gets packets, which
+    /// would have the PSN shift of the former one.
+    fn leave_formers(&self, id: u32, state: &types::canopy_state, joins: &BTreeMap<u32, Join>) -> Result<()> {
+        for (&slot, join) in joins {
+            let since = state.since[slot as usize % state.since.len()];
+            if join.receiver && is_in(state, slot) && since != join.since {
+                self.bpf.control(id, Control::Remove { slot }, &[0; ACK_FRAME])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins new branches, and branches behind which receivers moved.
     fn join(&self, id: u32, state: Option<&types::canopy_state>, joins: &BTreeMap<u32, Join>) -> Result<()> {
         for (&slot, &Join { at_boundary, receiver, since, start }) in joins {
             let there = state.filter(|s| is_in(s, slot));
             if there.is_some_and(|s| s.since[slot as usize % s.since.len()] == since) {
                 continue;
-            }
-            if there.is_some() && receiver {
-                self.bpf.control(id, Control::Remove { slot }, &[0; ACK_FRAME])?;
             }
             // A child node that is active already continues with its next feedback, whatever receivers moved behind it.
             let counts = there.is_some_and(|s| has(&s.active, slot));

@@ -25,7 +25,7 @@ use crate::alloc::Allocation;
 use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide};
 use crate::error::DomainError;
 use crate::member::Member;
-use crate::receivers_by_edge::{Joined, ReceiversByEdge, has_moved, join_point};
+use crate::receivers_by_edge::{Joined, ReceiversByEdge, counts_since, has_moved};
 use crate::topology::{Network, NodeIx};
 use crate::tree::{Tree, TreeNode};
 
@@ -381,15 +381,16 @@ impl Planner<'_> {
             let child = &self.tree.nodes[at];
             let up = child.parent?;
             let behind = self.receivers_by_edge.get(&(self.network.id(t.node), self.network.id(child.node)))?;
-            let joined = join_point(behind, self.intent.moved);
             Some(Branch {
                 address: self.address(child.node),
                 port: up.parent_port,
                 next_hop: self.addresses.link_local(self.network.id(child.node), up.port),
                 kind: BranchKind::Node { sid: self.sid(at) },
-                at_boundary: joined.at_boundary,
+                // Unconfirmed, whoever is behind it: a child that is told earlier than its parent starts its late receivers with copies of a
+                // former branch, and the parent must not count them from a later message on.
+                at_boundary: false,
                 start: None,
-                since: joined.since,
+                since: counts_since(behind, self.intent.moved),
                 standby: false,
             })
         });

@@ -10,15 +10,6 @@ use std::net::Ipv6Addr;
 
 use canopy_model::ids::NodeId;
 
-/// When a branch joined its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct JoinPoint {
-    /// Epoch that added it, or that changed the receivers behind it.
-    pub(crate) since: u32,
-    /// All receivers behind it joined when the group was open.
-    pub(crate) at_boundary: bool,
-}
-
 /// A receiver and its join: after replacing its QP, or leaving and joining again, it is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Joined {
@@ -30,12 +21,10 @@ pub(crate) struct Joined {
 /// The receivers behind every tree edge (parent, child).
 pub(crate) type ReceiversByEdge = BTreeMap<(NodeId, NodeId), BTreeSet<Joined>>;
 
-/// The join point of a child, in a group whose receivers last moved in epoch `moved`.
-pub(crate) fn join_point(behind: &BTreeSet<Joined>, moved: u32) -> JoinPoint {
-    JoinPoint {
-        since: behind.iter().map(|r| r.since).max().unwrap_or(0).max(moved),
-        at_boundary: behind.iter().all(|r| r.late && r.since > moved),
-    }
+/// Epoch from which a child's feedback counts, in a group whose receivers last moved in epoch `moved`: that added it, or changed the
+/// receivers behind it.
+pub(crate) fn counts_since(behind: &BTreeSet<Joined>, moved: u32) -> u32 {
+    behind.iter().map(|r| r.since).max().unwrap_or(0).max(moved)
 }
 
 /// True if a receiver that joined before `epoch` is now behind another child.
@@ -67,11 +56,9 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_of_late_joiners_only_starts_at_a_boundary_unless_they_moved() {
+    fn feedback_counts_from_the_last_join_or_move_on() {
         let late = BTreeSet::from([joined(7, 4, true)]);
-        assert_eq!(join_point(&late, 2), JoinPoint { since: 4, at_boundary: true });
-        assert_eq!(join_point(&late, 6), JoinPoint { since: 6, at_boundary: false });
-        let mixed = BTreeSet::from([joined(7, 4, true), joined(8, 1, false)]);
-        assert_eq!(join_point(&mixed, 2), JoinPoint { since: 4, at_boundary: false });
+        assert_eq!((counts_since(&late, 2), counts_since(&late, 6)), (4, 6));
+        assert_eq!(counts_since(&BTreeSet::from([joined(7, 4, true), joined(8, 1, false)]), 2), 4);
     }
 }
