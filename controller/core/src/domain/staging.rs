@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_model::group::Replication;
-use canopy_model::node_spec::{BranchKind, GroupProgram};
+use canopy_model::node_spec::{Branch, BranchKind, GroupProgram};
 
 use super::change::Replan;
 use super::state::State;
@@ -24,7 +24,7 @@ use crate::tree::Tree;
 const MAX_COPIES: u32 = 4;
 
 /// The first step for a group that would get another tree over `network`; `None` if it must move at once, because
-/// the old tree is broken or cannot be expressed in terms of the new network.
+/// the old tree is broken, cannot be expressed in terms of the new network, or has a child with late receivers only.
 pub(super) fn stage(state: &State, network: &Network, group: &Group, planned: &Planned) -> Option<Replan> {
     let Planned::Live(next, programs) = planned else { return None };
     let (present, topology) = (group.plan()?, state.topology.as_ref()?);
@@ -42,6 +42,12 @@ pub(super) fn stage(state: &State, network: &Network, group: &Group, planned: &P
     let mut old = Vec::with_capacity(present.tree.nodes.len());
     for t in &present.tree.nodes {
         old.push(state.nodes[t.node].spec.groups.get(&id)?.clone());
+    }
+    // A child that may still wait for a message gets no copies on the present tree, and the staged one would start its receivers
+    // before the present one counts them.
+    let may_wait = |b: &Branch| b.at_boundary && matches!(b.kind, BranchKind::Node { .. });
+    if old.iter().any(|program| program.branches.iter().any(may_wait)) {
+        return None;
     }
     let mut extra: Vec<(NodeIx, GroupProgram)> = Vec::new();
     for (t, program) in next.tree.nodes.iter().zip(programs) {

@@ -92,6 +92,26 @@ fn a_broken_link_is_left_at_once_and_a_mended_one_taken_back_in_two_steps() {
     assert_eq!((spine(&w.domain), epoch(&w)), (old, before + 2));
 }
 
+/// Such a child may still wait for a message, and then gets no copies: those of a staged tree would start its receivers before their
+/// branch counts. Found by `canopy-sim`.
+#[test]
+fn a_tree_that_has_a_child_with_late_receivers_only_moves_at_once() {
+    let spec = fabric(3, 2, 1);
+    let mut w = World::with(spec.clone());
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h1-1")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    w.confirm_all();
+    let mut in_time = w.clone();
+    w.run(receiver("g", "h3-1")).unwrap();
+    w.confirm_all();
+    let (old, before) = (spine(&w.domain), epoch(&w));
+    w.run(drained(spec.clone(), &old, true)).unwrap();
+    assert_eq!((w.domain.is_made("g"), epoch(&w)), (None, before + 1));
+    in_time.run(drained(spec, &old, true)).unwrap();
+    assert_eq!(in_time.domain.is_made("g"), Some(false), "without the late receiver it is staged");
+}
+
 #[test]
 fn a_change_while_the_new_tree_is_made_moves_at_once() {
     let (mut w, spec) = world();
