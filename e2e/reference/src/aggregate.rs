@@ -279,6 +279,17 @@ impl Aggregation {
         self.branches.keys().copied()
     }
 
+    /// Branches that wait for the start of a message.
+    pub fn pending(&self) -> impl Iterator<Item = u32> {
+        self.pending.keys().copied()
+    }
+
+    /// Epoch that added the branch, active or pending, or that moved receivers behind it; `None` if it is neither.
+    pub fn since(&self, branch: u32) -> Option<u32> {
+        let active = self.branches.get(&branch).map(|b| &b.join_point);
+        self.pending.get(&branch).or(active).map(|join_point| join_point.since)
+    }
+
     /// Branches that get a copy of the last data packet, each with the offset to subtract from the PSN of its copy.
     pub fn copies(&self) -> impl Iterator<Item = (u32, u64)> {
         let before = self.position <= self.late_from;

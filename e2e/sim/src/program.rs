@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a node's program to the entries of its maps and the inputs of its aggregation, in the order in which the agent
+//! writes them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use canopy_agent_core::slots;
+use canopy_model::ids::PortIndex;
+use canopy_model::node_spec::{BranchKind, GroupProgram};
+use canopy_reference::aggregate::{Entry, Params};
+
+use crate::fabric::PortId;
+use crate::kernel::{Branch, Conf, Kernel, Peer, Step};
+use crate::net::Lists;
+
+/// PSNs are unwrapped one turn above zero.
+const TURN: u64 = 1 << 24;
+
+/// The steps from what the maps have to what `program` wants. `cold`: nothing was pinned when the agent started.
+pub fn steps(
+    kernel: &Kernel,
+    program: Option<&GroupProgram>,
+    port: impl Fn(PortIndex) -> PortId,
+    cold: bool,
+) -> VecDeque<Step> {
+    let Some(program) = program else {
+        return if kernel.is_empty() { VecDeque::new() } else { VecDeque::from([Step::Gone]) };
+    };
+    let held: BTreeMap<Ipv6Addr, u32> = kernel.peers.iter().map(|(address, peer)| (*address, peer.slot)).collect();
+    let (slots, _) = slots::assign(program.branches.iter().map(|b| b.address), &held);
+    let conf = conf(program, &slots, &port);
+    let (mut branches, mut peers) = (BTreeMap::new(), BTreeMap::new());
+    for b in &program.branches {
+        let (slot, at) = (slots[&b.address], port(b.port));
+        let (qpn, replicates) = match b.kind {
+            BranchKind::Receiver { qpn, .. } => (Some(qpn.get()), false),
+            BranchKind::Node { sid } => (None, is_replication(sid)),
+        };
+        branches.insert(slot, Branch { port: at, address: b.address, qpn, replicates });
+        // A standby branch has a slot, but no port on which its feedback is accepted.
+        peers.insert(b.address, Peer { slot, port: (!b.standby).then_some(at) });
+    }
+    let lists = program.headend.as_ref().map(|h| {
+        let list = |tlv: &canopy_model::node_spec::EndMtList| {
+            (tlv.edge, tlv.receivers.iter().map(|(address, qpn)| (*address, qpn.get())).collect())
+        };
+        Arc::new(h.tlvs.iter().map(list).collect::<Lists>())
+    });
+    let mut steps = VecDeque::new();
+    if branches.iter().any(|(slot, b)| kernel.branches.get(slot) != Some(b))
+        || peers.iter().any(|(a, p)| kernel.peers.get(a) != Some(p))
+    {
+        steps.push_back(Step::Branches(branches, peers));
+    }
+    if lists != kernel.lists {
+        steps.push_back(Step::Lists(lists));
+    }
+    if kernel.machine.is_none() {
+        steps.push_back(Step::State(params(program), program.epoch));
+    }
+    joins(kernel, program, &slots, cold, &mut steps);
+    if kernel.conf.as_ref() != Some(&conf) {
+        steps.push_back(Step::Conf(Box::new(conf)));
+    }
+    let standby: BTreeSet<Ipv6Addr> = program.branches.iter().filter(|b| b.standby).map(|b| b.address).collect();
+    for (address, slot) in &held {
+        let counts = kernel.machine.as_ref().is_some_and(|m| m.inner.since(*slot).is_some());
+        if !slots.contains_key(address) || (standby.contains(address) && counts) {
+            steps.push_back(Step::Remove(*slot));
+        }
+    }
+    let used: BTreeSet<u32> = slots.values().copied().collect();
+    let left: BTreeSet<u32> = kernel.branches.keys().filter(|slot| !used.contains(slot)).copied().collect();
+    let gone: BTreeSet<Ipv6Addr> = held.keys().filter(|address| !slots.contains_key(address)).copied().collect();
+    if !left.is_empty() || !gone.is_empty() {
+        steps.push_back(Step::Sweep(left, gone));
+    }
+    steps
+}
+
+/// New branches, branches behind which receivers moved, and branches that use the address of a former one.
+fn joins(
+    kernel: &Kernel,
+    program: &GroupProgram,
+    slots: &BTreeMap<Ipv6Addr, u32>,
+    cold: bool,
+    steps: &mut VecDeque<Step>,
+) {
+    for b in program.branches.iter().filter(|b| !b.standby) {
+        let slot = slots[&b.address];
+        let receiver = matches!(b.kind, BranchKind::Receiver { .. });
+        let there = kernel.machine.as_ref().and_then(|m| m.inner.since(slot));
+        if there == Some(b.since) {
+            continue;
+        }
+        if there.is_some() && receiver {
+            steps.push_back(Step::Remove(slot));
+        }
+        let counts = kernel.machine.as_ref().is_some_and(|m| m.inner.active().any(|active| active == slot));
+        let at_boundary = b.at_boundary && !cold && (receiver || !counts);
+        steps.push_back(Step::Join(slot, Entry { at_boundary, receiver, since: b.since }));
+    }
+}
+
+fn conf(program: &GroupProgram, slots: &BTreeMap<Ipv6Addr, u32>, port: &impl Fn(PortIndex) -> PortId) -> Conf {
+    let of = |wanted: &dyn Fn(&canopy_model::node_spec::Branch) -> bool| -> BTreeSet<u32> {
+        program.branches.iter().filter(|b| wanted(b)).map(|b| slots[&b.address]).collect()
+    };
+    Conf {
+        epoch: program.epoch,
+        up: port(program.upstream.port),
+        up_from: program.upstream.source_address,
+        alternate: program.alternate_upstream.map(port),
+        headend: program.headend.as_ref().map(|h| (port(h.source_port), h.open)),
+        replicates: program.replication_sid.is_some(),
+        provisioned: program.receivers_provisioned,
+        children: of(&|b| matches!(b.kind, BranchKind::Node { .. })),
+        receivers: of(&|b| matches!(b.kind, BranchKind::Receiver { .. })),
+        standby: of(&|b| b.standby),
+    }
+}
+
+fn params(program: &GroupProgram) -> Params {
+    Params {
+        start: TURN + u64::from(program.start_psn.get()),
+        window: program.params.window.into(),
+        reack: program.params.reack_interval,
+        nak_merge: program.params.nak_merge,
+        psn_bits: 24,
+    }
+}
+
+fn is_replication(sid: Ipv6Addr) -> bool {
+    sid.segments()[3] == canopy_model::addressing::FUNCTION_REPLICATE
+}
