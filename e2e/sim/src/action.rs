@@ -20,7 +20,7 @@ pub enum Action {
     Awake(Place),
     /// An agent that could not carry out its spec tries again.
     Retry(Place),
-    /// A node cannot carry out its program, this many times.
+    /// A node cannot carry out its program, or only some of its steps, this many times.
     Refuses(u64, u32),
     /// An agent connects again and reports again.
     Reconnects(Place),
@@ -38,6 +38,8 @@ pub enum Action {
     Drain(u64),
     /// The operator changes the MTU of a link, or changes it back.
     Mtu(u64),
+    /// A receiver's host is connected to another node; the operator declares that first (true) or then.
+    Rewire(u64, u64, bool),
     /// The operator changes how receiver lists travel.
     Encoding(u64),
     /// A move that was not confirmed in time takes its second step.

@@ -94,18 +94,19 @@ impl Node {
             return false;
         }
         self.ledger = self.newest.clone();
-        self.work = self.differences(fabric);
+        // A program that cannot be carried out changes nothing.
+        self.work = self.ledger.is_some().then(|| self.differences(fabric).unwrap_or_default());
         self.work.is_some()
     }
 
-    /// The steps from what is pinned to what the spec in the ledger wants.
+    /// The steps from what is pinned to what the spec in the ledger wants; `None` if that needs a port that the node does not have.
     pub fn differences(&self, fabric: &Fabric) -> Option<VecDeque<Step>> {
         let spec = self.ledger.as_ref()?;
-        let port = |index| -> PortId {
-            let port = spec.base.ports.iter().find(|p| p.index == index);
-            port.and_then(|p| fabric.port(self.place, &p.name)).unwrap_or(PortId::MAX)
+        let port = |index| -> Option<PortId> {
+            let port = spec.base.ports.iter().find(|p| p.index == index)?;
+            fabric.port(self.place, &port.name)
         };
-        Some(steps(&self.kernel, Controller::program(spec), port, self.cold))
+        steps(&self.kernel, Controller::program(spec), port, self.cold)
     }
 
     /// The spec in the ledger was carried out, or not.

@@ -72,6 +72,7 @@ impl World<'_> {
             Action::Mtu(n) => self.change_link(n, now, |link| {
                 link.mtu = if link.mtu == MTUS[0] { MTUS[1] } else { MTUS[0] };
             }),
+            Action::Rewire(n, to, first) => self.rewire(n, to, first, now),
             Action::Encoding(n) => {
                 let choices = [EncodingChoice::Auto, EncodingChoice::Provisioned, EncodingChoice::InBand];
                 self.group.encoding = choices[(n % 3) as usize];
@@ -118,6 +119,17 @@ impl World<'_> {
             }
             self.starts_at = first;
             self.net.at(first, Event::SourceSends);
+        } else if self.late.is_none() && self.setup.slowest > 0 {
+            // Late joins are more frequent soon after the group was opened, and some meet a move.
+            for _ in 0..self.chance.below(5) {
+                let after = self.chance.below(2 * self.setup.slowest + 5_000_000);
+                let (n, link) = (self.chance.below(1 << 32), self.chance.below(1 << 32));
+                self.net.at(now + after, Event::Acts(Action::Join(n)));
+                let later = after + self.chance.below(self.setup.slowest + 1_000_000);
+                if self.chance.below(2) == 0 {
+                    self.net.at(now + later, Event::Acts(Action::Drain(link)));
+                }
+            }
         }
     }
 
@@ -283,6 +295,33 @@ impl World<'_> {
         let before = self.topology.clone();
         change(&mut self.topology.links[link]);
         if !self.command(Controller::put_topology(self.topology.clone()), now) {
+            self.topology = before;
+        }
+    }
+
+    /// The host of a receiver that is not late (see [`Config::lost_shifts`](crate::config::Config::lost_shifts)) moves.
+    fn rewire(&mut self, n: u64, to: u64, first: bool, now: u64) {
+        let (receivers, nodes) = (self.receivers.len() as u64, self.nodes.len() as u64);
+        let movable = |i: &usize| !self.receivers[*i].gone && (self.lost_shifts || !self.oracle.is_late(*i));
+        let Some(index) = (0..receivers).map(|i| ((n + i) % receivers) as usize).find(movable) else { return };
+        let link = self.receivers[index].port / 2;
+        let to = (to % nodes) as Place;
+        if self.fabric.owner(2 * link) == to {
+            return;
+        }
+        let before = self.topology.clone();
+        self.topology.links[link].a.device = self.fabric.name(to).to_owned();
+        if first && !self.command(Controller::put_topology(self.topology.clone()), now) {
+            self.topology = before;
+            return;
+        }
+        self.report.rewired += 1;
+        self.fabric.rewire(link, to);
+        self.remark(now, || format!("receiver {index} is connected to node {to}"));
+        // If the controller refuses it, the host is back where it was.
+        if !first && !self.command(Controller::put_topology(self.topology.clone()), now) {
+            let place = self.fabric.place(&before.links[link].a.device).unwrap_or(to);
+            self.fabric.rewire(link, place);
             self.topology = before;
         }
     }

@@ -57,6 +57,14 @@ impl Fabric {
         self.by_name.get(&(place, name.to_owned())).copied()
     }
 
+    /// Moves end a of a link, with its port, to another device.
+    pub fn rewire(&mut self, link: usize, to: Place) {
+        let name = self.port_name(2 * link);
+        self.by_name.remove(&(self.owners[2 * link], name.clone()));
+        self.by_name.insert((to, name), 2 * link);
+        self.owners[2 * link] = to;
+    }
+
     /// Name of a port.
     pub fn port_name(&self, port: PortId) -> String {
         let named = self.by_name.iter().find(|(_, id)| **id == port);

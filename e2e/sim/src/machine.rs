@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The aggregation of a node, or a deliberately wrong one: each must violate an invariant, which tests the oracle.
+//! The aggregation of a node, or a deliberately wrong one, or a wrong agent: each must violate an invariant, which tests the
+//! oracle.
 
 use canopy_reference::aggregate::{Aggregation, Entry, Feedback, Input, Params, Refusal};
 use canopy_units::Monotonic;
@@ -30,6 +31,8 @@ pub enum Mutant {
     OwnMsn,
     /// The credits of an ACK are those of the branch that sent it, not the minimum (3.2).
     OwnCredits,
+    /// An agent puts the epoch of a program into force before the branches of that epoch count (3.9).
+    EpochFirst,
 }
 
 /// A node's aggregation.

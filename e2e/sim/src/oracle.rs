@@ -159,8 +159,9 @@ impl Oracle {
                 wrong.push(format!("credits {}, but receiver {receiver} announced at most {most}", feedback.syndrome));
             }
         }
-        // A late receiver counts its messages from where the slowest one was when it started: up to a window behind.
-        let acked = stream.messages(below).saturating_sub(late * stream.window);
+        // No lower bound with late receivers: they count from where the slowest branch was when they started, and a node that resets a
+        // child's branch forgets from where its receivers count (`--late after-first`, seed 558: MSN 2 after 19 messages and more).
+        let acked = stream.messages(below);
         if late == 0 && ahead(feedback.msn, acked) < 0 {
             wrong.push(format!("MSN {} with packet {number}, which ends {acked} messages", feedback.msn));
         }

@@ -70,6 +70,10 @@ impl World<'_> {
             self.net.at(now + after, Event::Acts(Action::Join(n)));
         }
         for (port, frame) in copies {
+            // Nothing is connected where a host was.
+            if self.fabric.owner(port) != place {
+                continue;
+            }
             let to = self.fabric.owner(far(port));
             if let (Frame::Data(copy), Some(index)) = (&frame, self.members.get(&to).copied())
                 && copy.to == Address::Qp(self.receivers[index].qpn)

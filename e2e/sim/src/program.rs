@@ -18,22 +18,23 @@ use crate::net::Lists;
 /// PSNs are unwrapped one turn above zero.
 const TURN: u64 = 1 << 24;
 
-/// The steps from what the maps have to what `program` wants. `cold`: nothing was pinned when the agent started.
+/// The steps from what the maps have to what `program` wants; `None` if the node does not have one of its ports. `cold`: nothing was
+/// pinned when the agent started.
 pub fn steps(
     kernel: &Kernel,
     program: Option<&GroupProgram>,
-    port: impl Fn(PortIndex) -> PortId,
+    port: impl Fn(PortIndex) -> Option<PortId>,
     cold: bool,
-) -> VecDeque<Step> {
+) -> Option<VecDeque<Step>> {
     let Some(program) = program else {
-        return if kernel.is_empty() { VecDeque::new() } else { VecDeque::from([Step::Gone]) };
+        return Some(if kernel.is_empty() { VecDeque::new() } else { VecDeque::from([Step::Gone]) });
     };
     let held: BTreeMap<Ipv6Addr, u32> = kernel.peers.iter().map(|(address, peer)| (*address, peer.slot)).collect();
     let (slots, _) = slots::assign(program.branches.iter().map(|b| b.address), &held);
-    let conf = conf(program, &slots, &port);
+    let conf = conf(program, &slots, &port)?;
     let (mut branches, mut peers) = (BTreeMap::new(), BTreeMap::new());
     for b in &program.branches {
-        let (slot, at) = (slots[&b.address], port(b.port));
+        let (slot, at) = (slots[&b.address], port(b.port)?);
         let (qpn, replicates) = match b.kind {
             BranchKind::Receiver { qpn, .. } => (Some(qpn.get()), false),
             BranchKind::Node { sid } => (None, is_replication(sid)),
@@ -77,7 +78,7 @@ pub fn steps(
     if !left.is_empty() || !gone.is_empty() {
         steps.push_back(Step::Sweep(left, gone));
     }
-    steps
+    Some(steps)
 }
 
 /// New branches, branches behind which receivers moved, and branches that use the address of a former one.
@@ -104,22 +105,34 @@ fn joins(
     }
 }
 
-fn conf(program: &GroupProgram, slots: &BTreeMap<Ipv6Addr, u32>, port: &impl Fn(PortIndex) -> PortId) -> Conf {
+fn conf(
+    program: &GroupProgram,
+    slots: &BTreeMap<Ipv6Addr, u32>,
+    port: &impl Fn(PortIndex) -> Option<PortId>,
+) -> Option<Conf> {
     let of = |wanted: &dyn Fn(&canopy_model::node_spec::Branch) -> bool| -> BTreeSet<u32> {
         program.branches.iter().filter(|b| wanted(b)).map(|b| slots[&b.address]).collect()
     };
-    Conf {
+    let alternate = match program.alternate_upstream {
+        None => None,
+        Some(index) => Some(port(index)?),
+    };
+    let headend = match &program.headend {
+        None => None,
+        Some(h) => Some((port(h.source_port)?, h.open)),
+    };
+    Some(Conf {
         epoch: program.epoch,
-        up: port(program.upstream.port),
+        up: port(program.upstream.port)?,
         up_from: program.upstream.source_address,
-        alternate: program.alternate_upstream.map(port),
-        headend: program.headend.as_ref().map(|h| (port(h.source_port), h.open)),
+        alternate,
+        headend,
         replicates: program.replication_sid.is_some(),
         provisioned: program.receivers_provisioned,
         children: of(&|b| matches!(b.kind, BranchKind::Node { .. })),
         receivers: of(&|b| matches!(b.kind, BranchKind::Receiver { .. })),
         standby: of(&|b| b.standby),
-    }
+    })
 }
 
 fn params(program: &GroupProgram) -> Params {

@@ -56,6 +56,8 @@ pub struct Report {
     pub controller_restarts: u64,
     /// See `restarts`.
     pub refused_specs: u64,
+    /// Receivers whose hosts were connected to another node.
+    pub rewired: u64,
     /// Receivers that started with a later message.
     pub late_starts: u64,
     /// Longest round trip of a packet and its answer, ns.

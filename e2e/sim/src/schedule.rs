@@ -31,7 +31,7 @@ pub fn draw(config: &Config, setup: &Setup, chance: &mut Chance) -> Vec<(u64, Ac
         let at = chance.below(end * 3 / 4);
         let n = chance.below(1 << 32);
         let lasts = chance.between(1, end.min(1_000_000_000));
-        match chance.below(14) {
+        match chance.below(15) {
             0 => all.push((at, Action::AgentRestarts(n, lasts))),
             1 => all.push((at, Action::PinsLost(n, lasts))),
             2 => all.push((at, Action::ControllerRestarts)),
@@ -48,6 +48,7 @@ pub fn draw(config: &Config, setup: &Setup, chance: &mut Chance) -> Vec<(u64, Ac
             }
             9 => all.push((at, Action::Encoding(n))),
             10..12 => all.push((at, Action::LinkDown(n, true))),
+            12 => all.push((at, Action::Rewire(n, chance.below(1 << 32), chance.below(2) == 0))),
             _ => {
                 all.push((at, Action::Drain(n)));
                 all.push((chance.between(at, end - 1), Action::Drain(n)));

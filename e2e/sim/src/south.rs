@@ -12,6 +12,7 @@ use crate::action::Action;
 use crate::controller::Effects;
 use crate::fabric::Place;
 use crate::kernel::Step;
+use crate::machine::Mutant;
 use crate::net::Event;
 use crate::run::World;
 
@@ -23,6 +24,19 @@ const POLL_PENDING: u64 = 2_000_000;
 const MAX_STAGING: u64 = 2_000_000_000;
 /// Reports, in millionths, that are lost until the agent connects again.
 const REPORTS_LOST: u64 = 50_000;
+
+/// The defect of [`Mutant::EpochFirst`]: the group's entry is written before the branches of its epoch are counted.
+fn epoch_first<'a>(steps: impl Iterator<Item = &'a mut Step>) {
+    let mut steps: Vec<&mut Step> = steps.collect();
+    let join = steps.iter().position(|step| matches!(step, Step::Join(..)));
+    let conf = steps.iter().position(|step| matches!(step, Step::Conf(_)));
+    if let (Some(join), Some(conf)) = (join, conf) {
+        for at in (join..conf).rev() {
+            let (left, right) = steps.split_at_mut(at + 1);
+            std::mem::swap(left[at], right[0]);
+        }
+    }
+}
 
 impl World<'_> {
     /// Sends the specs that a command changed.
@@ -71,7 +85,15 @@ impl World<'_> {
         if node.refusals > 0 {
             node.refusals -= 1;
             self.report.refused_specs += 1;
-            return self.fails(place, now);
+            let Some(work) = &mut node.work else { return };
+            // It fails after some of its steps, which the read-back finds, or at once.
+            work.truncate(self.chance.below(work.len() as u64 + 1) as usize);
+            if work.is_empty() {
+                return self.fails(place, now);
+            }
+        }
+        if self.setup.mutant == Mutant::EpochFirst {
+            epoch_first(node.work.iter_mut().flatten());
         }
         let life = node.life;
         let gap = self.step_gap();
@@ -104,7 +126,7 @@ impl World<'_> {
         let Some(work) = &mut node.work else { return };
         let Some(step) = work.pop_front() else {
             // It reads back what it wrote: a branch may have started between two steps.
-            if node.differences(&self.fabric).is_some_and(|steps| !steps.is_empty()) {
+            if node.differences(&self.fabric).is_none_or(|steps| !steps.is_empty()) {
                 return self.fails(place, now);
             }
             node.finish(false);

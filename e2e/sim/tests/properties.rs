@@ -28,8 +28,8 @@ fn assert_clean(totals: &Totals, config: &Config) {
 
 /// With all kinds of faults and changes, of which the seeds have each often enough.
 #[test]
-fn a_million_answers_over_a_thousand_seeds_break_no_invariant() {
-    let (seeds, answers) = if deep() { (10_000, 10_000_000) } else { (1_000, 1_000_000) };
+fn millions_of_answers_over_thousands_of_seeds_break_no_invariant() {
+    let (seeds, answers) = if deep() { (10_000, 10_000_000) } else { (2_000, 2_000_000) };
     let totals = many(0, seeds, &Config::plain());
     assert_clean(&totals, &Config::plain());
     assert!(totals.feedback_events >= answers, "only {} answers", totals.feedback_events);
@@ -153,6 +153,7 @@ fn every_wrong_aggregation_is_caught() {
         (Mutant::NoBoundary, "receiver"),
         (Mutant::OwnMsn, "MSN"),
         (Mutant::OwnCredits, "credits"),
+        (Mutant::EpochFirst, "I1"),
     ];
     for (mutant, rule) in wrong {
         let found = finds(rule, 3_000, &Config { mutant, forged: Some(0), ..Config::plain() });
@@ -188,17 +189,6 @@ fn receivers_join_late_in_every_window() {
         joins += joined;
     }
     assert!(joins >= 1_000);
-}
-
-/// What the product does not do yet (decisions 3.13): the PSN shift of a late receiver is lost with the pins of its edge, so that its
-/// queue pair gets PSNs that it does not expect. When it is mended, `--lost-shifts` becomes the default and this test goes.
-#[test]
-fn a_late_receiver_does_not_survive_the_loss_of_its_edges_pins_yet() {
-    let config = Config { lost_shifts: true, ..Config::plain() };
-    let wrong_bytes = finds("I5", 3_000, &config);
-    let stall = finds("I4", 3_000, &config);
-    println!("{wrong_bytes:?}, {stall:?}");
-    assert!(wrong_bytes.is_some() && stall.is_some(), "is it mended?");
 }
 
 /// The first packet is 16 before a wrap.
