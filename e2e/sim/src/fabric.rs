@@ -21,7 +21,7 @@ pub struct Fabric {
     places: BTreeMap<String, Place>,
     owners: Vec<Place>,
     by_name: BTreeMap<(Place, String), PortId>,
-    hosts: BTreeMap<Ipv6Addr, Place>,
+    addresses: BTreeMap<Place, Ipv6Addr>,
 }
 
 impl Fabric {
@@ -33,8 +33,8 @@ impl Fabric {
         let ends = || spec.links.iter().flat_map(|link| [&link.a, &link.b]);
         let owners: Vec<Place> = ends().map(|end| places[&end.device]).collect();
         let by_name = ends().zip(0..).map(|(end, id)| ((places[&end.device], end.port.clone()), id)).collect();
-        let hosts = spec.hosts.iter().map(|h| (h.address, places[&h.name])).collect();
-        Self { nodes: spec.nodes.len(), links: spec.links.len(), names, places, owners, by_name, hosts }
+        let addresses = spec.hosts.iter().map(|h| (places[&h.name], h.address)).collect();
+        Self { nodes: spec.nodes.len(), links: spec.links.len(), names, places, owners, by_name, addresses }
     }
 
     /// Name of a device.
@@ -76,14 +76,9 @@ impl Fabric {
         self.owners.iter().position(|owner| *owner == host).unwrap_or(0)
     }
 
-    /// The host with this address.
-    pub fn host(&self, address: Ipv6Addr) -> Option<Place> {
-        self.hosts.get(&address).copied()
-    }
-
     /// The address of a host.
     pub fn address(&self, host: Place) -> Option<Ipv6Addr> {
-        self.hosts.iter().find(|(_, place)| **place == host).map(|(address, _)| *address)
+        self.addresses.get(&host).copied()
     }
 }
 

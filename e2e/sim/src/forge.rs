@@ -48,12 +48,6 @@ impl Refusals {
             Drop::GroupUnknown | Drop::NotOpen | Drop::NoList | Drop::Unprovisioned => &mut self.group,
         } += 1;
     }
-
-    /// The sum of all reasons.
-    pub fn total(&self) -> u64 {
-        let feedback = self.inactive + self.window + self.ghost + self.epoch_old + self.epoch_ahead + self.malformed;
-        feedback + self.port + self.group
-    }
 }
 
 /// Forges one frame to `node`, passes it to the node, and counts the reason of its refusal; `None` if nothing can be
