@@ -92,16 +92,8 @@ impl Pair {
                 feedback_of(branch, epoch, Syndrome(nak.syndrome()), psn, msn)
             }
             Input::Fatal { branch, epoch, psn, syndrome } => feedback_of(branch, epoch, Syndrome(syndrome), psn, 0),
-            Input::Join(slot, Entry { at_boundary, receiver, since, start: Start { shift, msn_base } }) => {
-                return self.control(Control::Join {
-                    slot,
-                    at_boundary,
-                    receiver,
-                    since,
-                    lost: false,
-                    shift,
-                    msn_base,
-                });
+            Input::Join(slot, Entry { at_boundary, receiver, since, start: Start { shift, msn_base }, lost }) => {
+                return self.control(Control::Join { slot, at_boundary, receiver, since, lost, shift, msn_base });
             }
             Input::Leave(slot) => return self.control(Control::Remove { slot }),
             Input::PendingOnly => return self.control(Control::PendingOnly),
@@ -201,10 +193,11 @@ impl Pair {
                     self.feed(Input::Adopt(self.epoch));
                 }
                 // At times a receiver whose node lost its state.
-                let lost = branch < RECEIVERS && !at_boundary && dice.below(2) == 0;
+                let restored = branch < RECEIVERS && !at_boundary && dice.below(2) == 0;
                 let start = Start { shift: dice.below(1 << 24) as u32, msn_base: dice.below(1 << 24) as u32 };
-                let start = if lost { start } else { Start::default() };
-                Input::Join(branch, Entry { at_boundary, receiver: branch < RECEIVERS, since: self.epoch, start })
+                let start = if restored { start } else { Start::default() };
+                let lost = branch < RECEIVERS && at_boundary && dice.below(8) == 0;
+                Input::Join(branch, Entry { at_boundary, receiver: branch < RECEIVERS, since: self.epoch, start, lost })
             }
         }
     }

@@ -352,8 +352,11 @@ static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u3
 	if (flags & JOIN_AT_BOUNDARY && flags & JOIN_RECEIVER) {
 		slot_remove(&s->pending, slot);
 		slot_add(&s->probing, slot);
-		if (flags & JOIN_LOST)
+		/* The source must not believe that it holds what comes meanwhile: nothing goes upstream until it has been removed. */
+		if (flags & JOIN_LOST) {
 			s->nak_received_ns[slot] = PROBE_LOST;
+			slot_add(&s->unconfirmed, slot);
+		}
 		return;
 	}
 	if (flags & JOIN_AT_BOUNDARY && s->high) {
@@ -401,7 +404,7 @@ static __always_inline void pending_only(struct canopy_state *s, struct canopy_f
 	bool forwarded = s->pending_checked_at != s->data_packets;
 
 	s->pending_checked_at = s->data_packets;
-	if (!forwarded || !s->high || s->active.word[0] || s->active.word[1] || !waits(s))
+	if (!forwarded || minimum_is_unknown(s) || s->active.word[0] || s->active.word[1] || !waits(s))
 		return;
 	s->sent_next = s->high;
 	s->acks_out += 1;

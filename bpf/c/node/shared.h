@@ -274,7 +274,7 @@ struct canopy_state {
 	struct canopy_slots active;	/* branches that get copies and count in the minimum */
 	struct canopy_slots pending;	/* branches that become active at the next message start */
 	struct canopy_slots probing;	/* late receivers whose queue pair has not answered a probe as a fresh one does: no branch yet */
-	struct canopy_slots unconfirmed;	/* active branches whose next PSN is unknown: they block upstream feedback */
+	struct canopy_slots unconfirmed;	/* branches whose next PSN is unknown: they block upstream feedback; active ones, and probing ones whose start is lost */
 	struct canopy_slots late;	/* activated last: they get no retransmission of PSNs below late_from */
 	__u64 late_from;
 	__u64 msn_sent;			/* last MSN sent upstream; 0 = none */

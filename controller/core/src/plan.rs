@@ -386,8 +386,8 @@ impl Planner<'_> {
                 port: up.parent_port,
                 next_hop: self.addresses.link_local(self.network.id(child.node), up.port),
                 kind: BranchKind::Node { sid: self.sid(at) },
-                // Unconfirmed, whoever is behind it: a child that is told earlier than its parent starts its late receivers with copies of a
-                // former branch, and the parent must not count them from a later message on.
+                // Unconfirmed, whichever receivers are behind it: a child that adopts its program earlier than its parent starts late
+                // receivers with copies of a former branch, and the parent must not count them from a later message on.
                 at_boundary: false,
                 start: None,
                 since: counts_since(behind, self.intent.moved),

@@ -148,6 +148,11 @@ impl Requester {
         }
     }
 
+    /// Number of the packet that goes out next.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
     /// Every packet is acknowledged.
     pub fn is_complete(&self) -> bool {
         self.acked == self.transfer.packets()

@@ -69,6 +69,9 @@ pub struct Entry {
     pub since: u32,
     /// Where a receiver that joined late started, at a node that has lost its state (3.13).
     pub start: Start,
+    /// A late receiver that may have started at this node before it lost its state: it never starts, and nothing is acknowledged
+    /// until it has been removed.
+    pub lost: bool,
 }
 
 /// Where a late receiver started; zero for all others.
@@ -294,6 +297,24 @@ impl Aggregation {
         self.branches.keys().copied()
     }
 
+    /// Branches that wait for the start of a message.
+    pub fn pending(&self) -> impl Iterator<Item = u32> {
+        self.pending.keys().copied()
+    }
+
+    /// Epoch that added the branch, active, pending or probed, or that moved receivers behind it; `None` if it is none of them.
+    pub fn since(&self, branch: u32) -> Option<u32> {
+        let active = self.branches.get(&branch).map(|b| &b.join_point);
+        let waits = self.pending.get(&branch).or_else(|| self.probing.get(&branch));
+        waits.or(active).map(|join_point| join_point.since)
+    }
+
+    /// Where a receiver started at a message at this node; `None` for all others.
+    pub fn start(&self, branch: u32) -> Option<Start> {
+        let late = self.branches.get(&branch).filter(|b| b.join_point.at_boundary && b.join_point.receiver)?;
+        Some(Start { shift: late.shift as u32 & 0xFF_FFFF, msn_base: late.msn_base as u32 & 0xFF_FFFF })
+    }
+
     /// Branches that get a copy of the last data packet, each with the offset to subtract from the PSN of its copy.
     pub fn copies(&self) -> impl Iterator<Item = (u32, u64)> {
         let before = self.position <= self.late_from;
@@ -314,6 +335,11 @@ impl Aggregation {
     /// Late receivers whose queue pair is probed: it proves to be fresh with a NAK of the start PSN, or an ACK of the one before.
     pub fn probing(&self) -> impl Iterator<Item = u32> {
         self.probing.keys().copied()
+    }
+
+    /// Whether the branch may have started before the node lost its state.
+    pub fn is_lost(&self, branch: u32) -> bool {
+        self.probing.get(&branch).is_some_and(|entry| entry.lost)
     }
 
     /// Counters since the start.
@@ -400,7 +426,7 @@ impl Aggregation {
     fn acknowledge_pending_only(&mut self) -> Option<Feedback> {
         let polled = std::mem::replace(&mut self.data_packets_polled, self.counters.data_packets);
         let forwarded = polled != self.counters.data_packets;
-        if !self.branches.is_empty() || !self.waits() || !forwarded || self.high == 0 {
+        if !self.branches.is_empty() || !self.waits() || !forwarded || self.high == 0 || !self.all_confirmed() {
             return None;
         }
         self.reported = self.high;
@@ -417,7 +443,7 @@ impl Aggregation {
     fn probed(&mut self, branch: u32, psn: u32, fresh: u64) -> Option<Result<(), Refusal>> {
         let join_point = *self.probing.get(&branch)?;
         let mask = u64::MAX >> (64 - self.params.psn_bits);
-        if (u64::from(psn) ^ fresh) & mask != 0 {
+        if join_point.lost || (u64::from(psn) ^ fresh) & mask != 0 {
             return Some(Err(Refusal::Inactive));
         }
         self.probing.remove(&branch);
@@ -430,7 +456,7 @@ impl Aggregation {
     }
 
     fn all_confirmed(&self) -> bool {
-        self.branches.values().all(|b| b.confirmed)
+        self.branches.values().all(|b| b.confirmed) && !self.probing.values().any(|entry| entry.lost)
     }
 
     /// 3.9: the branch starts at a message boundary; or at once, and nothing is acknowledged until it is confirmed.

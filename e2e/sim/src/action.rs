@@ -1,47 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the schedule makes happen.
+//! What the schedule makes happen. Places are drawn as numbers that are taken modulo the number of places.
 
-/// A fault, or a change by the controller.
+use crate::fabric::Place;
+
+/// A fault, or a command to the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// All uplinks of a place fail.
-    LinkDown(u64),
-    /// The links are up again.
+    /// A link fails; the nodes at its ends notice it (true) or not.
+    LinkDown(u64, bool),
+    /// The link is up again.
     LinkUp(u64),
-    /// The agent of a node restarts; kernel state stays.
-    AgentRestarts(u64),
-    /// A node goes down and loses its state.
-    NodeDown(u64),
-    /// The node is up again.
-    NodeUp(u32),
-    /// A receiver joins late.
+    /// An agent does nothing for this long, ns: specs and reports wait.
+    Pause(u64, u64),
+    /// An agent exits and starts again after this long, ns; the kernel's state stays.
+    AgentRestarts(u64, u64),
+    /// A node loses its pins and forwards nothing for this long, ns.
+    PinsLost(u64, u64),
+    /// An agent continues, or starts.
+    Awake(Place),
+    /// An agent that could not carry out its spec tries again.
+    Retry(Place),
+    /// A node cannot carry out its program, or only some of its steps, this many times.
+    Refuses(u64, u32),
+    /// An agent connects again and reports again.
+    Reconnects(Place),
+    /// The controller restarts from its records, with a higher term.
+    ControllerRestarts,
+    /// A receiver joins; hosts that left may join again with another queue pair.
     Join(u64),
     /// A receiver leaves.
     Leave(u64),
-    /// A receiver dies.
-    Dies(u64),
-    /// The controller evicts the dead.
+    /// A receiver's queue pair fails: it answers with a fatal NAK (true), or nothing.
+    Dies(u64, bool),
+    /// The nodes report the failed receivers.
     Evict,
-    /// A receiver or a node moves to another parent: every node adopts its program within the time `pace`.
-    Move {
-        /// The receiver or node that moves.
-        who: u64,
-        /// The new parent.
-        to: u64,
-        /// ns.
-        pace: u64,
-    },
-    /// A node adopts its program of the move in progress.
-    Adopt(u32),
-    /// A receiver that moves sends its feedback to its new parent.
-    Answers {
-        /// The receiver.
-        who: u32,
-        /// Its new parent.
-        to: u32,
-    },
-    /// A node repeats its last feedback, and again this many times.
-    Repeat(u32, u32),
+    /// The operator drains a link, or ends that.
+    Drain(u64),
+    /// The operator changes the MTU of a link, or changes it back.
+    Mtu(u64),
+    /// A receiver's host is connected to another node; the operator declares that first (true) or then.
+    Rewire(u64, u64, bool),
+    /// The operator changes how receiver lists travel.
+    Encoding(u64),
+    /// A move that was not confirmed in time takes its second step.
+    StagingEnds,
     /// Faults stop.
     Calm,
+    /// Checks whether the controller's last word is in force everywhere.
+    Settle,
 }

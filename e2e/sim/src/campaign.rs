@@ -24,8 +24,9 @@ pub struct Totals {
     pub calmed: u64,
     /// Runs by the PSN of their first packet.
     pub starts: BTreeMap<u32, u64>,
-    /// Moves, late joins, leaves, evictions, lost states.
-    pub changes: [u64; 5],
+    /// Moves, late joins, leaves, evictions, lost states, agents and controllers restarted, specs refused, hosts rewired, late
+    /// starts.
+    pub changes: [u64; 10],
     /// Violations.
     pub violations: u64,
     /// Seeds with violations, and the first of each.
@@ -40,7 +41,8 @@ impl Totals {
         self.calmed += u64::from(report.calm.is_some());
         *self.starts.entry(report.start_psn).or_default() += 1;
         let r = report;
-        let more = [r.moves, r.joins, r.leaves, r.evictions, r.states_lost];
+        let started = [r.restarts, r.controller_restarts, r.refused_specs, r.rewired, r.late_starts];
+        let more = [r.moves, r.joins, r.leaves, r.evictions, r.states_lost].into_iter().chain(started);
         self.changes.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
         self.violations += report.violation_count;
         if let Some(first) = report.violations.first() {
@@ -51,11 +53,12 @@ impl Totals {
 
 impl std::fmt::Display for Totals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [moves, joins, leaves, evictions, lost] = self.changes;
+        let [moves, joins, leaves, evictions, lost, restarts, controllers, refused, rewired, started] = self.changes;
         write!(
             f,
             "{} seeds, {} events, {} feedback events, {} finished after faults stopped; {moves} moves, {joins} late \
-             joins, {leaves} leaves, {evictions} evictions, {lost} states lost; {} violations in {} seeds",
+             joins, {leaves} leaves, {evictions} evictions, {lost} states lost, {restarts} agents and {controllers} controllers \
+             restarted, {refused} specs refused, {rewired} hosts rewired, {started} late starts; {} violations in {} seeds",
             self.seeds,
             self.events,
             self.feedback_events,

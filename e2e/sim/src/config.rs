@@ -4,6 +4,25 @@
 use crate::chance::Chance;
 use crate::machine::Mutant;
 use crate::net::Links;
+use crate::receiver::Habits;
+use crate::shape::Shape;
+
+/// When receivers join late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Window {
+    /// After the group was opened, before the first packet.
+    BeforeFirst,
+    /// While the first packet is on its way.
+    WhileFirst,
+    /// After the first packet.
+    AfterFirst,
+    /// After the controller restarted.
+    ControllerRestarted,
+    /// After the agent of a node restarted.
+    AgentRestarted,
+    /// After a node lost its pins.
+    PinsLost,
+}
 
 /// Options; the seed determines those that are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -35,15 +54,23 @@ pub struct Config {
     /// Only links have faults: receivers neither join, leave, die nor move
     #[arg(long)]
     pub only_links: bool,
-    /// The controller omits the precautions for nodes that have only late branches, or that lost their state
+    /// How nodes are connected
+    #[arg(long, value_enum)]
+    pub shape: Option<Shape>,
+    /// Receivers join late in this window; links have faults and agents are late, nothing else happens
+    #[arg(long, value_enum)]
+    pub late: Option<Window>,
+    /// Hosts of late receivers are connected to other nodes too
+    ///
+    /// The product does not survive that yet where the receiver's start was not stored before (decisions 3.13).
     #[arg(long)]
-    pub careless: bool,
+    pub late_hosts_move: bool,
     /// Every receiver loses this packet once
     #[arg(long)]
     pub all_lose: Option<u64>,
-    /// Forged answers injected after each answer that a node accepts
-    #[arg(long, default_value_t = 0)]
-    pub forged: u32,
+    /// Forged frames injected after each feedback that arrives at a node
+    #[arg(long)]
+    pub forged: Option<u32>,
     /// A deliberately wrong aggregation
     #[arg(long, value_enum, default_value_t = Mutant::None)]
     pub mutant: Mutant,
@@ -59,10 +86,7 @@ impl Config {
     pub fn options(&self) -> String {
         let given = |name: &str, value: Option<String>| value.map_or(String::new(), |v| format!(" --{name} {v}"));
         let flag = |name: &str, on: bool| if on { format!(" --{name}") } else { String::new() };
-        let mutant = (self.mutant != Mutant::None).then(|| {
-            use clap::ValueEnum;
-            self.mutant.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned())
-        });
+        let mutant = (self.mutant != Mutant::None).then(|| name(self.mutant));
         [
             given("receivers", self.receivers.map(|v| v.to_string())),
             given("packets", self.packets.map(|v| v.to_string())),
@@ -73,16 +97,23 @@ impl Config {
             given("burst", (self.burst != 1).then(|| self.burst.to_string())),
             flag("no-faults", self.no_faults),
             flag("only-links", self.only_links),
-            flag("careless", self.careless),
+            given("shape", self.shape.map(name)),
+            given("late", self.late.map(name)),
+            flag("late-hosts-move", self.late_hosts_move),
             given("all-lose", self.all_lose.map(|v| v.to_string())),
-            given("forged", (self.forged != 0).then(|| self.forged.to_string())),
+            given("forged", self.forged.map(|v| v.to_string())),
             given("mutant", mutant),
         ]
         .concat()
     }
 }
 
-/// All parameters that are fixed before the run starts, except the tree and the faults.
+/// The name of an option's value on the command line.
+fn name(value: impl clap::ValueEnum) -> String {
+    value.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned())
+}
+
+/// All parameters that are fixed before the run starts, except the network and the faults.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Receivers at the start.
@@ -105,12 +136,26 @@ pub struct Setup {
     pub burst: u32,
     /// Links until faults stop.
     pub links: Links,
-    /// Messages that a receiver is not ready for until faults stop, millionths, and the RNR timer code.
-    pub rnr: (u64, u8),
+    /// What receivers do until faults stop.
+    pub habits: Habits,
+    /// Longest time, ns, that a spec or a report is on its way until faults stop.
+    pub slowest: u64,
+    /// Longest time, ns, between two steps of an agent.
+    pub step: u64,
     /// When faults stop, ns.
     pub calm: u64,
-    /// The group's first epoch: epochs wrap too.
+    /// The application posts the last packet at this time, ns, and the others evenly before it.
+    pub posts: u64,
+    /// Packets at the end that it posts only once everything is in force after faults stopped.
+    pub rest: u64,
+    /// The group's epoch when the first member joins: epochs wrap too.
     pub epoch: u32,
+    /// How nodes are connected.
+    pub shape: Shape,
+    /// Forged frames after each feedback that arrives at a node.
+    pub forged: u32,
+    /// The aggregation variant.
+    pub mutant: Mutant,
 }
 
 /// PSNs near a wrap or the sign change of a PSN distance.
@@ -140,8 +185,26 @@ impl Setup {
         let (loss_down, loss_up) = (loss(chance), loss(chance));
         let links = Links { delay, jitter, loss_down, loss_up, repeat };
         let rnr = (chance.pick(&[0, 0, 20_000, 200_000]).unwrap_or(0), chance.between(1, 14) as u8);
-        let calm = chance.between(3_000_000, 40_000_000);
-        let epoch = chance.pick(&[1, 0x1FFE, 0x3FFD, 0x3FFF, 0x7FFF_FFFE]).unwrap_or(1);
+        let habit = |chance: &mut Chance| chance.pick(&[0, 0, 50_000, 500_000]).unwrap_or(0);
+        let (more_naks, unsolicited, credits) = (habit(chance), habit(chance), habit(chance));
+        let habits = Habits { rnr, more_naks, unsolicited, credits };
+        // At the time scale of a round trip, or far slower.
+        let slowest = chance.pick(&[50_000, 5_000_000, 300_000_000, 3_000_000_000]).unwrap_or(0);
+        let step = chance.pick(&[0, 1_000, 100_000, 2_000_000]).unwrap_or(0);
+        let calm = chance.between(3_000_000, 40_000_000) + slowest + chance.below(4 * slowest);
+        let posts = chance.pick(&[0, calm / 2, calm, calm]).unwrap_or(0);
+        let whole = u64::from(window) + 3 * u64::from(message);
+        let (rest, packets) = match (config.packets, chance.below(2)) {
+            (None, 0) => (whole, packets + whole),
+            (None, _) if config.late.is_some() => (whole, packets + whole),
+            _ => (0, packets),
+        };
+        let epoch = chance.pick(&[1, 0x1FFE, 0x3FFD, 0x3FFF, 0x7FFF_FFF0]).unwrap_or(1);
+        let shapes =
+            [Shape::Chain, Shape::Ring, Shape::Ring, Shape::Fan, Shape::Clos, Shape::Clos, Shape::Clos, Shape::Wide];
+        let shape = chance.pick(&shapes).unwrap_or(Shape::Clos);
+        let many = receivers > 100;
+        let forged = if chance.below(8) == 0 { 1 } else { 0 };
         let mut setup = Self {
             receivers,
             packets,
@@ -153,16 +216,27 @@ impl Setup {
             gap: chance.between(500, 5_000),
             burst: config.burst.max(1),
             links,
-            rnr,
+            habits,
+            slowest,
+            step,
             calm,
+            posts,
+            rest,
             epoch,
+            shape: config.shape.unwrap_or(if many { Shape::Fan } else { shape }),
+            forged: config.forged.unwrap_or(forged),
+            mutant: config.mutant,
         };
         if let Some(loss) = config.loss {
             (setup.links.loss_down, setup.links.loss_up) = (loss, loss);
         }
+        if config.only_links {
+            (setup.slowest, setup.step, setup.posts, setup.rest) = (0, 0, 0, 0);
+        }
         if config.no_faults {
             setup.links = Links { delay, ..Links::default() };
-            (setup.rnr, setup.calm) = ((0, 1), 0);
+            (setup.habits, setup.slowest, setup.step) = (Habits::default(), 0, 0);
+            (setup.calm, setup.posts, setup.rest) = (0, 0, 0);
         }
         setup
     }

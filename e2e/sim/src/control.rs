@@ -1,242 +1,372 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of the tree: faults, and the controller's changes of membership in the order that preserves I1.
+//! Faults, and commands to the controller.
 
-use canopy_reference::aggregate::{Entry, Input, Nak};
+use std::collections::BTreeSet;
+
+use canopy_controller_core::{BranchNews, Command};
+use canopy_model::group::EncodingChoice;
+use canopy_model::ids::Qpn;
+use canopy_model::member::{MemberSpec, Role};
 
 use crate::action::Action;
-use crate::machine::Machine;
-use crate::net::{Event, Links, Place};
-use crate::receiver::Receiver;
+use crate::config::Window;
+use crate::controller::{Controller, GROUP};
+use crate::fabric::{Place, far};
+use crate::net::{Event, Links};
+use crate::receiver::{Habits, Health, Receiver};
 use crate::run::{TIMEOUTS, World};
-use crate::tree::{MAX_BRANCHES, ROOT};
 
-/// Interval, ns, and number of repetitions of a node's last feedback after it has adopted a program (3.9).
-const REPEAT_INTERVAL: u64 = 10_000_000;
-const REPEATS: u32 = 200;
+/// Interval, ns, of the checks whether everything is in force after faults stopped.
+const SETTLES: u64 = 1_000_000;
+/// Longest time, ns, from the last fault until everything is in force: both trees may be in force for 2 s before that.
+const MAX_SETTLING: u64 = 20_000_000_000;
+/// MTUs of a link that an operator chooses from.
+const MTUS: [u32; 2] = [9000, 1500];
 
 impl World<'_> {
     pub(crate) fn act(&mut self, action: Action, now: u64) {
         match action {
-            Action::LinkDown(n) => drop(self.net.down.insert((n % self.places) as Place + 1)),
-            Action::LinkUp(n) => drop(self.net.down.remove(&((n % self.places) as Place + 1))),
-            Action::AgentRestarts(n) => self.agent_restarts(n, now),
-            Action::NodeDown(n) => self.node_down(n, now),
-            Action::NodeUp(place) => self.node_up(place, now),
-            Action::Leave(n) if self.moving.is_none() => {
+            Action::LinkDown(n, noticed) => self.link_down((n % self.fabric.links as u64) as usize, noticed, now),
+            Action::LinkUp(n) => drop(self.net.down.remove(&((n % self.fabric.links as u64) as usize))),
+            Action::Pause(n, lasts) => {
+                let place = self.draw_node(n);
+                self.nodes[place].awake = false;
+                self.net.at(now + lasts, Event::Acts(Action::Awake(place)));
+            }
+            Action::AgentRestarts(n, lasts) => {
+                let place = self.draw_node(n);
+                self.stop(place);
+                self.report.restarts += 1;
+                self.net.at(now + lasts, Event::Acts(Action::Awake(place)));
+            }
+            Action::PinsLost(n, lasts) => {
+                let place = self.draw_node(n);
+                self.stop(place);
+                let node = &mut self.nodes[place];
+                (node.kernel, node.applied) = (Default::default(), None);
+                (node.is_down, node.cold) = (true, true);
+                self.report.states_lost += 1;
+                self.net.at(now + lasts, Event::Acts(Action::Awake(place)));
+            }
+            Action::Awake(place) => self.awake(place, now),
+            Action::Retry(place) => self.reconcile(place, now),
+            Action::Refuses(n, times) => {
+                let place = self.draw_node(n);
+                self.nodes[place].refusals = times;
+            }
+            Action::Reconnects(place) => self.report_again(place, now),
+            Action::ControllerRestarts => self.controller_restarts(now),
+            Action::Join(n) => {
+                self.has_asked = true;
+                self.join(n, now);
+            }
+            Action::Leave(n) => self.leave(n, now),
+            Action::Dies(n, fatal) => {
                 if let Some(index) = self.draw_receiver(n) {
-                    self.report.leaves += 1;
-                    self.receiver_leaves(index, now);
+                    self.receivers[index].health = if fatal { Health::Fails } else { Health::Dead };
+                    self.remark(now, || format!("receiver {index} fails"));
                 }
             }
-            Action::Dies(n) => {
-                if let Some(index) = self.draw_receiver(n) {
-                    self.tree.receivers[index].dead = true;
-                    self.remark(now, || format!("receiver {index} dies"));
+            Action::Evict => self.evict(now),
+            Action::Drain(n) => self.change_link(n, now, |link| link.drained = !link.drained),
+            Action::Mtu(n) => self.change_link(n, now, |link| {
+                link.mtu = if link.mtu == MTUS[0] { MTUS[1] } else { MTUS[0] };
+            }),
+            Action::Rewire(n, to, first) => self.rewire(n, to, first, now),
+            Action::Encoding(n) => {
+                let choices = [EncodingChoice::Auto, EncodingChoice::Provisioned, EncodingChoice::InBand];
+                self.group.encoding = choices[(n % 3) as usize];
+                self.command(Controller::put_group(self.group.clone()), now);
+            }
+            Action::StagingEnds => {
+                if self.controller.domain().is_made(GROUP).is_some() {
+                    self.command(Command::FinishMove { group: GROUP.into() }, now);
                 }
             }
-            Action::Evict if self.moving.is_none() => self.evict(now),
-            Action::Join(n) if self.moving.is_none() => self.join_late(n, now),
-            Action::Move { who, to, pace } if self.moving.is_none() => self.begin_move(who, to, pace, now),
-            Action::Move { .. } => {}
-            Action::Adopt(place) => self.adopt_move(place, now),
-            Action::Answers { who, to } => self.answers(who, to, now),
-            Action::Repeat(place, left) => self.repeat(place, left, now),
-            Action::Calm if self.moving.is_none() => self.calm_down(now),
-            // The controller makes one change at a time.
-            Action::Join(_) | Action::Leave(_) | Action::Evict | Action::Calm => {
-                self.net.at(now + 10_000, Event::Acts(action));
+            Action::Calm => self.calm_down(now),
+            Action::Settle => self.settle(now),
+        }
+    }
+
+    /// Carries out a command; false if the controller refused it.
+    pub(crate) fn command(&mut self, command: Command, now: u64) -> bool {
+        self.remark(now, || format!("controller: {:.200}", format!("{command:?}")));
+        match self.controller.execute(command, now) {
+            Ok(effects) => {
+                self.publish(effects, now);
+                // A change after faults stopped has to come into force first.
+                if self.calming && self.calm.take().is_some() {
+                    self.settled_from = None;
+                    self.net.at(now + SETTLES, Event::Acts(Action::Settle));
+                }
+            }
+            Err(e) => {
+                self.remark(now, || format!("controller refuses: {e}"));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The group was opened: receivers that join from now on are late.
+    pub(crate) fn opens(&mut self, now: u64) {
+        if self.late == Some(Window::BeforeFirst) {
+            let first = now + self.chance.between(1, self.setup.slowest.max(1_000));
+            for _ in 0..self.chance.between(1, 3) {
+                let at = self.chance.between(now, first);
+                let n = self.chance.below(1 << 32);
+                self.net.at(at, Event::Acts(Action::Join(n)));
+            }
+            self.starts_at = first;
+            self.net.at(first, Event::SourceSends);
+        } else if self.late.is_none() && self.setup.slowest > 0 {
+            // Late joins are more frequent soon after the group was opened, and some meet a move.
+            for _ in 0..self.chance.below(5) {
+                let after = self.chance.below(2 * self.setup.slowest + 5_000_000);
+                let (n, link) = (self.chance.below(1 << 32), self.chance.below(1 << 32));
+                self.net.at(now + after, Event::Acts(Action::Join(n)));
+                let later = after + self.chance.below(self.setup.slowest + 1_000_000);
+                if self.chance.below(2) == 0 {
+                    self.net.at(now + later, Event::Acts(Action::Drain(link)));
+                }
             }
         }
     }
 
-    fn calm_down(&mut self, now: u64) {
-        self.evict(now);
-        for place in 1..=self.tree.nodes.len() as Place {
-            if self.tree.node(place).is_down {
-                self.node_up(place, now);
+    fn draw_node(&self, n: u64) -> Place {
+        (n % self.nodes.len() as u64) as Place
+    }
+
+    fn link_down(&mut self, link: usize, noticed: bool, now: u64) {
+        self.net.down.insert(link);
+        for port in [2 * link, 2 * link + 1].into_iter().filter(|_| noticed) {
+            let place = self.fabric.owner(port);
+            let Some(node) = self.nodes.get_mut(place) else { continue };
+            let name = self.fabric.port_name(port);
+            if !node.no_carrier.contains(&name) {
+                node.no_carrier.push(name);
             }
-        }
-        self.net.links = Links { delay: self.net.links.delay, ..Links::default() };
-        self.net.down.clear();
-        self.setup.rnr = (0, 1);
-        self.report.timeouts = self.source.counters().timeouts;
-        self.calm = Some((now, now + TIMEOUTS * self.source.timer.max(self.setup.timeout)));
-    }
-
-    /// Resets a node's aggregation in its current epoch.
-    pub(crate) fn forget_all(&mut self, node: Place) {
-        let (params, mutant, epoch) = (self.tree.params, self.tree.mutant, self.tree.node(node).epoch);
-        self.tree.node_mut(node).machine = Machine::new(params, mutant, epoch);
-    }
-
-    /// A node adopts the program of `epoch`; its agent repeats the last feedback for a while (3.9).
-    pub(crate) fn adopt(&mut self, node: Place, epoch: u32, now: u64) {
-        self.remark(now, || format!("{node}: adopts epoch {epoch}"));
-        self.tree.node_mut(node).epoch = epoch;
-        self.feed(node, Input::Adopt(epoch), now);
-        if node != ROOT {
-            self.net.at(now + REPEAT_INTERVAL, Event::Acts(Action::Repeat(node, REPEATS - 1)));
-        }
-    }
-
-    fn repeat(&mut self, node: Place, left: u32, now: u64) {
-        if !self.tree.node(node).is_down {
-            self.feed(node, Input::Repeat, now);
-        }
-        if left > 0 {
-            self.net.at(now + REPEAT_INTERVAL, Event::Acts(Action::Repeat(node, left - 1)));
-        }
-    }
-
-    /// A branch joins, or is reset: first in the configuration, then at the node if it is up.
-    pub(crate) fn join(&mut self, node: Place, branch: Place, entry: Entry, now: u64) {
-        let at = self.tree.node_mut(node);
-        at.branches.insert(branch, entry);
-        at.floors.remove(&branch);
-        at.has_pending |= entry.at_boundary;
-        self.remark(now, || format!("{node}: join {branch} {entry:?}"));
-        if !self.tree.node(node).is_down {
-            self.feed(node, Input::Join(branch, entry), now);
-        }
-    }
-
-    /// A branch leaves; if it was the last branch of its node, the node leaves too.
-    pub(crate) fn leave(&mut self, node: Place, branch: Place, now: u64) {
-        self.forget(node, branch, now);
-        if self.tree.node(node).branches.is_empty() && node != ROOT {
-            self.forget_all(node);
-            self.leave(self.tree.parent(node), node, now);
-        }
-    }
-
-    /// Removes a branch from one node.
-    pub(crate) fn forget(&mut self, node: Place, branch: Place, now: u64) {
-        let forgets = self.tree.node_mut(node);
-        forgets.branches.remove(&branch);
-        forgets.floors.remove(&branch);
-        self.remark(now, || format!("{node}: leave {branch}"));
-        if !self.tree.node(node).is_down {
-            self.feed(node, Input::Leave(branch), now);
-        }
-    }
-
-    /// Whether branches may join late at `node`: a node that does not know what was acknowledged would let them start
-    /// with a packet that is never sent again.
-    fn takes_late(&self, node: Place) -> bool {
-        let node = self.tree.node(node);
-        self.careless || (!node.is_down && (node.machine.inner.minimum().is_some() || node.branches.is_empty()))
-    }
-
-    /// After data at a message boundary: records the branches that have started.
-    pub(crate) fn note_started(&mut self, place: Place, number: u64, now: u64) {
-        let node = self.tree.node_mut(place);
-        let mut started = Vec::new();
-        for (branch, shift) in node.machine.inner.copies() {
-            if let Some(entry) = node.branches.get_mut(&branch).filter(|e| e.at_boundary) {
-                entry.at_boundary = false;
-                started.push((branch, shift));
-            }
-        }
-        node.has_pending = node.branches.values().any(|e| e.at_boundary);
-        node.floors.extend(started.iter().map(|(branch, _)| (*branch, number)));
-        for (branch, shift) in started {
-            let Some(index) = self.tree.receiver_index(branch) else { continue };
-            self.tree.receivers[index].started = Some(number);
-            self.remark(now, || format!("receiver {index} starts at packet {number}"));
-            if (shift ^ number) & 0xFF_FFFF != 0 {
-                self.oracle.violated(now, &format!("receiver {index} starts at packet {number} shifted by {shift}"));
+            if node.awake && node.work.is_none() {
+                self.report_status(place, false, now);
             }
         }
     }
 
-    fn agent_restarts(&mut self, n: u64, now: u64) {
-        let place = (n % self.tree.nodes.len() as u64) as Place + 1;
-        if self.tree.node(place).is_down {
+    fn stop(&mut self, place: Place) {
+        let node = &mut self.nodes[place];
+        node.stop();
+        // What is not in the ledger is forgotten.
+        (node.newest, node.polls, node.samples) = (node.ledger.clone(), false, false);
+        self.controller.connected(&node.name, false);
+    }
+
+    /// An agent continues or starts: it carries out what is in its ledger, and the controller sends it its spec.
+    fn awake(&mut self, place: Place, now: u64) {
+        let node = &mut self.nodes[place];
+        (node.awake, node.is_down) = (true, false);
+        let name = node.name.clone();
+        self.controller.connected(&name, true);
+        self.reconcile(place, now);
+        self.polls(place, now);
+        self.send_specs(&BTreeSet::from([name]), now);
+    }
+
+    fn controller_restarts(&mut self, now: u64) {
+        if let Err(e) = self.controller.restart() {
+            self.oracle.violated(now, &format!("the controller does not restart: {e}"));
             return;
         }
-        let before = self.tree.node(place).machine.inner.clone();
-        let branches = self.tree.node(place).branches.clone();
-        branches.into_iter().for_each(|(branch, entry)| self.feed(place, Input::Join(branch, entry), now));
-        if self.tree.node(place).machine.inner != before {
-            self.oracle.violated(now, &format!("node {place} changed because its agent restarted"));
+        self.report.controller_restarts += 1;
+        let all = self.nodes.iter().map(|node| node.name.clone()).collect();
+        self.send_specs(&all, now);
+    }
+
+    /// A host that is no member joins with a new queue pair.
+    pub(crate) fn join(&mut self, n: u64, now: u64) {
+        let count = self.hosts.len() as u64;
+        let free = |name: &String| self.fabric.place(name).is_some_and(|host| !self.members.contains_key(&host));
+        let name = (0..count).map(|i| self.hosts[((n + i) % count) as usize].clone()).find(free);
+        let Some(name) = name else { return };
+        if self.join_host(&name, now) {
+            self.report.joins += 1;
         }
     }
 
-    /// Not at a node that has late receivers: their PSN shift is not part of the configuration. Nor at a node with a
-    /// branch that waits for a message boundary, unless careless: see [`World::takes_late`].
-    fn node_down(&mut self, n: u64, now: u64) {
-        let place = (n % self.tree.nodes.len() as u64) as Place + 1;
-        let late = |branch: &Place| {
-            self.tree.receiver_index(*branch).is_some_and(|i| self.tree.receivers[i].started.is_some_and(|s| s > 0))
+    /// A receiver at this host joins; false if the controller refuses it.
+    pub(crate) fn join_host(&mut self, name: &str, now: u64) -> bool {
+        let Some(host) = self.fabric.place(name) else { return false };
+        let Some(address) = self.fabric.address(host) else { return false };
+        let number = 0x100 + self.receivers.len() as u64;
+        let Ok(qpn) = Qpn::new("qpn", number) else { return false };
+        let spec = MemberSpec {
+            host: name.to_owned(),
+            role: Role::Receiver,
+            address: None,
+            qpn,
+            memory: None,
+            start_psn: None,
         };
-        let waiting = self.tree.node(place).has_pending && !self.careless;
-        if waiting || self.tree.node(place).is_down || self.tree.node(place).branches.keys().any(late) {
-            return;
+        // Its queue pair is ready before it joins; nothing else decides who is late.
+        let late = self.controller.opened;
+        let port = self.fabric.host_port(host);
+        let mut receiver = Receiver::new((host, port, name), address, qpn.get(), self.setup.start_psn);
+        if self.setup.habits.credits > 0 {
+            receiver.credits = self.chance.pick(&[0, 1, 17, 31]).unwrap_or(31);
         }
-        self.tree.node_mut(place).is_down = true;
-        let lasts = self.chance.between(1, 3_000_000);
-        self.net.at(now + lasts, Event::Acts(Action::NodeUp(place)));
-    }
-
-    fn node_up(&mut self, place: Place, now: u64) {
-        if !std::mem::take(&mut self.tree.node_mut(place).is_down) {
-            return;
+        let index = self.receivers.len();
+        if !self.command(Command::PutMember { group: GROUP.into(), spec, create_only: true }, now) {
+            return false;
         }
-        self.forget_all(place);
-        self.report.states_lost += 1;
-        let branches = self.tree.node(place).branches.clone();
-        branches.into_iter().for_each(|(branch, entry)| self.feed(place, Input::Join(branch, entry), now));
-    }
-
-    fn join_late(&mut self, n: u64, now: u64) {
-        let edge = (n % self.tree.nodes.len() as u64) as Place + 1;
-        let above = self.tree.upwards(edge);
-        let full = above.iter().any(|node| self.tree.node(*node).branches.len() >= MAX_BRANCHES);
-        let unsafe_now = above.iter().any(|node| !self.takes_late(*node));
-        if full || unsafe_now {
-            return;
-        }
-        self.report.joins += 1;
-        self.epoch += 1;
-        let since = self.epoch;
-        self.tree.receivers.push(Receiver::new(self.setup.start_psn, edge));
-        let mut branch = self.tree.receiver_place(self.tree.receivers.len() - 1);
-        for node in above {
-            let first = self.tree.node(node).branches.is_empty();
-            let receiver = self.tree.receiver_index(branch).is_some();
-            self.join(node, branch, Entry { at_boundary: true, receiver, since, ..Entry::default() }, now);
-            if receiver {
-                // Its queue pair is new, and answers the probe at once.
-                let psn = self.setup.start_psn;
-                self.feed(node, Input::Nak { branch, epoch: 0, psn, msn: 0, nak: Nak::Sequence }, now);
-            }
-            if !first {
-                break;
-            }
-            branch = node;
-        }
-        for node in 1..=self.tree.nodes.len() as Place {
-            self.adopt(node, since, now);
-        }
+        self.receivers.push(receiver);
+        self.members.insert(host, index);
+        self.oracle.joins(late, self.setup.start_psn);
+        true
     }
 
     /// A receiver that may leave: never the first one, so that the group is never empty.
     fn draw_receiver(&self, n: u64) -> Option<usize> {
-        let index = 1 + (n % (self.tree.receivers.len() as u64 - 1).max(1)) as usize;
-        self.tree.receivers.get(index).filter(|r| !r.gone && !r.dead).map(|_| index)
+        let index = 1 + (n % (self.receivers.len() as u64 - 1).max(1)) as usize;
+        self.receivers.get(index).filter(|r| !r.gone && r.health == Health::Works).map(|_| index)
     }
 
-    fn receiver_leaves(&mut self, index: usize, now: u64) {
-        self.tree.receivers[index].gone = true;
-        self.leave(self.tree.receivers[index].parent, self.tree.receiver_place(index), now);
+    fn leave(&mut self, n: u64, now: u64) {
+        let Some(index) = self.draw_receiver(n) else { return };
+        let host = self.receivers[index].name.clone();
+        if self.command(Command::DeleteMember { group: GROUP.into(), host }, now) {
+            self.report.leaves += 1;
+            self.gone(index);
+        }
     }
 
+    pub(crate) fn gone(&mut self, index: usize) {
+        self.receivers[index].gone = true;
+        self.members.remove(&self.receivers[index].host);
+        self.oracle.leaves(index);
+    }
+
+    /// Nodes report their failed receivers in their present epoch, and the controller carries out the group's policy.
     fn evict(&mut self, now: u64) {
-        for index in 0..self.tree.receivers.len() {
-            if self.tree.receivers[index].dead && !self.tree.receivers[index].gone {
+        self.evicts = false;
+        let mut unreported = false;
+        for index in 0..self.receivers.len() {
+            let receiver = &self.receivers[index];
+            if receiver.gone || receiver.health == Health::Works {
+                continue;
+            }
+            let (address, host) = (receiver.address, receiver.name.clone());
+            let edge = &self.nodes[self.fabric.owner(far(receiver.port))];
+            let program = self.controller.spec(&edge.name);
+            let epoch = program.as_ref().and_then(|spec| Controller::program(spec)).map(|p| p.epoch);
+            let present = epoch.is_some() && edge.kernel.conf.as_ref().map(|c| c.epoch) == epoch;
+            let name = edge.name.clone();
+            let command = match (self.calm.is_some() || self.calming, present) {
+                (true, _) => Some(Command::EvictMember { group: GROUP.into(), host, reason: "failed".into() }),
+                (false, true) => self.controller.branch_news(&name, address, BranchNews::Stalled),
+                (false, false) => None,
+            };
+            if command.is_some_and(|command| self.command(command, now)) {
                 self.report.evictions += 1;
-                self.receiver_leaves(index, now);
+                self.gone(index);
+            } else {
+                unreported = true;
             }
         }
+        if unreported && !std::mem::replace(&mut self.evicts, true) {
+            let again = self.chance.between(1_000_000, 100_000_000);
+            self.net.at(now + again, Event::Acts(Action::Evict));
+        }
+    }
+
+    /// The operator changes a link between nodes.
+    fn change_link(&mut self, n: u64, now: u64, change: impl FnOnce(&mut canopy_model::topology::LinkDecl)) {
+        let links = self.topology.links.len() as u64;
+        let nodes = self.nodes.len();
+        let between_nodes =
+            |link: &usize| self.fabric.owner(2 * link) < nodes && self.fabric.owner(2 * link + 1) < nodes;
+        let Some(link) = (0..links).map(|i| ((n + i) % links) as usize).find(between_nodes) else { return };
+        let before = self.topology.clone();
+        change(&mut self.topology.links[link]);
+        if !self.command(Controller::put_topology(self.topology.clone()), now) {
+            self.topology = before;
+        }
+    }
+
+    /// The host of a receiver that is not late (see [`Config::late_hosts_move`](crate::config::Config::late_hosts_move)) moves.
+    fn rewire(&mut self, n: u64, to: u64, first: bool, now: u64) {
+        let (receivers, nodes) = (self.receivers.len() as u64, self.nodes.len() as u64);
+        let movable = |i: &usize| !self.receivers[*i].gone && (self.late_hosts_move || !self.oracle.is_late(*i));
+        let Some(index) = (0..receivers).map(|i| ((n + i) % receivers) as usize).find(movable) else { return };
+        let link = self.receivers[index].port / 2;
+        let to = (to % nodes) as Place;
+        if self.fabric.owner(2 * link) == to {
+            return;
+        }
+        let before = self.topology.clone();
+        self.topology.links[link].a.device = self.fabric.name(to).to_owned();
+        if first && !self.command(Controller::put_topology(self.topology.clone()), now) {
+            self.topology = before;
+            return;
+        }
+        self.report.rewired += 1;
+        self.fabric.rewire(link, to);
+        self.remark(now, || format!("receiver {index} is connected to node {to}"));
+        // If the controller refuses it, the host is back where it was.
+        if !first && !self.command(Controller::put_topology(self.topology.clone()), now) {
+            let place = self.fabric.place(&before.links[link].a.device).unwrap_or(to);
+            self.fabric.rewire(link, place);
+            self.topology = before;
+        }
+    }
+
+    fn calm_down(&mut self, now: u64) {
+        self.calming = true;
+        self.evict(now);
+        self.net.links = Links { delay: self.net.links.delay, ..Links::default() };
+        self.net.down.clear();
+        self.setup.habits = Habits::default();
+        self.slowest = self.slowest.min(1_000_000);
+        for place in 0..self.nodes.len() {
+            let node = &mut self.nodes[place];
+            node.refusals = 0;
+            node.no_carrier.clear();
+            self.awake(place, now);
+        }
+        self.settles_by = now + self.setup.slowest + MAX_SETTLING;
+        self.net.at(now + SETTLES, Event::Acts(Action::Settle));
+    }
+
+    /// Once everything is in force, the source has to finish within three of its timeouts (I4).
+    fn settle(&mut self, now: u64) {
+        let controller = &self.controller;
+        let in_force = |node: &crate::agent::Node| controller.spec(&node.name).is_some_and(|spec| node.runs(&spec));
+        // A late receiver whose queue pair is still probed starts later.
+        let probes = |node: &crate::agent::Node| {
+            node.kernel.machine.as_ref().is_some_and(|machine| machine.inner.probing().next().is_some())
+        };
+        let joined = self.late != Some(Window::WhileFirst) || self.has_asked;
+        let settled = joined
+            && now >= self.starts_at
+            && controller.opened
+            && controller.domain().is_made(GROUP).is_none()
+            && self.nodes.iter().all(|node| in_force(node) && !probes(node));
+        if !settled {
+            if now > self.settles_by {
+                let lacks = |node: &&crate::agent::Node| !in_force(node);
+                let nodes: Vec<&str> = self.nodes.iter().filter(lacks).map(|node| node.name.as_str()).collect();
+                let reason = controller.domain().group(GROUP).map_or(String::new(), |g| g.status.reason);
+                let what =
+                    format!("I4: not in force long after faults stopped; behind: {nodes:?}; the group: {reason}");
+                self.oracle.violated(now, &what);
+                self.settles_by = u64::MAX;
+                self.calm = Some((now, now));
+            }
+            self.net.at(now + SETTLES, Event::Acts(Action::Settle));
+            return;
+        }
+        self.settled_from = Some(self.source.sent);
+        (self.setup.posts, self.setup.rest) = (0, 0);
+        self.report.timeouts = self.source.counters().timeouts;
+        self.calm = Some((now, now + TIMEOUTS * self.source.timer.max(self.setup.timeout)));
+        self.wake_source(now);
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The aggregation of a node, or a deliberately wrong one: each must violate an invariant, which tests the oracle.
+//! The aggregation of a node, or a deliberately wrong one, or a wrong agent: each must violate an invariant, which tests the
+//! oracle.
 
 use canopy_reference::aggregate::{Aggregation, Entry, Feedback, Input, Params, Refusal};
 use canopy_units::Monotonic;
@@ -24,30 +25,36 @@ pub enum Mutant {
     NoReack,
     /// Lost state counts as acknowledged: unconfirmed branches do not hold back feedback (3.9).
     Unconfirmed,
+    /// A late branch starts with the next packet, within a message (3.9).
+    NoBoundary,
+    /// The MSN of an ACK is that of the branch that sent it, not the minimum (3.2).
+    OwnMsn,
+    /// The credits of an ACK are those of the branch that sent it, not the minimum (3.2).
+    OwnCredits,
+    /// An agent puts the epoch of a program into force before the branches of that epoch count (3.9).
+    EpochFirst,
 }
 
 /// A node's aggregation.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Machine {
     /// The aggregation under test.
     pub inner: Aggregation,
     mutant: Mutant,
-    /// Epoch at the start.
-    first: u32,
     acked: u64,
 }
 
 impl Machine {
     /// Nothing sent, no branches, the program of `epoch` in force.
     pub fn new(params: Params, mutant: Mutant, epoch: u32) -> Self {
-        Self { inner: Aggregation::new(params, epoch), mutant, first: epoch, acked: 0 }
+        Self { inner: Aggregation::new(params, epoch), mutant, acked: 0 }
     }
 
-    /// As [`Aggregation::handle`], at simulated nanoseconds; `since` is the epoch of the branch that sent the feedback.
+    /// As [`Aggregation::handle`], at simulated nanoseconds.
     ///
     /// # Errors
     /// Why nothing changed.
-    pub fn handle(&mut self, input: Input, since: u32, now: u64) -> Result<Option<Feedback>, Refusal> {
+    pub fn handle(&mut self, input: Input, now: u64) -> Result<Option<Feedback>, Refusal> {
         let now = Monotonic::from_nanos(now);
         match (self.mutant, input) {
             (Mutant::None, _) => self.inner.handle(input, now),
@@ -59,33 +66,21 @@ impl Machine {
                 self.inner.handle(input, now)?;
                 Ok(Some(Feedback { syndrome: nak.syndrome(), psn, msn }))
             }
-            (Mutant::NoEpoch, Input::Ack { branch, psn, msn, credits, .. }) => {
-                self.inner.handle(Input::Ack { branch, epoch: since, psn, msn, credits }, now)
+            (Mutant::OwnMsn, Input::Ack { msn, .. }) => {
+                Ok(self.inner.handle(input, now)?.map(|out| Feedback { msn, ..out }))
             }
-            (Mutant::NoEpoch, Input::Nak { branch, psn, msn, nak, .. }) => {
-                self.inner.handle(Input::Nak { branch, epoch: since, psn, msn, nak }, now)
+            (Mutant::OwnCredits, Input::Ack { credits, .. }) => {
+                Ok(self.inner.handle(input, now)?.map(|out| Feedback { syndrome: credits, ..out }))
             }
-            (Mutant::NoBound, Input::Ack { branch, epoch, psn, msn, credits }) => {
-                let epoch = self.inner.epoch().min(epoch);
-                self.inner.handle(Input::Ack { branch, epoch, psn, msn, credits }, now)
+            (Mutant::NoEpoch, Input::Ack { branch, epoch, .. } | Input::Nak { branch, epoch, .. }) => {
+                let epoch = self.inner.since(branch).map_or(epoch, |since| epoch.max(since));
+                self.inner.handle(in_epoch(input, epoch), now)
             }
-            (Mutant::NoBound, Input::Nak { branch, epoch, psn, msn, nak }) => {
-                let epoch = self.inner.epoch().min(epoch);
-                self.inner.handle(Input::Nak { branch, epoch, psn, msn, nak }, now)
+            (Mutant::NoBound, Input::Ack { epoch, .. } | Input::Nak { epoch, .. }) => {
+                self.inner.handle(in_epoch(input, self.inner.epoch().min(epoch)), now)
             }
-            (Mutant::NoReset, Input::Join(branch, entry)) => {
-                // Known already: it keeps its first epoch, so that its feedback is still accepted.
-                if self.inner.active().all(|b| b != branch) {
-                    return self.inner.handle(Input::Join(branch, Entry { since: self.first, ..entry }), now);
-                }
-                Ok(None)
-            }
-            (Mutant::NoReset, Input::Ack { branch, psn, msn, credits, .. }) => {
-                self.inner.handle(Input::Ack { branch, epoch: self.first, psn, msn, credits }, now)
-            }
-            (Mutant::NoReset, Input::Nak { branch, psn, msn, nak, .. }) => {
-                self.inner.handle(Input::Nak { branch, epoch: self.first, psn, msn, nak }, now)
-            }
+            // Known already.
+            (Mutant::NoReset, Input::Join(branch, _)) if self.inner.active().any(|b| b == branch) => Ok(None),
             (Mutant::NoReack, Input::Ack { .. }) => {
                 let before = self.acked;
                 let feedback = self.inner.handle(input, now)?;
@@ -95,7 +90,17 @@ impl Machine {
             (Mutant::Unconfirmed, Input::Join(branch, entry)) if self.inner.high().is_none() => {
                 self.inner.handle(Input::Join(branch, Entry { at_boundary: true, ..entry }), now)
             }
+            (Mutant::NoBoundary, Input::Data { psn, .. }) => self.inner.handle(Input::Data { psn, begins: true }, now),
             _ => self.inner.handle(input, now),
         }
+    }
+}
+
+/// The same feedback in another epoch.
+fn in_epoch(input: Input, epoch: u32) -> Input {
+    match input {
+        Input::Ack { branch, psn, msn, credits, .. } => Input::Ack { branch, epoch, psn, msn, credits },
+        Input::Nak { branch, psn, msn, nak, .. } => Input::Nak { branch, epoch, psn, msn, nak },
+        other => other,
     }
 }

@@ -9,7 +9,7 @@ use canopy_sim::{Config, run, run_traced};
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Simulates a multicast group's reverse path: a source, nodes that aggregate, receivers, bad links, changes. Exits with 1
+/// Simulates a multicast group: the controller's core, nodes with their agents, a source, receivers, bad links, changes. Exits with 1
 /// when an invariant did not hold.
 #[derive(Parser)]
 #[command(version)]

@@ -18,9 +18,9 @@ pub struct Report {
     pub acks: u64,
     /// See `acks`.
     pub naks: Vec<u64>,
-    /// Refused feedback, forged or late, by reason.
+    /// Frames that nodes dropped, by reason; without forged ones.
     pub refusals: Refusals,
-    /// Forged answers, by reason of their refusal.
+    /// Forged frames, by reason of their refusal.
     pub forged: Refusals,
     /// Violated invariants; the first ones as text.
     pub violations: Vec<String>,
@@ -40,7 +40,7 @@ pub struct Report {
     pub timeouts_after: u64,
     /// Number of ACKs of the receiver that sent the fewest.
     pub fewest_acks: u64,
-    /// Moves, late joins, leaves, evictions and lost states that occurred.
+    /// Changes of the tree by the topology, late joins, leaves, evictions and lost states that occurred.
     pub moves: u64,
     /// See `moves`.
     pub joins: u64,
@@ -50,6 +50,16 @@ pub struct Report {
     pub evictions: u64,
     /// See `moves`.
     pub states_lost: u64,
+    /// Agents and controllers that restarted, and specs that agents could not carry out.
+    pub restarts: u64,
+    /// See `restarts`.
+    pub controller_restarts: u64,
+    /// See `restarts`.
+    pub refused_specs: u64,
+    /// Receivers whose hosts were connected to another node.
+    pub rewired: u64,
+    /// Receivers that started with a later message.
+    pub late_starts: u64,
     /// Longest round trip of a packet and its answer, ns.
     pub round_trip: u64,
 }

@@ -1,48 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The event loop: one event after the other, until the source has finished or must have finished.
 
-use anyhow::Result;
+use std::collections::BTreeMap;
 
+use anyhow::{Context, Result};
+use canopy_controller_core::Command;
+use canopy_model::group::{GroupSpec, StallPolicy};
+use canopy_model::ids::{Psn, Qpn};
+use canopy_model::member::{MemberSpec, Role};
+use canopy_model::topology::TopologySpec;
+
+use crate::agent::Node;
 use crate::chance::Chance;
-use crate::config::{Config, Setup};
-use crate::moves::Move;
-use crate::net::{Event, Net, Packet, SOURCE};
-use crate::oracle::Oracle;
+use crate::config::{Config, Setup, Window};
+use crate::controller::{Controller, GROUP};
+use crate::fabric::{Fabric, Place, PortId};
+use crate::net::{Event, Frame, Net};
+use crate::oracle::{Oracle, Stream};
+use crate::receiver::{MTU, Receiver};
 use crate::report::Report;
 use crate::schedule;
+use crate::shape::{self, SOURCE_HOST};
 use crate::source::Source;
-use crate::tree::{ROOT, Tree};
 
 /// Timeouts within which the source finishes once faults stop (I4).
 pub const TIMEOUTS: u64 = 3;
+/// Hosts without a receiver at the start.
+const SPARE_HOSTS: u32 = 6;
+/// The source's QPN.
+const SOURCE_QPN: u64 = 0x11;
 
 /// A run in progress.
 pub(crate) struct World<'a> {
     pub(crate) setup: Setup,
     pub(crate) chance: Chance,
     pub(crate) net: Net,
-    pub(crate) tree: Tree,
+    pub(crate) fabric: Fabric,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) controller: Controller,
+    /// The network and the group as the operator declared them last.
+    pub(crate) topology: TopologySpec,
+    pub(crate) group: GroupSpec,
+    /// Names of the receivers' hosts.
+    pub(crate) hosts: Vec<String>,
     pub(crate) source: Source,
+    /// Receivers in the order of joining.
+    pub(crate) receivers: Vec<Receiver>,
+    /// The member at each host, by its number.
+    pub(crate) members: BTreeMap<Place, usize>,
     pub(crate) oracle: Oracle,
     pub(crate) report: Report,
-    pub(crate) moving: Option<Move>,
-    pub(crate) epoch: u32,
-    /// Number of places at the start: faults of links are drawn from them.
-    pub(crate) places: u64,
-    /// Time at which faults stopped, and deadline of the source.
+    /// Longest delay, ns, of specs and reports now.
+    pub(crate) slowest: u64,
+    /// Faults have stopped; everything is in force since `calm`, which also has the deadline of the source.
+    pub(crate) calming: bool,
     pub(crate) calm: Option<(u64, u64)>,
-    /// See [`Config::careless`].
-    pub(crate) careless: bool,
-    pub(crate) forged: u32,
+    pub(crate) settles_by: u64,
+    /// Nodes will report failed receivers again.
+    pub(crate) evicts: bool,
+    /// Packets that the source had sent by then.
+    pub(crate) settled_from: Option<u64>,
+    pub(crate) late: Option<Window>,
+    pub(crate) late_hosts_move: bool,
+    /// The source posts nothing before this time, ns.
+    pub(crate) starts_at: u64,
+    /// The headend has taken data.
+    pub(crate) has_first: bool,
+    /// A receiver has asked to join late.
+    pub(crate) has_asked: bool,
+    source_port: PortId,
     will_send: bool,
     timer_at: Option<u64>,
-    trace: Option<&'a mut dyn FnMut(&str)>,
+    pub(crate) trace: Option<&'a mut dyn FnMut(&str)>,
 }
 
 /// Runs `seed`.
 ///
 /// # Errors
-/// If a requester rejects `config`.
+/// If the controller or a requester rejects `config`.
 pub fn run(seed: u64, config: &Config) -> Result<Report> {
     World::new(seed, config, None)?.run()
 }
@@ -59,34 +94,105 @@ impl<'a> World<'a> {
     fn new(seed: u64, config: &Config, trace: Option<&'a mut dyn FnMut(&str)>) -> Result<Self> {
         let mut chance = Chance::new(seed);
         let setup = Setup::draw(config, &mut chance);
-        let mut tree = Tree::draw(&setup, config.mutant, &mut chance);
-        tree.receivers.iter_mut().for_each(|r| r.loses = config.all_lose);
+        let (topology, hosts) = shape::draw(setup.shape, setup.receivers + SPARE_HOSTS, &mut chance)?;
         let mut net = Net::new(setup.links);
         for (at, action) in schedule::draw(config, &setup, &mut chance) {
             net.at(at + 1, Event::Acts(action));
         }
-        net.at(1, Event::SourceSends);
-        let depth = tree.receivers.iter().map(|r| tree.upwards(r.parent).len() as u64 + 1).max().unwrap_or(1);
-        let round_trip = 2 * depth * setup.links.delay;
-        let report = Report { seed, start_psn: setup.start_psn, round_trip, ..Report::default() };
-        Ok(Self {
+        let group = GroupSpec {
+            path_mtu: MTU,
+            start_psn: Some(Psn::new("startPsn", setup.start_psn.into())?),
+            stall_policy: StallPolicy::Evict,
+            ..GroupSpec::default()
+        };
+        let mut controller = Controller::new()?;
+        controller.execute(Controller::put_topology(topology.clone()), 0)?;
+        controller.execute(Controller::put_group(group.clone()), 0)?;
+        controller.age(setup.epoch)?;
+        let mut nodes = Vec::new();
+        for (place, node) in topology.nodes.iter().enumerate() {
+            nodes.push(Node::new(place, controller.spec(&node.name).context("a node without a spec")?));
+            controller.connected(&node.name, true);
+        }
+        let stream = Stream { packets: setup.packets, message: setup.message.into(), window: setup.window.into() };
+        let fabric = Fabric::new(&topology);
+        let source_port = fabric.host_port(fabric.place(SOURCE_HOST).context("no source")?);
+        let waits = config.late == Some(Window::BeforeFirst);
+        let mut world = Self {
             source: Source::new(&setup)?,
-            oracle: Oracle::default(),
-            moving: None,
-            epoch: setup.epoch,
-            places: (tree.nodes.len() + tree.receivers.len()) as u64,
+            fabric,
+            source_port,
+            nodes,
+            controller,
+            topology,
+            group,
+            hosts,
+            receivers: Vec::new(),
+            members: BTreeMap::new(),
+            oracle: Oracle::new(stream),
+            report: Report { seed, start_psn: setup.start_psn, ..Report::default() },
+            slowest: setup.slowest,
+            calming: false,
             calm: config.no_faults.then_some((0, u64::MAX)),
-            careless: config.careless,
-            forged: config.forged,
+            settles_by: u64::MAX,
+            evicts: false,
+            settled_from: None,
+            late: config.late,
+            late_hosts_move: config.late_hosts_move,
+            starts_at: if waits { u64::MAX } else { 0 },
+            has_first: false,
+            has_asked: false,
             will_send: true,
             timer_at: None,
-            report,
+            trace,
             setup,
             chance,
             net,
-            tree,
-            trace,
-        })
+        };
+        world.members_join(config)?;
+        world.net.at(1, Event::SourceSends);
+        Ok(world)
+    }
+
+    /// The first members join, the source at any time among them.
+    fn members_join(&mut self, config: &Config) -> Result<()> {
+        let receivers = self.setup.receivers as usize;
+        // With many receivers last, because every change after it plans the whole tree.
+        let source_at = if receivers > 100 { receivers } else { self.chance.below(receivers as u64 + 1) as usize };
+        for i in 0..=receivers {
+            if i == source_at {
+                let qpn = Qpn::new("qpn", SOURCE_QPN)?;
+                let spec = MemberSpec {
+                    host: SOURCE_HOST.into(),
+                    role: Role::Source,
+                    address: None,
+                    qpn,
+                    memory: None,
+                    start_psn: None,
+                };
+                let joined = self.command(Command::PutMember { group: GROUP.into(), spec, create_only: true }, 0);
+                anyhow::ensure!(joined, "the source cannot join");
+            }
+            if i < receivers {
+                let host = self.hosts[i].clone();
+                anyhow::ensure!(self.join_host(&host, 0), "receiver {i} cannot join");
+            }
+        }
+        self.receivers.iter_mut().for_each(|r| r.loses = config.all_lose);
+        self.report.round_trip = 2 * self.depth() * self.setup.links.delay;
+        Ok(())
+    }
+
+    /// Links from the source to the farthest receiver.
+    fn depth(&self) -> u64 {
+        let Some(view) = self.controller.domain().group(GROUP) else { return 1 };
+        let mut depths: BTreeMap<&str, u64> = BTreeMap::new();
+        // Parents come before their children.
+        for node in &view.status.tree {
+            let above = node.parent.as_deref().and_then(|parent| depths.get(parent)).copied().unwrap_or(0);
+            depths.insert(&node.node, above + 1);
+        }
+        1 + depths.values().max().copied().unwrap_or(0)
     }
 
     fn run(mut self) -> Result<Report> {
@@ -95,17 +201,24 @@ impl<'a> World<'a> {
             last = now;
             self.note(now, &event);
             match event {
-                Event::Arrives { from, to, packet } => self.arrives(from, to, packet, now),
+                Event::Arrives(port, frame) => self.arrives(port, frame, now),
                 Event::SourceSends => self.source_sends(now),
                 Event::SourceTimer => {
                     self.timer_at = None;
                     self.source.handle_timeout(now);
                     self.wake_source(now);
                 }
+                Event::Spec(place, spec) => self.spec_arrives(place, spec, now),
+                Event::Step(place, life) => self.step(place, life, now),
+                Event::Poll(place, life) => self.poll(place, life, now),
+                Event::Report(status, term) => self.report_arrives(*status, term, now),
+                Event::Sample(place, life) => self.sample(place, life, now),
+                Event::Late(sample, term) => self.late_arrives(&sample, term, now),
                 Event::Acts(action) => self.act(action, now),
             }
             if self.source.is_complete() {
                 self.report.finished = Some(now);
+                self.oracle.finished(self.settled_from, now);
                 break;
             }
             if self.is_late(now) {
@@ -135,10 +248,9 @@ impl<'a> World<'a> {
     }
 
     fn finish(mut self, now: u64) -> Report {
-        for (index, receiver) in self.tree.receivers.iter().enumerate() {
+        for (index, receiver) in self.receivers.iter().enumerate() {
             if let Some(failure) = receiver.failure() {
-                let place = self.tree.receiver_place(index);
-                self.oracle.violated(now, &format!("the receiver at {place} failed: {failure}"));
+                self.oracle.violated(now, &format!("receiver {index} failed: {failure}"));
             }
         }
         let counters = self.source.counters();
@@ -149,6 +261,7 @@ impl<'a> World<'a> {
             );
         }
         let after = counters.timeouts - self.report.timeouts;
+        let late_starts = self.oracle.late_starts();
         Report {
             violations: self.oracle.violations,
             violation_count: self.oracle.count,
@@ -156,7 +269,8 @@ impl<'a> World<'a> {
             calm: self.calm.map(|(at, _)| at),
             timeouts: counters.timeouts,
             timeouts_after: if self.calm.is_some() { after } else { 0 },
-            fewest_acks: self.tree.receivers.iter().map(|r| r.acks_sent()).min().unwrap_or(0),
+            fewest_acks: self.receivers.iter().map(Receiver::acks_sent).min().unwrap_or(0),
+            late_starts,
             ..self.report
         }
     }
@@ -170,20 +284,33 @@ impl<'a> World<'a> {
         };
         mix(now);
         match event {
-            Event::Arrives { from, to, packet: Packet::Data(b) } => {
-                mix(u64::from(*from) << 32 | u64::from(*to));
+            Event::Arrives(port, Frame::Data(b)) => {
+                mix(*port as u64);
                 mix(u64::from(b.psn) << 32 | u64::from(b.count) << 3 | u64::from(b.ask));
             }
-            Event::Arrives { from, to, packet: Packet::Feedback(f) } => {
-                mix(u64::from(*from) << 32 | u64::from(*to));
+            Event::Arrives(port, Frame::Feedback(f)) => {
+                mix(*port as u64);
                 mix(u64::from(f.psn) << 32 | u64::from(f.syndrome) << 24 | u64::from(f.msn));
             }
             Event::SourceSends => mix(1),
             Event::SourceTimer => mix(2),
             Event::Acts(_) => mix(3),
+            Event::Spec(place, spec) => mix((*place as u64) << 32 | spec.generation),
+            Event::Step(place, _) | Event::Poll(place, _) | Event::Sample(place, _) => mix(*place as u64),
+            Event::Late(sample, _) => mix((sample.place as u64) << 32 | sample.receivers.len() as u64),
+            Event::Report(status, _) => mix(status.observed_generation),
         }
         if let Some(trace) = &mut self.trace {
-            trace(&format!("{now:>12} {event:?}"));
+            match event {
+                Event::Spec(place, spec) => {
+                    trace(&format!("{now:>12} Spec({place}, term {}, generation {})", spec.term, spec.generation));
+                }
+                Event::Report(status, _) => {
+                    let generation = status.observed_generation;
+                    trace(&format!("{now:>12} Report({}, generation {generation})", status.node));
+                }
+                event => trace(&format!("{now:>12} {event:?}")),
+            }
         }
     }
 
@@ -196,12 +323,34 @@ impl<'a> World<'a> {
 
     fn source_sends(&mut self, now: u64) {
         self.will_send = false;
+        let posts_more = self.post(now);
         if let Some(burst) = self.source.send(now) {
-            self.net.send(&mut self.chance, now, (SOURCE, ROOT), Packet::Data(burst));
+            let count = u64::from(burst.count);
+            self.net.send(&mut self.chance, now, self.source_port, Frame::Data(burst));
             self.will_send = true;
-            self.net.at(now + self.setup.gap * u64::from(burst.count), Event::SourceSends);
+            self.net.at(now + self.setup.gap * count, Event::SourceSends);
+        } else if let Some(at) = posts_more {
+            self.will_send = true;
+            self.net.at(at, Event::SourceSends);
         }
         self.watch_timer();
+    }
+
+    /// The application posts whole messages, evenly over its time; returns when it posts the next one.
+    fn post(&mut self, now: u64) -> Option<u64> {
+        if now < self.starts_at {
+            return None;
+        }
+        let Setup { packets, posts, message, rest, .. } = self.setup;
+        let packets = packets - rest;
+        let due = |at: u64| {
+            if at >= posts { packets } else { (u128::from(at) * u128::from(packets) / u128::from(posts)) as u64 + 1 }
+        };
+        let whole = due(now).div_ceil(message.into()) * u64::from(message);
+        self.source.posted = self.source.posted.max(whole.min(self.setup.packets));
+        // The packet after the posted ones is due then.
+        let next = (u128::from(self.source.posted) * u128::from(posts)).div_ceil(u128::from(packets)) as u64;
+        (self.source.posted < packets).then_some(next.max(now + 1))
     }
 
     pub(crate) fn wake_source(&mut self, now: u64) {

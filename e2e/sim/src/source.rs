@@ -12,7 +12,7 @@ use canopy_rc::transfer::{Operation, Transfer};
 use canopy_rc::wire::{Headers, Packet};
 
 use crate::config::Setup;
-use crate::net::{Burst, Feedback};
+use crate::net::{Address, Burst, Feedback};
 use crate::receiver::MTU;
 
 /// The requester, with state that only the simulator needs.
@@ -23,7 +23,9 @@ pub struct Source {
     burst: u32,
     held_back: Option<Request>,
     /// Highest packet sent + 1, by number.
-    sent: u64,
+    pub sent: u64,
+    /// Packets that the application has posted; later ones are not sent yet.
+    pub posted: u64,
     /// Every packet below is acknowledged, according to the feedback delivered.
     pub acked: u64,
     /// Length of the retry timer that was armed last, ns.
@@ -49,6 +51,7 @@ impl Source {
             burst: setup.burst,
             held_back: None,
             sent: 0,
+            posted: 0,
             acked: 0,
             timer: setup.timeout,
             armed: None,
@@ -58,6 +61,9 @@ impl Source {
     /// The packets that may be sent now.
     pub fn send(&mut self, now: u64) -> Option<Burst> {
         let at = self.instant(now);
+        if self.held_back.is_none() && self.requester.next_number() >= self.posted {
+            return None;
+        }
         let first = self.held_back.take().or_else(|| self.requester.next_packet(at))?;
         let number = self.number(first.psn).max(0) as u64;
         let (mut last, mut count) = (first, 1);
@@ -72,11 +78,12 @@ impl Source {
         self.sent = self.sent.max(number + u64::from(count));
         self.watch_timer(now);
         let begins = first.segment.opcode.is_first_or_only();
-        Some(Burst { psn: first.psn, number, count, begins, ends: last.segment.ends_message, ask: last.ack_req })
+        let (ends, ask, to) = (last.segment.ends_message, last.ack_req, Address::Proxy);
+        Some(Burst { psn: first.psn, number, count, begins, ends, ask, to })
     }
 
     /// Handles an ACK or a NAK.
-    pub fn handle(&mut self, feedback: Feedback, now: u64) {
+    pub fn handle(&mut self, feedback: &Feedback, now: u64) {
         let mut headers = Headers::new(Opcode::ACKNOWLEDGE, 1, feedback.psn);
         headers.aeth = Some(Aeth { syndrome: Syndrome(feedback.syndrome), msn: feedback.msn });
         let at = self.instant(now);

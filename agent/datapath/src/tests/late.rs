@@ -122,8 +122,15 @@ fn an_edge_that_lost_its_state_continues_a_late_receiver_whose_start_is_known_an
                 message(&bed, 112);
                 assert_eq!((late(&mut bed).late, late(&mut bed).packets), (Some(LateState::Lost), 0));
             }
-            let (action, ..) = bed.run("d0", &answer(0, Syndrome::ack(31), 112, 13));
-            assert_eq!(action, REDIRECT, "the others do not wait for it");
+            // The source must not believe that it holds this: nothing goes upstream until the controller has removed it.
+            assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 112, 13)).0, SHOT);
+            let acks = bed.telemetry().acks_out;
+            let removed = |g: &mut canopy_model::node_spec::GroupProgram| {
+                g.branches.truncate(1);
+                g.epoch = 3;
+            };
+            assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(removed)), []);
+            assert_eq!(bed.telemetry().acks_out, acks + 1);
             continue;
         }
         message(&bed, 112);

@@ -19,7 +19,7 @@ fn acked(psn: u32) -> Result<Option<Feedback>, Refusal> {
 }
 
 fn receiver(at_boundary: bool) -> Entry {
-    Entry { at_boundary, receiver: true, since: 1, start: Start::default() }
+    Entry { at_boundary, receiver: true, since: 1, ..Entry::default() }
 }
 
 /// The queue pair of a late receiver answers its probe.
@@ -95,7 +95,7 @@ fn a_node_without_branches_starts_with_a_retransmitted_message() {
 #[test]
 fn feedback_of_a_child_from_before_receivers_moved_behind_it_is_refused() {
     let mut a = Aggregation::new(params(), 1);
-    let node = |since| Entry { at_boundary: false, receiver: false, since, start: Start::default() };
+    let node = |since| Entry { at_boundary: false, receiver: false, since, ..Entry::default() };
     a.join(0, node(1));
     a.join(1, node(1));
     for psn in 100..120 {
@@ -114,7 +114,7 @@ fn feedback_of_a_child_from_before_receivers_moved_behind_it_is_refused() {
 /// Two child nodes since epoch 1, data 100 to 163; child 0 holds up to 105 and child 1 all of it.
 fn two_children() -> Aggregation {
     let mut a = Aggregation::new(params(), 1);
-    let node = Entry { at_boundary: false, receiver: false, since: 1, start: Start::default() };
+    let node = Entry { at_boundary: false, receiver: false, since: 1, ..Entry::default() };
     (0..2).for_each(|b| a.join(b, node));
     for psn in 100..164 {
         a.handle(Input::Data { psn, begins: true }, at(1)).unwrap();
@@ -156,7 +156,7 @@ fn the_last_answer_is_repeated_as_it_was() {
     assert_eq!(a.handle(Input::Repeat, at(202)), Ok(None), "data passes: it causes feedback of its own");
     assert_eq!(a.handle(Input::Repeat, at(203)), acked(105));
     // A branch that is reset holds an unknown part of the data: there is nothing to repeat.
-    a.join(1, Entry { at_boundary: false, receiver: false, since: 2, start: Start::default() });
+    a.join(1, Entry { at_boundary: false, receiver: false, since: 2, ..Entry::default() });
     assert_eq!(a.handle(Input::Repeat, at(204)), Ok(None));
     assert_eq!(Aggregation::new(params(), 1).handle(Input::Repeat, at(1)), Ok(None));
 }
@@ -234,8 +234,26 @@ fn a_late_receiver_that_never_proves_it_does_not_stall_the_group() {
 fn a_node_that_lost_its_state_continues_a_late_receiver_from_where_it_started() {
     let mut a = Aggregation::new(params(), 1);
     let start = Start { shift: 11, msn_base: 7 };
-    a.join(0, Entry { at_boundary: false, receiver: true, since: 1, start });
+    a.join(0, Entry { at_boundary: false, receiver: true, since: 1, start, lost: false });
     a.handle(Input::Data { psn: 120, begins: false }, at(1)).unwrap();
     assert_eq!(a.copies().collect::<Vec<_>>(), [(0, 11)]);
     assert_eq!(a.handle(ack(0, 109), at(2)), Ok(Some(Feedback { syndrome: 31, psn: 120, msn: 8 })));
+}
+
+#[test]
+fn nothing_is_acknowledged_while_a_receiver_that_may_have_started_is_there() {
+    let mut a = machine(1, 100..110);
+    let lost = Entry { at_boundary: true, receiver: true, since: 1, lost: true, ..Entry::default() };
+    a.join(1, lost);
+    assert_eq!((a.handle(ack(0, 109), at(150)), a.minimum()), (Ok(None), None));
+    for answer in [ack(1, 99), Input::Nak { branch: 1, epoch: 0, psn: 100, msn: 0, nak: Nak::Sequence }] {
+        assert_eq!(a.handle(answer, at(151)), Err(Refusal::Inactive));
+    }
+    a.handle(Input::Data { psn: 110, begins: true }, at(152)).unwrap();
+    assert_eq!(a.active().collect::<Vec<_>>(), [0]);
+    assert_eq!(a.handle(Input::Leave(1), at(153)), acked(109), "removed");
+    // Also where no other branch is there.
+    let mut only = machine(0, 100..110);
+    only.join(0, lost);
+    assert_eq!(only.handle(Input::PendingOnly, at(150)), Ok(None));
 }

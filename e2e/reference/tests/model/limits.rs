@@ -8,8 +8,13 @@ use crate::scenario::Change::{Epoch, Join};
 use crate::scenario::Scenario;
 use crate::state::FIRST_EPOCH;
 
-const LATE: Entry =
-    Entry { at_boundary: true, receiver: true, since: FIRST_EPOCH + 1, start: Start { shift: 0, msn_base: 0 } };
+const LATE: Entry = Entry {
+    at_boundary: true,
+    receiver: true,
+    since: FIRST_EPOCH + 1,
+    start: Start { shift: 0, msn_base: 0 },
+    lost: false,
+};
 
 /// The parent starts a late edge at a boundary and must not forward earlier packets to it when the source goes back: if such a
 /// packet were the first that the edge receives, its receivers would start below the boundary and wait for packets that are not

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller: `canopy-controller-core`'s domain, its records in memory, and the rules of `canopy-controller-actor`
+//! about what follows a command or a report.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use canopy_controller_core::metadata::Labels;
+use canopy_controller_core::threshold::ThresholdSettings;
+use canopy_controller_core::{Command, Domain, DomainError, LateNews, Record, Secret, Write};
+use canopy_model::addressing::AddressPlan;
+use canopy_model::group::GroupSpec;
+use canopy_model::node_spec::{GroupProgram, NodeSpec};
+use canopy_model::status::NodeStatus;
+use canopy_model::topology::TopologySpec;
+use canopy_units::Monotonic;
+
+/// Name of the group.
+pub const GROUP: &str = "g";
+
+/// What the caller has to do after a command.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Nodes whose specs are to be sent.
+    pub nodes: BTreeSet<String>,
+    /// A move began: it takes its second step after the longest staging time at the latest.
+    pub staged: bool,
+    /// The tree or its epoch changed because of the topology.
+    pub moved: bool,
+    /// The group was opened.
+    pub opened: bool,
+}
+
+/// One controller after the other, on the same records.
+pub struct Controller {
+    domain: Domain,
+    /// JSON by key, as in the store.
+    records: BTreeMap<String, String>,
+    /// The group was opened.
+    pub opened: bool,
+}
+
+impl Controller {
+    /// A controller without records.
+    ///
+    /// # Errors
+    /// The domain refuses the default address plan.
+    pub fn new() -> Result<Self> {
+        Ok(Self { domain: restore(1, &BTreeMap::new())?, records: BTreeMap::new(), opened: false })
+    }
+
+    /// The term of its present life.
+    pub fn term(&self) -> u64 {
+        self.domain.term()
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// The present spec of a node.
+    pub fn spec(&self, node: &str) -> Option<Arc<NodeSpec>> {
+        self.domain.node_spec(node)
+    }
+
+    /// The group's program in a node's spec.
+    pub fn program(spec: &NodeSpec) -> Option<&GroupProgram> {
+        spec.groups.values().next()
+    }
+
+    /// The command that declares a network.
+    pub fn put_topology(spec: TopologySpec) -> Command {
+        Command::PutTopology { labels: Labels::new(), spec, if_match: None }
+    }
+
+    /// The command that declares the group.
+    pub fn put_group(spec: GroupSpec) -> Command {
+        Command::PutGroup { name: GROUP.into(), labels: Labels::new(), spec, if_match: None, create_only: false }
+    }
+
+    /// Sets the group's epoch, as if it had had that many changes.
+    ///
+    /// # Errors
+    /// There is no group yet.
+    pub fn age(&mut self, epoch: u32) -> Result<()> {
+        let record = self.records.get_mut(&format!("group/{GROUP}")).context("no group")?;
+        let mut json: serde_json::Value = serde_json::from_str(record)?;
+        json["epoch"] = epoch.into();
+        *record = json.to_string();
+        self.domain = restore(self.term(), &self.records)?;
+        Ok(())
+    }
+
+    /// Restarts from the records with the next term. Every node gets its spec again.
+    ///
+    /// # Errors
+    /// The records contradict each other.
+    pub fn restart(&mut self) -> Result<()> {
+        self.domain = restore(self.term() + 1, &self.records)?;
+        self.domain.nodes().iter().for_each(|n| drop(self.domain.agent_connected(&n.name, true)));
+        Ok(())
+    }
+
+    /// Carries out `command` durably, and the commands that follow from it.
+    ///
+    /// # Errors
+    /// The domain refuses it; nothing has changed then.
+    pub fn execute(&mut self, command: Command, now: u64) -> Result<Effects, DomainError> {
+        let rewires = matches!(command, Command::PutTopology { .. } | Command::PortsDown { .. });
+        let mut effects = Effects { moved: rewires && self.domain.group(GROUP).is_some(), ..Effects::default() };
+        let before = self.state();
+        self.run(command, now, &mut effects)?;
+        effects.moved &= self.state() != before;
+        effects.staged = self.domain.is_made(GROUP).is_some();
+        self.follow(now, &mut effects)?;
+        Ok(effects)
+    }
+
+    /// Epoch of the group, and whether it moves.
+    fn state(&self) -> (u32, bool) {
+        let epoch = self.domain.group(GROUP).map_or(0, |g| g.status.epoch);
+        (epoch, self.domain.is_made(GROUP).is_some())
+    }
+
+    /// Takes a report, and carries out the commands that follow from it.
+    ///
+    /// # Errors
+    /// The domain refuses the report or a command.
+    pub fn report(&mut self, status: NodeStatus, now: u64) -> Result<Effects, DomainError> {
+        let node = status.node.clone();
+        self.domain.report(status)?;
+        let mut effects = Effects::default();
+        if let Some((avoided, reported)) = self.domain.ports_down(&node).filter(|(a, r)| a != r) {
+            // A port without carrier is avoided at once; whether it is used again at once or later makes no difference here.
+            let ports: BTreeSet<String> = if reported.is_subset(&avoided) { reported } else { &avoided | &reported };
+            effects = self.execute(Command::PortsDown { node, ports }, now)?;
+        }
+        if self.domain.is_made(GROUP) == Some(true) {
+            self.run(Command::FinishMove { group: GROUP.into() }, now, &mut effects)?;
+        }
+        self.follow(now, &mut effects)?;
+        Ok(effects)
+    }
+
+    /// An agent is connected or not.
+    pub fn connected(&mut self, node: &str, connected: bool) {
+        self.domain.agent_connected(node, connected);
+    }
+
+    /// The command of the group's stall policy after a node's report that a branch fails, or nothing.
+    pub fn branch_news(
+        &mut self,
+        node: &str,
+        branch: std::net::Ipv6Addr,
+        news: canopy_controller_core::BranchNews,
+    ) -> Option<Command> {
+        let id = self.domain.group(GROUP)?.status.group_id;
+        self.domain.branch_news(node, id, branch, news).command
+    }
+
+    /// The command that follows from the state of a late receiver at its edge, or nothing.
+    pub fn late_receiver(&self, node: &str, branch: std::net::Ipv6Addr, news: LateNews) -> Option<Command> {
+        let id = self.domain.group(GROUP)?.status.group_id;
+        self.domain.late_receiver(node, id, branch, news)
+    }
+
+    /// Opens the group once it can be.
+    fn follow(&mut self, now: u64, effects: &mut Effects) -> Result<(), DomainError> {
+        if self.domain.may_open(GROUP) {
+            self.run(Command::OpenGroup { group: GROUP.into() }, now, effects)?;
+            (self.opened, effects.opened) = (true, true);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, command: Command, now: u64, effects: &mut Effects) -> Result<(), DomainError> {
+        let prepared = self.domain.prepare(command)?;
+        for write in &prepared.writes {
+            match write {
+                Write::Put(record) => {
+                    let json = serde_json::to_string(record).unwrap_or_default();
+                    self.records.insert(record.key(), json);
+                }
+                Write::Delete { key } => _ = self.records.remove(key),
+            }
+        }
+        let applied = self.domain.apply(prepared, Monotonic::from_nanos(now))?;
+        effects.nodes.extend(applied.nodes);
+        Ok(())
+    }
+}
+
+fn restore(term: u64, records: &BTreeMap<String, String>) -> Result<Domain> {
+    let read = |(key, json): (&String, &String)| {
+        let record = Record::read(key, &mut serde_json::Deserializer::from_str(json))?;
+        Ok((key.clone(), record.with_context(|| format!("record {key}"))?))
+    };
+    let records = records.iter().map(read).collect::<Result<Vec<_>>>()?;
+    let secret = Secret::new([0; 32]);
+    Domain::restore(AddressPlan::default(), ThresholdSettings::default(), secret, term, records).map_err(|e| anyhow!(e))
+}
