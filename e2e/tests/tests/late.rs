@@ -85,7 +85,7 @@ fn an_edge_that_loses_its_state_continues_its_late_receiver_where_it_is() {
 }
 
 #[test]
-fn a_late_receiver_whose_start_is_lost_is_asked_to_join_again_and_stalls_no_receiver() {
+fn a_late_receiver_whose_start_is_lost_is_asked_to_join_again_and_the_others_continue() {
     let mut bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
     let transfer = transfer(&bed, 96 * MIB);
