@@ -188,7 +188,7 @@ mod tests {
                 "alpha": 1000, "kBaseBytes": 64_000, "rttUs": null},
             "status": {"pushes": 1, "pushedAgoNs": 1, "pushedRttNs": 1, "reason": "",
                 "rtt": {"configuredNs": null, "measuredNs": 50_000_001, "filteredNs": 50_000_000, "estimateNs": 50_000_000, "samples": 1,
-                    "lost": 0, "reportedAgoNs": 1},
+                    "lost": 0, "refused": 0, "reportedAgoNs": 1},
                 "thresholds": {"kMaxBytes": 2_500_000_000_u64, "kMinBytes": 1_250_000_000, "bound": {"by": "bandwidthDelay"}},
                 "congestion": with_counts(congestion, 0)}});
         let flow = json!({"node": "leaf-12", "port": "eth1", "src": "2001:db8:1::1", "dst": "2001:db8:2::1",
