@@ -48,6 +48,14 @@ impl Hops {
     }
 }
 
+#[cfg(test)]
+impl Hops {
+    /// Those of one tree.
+    pub(crate) fn of(route: HopRoute) -> Self {
+        Self { routes: BTreeMap::from([(route, 1)]), ..Self::default() }
+    }
+}
+
 fn release<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     if let std::collections::btree_map::Entry::Occupied(mut count) = counts.entry(key) {
         *count.get_mut() -= 1;

@@ -136,7 +136,9 @@ pub fn desired(base: &NodeBase, hops: &Hops, interfaces: &BTreeMap<String, Inter
     if let Some(any) = index_of.values().next() {
         state.routes.insert((base.un, *any, Via::End));
     }
-    for r in &base.routes {
+    // A tree uses a link that unicast paths avoid until it has moved: the programs need its route, and a prefix has one.
+    let of_trees: BTreeSet<Ipv6Net> = hops.routes().map(|(address, ..)| Ipv6Net::from(*address)).collect();
+    for r in base.routes.iter().filter(|r| !of_trees.contains(&r.prefix)) {
         if let Some(ifindex) = index_of.get(&r.port) {
             state.routes.insert((r.prefix, *ifindex, Via::Gateway(r.next_hop)));
         }
@@ -172,23 +174,25 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
         let mut fault = |kind: ItemKind, detail: String| {
             errors.push(ItemError { kind, name: p.name.clone(), group: None, detail });
         };
-        let mut problem = |detail: String| fault(ItemKind::Port, detail);
+        // The controller leads trees and routes around what is of kind `Link`.
         let Some(i) = interfaces.get(&p.name) else {
-            problem(format!(
-                "interface {} does not exist on {}: create it, or correct the topology's link",
-                p.name, base.name
-            ));
+            let (name, node) = (&p.name, &base.name);
+            fault(
+                ItemKind::Link,
+                format!("interface {name} does not exist on {node}: create it, or correct the topology's link"),
+            );
             continue;
         };
         if i.mtu < p.mtu {
-            problem(format!(
-                "interface {} has MTU {}, its link in the topology has {}: raise the MTU of the interface, or lower the \
-                 link's",
-                p.name, i.mtu, p.mtu
-            ));
+            fault(
+                ItemKind::Port,
+                format!(
+                    "interface {} has MTU {}, its link in the topology has {}: raise the MTU of the interface, or lower the link's",
+                    p.name, i.mtu, p.mtu
+                ),
+            );
         }
         if i.up && !i.carrier {
-            // The controller routes around such a link.
             fault(ItemKind::Link, format!("interface {} has no carrier: check the cable or the far end", p.name));
         }
         state.up.insert(i.index);
@@ -258,6 +262,12 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
+    use canopy_model::addressing::AddressPlan;
+    use canopy_model::ids::{NodeId, PortIndex};
+    use canopy_model::node_spec::{Port, Route};
+
     use super::*;
 
     #[test]
@@ -268,6 +278,39 @@ mod tests {
         assert!(plan(&want, &want).is_empty());
         let have = NetState { routes: BTreeSet::from([(net, 2, gw)]), ..NetState::default() };
         assert_eq!(plan(&want, &have), vec![NetCommand::RemoveRoute(net, 2, gw), NetCommand::AddRoute(net, 3, gw)]);
+    }
+
+    #[test]
+    fn a_tree_keeps_its_route_to_a_node_while_unicast_paths_avoid_its_link() {
+        let index = |n| PortIndex::new("port", n).unwrap();
+        let [node, other, gateway]: [Ipv6Addr; 3] = ["fcff::2", "fcff::3", "fe80::1"].map(|a| a.parse().unwrap());
+        let port = |n: u64| Port {
+            index: index(n),
+            name: format!("eth{n}"),
+            mtu: 9000,
+            link_local: gateway,
+            peer: Peer::Node { name: "n".into(), link_local: gateway },
+            thresholds: None,
+        };
+        let route = |to: Ipv6Addr| Route { prefix: to.into(), port: index(1), next_hop: gateway };
+        let base = NodeBase {
+            name: "n1".into(),
+            node_id: NodeId::new("n", 1).unwrap(),
+            node_address: "fcff::1".parse().unwrap(),
+            un: "5f00:0:1::/48".parse().unwrap(),
+            end_mt: "5f00:0:1:1::".parse().unwrap(),
+            ports: vec![port(1), port(2)],
+            routes: vec![route(node), route(other)],
+            addressing: AddressPlan::default(),
+        };
+        let interfaces = [1, 2].map(|n| (format!("eth{n}"), Interface::alone(n, 9000))).into();
+        let led = |hops: &Hops| {
+            let (state, _) = desired(&base, hops, &interfaces);
+            let to = |a| state.routes.iter().filter(|(p, ..)| *p == Ipv6Net::from(a)).map(|r| r.1).collect::<Vec<_>>();
+            (to(node), to(other))
+        };
+        assert_eq!(led(&Hops::default()), (vec![1], vec![1]));
+        assert_eq!(led(&Hops::of((node, index(2), gateway))), (vec![2], vec![1]), "one route to each");
     }
 
     #[test]

@@ -574,7 +574,7 @@ fn a_missing_interface_is_named_and_the_others_continue() {
     std::process::Command::new("ip").args(["link", "del", "d1"]).status().unwrap();
     let errors = bed.reconcile(|_| ());
     assert!(
-        errors.iter().any(|e| e.kind == ItemKind::Port && e.name == "d1" && e.detail.contains("does not exist")),
+        errors.iter().any(|e| e.kind == ItemKind::Link && e.name == "d1" && e.detail.contains("does not exist")),
         "{errors:#?}"
     );
     assert!(errors.iter().any(|e| e.kind == ItemKind::Group && e.group.is_some()), "{errors:#?}");

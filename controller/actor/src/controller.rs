@@ -19,6 +19,7 @@ use crate::CommandError;
 use crate::events::Code;
 use crate::events::Events;
 use crate::links::Flap;
+use crate::moves::Moves;
 use crate::task::{self, Message, Request};
 use crate::telemetry::Telemetry;
 
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     telemetry: Telemetry,
     events: Events,
     flaps: Mutex<HashMap<String, Flap>>,
+    moves: Moves,
     /// What times of links are counted from.
     started: Instant,
     /// A task is about to push thresholds to nodes.
@@ -75,6 +77,7 @@ impl Controller {
             phases: Mutex::new(phases),
             validations: Semaphore::new(1),
             flaps: Mutex::default(),
+            moves: Moves::default(),
             started: Instant::now(),
             pushing: AtomicBool::new(false),
             telemetry: Telemetry::default(),
@@ -194,9 +197,13 @@ impl Controller {
     /// The node is unknown.
     pub fn report(&self, status: NodeStatus) -> Result<(), DomainError> {
         let node = status.node.clone();
-        let groups = self.write(|d| d.report(status))?;
+        let (is_news, groups) = self.write(|d| (d.is_news(&status), d.report(status)));
+        let groups = groups?;
         self.groups_changed(&groups);
         self.ports_reported(&node);
+        if is_news {
+            self.retry_moves(&node);
+        }
         self.finish_moves(&groups);
         self.open_groups(&groups);
         Ok(())
@@ -249,6 +256,7 @@ impl Controller {
         self.groups_changed(&applied.groups);
         self.limit_moves(&applied.groups);
         // A command may take away what the group waited for.
+        self.finish_moves(&applied.groups);
         self.open_groups(&applied.groups);
     }
 
@@ -296,6 +304,11 @@ impl Controller {
     /// Nodes whose ports have not been as they are for long.
     pub(crate) fn flaps(&self) -> std::sync::MutexGuard<'_, HashMap<String, Flap>> {
         self.0.flaps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What moves of trees wait for.
+    pub(crate) fn moves(&self) -> &Moves {
+        &self.0.moves
     }
 
     /// True while a task is about to push thresholds to nodes.

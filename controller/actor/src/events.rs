@@ -37,11 +37,13 @@ pub enum Code {
     PolicyNotCarriedOut,
     /// The second half of a move was not planned.
     MoveNotFinished,
+    /// A node did not confirm a group's next tree in time: the tree in force stays.
+    MoveGivenUp,
     /// A group that every node confirmed was not opened for data.
     GroupNotOpened,
-    /// A link has no carrier at one of its ends.
+    /// A link carries nothing at one of its ends: trees and routes avoid it.
     LinkDown,
-    /// A link has a carrier again.
+    /// A link is whole again.
     LinkUp,
     /// Trees could not be moved off or onto a link.
     LinkChangeNotCarriedOut,

@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Link failure and recovery: trees and routes leave a failed link at once, and return to it after it has been stable
-//! for a while.
+//! Link failure and recovery: trees and routes leave a link at once whose node reports that it carries nothing, and return to it after
+//! it has been whole for a while.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use canopy_controller_core::{Command, Outcome};
+use canopy_model::status::{ItemError, ItemKind};
 use tokio::time::Instant;
 
 use crate::Controller;
 use crate::events::Code;
 
-/// How long a port must have its carrier before trees and routes use it again, so that a flapping link moves trees
-/// once.
+/// How long a link must be whole before trees and routes use it again, so that a flapping link moves trees once.
 const LINK_SETTLES: Duration = Duration::from_secs(5);
 
-/// The ports without carrier in a node's last report, and since when; kept while `watch_ports` waits for them to
-/// settle.
+/// The ports that carry nothing in a node's last report, and since when; kept while `watch_ports` waits for them to settle.
 pub(crate) struct Flap {
     reported: BTreeSet<String>,
     since: Instant,
 }
 
 impl Controller {
-    /// Compares the ports without carrier in the node's last report with those that trees and routes avoid now.
+    /// Compares the ports that carry nothing in the node's last report with those that trees and routes avoid now.
     pub(crate) fn ports_reported(&self, node: &str) {
         let Some((avoided, reported)) = self.read(|d| d.ports_down(node)) else { return };
         let mut flaps = self.flaps();
@@ -65,8 +64,7 @@ impl Controller {
         }
     }
 
-    /// Makes trees and routes avoid the ports that `select` chooses from those avoided now and those reported without
-    /// carrier.
+    /// Makes trees and routes avoid the ports that `select` chooses from those avoided now and those that are reported to carry nothing.
     async fn route_around(
         &self,
         node: &str,
@@ -84,27 +82,35 @@ impl Controller {
             Ok(done) if done.outcome == Outcome::Unchanged => {}
             Ok(_) => {
                 if !broken.is_empty() {
+                    let why = self.why_down(node, &broken);
                     tracing::warn!(
                         node,
                         ports = broken,
-                        "no carrier: trees and routes avoid these ports where another path exists"
+                        why,
+                        "trees and routes avoid these ports where another path exists"
                     );
-                    let detail = format!("no carrier on {broken}: trees and routes avoid it where another path exists");
+                    let detail = format!("{broken} is avoided by trees and routes where another path exists: {why}");
                     self.events().note(Code::LinkDown, Some(node), None, detail);
                 }
                 if !mended.is_empty() {
-                    tracing::info!(node, ports = mended, "carrier is back");
-                    let detail = format!(
-                        "{mended} has had its carrier again for {} s and is back in service",
-                        LINK_SETTLES.as_secs()
-                    );
+                    tracing::info!(node, ports = mended, "ports are back in service");
+                    let detail =
+                        format!("{mended} has been whole for {} s and is back in service", LINK_SETTLES.as_secs());
                     self.events().note(Code::LinkUp, Some(node), None, detail);
                 }
             }
             Err(e) => {
-                let detail = format!("trees and routes still use ports without a carrier: {e}");
+                let detail = format!("trees and routes still use ports that carry nothing: {e}");
                 self.events().note(Code::LinkChangeNotCarriedOut, Some(node), None, detail);
             }
         }
+    }
+
+    /// What the node reports about these ports, for operators.
+    fn why_down(&self, node: &str, ports: &str) -> String {
+        let errors = self.read(|d| d.node(node)).map(|n| n.status.errors).unwrap_or_default();
+        let about = |e: &&ItemError| e.kind == ItemKind::Link && ports.split(", ").any(|port| port == e.name);
+        let why: Vec<String> = errors.iter().filter(about).map(|e| e.detail.clone()).collect();
+        if why.is_empty() { "it has been reported again meanwhile".to_owned() } else { why.join("; ") }
     }
 }

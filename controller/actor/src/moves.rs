@@ -1,23 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What follows once every node has confirmed: a group is opened for data, and a tree's move (make-before-break) takes its second
-//! step, which a timeout brings about too.
+//! What follows once every node has confirmed: a group is opened for data, and a tree's move (make-before-break, decisions 3.14) takes
+//! its second step. A move that a node does not confirm in time is given up, and tried again with that node's next report.
 
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use canopy_controller_core::Command;
+use canopy_controller_core::{Command, Outcome};
 
 use crate::Controller;
 use crate::events::Code;
 
-/// Longest time that both trees are in force: a node that does not answer cannot delay a move for ever.
-const MAX_STAGING: Duration = Duration::from_secs(2);
+/// Longest time that a next tree is made.
+const MAX_MAKING: Duration = Duration::from_secs(30);
+/// Least time from giving a group's move up to trying it again, the first time; twice that the second time, and so on.
+const LEAST_PAUSE: Duration = Duration::from_secs(10);
+/// Longest of these times.
+const MOST_PAUSE: Duration = Duration::from_secs(960);
+
+/// What moves wait for.
+#[derive(Default)]
+pub(crate) struct Moves(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    /// The moves whose time runs, by group.
+    limited: HashMap<String, u64>,
+    /// The groups whose moves were given up, by the node that did not confirm.
+    given_up: HashMap<String, BTreeMap<String, Pause>>,
+    /// How often in a row the move of a group was given up.
+    attempts: HashMap<String, u32>,
+}
+
+/// Until a move is tried again.
+#[derive(Default)]
+struct Pause {
+    /// The node has reported something else since.
+    has_news: bool,
+    has_ended: bool,
+}
 
 impl Controller {
-    /// Removes the old trees of those `groups` whose new tree every node has confirmed.
+    /// Puts the next trees of those `groups` into force that every node has confirmed.
     pub(crate) fn finish_moves(&self, groups: &[String]) {
-        for name in groups.iter().filter(|name| self.read(|d| d.is_made(name)) == Some(true)) {
-            let (this, name) = (self.clone(), name.clone());
-            tokio::spawn(async move { this.finish_move(name).await });
+        for name in groups.iter().filter(|name| self.read(|d| d.moving(name)).is_some_and(|m| m.is_made)) {
+            let (this, group) = (self.clone(), name.clone());
+            tokio::spawn(async move {
+                let finish = Command::FinishMove { group: group.clone() };
+                match this.execute(finish, None, false).await {
+                    Ok(_) => _ = this.waiting_moves().attempts.remove(&group),
+                    Err(e) => {
+                        let detail = format!("both trees stay in force: {e}");
+                        this.events().note(Code::MoveNotFinished, None, Some(&group), detail);
+                    }
+                }
+            });
         }
     }
 
@@ -38,28 +75,94 @@ impl Controller {
         }
     }
 
-    /// Starts the timeout after which the moves of `groups` are finished.
+    /// Gives the moves of `groups` that have begun `MAX_MAKING` from now.
     pub(crate) fn limit_moves(&self, groups: &[String]) {
-        let moving: Vec<String> =
-            groups.iter().filter(|name| self.read(|d| d.is_made(name).is_some())).cloned().collect();
-        if moving.is_empty() {
+        let moving = |name: &&String| Some(((*name).clone(), self.read(|d| d.moving(name))?.since));
+        let begun: Vec<(String, u64)> = {
+            let all: Vec<(String, u64)> = groups.iter().filter_map(|name| moving(&name)).collect();
+            let mut waiting = self.waiting_moves();
+            all.into_iter()
+                .filter(|(name, since)| waiting.limited.insert(name.clone(), *since) != Some(*since))
+                .collect()
+        };
+        if begun.is_empty() {
             return;
         }
         let this = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(MAX_STAGING).await;
-            for name in moving {
-                this.finish_move(name).await;
+            tokio::time::sleep(MAX_MAKING).await;
+            for (name, since) in begun {
+                let this = this.clone();
+                tokio::spawn(async move { this.give_up_move(name, since).await });
             }
         });
     }
 
-    async fn finish_move(&self, group: String) {
-        if self.read(|d| d.is_made(&group)).is_none() {
+    /// Tries the moves again that were given up because of `node`, which has reported something else since, and whose pause has ended.
+    pub(crate) fn retry_moves(&self, node: &str) {
+        let due: Vec<String> = {
+            let mut waiting = self.waiting_moves();
+            let Some(of_node) = waiting.given_up.get_mut(node) else { return };
+            of_node.values_mut().for_each(|pause| pause.has_news = true);
+            let due = of_node.extract_if(.., |_, pause| pause.has_ended).map(|(group, _)| group).collect();
+            if of_node.is_empty() {
+                waiting.given_up.remove(node);
+            }
+            due
+        };
+        for group in due {
+            let this = self.clone();
+            tokio::spawn(async move { this.retry_move(group).await });
+        }
+    }
+
+    async fn retry_move(&self, group: String) {
+        if self.execute(Command::RetryMove { group: group.clone() }, None, false).await.is_err() {
+            // There is no such group any longer.
+            self.waiting_moves().attempts.remove(&group);
+        }
+    }
+
+    async fn give_up_move(&self, group: String, since: u64) {
+        {
+            let mut waiting = self.waiting_moves();
+            if waiting.limited.get(&group) == Some(&since) {
+                waiting.limited.remove(&group);
+            }
+        }
+        let outcome = self.execute(Command::GiveUpMove { group: group.clone(), since }, None, false).await;
+        if !outcome.is_ok_and(|done| done.outcome == Outcome::Updated) {
             return;
         }
-        if let Err(e) = self.execute(Command::FinishMove { group: group.clone() }, None, false).await {
-            self.events().note(Code::MoveNotFinished, None, Some(&group), format!("both trees stay in force: {e}"));
+        let Some((node, reason)) =
+            self.read(|d| Some((d.given_up_because_of(&group)?.to_owned(), d.group(&group)?.status.reason)))
+        else {
+            return;
+        };
+        tracing::warn!(group, node, reason, "a tree was not moved");
+        let pause = {
+            let mut waiting = self.waiting_moves();
+            let attempts = waiting.attempts.entry(group.clone()).or_default();
+            *attempts += 1;
+            let pause = LEAST_PAUSE.saturating_mul(1 << (*attempts - 1).min(16)).min(MOST_PAUSE);
+            waiting.given_up.entry(node.clone()).or_default().insert(group.clone(), Pause::default());
+            pause
+        };
+        self.events().note(Code::MoveGivenUp, Some(&node), Some(&group), reason);
+        tokio::time::sleep(pause).await;
+        let has_news = {
+            let mut waiting = self.waiting_moves();
+            let of_node = waiting.given_up.get_mut(&node);
+            let Some(pause) = of_node.and_then(|of_node| of_node.get_mut(&group)) else { return };
+            pause.has_ended = true;
+            pause.has_news
+        };
+        if has_news {
+            self.retry_moves(&node);
         }
+    }
+
+    fn waiting_moves(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.moves().0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,6 +31,8 @@ pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<S
         | Command::DeleteGroup { name }
         | Command::FailGroup { name, .. }
         | Command::FinishMove { group: name }
+        | Command::GiveUpMove { group: name, .. }
+        | Command::RetryMove { group: name }
         | Command::OpenGroup { group: name } => (format!("group {name:?}"), domain.group(name).as_ref().map(group)),
         Command::PushThresholds => ("thresholds".into(), None),
         Command::PutMember { group, spec, .. } => member_of(domain, group, &spec.host),

@@ -33,6 +33,8 @@ pub enum ConditionKind {
     Healthy,
     /// The agents of all nodes of the tree are connected.
     AgentsConnected,
+    /// The tree in force is the one over the present topology.
+    Moved,
     /// The headend takes data of the source.
     Open,
     /// A branch holds the group up.
@@ -52,6 +54,7 @@ impl From<condition::ConditionKind> for ConditionKind {
             condition::ConditionKind::Programmed => Self::Programmed,
             condition::ConditionKind::Healthy => Self::Healthy,
             condition::ConditionKind::AgentsConnected => Self::AgentsConnected,
+            condition::ConditionKind::Moved => Self::Moved,
             condition::ConditionKind::Open => Self::Open,
             condition::ConditionKind::Stalled => Self::Stalled,
             condition::ConditionKind::Ready => Self::Ready,
@@ -76,6 +79,12 @@ pub enum ConditionReason {
     TreeComputed,
     /// Every node confirmed.
     Confirmed,
+    /// The tree in force is the one over the present topology.
+    InForce,
+    /// The next tree is being made; the one in force carries the data until then.
+    Making,
+    /// A node did not confirm the next tree; the one in force stays.
+    GivenUp,
     /// Every node had confirmed, and enough receivers had joined.
     Opened,
     /// An agent is not connected.
@@ -121,6 +130,9 @@ impl From<condition::ConditionReason> for ConditionReason {
             condition::ConditionReason::NoTree => Self::NoTree,
             condition::ConditionReason::TreeComputed => Self::TreeComputed,
             condition::ConditionReason::Confirmed => Self::Confirmed,
+            condition::ConditionReason::InForce => Self::InForce,
+            condition::ConditionReason::Making => Self::Making,
+            condition::ConditionReason::GivenUp => Self::GivenUp,
             condition::ConditionReason::Opened => Self::Opened,
             condition::ConditionReason::AgentNotConnected => Self::AgentNotConnected,
             condition::ConditionReason::NoErrors => Self::NoErrors,

@@ -100,9 +100,22 @@ pub enum Command {
         /// Names of all its ports that have no carrier; unknown names are ignored.
         ports: BTreeSet<String>,
     },
-    /// Finishes the move of a tree whose first step every node has confirmed: removes the old tree and puts the
-    /// new one alone into force.
+    /// Finishes the move of a tree whose next tree every node has confirmed: puts that one alone into force (decisions 3.14).
+    /// Changes nothing otherwise.
     FinishMove {
+        /// Name of a group.
+        group: String,
+    },
+    /// Takes the next tree away again because a node has not confirmed it; the tree in force stays (decisions 3.14). Changes nothing if
+    /// every node has, or in another move.
+    GiveUpMove {
+        /// Name of a group.
+        group: String,
+        /// Which of its moves: [`Move::since`](crate::Move::since).
+        since: u64,
+    },
+    /// Makes the next tree of a group again whose move was given up; changes nothing otherwise.
+    RetryMove {
         /// Name of a group.
         group: String,
     },

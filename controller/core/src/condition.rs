@@ -25,6 +25,8 @@ pub enum ConditionKind {
     Healthy,
     /// The agents of all nodes of the tree are connected.
     AgentsConnected,
+    /// The tree in force is the one over the present topology.
+    Moved,
     /// The headend takes data of the source.
     Open,
     /// A branch holds the group up.
@@ -52,6 +54,12 @@ pub enum ConditionReason {
     TreeComputed,
     /// Every node confirmed.
     Confirmed,
+    /// The tree in force is the one over the present topology.
+    InForce,
+    /// The next tree is being made; the one in force carries the data until then.
+    Making,
+    /// A node did not confirm the next tree; the one in force stays.
+    GivenUp,
     /// Every node had confirmed, and enough receivers had joined.
     Opened,
     /// An agent is not connected.

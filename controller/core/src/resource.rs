@@ -52,8 +52,45 @@ pub(crate) struct Group {
     /// Receivers that the stall policy removed since the source joined, oldest first.
     pub(crate) evicted: Vec<Evicted>,
     pub(crate) state: GroupState,
-    /// Nodes of the staged tree that are not in the present one, while a move is in progress (decisions 3.9).
-    pub(crate) making: Option<Vec<NodeIx>>,
+    /// Set while the tree in force is not the one over the present network (decisions 3.14).
+    pub(crate) behind: Option<Behind>,
+}
+
+/// A tree that has not moved to the present network yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Behind {
+    /// The present network with the paths that the tree in force was planned over.
+    pub(crate) network: Arc<Network>,
+    pub(crate) step: Step,
+}
+
+/// How far the move is.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// The next tree is programmed beside the one in force.
+    Making(Making),
+    /// The next tree was taken away again.
+    GivenUp(GivenUp),
+}
+
+/// A next tree that is programmed beside the one in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Making {
+    /// Revision of the change that began it: names it among the moves of its group.
+    pub(crate) since: u64,
+    /// Nodes of the next tree that are not in the one in force.
+    pub(crate) added: Vec<NodeIx>,
+    /// Nodes of the tree in force that are not in the next one.
+    pub(crate) leaving: BTreeSet<NodeIx>,
+}
+
+/// Why a next tree was taken away again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GivenUp {
+    /// The node that did not confirm it.
+    pub(crate) node: String,
+    /// For operators; it names the node.
+    pub(crate) reason: String,
 }
 
 /// Whether a group has a tree.
@@ -70,10 +107,24 @@ pub(crate) enum GroupState {
 }
 
 impl Group {
-    /// Nodes that have a program of the group: those of its tree in the tree's order, then those of the staged tree.
+    /// Nodes that have a program of the group: those of its tree in the tree's order, then those that only the next tree has.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIx> {
         let tree = self.plan().into_iter().flat_map(|p| p.tree.nodes.iter().map(|t| t.node));
-        tree.chain(self.making.iter().flatten().copied())
+        tree.chain(self.making().into_iter().flat_map(|m| m.added.iter().copied()))
+    }
+
+    /// The next tree that is programmed beside the one in force.
+    pub(crate) fn making(&self) -> Option<&Making> {
+        match &self.behind.as_ref()?.step {
+            Step::Making(making) => Some(making),
+            Step::GivenUp(_) => None,
+        }
+    }
+
+    /// The epoch that a controller continues with after a restart: it plans over the present network, so a tree that has not moved
+    /// there yet moves.
+    pub(crate) fn durable_epoch(&self) -> u32 {
+        self.epoch + u32::from(self.behind.is_some())
     }
 
     /// Whether the headend takes data of the present source: receivers that join from now on are late (decisions 3.13).
@@ -117,15 +168,6 @@ impl Group {
     /// Epoch in which the present source joined.
     pub(crate) fn source_since(&self) -> Option<u32> {
         self.members.values().find(|m| m.spec.role == Role::Source).map(|m| m.since)
-    }
-
-    /// The group before a change: a move in progress ends with the change, in an epoch of its own.
-    pub(crate) fn unsettled(&self) -> Self {
-        if self.making.is_none() {
-            return self.clone();
-        }
-        let epoch = self.epoch + 1;
-        Self { epoch, moved: epoch, making: None, ..self.clone() }
     }
 
     /// The tree and encoding, if there is a tree.

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! Pending      no source or no receiver
-//! Programming  a tree node has not confirmed the program of this epoch, or the headend does not take data yet
+//! Programming  a tree node has not confirmed the program of this epoch, the tree moves, or the headend does not take data yet
 //! Ready        every tree node read its kernel back and it matched
-//! Degraded     a tree node cannot do its part, or there can be no tree
+//! Degraded     a tree node cannot do its part, the tree could not be moved, or there can be no tree
 //! Failed       the stall policy stopped it
 //! ```
 //!
@@ -15,11 +15,11 @@
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::{Generation, GroupId};
-use canopy_model::node_spec::{GroupProgram, NodeSpec};
+use canopy_model::node_spec::{GroupProgram, NodeSpec, Peer};
 use canopy_model::status::{GroupPhase, ItemError, ItemKind};
 
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
-use crate::resource::{Group, GroupState, Node, Stall};
+use crate::resource::{Group, GroupState, Node, Stall, Step};
 use crate::view::NodeProgress;
 
 /// A group's phase with everything that led to it.
@@ -57,24 +57,28 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     };
     let id = group.allocation.group_id;
     let progress: Vec<NodeProgress> = group.nodes().map(|n| node_progress(&nodes[n], id)).collect();
-    let with_latest = group.nodes().zip(&progress).map(|(n, p)| (p, nodes[n].spec.generation));
+    // Those that only the next tree has carry nothing yet.
+    let in_force = &progress[..plan.tree.nodes.len()];
+    let with_latest = group.nodes().zip(in_force).map(|(n, p)| (p, nodes[n].spec.generation));
     let waiting: Vec<(&NodeProgress, Generation)> =
         with_latest.filter(|(p, latest)| !is_confirmed(p.observed_generation, p.desired_generation, *latest)).collect();
 
-    let planned = match &group.making {
-        None => format!("the tree has {} nodes", plan.tree.nodes.len()),
-        Some(_) => format!("the tree has {} nodes; the next one is being made", plan.tree.nodes.len()),
-    };
+    let planned = format!("the tree has {} nodes", plan.tree.nodes.len());
     let planned = Condition::new(Kind::Planned, true, Why::TreeComputed, planned);
     let programmed = programmed(&waiting, group.epoch);
+    let moved = moved(group, nodes);
     let open = open(group, programmed.holds());
-    let healthy = healthy(&progress);
-    let connected = agents_connected(&progress);
+    let healthy = healthy(in_force);
+    let connected = agents_connected(in_force);
     let stalled = stalled(group.nodes().map(|n| &nodes[n]), id);
     let (phase, reason) = if !healthy.holds() {
         (GroupPhase::Degraded, healthy.message.clone())
+    } else if moved.reason == Why::GivenUp {
+        (GroupPhase::Degraded, moved.message.clone())
     } else if !programmed.holds() {
         (GroupPhase::Programming, programmed.message.clone())
+    } else if !moved.holds() {
+        (GroupPhase::Programming, moved.message.clone())
     } else if !open.holds() {
         (GroupPhase::Programming, open.message.clone())
     } else {
@@ -83,14 +87,55 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     Assessment {
         phase,
         reason,
-        conditions: vec![planned, programmed, open, healthy, connected, stalled],
+        conditions: vec![planned, programmed, moved, open, healthy, connected, stalled],
         nodes: progress,
     }
 }
 
-/// True when every node has confirmed, whatever else is wrong.
-pub(crate) fn is_programmed(assessment: &Assessment) -> bool {
-    assessment.conditions.iter().any(|c| c.kind == Kind::Programmed && c.holds())
+/// The first node of the group's next tree that has not confirmed its program without an error, and why not, for operators.
+pub(crate) fn lacking(group: &Group, nodes: &[Node]) -> Option<(String, String)> {
+    let leaving = group.making().map(|m| &m.leaving);
+    let of_next = group.nodes().filter(|n| leaving.is_none_or(|leaving| !leaving.contains(n)));
+    first_lacking(group.allocation.group_id, of_next.map(|n| &nodes[n]))
+}
+
+/// True when every node of the tree in force has confirmed its program without an error.
+pub(crate) fn is_confirmed_in_force(group: &Group, nodes: &[Node]) -> bool {
+    let in_force = group.plan().into_iter().flat_map(|p| &p.tree.nodes).map(|t| &nodes[t.node]);
+    first_lacking(group.allocation.group_id, in_force).is_none()
+}
+
+fn first_lacking<'a>(id: GroupId, mut nodes: impl Iterator<Item = &'a Node>) -> Option<(String, String)> {
+    nodes.find_map(|node| {
+        let name = &node.spec.base.name;
+        let p = node_progress(node, id);
+        let program = node.spec.groups.get(&id);
+        let prevents = |e: &&ItemError| program.is_some_and(|program| prevents(e, &node.spec, program));
+        let why = if let Some(e) = p.errors.iter().find(prevents) {
+            format!("node {name}: {} {}: {}", e.kind, e.name, e.detail)
+        } else if is_confirmed(p.observed_generation, p.desired_generation, node.spec.generation) {
+            return None;
+        } else if p.connected {
+            format!("node {name} has not confirmed its program")
+        } else {
+            format!(
+                "the agent on {name} is not connected: start canopy-agent there, or check its way to this controller"
+            )
+        };
+        Some((name.clone(), why))
+    })
+}
+
+/// Whether the error keeps the node from carrying out this program in its tree: what is wrong with a host behind it does not.
+fn prevents(error: &ItemError, spec: &NodeSpec, program: &GroupProgram) -> bool {
+    let leads_to_host =
+        |port: &str| spec.base.ports.iter().any(|p| p.name == port && matches!(p.peer, Peer::Host { .. }));
+    match error.kind {
+        ItemKind::Port | ItemKind::Link if leads_to_host(&error.name) => false,
+        // Named by port and next hop.
+        ItemKind::Neighbour if error.name.split('/').next().is_some_and(leads_to_host) => false,
+        _ => concerns(error, spec, program),
+    }
 }
 
 /// True when a node that reported `observed` of the present term has reconciled what first appeared at `since`.
@@ -147,6 +192,29 @@ fn programmed(waiting: &[(&NodeProgress, Generation)], epoch: u32) -> Condition 
         Why::Waiting,
         format!("waiting for {} to confirm epoch {epoch}", names(&all)),
     )
+}
+
+/// Whether the tree in force is the one over the present topology (decisions 3.14).
+fn moved(group: &Group, nodes: &[Node]) -> Condition {
+    let of = |holds, why, message: String| Condition::new(Kind::Moved, holds, why, message);
+    match group.behind.as_ref().map(|b| &b.step) {
+        None => of(true, Why::InForce, "the tree in force is the one over the present topology".to_owned()),
+        Some(Step::Making(_)) => {
+            let what = match lacking(group, nodes) {
+                Some((_, why)) => format!("{why}; the tree in force carries the data until the next one is made"),
+                None => "every node confirmed the next tree; it is about to come into force".to_owned(),
+            };
+            of(false, Why::Making, what)
+        }
+        Some(Step::GivenUp(given_up)) => of(
+            false,
+            Why::GivenUp,
+            format!(
+                "the tree was not moved: {}; the tree in force carries the data, and the move is tried again once {} reports something else",
+                given_up.reason, given_up.node
+            ),
+        ),
+    }
 }
 
 /// Whether data passes the headend (decisions 3.13).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The declared network as a compact graph: nodes by index, adjacency in one array, hosts by their attachment.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::Ipv6Addr;
 
 use canopy_model::FieldErrors;
@@ -100,10 +100,30 @@ impl Network {
         let (ports, hosts) = connect(&spec, &by_name)?;
         let is_down = |l: &LinkDecl| down.contains(&l.a) || down.contains(&l.b);
         let broken = spec.links.iter().enumerate().filter(|(_, l)| is_down(l)).map(|(i, _)| i).collect();
-        let avoided = avoided(&spec, &by_name, &broken);
-        let mut rows = Vec::with_capacity(ports.len() + 1);
-        let mut adjacent = Vec::new();
-        for list in &ports {
+        let network = Self { by_name, ports, rows: Vec::new(), adjacent: Vec::new(), hosts, broken, spec };
+        // Drained links are preferred over broken ones.
+        let rank = |i: usize| if network.is_broken(i) { 2 } else { u8::from(network.spec.links[i].drained) };
+        let avoided = network.avoided(rank);
+        Ok(network.around(&avoided))
+    }
+
+    /// This network with the paths of `old`, which was declared before it: they lead over the links that those of `old` lead over, and
+    /// over others only to nodes that cannot be reached without them.
+    pub(crate) fn with_paths_of(&self, old: &Self) -> Self {
+        let ends = |l: &'_ LinkDecl| (l.a.clone(), l.b.clone());
+        let used: HashSet<(Endpoint, Endpoint)> = old.adjacent.iter().map(|a| ends(&old.spec.links[a.link])).collect();
+        let rank = |i: usize| match used.contains(&ends(&self.spec.links[i])) {
+            true => 0,
+            false if self.is_broken(i) => 2,
+            false => 1,
+        };
+        self.clone().around(&self.avoided(rank))
+    }
+
+    /// With paths over all links but these.
+    fn around(mut self, avoided: &BTreeSet<usize>) -> Self {
+        let (mut rows, mut adjacent) = (Vec::with_capacity(self.ports.len() + 1), Vec::new());
+        for list in &self.ports {
             rows.push(adjacent.len());
             let row = adjacent.len();
             adjacent.extend(list.iter().filter(|p| !avoided.contains(&p.link)).filter_map(|p| match p.far {
@@ -112,24 +132,42 @@ impl Network {
                     port: p.index,
                     far_port: port,
                     link: p.link,
-                    mtu: spec.links[p.link].mtu,
+                    mtu: self.spec.links[p.link].mtu,
                 }),
                 Far::Host(_) => None,
             }));
             adjacent[row..].sort_unstable_by_key(|a| (a.to, a.port));
         }
         rows.push(adjacent.len());
-        Ok(Self { by_name, ports, rows, adjacent, hosts, broken, spec })
+        (self.rows, self.adjacent) = (rows, adjacent);
+        self
     }
 
-    /// True when nodes, ports and their numbers are those of `other`, so that a plan for one is valid for the other.
-    pub(crate) fn is_wired_as(&self, other: &Self) -> bool {
-        // The other fields of a link concern queues and service only.
-        let same = |(a, b): (&LinkDecl, &LinkDecl)| (&a.a, &a.b, a.mtu) == (&b.a, &b.b, b.mtu);
-        self.spec.nodes == other.spec.nodes
-            && self.spec.hosts == other.spec.hosts
-            && self.spec.links.len() == other.spec.links.len()
-            && self.spec.links.iter().zip(&other.spec.links).all(same)
+    /// The links of a rank above 0, except those needed to keep the network connected; lower ranks are preferred for that.
+    fn avoided(&self, rank: impl Fn(usize) -> u8) -> BTreeSet<usize> {
+        // Kruskal's forest, best links first.
+        let mut component: Vec<NodeIx> = (0..self.spec.nodes.len()).collect();
+        fn find(component: &mut [NodeIx], mut n: NodeIx) -> NodeIx {
+            while component[n] != n {
+                component[n] = component[component[n]];
+                n = component[n];
+            }
+            n
+        }
+        let mut order: Vec<usize> = (0..self.spec.links.len()).collect();
+        order.sort_by_key(|&i| rank(i));
+        let mut avoided = BTreeSet::new();
+        for i in order {
+            let link = &self.spec.links[i];
+            let ends = (self.by_name.get(&link.a.device), self.by_name.get(&link.b.device));
+            let (Some(&a), Some(&b)) = ends else { continue };
+            let (a, b) = (find(&mut component, a), find(&mut component, b));
+            if a == b && rank(i) > 0 {
+                avoided.insert(i);
+            }
+            component[a] = b;
+        }
+        avoided
     }
 
     /// True when an end of the link has no carrier.
@@ -244,34 +282,6 @@ fn check_prefixes(hosts: &[HostDecl], plan: &AddressPlan) -> Result<(), FieldErr
         }
     }
     errors.into_result()
-}
-
-/// Drained and broken links, except those needed to keep the network connected; drained links are preferred over broken
-/// ones.
-fn avoided(spec: &TopologySpec, by_name: &HashMap<String, NodeIx>, broken: &BTreeSet<usize>) -> BTreeSet<usize> {
-    // Kruskal's forest, best links first.
-    let mut component: Vec<NodeIx> = (0..spec.nodes.len()).collect();
-    fn find(component: &mut [NodeIx], mut n: NodeIx) -> NodeIx {
-        while component[n] != n {
-            component[n] = component[component[n]];
-            n = component[n];
-        }
-        n
-    }
-    let rank = |i: usize| if broken.contains(&i) { 2 } else { u8::from(spec.links[i].drained) };
-    let mut order: Vec<usize> = (0..spec.links.len()).collect();
-    order.sort_by_key(|&i| rank(i));
-    let mut avoided = BTreeSet::new();
-    for i in order {
-        let ends = (by_name.get(&spec.links[i].a.device), by_name.get(&spec.links[i].b.device));
-        let (Some(&a), Some(&b)) = ends else { continue };
-        let (a, b) = (find(&mut component, a), find(&mut component, b));
-        if a == b && rank(i) > 0 {
-            avoided.insert(i);
-        }
-        component[a] = b;
-    }
-    avoided
 }
 
 type Wiring = (Vec<Vec<PortInfo>>, HashMap<String, Attachment>);
@@ -396,8 +406,29 @@ mod tests {
         let n = Network::build_around(spec, &plan, &down(&["spine1/down1"])).unwrap();
         let (leaf1, spine1) = (n.node("leaf1").unwrap(), n.node("spine1").unwrap());
         assert!(n.adjacent(leaf1).iter().all(|a| a.to != spine1));
-        assert!(n.is_wired_as(&Network::build(drained, &plan).unwrap()));
-        assert!(!n.is_wired_as(&Network::build(fabric(2, 2, 2), &plan).unwrap()));
+    }
+
+    #[test]
+    fn earlier_paths_lead_over_the_links_that_they_led_over_and_to_new_nodes() {
+        let plan = AddressPlan::default();
+        let led_over = |n: &Network| {
+            let links: BTreeSet<usize> = (0..n.len()).flat_map(|i| n.adjacent(i)).map(|a| a.link).collect();
+            links.into_iter().map(|i| n.spec.links[i].a.to_string()).collect::<Vec<_>>()
+        };
+        let mut drained = fabric(2, 2, 1);
+        drained.links[0].drained = true;
+        let old = Network::build(drained.clone(), &plan).unwrap();
+        assert_eq!(led_over(&old), ["leaf2/up1", "leaf1/up2", "leaf2/up2"]);
+        // Another link is drained, the first is back, and there are another leaf, in front of all, and a spine.
+        let mut spec = fabric(3, 3, 1);
+        spec.nodes.rotate_left(2);
+        spec.links.iter_mut().filter(|l| l.a.to_string() == "leaf2/up2").for_each(|l| l.drained = true);
+        let new = Network::build(spec, &plan).unwrap();
+        let paths = new.with_paths_of(&old);
+        let (led, before) = (led_over(&paths), led_over(&old));
+        assert!(before.iter().all(|link| led.contains(link)), "{led:?}");
+        assert_eq!(led.len(), before.len() + 2, "one link to each new node: {led:?}");
+        assert!(!led.contains(&"leaf1/up1".to_owned()) && led_over(&new).contains(&"leaf1/up1".to_owned()));
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub enum Action {
     Rewire(u64, u64, bool),
     /// The operator changes how receiver lists travel.
     Encoding(u64),
-    /// A move that was not confirmed in time takes its second step.
-    StagingEnds,
+    /// The time of this move ends: it is given up if it was not confirmed.
+    MakingEnds(u64),
     /// Faults stop.
     Calm,
     /// Checks whether the controller's last word is in force everywhere.

@@ -78,9 +78,9 @@ impl World<'_> {
                 self.group.encoding = choices[(n % 3) as usize];
                 self.command(Controller::put_group(self.group.clone()), now);
             }
-            Action::StagingEnds => {
-                if self.controller.domain().is_made(GROUP).is_some() {
-                    self.command(Command::FinishMove { group: GROUP.into() }, now);
+            Action::MakingEnds(since) => {
+                if self.controller.domain().moving(GROUP).is_some_and(|m| m.since == since) {
+                    self.command(Command::GiveUpMove { group: GROUP.into(), since }, now);
                 }
             }
             Action::Calm => self.calm_down(now),
@@ -347,7 +347,8 @@ impl World<'_> {
         let settled = joined
             && now >= self.starts_at
             && controller.opened
-            && controller.domain().is_made(GROUP).is_none()
+            && controller.domain().moving(GROUP).is_none()
+            && controller.domain().given_up_because_of(GROUP).is_none()
             && self.nodes.iter().all(|node| in_force(node) && !probes(node));
         if !settled {
             if now > self.settles_by {

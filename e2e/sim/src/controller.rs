@@ -24,8 +24,8 @@ pub const GROUP: &str = "g";
 pub struct Effects {
     /// Nodes whose specs are to be sent.
     pub nodes: BTreeSet<String>,
-    /// A move began: it takes its second step after the longest staging time at the latest.
-    pub staged: bool,
+    /// A move began, with this name: it is given up if the next tree is not made in time.
+    pub making: Option<u64>,
     /// The tree or its epoch changed because of the topology.
     pub moved: bool,
     /// The group was opened.
@@ -113,15 +113,14 @@ impl Controller {
         let before = self.state();
         self.run(command, now, &mut effects)?;
         effects.moved &= self.state() != before;
-        effects.staged = self.domain.is_made(GROUP).is_some();
         self.follow(now, &mut effects)?;
         Ok(effects)
     }
 
-    /// Epoch of the group, and whether it moves.
-    fn state(&self) -> (u32, bool) {
+    /// Epoch of the group, and its move.
+    fn state(&self) -> (u32, Option<u64>) {
         let epoch = self.domain.group(GROUP).map_or(0, |g| g.status.epoch);
-        (epoch, self.domain.is_made(GROUP).is_some())
+        (epoch, self.domain.moving(GROUP).map(|m| m.since))
     }
 
     /// Takes a report, and carries out the commands that follow from it.
@@ -130,15 +129,16 @@ impl Controller {
     /// The domain refuses the report or a command.
     pub fn report(&mut self, status: NodeStatus, now: u64) -> Result<Effects, DomainError> {
         let node = status.node.clone();
+        let is_news = self.domain.is_news(&status);
         self.domain.report(status)?;
         let mut effects = Effects::default();
         if let Some((avoided, reported)) = self.domain.ports_down(&node).filter(|(a, r)| a != r) {
             // A port without carrier is avoided at once; whether it is used again at once or later makes no difference here.
             let ports: BTreeSet<String> = if reported.is_subset(&avoided) { reported } else { &avoided | &reported };
-            effects = self.execute(Command::PortsDown { node, ports }, now)?;
+            effects = self.execute(Command::PortsDown { node: node.clone(), ports }, now)?;
         }
-        if self.domain.is_made(GROUP) == Some(true) {
-            self.run(Command::FinishMove { group: GROUP.into() }, now, &mut effects)?;
+        if is_news && self.domain.given_up_because_of(GROUP) == Some(node.as_str()) {
+            self.run(Command::RetryMove { group: GROUP.into() }, now, &mut effects)?;
         }
         self.follow(now, &mut effects)?;
         Ok(effects)
@@ -166,8 +166,12 @@ impl Controller {
         self.domain.late_receiver(node, id, branch, news)
     }
 
-    /// Opens the group once it can be.
+    /// Finishes the group's move once it is made, and opens the group once it can be.
     fn follow(&mut self, now: u64, effects: &mut Effects) -> Result<(), DomainError> {
+        if self.domain.moving(GROUP).is_some_and(|m| m.is_made) {
+            self.run(Command::FinishMove { group: GROUP.into() }, now, effects)?;
+        }
+        effects.making = self.domain.moving(GROUP).map(|m| m.since);
         if self.domain.may_open(GROUP) {
             self.run(Command::OpenGroup { group: GROUP.into() }, now, effects)?;
             (self.opened, effects.opened) = (true, true);

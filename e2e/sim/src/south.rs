@@ -26,7 +26,7 @@ const PROBE: u64 = 20_000_000;
 /// Interval, ns, of samples.
 const SAMPLE: u64 = 100_000_000;
 /// Longest time, ns, that both trees are in force, as in `canopy-controller-actor`.
-const MAX_STAGING: u64 = 2_000_000_000;
+const MAX_MAKING: u64 = 2_000_000_000;
 /// Reports, in millionths, that are lost until the agent connects again.
 const REPORTS_LOST: u64 = 50_000;
 
@@ -52,8 +52,8 @@ impl World<'_> {
         if effects.opened {
             self.opens(now);
         }
-        if effects.staged {
-            self.net.at(now + MAX_STAGING, Event::Acts(Action::StagingEnds));
+        if let Some(since) = effects.making {
+            self.net.at(now + MAX_MAKING, Event::Acts(Action::MakingEnds(since)));
         }
         self.send_specs(&effects.nodes, now);
     }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tree moves while agents are late (decisions 3.9): data that a receiver lacks is not acknowledged.
+//! The tree moves while agents are late (decisions 3.9, 3.14): data that a receiver lacks is not acknowledged, and the tree in force stays
+//! until the next one is made.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::process::Command;
 use std::time::Duration;
 
 use canopy_e2e::capture::{ACKS, Capture, check_no_false_ack};
@@ -34,6 +36,27 @@ fn drain(bed: &Bed, parent: Option<&str>) {
     assert!(status < 300, "{status} {body}");
 }
 
+/// The port of a parent that leads to n2.
+fn port_to_n2(parent: &str) -> &'static str {
+    if parent == "n4" { "eth3" } else { "eth2" }
+}
+
+/// Deletes a node's interface, and with it the other end of its link.
+fn remove(bed: &Bed, port: &str) {
+    let (device, interface) = port.split_once('/').unwrap();
+    let namespace = bed.lab.state().instance.namespace(device);
+    let done = Command::new("ip").args(["-n", &namespace, "link", "del", interface]).status().unwrap();
+    assert!(done.success(), "{port}");
+}
+
+/// Message, status and reason of the condition `Moved`.
+fn moved(bed: &Bed) -> (String, bool, String) {
+    let group = bed.group("g").unwrap();
+    let conditions = group["conditions"].as_array().unwrap().clone();
+    let c = conditions.into_iter().find(|c| c["type"] == "Moved").unwrap();
+    (c["message"].as_str().unwrap().to_owned(), c["status"] == "True", c["reason"].as_str().unwrap().to_owned())
+}
+
 fn node(bed: &Bed, name: &str) -> Value {
     bed.lab.rest("GET", &format!("/api/v1/nodes/{name}"), None).unwrap().1
 }
@@ -46,7 +69,7 @@ fn sent_by_source(bed: &Bed) -> u64 {
 /// The old parent has adopted the new program and no longer counts n2; the new parent and the headend have not, and r3 receives
 /// nothing. The headend must not count the old parent's feedback, which would acknowledge data that r3 lacks.
 #[test]
-fn a_link_drained_while_two_agents_are_paused_acknowledges_nothing_that_a_receiver_lacks() {
+fn a_link_lost_while_two_agents_are_paused_acknowledges_nothing_that_a_receiver_lacks() {
     let bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
     let start = bed.group("g").unwrap()["connection"]["startPsn"].as_u64().unwrap();
@@ -67,7 +90,8 @@ fn a_link_drained_while_two_agents_are_paused_acknowledges_nothing_that_a_receiv
 
     let paused = Paused::new(&bed, &[new, ROOT]).unwrap();
     bed.lab.set_loss("r3/eth0", "100%".parse().unwrap()).unwrap();
-    drain(&bed, Some(&old));
+    // Both ends of the link are gone: the tree moves at once, because the old one cannot carry data to n2.
+    remove(&bed, &format!("{old}/{}", port_to_n2(&old)));
     bed.lab
         .wait("the old parent to adopt the new program", |_| {
             let at = node(&bed, &old);
@@ -88,4 +112,49 @@ fn a_link_drained_while_two_agents_are_paused_acknowledges_nothing_that_a_receiv
     let ahead = |drop: &(String, String, u64)| drop.0 == ROOT && drop.1 == "epoch_ahead" && drop.2 > 0;
     let counted = || Ok(bed.drops("g")?.iter().any(ahead));
     bed.lab.wait("the refused feedback to be counted", |_| counted()).unwrap();
+}
+
+/// The agent of the new parent is stopped: the drained tree carries the data, the move is given up with the reason, and takes place when
+/// the agent continues.
+#[test]
+fn a_drained_tree_stays_in_force_until_the_next_one_is_made() {
+    let bed = up("figure1").unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+    let transfer = |leave| {
+        let spec = TransferSpec { leave, ..TransferSpec::new("g", "s1", &["r1", "r3", "r4"], 8 << 20) };
+        let report = bed.lab.start_transfer(spec).unwrap().finish(&bed.lab).unwrap();
+        assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+    };
+    // Its members stay.
+    transfer(false);
+    bed.wait_phase("g", "Ready").unwrap();
+    let old = parent(&bed);
+    let new = PARENTS.into_iter().find(|p| *p != old).unwrap();
+    let epoch = bed.group("g").unwrap()["epoch"].as_u64().unwrap();
+
+    let paused = Paused::new(&bed, &[new]).unwrap();
+    drain(&bed, Some(&old));
+    let (message, is_met, reason) = moved(&bed);
+    assert!(!is_met && reason == "Making" && message.contains(&format!("node {new} ")), "{message}");
+    // A receiver joins on the tree in force, late.
+    let spec = json!({"host": "r5", "role": "receiver", "qpn": 77});
+    let member = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": "r5"}, "spec": spec});
+    let (status, body) = bed.lab.rest("POST", "/api/v1/groups/g/members", Some(&member)).unwrap();
+    assert_eq!(status, 201, "{body}");
+    bed.lab.wait("the move to be given up", |_| Ok(moved(&bed).2 == "GivenUp")).unwrap();
+    let (message, ..) = moved(&bed);
+    println!("{message}");
+    // The controller may have noticed by then that the agent does not answer.
+    let reasons = [format!("node {new} has not confirmed its program"), format!("the agent on {new} is not connected")];
+    assert!(reasons.iter().any(|reason| message.contains(reason)), "{message}");
+    let group = bed.group("g").unwrap();
+    assert_eq!((parent(&bed).as_str(), group["epoch"].as_u64()), (old.as_str(), Some(epoch + 1)), "r5's join");
+    assert_eq!(group["phase"], "Degraded");
+    let (_, events) = bed.lab.rest("GET", "/api/v1/events", None).unwrap();
+    let given_up = |e: &Value| e["code"] == "MoveGivenUp" && e["node"] == new && e["group"] == "g";
+    assert!(events["items"].as_array().unwrap().iter().any(given_up), "{events}");
+
+    drop(paused);
+    bed.lab.wait("the tree to move", |_| Ok(moved(&bed).1 && parent(&bed) == new)).unwrap();
+    bed.wait_phase("g", "Ready").unwrap();
 }

@@ -41,7 +41,7 @@ pub struct NodeStatus {
 pub enum ItemKind {
     /// A port of the node.
     Port,
-    /// A port without a carrier.
+    /// A port whose link carries nothing: its interface or its carrier is missing, or its neighbour is silent.
     Link,
     /// A unicast route.
     Route,

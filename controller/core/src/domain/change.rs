@@ -13,7 +13,7 @@ use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::record::{Record, StateRecord};
-use crate::resource::{Group, GroupState, Node, Topology};
+use crate::resource::{Behind, Group, GroupState, Node, Topology};
 use crate::topology::NodeIx;
 
 /// A command that passed every check: commit [`Self::writes`] in one transaction, then apply it. A crash between the two
@@ -98,8 +98,8 @@ pub(super) struct Replan {
     pub(super) name: String,
     pub(super) epoch: u32,
     pub(super) state: GroupState,
-    /// See [`Group::making`].
-    pub(super) making: Option<Vec<NodeIx>>,
+    /// See [`Group::behind`].
+    pub(super) behind: Option<Behind>,
     /// In the order of [`Group::nodes`].
     pub(super) programs: Vec<GroupProgram>,
 }
@@ -195,7 +195,7 @@ impl State {
                 group.moved = group.moved.max(plan.moved);
             }
             group.state = replan.state;
-            group.making = replan.making;
+            group.behind = replan.behind;
             for (node, program) in nodes_of(Some(group)).zip(replan.programs) {
                 programs[node].insert(program.group_id, program);
             }

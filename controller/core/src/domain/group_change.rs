@@ -6,13 +6,14 @@ use canopy_model::node_spec::GroupProgram;
 
 use super::change::{Effect, GroupEffect, Prepared};
 use super::multicast::check_ports;
+use super::staging::stage;
 use super::state::State;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::plan::{Intent, Planned, plan_group};
 use crate::record::{GroupRecord, Record};
-use crate::resource::{Group, GroupState};
+use crate::resource::{Behind, Group, GroupState, Step};
 
 /// A group as a command leaves it.
 pub(super) struct GroupChange {
@@ -45,24 +46,33 @@ impl GroupChange {
     ///
     /// # Errors
     /// Those of [`plan`].
-    pub(super) fn prepare(self, state: &State) -> Result<Prepared, DomainError> {
-        let planned = plan(state, &self.group)?;
+    pub(super) fn prepare(mut self, state: &State) -> Result<Prepared, DomainError> {
+        let planned = plan(state, &mut self.group)?;
         Ok(self.prepare_with(state, Ok(planned)))
     }
 
-    /// The command, where planning may have failed with the given reason.
-    pub(super) fn prepare_with(mut self, state: &State, planned: Result<Planned, String>) -> Prepared {
-        let (group_state, programs) = settle(planned);
+    /// The command, where planning may have failed.
+    pub(super) fn prepare_if_planned(mut self, state: &State) -> Prepared {
+        let planned = plan(state, &mut self.group).map_err(|e| e.to_string());
+        self.prepare_with(state, planned)
+    }
+
+    fn prepare_with(mut self, state: &State, planned: Result<Settled, String>) -> Prepared {
         let group = &mut self.group;
+        let (group_state, programs) = planned.unwrap_or_else(|reason| {
+            group.behind = None;
+            (GroupState::Infeasible(reason), Vec::new())
+        });
         group.moved = group.moved.max(moved_in(&group_state));
         group.state = group_state;
-        group.recorded_epoch = group.epoch;
+        group.recorded_epoch = group.durable_epoch();
         group.forget_ended();
         let record = GroupRecord {
             metadata: group.metadata.clone(),
             revision: state.revision + 1,
-            epoch: group.epoch,
-            moved: group.moved,
+            epoch: group.recorded_epoch,
+            // A restart moves a tree that is behind.
+            moved: if group.behind.is_some() { group.recorded_epoch } else { group.moved },
             opened: Some(group.opened),
             session: group.session,
             ended: group.ended.clone(),
@@ -79,14 +89,43 @@ impl GroupChange {
     }
 }
 
-/// Plans `group` as it is now.
+/// A group's state and programs after planning.
+pub(super) type Settled = (GroupState, Vec<GroupProgram>);
+
+/// Plans `group` as it is now. One that is behind gets the plan over its own paths, and if it moves the next tree beside it (decisions
+/// 3.14); where the two do not go together any longer it moves at once, in an epoch of its own.
 ///
 /// # Errors
 /// Those of [`plan_group`], and a node with too few multicast interfaces.
-pub(super) fn plan(state: &State, group: &Group) -> Result<Planned, DomainError> {
+pub(super) fn plan(state: &State, group: &mut Group) -> Result<Settled, DomainError> {
+    if let Some(behind) = group.behind.take() {
+        if let Some(settled) = plan_behind(state, group, behind)? {
+            return Ok(settled);
+        }
+        group.epoch += 1;
+        group.moved = group.epoch;
+    }
     let planned = plan_group(&state.addresses, state.network(), intent(group))?;
     check_ports(state, &planned)?;
-    Ok(planned)
+    Ok(settle(planned))
+}
+
+/// The plan of a group that stays behind; `None` if it cannot.
+fn plan_behind(state: &State, group: &mut Group, behind: Behind) -> Result<Option<Settled>, DomainError> {
+    let present = plan_group(&state.addresses, Some(&behind.network), intent(group))?;
+    let Planned::Live(plan, programs) = present else { return Ok(None) };
+    let (step, programs) = match behind.step {
+        step @ Step::GivenUp(_) => (step, programs),
+        Step::Making(making) => {
+            let next = plan_group(&state.addresses, state.network(), Intent { before: None, ..intent(group) })?;
+            match stage(&behind.network, group, making.since, (&plan, programs), &next) {
+                Some((making, programs)) => (Step::Making(making), programs),
+                None => return Ok(None),
+            }
+        }
+    };
+    group.behind = Some(Behind { step, ..behind });
+    Ok(Some((GroupState::Live(plan), programs)))
 }
 
 /// `group` as input of the planner.
@@ -110,13 +149,12 @@ fn moved_in(state: &GroupState) -> u32 {
     if let GroupState::Live(plan) = state { plan.moved } else { 0 }
 }
 
-/// A group's state and programs after planning, whether it succeeded or failed.
-pub(super) fn settle(planned: Result<Planned, String>) -> (GroupState, Vec<GroupProgram>) {
+/// The state and programs of a plan.
+pub(super) fn settle(planned: Planned) -> Settled {
     match planned {
-        Ok(Planned::Waiting(reason)) => (GroupState::Waiting(reason), Vec::new()),
-        Ok(Planned::Failed(reason)) => (GroupState::Failed(reason), Vec::new()),
-        Ok(Planned::Live(plan, programs)) => (GroupState::Live(plan), programs),
-        Err(reason) => (GroupState::Infeasible(reason), Vec::new()),
+        Planned::Waiting(reason) => (GroupState::Waiting(reason), Vec::new()),
+        Planned::Failed(reason) => (GroupState::Failed(reason), Vec::new()),
+        Planned::Live(plan, programs) => (GroupState::Live(plan), programs),
     }
 }
 

@@ -6,16 +6,16 @@ use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, check_name};
 
 use super::change::{Effect, GroupEffect, Prepared};
-use super::group_change::{GroupChange, check_generation, intent, plan};
+use super::group_change::{GroupChange, check_generation};
+use super::staging::moving;
 use super::state::State;
 use crate::command::{MAX_WRITES, Outcome, Write};
 use crate::error::DomainError;
 use crate::limits::MAX_GROUPS;
 use crate::metadata::{Labels, Metadata, check_labels};
-use crate::plan::{Intent, plan_group};
 use crate::record::{group_key, member_key};
-use crate::resource::{Group, GroupState};
-use crate::status::{assess, is_programmed};
+use crate::resource::{Behind, GivenUp, Group, GroupState, Making, Step};
+use crate::status::{is_confirmed_in_force, lacking};
 
 /// Checks commands on groups against a state.
 pub(super) struct GroupCommands<'a>(pub(super) &'a State);
@@ -69,7 +69,7 @@ impl GroupCommands<'_> {
         if old.failed.is_some() || old.members.is_empty() {
             return Ok(Prepared::noop(self.0, generation));
         }
-        let mut group = old.unsettled();
+        let mut group = old.clone();
         group.epoch += 1;
         group.failed = Some(reason);
         GroupChange::new(self.0, group, Outcome::Updated, generation).prepare(self.0)
@@ -79,14 +79,38 @@ impl GroupCommands<'_> {
     pub(super) fn finish_move(&self, name: String) -> Result<Prepared, DomainError> {
         let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
         let generation = old.metadata.generation;
-        if old.making.is_none() {
+        if !moving(self.0, &name).is_some_and(|m| m.is_made) {
             return Ok(Prepared::noop(self.0, generation));
         }
-        let group = old.unsettled();
-        let intent = Intent { before: None, moved: group.epoch, ..intent(&group) };
-        let planned = plan_group(&self.0.addresses, self.0.network(), intent);
-        let planned = planned.map_err(|e| e.to_string());
-        Ok(GroupChange::new(self.0, group, Outcome::Updated, generation).prepare_with(self.0, planned))
+        let mut group = old.clone();
+        group.behind = None;
+        group.epoch += 1;
+        group.moved = group.epoch;
+        Ok(GroupChange::new(self.0, group, Outcome::Updated, generation).prepare_if_planned(self.0))
+    }
+
+    /// [`crate::Command::GiveUpMove`].
+    pub(super) fn give_up_move(&self, name: String, since: u64) -> Result<Prepared, DomainError> {
+        let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
+        let given_up = old.making().filter(|m| m.since == since).and_then(|_| lacking(old, &self.0.nodes));
+        let step = given_up.map(|(node, reason)| Step::GivenUp(GivenUp { node, reason }));
+        self.take_step(old, step)
+    }
+
+    /// [`crate::Command::RetryMove`].
+    pub(super) fn retry_move(&self, name: String) -> Result<Prepared, DomainError> {
+        let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
+        let is_given_up = old.behind.as_ref().is_some_and(|b| matches!(b.step, Step::GivenUp(_)));
+        let making = Making { since: self.0.revision + 1, added: Vec::new(), leaving: Default::default() };
+        self.take_step(old, is_given_up.then_some(Step::Making(making)))
+    }
+
+    /// Takes another step of a group's move.
+    fn take_step(&self, old: &Group, step: Option<Step>) -> Result<Prepared, DomainError> {
+        let generation = old.metadata.generation;
+        let (Some(step), mut group) = (step, old.clone()) else { return Ok(Prepared::noop(self.0, generation)) };
+        group.behind = group.behind.map(|behind| Behind { step, ..behind });
+        Ok(GroupChange::new(self.0, group, Outcome::Updated, generation).prepare_if_planned(self.0))
     }
 
     /// [`crate::Command::OpenGroup`].
@@ -127,7 +151,7 @@ impl GroupCommands<'_> {
             failed: None,
             evicted: Vec::new(),
             state: GroupState::Waiting("waiting for a source to join"),
-            making: None,
+            behind: None,
         };
         GroupChange::new(self.0, group, Outcome::Created, 1).drawn(cursors).prepare(self.0)
     }
@@ -165,7 +189,7 @@ impl GroupCommands<'_> {
         if labels == old.metadata.labels && spec == old.spec {
             return Ok(Prepared::noop(self.0, old.metadata.generation));
         }
-        let mut group = old.unsettled();
+        let mut group = old.clone();
         group.metadata = old.metadata.changed(labels);
         group.allocation.session.start_psn = start_psn;
         if spec.encoding != old.spec.encoding {
@@ -173,21 +197,18 @@ impl GroupCommands<'_> {
         }
         let same_spec = spec == old.spec;
         group.spec = spec;
-        let planned = match plan(self.0, &group) {
-            // A group that was infeasible before may still get new labels.
-            Err(e) if same_spec => Err(e.to_string()),
-            other => Ok(other?),
-        };
         let generation = group.metadata.generation;
-        Ok(GroupChange::new(self.0, group, Outcome::Updated, generation).prepare_with(self.0, planned))
+        let change = GroupChange::new(self.0, group, Outcome::Updated, generation);
+        // A group that was infeasible before may still get new labels.
+        if same_spec { Ok(change.prepare_if_planned(self.0)) } else { change.prepare(self.0) }
     }
 }
 
 /// Whether every node has confirmed its program of the present session, enough receivers have joined, and the headend takes no data yet
-/// (decisions 3.13). Not while a tree moves, which ends soon.
+/// (decisions 3.13).
 pub(super) fn may_open(state: &State, group: &Group) -> bool {
-    let waits = group.plan().is_some() && group.making.is_none() && !group.is_open();
-    waits && group.receivers() >= group.spec.min_receivers as usize && is_programmed(&assess(group, &state.nodes))
+    let waits = group.plan().is_some() && !group.is_open();
+    waits && group.receivers() >= group.spec.min_receivers as usize && is_confirmed_in_force(group, &state.nodes)
 }
 
 fn check_group(labels: &Labels, spec: &GroupSpec, mut errors: FieldErrors) -> Result<(), FieldErrors> {

@@ -10,7 +10,7 @@ use canopy_model::member::{LateStart, MemberSpec, Role};
 use ipnet::Ipv6Net;
 
 use super::change::Prepared;
-use super::group_change::{GroupChange, in_group, plan};
+use super::group_change::{GroupChange, in_group};
 use super::state::State;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
@@ -70,7 +70,7 @@ impl MemberCommands<'_> {
         let generation = metadata.generation;
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };
         let late = old.is_open() && spec.role == Role::Receiver;
-        let mut new = old.unsettled();
+        let mut new = old.clone();
         let start_psn = check_start_psn(old, &spec)?;
         let mut cursors = self.0.pools.cursors();
         if present.is_some_and(|m| m.spec.role == Role::Source) {
@@ -96,9 +96,8 @@ impl MemberCommands<'_> {
             return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
         };
         let generation = member.metadata.generation;
-        // While a tree moves, its programs are not those of one plan; the edge reports again.
         let is_news = member.late && member.since == since && member.start != Some(start);
-        if !is_news || !old.takes_part(member) || old.making.is_some() {
+        if !is_news || !old.takes_part(member) {
             return Ok(Prepared::noop(self.0, generation));
         }
         let member = Member { start: Some(start), ..member.clone() };
@@ -106,8 +105,7 @@ impl MemberCommands<'_> {
         let mut new = old.clone();
         new.members.insert(host.to_owned(), member);
         let write = Write::Put(Record::Member(Box::new(record)));
-        let planned = plan(self.0, &new).map_err(|e| e.to_string());
-        Ok(GroupChange::new(self.0, new, Outcome::Updated, generation).with(write).prepare_with(self.0, planned))
+        Ok(GroupChange::new(self.0, new, Outcome::Updated, generation).with(write).prepare_if_planned(self.0))
     }
 
     /// [`crate::Command::DeleteMember`] and [`crate::Command::EvictMember`], with the reason in `evicted`.
@@ -117,7 +115,7 @@ impl MemberCommands<'_> {
         let Some(member) = old.members.get(host) else {
             return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
         };
-        let mut new = old.unsettled();
+        let mut new = old.clone();
         let mut cursors = self.0.pools.cursors();
         if member.spec.role == Role::Source {
             cursors = self.end_session(&mut new, None)?;
@@ -139,11 +137,10 @@ impl MemberCommands<'_> {
             new.failed = None;
         }
         // A member can always leave, even if the rest of the group becomes infeasible.
-        let planned = plan(self.0, &new).map_err(|e| e.to_string());
         let write = Write::Delete { key: member_key(group, host) };
         let change =
             GroupChange::new(self.0, new, Outcome::Deleted, member.metadata.generation).with(write).drawn(cursors);
-        Ok(change.prepare_with(self.0, planned))
+        Ok(change.prepare_if_planned(self.0))
     }
 
     /// Ends the session of the group's source: packets of the next one carry another Designated QPN and start at another PSN, so that

@@ -33,6 +33,7 @@ use crate::command::{Applied, Command};
 use crate::error::{DomainError, RestoreError};
 use crate::metadata::Selector;
 use crate::record::{Record, StateRecord};
+use crate::resource::Step;
 use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 use crate::view::{FlowView, GroupView, LinkView, MemberView, NodeView, Page, TopologyView};
@@ -61,6 +62,7 @@ mod views;
 
 pub use change::Prepared;
 pub use late::LateNews;
+pub use staging::Move;
 pub use stall::{BranchNews, Reaction};
 
 use change::Effect;
@@ -128,6 +130,8 @@ impl Domain {
             Command::DeleteGroup { name } => groups.delete(name),
             Command::FailGroup { name, reason } => groups.fail(name, reason),
             Command::FinishMove { group } => groups.finish_move(group),
+            Command::GiveUpMove { group, since } => groups.give_up_move(group, since),
+            Command::RetryMove { group } => groups.retry_move(group),
             Command::OpenGroup { group } => groups.open(group),
             Command::PutMember { group, spec, create_only } => members.put(&group, spec, create_only),
             Command::DeleteMember { group, host } => members.delete(&group, &host, None),
@@ -234,9 +238,22 @@ impl Domain {
         self.links.are_due(&self.state)
     }
 
-    /// Whether every node has confirmed the first step of the group's move; `None` if no move is in progress.
-    pub fn is_made(&self, group: &str) -> Option<bool> {
-        staging::is_made(&self.state, group)
+    /// The group's move, while its next tree is programmed beside the one in force.
+    pub fn moving(&self, group: &str) -> Option<Move> {
+        staging::moving(&self.state, group)
+    }
+
+    /// The node because of which the group's move was given up; `None` if it was not.
+    pub fn given_up_because_of(&self, group: &str) -> Option<&str> {
+        match &self.state.groups.get(group)?.behind.as_ref()?.step {
+            Step::GivenUp(given_up) => Some(&given_up.node),
+            Step::Making(_) => None,
+        }
+    }
+
+    /// Whether the node reports something else than before.
+    pub fn is_news(&self, status: &NodeStatus) -> bool {
+        self.state.node(&status.node).is_some_and(|n| n.status.as_ref() != Some(status))
     }
 
     /// Ports of `node` that are treated as without carrier, and those that its agent last reported without carrier;

@@ -90,7 +90,7 @@ fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u
         failed,
         evicted,
         state: GroupState::Waiting("waiting for a source to join"),
-        making: None,
+        behind: None,
     };
     state.groups.insert(group);
     Ok(())

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Make-before-break (decisions 3.9): a tree moves in two steps.
+//! Make-before-break (decisions 3.9, 3.14): a tree moves in two steps.
 //!
-//! First the new tree is staged next to the old one, in the old epoch: new parents send copies to children whose
-//! feedback still goes to their old parents, and children accept data from both. Once every node has confirmed that, or
-//! after a timeout, the new tree alone is put into force in a new epoch, and every child sends its state again. A node
-//! that restarts in between uses the new tree at once: the new epoch is durable from the first step on.
+//! First the next tree is programmed beside the one in force, in its epoch: new parents send copies to children whose feedback still
+//! goes to their old parents, and children accept data from both. Once every node of the next tree has confirmed that without an error,
+//! it alone is put into force in a new epoch, and every child sends its state again. If a node does not, the next tree is taken away
+//! again. A restarted controller moves its groups at once: the new epoch is durable from the first step on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_model::group::Replication;
 use canopy_model::node_spec::{BranchKind, GroupProgram};
 
-use super::change::Replan;
 use super::state::State;
 use crate::plan::{GroupPlan, Planned};
-use crate::resource::{Group, GroupState};
-use crate::status::{assess, is_programmed};
+use crate::resource::{Group, Making};
+use crate::status::lacking;
 use crate::topology::{Network, NodeIx};
 use crate::tree::Tree;
 
@@ -23,48 +22,53 @@ use crate::tree::Tree;
 /// saves.
 const MAX_COPIES: u32 = 4;
 
-/// The first step for a group that would get another tree over `network`; `None` if it must move at once, because
-/// the old tree is broken or cannot be expressed in terms of the new network.
-pub(super) fn stage(state: &State, network: &Network, group: &Group, planned: &Planned) -> Option<Replan> {
-    let Planned::Live(next, programs) = planned else { return None };
-    let (present, topology) = (group.plan()?, state.topology.as_ref()?);
-    let works =
-        |plan: &GroupPlan| plan.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
-    let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
-        && next.encoding.provisioned_edges == present.encoding.provisioned_edges;
-    let fits = works(present) && same_lists && most_copies(&present.tree, &next.tree)? <= MAX_COPIES;
-    // The kernel's multicast route accepts packets from one port only.
-    let by_kernel = group.spec.replication == Replication::Multicast;
-    if by_kernel || group.making.is_some() || !network.is_wired_as(&topology.network) || !fits {
-        return None;
-    }
-    let id = group.allocation.group_id;
-    let mut old = Vec::with_capacity(present.tree.nodes.len());
-    for t in &present.tree.nodes {
-        old.push(state.nodes[t.node].spec.groups.get(&id)?.clone());
-    }
-    let mut extra: Vec<(NodeIx, GroupProgram)> = Vec::new();
-    for (t, program) in next.tree.nodes.iter().zip(programs) {
-        match present.tree.nodes.iter().position(|p| p.node == t.node) {
-            Some(at) => stage_next_to(&mut old[at], program),
-            None => extra.push((t.node, staged(program.clone()))),
-        }
-    }
-    let (nodes, new): (Vec<_>, Vec<_>) = extra.into_iter().unzip();
-    old.extend(new);
-    Some(Replan {
-        name: group.metadata.name.clone(),
-        epoch: group.epoch,
-        state: GroupState::Live(present.clone()),
-        making: Some(nodes),
-        programs: old,
-    })
+/// A group's move that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Names this move among those of the group.
+    pub since: u64,
+    /// Every node of the next tree has confirmed it without an error.
+    pub is_made: bool,
 }
 
-/// See [`super::Domain::is_made`].
-pub(super) fn is_made(state: &State, group: &str) -> Option<bool> {
-    let group = state.groups.get(group).filter(|g| g.making.is_some())?;
-    Some(is_programmed(&assess(group, &state.nodes)))
+/// The first step of a move from the plan in force to `next`, begun at revision `since`, with the programs in the order of
+/// [`Group::nodes`]; `None` if the group must move at once, because the tree in force is broken or the two do not go together.
+pub(super) fn stage(
+    network: &Network,
+    group: &Group,
+    since: u64,
+    (present, mut programs): (&GroupPlan, Vec<GroupProgram>),
+    next: &Planned,
+) -> Option<(Making, Vec<GroupProgram>)> {
+    let Planned::Live(next, next_programs) = next else { return None };
+    let is_whole = present.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
+    let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
+        && next.encoding.provisioned_edges == present.encoding.provisioned_edges;
+    // The kernel's multicast route accepts packets from one port only.
+    let by_kernel = group.spec.replication == Replication::Multicast;
+    if by_kernel || !is_whole || !same_lists || most_copies(&present.tree, &next.tree)? > MAX_COPIES {
+        return None;
+    }
+    let at: BTreeMap<NodeIx, usize> = present.tree.nodes.iter().enumerate().map(|(at, t)| (t.node, at)).collect();
+    let (mut added, mut leaving) = (Vec::new(), at.keys().copied().collect::<BTreeSet<_>>());
+    for (t, program) in next.tree.nodes.iter().zip(next_programs) {
+        match at.get(&t.node) {
+            Some(&at) => stage_next_to(&mut programs[at], program),
+            None => {
+                added.push(t.node);
+                programs.push(staged(program.clone()));
+            }
+        }
+        leaving.remove(&t.node);
+    }
+    Some((Making { since, added, leaving }, programs))
+}
+
+/// See [`super::Domain::moving`].
+pub(super) fn moving(state: &State, group: &str) -> Option<Move> {
+    let group = state.groups.get(group)?;
+    let since = group.making()?.since;
+    Some(Move { since, is_made: lacking(group, &state.nodes).is_none() })
 }
 
 /// The largest number of paths from the root to a node over the edges of both trees; `None` if the edges form a cycle

@@ -100,6 +100,11 @@ impl World {
         format!("{}: {e}", e.code())
     }
 
+    /// Whether every node has confirmed the next tree of `g`; `None` if it does not move.
+    fn made(&self) -> Option<bool> {
+        self.domain.moving("g").map(|m| m.is_made)
+    }
+
     /// The domain of a controller that restarts from the records.
     fn restarted(&self) -> Domain {
         restored(self.records.clone()).unwrap()

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A tree moves in two steps if possible, otherwise at once.
 
+use canopy_model::status::GroupPhase;
+use canopy_model::topology::LinkDecl;
+
 use super::*;
-use crate::testing::fabric;
+use crate::condition::{Condition, ConditionKind, ConditionReason, ConditionStatus};
+use crate::testing::{fabric, link, node};
 
 /// Two leaves, two spines, a source behind the first leaf and a receiver behind the second.
 fn world() -> (World, TopologySpec) {
@@ -53,13 +57,13 @@ fn a_drained_link_is_left_after_the_new_tree_was_made() {
     assert_eq!(p[&old].iter().map(|b| b.1).collect::<Vec<_>>(), [false]);
     let leaf2 = w.domain.node_spec("leaf2").unwrap().groups.values().next().unwrap().clone();
     assert!(leaf2.alternate_upstream.is_some_and(|p| p != leaf2.upstream.port));
-    assert_eq!(w.domain.is_made("g"), Some(false));
+    assert_eq!(w.made(), Some(false));
     assert_eq!(w.domain.group("g").unwrap().status.nodes.len(), 4);
     w.confirm_all();
-    assert_eq!(w.domain.is_made("g"), Some(true));
+    assert_eq!(w.made(), Some(true));
 
     w.run(Command::FinishMove { group: "g".into() }).unwrap();
-    assert_eq!((w.domain.is_made("g"), epoch(&w)), (None, before + 1));
+    assert_eq!((w.made(), epoch(&w)), (None, before + 1));
     let p = programs(&w.domain);
     assert_eq!(p.keys().map(String::as_str).collect::<Vec<_>>(), ["leaf1", "leaf2", new]);
     assert!(p.values().flatten().all(|b| !b.1));
@@ -79,7 +83,7 @@ fn a_broken_link_is_left_at_once_and_a_mended_one_taken_back_in_two_steps() {
         ports: ports.iter().map(|p| (*p).to_owned()).collect(),
     };
     w.run(down(&[&port])).unwrap();
-    assert_eq!((w.domain.is_made("g"), epoch(&w)), (None, before + 1));
+    assert_eq!((w.made(), epoch(&w)), (None, before + 1));
     assert_ne!(spine(&w.domain), old);
     assert!(w.run(down(&[&port, "no-such-port"])).unwrap().nodes.is_empty(), "nothing new");
     assert_eq!(epoch(&w), before + 1);
@@ -87,32 +91,181 @@ fn a_broken_link_is_left_at_once_and_a_mended_one_taken_back_in_two_steps() {
     assert_eq!(programs(&w.restarted()), programs(&w.domain));
 
     w.run(down(&[])).unwrap();
-    assert_eq!((w.domain.is_made("g"), epoch(&w)), (Some(false), before + 1));
+    assert_eq!((w.made(), epoch(&w)), (Some(false), before + 1));
+    w.confirm();
     w.run(Command::FinishMove { group: "g".into() }).unwrap();
     assert_eq!((spine(&w.domain), epoch(&w)), (old, before + 2));
 }
 
 #[test]
-fn a_change_while_the_new_tree_is_made_moves_at_once() {
+fn a_change_while_the_next_tree_is_made_does_not_end_that() {
     let (mut w, spec) = world();
     let (old, before) = (spine(&w.domain), epoch(&w));
-    w.run(drained(spec.clone(), &old, true)).unwrap();
-    let update = |label: &str| Command::PutGroup {
+    let new = if old == "spine1" { "spine2" } else { "spine1" };
+    let applied = w.run(drained(spec.clone(), &old, true)).unwrap();
+    w.run(Command::PutGroup {
         name: "g".into(),
-        labels: BTreeMap::from([("a".to_owned(), label.to_owned())]).into_iter().collect(),
+        labels: BTreeMap::from([("a".to_owned(), "b".to_owned())]).into_iter().collect(),
         spec: GroupSpec::default(),
         if_match: None,
         create_only: false,
-    };
-    let mut labelled = w.clone();
-    labelled.run(update("b")).unwrap();
-    assert_eq!((labelled.domain.is_made("g"), epoch(&labelled)), (None, before + 1));
-    assert_ne!(spine(&labelled.domain), old);
-    // The link is back before the old tree was removed: a move of its own, in a new epoch.
-    w.run(drained(spec, &old, false)).unwrap();
-    assert_eq!((w.domain.is_made("g"), epoch(&w)), (None, before + 1));
+    })
+    .unwrap();
+    w.run(leave("g", "h2-1")).unwrap();
+    assert_eq!(w.made(), None, "without a receiver there is no tree that could move");
+    w.run(drained(spec.clone(), &old, false)).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    w.confirm_all();
     assert_eq!(spine(&w.domain), old);
+
+    let before = (epoch(&w), before, applied).0;
+    let mut more = fabric(2, 2, 2);
+    w.run(topology(more.clone())).unwrap();
+    assert_eq!((w.made(), epoch(&w)), (None, before), "another host is no move");
+    more.links.iter_mut().filter(|l| l.a.device == "leaf1" && l.b.device == old).for_each(|l| l.drained = true);
+    w.run(topology(more.clone())).unwrap();
+    let since = w.domain.moving("g").unwrap().since;
+    w.run(receiver("g", "h2-2")).unwrap();
+    assert_eq!(w.domain.moving("g").unwrap().since, since, "the same move");
+    assert_eq!(epoch(&w), before + 1);
+    let p = programs(&w.domain);
+    assert_eq!(p["leaf1"].iter().map(|b| b.1).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(p["leaf2"].iter().map(|b| b.1).collect::<Vec<_>>(), [false, false]);
+    assert!(p[new].iter().all(|b| b.1));
+
+    // A controller that restarts moves at once, in an epoch in which no node has been.
+    let again = w.restarted();
+    assert_eq!(again.group("g").unwrap().status.epoch, before + 2);
+    assert_eq!(again.moving("g"), None);
+    let since = |d: &Domain, node: &str| d.node_spec(node).unwrap().groups.values().next().unwrap().branches[0].since;
+    assert_eq!((since(&again, "leaf1"), since(&again, new)), (before + 2, before + 2));
+
+    // The link is back before the next tree was made: nothing moves.
+    let mut back = w.clone();
+    more.links.iter_mut().for_each(|l| l.drained = false);
+    back.run(topology(more)).unwrap();
+    assert_eq!((back.made(), epoch(&back)), (None, before + 1));
+    assert_eq!(spine(&back.domain), old);
+    assert!(programs(&back.domain).values().flatten().all(|b| !b.1));
+
+    w.confirm();
+    w.run(Command::FinishMove { group: "g".into() }).unwrap();
+    assert_eq!((spine(&w.domain).as_str(), epoch(&w)), (new, before + 2));
+    assert_eq!(programs(&w.restarted()), programs(&w.domain));
+}
+
+/// The condition of a kind of `g`.
+fn condition(w: &World, kind: ConditionKind) -> Condition {
+    w.domain.group("g").unwrap().status.conditions.into_iter().find(|c| c.kind == kind).unwrap()
+}
+
+/// A node confirms its spec, with an error or without.
+fn confirm(w: &mut World, node: &str, error: Option<ItemError>) {
+    w.domain.agent_connected(node, true);
+    let generation = w.domain.node(node).unwrap().spec.generation;
+    w.domain.report(reported(node, generation, error.into_iter().collect())).unwrap();
+}
+
+#[test]
+fn a_tree_moves_only_when_every_node_of_the_next_one_has_confirmed_it_without_an_error() {
+    let (mut w, spec) = world();
+    let (old, before) = (spine(&w.domain), epoch(&w));
+    let new = if old == "spine1" { "spine2" } else { "spine1" };
+    w.domain.agent_connected(&old, false);
+    w.run(drained(spec, &old, true)).unwrap();
+    let since = w.domain.moving("g").unwrap().since;
+    let id = w.domain.group("g").unwrap().status.group_id;
+    let refusal = ItemError { kind: ItemKind::Group, name: "g".into(), group: Some(id), detail: "no memory".into() };
+    confirm(&mut w, "leaf1", None);
+    confirm(&mut w, "leaf2", None);
+    assert_eq!(w.made(), Some(false));
+    let c = condition(&w, ConditionKind::Moved);
+    assert_eq!((c.status, c.reason), (ConditionStatus::False, ConditionReason::Making));
+    assert!(c.message.starts_with(&format!("node {new} has not confirmed its program; ")), "{}", c.message);
+    confirm(&mut w, new, Some(refusal.clone()));
+    assert_eq!(w.made(), Some(false), "a node that refuses its program has not confirmed it");
+    assert!(w.run(Command::FinishMove { group: "g".into() }).unwrap().nodes.is_empty());
+    assert_eq!(condition(&w, ConditionKind::Healthy).status, ConditionStatus::True, "the tree in force is whole");
+
+    // What is wrong with a host behind a node does not hold the move up.
+    let port = |kind, name: &str| ItemError { kind, name: name.into(), group: None, detail: "silent".into() };
+    let mut elsewhere = w.clone();
+    confirm(&mut elsewhere, new, None);
+    assert_eq!(elsewhere.made(), Some(true), "the node that the tree leaves need not confirm");
+    for kind in [ItemKind::Link, ItemKind::Port] {
+        confirm(&mut elsewhere, "leaf2", Some(port(kind, "host1")));
+        assert_eq!(elsewhere.made(), Some(true));
+        confirm(&mut elsewhere, "leaf2", Some(port(kind, &format!("up{}", &new[5..]))));
+        assert_eq!(elsewhere.made(), Some(false), "the port of the next tree");
+    }
+    let silent = ItemError { group: Some(id), ..port(ItemKind::Neighbour, "host1/2001:db8::1") };
+    confirm(&mut elsewhere, "leaf2", Some(silent));
+    assert_eq!(elsewhere.made(), Some(true));
+
+    let give_up = |since| Command::GiveUpMove { group: "g".into(), since };
+    assert!(w.run(give_up(since + 1)).unwrap().nodes.is_empty(), "another move");
+    w.run(give_up(since)).unwrap();
+    assert_eq!((w.made(), epoch(&w), spine(&w.domain)), (None, before, old.clone()));
+    assert_eq!(programs(&w.domain).len(), 3);
     assert!(programs(&w.domain).values().flatten().all(|b| !b.1));
+    let leaf2 = w.domain.node_spec("leaf2").unwrap().groups.values().next().unwrap().clone();
+    assert_eq!(leaf2.alternate_upstream, None);
+    assert_eq!(w.domain.given_up_because_of("g"), Some(new));
+    let c = condition(&w, ConditionKind::Moved);
+    assert_eq!((c.status, c.reason), (ConditionStatus::False, ConditionReason::GivenUp));
+    assert!(c.message.contains(&format!("node {new}: group g: no memory")), "{}", c.message);
+    assert_eq!(w.domain.group("g").unwrap().status.phase, GroupPhase::Degraded);
+
+    // Receivers still leave the tree in force.
+    w.run(leave("g", "h2-1")).unwrap();
+    let mut w = {
+        let (mut w, spec) = world();
+        w.run(drained(spec, &old, true)).unwrap();
+        let since = w.domain.moving("g").unwrap().since;
+        w.run(give_up(since)).unwrap();
+        w
+    };
+    assert!(w.run(Command::RetryMove { group: "other".into() }).is_err());
+    w.run(Command::RetryMove { group: "g".into() }).unwrap();
+    assert_eq!(w.made(), Some(false));
+    assert!(w.domain.moving("g").unwrap().since > since);
+    w.confirm();
+    assert!(w.run(give_up(w.domain.moving("g").unwrap().since)).unwrap().nodes.is_empty(), "every node confirmed");
+    w.run(Command::FinishMove { group: "g".into() }).unwrap();
+    assert_eq!((spine(&w.domain).as_str(), epoch(&w)), (new, before + 1));
+    assert!(w.run(Command::RetryMove { group: "g".into() }).unwrap().nodes.is_empty(), "it has moved");
+    assert_eq!(condition(&w, ConditionKind::Moved).reason, ConditionReason::InForce);
+}
+
+#[test]
+fn another_mtu_and_another_node_move_a_tree_in_two_steps() {
+    let (mut w, mut spec) = world();
+    let (old, before) = (spine(&w.domain), epoch(&w));
+    // A node that is declared before all others has the index of the first.
+    spec.nodes.insert(0, node("spine3", 0x103));
+    spec.links.push(link("spine3/down9", "spine1/cross"));
+    w.run(topology(spec.clone())).unwrap();
+    assert_eq!((w.made(), epoch(&w)), (None, before), "no program changes");
+    w.confirm_all();
+    let used = |l: &&mut LinkDecl| l.a.device == "leaf1" && l.b.device == old;
+    spec.links.iter_mut().filter(used).for_each(|l| (l.drained, l.mtu) = (true, l.mtu - 1));
+    spec.nodes.insert(0, node("spine4", 0x104));
+    w.run(topology(spec.clone())).unwrap_err();
+    spec.links.push(link("spine4/down9", "spine1/cross2"));
+    w.run(topology(spec.clone())).unwrap();
+    assert_eq!((w.made(), epoch(&w)), (Some(false), before));
+    w.confirm();
+    w.run(Command::FinishMove { group: "g".into() }).unwrap();
+    assert_eq!(epoch(&w), before + 1);
+    assert_ne!(spine(&w.domain), old);
+
+    // A link that packets do not fit any longer cannot carry: the tree leaves it at once.
+    let (mut w, mut spec) = world();
+    let small = GroupSpec::default().path_mtu + 100;
+    spec.links.iter_mut().filter(used).for_each(|l| (l.drained, l.mtu) = (true, small));
+    w.run(topology(spec)).unwrap();
+    assert_eq!((w.made(), epoch(&w)), (None, before + 1));
+    assert_ne!(spine(&w.domain), old);
 }
 
 #[test]

@@ -27,7 +27,10 @@ enum Step {
     Drain(u16),
     /// A node, and which of its ports have no carrier, by bit.
     Down(usize, u16),
+    /// Every node confirms first.
     FinishMove(usize),
+    GiveUpMove(usize),
+    RetryMove(usize),
     /// Every node confirms first.
     Open(usize),
     /// A late receiver of the group starts, with this shift.
@@ -46,6 +49,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             2 => any::<u16>().prop_map(Step::Drain),
             2 => (0usize..8, any::<u16>()).prop_map(|(n, ports)| Step::Down(n, ports & ports.rotate_left(3))),
             2 => g.clone().prop_map(Step::FinishMove),
+            1 => g.clone().prop_map(Step::GiveUpMove),
+            1 => g.clone().prop_map(Step::RetryMove),
             3 => g.clone().prop_map(Step::Open),
             2 => (g, any::<u8>()).prop_map(|(g, x)| Step::Start(g, x)),
         ],
@@ -110,6 +115,11 @@ fn command(d: &Domain, step: &Step) -> Command {
             Command::PortsDown { node, ports: down.collect() }
         }
         Step::FinishMove(g) => Command::FinishMove { group: name(g) },
+        Step::GiveUpMove(g) => {
+            let since = d.moving(&name(g)).map_or(0, |m| m.since);
+            Command::GiveUpMove { group: name(g), since }
+        }
+        Step::RetryMove(g) => Command::RetryMove { group: name(g) },
         Step::Open(g) => Command::OpenGroup { group: name(g) },
         Step::Start(g, x) => {
             let members = d.state.groups.get(&name(g)).into_iter().flat_map(|g| g.members.values());
@@ -151,7 +161,7 @@ fn check_traffic(d: &Domain, name: &str) {
     let members: Vec<_> = d.members(name).unwrap();
     let expected: BTreeSet<(String, Ipv6Addr, u32)> = members
         .iter()
-        .filter(|m| m.spec.role == Role::Receiver)
+        .filter(|m| m.spec.role == Role::Receiver && !m.status.ended)
         .map(|m| (m.spec.host.clone(), m.status.address, m.spec.qpn.get()))
         .collect();
     let with_program: BTreeSet<String> =
@@ -247,6 +257,9 @@ proptest! {
     fn whatever_happens_packets_arrive_once_and_a_restart_changes_nothing(first in network(), steps in steps()) {
         let mut w = World::with(spec(&first));
         for step in &steps {
+            if matches!(step, Step::Open(_) | Step::FinishMove(_)) {
+                w.confirm();
+            }
             let before = specs(&w.domain);
             let image = format!("{:?}", w.domain);
             let command = command(&w.domain, step);
@@ -280,7 +293,7 @@ proptest! {
                 if let Some((id, epoch)) = epochs.get(name) {
                     prop_assert!(*id != g.allocation.group_id || g.epoch >= *epoch);
                 }
-                if g.making.is_some() {
+                if g.making().is_some() {
                     check_both_trees(&w, name)?;
                 } else {
                     check_traffic(&w.domain, name);
@@ -292,7 +305,10 @@ proptest! {
             prop_assert_eq!(w.domain.state.pools.in_use()[3], qpns.len());
         }
         for name in w.domain.state.groups.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>() {
+            w.run(Command::RetryMove { group: name.clone() }).unwrap();
+            w.confirm();
             w.run(Command::FinishMove { group: name.clone() }).unwrap();
+            prop_assert!(w.domain.state.groups.get(&name).unwrap().behind.is_none());
             check_traffic(&w.domain, &name);
         }
         check_restart(&w)?;
@@ -338,6 +354,7 @@ fn check_both_trees(w: &World, name: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(group.nodes().count(), with_program);
 
     let mut finished = w.clone();
+    finished.confirm();
     finished.run(Command::FinishMove { group: name.to_owned() }).unwrap();
     check_traffic(&finished.domain, name);
     let again = w.restarted();
