@@ -2,6 +2,7 @@
 //! Pure part of the agent: computes the kernel state that a `NodeSpec` requires; [`Datapath`] is the interface to the kernel.
 
 pub mod congestion;
+pub mod echo;
 pub mod hops;
 pub mod mroute;
 pub mod net;

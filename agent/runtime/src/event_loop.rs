@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_agent_core::stamp::{LinkProber, stamp_links};
+use canopy_agent_core::stamp::{LinkProber, StampLink, stamp_links};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent};
 use canopy_agent_link::{Link, Refusal, TelemetrySample};
 use canopy_control::HeldSpec;
@@ -111,6 +111,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
             }
             _ = telemetry.tick() => agent.sample().await,
             () = tokio::time::sleep_until(sample_due.unwrap_or_else(Instant::now)), if sample_due.is_some() => agent.detect_stalls().await,
+            () = agent.parts.prober.changed() => agent.report(),
             event = agent.parts.datapath.next_event() => match event {
                 DatapathEvent::KernelChanged => agent.schedule.kernel_changed(Instant::now()),
                 DatapathEvent::Event(event) => agent.emit(event),
@@ -255,6 +256,7 @@ impl<D: Datapath> Agent<D> {
     fn report(&self) {
         let refusal = self.refusal.as_ref().map(|refusal| own_error("spec", refusal.detail.clone()));
         let mut errors: Vec<ItemError> = refusal.into_iter().chain(self.ledger_error.clone()).collect();
+        errors.extend(self.silent_links());
         errors.extend(self.item_errors.iter().take(MAX_ERRORS).cloned());
         if let Some(more) = self.item_errors.len().checked_sub(MAX_ERRORS).filter(|more| *more > 0) {
             errors.push(own_error("errors", format!("{more} more items are not as desired; see the agent's log")));
@@ -269,6 +271,22 @@ impl<D: Datapath> Agent<D> {
             agent_version: self.parts.agent_version.clone(),
             kernel: self.parts.kernel.clone(),
         });
+    }
+
+    /// An error for each link that carries nothing although its carrier is up: the controller leads trees and routes around it.
+    fn silent_links(&self) -> Vec<ItemError> {
+        let is_known = |name: &str| self.item_errors.iter().any(|e| e.kind == ItemKind::Link && e.name == name);
+        let silent = self.parts.prober.silent().into_iter().filter(|link| !is_known(&link.interface));
+        let error = |link: StampLink| ItemError {
+            kind: ItemKind::Link,
+            detail: format!(
+                "{} does not answer over interface {} any more, although the carrier is up: the link loses every packet; check what is between its ends, or the node there",
+                link.neighbour, link.interface
+            ),
+            name: link.interface,
+            group: None,
+        };
+        silent.map(error).collect()
     }
 
     fn is_ready(&mut self) {

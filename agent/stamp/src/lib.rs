@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! STAMP (RFC 8762) over a node's links: one task per link runs the state machines of `canopy_agent_core::stamp` with two UDP
-//! sockets on the link's interface.
+//! STAMP (RFC 8762) and ICMPv6 Echo (RFC 4443) over a node's links: one task per link runs the state machines of
+//! `canopy_agent_core::stamp` with two UDP sockets on the link's interface, another that of `canopy_agent_core::echo`.
 //!
 //! The Session-Sender's socket has its own UDP port, which identifies the session. The Session-Reflector's socket is bound to the
 //! port's link-local address and to its interface, so that the kernel rejects packets that arrive elsewhere. Receive timestamps are
 //! the kernel's. If the interface or address of a link does not exist, its task tries again every second.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
+mod echo;
 mod link;
 mod socket;
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use canopy_agent_core::stamp::{LinkProber, Session, SessionSettings, StampLink};
 use canopy_model::telemetry::LinkRtt;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -34,6 +38,8 @@ pub struct Prober {
     settings: StampSettings,
     start: Instant,
     links: BTreeMap<StampLink, LinkSession>,
+    echoes: BTreeMap<StampLink, echo::Watch>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -51,7 +57,13 @@ impl Drop for LinkSession {
 impl Prober {
     /// A prober without links.
     pub fn new(settings: StampSettings) -> Self {
-        Self { settings, start: Instant::now(), links: BTreeMap::new() }
+        Self {
+            settings,
+            start: Instant::now(),
+            links: BTreeMap::new(),
+            echoes: BTreeMap::new(),
+            changed: Arc::new(Notify::new()),
+        }
     }
 
     fn start_session(&self, link: &StampLink, before: Option<&LinkRtt>) -> LinkSession {
@@ -71,6 +83,13 @@ impl Prober {
 impl LinkProber for Prober {
     /// Must be called on the tokio runtime.
     fn watch(&mut self, links: Vec<StampLink>) {
+        let mut before = std::mem::take(&mut self.echoes);
+        for link in &links {
+            let known = before.remove(link).filter(|watch| watch.links == links.len());
+            let watch = known.unwrap_or_else(|| echo::Watch::start(link, links.len(), self.start, &self.changed));
+            self.echoes.insert(link.clone(), watch);
+        }
+        drop(before);
         let mut gone = std::mem::take(&mut self.links);
         let mut kept: BTreeMap<StampLink, LinkSession> =
             links.iter().filter_map(|link| gone.remove_entry(link)).collect();
@@ -86,6 +105,14 @@ impl LinkProber for Prober {
 
     fn take(&mut self) -> Vec<LinkRtt> {
         self.links.iter().map(|(link, s)| locked(&s.session).take(link.port)).collect()
+    }
+
+    fn silent(&self) -> Vec<StampLink> {
+        self.echoes.iter().filter(|(_, watch)| watch.is_silent()).map(|(link, _)| link.clone()).collect()
+    }
+
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.changed.notified())
     }
 }
 

@@ -16,7 +16,9 @@ pub use reflector::{Answer, Reflector, Refused};
 pub use session::{Session, SessionSettings};
 pub use timestamp::Timestamp;
 
+use std::future::Future;
 use std::net::Ipv6Addr;
+use std::pin::Pin;
 
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::{NodeSpec, Peer};
@@ -57,6 +59,12 @@ pub trait LinkProber: Send {
 
     /// Measurements since the last call.
     fn take(&mut self) -> Vec<LinkRtt>;
+
+    /// Links that carry nothing any more, although they did (decisions 3.14).
+    fn silent(&self) -> Vec<StampLink>;
+
+    /// Completes when [`LinkProber::silent`] has changed since the last call. Cancel safe.
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
 /// Measures nothing.
@@ -68,6 +76,14 @@ impl LinkProber for NoProber {
 
     fn take(&mut self) -> Vec<LinkRtt> {
         Vec::new()
+    }
+
+    fn silent(&self) -> Vec<StampLink> {
+        Vec::new()
+    }
+
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::pending())
     }
 }
 
