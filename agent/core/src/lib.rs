@@ -10,6 +10,7 @@ pub mod slots;
 pub mod stall;
 pub mod stamp;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 
 use canopy_model::congestion::PortCongestion;
@@ -25,6 +26,9 @@ pub trait Datapath: Send {
 
     /// Reads the counters and the aggregation state of every group, and the state of the ports' queues.
     fn sample(&mut self) -> impl Future<Output = Result<Sample, DatapathError>> + Send;
+
+    /// Packets that the queue of each interface dropped since it exists, by name; interfaces without a queue are missing.
+    fn queue_drops(&mut self) -> Result<BTreeMap<String, u64>, DatapathError>;
 
     /// Waits for the next event. Cancel safe.
     fn next_event(&mut self) -> impl Future<Output = DatapathEvent> + Send;

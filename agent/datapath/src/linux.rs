@@ -22,7 +22,7 @@ use canopy_model::telemetry::Event;
 
 use crate::boundary;
 use crate::cnp_windows::CnpWindows;
-use crate::egress::{Egress, GroupFlows, Watcher, WatcherConfig, report};
+use crate::egress::{Egress, GroupFlows, Queues, Watcher, WatcherConfig, report};
 use crate::events::{self, Events};
 use crate::groups::Groups;
 use crate::mroute_holder::{Hold, MrouteHolder};
@@ -70,6 +70,7 @@ pub struct LinuxDatapath {
     restored: VecDeque<Event>,
     /// Names of the interfaces at the last reconcile.
     names: BTreeMap<u32, String>,
+    queues: Queues,
     pending_poll: tokio::time::Interval,
     repeat: tokio::time::Interval,
 }
@@ -120,6 +121,7 @@ impl LinuxDatapath {
             kept: boundary::Kept::default(),
             restored: VecDeque::new(),
             names: BTreeMap::new(),
+            queues: Queues::open()?,
             pending_poll,
             repeat,
         })
@@ -346,6 +348,13 @@ impl Datapath for LinuxDatapath {
         let congestion = report(&self.egress, observations);
         let sampled = congestion.and_then(|congestion| Ok(Sample { congestion, ..sample(&self.bpf, &self.names)? }));
         sampled.map_err(datapath_error)
+    }
+
+    fn queue_drops(&mut self) -> Result<BTreeMap<String, u64>, DatapathError> {
+        let queues = self.queues.read().map_err(datapath_error)?;
+        let named =
+            queues.into_iter().filter_map(|(index, queue)| Some((self.names.get(&index)?.clone(), queue.drops)));
+        Ok(named.collect())
     }
 
     async fn next_event(&mut self) -> DatapathEvent {

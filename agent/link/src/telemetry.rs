@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use canopy_model::congestion::PortCongestion;
-use canopy_model::telemetry::{DropCount, Event, EventCode, GroupTelemetry, LinkRtt};
+use canopy_model::telemetry::{DropCount, Event, EventCode, GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_units::UnixTime;
 use tokio::sync::Notify;
 
@@ -31,6 +31,8 @@ pub struct TelemetrySample {
     pub node_drops: Vec<DropCount>,
     /// Per port with a STAMP session.
     pub link_rtts: Vec<LinkRtt>,
+    /// Per link to another node.
+    pub link_losses: Vec<LinkLoss>,
     /// Per port that has thresholds; `None` if the queues were not sampled.
     pub congestion: Option<Vec<PortCongestion>>,
 }
@@ -99,6 +101,7 @@ impl State {
                 groups: vec![],
                 node_drops: vec![],
                 link_rtts: vec![],
+                link_losses: vec![],
                 congestion: None,
             })
         })?;

@@ -47,6 +47,7 @@ fn sample(time_unix_ns: u64, drops: usize) -> TelemetrySample {
         groups: vec![],
         node_drops: (0..drops as u32).map(drop).collect(),
         link_rtts: vec![],
+        link_losses: vec![],
         congestion: None,
     }
 }

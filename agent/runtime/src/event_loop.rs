@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_agent_core::echo::EchoCounts;
 use canopy_agent_core::stamp::{LinkProber, StampLink, stamp_links};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent};
 use canopy_agent_link::{Link, Refusal, TelemetrySample};
@@ -13,7 +14,7 @@ use canopy_daemon::notify::Notifier;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
-use canopy_model::telemetry::{Event, EventCode};
+use canopy_model::telemetry::{Event, EventCode, LinkLoss};
 use canopy_units::UnixTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -205,20 +206,33 @@ impl<D: Datapath> Agent<D> {
     }
 
     async fn sample(&mut self) {
-        match self.parts.datapath.sample().await {
-            Ok(sample) => {
+        let sampled = self.parts.datapath.sample().await.and_then(|sample| Ok((sample, self.link_losses()?)));
+        match sampled {
+            Ok((sample, link_losses)) => {
                 let time = (self.parts.clock)();
                 self.parts.link.telemetry.push_sample(TelemetrySample {
                     time,
                     groups: sample.groups,
                     node_drops: sample.node_drops,
                     link_rtts: self.parts.prober.take(),
+                    link_losses,
                     congestion: Some(sample.congestion),
                 });
                 self.sampling_failed = false;
             }
             Err(error) => self.sample_failed(&error),
         }
+    }
+
+    fn link_losses(&mut self) -> Result<Vec<LinkLoss>, DatapathError> {
+        let queue_drops = self.parts.datapath.queue_drops()?;
+        let of_link = |(link, EchoCounts { sent, lost }): (StampLink, EchoCounts)| LinkLoss {
+            port: link.port,
+            requests: sent,
+            lost,
+            queue_drops: queue_drops.get(&link.interface).copied().unwrap_or(0),
+        };
+        Ok(self.parts.prober.losses().into_iter().map(of_link).collect())
     }
 
     fn sample_failed(&mut self, error: &DatapathError) {

@@ -3,8 +3,7 @@
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddrV6};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use canopy_agent_core::echo::{Echo, EchoCounts, interval};
 use canopy_agent_core::stamp::StampLink;
@@ -17,6 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::link::since;
+use crate::locked;
 
 /// ICMPv6 types (RFC 4443 section 4).
 const REQUEST: u8 = 128;
@@ -31,28 +31,45 @@ const BURST: usize = 64;
 pub(crate) struct Watch {
     /// How many links the node had: their requests share its rate.
     pub(crate) links: usize,
-    is_silent: Arc<AtomicBool>,
+    shown: Arc<Mutex<Shown>>,
     task: AbortHandle,
 }
 
+/// What the task has found so far.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    is_silent: bool,
+    counts: EchoCounts,
+}
+
 impl Watch {
-    /// Starts; notifies `changed` when the link falls silent and when it answers again.
-    pub(crate) fn start(link: &StampLink, links: usize, start: Instant, changed: &Arc<Notify>) -> Self {
-        let is_silent = Arc::new(AtomicBool::new(false));
+    /// Starts, and counts on from `before`; notifies `changed` when the link falls silent and when it answers again.
+    pub(crate) fn start(
+        link: &StampLink,
+        links: usize,
+        start: Instant,
+        before: EchoCounts,
+        changed: &Arc<Notify>,
+    ) -> Self {
+        let shown = Arc::new(Mutex::new(Shown { is_silent: false, counts: before }));
         let task = Task {
             link: link.clone(),
-            echo: Echo::new(interval(links), since(start), EchoCounts::default()),
+            echo: Echo::new(interval(links), since(start), before),
             start,
             // The socket receives from the neighbour only, and no two of this process share a link.
             identifier: std::process::id() as u16,
-            is_silent: Arc::clone(&is_silent),
+            shown: Arc::clone(&shown),
             changed: Arc::clone(changed),
         };
-        Self { links, is_silent, task: tokio::spawn(task.run()).abort_handle() }
+        Self { links, shown, task: tokio::spawn(task.run()).abort_handle() }
     }
 
     pub(crate) fn is_silent(&self) -> bool {
-        self.is_silent.load(Ordering::Relaxed)
+        locked(&self.shown).is_silent
+    }
+
+    pub(crate) fn counts(&self) -> EchoCounts {
+        locked(&self.shown).counts
     }
 }
 
@@ -67,7 +84,7 @@ struct Task {
     echo: Echo,
     start: Instant,
     identifier: u16,
-    is_silent: Arc<AtomicBool>,
+    shown: Arc<Mutex<Shown>>,
     changed: Arc<Notify>,
 }
 
@@ -102,8 +119,9 @@ impl Task {
     fn tick(&mut self, socket: &mut Option<EchoSocket>) -> io::Result<()> {
         let received = self.receive(socket.as_ref());
         let sequence = self.echo.handle_timeout(since(self.start));
-        let is_silent = self.echo.is_silent();
-        if self.is_silent.swap(is_silent, Ordering::Relaxed) != is_silent {
+        let shown = Shown { is_silent: self.echo.is_silent(), counts: self.echo.counts() };
+        let before = std::mem::replace(&mut *locked(&self.shown), shown);
+        if before.is_silent != shown.is_silent {
             self.changed.notify_one();
         }
         received?;

@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use canopy_agent_core::echo::EchoCounts;
 use canopy_agent_core::stamp::{LinkProber, Session, SessionSettings, StampLink};
 use canopy_model::telemetry::LinkRtt;
 use tokio::sync::Notify;
@@ -85,8 +86,13 @@ impl LinkProber for Prober {
     fn watch(&mut self, links: Vec<StampLink>) {
         let mut before = std::mem::take(&mut self.echoes);
         for link in &links {
-            let known = before.remove(link).filter(|watch| watch.links == links.len());
-            let watch = known.unwrap_or_else(|| echo::Watch::start(link, links.len(), self.start, &self.changed));
+            let watch = match before.remove(link) {
+                Some(watch) if watch.links == links.len() => watch,
+                other => {
+                    let counts = other.map_or_else(EchoCounts::default, |watch| watch.counts());
+                    echo::Watch::start(link, links.len(), self.start, counts, &self.changed)
+                }
+            };
             self.echoes.insert(link.clone(), watch);
         }
         drop(before);
@@ -107,6 +113,10 @@ impl LinkProber for Prober {
         self.links.iter().map(|(link, s)| locked(&s.session).take(link.port)).collect()
     }
 
+    fn losses(&self) -> Vec<(StampLink, EchoCounts)> {
+        self.echoes.iter().map(|(link, watch)| (link.clone(), watch.counts())).collect()
+    }
+
     fn silent(&self) -> Vec<StampLink> {
         self.echoes.iter().filter(|(_, watch)| watch.is_silent()).map(|(link, _)| link.clone()).collect()
     }
@@ -116,7 +126,7 @@ impl LinkProber for Prober {
     }
 }
 
-/// Ignores poisoning: no code panics while a session is locked.
-fn locked(session: &Mutex<Session>) -> std::sync::MutexGuard<'_, Session> {
-    session.lock().unwrap_or_else(PoisonError::into_inner)
+/// Ignores poisoning: no code panics while a lock is held.
+fn locked<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

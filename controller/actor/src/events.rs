@@ -45,6 +45,10 @@ pub enum Code {
     LinkDown,
     /// A link is whole again.
     LinkUp,
+    /// A link loses packets although its carrier is up.
+    LinkLossy,
+    /// A link no longer loses packets.
+    LinkLossEnded,
     /// Trees could not be moved off or onto a link.
     LinkChangeNotCarriedOut,
     /// New thresholds of a link were not pushed.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links: round-trip times and queue reports in; one command that pushes changed thresholds to all nodes concerned out.
+//! Links: round-trip times, losses and queue reports in; one command that pushes changed thresholds to all nodes concerned out.
 
 use std::sync::atomic::Ordering;
 
-use canopy_controller_core::Command;
 use canopy_controller_core::view::{FlowView, LinkView};
+use canopy_controller_core::{Command, LossNews};
 use canopy_model::congestion::PortCongestion;
-use canopy_model::telemetry::LinkRtt;
+use canopy_model::telemetry::{LinkLoss, LinkRtt};
 
 use crate::Controller;
 use crate::events::Code;
@@ -21,6 +21,23 @@ impl Controller {
         let now = self.now();
         self.write(|d| d.link_rtts(node, rtts, now));
         self.push_thresholds();
+    }
+
+    /// Processes what became of the Echo Requests of a node's agent: links that lose packets are named in an event and in the condition of
+    /// their groups. Must be called on the tokio runtime.
+    pub fn link_losses(&self, node: &str, losses: &[LinkLoss]) {
+        if losses.is_empty() {
+            return;
+        }
+        let now = self.now();
+        for LossNews { link, node, is_lossy, detail, groups } in self.write(|d| d.link_losses(node, losses, now)) {
+            let code = if is_lossy { Code::LinkLossy } else { Code::LinkLossEnded };
+            tracing::warn!(%code, link, node, "{detail}");
+            self.events().note(code, Some(&node), None, detail);
+            if !groups.is_empty() {
+                self.groups_changed(&groups);
+            }
+        }
     }
 
     /// Stores the queue state that a node's agent reported.

@@ -39,6 +39,8 @@ pub enum ConditionKind {
     Open,
     /// A branch holds the group up.
     Stalled,
+    /// A link of the tree loses packets although its carrier is up.
+    Lossy,
     /// Every node of the topology runs its desired state.
     Ready,
     /// The node's agent is connected.
@@ -57,6 +59,7 @@ impl From<condition::ConditionKind> for ConditionKind {
             condition::ConditionKind::Moved => Self::Moved,
             condition::ConditionKind::Open => Self::Open,
             condition::ConditionKind::Stalled => Self::Stalled,
+            condition::ConditionKind::Lossy => Self::Lossy,
             condition::ConditionKind::Ready => Self::Ready,
             condition::ConditionKind::Connected => Self::Connected,
             condition::ConditionKind::Synced => Self::Synced,
@@ -103,6 +106,10 @@ pub enum ConditionReason {
     ReceiverStalled,
     /// A child node does not acknowledge.
     ChildNodeStalled,
+    /// A link of the tree loses packets.
+    LinkLossy,
+    /// No link of the tree is known to lose packets.
+    NoLoss,
     /// Every node runs its desired state.
     AllSynced,
     /// A node does not run its desired state.
@@ -142,6 +149,8 @@ impl From<condition::ConditionReason> for ConditionReason {
             condition::ConditionReason::FatalNak => Self::FatalNak,
             condition::ConditionReason::ReceiverStalled => Self::ReceiverStalled,
             condition::ConditionReason::ChildNodeStalled => Self::ChildNodeStalled,
+            condition::ConditionReason::LinkLossy => Self::LinkLossy,
+            condition::ConditionReason::NoLoss => Self::NoLoss,
             condition::ConditionReason::AllSynced => Self::AllSynced,
             condition::ConditionReason::NotSynced => Self::NotSynced,
             condition::ConditionReason::AgentConnected => Self::AgentConnected,

@@ -37,8 +37,8 @@ pub struct GroupStatus {
     pub phase: GroupPhase,
     /// Why, as text for operators: names the node, the cause and what to do. Empty when `Ready`.
     pub reason: String,
-    /// `Planned`, `Programmed`, `Open`, `Healthy`, `AgentsConnected`, `Stalled`; the last names the receivers or nodes
-    /// that stall the group.
+    /// `Planned`, `Programmed`, `Open`, `Healthy`, `AgentsConnected`, `Stalled`, `Lossy`; the last two name the receivers or nodes
+    /// that stall the group, and the links of its tree that lose packets.
     pub conditions: Vec<Condition>,
     /// Generation of the group that the rest of this status reflects.
     pub observed_generation: Generation,

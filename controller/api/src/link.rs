@@ -70,15 +70,34 @@ pub struct LinkObserved {
     /// State of the sending port's queue; `null` while there are no thresholds, the node's agent is not connected, or
     /// it reported nothing for a minute.
     pub congestion: Option<LinkCongestion>,
+    /// Loss of packets; `null` before the first report, and for links to hosts.
+    pub loss: Option<LinkLossView>,
 }
 
-from_fields!(view::LinkObserved { reason, pushes } [rtt, thresholds, congestion, pushed_ago, pushed_rtt] {
+from_fields!(view::LinkObserved { reason, pushes } [rtt, thresholds, congestion, loss, pushed_ago, pushed_rtt] {
     pushed_ago_ns = pushed_ago.map(nanos),
     pushed_rtt_ns = pushed_rtt.map(nanos),
     rtt = rtt.into(),
     thresholds = thresholds.map(Into::into),
     congestion = congestion.map(Into::into),
+    loss = loss.map(Into::into),
 });
+
+/// What the ICMPv6 Echo Requests of the agent at a link direction's sending port found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkLossView {
+    /// Requests whose fate is known, since the agent started.
+    pub requests: u64,
+    /// Those without a reply: the request or the reply was lost.
+    pub lost: u64,
+    /// Packets that the port's own queue dropped.
+    pub queue_drops: u64,
+    /// Packets of a thousand that the link lost when it was found to lose packets (event `LinkLossy`); `null` while it does not.
+    pub permille: Option<u16>,
+}
+
+from_fields!(view::LinkLossView { requests, lost, queue_drops, permille });
 
 /// Round-trip times of a link, nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -31,6 +31,8 @@ pub enum ConditionKind {
     Open,
     /// A branch holds the group up.
     Stalled,
+    /// A link of the tree loses packets although its carrier is up.
+    Lossy,
     /// Every node of the topology runs its desired state.
     Ready,
     /// The node's agent is connected.
@@ -78,6 +80,10 @@ pub enum ConditionReason {
     ReceiverStalled,
     /// A child node does not acknowledge.
     ChildNodeStalled,
+    /// A link of the tree loses packets.
+    LinkLossy,
+    /// No link of the tree is known to lose packets.
+    NoLoss,
     /// Every node runs its desired state.
     AllSynced,
     /// A node does not run its desired state.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, GroupId, Qpn};
 use canopy_model::member::Role;
-use canopy_model::node_spec::NodeSpec;
+use canopy_model::node_spec::{NodeSpec, Peer};
 use canopy_model::status::NodeStatus;
 use canopy_model::topology::Endpoint;
 
@@ -189,6 +189,8 @@ pub(crate) struct Node {
     pub(crate) connected: bool,
     /// Branches that it reports as stalling their group.
     pub(crate) stalls: BTreeMap<(GroupId, Ipv6Addr), Stall>,
+    /// Ports to other nodes whose link loses packets.
+    pub(crate) lossy: BTreeMap<String, LossyLink>,
 }
 
 impl Node {
@@ -196,6 +198,13 @@ impl Node {
     /// and confirms nothing, whatever its numbers.
     pub(crate) fn observed(&self) -> Option<Generation> {
         self.status.as_ref().filter(|s| s.observed_term == self.spec.term).map(|s| s.observed_generation)
+    }
+
+    /// Removes the losses of ports that no longer lead to another node.
+    pub(crate) fn prune_losses(&mut self) {
+        let ports = &self.spec.base.ports;
+        let leads_to_node = |name: &str| ports.iter().any(|p| p.name == name && matches!(p.peer, Peer::Node { .. }));
+        self.lossy.retain(|port, _| leads_to_node(port));
     }
 
     /// Removes the reports on branches that no longer exist.
@@ -206,6 +215,15 @@ impl Node {
         };
         self.stalls.retain(|(id, branch), _| there(id, branch));
     }
+}
+
+/// A link that loses packets although its carrier is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LossyLink {
+    /// Its name, `a--b`.
+    pub(crate) link: String,
+    /// Packets of a thousand that it lost when that began.
+    pub(crate) permille: u16,
 }
 
 /// A branch that stalls its group.

@@ -9,9 +9,11 @@
 //! Failed       the stall policy stopped it
 //! ```
 //!
-//! A receiver that stalls the group does not change the phase but sets the condition `Stalled`: forwarding continues. Forwarding is
+//! A receiver that stalls the group does not change the phase but sets the condition `Stalled`, nor does a link that loses packets, which
+//! sets `Lossy`: forwarding continues. Forwarding is
 //! static: a group stays Ready when an agent disconnects after it confirmed, with the condition `AgentsConnected` false.
 
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use canopy_model::ids::{Generation, GroupId};
@@ -71,6 +73,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     let healthy = healthy(in_force);
     let connected = agents_connected(in_force);
     let stalled = stalled(group.nodes().map(|n| &nodes[n]), id);
+    let lossy = lossy(group.nodes().map(|n| &nodes[n]), id);
     let (phase, reason) = if !healthy.holds() {
         (GroupPhase::Degraded, healthy.message.clone())
     } else if moved.reason == Why::GivenUp {
@@ -87,7 +90,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     Assessment {
         phase,
         reason,
-        conditions: vec![planned, programmed, moved, open, healthy, connected, stalled],
+        conditions: vec![planned, programmed, moved, open, healthy, connected, stalled, lossy],
         nodes: progress,
     }
 }
@@ -152,7 +155,7 @@ pub(crate) fn concerns(error: &ItemError, spec: &NodeSpec, program: &GroupProgra
     }
 }
 
-fn uses_port(spec: &NodeSpec, program: &GroupProgram, name: &str) -> bool {
+pub(crate) fn uses_port(spec: &NodeSpec, program: &GroupProgram, name: &str) -> bool {
     let used = program.branches.iter().map(|b| b.port).chain([program.upstream.port]).chain(program.alternate_upstream);
     let mut used = used.chain(program.headend.iter().map(|h| h.source_port));
     used.any(|index| spec.base.ports.iter().any(|p| p.index == index && p.name == name))
@@ -286,6 +289,31 @@ fn stalled<'a>(nodes: impl Iterator<Item = &'a Node>, id: GroupId) -> Condition 
     let texts: Vec<String> = all.iter().map(|(node, stall)| format!("{} at node {node}", stall.who)).collect();
     let message = format!("held up by {}", some_names(texts.iter().map(String::as_str)));
     Condition::new(Kind::Stalled, true, reason, message)
+}
+
+/// Whether a link of the tree loses packets (decisions 3.14): forwarding continues, retransmissions slow it down.
+fn lossy<'a>(nodes: impl Iterator<Item = &'a Node>, id: GroupId) -> Condition {
+    let at_node = |n: &'a Node| {
+        let program = n.spec.groups.get(&id);
+        let used = n.lossy.iter().filter(move |(port, _)| program.is_some_and(|p| uses_port(&n.spec, p, port)));
+        used.map(|(_, lossy)| (lossy.link.as_str(), lossy.permille))
+    };
+    // Both ends have it.
+    let links: BTreeMap<&str, u16> = nodes.flat_map(at_node).collect();
+    if links.is_empty() {
+        return Condition::new(Kind::Lossy, false, Why::NoLoss, "no link of the tree is known to lose packets");
+    }
+    let texts: Vec<String> = links.iter().map(|(link, permille)| format!("{link} ({})", percent(*permille))).collect();
+    let message = format!(
+        "links of the tree lose packets although their carriers are up: {}",
+        some_names(texts.iter().map(String::as_str))
+    );
+    Condition::new(Kind::Lossy, true, Why::LinkLossy, message)
+}
+
+/// `5.1 %`.
+pub(crate) fn percent(permille: u16) -> String {
+    format!("{}.{} %", permille / 10, permille % 10)
 }
 
 /// The first few of `names`, and how many more there are.

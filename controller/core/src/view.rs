@@ -170,6 +170,21 @@ pub struct LinkObserved {
     /// State of the sending port's queue; `null` while there are no thresholds, the node's agent is not connected, or
     /// it reported nothing for a minute.
     pub congestion: Option<LinkCongestion>,
+    /// Loss of packets; `None` before the first report, and for links to hosts.
+    pub loss: Option<LinkLossView>,
+}
+
+/// What the ICMPv6 Echo Requests (RFC 4443 section 4) of the agent at a link direction's sending port found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkLossView {
+    /// Requests whose fate is known, since the agent started.
+    pub requests: u64,
+    /// Those without a reply: the request or the reply was lost.
+    pub lost: u64,
+    /// Packets that the port's own queue dropped.
+    pub queue_drops: u64,
+    /// Packets of a thousand that the link lost when it was found to lose packets; `None` while it does not.
+    pub permille: Option<u16>,
 }
 
 /// The queue of a link direction's sending port.
@@ -256,8 +271,8 @@ pub struct GroupStatus {
     pub phase: GroupPhase,
     /// Why, as text for operators: names the node, the cause and what to do. Empty when `Ready`.
     pub reason: String,
-    /// `Planned`, `Programmed`, `Open`, `Healthy`, `AgentsConnected`, `Stalled`; the last names the receivers or nodes
-    /// that stall the group.
+    /// `Planned`, `Programmed`, `Open`, `Healthy`, `AgentsConnected`, `Stalled`, `Lossy`; the last two name the receivers or nodes
+    /// that stall the group, and the links of its tree that lose packets.
     pub conditions: Vec<Condition>,
     /// Generation of the group that the rest of this status reflects.
     pub observed_generation: Generation,

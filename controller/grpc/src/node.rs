@@ -21,7 +21,7 @@ use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{Generation, GroupId, check_name};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
-use canopy_model::telemetry::{EventCode, GroupTelemetry, LateState, LinkRtt};
+use canopy_model::telemetry::{EventCode, GroupTelemetry, LateState, LinkLoss, LinkRtt};
 use canopy_units::UnixTime;
 use futures::Stream;
 use tokio::sync::watch;
@@ -228,6 +228,13 @@ impl Nodes {
             rtts.push(rtt);
         }
         self.controller.link_rtts(&node, &rtts);
+        let mut losses = Vec::new();
+        for (i, wire) in sample.link_losses.into_iter().take(MAX_PORTS).enumerate() {
+            let loss = LinkLoss::try_from(wire)
+                .map_err(|e| error::field(FieldError::new(format!("link_losses[{i}].{}", e.field), e.detail)))?;
+            losses.push(loss);
+        }
+        self.controller.link_losses(&node, &losses);
         if let Some(congestion) = sample.congestion {
             let mut queues = Vec::new();
             for (i, wire) in congestion.ports.into_iter().take(MAX_PORTS).enumerate() {

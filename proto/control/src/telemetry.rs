@@ -6,7 +6,7 @@ use std::time::Duration;
 use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, PortIndex, Psn};
 use canopy_model::telemetry::{
-    BranchTelemetry, DropCount, Event, EventCode, FatalNak, GroupTelemetry, LateState, LinkRtt,
+    BranchTelemetry, DropCount, Event, EventCode, FatalNak, GroupTelemetry, LateState, LinkLoss, LinkRtt,
 };
 use canopy_model::topology::MAX_LINK_RTT;
 use canopy_units::{Octets, UnixTime, UnwrappedPsn, nanos};
@@ -174,6 +174,24 @@ impl From<&LinkRtt> for pb::LinkRtt {
     }
 }
 
+impl TryFrom<pb::LinkLoss> for LinkLoss {
+    type Error = FieldError;
+    fn try_from(wire: pb::LinkLoss) -> Result<Self, FieldError> {
+        let pb::LinkLoss { port, requests, lost, queue_drops } = wire;
+        if lost > requests {
+            return Err(FieldError::new("lost", format!("{lost} is more than the {requests} requests")));
+        }
+        Ok(Self { port: PortIndex::new("port", port.into())?, requests, lost, queue_drops })
+    }
+}
+
+impl From<&LinkLoss> for pb::LinkLoss {
+    fn from(link: &LinkLoss) -> Self {
+        let LinkLoss { port, requests, lost, queue_drops } = *link;
+        Self { port: port.get().into(), requests, lost, queue_drops }
+    }
+}
+
 impl TryFrom<pb::Event> for Event {
     type Error = FieldError;
     fn try_from(wire: pb::Event) -> Result<Self, FieldError> {
@@ -302,6 +320,15 @@ mod tests {
             assert_eq!(LinkRtt::try_from(pb::LinkRtt::from(&bad)).unwrap_err().field, "rtt_ns");
         }
         assert_eq!(LinkRtt::try_from(pb::LinkRtt::default()).unwrap_err().field, "port");
+    }
+
+    #[test]
+    fn losses_survive_the_wire_and_nonsense_is_refused_by_field() {
+        let good = LinkLoss { port: PortIndex::new("port", 3).unwrap(), requests: 7, lost: 7, queue_drops: u64::MAX };
+        let wire = pb::LinkLoss::from(&good);
+        assert_eq!(LinkLoss::try_from(wire).unwrap(), good);
+        assert_eq!(LinkLoss::try_from(pb::LinkLoss { lost: 8, ..wire }).unwrap_err().field, "lost");
+        assert_eq!(LinkLoss::try_from(pb::LinkLoss { port: 0, ..wire }).unwrap_err().field, "port");
     }
 
     #[test]

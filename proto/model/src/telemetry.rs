@@ -163,6 +163,20 @@ pub struct LinkRtt {
     pub lost: u64,
 }
 
+/// What became of an agent's ICMPv6 Echo Requests (RFC 4443 section 4) over one of its links (decisions 3.14). Cumulative since the agent
+/// started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkLoss {
+    /// Port that the requests leave through.
+    pub port: PortIndex,
+    /// Requests whose fate is known.
+    pub requests: u64,
+    /// Those without a reply: the request or the reply was lost.
+    pub lost: u64,
+    /// Packets that the port's own queue dropped.
+    pub queue_drops: u64,
+}
+
 /// What happened, in an [`Event`]. The names are stable: they appear in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

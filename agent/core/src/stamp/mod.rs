@@ -25,6 +25,8 @@ use canopy_model::node_spec::{NodeSpec, Peer};
 use canopy_model::telemetry::LinkRtt;
 use canopy_packet::stamp::ErrorEstimate;
 
+use crate::echo::EchoCounts;
+
 /// Error estimate of the agent's timestamps: not known to be synchronised, NTP format, accurate within 2^-10 s.
 pub const ERROR_ESTIMATE: ErrorEstimate = ErrorEstimate { synchronized: false, ptp: false, scale: 22, multiplier: 1 };
 
@@ -60,6 +62,9 @@ pub trait LinkProber: Send {
     /// Measurements since the last call.
     fn take(&mut self) -> Vec<LinkRtt>;
 
+    /// What became of the Echo Requests on each link, since the agent started.
+    fn losses(&self) -> Vec<(StampLink, EchoCounts)>;
+
     /// Links that carry nothing any more, although they did (decisions 3.14).
     fn silent(&self) -> Vec<StampLink>;
 
@@ -75,6 +80,10 @@ impl LinkProber for NoProber {
     fn watch(&mut self, _links: Vec<StampLink>) {}
 
     fn take(&mut self) -> Vec<LinkRtt> {
+        Vec::new()
+    }
+
+    fn losses(&self) -> Vec<(StampLink, EchoCounts)> {
         Vec::new()
     }
 

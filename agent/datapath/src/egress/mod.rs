@@ -21,6 +21,7 @@ mod watch;
 mod window;
 
 pub(crate) use config::{GroupFlows, WatcherConfig};
+pub(crate) use queues::Queues;
 pub(crate) use report::report;
 pub(crate) use tables::Egress;
 pub(crate) use watch::Watcher;

@@ -193,8 +193,8 @@ impl Watch<'_> {
     fn poll(&mut self, interval: Duration, now: Monotonic) -> Result<()> {
         let watching: Vec<_> =
             self.driver.config().into_iter().flat_map(|c| &c.ports).map(|(i, p)| (*i, p.ifindex)).collect();
-        let depths = self.queues.depths()?;
-        let depth_of = |ifindex: &u32| Octets(depths.get(ifindex).copied().unwrap_or(0));
+        let queues = self.queues.read()?;
+        let depth_of = |ifindex: &u32| Octets(queues.get(ifindex).map_or(0, |queue| queue.depth));
         let (mut snapshot, mut ports) = (Snapshot::default(), BTreeMap::new());
         for (index, ifindex) in watching {
             let queue = depth_of(&ifindex);

@@ -68,7 +68,7 @@ async fn feed(node: &str, queue: &TelemetryQueue, stream: &mpsc::Sender<pb::Stre
     std::future::pending().await
 }
 
-/// Splits a sample so that no message nears the size limit. Events, round-trip times and queues go with the first part; node drops
+/// Splits a sample so that no message nears the size limit. Events, round-trip times, losses and queues go with the first part; node drops
 /// are totals and go with every part.
 fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::StreamTelemetryRequest> {
     let node_drops: Vec<pb::DropCount> = sample.node_drops.iter().map(Into::into).collect();
@@ -80,10 +80,12 @@ fn messages(node: &str, sample: TelemetrySample, events: Vec<Event>) -> Vec<pb::
         node_drops: node_drops.clone(),
         link_rtts: vec![],
         congestion: None,
+        link_losses: vec![],
     };
     let mut parts = vec![part()];
     parts[0].events = events.iter().map(Into::into).collect();
     parts[0].link_rtts = sample.link_rtts.iter().map(Into::into).collect();
+    parts[0].link_losses = sample.link_losses.iter().map(Into::into).collect();
     let ports = |ports: &Vec<PortCongestion>| pb::Congestion { ports: ports.iter().map(Into::into).collect() };
     parts[0].congestion = sample.congestion.as_ref().map(ports);
     let mut weight = 0;
@@ -110,7 +112,7 @@ fn weigh(group: &GroupTelemetry) -> usize {
 mod tests {
     use canopy_model::congestion::{FlowOrigin, FlowTelemetry, MAX_REPORTED_FLOWS, QueueTelemetry};
     use canopy_model::ids::{GroupId, PortIndex, Qpn};
-    use canopy_model::telemetry::{BranchTelemetry, EventCode, LinkRtt};
+    use canopy_model::telemetry::{BranchTelemetry, EventCode, LinkLoss, LinkRtt};
     use canopy_units::{Octets, Rate, UnixTime, UnwrappedPsn};
 
     use super::*;
@@ -159,9 +161,17 @@ mod tests {
         };
         let port = PortIndex::new("port", 1).unwrap();
         let link_rtts = vec![LinkRtt { port, rtt: Some(Duration::from_nanos(n + 1)), samples: n, lost: 0 }];
+        let link_losses = vec![LinkLoss { port, requests: n, lost: 0, queue_drops: 0 }];
         let groups = (1..=groups).map(group).collect();
         let congestion = Some((1..=256).map(queue).collect());
-        TelemetrySample { time: UnixTime::from_nanos(n), groups, node_drops: vec![], link_rtts, congestion }
+        TelemetrySample {
+            time: UnixTime::from_nanos(n),
+            groups,
+            node_drops: vec![],
+            link_rtts,
+            link_losses,
+            congestion,
+        }
     }
 
     /// The first port has as many flows as a node reports at most.
@@ -199,6 +209,7 @@ mod tests {
         assert_eq!(parts.iter().map(|part| part.groups.len()).sum::<usize>(), 2000);
         assert_eq!(parts.iter().map(|part| part.events.len()).sum::<usize>(), 1);
         assert_eq!(parts.iter().map(|part| part.link_rtts.len()).sum::<usize>(), 1, "sent once");
+        assert_eq!(parts.iter().map(|part| part.link_losses.len()).sum::<usize>(), 1, "sent once");
         let queues: Vec<_> = parts.iter().flat_map(|part| &part.congestion).collect();
         assert_eq!((queues.len(), queues[0].ports.len()), (1, 256), "sent once");
         assert!(parts.iter().all(|part| part.time_unix_ns == 7 && part.node == "n1"));

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, reason = "shared by several test binaries")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -63,6 +63,10 @@ impl Datapath for Memory {
         let mut groups = self.groups.lock().unwrap();
         groups.iter_mut().for_each(|g| g.data_packets += 1);
         Ok(Sample { groups: groups.clone(), node_drops: vec![drop], congestion: vec![queue()] })
+    }
+
+    fn queue_drops(&mut self) -> Result<BTreeMap<String, u64>, DatapathError> {
+        Ok(BTreeMap::new())
     }
 
     async fn next_event(&mut self) -> DatapathEvent {

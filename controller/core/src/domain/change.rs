@@ -242,9 +242,11 @@ impl State {
         };
         let since = groups.iter().map(|(id, p)| (*id, unchanged(id, p).unwrap_or(self.revision))).collect();
         let spec = Arc::new(NodeSpec { term: self.term, generation: self.revision, base, groups });
-        let (status, connected, stalls) = previous.map_or_else(Default::default, |n| (n.status, n.connected, n.stalls));
-        let mut node = Node { spec, since, status, connected, stalls };
+        let (status, connected, stalls, lossy) =
+            previous.map_or_else(Default::default, |n| (n.status, n.connected, n.stalls, n.lossy));
+        let mut node = Node { spec, since, status, connected, stalls, lossy };
         node.prune_stalls();
+        node.prune_losses();
         node
     }
 }

@@ -8,7 +8,7 @@ use canopy_units::{Monotonic, Rate};
 
 use super::links::{Declared, Links, Queue, label};
 use super::state::State;
-use crate::view::{FlowView, LinkCongestion, LinkDesired, LinkObserved, LinkRttView, LinkView};
+use crate::view::{FlowView, LinkCongestion, LinkDesired, LinkLossView, LinkObserved, LinkRttView, LinkView};
 
 /// Reports older than this are not shown. Agents report once per telemetry interval, 1 s by default.
 const STALE: Duration = Duration::from_secs(60);
@@ -106,6 +106,12 @@ impl LinkViews<'_> {
             congestion: self
                 .fresh_queue(&from)
                 .map(|(queue, reported_ago)| LinkCongestion { queue: queue.report.queue, reported_ago }),
+            loss: direction.and_then(|d| d.losses.newest()).map(|newest| LinkLossView {
+                requests: newest.requests,
+                lost: newest.lost,
+                queue_drops: newest.queue_drops,
+                permille: self.state.node(&from.device).and_then(|n| n.lossy.get(&from.port)).map(|l| l.permille),
+            }),
         };
         Some(LinkView { name: from.to_string(), generation: topology.metadata.generation, spec, status })
     }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use canopy_model::congestion::{MAX_REPORTED_FLOWS, PortCongestion};
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::PortThresholds;
-use canopy_model::telemetry::LinkRtt;
+use canopy_model::telemetry::{LinkLoss, LinkRtt};
 use canopy_model::topology::{Endpoint, LinkBuffer};
 use canopy_units::{Monotonic, Rate};
 
 use super::change::{Effect, Prepared, ThresholdEffect};
+use super::losses::{Loss, Losses, judge};
 use super::state::State;
 use crate::command::Outcome;
 use crate::threshold::{LinkThresholds, PortLimits, ThresholdSettings};
@@ -37,6 +38,16 @@ pub(super) struct Direction {
     /// Samples below the least round-trip time, since the link was declared.
     pub(super) refused: u64,
     pub(super) queue: Option<Queue>,
+    pub(super) losses: Losses,
+}
+
+/// A link that loses packets, or no longer does.
+pub(super) struct Verdict {
+    /// The end whose report led to it first.
+    pub(super) ends: [Endpoint; 2],
+    /// Packets of a thousand that it loses; 0 = none.
+    pub(super) permille: u16,
+    pub(super) loss: Loss,
 }
 
 /// The agent's last measurement.
@@ -79,7 +90,14 @@ impl Links {
         for declared in self.declared(state) {
             let Declared { from, to, settings, port, rtt, .. } = declared;
             let old = before.get_mut(&from.device).and_then(|ports| ports.remove(&from.port));
-            let new = || Direction { to: to.clone(), machine: None, report: None, refused: 0, queue: None };
+            let new = || Direction {
+                to: to.clone(),
+                machine: None,
+                report: None,
+                refused: 0,
+                queue: None,
+                losses: Losses::default(),
+            };
             let mut direction = old.filter(|d| d.to == to).unwrap_or_else(new);
             direction.machine = match direction.machine.take() {
                 _ if port.rate == Rate::ZERO => None,
@@ -117,6 +135,30 @@ impl Links {
         if !self.changes(state, at).is_empty() {
             self.due.insert(node.to_owned());
         }
+    }
+
+    /// Adds what an agent's Echo Requests found, and returns the links about which the verdict is another one now.
+    pub(super) fn lost(&mut self, state: &State, node: &str, reports: &[LinkLoss], now: Monotonic) -> Vec<Verdict> {
+        let Some(node) = state.node(node) else { return Vec::new() };
+        let base = &node.spec.base;
+        let mut verdicts = Vec::new();
+        for report in reports {
+            let Some(port) = base.ports.get(usize::from(report.port.get()) - 1) else { continue };
+            let here = Endpoint { device: base.name.clone(), port: port.name.clone() };
+            let Some(direction) = self.direction_mut(&here) else { continue };
+            direction.losses.add(*report, now);
+            let (Some(direction), is) = (self.direction(&here), node.lossy.get(&port.name).map(|l| l.permille)) else {
+                continue;
+            };
+            let Some(back) = self.direction(&direction.to) else { continue };
+            match judge(is, [&direction.losses, &back.losses], now) {
+                Some((permille, loss)) if is.is_some() != (permille > 0) => {
+                    verdicts.push(Verdict { ends: [here, direction.to.clone()], permille, loss });
+                }
+                _ => {}
+            }
+        }
+        verdicts
     }
 
     /// See [`super::Domain::queues`].
@@ -192,6 +234,10 @@ impl Links {
         self.nodes.get(&from.device)?.get(&from.port)
     }
 
+    fn direction_mut(&mut self, from: &Endpoint) -> Option<&mut Direction> {
+        self.nodes.get_mut(&from.device)?.get_mut(&from.port)
+    }
+
     /// Ports of the node whose thresholds differ from its spec.
     fn changes(&self, state: &State, node: NodeIx) -> Vec<(PortIndex, Option<PortThresholds>)> {
         let Some(network) = state.network() else { return Vec::new() };
@@ -212,6 +258,12 @@ impl Links {
             .map(|(i, new, _)| (i, new))
             .collect()
     }
+}
+
+/// Name of the link at `end` as the APIs show it.
+pub(super) fn label_at(network: &Network, end: &Endpoint) -> String {
+    let link = network.spec.links.iter().position(|l| l.a == *end || l.b == *end);
+    link.map_or_else(|| end.to_string(), |link| label(network, link))
 }
 
 /// Name of a link as the APIs show it.

@@ -26,7 +26,7 @@ use canopy_model::ids::GroupId;
 use canopy_model::member::Connection;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::NodeStatus;
-use canopy_model::telemetry::LinkRtt;
+use canopy_model::telemetry::{LinkLoss, LinkRtt};
 use canopy_units::Monotonic;
 
 use crate::command::{Applied, Command};
@@ -47,6 +47,8 @@ mod labels;
 mod late;
 mod link_views;
 mod links;
+mod loss_news;
+mod losses;
 mod member_commands;
 mod multicast;
 mod replan;
@@ -62,6 +64,7 @@ mod views;
 
 pub use change::Prepared;
 pub use late::LateNews;
+pub use loss_news::LossNews;
 pub use staging::Move;
 pub use stall::{BranchNews, Reaction};
 
@@ -223,6 +226,13 @@ impl Domain {
     /// ports are ignored.
     pub fn link_rtts(&mut self, node: &str, rtts: &[LinkRtt], now: Monotonic) {
         self.links.measured(&self.state, node, rtts, now);
+    }
+
+    /// Processes what became of the Echo Requests of the agent of `node`, at `now` on the same clock. Returns the links that lose packets
+    /// from now on, and those that no longer do (decisions 3.14). Unknown ports are ignored.
+    pub fn link_losses(&mut self, node: &str, losses: &[LinkLoss], now: Monotonic) -> Vec<LossNews> {
+        let verdicts = self.links.lost(&self.state, node, losses, now);
+        verdicts.into_iter().map(|verdict| loss_news::apply(&mut self.state, verdict)).collect()
     }
 
     /// Stores the queues that the agent of `node` reported, at `now` on the same clock. The report replaces the

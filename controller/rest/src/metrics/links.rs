@@ -69,6 +69,31 @@ pub(super) fn encode(controller: &Controller, out: &mut DescriptorEncoder) -> Re
         "Measured round-trip times that the controller refused: shorter than thresholds.min_rtt.",
         samples.map(|l| (labels(l), l.status.rtt.refused)),
     )?;
+    let losses = all.iter().filter_map(|l| Some((labels(l), l.status.loss?)));
+    counter(
+        out,
+        "canopy_link_echo_requests",
+        "ICMPv6 Echo Requests to the neighbour whose fate is known, since the agent started.",
+        losses.clone().map(|(labels, loss)| (labels, loss.requests)),
+    )?;
+    counter(
+        out,
+        "canopy_link_echo_requests_lost",
+        "Those without a reply.",
+        losses.clone().map(|(labels, loss)| (labels, loss.lost)),
+    )?;
+    counter(
+        out,
+        "canopy_link_queue_drops",
+        "Packets that the sending port's queue dropped.",
+        losses.clone().map(|(labels, loss)| (labels, loss.queue_drops)),
+    )?;
+    gauge(
+        out,
+        "canopy_link_lossy_permille",
+        "Packets of a thousand that the link lost when it was found to lose packets; 0 while it does not.",
+        losses.map(|(labels, loss)| (labels, loss.permille.unwrap_or(0).into())),
+    )?;
     counter(
         out,
         "canopy_link_threshold_changes",

@@ -23,6 +23,7 @@ use crate::threshold::ThresholdSettings;
 
 mod lifecycle;
 mod links;
+mod losses;
 mod moving;
 mod multicast;
 mod opening;
