@@ -2,17 +2,21 @@
 //! The socket for RDMA applications on attached hosts: `MembershipService`, forwarded to the controller.
 //!
 //! The kernel reports the caller's credentials (`SO_PEERCRED`): [`access`] decides whether the caller is permitted, [`slots`]
-//! limits concurrent connections. A membership belongs to the user that made it; [`owners`] stores the owner across restarts.
+//! limits concurrent connections. A membership belongs to the user that made it; [`owners`] stores the owner across restarts. With a lease
+//! it ends with the process that made it: [`leases`] has who holds which, [`ending`] leaves.
 //! [`service`] checks each call and forwards it over a separate connection, so that slow applications do not delay the agent's
 //! own calls.
 //!
 //! Errors here never stop forwarding: if the socket cannot be created, the agent logs an error and retries.
 
 mod access;
+mod ending;
+mod leases;
 mod listen;
 mod owners;
 mod service;
 mod slots;
+mod stored;
 mod watch;
 
 use std::path::PathBuf;
@@ -20,22 +24,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_control::HeldSpec;
+use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::membership_service_server::MembershipServiceServer;
 use tokio::sync::watch as state;
 use tonic::transport::{Channel, Server};
 
 use crate::config::HostSocket;
 use access::Access;
+use ending::Ending;
+use leases::Leases;
 use owners::Owners;
 use service::Membership;
 
-/// Concurrent calls on one connection, including watches.
-const MAX_STREAMS: u32 = 128;
+/// Concurrent calls on one connection, including watches and one per membership with a lease.
+const MAX_STREAMS: u32 = 1024;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// A Join has two names of at most 63 bytes and some numbers.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between attempts to create the socket.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -67,20 +72,33 @@ impl Hosts {
                  set host_socket.group to a group of these users"
             );
         }
-        let owners = Arc::new(Owners::load(&self.state_dir));
+        let (leases, unheld) = Leases::load(&self.state_dir);
+        let ending = Arc::new(Ending {
+            controller: MembershipServiceClient::new(self.controller.clone()),
+            owners: Arc::new(Owners::load(&self.state_dir)),
+            leases: Arc::clone(&leases),
+            closing: closing.clone(),
+        });
+        unheld.into_iter().for_each(|unheld| ending.schedule(unheld));
+        let serving = self.serve(&ending, &mut closing);
+        tokio::select! {
+            () = serving => {}
+            () = leases.watch_the_clock() => {}
+        }
+    }
+
+    async fn serve(&self, ending: &Arc<Ending>, closing: &mut state::Receiver<bool>) {
         let access = Arc::new(Access::new(&self.config));
         loop {
             let failed = match listen::bind(&self.config, access.clone()).await {
                 Ok((incoming, _file)) => {
                     tracing::info!(path = %self.config.path.display(), "serving applications");
-                    let membership = Membership::new(&self, owners.clone(), closing.clone());
+                    let membership = Membership::new(self, ending);
                     let service = MembershipServiceServer::new(membership).max_decoding_message_size(MAX_REQUEST_BYTES);
                     let mut end = closing.clone();
                     let served = Server::builder()
                         .max_concurrent_streams(MAX_STREAMS)
                         .http2_max_header_list_size(MAX_HEADER_BYTES)
-                        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-                        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
                         .add_service(service)
                         .serve_with_incoming_shutdown(incoming, async move { closed(&mut end).await });
                     match served.await {
@@ -94,7 +112,7 @@ impl Hosts {
                 "host_socket.path: cannot serve the socket, applications cannot join through this agent");
             tokio::select! {
                 () = tokio::time::sleep(RETRY) => {}
-                () = closed(&mut closing) => return,
+                () = closed(closing) => return,
             }
         }
     }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use canopy_control::pb::membership_service_server::MembershipService;
 use canopy_control::pb::{
-    Evicted, GroupPhase, JoinRequest, JoinResponse, LeaveRequest, LeaveResponse, WatchGroupRequest, WatchGroupResponse,
+    Evicted, GroupPhase, HoldMembershipRequest, HoldMembershipResponse, JoinRequest, JoinResponse, LeaveRequest,
+    LeaveResponse, WatchGroupRequest, WatchGroupResponse,
 };
 use canopy_controller_actor::{CommandError, Controller, Done};
 use canopy_controller_core::{Command, DomainError};
+use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, check_name};
 use canopy_model::member::MemberSpec;
 use futures::Stream;
@@ -71,7 +73,12 @@ impl MembershipService for Membership {
             host = request.get_ref().host,
             peer = peer(&request)
         );
-        let (group, spec) = <(String, MemberSpec)>::try_from(request.into_inner()).map_err(error::field)?;
+        let request = request.into_inner();
+        if request.lease {
+            let what = "only the agent of the host's node knows when a process ends: join there, or without a lease";
+            return Err(error::field(FieldError::new("lease", what)));
+        }
+        let (group, spec) = <(String, MemberSpec)>::try_from(request).map_err(error::field)?;
         let host = spec.host.clone();
         let command = Command::PutMember { group: group.clone(), spec, create_only: true };
         async {
@@ -105,6 +112,15 @@ impl MembershipService for Membership {
         }
         .instrument(span)
         .await
+    }
+
+    type HoldMembershipStream = Pin<Box<dyn Stream<Item = Result<HoldMembershipResponse, Status>> + Send>>;
+
+    async fn hold_membership(
+        &self,
+        _: Request<HoldMembershipRequest>,
+    ) -> Result<Response<Self::HoldMembershipStream>, Status> {
+        Err(Status::unimplemented("leases are held at the agent of the host's node"))
     }
 
     type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;

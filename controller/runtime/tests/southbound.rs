@@ -25,6 +25,7 @@ fn join(host: &str, role: Role, qpn: u32) -> JoinRequest {
         qpn,
         memory: None,
         start_psn: None,
+        lease: false,
     }
 }
 

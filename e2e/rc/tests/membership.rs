@@ -46,6 +46,16 @@ impl MembershipService for Controller {
         Ok(Response::new(LeaveResponse {}))
     }
 
+    type HoldMembershipStream =
+        std::pin::Pin<Box<dyn Stream<Item = Result<canopy_control::pb::HoldMembershipResponse, Status>> + Send>>;
+
+    async fn hold_membership(
+        &self,
+        _: Request<canopy_control::pb::HoldMembershipRequest>,
+    ) -> Result<Response<Self::HoldMembershipStream>, Status> {
+        Err(Status::unimplemented("leases are held at the agent"))
+    }
+
     type WatchGroupStream = std::pin::Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;
 
     async fn watch_group(&self, _: Request<WatchGroupRequest>) -> Result<Response<Self::WatchGroupStream>, Status> {
@@ -82,6 +92,7 @@ fn request() -> JoinRequest {
         qpn: 0x77,
         memory: Some(MemoryRegion { va: 1, rkey: 2, length: 3 }),
         start_psn: None,
+        lease: false,
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use canopy_control::pb::membership_service_server::{MembershipService, MembershipServiceServer};
 use canopy_control::pb::{
-    Evicted, GroupPhase, JoinRequest, JoinResponse, LeaveRequest, LeaveResponse, WatchGroupRequest, WatchGroupResponse,
+    Evicted, GroupPhase, HoldMembershipRequest, HoldMembershipResponse, JoinRequest, JoinResponse, LeaveRequest,
+    LeaveResponse, WatchGroupRequest, WatchGroupResponse,
 };
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
@@ -22,6 +23,8 @@ use tonic::{Request, Response, Status};
 pub struct Requests {
     /// Joins.
     pub joins: Vec<JoinRequest>,
+    /// Holds of leases.
+    pub holds: Vec<HoldMembershipRequest>,
     /// Leaves.
     pub leaves: Vec<LeaveRequest>,
 }
@@ -132,6 +135,17 @@ impl MembershipService for Service {
     async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveResponse>, Status> {
         self.requests.lock().unwrap().leaves.push(request.into_inner());
         Ok(Response::new(LeaveResponse {}))
+    }
+
+    type HoldMembershipStream = Pin<Box<dyn Stream<Item = Result<HoldMembershipResponse, Status>> + Send>>;
+
+    async fn hold_membership(
+        &self,
+        request: Request<HoldMembershipRequest>,
+    ) -> Result<Response<Self::HoldMembershipStream>, Status> {
+        self.requests.lock().unwrap().holds.push(request.into_inner());
+        let held = tokio_stream::once(Ok(HoldMembershipResponse {}));
+        Ok(Response::new(Box::pin(held.chain(tokio_stream::pending()))))
     }
 
     type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<WatchGroupResponse, Status>> + Send>>;

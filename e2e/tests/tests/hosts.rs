@@ -3,13 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use canopy_e2e::Paused;
 use canopy_e2e::{Bed, up};
 use canopy_host::{Client, Error, Event, Events, JoinOptions};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -262,4 +266,105 @@ fn as_another_user() {
         Ok(()) => println!("outcome: done"),
         Err(error) => println!("outcome: {error}"),
     }
+}
+
+/// A process that joins r2 and then waits to be killed.
+fn member_process(bed: &Bed, task: &str) -> Running {
+    let mut c = Command::new(std::env::current_exe().unwrap());
+    c.args(["--exact", "as_a_member", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    let mut child = c.env(TASK, format!("{} {task}", bed.lab.host_socket("n1").display())).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let joined = out.lines().map(Result::unwrap).any(|line| line.contains("joined"));
+    assert!(joined, "the process has not joined");
+    Running(child)
+}
+
+/// The member's process; does nothing unless TASK is set.
+#[test]
+#[ignore = "started by a_member_leaves_with_its_process"]
+fn as_a_member() {
+    let task = std::env::var(TASK).unwrap();
+    let (socket, kind) = task.split_once(' ').unwrap();
+    let leased = JoinOptions::receiver("g", "r2", 17);
+    let options = if kind == "leased" { leased } else { leased.without_lease() };
+    let client = Client::connect(socket).unwrap();
+    let _member = client.join(options).unwrap();
+    println!("joined");
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_member_leaves_with_its_process_and_with_nothing_else() {
+    let mut bed = up("figure1").unwrap();
+    bed.lab.create_group("g", json!({})).unwrap();
+    client(&bed, "n1");
+    let receivers = |bed: &Bed| bed.group("g").unwrap()["receivers"].as_u64().unwrap();
+    let left = |bed: &Bed, what: &str| {
+        let from = Instant::now();
+        bed.lab.wait(&format!("r2 to leave: {what}"), |_| Ok(receivers(bed) == 0)).unwrap();
+        println!("{what}: left after {:?}", from.elapsed());
+    };
+    let stays = |bed: &Bed, seconds: u64, what: &str| {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        while Instant::now() < until {
+            assert_eq!(receivers(bed), 1, "{what}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let signal = |process: &Running, signal| kill(Pid::from_raw(process.0.id() as i32), signal).unwrap();
+
+    let killed = member_process(&bed, "leased");
+    stays(&bed, 1, "it runs");
+    drop(killed);
+    left(&bed, "killed");
+
+    // A debugger, and then the end.
+    let stopped = member_process(&bed, "leased");
+    signal(&stopped, Signal::SIGSTOP);
+    stays(&bed, 3, "it is stopped");
+    drop(stopped);
+    left(&bed, "killed while it was stopped");
+
+    // Restarts of the agent: with a process that takes its lease up again, and with one that died meanwhile.
+    let lasting = member_process(&bed, "leased");
+    bed.lab.kill_agent("n1").unwrap();
+    bed.lab.start_agent("n1").unwrap();
+    stays(&bed, 12, "the agent was restarted");
+    bed.lab.kill_agent("n1").unwrap();
+    drop(lasting);
+    bed.lab.start_agent("n1").unwrap();
+    left(&bed, "killed while there was no agent");
+
+    // An agent that hangs for longer than the library waits before it connects again.
+    client(&bed, "n1");
+    let waiting = member_process(&bed, "leased");
+    let hanging = Paused::new(&bed, &["n1"]).unwrap();
+    stays(&bed, 25, "the agent hangs");
+    drop(hanging);
+    stays(&bed, 5, "the agent hung");
+    drop(waiting);
+    left(&bed, "killed after the agent hung");
+
+    // Without a controller no member can leave.
+    client(&bed, "n1");
+    let orphan = member_process(&bed, "leased");
+    bed.lab.kill_controller().unwrap();
+    drop(orphan);
+    bed.lab.start_controller().unwrap();
+    left(&bed, "killed while there was no controller");
+
+    // A successor with the same content takes over.
+    let first = member_process(&bed, "leased");
+    let second = member_process(&bed, "leased");
+    drop(first);
+    stays(&bed, 3, "its successor runs");
+    drop(second);
+    left(&bed, "the successor killed, too");
+
+    drop(member_process(&bed, "durable"));
+    stays(&bed, 3, "it has no lease");
+    client(&bed, "n1").leave("g", "r2").unwrap();
+    assert_eq!(receivers(&bed), 0);
 }

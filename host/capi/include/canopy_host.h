@@ -101,12 +101,17 @@ typedef struct canopy_join_options {
   uint32_t rkey;
   uint32_t start_psn;   /* 0 = that of the answer; a source that cannot choose its first PSN: CANOPY_START_PSN(psn) */
   int64_t timeout_ms;   /* how long to retry while the agent does not answer; 0 = 30 s */
+  uint64_t flags;       /* CANOPY_JOIN_*; 0 = with a lease */
 } canopy_join_options;
+
+/* The membership lasts until someone leaves. Else it has a lease: when the process ends, however it ends, or the last of the
+   client, its memberships and events is freed, the host leaves within a second. A restart of the agent ends no lease. */
+#define CANOPY_JOIN_WITHOUT_LEASE 1u
 
 /* Fixes the first PSN of the source's queue pair; refused when receivers have joined with another. */
 #define CANOPY_START_PSN(psn) (0x80000000u | (psn))
 
-#define CANOPY_JOIN_OPTIONS_INIT { sizeof(canopy_join_options), NULL, NULL, 0, 0, {0}, 0, 0, 0, 0, 0 }
+#define CANOPY_JOIN_OPTIONS_INIT { sizeof(canopy_join_options), NULL, NULL, 0, 0, {0}, 0, 0, 0, 0, 0, 0 }
 
 /* Connection parameters of the queue pair; the same for the source and for receivers. */
 typedef struct canopy_connection {
@@ -155,7 +160,7 @@ int32_t canopy_wait_ready(canopy_membership *membership, uint32_t receivers, int
                           canopy_error *error);
 /* Leaves; call it again if it fails with CANOPY_E_UNAVAILABLE. The handle stays valid. */
 int32_t canopy_leave(canopy_membership *membership, canopy_error *error);
-/* Does not leave the group. NULL is permitted. */
+/* Does not leave the group while the client or events are left; see CANOPY_JOIN_WITHOUT_LEASE. NULL is permitted. */
 void canopy_membership_free(canopy_membership *membership);
 
 /* The events of the group from now on, its current state first. Each handle has its own. */

@@ -2,7 +2,9 @@
 //! The header's structures and numbers. They may only change by growing at the end.
 
 use std::ffi::c_char;
+use std::mem::{MaybeUninit, offset_of};
 use std::net::Ipv6Addr;
+use std::ptr;
 
 use canopy_host::{Connection, Error, Event, JoinOptions, MemoryRegion, Role};
 
@@ -15,6 +17,8 @@ pub const NAME_MAX: usize = 64;
 pub const TEXT_MAX: usize = 1024;
 /// What `CANOPY_START_PSN` sets: PSN 0 can be fixed, and 0 fixes none.
 const FIXED_PSN: u32 = 1 << 31;
+/// `CANOPY_JOIN_WITHOUT_LEASE`.
+const JOIN_WITHOUT_LEASE: u64 = 1;
 /// `CANOPY_E_TIMEOUT`.
 pub const E_TIMEOUT: i32 = 10;
 /// `CANOPY_E_INTERNAL`.
@@ -46,6 +50,7 @@ pub struct CanopyJoinOptions {
     pub rkey: u32,
     pub start_psn: u32,
     pub timeout_ms: i64,
+    pub flags: u64,
 }
 
 /// `canopy_connection`.
@@ -90,12 +95,29 @@ impl CanopyJoinOptions {
         }
         // SAFETY: as above; `size` comes first in every version.
         let size = unsafe { *options.cast::<usize>() };
-        if size != size_of::<Self>() {
+        // A program that was compiled before there were leases has none.
+        let is_before_flags = size == offset_of!(Self, flags);
+        if size != size_of::<Self>() && !is_before_flags {
             let reason = format!("{size} in place of {}: begin with CANOPY_JOIN_OPTIONS_INIT", size_of::<Self>());
             return Err(invalid("size", &reason));
         }
+        // SAFETY: as above; every field may be zero.
+        let mut o = unsafe {
+            let mut o = MaybeUninit::<Self>::zeroed();
+            ptr::copy_nonoverlapping(options.cast::<u8>(), o.as_mut_ptr().cast::<u8>(), size);
+            o.assume_init()
+        };
+        if is_before_flags {
+            o.flags = JOIN_WITHOUT_LEASE;
+        }
+        if o.flags & !JOIN_WITHOUT_LEASE != 0 {
+            return Err(invalid(
+                "flags",
+                &format!("{:#x} has unknown bits: use 0 or CANOPY_JOIN_WITHOUT_LEASE", o.flags),
+            ));
+        }
         // SAFETY: as above.
-        let (o, group, host) = unsafe { (&*options, name("group", (*options).group)?, name("host", (*options).host)?) };
+        let (group, host) = unsafe { (name("group", o.group)?, name("host", o.host)?) };
         let mut join = match o.role {
             1 => JoinOptions::source(group, host, o.qpn),
             2 => JoinOptions::receiver(group, host, o.qpn),
@@ -116,6 +138,7 @@ impl CanopyJoinOptions {
                 return Err(invalid("start_psn", &format!("{bare} is a bare number: use CANOPY_START_PSN({bare})")));
             }
         };
+        join.lease = o.flags & JOIN_WITHOUT_LEASE == 0;
         if o.timeout_ms != 0 {
             join.timeout = millis(o.timeout_ms)?;
         }

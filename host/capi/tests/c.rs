@@ -74,6 +74,7 @@ fn a_c_program_lives_a_member_s_whole_life() {
     size("canopy_join_options.length", offset_of!(CanopyJoinOptions, length));
     size("canopy_join_options.rkey", offset_of!(CanopyJoinOptions, rkey));
     size("canopy_join_options.timeout_ms", offset_of!(CanopyJoinOptions, timeout_ms));
+    size("canopy_join_options.flags", offset_of!(CanopyJoinOptions, flags));
     size("canopy_connection.start_psn", offset_of!(CanopyConnection, start_psn));
     size("canopy_connection.write_rkey", offset_of!(CanopyConnection, write_rkey));
     size("canopy_connection.write_base_va", offset_of!(CanopyConnection, write_base_va));

@@ -45,6 +45,7 @@ static void layout(void) {
   FIELD(canopy_join_options, length);
   FIELD(canopy_join_options, rkey);
   FIELD(canopy_join_options, timeout_ms);
+  FIELD(canopy_join_options, flags);
   FIELD(canopy_connection, start_psn);
   FIELD(canopy_connection, write_rkey);
   FIELD(canopy_connection, write_base_va);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use canopy_control::pb;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_model::member::Connection;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
@@ -40,7 +41,8 @@ impl Client {
         Ok(Self { grpc: MembershipServiceClient::new(channel(path.as_ref()).await?) })
     }
 
-    /// Joins. Joining again with the same content is a success, also after this process died in between.
+    /// Joins. Joining again with the same content is a success, also after this process died in between. With a lease, which a task on
+    /// the runtime holds, the host leaves when this process ends.
     ///
     /// # Errors
     /// An argument is wrong, the group does not exist or failed, the host is in it already with other content or is
@@ -53,6 +55,12 @@ impl Client {
             async move { grpc.join(request).await }
         });
         let connection = Connection::try_from(answer.await?).map_err(|error| Error::Protocol(error.to_string()))?;
+        if options.lease {
+            // From here on the lease depends on nothing but this process. An agent that was restarted is waited for by the task alone.
+            let (held, is_held) = oneshot::channel();
+            tokio::spawn(hold(self.grpc.clone(), options.group.clone(), options.host.clone(), held));
+            _ = timeout(options.timeout, is_held).await;
+        }
         Ok(Membership { grpc: self.grpc.clone(), group: options.group, host: options.host, connection })
     }
 
@@ -63,6 +71,38 @@ impl Client {
     /// The membership is another user's, or the agent did not answer within 30 s: call again.
     pub async fn leave(&self, group: &str, host: &str) -> Result<(), Error> {
         leave(&self.grpc, group, host).await
+    }
+}
+
+/// Holds the lease of a membership, also after a restart of the agent, until the membership ends; `held` is sent or dropped once it is known
+/// whether the agent gives it.
+async fn hold(mut grpc: Grpc, group: String, host: String, held: oneshot::Sender<()>) {
+    let (mut pause, mut first) = (Pause::default(), Some(held));
+    loop {
+        let request = pb::HoldMembershipRequest { group: group.clone(), host: host.clone() };
+        let ended = match grpc.hold_membership(request).await {
+            Ok(answer) => {
+                let mut held = answer.into_inner();
+                loop {
+                    match held.message().await {
+                        Ok(Some(_)) => {
+                            pause.reset();
+                            // The receiver may have stopped waiting.
+                            first.take().map(|first| first.send(()));
+                        }
+                        // The agent was restarted.
+                        Ok(None) => break Code::Unavailable,
+                        Err(status) => break status.code(),
+                    }
+                }
+            }
+            Err(status) => status.code(),
+        };
+        // An agent that does not know leases keeps the membership.
+        if matches!(ended, Code::NotFound | Code::Unimplemented | Code::PermissionDenied) {
+            return;
+        }
+        tokio::time::sleep(pause.next()).await;
     }
 }
 
@@ -78,7 +118,7 @@ async fn leave(grpc: &Grpc, group: &str, host: &str) -> Result<(), Error> {
     }
 }
 
-/// A host's membership of a group. Dropping it does not leave the group.
+/// A host's membership of a group. Dropping it does not leave the group; with a lease, the end of the process or of the runtime does.
 #[derive(Clone, Debug)]
 pub struct Membership {
     grpc: Grpc,

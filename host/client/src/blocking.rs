@@ -78,7 +78,8 @@ impl Client {
     }
 }
 
-/// A host's membership of a group. Dropping it does not leave the group.
+/// A host's membership of a group. Dropping it does not leave the group; with a lease, the end of the process does, or of the last of the
+/// client, its memberships and events.
 #[derive(Clone, Debug)]
 pub struct Membership {
     worker: Arc<Worker>,

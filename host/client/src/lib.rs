@@ -27,8 +27,10 @@
 //! This is the blocking API; [`aio`] is the same for applications with a tokio runtime. A call to the blocking API
 //! inside a runtime panics, as `block_on` does there.
 //!
-//! **Dropping a [`Membership`] does not leave the group.** A process that exits does not leave either: the group's
-//! stall policy handles a receiver that acknowledges nothing. Call [`Membership::leave`].
+//! Call [`Membership::leave`] when you are done. **A membership has a lease** unless [`JoinOptions::without_lease`] is called: when the
+//! process ends, however it ends, or the last of its [`Client`], [`Membership`] and [`Events`] is dropped, the host leaves within a
+//! second. A restart of the agent ends no lease. A child after `fork` shares the connection and with it the lease; after `exec` it does
+//! not. Without a lease a process that exits does not leave: the group's stall policy handles a receiver that acknowledges nothing.
 //!
 //! The agent and its controller may restart at any time: calls retry until their timeout, and [`Events`] report
 //! [`Event::Disconnected`] and [`Event::Reconnected`]. Forwarding continues meanwhile.

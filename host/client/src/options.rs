@@ -31,6 +31,9 @@ pub struct JoinOptions {
     /// First PSN of the queue pair, 0..=0xFFFFFF, for a source that cannot choose it, as under RDMA-CM; refused when receivers have
     /// joined with another. `None`: that of the answer.
     pub start_psn: Option<u32>,
+    /// The membership ends with this process, however it ends: the host leaves within a second. True unless
+    /// [`JoinOptions::without_lease`] was called. An agent that does not know leases keeps the membership.
+    pub lease: bool,
     /// How long to retry while the agent or the controller is unreachable; 30 s unless set.
     pub timeout: Duration,
 }
@@ -61,6 +64,12 @@ impl JoinOptions {
         Self { memory: Some(MemoryRegion { va, rkey, length }), ..self }
     }
 
+    /// The membership lasts until someone leaves, also beyond the process: its successor joins again with the same content.
+    #[must_use]
+    pub fn without_lease(self) -> Self {
+        Self { lease: false, ..self }
+    }
+
     fn new(role: Role, group: &str, host: &str, qpn: u32) -> Self {
         let timeout = Duration::from_secs(30);
         Self {
@@ -71,6 +80,7 @@ impl JoinOptions {
             qpn,
             memory: None,
             start_psn: None,
+            lease: true,
             timeout,
         }
     }
@@ -83,7 +93,7 @@ impl JoinOptions {
         let start_psn = self.start_psn.map(|psn| Psn::new("start_psn", psn.into())).transpose()?;
         let (host, role, address, memory) = (self.host.clone(), self.role, self.address, self.memory);
         let member = MemberSpec { host, role, address, qpn, memory, start_psn };
-        let request = pb::JoinRequest::from((self.group.as_str(), &member));
+        let request = pb::JoinRequest { lease: self.lease, ..(self.group.as_str(), &member).into() };
         <(String, MemberSpec)>::try_from(request.clone())?;
         Ok(request)
     }

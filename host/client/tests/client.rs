@@ -125,3 +125,16 @@ fn repeated_short_waits_receive_the_event_of_a_slow_agent() {
     };
     assert_eq!(received, Event::Ready { receivers: 2, write_length: 4096 });
 }
+
+#[test]
+fn a_join_has_a_lease_that_is_held_unless_it_is_declined() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = Agent::start(dir.path());
+    let client = Client::connect(agent.path()).unwrap();
+    client.join(JoinOptions::receiver("g", "r1", 17)).unwrap();
+    client.join(JoinOptions::receiver("g", "r2", 18).without_lease()).unwrap();
+    let received = agent.requests.lock().unwrap();
+    assert_eq!(received.joins.iter().map(|j| j.lease).collect::<Vec<_>>(), [true, false]);
+    let holds: Vec<_> = received.holds.iter().map(|h| (h.group.as_str(), h.host.as_str())).collect();
+    assert_eq!(holds, [("g", "r1")], "held when the join returns");
+}

@@ -9,7 +9,8 @@
         for event in member.events():
             ...
 
-The end of `with client.join(...)` leaves the group; dropping a membership does not. The rest is as documented in the
+The end of `with client.join(...)` leaves the group, and so does the end of the process unless it joined with
+`lease=False`; dropping a membership does not. The rest is as documented in the
 C header: any thread may call, a child after fork connects anew.
 """
 

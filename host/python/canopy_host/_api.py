@@ -157,9 +157,11 @@ class Client(_Handle):
         address: Optional[Address] = None,
         timeout: float = 30.0,
         start_psn: Optional[int] = None,
+        lease: bool = True,
     ) -> "Membership":
         """Joins; repeating a join with the same content succeeds. `timeout`: seconds to retry while the agent does
-        not answer. `start_psn`: first PSN of a source that cannot choose it; else that of the answer is used."""
+        not answer. `start_psn`: first PSN of a source that cannot choose it; else that of the answer is used. `lease`:
+        the host leaves when this process ends, however it ends; without one the membership lasts until someone leaves."""
         o = lib.JoinOptions(size=c.sizeof(lib.JoinOptions), group=_bytes("group", group), host=_bytes("host", host))
         o.role, o.qpn = Role(role), _number("qpn", qpn, 32)
         if address is not None:
@@ -167,6 +169,8 @@ class Client(_Handle):
                 o.address[:] = ipaddress.IPv6Address(address).packed
             except ValueError as error:
                 raise InvalidArgument(f"address: {error}", "address") from None
+        if not lease:
+            o.flags = 1
         if start_psn is not None:
             o.start_psn = 1 << 31 | _number("start_psn", start_psn, 24)
         if memory is not None:

@@ -36,6 +36,7 @@ class JoinOptions(c.Structure):
         ("rkey", c.c_uint32),
         ("start_psn", c.c_uint32),
         ("timeout_ms", c.c_int64),
+        ("flags", c.c_uint64),
     ]
 
 

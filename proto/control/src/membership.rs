@@ -58,6 +58,7 @@ impl From<(&str, &MemberSpec)> for pb::JoinRequest {
             qpn: member.qpn.get(),
             memory: member.memory.map(Into::into),
             start_psn: member.start_psn.map(Psn::get),
+            lease: false,
         }
     }
 }

@@ -5,8 +5,7 @@
 //! membership. It is written before the call to the controller, so that no crash leaves a membership without its owner.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,13 +13,14 @@ use canopy_model::ids::check_name;
 use tonic::Status;
 
 use super::access::ROOT;
+use super::stored;
 
 /// Maximum number of memberships made through one agent; the file stays below 3 MB.
 const MAX_OWNED: usize = 16_384;
-const MAX_BYTES: u64 = 4 << 20;
 const FORMAT: &str = "canopy-host-owners 1";
 
-type Key = (String, String);
+/// Group and host.
+pub(super) type Key = (String, String);
 
 /// The owners, in memory and on disk.
 pub(super) struct Owners {
@@ -48,16 +48,8 @@ impl Owners {
     /// Renames an unusable file and logs an error: then only root can end the memberships made before.
     pub(super) fn load(state_dir: &Path) -> Self {
         let path = state_dir.join("host-owners");
-        let owned = match read(&path) {
-            Ok(owned) => owned,
-            Err(reason) => {
-                let aside = path.with_extension("damaged");
-                let moved = fs::rename(&path, &aside);
-                tracing::error!(file = %path.display(), %reason, ?moved,
-                    "cannot use the file of membership owners: only root can end memberships made before");
-                BTreeMap::new()
-            }
-        };
+        let owned = stored::load(&path, FORMAT, entry, "only root can end memberships made before");
+        let owned = owned.into_iter().collect();
         Self { path, state: Mutex::new(OwnersState { owned, busy: BTreeSet::new() }) }
     }
 
@@ -69,18 +61,21 @@ impl Owners {
         let key = (group.to_owned(), host.to_owned());
         let mut state = self.state();
         let was = state.owned.get(&key).copied();
-        if was.is_some_and(|owner| owner != uid) && uid != ROOT {
-            return Err(Status::permission_denied(format!(
-                "host: the membership of {host} in group {group} was made by another user: uid {uid} can neither change \
-                 nor end it; its owner or root can"
-            )));
-        }
+        check(was, &key, uid)?;
         if !state.busy.insert(key.clone()) {
             return Err(Status::aborted(format!(
                 "host: another call for {host} in group {group} is in progress: call again"
             )));
         }
         Ok(Claim { owners: self, key, uid, was })
+    }
+
+    /// Whether `uid` may hold the lease of a membership.
+    ///
+    /// # Errors
+    /// Another user made it.
+    pub(super) fn check(&self, key: &Key, uid: u32) -> Result<(), Status> {
+        check(self.state().owned.get(key).copied(), key, uid)
     }
 
     /// Removes the memberships of a deleted group.
@@ -98,15 +93,9 @@ impl Owners {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the file; after an error the old one is intact.
     fn store(&self, owned: &BTreeMap<Key, u32>) -> io::Result<()> {
         let lines: String = owned.iter().map(|((group, host), uid)| format!("{group} {host} {uid}\n")).collect();
-        let temporary = self.path.with_extension("tmp");
-        let mut file = File::create(&temporary)?;
-        write!(file, "{FORMAT} {:08x}\n{lines}", crc32fast::hash(lines.as_bytes()))?;
-        file.sync_all()?;
-        fs::rename(&temporary, &self.path)?;
-        self.path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+        stored::store(&self.path, FORMAT, &lines)
     }
 
     fn store_or_warn(&self, owned: &BTreeMap<Key, u32>) {
@@ -165,25 +154,26 @@ impl Drop for Claim<'_> {
     }
 }
 
-fn read(path: &Path) -> Result<BTreeMap<Key, u32>, String> {
-    match fs::metadata(path) {
-        Ok(found) if found.len() > MAX_BYTES => return Err(format!("it is larger than {MAX_BYTES} bytes")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-        _ => {}
+fn check(owner: Option<u32>, (group, host): &Key, uid: u32) -> Result<(), Status> {
+    if owner.is_none_or(|owner| owner == uid) || uid == ROOT {
+        return Ok(());
     }
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let (head, lines) = text.split_once('\n').ok_or("it has no first line")?;
-    if head != format!("{FORMAT} {:08x}", crc32fast::hash(lines.as_bytes())) {
-        return Err("its first line does not match its content".to_owned());
-    }
-    lines.lines().map(|line| entry(line).ok_or_else(|| format!("line {line:?}"))).collect()
+    Err(Status::permission_denied(format!(
+        "host: the membership of {host} in group {group} was made by another user: uid {uid} can neither change \
+         nor end it; its owner or root can"
+    )))
 }
 
 fn entry(line: &str) -> Option<(Key, u32)> {
-    let mut words = line.split(' ');
-    let (group, host, uid) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
-    let good = words.next().is_none() && check_name("group", group).is_ok() && check_name("host", host).is_ok();
-    good.then(|| ((group.to_owned(), host.to_owned()), uid))
+    let (key, uid) = line.rsplit_once(' ')?;
+    Some((names(key)?, uid.parse().ok()?))
+}
+
+/// `GROUP HOST`.
+pub(super) fn names(line: &str) -> Option<Key> {
+    let (group, host) = line.split_once(' ')?;
+    let good = check_name("group", group).is_ok() && check_name("host", host).is_ok();
+    good.then(|| (group.to_owned(), host.to_owned()))
 }
 
 #[cfg(test)]

@@ -17,11 +17,13 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
 use super::access::{Caller, ROOT};
-use super::owners::Owners;
+use super::ending::Ending;
+use super::leases::{Hold, Leases};
+use super::owners::{Key, Owners};
 use super::{Hosts, watch};
 
 /// Timeout of a call to the controller; the controller's own timeout is shorter.
-const ANSWER_WITHIN: Duration = Duration::from_secs(35);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(35);
 /// Concurrent watches of all callers; the controller's server permits 1024 streams on a connection.
 const MAX_WATCHES: usize = 512;
 
@@ -31,20 +33,24 @@ pub(super) struct Membership {
     controller: MembershipServiceClient<Channel>,
     specs: state::Receiver<Option<Arc<HeldSpec>>>,
     owners: Arc<Owners>,
+    leases: Arc<Leases>,
+    ending: Arc<Ending>,
     watches: Arc<Semaphore>,
     closing: state::Receiver<bool>,
 }
 
 impl Membership {
-    pub(super) fn new(hosts: &Hosts, owners: Arc<Owners>, closing: state::Receiver<bool>) -> Self {
+    pub(super) fn new(hosts: &Hosts, ending: &Arc<Ending>) -> Self {
         Self {
             node: hosts.node.clone(),
             target: hosts.target.clone(),
-            controller: MembershipServiceClient::new(hosts.controller.clone()),
+            controller: ending.controller.clone(),
             specs: hosts.specs.clone(),
-            owners,
+            owners: Arc::clone(&ending.owners),
+            leases: Arc::clone(&ending.leases),
+            ending: Arc::clone(ending),
             watches: Arc::new(Semaphore::new(MAX_WATCHES)),
-            closing,
+            closing: ending.closing.clone(),
         }
     }
 
@@ -67,6 +73,22 @@ impl Membership {
         )))
     }
 
+    /// Begins the membership's lease; processes have to hold it soon.
+    fn lease(&self, key: &Key) -> Result<(), Status> {
+        let unheld = block_in_place(|| self.leases.start(key)).map_err(|error| {
+            Status::internal(format!("the agent cannot store the lease of the membership: {error}"))
+        })?;
+        self.ending.schedule(unheld);
+        Ok(())
+    }
+
+    fn forget_group(&self, group: &str) {
+        block_in_place(|| {
+            self.owners.forget_group(group);
+            self.leases.forget_group(group);
+        });
+    }
+
     /// Waits for the controller's answer.
     async fn call<T>(&self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<Response<T>, Status> {
         let answer = tokio::time::timeout(ANSWER_WITHIN, call).await;
@@ -86,24 +108,41 @@ impl Membership {
 impl MembershipService for Membership {
     async fn join(&self, request: Request<pb::JoinRequest>) -> Result<Response<pb::JoinResponse>, Status> {
         let caller = caller(&request)?;
-        let request = request.into_inner();
+        let mut request = request.into_inner();
         check_names(&request.group, &request.host)?;
         self.check_attached(&request.host)?;
-        let (group, host) = (request.group.clone(), request.host.clone());
-        let claim = self.owners.claim(&group, &host, caller.uid)?;
-        // The owner is on disk before the controller is called; the write may block.
+        let key = (request.group.clone(), request.host.clone());
+        let (group, host) = &key;
+        let has_lease = std::mem::take(&mut request.lease);
+        let claim = self.owners.claim(group, host, caller.uid)?;
+        // Owner and lease of a new membership are on disk before the controller is called; the writes may block.
         block_in_place(|| claim.own())?;
+        let is_new = claim.owner().is_none();
+        if has_lease && is_new {
+            self.lease(&key).inspect_err(|_| block_in_place(|| claim.undo()))?;
+        }
         let answer = self.call(self.controller.clone().join(request)).await;
         match &answer {
-            Ok(_) => tracing::info!(group, host, %caller, "joined"),
+            Ok(_) => {
+                tracing::info!(group, host, %caller, lease = has_lease, "joined");
+                if has_lease {
+                    // Also when it is new: the answer may have taken its time.
+                    self.lease(&key)?;
+                } else {
+                    block_in_place(|| self.leases.end(&key));
+                }
+            }
             Err(refused) => {
                 tracing::info!(group, host, %caller, code = ?refused.code(), reason = refused.message(), "join failed");
                 // After any other error the join may have succeeded.
-                if is_settled(refused.code()) {
-                    block_in_place(|| claim.undo());
+                if is_settled(refused.code()) && is_new {
+                    block_in_place(|| {
+                        claim.undo();
+                        self.leases.end(&key);
+                    });
                 }
                 if refused.code() == Code::NotFound {
-                    block_in_place(|| self.owners.forget_group(&group));
+                    self.forget_group(group);
                 }
             }
         }
@@ -131,9 +170,32 @@ impl MembershipService for Membership {
         let ended = answer.as_ref().map_or_else(|refused| refused.code() == Code::NotFound, |_| true);
         if ended {
             tracing::info!(group, host, %caller, "left");
-            block_in_place(|| claim.end());
+            block_in_place(|| {
+                claim.end();
+                self.leases.end(&(group, host));
+            });
         }
         answer
+    }
+
+    type HoldMembershipStream = Pin<Box<dyn Stream<Item = Result<pb::HoldMembershipResponse, Status>> + Send>>;
+
+    async fn hold_membership(
+        &self,
+        request: Request<pb::HoldMembershipRequest>,
+    ) -> Result<Response<Self::HoldMembershipStream>, Status> {
+        let caller = caller(&request)?;
+        let pb::HoldMembershipRequest { group, host } = request.into_inner();
+        check_names(&group, &host)?;
+        let key = (group, host);
+        self.owners.check(&key, caller.uid)?;
+        let ending = Arc::clone(&self.ending);
+        let what = format!("{} has no membership with a lease in group {} here", key.1, key.0);
+        let hold = self.leases.hold(key, move |unheld| ending.schedule(unheld));
+        let hold = hold.ok_or_else(|| Status::not_found(what.clone()))?;
+        let held = tokio_stream::once(Ok(pb::HoldMembershipResponse {}));
+        let ended = tokio_stream::StreamExt::chain(held, ends(hold, what, self.closing.clone()));
+        Ok(Response::new(Box::pin(ended)))
     }
 
     type WatchGroupStream = Pin<Box<dyn Stream<Item = Result<pb::WatchGroupResponse, Status>> + Send>>;
@@ -150,11 +212,31 @@ impl MembershipService for Membership {
         })?;
         let opened = self.call(self.controller.clone().watch_group(request.into_inner())).await;
         if opened.as_ref().is_err_and(|refused| refused.code() == Code::NotFound) {
-            block_in_place(|| self.owners.forget_group(&group));
+            self.forget_group(&group);
         }
         let states = watch::forward(opened?.into_inner(), self.target.clone(), place, self.closing.clone());
         Ok(Response::new(Box::pin(states)))
     }
+}
+
+/// Ends with an error once the membership or the agent has ended; dropping the stream releases the lease.
+fn ends<T: Send + 'static>(
+    mut hold: Hold,
+    what: String,
+    mut closing: state::Receiver<bool>,
+) -> impl Stream<Item = Result<T, Status>> + Send {
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    tokio::spawn(async move {
+        let end = tokio::select! {
+            () = hold.ended() => Status::not_found(what),
+            () = super::closed(&mut closing) => Status::unavailable("the agent is stopping: hold the membership again"),
+            // The process has ended, or closed its connection.
+            () = sender.closed() => return,
+        };
+        // The receiver may be gone: nothing to do.
+        _ = sender.send(Err(end)).await;
+    });
+    tokio_stream::wrappers::ReceiverStream::new(receiver)
 }
 
 fn attached(spec: &NodeSpec) -> impl Iterator<Item = &str> {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::fs;
+
 use tonic::Code;
 
 use super::*;

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Leaves on behalf of processes that have ended: their leases are held by no stream any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopy_control::pb;
+use canopy_control::pb::membership_service_client::MembershipServiceClient;
+use tokio::sync::watch as state;
+use tokio::task::block_in_place;
+use tonic::Code;
+use tonic::transport::Channel;
+
+use super::access::ROOT;
+use super::closed;
+use super::leases::{Leases, Unheld};
+use super::owners::Owners;
+use super::service::ANSWER_WITHIN;
+
+/// Time between two attempts, doubling from the first to the second.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Ends leases that no stream holds.
+pub(super) struct Ending {
+    pub(super) controller: MembershipServiceClient<Channel>,
+    pub(super) owners: Arc<Owners>,
+    pub(super) leases: Arc<Leases>,
+    pub(super) closing: state::Receiver<bool>,
+}
+
+impl Ending {
+    /// Ends the membership in time, unless a stream holds its lease again, or the agent stops: then the next agent does.
+    pub(super) fn schedule(self: &Arc<Self>, unheld: Unheld) {
+        let (this, mut closing) = (Arc::clone(self), self.closing.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = this.end(unheld) => {}
+                () = closed(&mut closing) => {}
+            }
+        });
+    }
+
+    async fn end(&self, unheld: Unheld) {
+        tokio::time::sleep_until(unheld.at).await;
+        while let Some(grace) = self.leases.grace() {
+            tokio::time::sleep_until(grace).await;
+        }
+        let (group, host) = &unheld.key;
+        let mut pause = FIRST_PAUSE;
+        while self.leases.is_due(&unheld) {
+            // Busy: a call for this membership is in progress, perhaps that of the process's successor.
+            if let Ok(claim) = self.owners.claim(group, host, ROOT) {
+                let request = pb::LeaveRequest { group: group.clone(), host: host.clone() };
+                let mut controller = self.controller.clone();
+                match tokio::time::timeout(ANSWER_WITHIN, controller.leave(request)).await {
+                    Ok(answer) if answer.as_ref().map_or_else(|refused| refused.code() == Code::NotFound, |_| true) => {
+                        tracing::info!(group, host, "left: no process holds the membership's lease any more");
+                        block_in_place(|| {
+                            claim.end();
+                            self.leases.end(&unheld.key);
+                        });
+                        return;
+                    }
+                    Ok(Err(refused)) if pause == FIRST_PAUSE => {
+                        let reason = refused.message();
+                        tracing::warn!(group, host, reason, "cannot leave for a process that has ended, trying again");
+                    }
+                    _ => {}
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = LAST_PAUSE.min(pause * 2);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::sync::mpsc;
+
+use super::*;
+
+fn key(host: &str) -> Key {
+    ("g".to_owned(), host.to_owned())
+}
+
+/// A hold, and where its release is reported.
+fn hold(leases: &Arc<Leases>, host: &str) -> (Hold, mpsc::Receiver<Unheld>) {
+    let (send, receive) = mpsc::channel();
+    (leases.hold(key(host), move |unheld| send.send(unheld).unwrap()).unwrap(), receive)
+}
+
+fn wait(unheld: &Unheld) -> Duration {
+    unheld.at - Instant::now()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_due_while_no_stream_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (leases, none) = Leases::load(dir.path());
+    assert!(none.is_empty() && leases.hold(key("h1"), |_| ()).is_none(), "there is no lease yet");
+    let unclaimed = leases.start(&key("h1")).unwrap();
+    assert_eq!(wait(&unclaimed), UNCLAIMED);
+    assert!(leases.is_due(&unclaimed));
+    let (first, released) = hold(&leases, "h1");
+    let (second, released_last) = hold(&leases, "h1");
+    assert!(!leases.is_due(&unclaimed));
+    drop(first);
+    assert!(released.try_recv().is_err(), "the other stream still holds it");
+    drop(second);
+    let unheld = released_last.try_recv().unwrap();
+    assert_eq!(wait(&unheld), RELEASED);
+    assert!(leases.is_due(&unheld) && !leases.is_due(&unclaimed));
+    // A successor joins with the same content.
+    leases.start(&key("h1")).unwrap();
+    assert!(!leases.is_due(&unheld));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_outlast_the_agent_and_have_to_be_held_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (leases, _) = Leases::load(dir.path());
+    for host in ["h1", "h2", "h3"] {
+        leases.start(&key(host)).unwrap();
+    }
+    leases.end(&key("h2"));
+    let (leases, unheld) = Leases::load(dir.path());
+    assert_eq!(unheld.iter().map(|u| u.key.1.as_str()).collect::<Vec<_>>(), ["h1", "h3"]);
+    assert!(unheld.iter().all(|u| wait(u) == UNCLAIMED));
+    let _held = hold(&leases, "h1");
+    assert_eq!(unheld.iter().map(|u| leases.is_due(u)).collect::<Vec<_>>(), [false, true]);
+    leases.forget_group("g");
+    assert!(Leases::load(dir.path()).1.is_empty());
+
+    std::fs::write(dir.path().join("host-leases"), "canopy-host-leases 1 00000000\ng h1\n").unwrap();
+    assert!(Leases::load(dir.path()).1.is_empty(), "a damaged file is put aside");
+    assert!(dir.path().join("host-leases.damaged").exists());
+    leases.start(&key("h4")).unwrap();
+    assert_eq!(Leases::load(dir.path()).1.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_an_ended_membership_end_and_do_not_count_for_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (leases, _) = Leases::load(dir.path());
+    leases.start(&key("h1")).unwrap();
+    let (mut old, released) = hold(&leases, "h1");
+    leases.end(&key("h1"));
+    old.ended().await;
+    leases.start(&key("h1")).unwrap();
+    let (new, released_new) = hold(&leases, "h1");
+    drop(old);
+    assert!(released.try_recv().is_err());
+    drop(new);
+    assert!(leases.is_due(&released_new.try_recv().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_was_stopped_gives_processes_time_to_hold_their_leases_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (leases, _) = Leases::load(dir.path());
+    leases.start(&key("h1")).unwrap();
+    let ticking = tokio::spawn({
+        let leases = Arc::clone(&leases);
+        async move { leases.watch_the_clock().await }
+    });
+    let grace = || leases.grace().map(|end| end - Instant::now());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(grace(), None);
+    // Nothing runs for three seconds: before the clock is read, and after.
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert!(grace().is_some_and(|left| left > UNCLAIMED - TICK));
+    tokio::time::sleep(TICK * 2).await;
+    assert!(grace().is_some_and(|left| left > UNCLAIMED - TICK * 3));
+    tokio::time::sleep(UNCLAIMED).await;
+    assert_eq!(grace(), None);
+    ticking.abort();
+}
