@@ -26,13 +26,14 @@ use std::time::Duration;
 use canopy_control::HeldSpec;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::membership_service_server::MembershipServiceServer;
+use canopy_model::node_spec::{NodeSpec, Peer};
 use tokio::sync::watch as state;
 use tonic::transport::{Channel, Server};
 
 use crate::config::HostSocket;
 use access::Access;
 use ending::Ending;
-use leases::Leases;
+use leases::{Leases, Unheld};
 use owners::Owners;
 use service::Membership;
 
@@ -41,6 +42,8 @@ const MAX_STREAMS: u32 = 1024;
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 /// A Join has two names of at most 63 bytes and some numbers.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
+/// Timeout of a call to the controller; the controller's own timeout is shorter.
+const ANSWER_WITHIN: Duration = Duration::from_secs(35);
 /// Time between attempts to create the socket.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -77,22 +80,24 @@ impl Hosts {
             controller: MembershipServiceClient::new(self.controller.clone()),
             owners: Arc::new(Owners::load(&self.state_dir)),
             leases: Arc::clone(&leases),
+            specs: self.specs.clone(),
             closing: closing.clone(),
         });
-        unheld.into_iter().for_each(|unheld| ending.schedule(unheld));
-        let serving = self.serve(&ending, &mut closing);
+        let serving = self.serve(&ending, unheld, &mut closing);
         tokio::select! {
             () = serving => {}
             () = leases.watch_the_clock() => {}
         }
     }
 
-    async fn serve(&self, ending: &Arc<Ending>, closing: &mut state::Receiver<bool>) {
+    async fn serve(&self, ending: &Arc<Ending>, mut unheld: Vec<Unheld>, closing: &mut state::Receiver<bool>) {
         let access = Arc::new(Access::new(&self.config));
         loop {
             let failed = match listen::bind(&self.config, access.clone()).await {
                 Ok((incoming, _file)) => {
                     tracing::info!(path = %self.config.path.display(), "serving applications");
+                    // Only now can processes hold their leases again.
+                    unheld.drain(..).for_each(|unheld| ending.schedule(unheld.from_now()));
                     let membership = Membership::new(self, ending);
                     let service = MembershipServiceServer::new(membership).max_decoding_message_size(MAX_REQUEST_BYTES);
                     let mut end = closing.clone();
@@ -122,4 +127,12 @@ impl Hosts {
 async fn closed(closing: &mut state::Receiver<bool>) {
     // An error means that the sender was dropped: the agent is stopping.
     _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// Names of the hosts on the node's own ports.
+fn attached(spec: &NodeSpec) -> impl Iterator<Item = &str> {
+    spec.base.ports.iter().filter_map(|port| match &port.peer {
+        Peer::Host { name, .. } => Some(name.as_str()),
+        Peer::Node { .. } => None,
+    })
 }

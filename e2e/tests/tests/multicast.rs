@@ -25,12 +25,19 @@ fn spec(bytes: u64) -> TransferSpec {
     TransferSpec { timeout: Duration::from_secs(300), ..TransferSpec::new("g", "s1", &RECEIVERS, bytes) }
 }
 
-/// The node's multicast routes, one per line, from `ip`.
+/// The node's multicast routes, one per line, from `ip`; outgoing interfaces sorted, because the kernel has them in the order of their first use.
 fn routes(bed: &Bed, node: &str) -> Vec<String> {
     let ns = bed.lab.state().instance.namespace(node);
     let out = Command::new("ip").args(["-n", &ns, "-6", "mroute", "show"]).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    let sorted = |line: &str| {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        let at = |words: &[&str], name| words.iter().position(|w| *w == name).unwrap();
+        let outgoing = at(&words, "Oifs:") + 1..at(&words, "State:");
+        words[outgoing].sort_unstable();
+        words.join(" ")
+    };
+    String::from_utf8_lossy(&out.stdout).lines().map(sorted).collect()
 }
 
 /// Processes that hold multicast routing in the lab's namespaces: (node, process).

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The same API for applications with a tokio runtime. Every future may be dropped at any time.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use canopy_control::pb;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_model::member::Connection;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
@@ -21,6 +23,8 @@ use crate::{Error, Event, JoinOptions, Ready};
 
 /// Time limit for leaving.
 const LEAVE_WITHIN: Duration = Duration::from_secs(30);
+/// Time between two attempts to hold a lease at an agent that does not know leases.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(4);
 /// Time limit for opening a watch.
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -30,6 +34,8 @@ type Grpc = MembershipServiceClient<Channel>;
 #[derive(Clone, Debug)]
 pub struct Client {
     grpc: Grpc,
+    /// The task that holds the lease of each membership, by group and host.
+    leases: Arc<Mutex<HashMap<(String, String), AbortHandle>>>,
 }
 
 impl Client {
@@ -38,7 +44,7 @@ impl Client {
     /// # Errors
     /// [`Error::Socket`]: it is not there, or this user may not open it.
     pub async fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self { grpc: MembershipServiceClient::new(channel(path.as_ref()).await?) })
+        Ok(Self { grpc: MembershipServiceClient::new(channel(path.as_ref()).await?), leases: Arc::default() })
     }
 
     /// Joins. Joining again with the same content is a success, also after this process died in between. With a lease, which a task on
@@ -58,10 +64,21 @@ impl Client {
         if options.lease {
             // From here on the lease depends on nothing but this process. An agent that was restarted is waited for by the task alone.
             let (held, is_held) = oneshot::channel();
-            tokio::spawn(hold(self.grpc.clone(), options.group.clone(), options.host.clone(), held));
+            let key = (options.group.clone(), options.host.clone());
+            let task = tokio::spawn(hold(self.grpc.clone(), key.0.clone(), key.1.clone(), held));
             _ = timeout(options.timeout, is_held).await;
+            // Now that this one holds the lease, a task of an earlier join is not needed.
+            if let Some(before) = self.leases().insert(key, task.abort_handle()) {
+                before.abort();
+            }
         }
         Ok(Membership { grpc: self.grpc.clone(), group: options.group, host: options.host, connection })
+    }
+
+    fn leases(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), AbortHandle>> {
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        leases.retain(|_, task| !task.is_finished());
+        leases
     }
 
     /// Ends a membership, also that of a process that has exited. Succeeds if the host is not in the group, because
@@ -98,11 +115,15 @@ async fn hold(mut grpc: Grpc, group: String, host: String, held: oneshot::Sender
             }
             Err(status) => status.code(),
         };
-        // An agent that does not know leases keeps the membership.
-        if matches!(ended, Code::NotFound | Code::Unimplemented | Code::PermissionDenied) {
-            return;
+        match ended {
+            Code::NotFound | Code::PermissionDenied => return,
+            // An agent that does not know leases keeps the membership. Its successor may know them.
+            Code::Unimplemented => {
+                first = None;
+                tokio::time::sleep(UNKNOWN_PAUSE).await;
+            }
+            _ => tokio::time::sleep(pause.next()).await,
         }
-        tokio::time::sleep(pause.next()).await;
     }
 }
 

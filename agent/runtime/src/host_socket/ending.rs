@@ -4,18 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_control::pb;
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
+use canopy_control::{HeldSpec, pb};
 use tokio::sync::watch as state;
 use tokio::task::block_in_place;
 use tonic::Code;
 use tonic::transport::Channel;
 
 use super::access::ROOT;
-use super::closed;
 use super::leases::{Leases, Unheld};
 use super::owners::Owners;
-use super::service::ANSWER_WITHIN;
+use super::{ANSWER_WITHIN, attached, closed};
 
 /// Time between two attempts, doubling from the first to the second.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -26,6 +25,7 @@ pub(super) struct Ending {
     pub(super) controller: MembershipServiceClient<Channel>,
     pub(super) owners: Arc<Owners>,
     pub(super) leases: Arc<Leases>,
+    pub(super) specs: state::Receiver<Option<Arc<HeldSpec>>>,
     pub(super) closing: state::Receiver<bool>,
 }
 
@@ -49,28 +49,52 @@ impl Ending {
         let (group, host) = &unheld.key;
         let mut pause = FIRST_PAUSE;
         while self.leases.is_due(&unheld) {
-            // Busy: a call for this membership is in progress, perhaps that of the process's successor.
-            if let Ok(claim) = self.owners.claim(group, host, ROOT) {
-                let request = pb::LeaveRequest { group: group.clone(), host: host.clone() };
-                let mut controller = self.controller.clone();
-                match tokio::time::timeout(ANSWER_WITHIN, controller.leave(request)).await {
-                    Ok(answer) if answer.as_ref().map_or_else(|refused| refused.code() == Code::NotFound, |_| true) => {
+            if !self.is_attached(host) {
+                tracing::info!(group, host, "the lease ends without a leave: the host is not attached here any more");
+                return block_in_place(|| self.leases.end(&unheld.key));
+            }
+            // Busy: a call for this membership is in progress, perhaps that of the process's successor, which changes the lease.
+            if let Ok(claim) = self.owners.claim(group, host, ROOT)
+                && self.leases.begin_end(&unheld)
+            {
+                match self.leave(group, host).await {
+                    Ok(()) => {
                         tracing::info!(group, host, "left: no process holds the membership's lease any more");
-                        block_in_place(|| {
-                            claim.end();
+                        return block_in_place(|| {
                             self.leases.end(&unheld.key);
+                            claim.end();
                         });
-                        return;
                     }
-                    Ok(Err(refused)) if pause == FIRST_PAUSE => {
-                        let reason = refused.message();
-                        tracing::warn!(group, host, reason, "cannot leave for a process that has ended, trying again");
+                    Err(reason) => {
+                        self.leases.keep(&unheld);
+                        if pause == FIRST_PAUSE {
+                            tracing::warn!(
+                                group,
+                                host,
+                                reason,
+                                "cannot leave for a process that has ended, trying again"
+                            );
+                        }
                     }
-                    _ => {}
                 }
             }
             tokio::time::sleep(pause).await;
             pause = LAST_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// True also before the agent has its spec. A host that moved to another node has a membership of that node's agent.
+    fn is_attached(&self, host: &str) -> bool {
+        self.specs.borrow().as_ref().is_none_or(|held| attached(held.spec()).any(|name| name == host))
+    }
+
+    async fn leave(&self, group: &str, host: &str) -> Result<(), String> {
+        let request = pb::LeaveRequest { group: group.to_owned(), host: host.to_owned() };
+        match tokio::time::timeout(ANSWER_WITHIN, self.controller.clone().leave(request)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(refused)) if refused.code() == Code::NotFound => Ok(()),
+            Ok(Err(refused)) => Err(refused.message().to_owned()),
+            Err(_) => Err("the controller did not answer in time".to_owned()),
         }
     }
 }

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tonic::Status;
 
-use super::owners::{Key, names};
+use super::owners::{Key, ended, names};
 use super::stored;
 
 const FORMAT: &str = "canopy-host-leases 1";
@@ -25,6 +26,8 @@ const UNCLAIMED: Duration = Duration::from_secs(10);
 const RELEASED: Duration = Duration::from_millis(700);
 /// Time between two signs of life of the agent itself.
 const TICK: Duration = Duration::from_millis(250);
+/// Streams that hold one lease, at most: one process has one.
+const STREAMS: usize = 16;
 /// Longer than this between two of them, and the agent was stopped: processes may have given up their streams, and open others now.
 const STOPPED: Duration = Duration::from_secs(1);
 
@@ -49,6 +52,10 @@ struct Lease {
     /// Number of its first change: another lease of the same membership has another one.
     began: u64,
     changed: u64,
+    /// A process that joined has this long to hold it, also when another one releases it meanwhile.
+    awaited: Option<Instant>,
+    /// The agent leaves at this moment: nothing can hold it.
+    ending: bool,
     /// Dropped when the membership has ended: the streams then end.
     alive: watch::Sender<()>,
 }
@@ -76,7 +83,9 @@ impl Leases {
     pub(super) fn load(state_dir: &Path) -> (Arc<Self>, Vec<Unheld>) {
         let path = state_dir.join("host-leases");
         let keys = stored::load(&path, FORMAT, names, "memberships with a lease last until someone leaves");
-        let mut state = State { leases: BTreeMap::new(), changes: 0, ticked: Instant::now(), woke: None };
+        let now = Instant::now();
+        // All processes hold their leases again now.
+        let mut state = State { leases: BTreeMap::new(), changes: 0, ticked: now, woke: Some(now) };
         let unheld = keys.into_iter().map(|key| state.start(key)).collect();
         (Arc::new(Self { path, state: Mutex::new(state) }), unheld)
     }
@@ -114,14 +123,48 @@ impl Leases {
         }
     }
 
-    /// Holds a lease until the result is dropped, and then calls `on_release` if no other stream holds it. `None`: there is none.
-    pub(super) fn hold(self: &Arc<Self>, key: Key, on_release: impl FnOnce(Unheld) + Send + 'static) -> Option<Hold> {
+    /// Holds a lease until the result is dropped, and then calls `on_release` if no other stream holds it.
+    ///
+    /// # Errors
+    /// There is none, it is ending, or too many streams hold it.
+    pub(super) fn hold(
+        self: &Arc<Self>,
+        key: Key,
+        on_release: impl FnOnce(Unheld) + Send + 'static,
+    ) -> Result<Hold, Status> {
         let mut state = self.state();
-        let lease = state.touch(&key)?;
+        let (group, host) = &key;
+        let Some(lease) = state.leases.get(&key) else { return Err(ended(&key)) };
+        if lease.ending {
+            let what = format!("the membership of {host} in group {group} is just ending: call again");
+            return Err(Status::unavailable(what));
+        }
+        if lease.streams >= STREAMS {
+            let what = format!("{STREAMS} streams hold the membership of {host} in group {group}: close some");
+            return Err(Status::resource_exhausted(what));
+        }
+        let Some(lease) = state.touch(&key) else { return Err(ended(&key)) };
         lease.streams += 1;
-        let (ended, began) = (lease.alive.subscribe(), lease.began);
+        lease.awaited = None;
+        let (alive, began) = (lease.alive.subscribe(), lease.began);
         drop(state);
-        Some(Hold { leases: Arc::clone(self), key, began, on_release: Some(Box::new(on_release)), ended })
+        Ok(Hold { leases: Arc::clone(self), key, began, on_release: Some(Box::new(on_release)), ended: alive })
+    }
+
+    /// Claims the end of a lease that no stream has held since: nothing can hold it until [`Leases::end`] or [`Leases::keep`].
+    pub(super) fn begin_end(&self, unheld: &Unheld) -> bool {
+        let is_due = self.is_due(unheld);
+        let mut state = self.state();
+        let lease = state.leases.get_mut(&unheld.key).filter(|lease| is_due && lease.changed == unheld.changed);
+        lease.map(|lease| lease.ending = true).is_some()
+    }
+
+    /// The end failed: the lease may be held again.
+    pub(super) fn keep(&self, unheld: &Unheld) {
+        let mut state = self.state();
+        if let Some(lease) = state.leases.get_mut(&unheld.key) {
+            lease.ending = false;
+        }
     }
 
     /// Whether no stream has held the lease since.
@@ -168,13 +211,25 @@ impl Leases {
     }
 }
 
+impl Unheld {
+    /// The same, with all the time from now on.
+    pub(super) fn from_now(self) -> Self {
+        Self { at: Instant::now() + UNCLAIMED, ..self }
+    }
+}
+
 impl State {
     fn start(&mut self, key: Key) -> Unheld {
         let began = self.changes + 1;
-        let new = || Lease { streams: 0, began, changed: began, alive: watch::Sender::new(()) };
+        let at = Instant::now() + UNCLAIMED;
+        let new =
+            || Lease { streams: 0, began, changed: began, awaited: None, ending: false, alive: watch::Sender::new(()) };
         self.leases.entry(key.clone()).or_insert_with(new);
-        let changed = self.touch(&key).map_or(0, |lease| lease.changed);
-        Unheld { key, changed, at: Instant::now() + UNCLAIMED }
+        let changed = self.touch(&key).map_or(0, |lease| {
+            lease.awaited = Some(at);
+            lease.changed
+        });
+        Unheld { key, changed, at }
     }
 
     fn touch(&mut self, key: &Key) -> Option<&mut Lease> {
@@ -186,6 +241,11 @@ impl State {
 }
 
 impl Hold {
+    /// The membership.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
     /// Waits until the membership has ended. Cancel safe.
     pub(super) async fn ended(&mut self) {
         // An error means that the lease was removed.
@@ -203,7 +263,11 @@ impl Drop for Hold {
         let Some(lease) = state.touch(&self.key) else { return };
         lease.streams -= 1;
         let is_held = lease.streams > 0;
-        let unheld = Unheld { key: self.key.clone(), changed: lease.changed, at: now + RELEASED };
+        let unheld = Unheld {
+            key: self.key.clone(),
+            changed: lease.changed,
+            at: lease.awaited.unwrap_or(now).max(now + RELEASED),
+        };
         drop(state);
         if let Some(on_release) = self.on_release.take().filter(|_| !is_held) {
             on_release(unheld);

@@ -73,16 +73,21 @@ impl Owners {
     /// Whether `uid` may hold the lease of a membership.
     ///
     /// # Errors
-    /// Another user made it.
+    /// It was not made by this user, at this agent.
     pub(super) fn check(&self, key: &Key, uid: u32) -> Result<(), Status> {
-        check(self.state().owned.get(key).copied(), key, uid)
+        match self.state().owned.get(key).copied() {
+            None if uid != ROOT => Err(ended(key)),
+            owner => check(owner, key, uid),
+        }
     }
 
     /// Removes the memberships of a deleted group.
     pub(super) fn forget_group(&self, group: &str) {
         let mut state = self.state();
         let before = state.owned.len();
-        state.owned.retain(|(of, _), _| of != group);
+        // One with a call in progress may be made again at this moment.
+        let OwnersState { owned, busy } = &mut *state;
+        owned.retain(|key, _| key.0 != group || busy.contains(key));
         if state.owned.len() != before {
             self.store_or_warn(&state.owned);
         }
@@ -152,6 +157,11 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.owners.state().busy.remove(&self.key);
     }
+}
+
+/// The status of a membership that has no lease here, or has ended.
+pub(super) fn ended((group, host): &Key) -> Status {
+    Status::not_found(format!("{host} has no membership with a lease in group {group} here"))
 }
 
 fn check(owner: Option<u32>, (group, host): &Key, uid: u32) -> Result<(), Status> {

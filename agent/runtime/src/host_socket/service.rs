@@ -3,13 +3,11 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use canopy_control::pb::membership_service_client::MembershipServiceClient;
 use canopy_control::pb::membership_service_server::MembershipService;
 use canopy_control::{HeldSpec, pb};
 use canopy_model::ids::check_name;
-use canopy_model::node_spec::{NodeSpec, Peer};
 use tokio::sync::{Semaphore, watch as state};
 use tokio::task::block_in_place;
 use tokio_stream::Stream;
@@ -19,11 +17,9 @@ use tonic::{Code, Request, Response, Status};
 use super::access::{Caller, ROOT};
 use super::ending::Ending;
 use super::leases::{Hold, Leases};
-use super::owners::{Key, Owners};
-use super::{Hosts, watch};
+use super::owners::{Key, Owners, ended};
+use super::{ANSWER_WITHIN, Hosts, attached, watch};
 
-/// Timeout of a call to the controller; the controller's own timeout is shorter.
-pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(35);
 /// Concurrent watches of all callers; the controller's server permits 1024 streams on a connection.
 const MAX_WATCHES: usize = 512;
 
@@ -137,8 +133,8 @@ impl MembershipService for Membership {
                 // After any other error the join may have succeeded.
                 if is_settled(refused.code()) && is_new {
                     block_in_place(|| {
-                        claim.undo();
                         self.leases.end(&key);
+                        claim.undo();
                     });
                 }
                 if refused.code() == Code::NotFound {
@@ -171,8 +167,8 @@ impl MembershipService for Membership {
         if ended {
             tracing::info!(group, host, %caller, "left");
             block_in_place(|| {
+                self.leases.end(&(group.clone(), host.clone()));
                 claim.end();
-                self.leases.end(&(group, host));
             });
         }
         answer
@@ -190,11 +186,9 @@ impl MembershipService for Membership {
         let key = (group, host);
         self.owners.check(&key, caller.uid)?;
         let ending = Arc::clone(&self.ending);
-        let what = format!("{} has no membership with a lease in group {} here", key.1, key.0);
-        let hold = self.leases.hold(key, move |unheld| ending.schedule(unheld));
-        let hold = hold.ok_or_else(|| Status::not_found(what.clone()))?;
+        let hold = self.leases.hold(key, move |unheld| ending.schedule(unheld))?;
         let held = tokio_stream::once(Ok(pb::HoldMembershipResponse {}));
-        let ended = tokio_stream::StreamExt::chain(held, ends(hold, what, self.closing.clone()));
+        let ended = tokio_stream::StreamExt::chain(held, ends(hold, self.closing.clone()));
         Ok(Response::new(Box::pin(ended)))
     }
 
@@ -222,13 +216,12 @@ impl MembershipService for Membership {
 /// Ends with an error once the membership or the agent has ended; dropping the stream releases the lease.
 fn ends<T: Send + 'static>(
     mut hold: Hold,
-    what: String,
     mut closing: state::Receiver<bool>,
 ) -> impl Stream<Item = Result<T, Status>> + Send {
     let (sender, receiver) = tokio::sync::mpsc::channel(1);
     tokio::spawn(async move {
         let end = tokio::select! {
-            () = hold.ended() => Status::not_found(what),
+            () = hold.ended() => ended(hold.key()),
             () = super::closed(&mut closing) => Status::unavailable("the agent is stopping: hold the membership again"),
             // The process has ended, or closed its connection.
             () = sender.closed() => return,
@@ -237,13 +230,6 @@ fn ends<T: Send + 'static>(
         _ = sender.send(Err(end)).await;
     });
     tokio_stream::wrappers::ReceiverStream::new(receiver)
-}
-
-fn attached(spec: &NodeSpec) -> impl Iterator<Item = &str> {
-    spec.base.ports.iter().filter_map(|port| match &port.peer {
-        Peer::Host { name, .. } => Some(name.as_str()),
-        Peer::Node { .. } => None,
-    })
 }
 
 /// Whether the controller refused the call permanently and changed nothing.

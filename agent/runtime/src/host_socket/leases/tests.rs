@@ -22,7 +22,7 @@ fn wait(unheld: &Unheld) -> Duration {
 async fn a_lease_is_due_while_no_stream_holds_it() {
     let dir = tempfile::tempdir().unwrap();
     let (leases, none) = Leases::load(dir.path());
-    assert!(none.is_empty() && leases.hold(key("h1"), |_| ()).is_none(), "there is no lease yet");
+    assert!(none.is_empty() && leases.hold(key("h1"), |_| ()).is_err(), "there is no lease yet");
     let unclaimed = leases.start(&key("h1")).unwrap();
     assert_eq!(wait(&unclaimed), UNCLAIMED);
     assert!(leases.is_due(&unclaimed));
@@ -31,6 +31,8 @@ async fn a_lease_is_due_while_no_stream_holds_it() {
     assert!(!leases.is_due(&unclaimed));
     drop(first);
     assert!(released.try_recv().is_err(), "the other stream still holds it");
+    // The joins' own time is used up.
+    tokio::time::advance(UNCLAIMED).await;
     drop(second);
     let unheld = released_last.try_recv().unwrap();
     assert_eq!(wait(&unheld), RELEASED);
@@ -99,4 +101,32 @@ async fn an_agent_that_was_stopped_gives_processes_time_to_hold_their_leases_aga
     tokio::time::sleep(UNCLAIMED).await;
     assert_eq!(grace(), None);
     ticking.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_does_not_shorten_the_time_of_a_process_that_has_just_joined() {
+    let dir = tempfile::tempdir().unwrap();
+    let (leases, _) = Leases::load(dir.path());
+    leases.start(&key("h1")).unwrap();
+    let (first, released) = hold(&leases, "h1");
+    leases.start(&key("h1")).unwrap();
+    drop(first);
+    assert_eq!(wait(&released.try_recv().unwrap()), UNCLAIMED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_holds_a_lease_that_is_ending_and_a_failed_end_gives_it_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (leases, _) = Leases::load(dir.path());
+    let unheld = leases.start(&key("h1")).unwrap();
+    let refusal = |leases: &Arc<Leases>| leases.hold(key("h1"), |_| ()).err().map(|status| status.code());
+    assert!(leases.begin_end(&unheld));
+    assert_eq!(refusal(&leases), Some(tonic::Code::Unavailable));
+    leases.keep(&unheld);
+    let held: Vec<_> = (0..STREAMS).map(|_| hold(&leases, "h1")).collect();
+    assert_eq!(refusal(&leases), Some(tonic::Code::ResourceExhausted));
+    assert!(!leases.begin_end(&unheld), "it is held");
+    drop(held);
+    leases.end(&key("h1"));
+    assert_eq!(refusal(&leases), Some(tonic::Code::NotFound));
 }
