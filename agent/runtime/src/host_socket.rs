@@ -97,7 +97,7 @@ impl Hosts {
                 Ok((incoming, _file)) => {
                     tracing::info!(path = %self.config.path.display(), "serving applications");
                     // Only now can processes hold their leases again.
-                    unheld.drain(..).for_each(|unheld| ending.schedule(unheld.from_now()));
+                    unheld.drain(..).for_each(|unheld| ending.schedule(unheld.renewed()));
                     let membership = Membership::new(self, ending);
                     let service = MembershipServiceServer::new(membership).max_decoding_message_size(MAX_REQUEST_BYTES);
                     let mut end = closing.clone();

@@ -212,8 +212,8 @@ impl Leases {
 }
 
 impl Unheld {
-    /// The same, with all the time from now on.
-    pub(super) fn from_now(self) -> Self {
+    /// The same, with the whole of its time again.
+    pub(super) fn renewed(self) -> Self {
         Self { at: Instant::now() + UNCLAIMED, ..self }
     }
 }
