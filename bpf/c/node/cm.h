@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include "../common/ctx_tc.h"
+#include "drop.h"
 #include "maps.h"
 
 #define MAD_CLASS_CM 7
@@ -59,7 +60,8 @@ static __always_inline void note_cm(canopy_ctx *ctx, const struct canopy_flow_ke
 	if (ctx_load(ctx, data + qpn_at, &qpn, sizeof(qpn)))
 		return;
 	event.qpn = bpf_ntohl(qpn) >> 8;
-	submit_cm(&event);
+	if (submit_cm(&event))
+		count_port_drop(ctx_port(ctx), DROP_EVENT_LOST);
 }
 
 #endif

@@ -25,7 +25,7 @@ static __noinline int count_drop(__u32 group_id, enum canopy_drop reason)
 	return count(&drops, &key);
 }
 
-/* Counts a drop at the boundary of the domain at the port on which the packet arrived. */
+/* Counts a drop at the boundary of the domain at the port on which the packet arrived, or an event of a port that found no room. */
 static __noinline int count_port_drop(__u32 ifindex, enum canopy_drop reason)
 {
 	struct canopy_port_drop_key key = { .ifindex = ifindex, .reason = reason };

@@ -15,6 +15,7 @@
 #include "../common/ctx_tc.h"
 #include "cm.h"
 #include "depth.h"
+#include "drop.h"
 #include "flow.h"
 
 static __always_inline struct canopy_port_stats *stats_of(__u32 ifindex)
@@ -98,7 +99,8 @@ static __always_inline void wake(__u32 port, struct canopy_port_stats *stats, co
 	if (stats->woken_ns && now - stats->woken_ns < limits->rtt_ns)
 		return;
 	stats->woken_ns = now;
-	output_congested(&event);
+	if (output_congested(&event))
+		count_port_drop(port, DROP_EVENT_LOST);
 }
 
 /* Marks a data packet that met a queue above K_min, and counts it under its flow. */

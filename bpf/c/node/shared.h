@@ -71,7 +71,7 @@ enum canopy_drop {
 	DROP_FABRIC_SOURCE = 42,	/* to a SID from an address that is not a node's, or not the headend's of the group */
 	DROP_OUTSIDE = 43,		/* interface outside the topology: to a prefix of the domain, or with nested VLAN tags of VID 0 */
 	DROP_PSN_FLIGHT = 44,		/* headend: first PSN not within the source's flight of the start PSN, or a later one beyond it */
-	DROP_EVENT_LOST = 45,		/* no packet: an event of the group for which its ring buffer had no room */
+	DROP_EVENT_LOST = 45,		/* no packet: an event of the group or port for which its ring buffer had no room */
 	DROP_NOT_OPEN = 46,		/* headend: not every node has confirmed its program of the source's session */
 	DROP_REASONS
 };

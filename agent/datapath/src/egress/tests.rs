@@ -104,6 +104,13 @@ fn records<T: canopy_bpf::Plain>(ring: &libbpf_rs::MapHandle) -> Vec<T> {
     all.into_inner()
 }
 
+/// Events that were counted at a port because their ring buffer had no room.
+fn lost_events(program: &Egress, ifindex: u32) -> u64 {
+    let reason = types::canopy_drop::DROP_EVENT_LOST.0;
+    let all = program.bpf.port_drops().entries().unwrap().into_iter();
+    all.filter(|(key, _)| (key.ifindex, key.reason) == (ifindex, reason)).flat_map(|(_, packets)| packets).sum()
+}
+
 /// Fills the queue of a port with `packets` of some 1000 octets that are not RoCEv2 and not counted.
 fn fill(ifindex: u32, packets: usize) {
     let socket = PacketSocket::open(ifindex);

@@ -83,12 +83,13 @@ fn other_messages_and_truncated_ones_cause_no_event() {
 }
 
 #[test]
-fn more_requests_than_the_ring_holds_lose_the_newest_and_stop_nothing() {
+fn more_requests_than_the_ring_holds_lose_the_newest_which_are_counted_and_stop_nothing() {
     let bed = Bed::new();
     let program = own(&bed);
     (0..5_000).for_each(|id| drop(program.run(bed.port, &frame(&request(id, 0x11)))));
     let received = messages(&program).len();
     assert!((500..5_000).contains(&received), "{received} in 64 KiB");
+    assert_eq!(lost_events(&program, bed.port), 5_000 - received as u64);
     program.run(bed.port, &frame(&request(1, 0x12)));
     assert_eq!(messages(&program).len(), 1);
 }

@@ -52,3 +52,16 @@ fn a_short_queue_does_not_wake_the_agent() {
     assert_eq!(events(&program).len(), 0);
     assert_eq!(program.stats(bed.port).unwrap().packets, 5);
 }
+
+/// An agent that reads nothing: each event beyond what the ring buffer holds is counted at its port.
+#[test]
+fn events_that_find_no_room_are_counted_at_the_port() {
+    stay();
+    let (bed, program) = congested(2_000, 1);
+    let sent = 4_000;
+    (0..sent).for_each(|_| drop(program.run(bed.port, &frame(&packet(1, ECT0, 1, b"abcd")))));
+    let lost: u64 = lost_events(&program, bed.port);
+    let kept = events(&program).len() as u64;
+    assert!(kept < sent, "the ring buffer holds all of them: this proves nothing");
+    assert_eq!(lost, sent - kept);
+}
