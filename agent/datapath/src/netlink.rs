@@ -58,6 +58,8 @@ impl Drop for Netlink {
 #[derive(Default)]
 pub(crate) struct Observed {
     pub(crate) state: NetState,
+    /// Addresses at which the node itself receives, on any interface, except link-local ones.
+    pub(crate) own: BTreeSet<Ipv6Addr>,
     /// Managed neighbours that do not answer.
     pub(crate) unresolved: BTreeSet<(u32, Ipv6Addr)>,
 }
@@ -155,6 +157,10 @@ impl Netlink {
             });
             let Some(ip) = ip else { continue };
             let Ok(net) = Ipv6Net::new(ip, a.header.prefix_len) else { continue };
+            if !ip.is_unicast_link_local() {
+                // A router also receives at the prefix itself (RFC 4291 section 2.6.1).
+                o.own.extend([ip, net.network()]);
+            }
             let entry = (a.header.index, net);
             if ports.contains(&a.header.index) || desired.addresses.contains(&entry) {
                 o.state.addresses.insert(entry);

@@ -188,7 +188,7 @@ __noinline __u32 canopy_admit(struct __sk_buff *ctx, const struct canopy_node *n
 		if (type >= ICMPV6_ROUTER_SOLICIT && type <= ICMPV6_REDIRECT)
 			return admit_discovery(ctx, p, ip6, &u, type);
 	}
-	if (!addr_in(&ip6->src, &p->host) || is_nodes_own(p, &ip6->src))
+	if (!addr_in(&ip6->src, &p->host) || is_nodes_own(p, &ip6->src) || has_address(&own_addresses, &ip6->src))
 		return addr_is_link_local(&ip6->src) || !(ip6->src.hi | ip6->src.lo) ? DROP_EDGE_LINK_LOCAL : DROP_EDGE_SOURCE;
 	if (addr_in(&ip6->dst, &n->block))
 		return DROP_EDGE_SID;
@@ -197,6 +197,8 @@ __noinline __u32 canopy_admit(struct __sk_buff *ctx, const struct canopy_node *n
 	if (addr_is_multicast(&ip6->dst))
 		return DROP_EDGE_LINK_LOCAL;
 	if (!addr_in(&ip6->dst, &n->proxies)) {
+		if (has_address(&own_addresses, &ip6->dst))
+			return DROP_EDGE_OWN_ADDRESS;
 		return type < ICMPV6_INFORMATIONAL && !is_hosts_error(ctx, p, ip6, &u) ? DROP_EDGE_ICMP_ERROR : 0;
 	}
 	/* The roles expect UDP behind IPv6; and a group that has another node, or no node, is none of this host's. */

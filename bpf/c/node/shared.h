@@ -74,6 +74,7 @@ enum canopy_drop {
 	DROP_EVENT_LOST = 45,		/* no packet: an event of the group for which its ring buffer had no room */
 	DROP_NOT_OPEN = 46,		/* headend: not every node has confirmed its program of the source's session */
 	DROP_EDGE_ICMP_ERROR = 47,	/* edge port: ICMPv6 error about a packet that was not sent to the host, or a fragment of one */
+	DROP_EDGE_OWN_ADDRESS = 48,	/* edge port: to an address of the node itself */
 	DROP_REASONS
 };
 

@@ -214,6 +214,36 @@ fn a_replication_sid_is_compared_as_a_whole() {
 }
 
 #[test]
+fn a_host_does_not_reach_the_nodes_other_addresses() {
+    let mut edge = Edge::new();
+    let host = receiver(0);
+    let ip = |args: &str| {
+        let out = std::process::Command::new("ip").args(args.split(' ')).output().unwrap();
+        assert!(out.status.success(), "ip {args}: {}", String::from_utf8_lossy(&out.stderr));
+    };
+    let tcp = |to| packet(host, to, 64, 6, &[0; 20]);
+    let (managed, anycast, inside) = (at("2001:db8:77::9"), at("2001:db8:77::"), receiver(99));
+    for to in [managed, anycast] {
+        edge.passes("d0", &tcp(to));
+    }
+    edge.passes("d0", &packet(inside, at("2001:db8:2::1"), 64, UDP, &udp(80)));
+    // A management address, and one in the host's own prefix.
+    ip("-6 addr add 2001:db8:77::9/64 dev lo nodad");
+    ip(&format!("-6 addr add {inside}/128 dev lo nodad"));
+    assert_eq!(edge.bed.reconcile(|_| {}), []);
+    for to in [managed, anycast, inside] {
+        edge.refuses("d0", &tcp(to), "edge_own_address");
+        edge.refuses("d0", &packet(host, to, 64, ICMPV6, &[128, 0, 0, 0, 0, 1, 0, 1]), "edge_own_address");
+    }
+    edge.refuses("d0", &packet(inside, at("2001:db8:2::1"), 64, UDP, &udp(80)), "edge_source");
+    edge.passes("d0", &tcp(at("fe80::1")));
+    edge.passes("d0", &tcp(at("2001:db8:77::8")));
+    ip("-6 addr del 2001:db8:77::9/64 dev lo");
+    assert_eq!(edge.bed.reconcile(|_| {}), []);
+    edge.passes("d0", &tcp(managed));
+}
+
+#[test]
 fn chains_of_headers_are_bounded() {
     let mut edge = Edge::new();
     let (host, to) = (receiver(0), at("2001:db8:2::1"));
