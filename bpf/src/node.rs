@@ -126,6 +126,8 @@ impl Node {
         node: plain(u32, types::canopy_node),
         /// Ports of the topology, by interface index; other interfaces are outside the domain.
         ports: plain(u32, types::canopy_port),
+        /// Addresses at which the node itself receives; the value has no meaning.
+        own_addresses: plain(types::canopy_addr, u32),
         /// Groups by their identifiers.
         groups: plain(u32, types::canopy_group),
         /// Groups by Proxy Address.

@@ -45,6 +45,12 @@ pub enum Via {
     End,
 }
 
+/// A route: prefix, interface, next hop.
+pub type RouteKey = (Ipv6Net, u32, Via);
+
+/// Largest MTU that the kernel stores with a route.
+const MAX_ROUTE_MTU: u32 = 65_520;
+
 /// Policy rules that lead to the table of the fabric's routes (decisions 6.4): nothing else does, so that the kernel forwards nothing
 /// into the fabric where the boundary's program does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,10 +75,11 @@ pub struct NetState {
     pub up: BTreeSet<u32>,
     /// (interface, address/length).
     pub addresses: BTreeSet<(u32, Ipv6Net)>,
-    /// Routes with the agent's protocol number, in the table of the fabric: (prefix, interface, via).
-    pub routes: BTreeSet<(Ipv6Net, u32, Via)>,
+    /// Routes with the agent's protocol number, in the table of the fabric, and the MTU that each has locked, 0 if none: what an ICMPv6
+    /// error says about a path does not change it.
+    pub routes: BTreeMap<RouteKey, u32>,
     /// Routes with the agent's protocol number in other tables: those of agents before the table.
-    pub strays: BTreeSet<(Ipv6Net, u32, Via)>,
+    pub strays: BTreeSet<RouteKey>,
     /// Rules that lead to the table of the fabric.
     pub rules: BTreeSet<Rule>,
     /// The kernel forwards IPv6.
@@ -94,8 +101,8 @@ pub enum NetCommand {
     AddAddress(u32, Ipv6Net),
     /// Remove an address.
     RemoveAddress(u32, Ipv6Net),
-    /// Add or replace a route.
-    AddRoute(Ipv6Net, u32, Via),
+    /// Add or replace a route; it has this MTU, locked.
+    AddRoute(Ipv6Net, u32, Via, u32),
     /// Remove a route.
     RemoveRoute(Ipv6Net, u32, Via),
     /// Remove a route from the main table.
@@ -132,20 +139,24 @@ pub fn desired(base: &NodeBase, hops: &Hops, interfaces: &BTreeMap<String, Inter
     let outside = interfaces.iter().filter(|(name, i)| *name != "lo" && !below.contains(&i.index));
     state.guarded = outside.map(|(_, i)| i.index).filter(|i| !state.attached.contains(i)).collect();
     (state.rules, state.forwards) = (Rule::ALL.into(), true);
+    let mtu_of: BTreeMap<u32, u32> = interfaces.values().map(|i| (i.index, i.mtu.min(MAX_ROUTE_MTU))).collect();
+    let mut add = |prefix, ifindex: u32, via| {
+        state.routes.insert((prefix, ifindex, via), mtu_of.get(&ifindex).copied().unwrap_or(0));
+    };
     // The kernel requires a device on the route of a local SID; packets for the SID may arrive on any.
     if let Some(any) = index_of.values().next() {
-        state.routes.insert((base.un, *any, Via::End));
+        add(base.un, *any, Via::End);
     }
     // A tree uses a link that unicast paths avoid until it has moved: the programs need its route, and a prefix has one.
     let of_trees: BTreeSet<Ipv6Net> = hops.routes().map(|(address, ..)| Ipv6Net::from(*address)).collect();
     for r in base.routes.iter().filter(|r| !of_trees.contains(&r.prefix)) {
         if let Some(ifindex) = index_of.get(&r.port) {
-            state.routes.insert((r.prefix, *ifindex, Via::Gateway(r.next_hop)));
+            add(r.prefix, *ifindex, Via::Gateway(r.next_hop));
         }
     }
     for (address, port, next_hop) in hops.routes() {
         if let Some(ifindex) = index_of.get(port) {
-            state.routes.insert((Ipv6Net::from(*address), *ifindex, Via::Gateway(*next_hop)));
+            add(Ipv6Net::from(*address), *ifindex, Via::Gateway(*next_hop));
         }
     }
     for (port, next_hop) in hops.neighbours() {
@@ -204,7 +215,7 @@ fn ports(base: &NodeBase, interfaces: &BTreeMap<String, Interface>, state: &mut 
             }
             Peer::Host { prefix, gateway, .. } => {
                 state.addresses.insert((i.index, Ipv6Net::new_assert(*gateway, 64)));
-                state.routes.insert((prefix.trunc(), i.index, Via::OnLink));
+                state.routes.insert((prefix.trunc(), i.index, Via::OnLink), i.mtu.min(MAX_ROUTE_MTU));
             }
         }
     }
@@ -223,7 +234,7 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
     for i in observed.attached.union(&observed.guarded).filter(|i| !wanted(i)) {
         out.push(NetCommand::Detach(*i));
     }
-    for (p, i, g) in observed.routes.difference(&desired.routes) {
+    for (p, i, g) in observed.routes.keys().filter(|route| !desired.routes.contains_key(*route)) {
         out.push(NetCommand::RemoveRoute(*p, *i, *g));
     }
     for (i, a) in observed.neighbours.difference(&desired.neighbours) {
@@ -238,8 +249,9 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
     for (i, a) in desired.addresses.difference(&observed.addresses) {
         out.push(NetCommand::AddAddress(*i, *a));
     }
-    for (p, i, g) in desired.routes.difference(&observed.routes) {
-        out.push(NetCommand::AddRoute(*p, *i, *g));
+    // A route with another MTU is replaced at once and not removed before.
+    for ((p, i, g), mtu) in desired.routes.iter().filter(|(route, mtu)| observed.routes.get(*route) != Some(*mtu)) {
+        out.push(NetCommand::AddRoute(*p, *i, *g, *mtu));
     }
     for (i, a) in desired.neighbours.difference(&observed.neighbours) {
         out.push(NetCommand::AddNeighbour(*i, *a));
@@ -274,10 +286,13 @@ mod tests {
     fn a_plan_from_equal_states_is_empty_and_removals_come_first() {
         let net: Ipv6Net = "5f00:0:2::/48".parse().unwrap();
         let gw = Via::Gateway("fe80::2:1".parse().unwrap());
-        let want = NetState { routes: BTreeSet::from([(net, 3, gw)]), ..NetState::default() };
+        let state = |port, mtu| NetState { routes: BTreeMap::from([((net, port, gw), mtu)]), ..NetState::default() };
+        let want = state(3, 9000);
         assert!(plan(&want, &want).is_empty());
-        let have = NetState { routes: BTreeSet::from([(net, 2, gw)]), ..NetState::default() };
-        assert_eq!(plan(&want, &have), vec![NetCommand::RemoveRoute(net, 2, gw), NetCommand::AddRoute(net, 3, gw)]);
+        let add = NetCommand::AddRoute(net, 3, gw, 9000);
+        assert_eq!(plan(&want, &state(2, 9000)), vec![NetCommand::RemoveRoute(net, 2, gw), add.clone()]);
+        // Another MTU, or none as agents before it set: the route is there all the time.
+        assert_eq!((plan(&want, &state(3, 1500)), plan(&want, &state(3, 0))), (vec![add.clone()], vec![add]));
     }
 
     #[test]
@@ -306,7 +321,7 @@ mod tests {
         let interfaces = [1, 2].map(|n| (format!("eth{n}"), Interface::alone(n, 9000))).into();
         let led = |hops: &Hops| {
             let (state, _) = desired(&base, hops, &interfaces);
-            let to = |a| state.routes.iter().filter(|(p, ..)| *p == Ipv6Net::from(a)).map(|r| r.1).collect::<Vec<_>>();
+            let to = |a| state.routes.keys().filter(|(p, ..)| *p == Ipv6Net::from(a)).map(|r| r.1).collect::<Vec<_>>();
             (to(node), to(other))
         };
         assert_eq!(led(&Hops::default()), (vec![1], vec![1]));
@@ -339,7 +354,7 @@ mod tests {
         let net: Ipv6Net = "5f00:0:2::/48".parse().unwrap();
         let gw = Via::Gateway("fe80::2:1".parse().unwrap());
         let want = NetState {
-            routes: BTreeSet::from([(net, 3, gw)]),
+            routes: BTreeMap::from([((net, 3, gw), 9000)]),
             rules: Rule::ALL.into(),
             forwards: true,
             attached: BTreeSet::from([3]),
@@ -350,8 +365,8 @@ mod tests {
             NetState { strays: BTreeSet::from([(net, 3, gw)]), guarded: BTreeSet::from([5]), ..NetState::default() };
         let commands = plan(&want, &have);
         let at = |c: NetCommand| commands.iter().position(|x| *x == c).unwrap();
-        assert!(at(NetCommand::Attach(3)).max(at(NetCommand::Guard(4))) < at(NetCommand::AddRoute(net, 3, gw)));
-        assert!(at(NetCommand::AddRoute(net, 3, gw)) < at(NetCommand::AddRule(Rule::Passed)));
+        assert!(at(NetCommand::Attach(3)).max(at(NetCommand::Guard(4))) < at(NetCommand::AddRoute(net, 3, gw, 9000)));
+        assert!(at(NetCommand::AddRoute(net, 3, gw, 9000)) < at(NetCommand::AddRule(Rule::Passed)));
         assert_eq!(at(NetCommand::RemoveStray(net, 3, gw)), commands.len() - 1);
         assert!(commands.contains(&NetCommand::Detach(5)) && commands.contains(&NetCommand::Forward));
         // What was a port and is outside now changes hands and is not detached.

@@ -2,6 +2,7 @@
 //! What the boundary of the domain needs to know: the domain's prefixes, and where each port leads (decisions 6).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
 
 use canopy_agent_core::net::{Interface, NetCommand, NetState, Rule};
 use canopy_bpf::Result;
@@ -30,6 +31,18 @@ pub(crate) fn configure(bpf: &Node, base: &NodeBase, interfaces: &BTreeMap<Strin
     let there: BTreeSet<u32> = interfaces.values().map(|i| i.index).collect();
     for key in bpf.port_drops().keys().iter().filter(|key| !there.contains(&key.ifindex)) {
         bpf.port_drops().delete(key)?;
+    }
+    Ok(())
+}
+
+/// Writes the addresses at which the node itself receives, which hosts must not reach.
+pub(crate) fn keep_own(bpf: &Node, addresses: &BTreeSet<Ipv6Addr>) -> Result<()> {
+    let held: BTreeSet<Ipv6Addr> = bpf.own_addresses().keys().into_iter().map(Ipv6Addr::from).collect();
+    for address in addresses.difference(&held) {
+        bpf.own_addresses().put(&(*address).into(), &1)?;
+    }
+    for address in held.difference(addresses) {
+        bpf.own_addresses().delete(&(*address).into())?;
     }
     Ok(())
 }

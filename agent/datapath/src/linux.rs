@@ -193,6 +193,10 @@ impl LinuxDatapath {
         let (desired, mut errors) = net::desired(&spec.base, &self.hops, interfaces);
         let ports: BTreeSet<u32> = desired.attached.clone();
         let mut observed = self.netlink.observe(interfaces, &ports, &desired).await?;
+        if let Err(e) = boundary::keep_own(&self.bpf, &observed.own) {
+            let name = "own addresses".to_string();
+            errors.push(ItemError { kind: ItemKind::Program, name, group: None, detail: chain(&e) });
+        }
         self.observe_filters(&desired, interfaces.values().map(|i| i.index), &mut observed.state);
         let commands = net::plan(&desired, &observed.state);
         for command in &commands {

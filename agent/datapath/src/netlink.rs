@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 
-use canopy_agent_core::net::{Interface, NetCommand, NetState, Rule, Via};
+use canopy_agent_core::net::{Interface, NetCommand, NetState, RouteKey, Rule, Via};
 use futures::TryStreamExt;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{DefaultNla, NetlinkPayload};
@@ -16,7 +16,8 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourExtFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteLwEnCapType, RouteMessage, RouteProtocol, RouteSeg6LocalTunnel, Seg6LocalAction,
+    RouteAddress, RouteAttribute, RouteLwEnCapType, RouteMessage, RouteMetric, RouteProtocol, RouteSeg6LocalTunnel,
+    Seg6LocalAction,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -36,6 +37,8 @@ const MAIN: u32 = 254;
 /// Attribute numbers that the netlink crate does not define (include/uapi/linux/seg6_local.h, netlink.h).
 const SEG6_LOCAL_FLAVORS: u16 = 11;
 const NLA_F_NESTED: u16 = 1 << 15;
+/// The bit of RTAX_MTU among the locked metrics of a route.
+const LOCK_MTU: u32 = 1 << 2;
 const SYSCTL: &str = "/proc/sys/net/ipv6/conf";
 
 /// A netlink socket for requests and one for notifications.
@@ -55,6 +58,8 @@ impl Drop for Netlink {
 #[derive(Default)]
 pub(crate) struct Observed {
     pub(crate) state: NetState,
+    /// Addresses at which the node itself receives, on any interface, except link-local ones.
+    pub(crate) own: BTreeSet<Ipv6Addr>,
     /// Managed neighbours that do not answer.
     pub(crate) unresolved: BTreeSet<(u32, Ipv6Addr)>,
 }
@@ -152,6 +157,10 @@ impl Netlink {
             });
             let Some(ip) = ip else { continue };
             let Ok(net) = Ipv6Net::new(ip, a.header.prefix_len) else { continue };
+            if !ip.is_unicast_link_local() {
+                // A router also receives at the prefix itself (RFC 4291 section 2.6.1).
+                o.own.extend([ip, net.network()]);
+            }
             let entry = (a.header.index, net);
             if ports.contains(&a.header.index) || desired.addresses.contains(&entry) {
                 o.state.addresses.insert(entry);
@@ -161,7 +170,7 @@ impl Netlink {
         let routes: Vec<_> = self.handle.route().get(query).execute().try_collect().await.context("listing routes")?;
         let ours = routes.iter().filter(|r| r.header.protocol == RouteProtocol::from(PROTOCOL));
         let (fabric, strays): (Vec<_>, Vec<_>) = ours.partition(|r| table_of(r) == TABLE);
-        o.state.routes = fabric.into_iter().filter_map(route_of).collect();
+        o.state.routes = fabric.into_iter().filter_map(|r| Some((route_of(r)?, locked_mtu(r)))).collect();
         o.state.strays = strays.into_iter().filter_map(route_of).collect();
         let rules: Vec<_> =
             self.handle.rule().get(IpVersion::V6).execute().try_collect().await.context("listing policy rules")?;
@@ -218,14 +227,12 @@ impl Netlink {
                     .await
                     .with_context(|| format!("removing address {a} from interface {i}"))
             }
-            NetCommand::AddRoute(p, i, g) => self
-                .handle
-                .route()
-                .add(route(p, i, g, TABLE))
-                .replace()
-                .execute()
-                .await
-                .with_context(|| format!("adding route {p} through interface {i}")),
+            NetCommand::AddRoute(p, i, g, mtu) => {
+                let mut message = route(p, i, g, TABLE);
+                message.attributes.push(locked(mtu));
+                let added = self.handle.route().add(message).replace().execute().await;
+                added.with_context(|| format!("adding route {p} through interface {i}"))
+            }
             NetCommand::RemoveRoute(p, i, g) => self.remove_route(route(p, i, g, TABLE), p, i).await,
             NetCommand::RemoveStray(p, i, g) => self.remove_route(route(p, i, g, MAIN), p, i).await,
             NetCommand::AddRule(r) => {
@@ -367,7 +374,21 @@ fn next_csid() -> Vec<u8> {
     out
 }
 
-fn route_of(r: &RouteMessage) -> Option<(Ipv6Net, u32, Via)> {
+/// The MTU of a route, whatever ICMPv6 errors say about the path: the kernel believes them, and remembers them for 10 minutes.
+fn locked(mtu: u32) -> RouteAttribute {
+    RouteAttribute::Metrics(vec![RouteMetric::Lock(LOCK_MTU), RouteMetric::Mtu(mtu)])
+}
+
+/// The MTU that a route has locked; 0 if none.
+fn locked_mtu(r: &RouteMessage) -> u32 {
+    let metrics = r.attributes.iter().find_map(|a| if let RouteAttribute::Metrics(m) = a { Some(m) } else { None });
+    let metrics = metrics.map_or(&[][..], Vec::as_slice);
+    let is_locked = metrics.iter().any(|m| matches!(m, RouteMetric::Lock(of) if of & LOCK_MTU != 0));
+    let mtu = metrics.iter().find_map(|m| if let RouteMetric::Mtu(mtu) = m { Some(*mtu) } else { None });
+    mtu.filter(|_| is_locked).unwrap_or(0)
+}
+
+fn route_of(r: &RouteMessage) -> Option<RouteKey> {
     let (mut to, mut oif, mut via) = (None, None, Via::OnLink);
     for a in &r.attributes {
         match a {

@@ -26,9 +26,11 @@ mod following;
 mod forged;
 mod forger;
 mod handover;
+mod icmp_errors;
 mod late;
 mod moving;
 mod remembered;
+mod tags;
 mod verifier;
 
 /// The copy of `sent` that receiver `i` must get.

@@ -170,6 +170,12 @@ static __always_inline bool ctx_untag(canopy_ctx *ctx)
 	return !(ctx->vlan_tci & 0xFFF) && !bpf_skb_vlan_pop(ctx);
 }
 
+/* True for a frame of a VLAN: it is one of another network on the same cable. */
+static __always_inline bool ctx_in_vlan(const canopy_ctx *ctx)
+{
+	return ctx->vlan_present && ctx->vlan_tci & 0xFFF;
+}
+
 /* Marks the packet, and the clones made of it from now on, as copies of a group's packet. */
 static __always_inline void ctx_mark_copy(canopy_ctx *ctx, bool copy)
 {

@@ -29,6 +29,9 @@
 #define NEXTHDR_AUTHENTICATION 51
 #define NEXTHDR_ICMPV6 58
 #define NEXTHDR_DESTINATION 60
+/* RFC 4443: types below are errors, and quote the packet that they are about behind 8 octets. */
+#define ICMPV6_INFORMATIONAL 128
+#define ICMPV6_QUOTED 8
 #define ICMPV6_ROUTER_SOLICIT 133
 #define ICMPV6_NEIGHBOUR_SOLICIT 135
 #define ICMPV6_NEIGHBOUR_ADVERT 136

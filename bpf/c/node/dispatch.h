@@ -29,6 +29,9 @@ static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n,
 	__be32 word;
 
 	if (ip6->dst.hi == n->replicate_hi) {
+		/* The whole address is the SID (decisions 6.3). */
+		if (ip6->dst.lo >> 32)
+			return count_drop(0, DROP_GROUP_UNKNOWN);
 		number = bpf_ntohl((__u32)ip6->dst.lo);
 		return enter_by(ctx, ROLE_REPLICATE, bpf_map_lookup_elem(&trees, &number));
 	}
@@ -80,7 +83,8 @@ int canopy_dispatch(struct __sk_buff *skb)
 		drop = canopy_admit(skb, n, port, &ip6);
 		if (drop)
 			return count_port_drop(ifindex, drop);
-	} else if (!plain) {
+	} else if (!plain || ctx_in_vlan(skb) || !ctx_untag(skb)) {
+		/* Another network's frame on the same cable is the VLAN interface's, which has a filter of its own. */
 		return ctx_pass(skb);
 	}
 	return receive(skb, n, &ip6);

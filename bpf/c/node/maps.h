@@ -12,6 +12,8 @@
 #define MAX_GROUPS 16384
 #define MAX_GROUP_BRANCHES (1 << 20)
 #define MAX_PORTS 4096
+/* Global addresses of a node's interfaces. */
+#define MAX_OWN 16384
 /* MAXMIFS of the kernel. */
 #define MAX_MIFS 32
 /* Interfaces with a lower index are counted in an array, whose lookup costs no call; the others in a hash map. */
@@ -59,6 +61,8 @@ PINNED(peers, HASH, LAZY, struct canopy_peer_key, struct canopy_peer, MAX_GROUP_
 
 /* Ports of the topology, by interface index. */
 PINNED(ports, HASH, LAZY, __u32, struct canopy_port, MAX_PORTS);
+/* Addresses at which the node itself receives, on any interface, except link-local ones. The value has no meaning. */
+PINNED(own_addresses, HASH, LAZY, struct canopy_addr, __u32, MAX_OWN);
 
 /* State of the groups. */
 PINNED(states, HASH, LAZY, __u32, struct canopy_state, MAX_GROUPS);

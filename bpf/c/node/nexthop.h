@@ -4,6 +4,7 @@
 #define CANOPY_NEXTHOP_H
 
 #include "../common/ctx_tc.h"
+#include "maps.h"
 #include "shared.h"
 
 #define FAMILY_INET6 10
@@ -50,6 +51,21 @@ __noinline __u32 canopy_resolve(struct __sk_buff *ctx, __u32 ifindex, const stru
 	__builtin_memcpy(hop->macs.src, fib.smac, sizeof(hop->macs.src));
 	hop->mtu = fib.mtu_result;
 	return 0;
+}
+
+/* Whether the kernel's route to an address, for packets of the node itself, leads through a port of the topology. */
+static __always_inline bool leads_through_port(canopy_ctx *ctx, const struct canopy_addr *to)
+{
+	struct bpf_fib_lookup fib = { .family = FAMILY_INET6, .ifindex = ctx_port(ctx) };
+	__u32 ifindex;
+	long rc;
+
+	__builtin_memcpy(fib.ipv6_dst, to, sizeof(*to));
+	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), BPF_FIB_LOOKUP_OUTPUT);
+	if (rc != BPF_FIB_LKUP_RET_SUCCESS && rc != BPF_FIB_LKUP_RET_NO_NEIGH && rc != BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return false;
+	ifindex = fib.ifindex;
+	return bpf_map_lookup_elem(&ports, &ifindex);
 }
 
 #endif

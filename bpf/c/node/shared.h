@@ -65,14 +65,16 @@ enum canopy_drop {
 	DROP_EDGE_NEIGHBOUR = 36,	/* edge port: neighbour discovery that a host has no right to send */
 	DROP_EDGE_SID = 37,		/* edge port: to the SRv6 block */
 	DROP_EDGE_NODE = 38,		/* edge port: to the node prefix */
-	DROP_EDGE_PROXY = 39,		/* edge port: to the Proxy prefix, but not a whole RoCEv2 packet */
+	DROP_EDGE_PROXY = 39,		/* edge port: to the Proxy prefix, but not a plain RoCEv2 packet, or to no group of this node */
 	DROP_EDGE_TUNNEL = 40,		/* edge port: Routing header, or IP in IPv6 */
 	DROP_EDGE_HEADERS = 41,		/* edge port: more than 4 extension headers or 256 octets of them, or truncated ones */
 	DROP_FABRIC_SOURCE = 42,	/* to a SID from an address that is not a node's, or not the headend's of the group */
-	DROP_OUTSIDE = 43,		/* interface outside the topology: to a prefix of the domain, or with nested VLAN tags of VID 0 */
+	DROP_OUTSIDE = 43,		/* interface outside the topology: to a prefix of the domain, an error about one of its packets, or with nested VLAN tags of VID 0 */
 	DROP_PSN_FLIGHT = 44,		/* headend: first PSN not within the source's flight of the start PSN, or a later one beyond it */
 	DROP_EVENT_LOST = 45,		/* no packet: an event of the group or port for which its ring buffer had no room */
 	DROP_NOT_OPEN = 46,		/* headend: not every node has confirmed its program of the source's session */
+	DROP_EDGE_ICMP_ERROR = 47,	/* edge port: ICMPv6 error about a packet that was not sent to the host, or a fragment of one */
+	DROP_EDGE_OWN_ADDRESS = 48,	/* edge port: to an address of the node itself */
 	DROP_REASONS
 };
 

@@ -18,6 +18,7 @@ from scapy.layers.inet6 import (
     ICMPv6ND_NS,
     ICMPv6ND_RA,
     ICMPv6ND_Redirect,
+    ICMPv6PacketTooBig,
     IPv6,
     IPv6ExtHdrDestOpt,
     IPv6ExtHdrFragment,
@@ -109,6 +110,18 @@ def discovery():
     yield "edge_neighbour_discovery", IPv6(src=gateway, dst=own, hlim=255) / ICMPv6ND_Redirect(tgt=own, dst=to["peer"])
 
 
+def too_big():
+    """The path to a node, to another host or to the source takes packets of 1280 octets only, says the host to its node and to others."""
+    for about in [*to["nodes"], to["peer"], to["source"]]:
+        for dst in [to["gateway"], to["port"], to["peer"]]:
+            for src in [to["nodes"][0], to["host"]]:
+                quoted = IPv6(src=src, dst=about) / ICMPv6EchoRequest()
+                yield "edge_icmp_error", IPv6(src=to["host"], dst=dst) / ICMPv6PacketTooBig(mtu=1280) / quoted
+        yield "edge_icmp_error", IPv6(src=to["host"], dst=to["gateway"]) / IPv6ExtHdrFragment(nh=58, m=1, id=8) / (
+            ICMPv6PacketTooBig(mtu=1280) / IPv6(src=to["nodes"][0], dst=about) / ICMPv6EchoRequest()
+        )
+
+
 def strays():
     """Data of the source's own address and of its group, 4 million PSNs and more ahead, as an earlier connection may have sent."""
     for ahead in [4_000_000, 4_000_001, 8_000_000]:
@@ -119,6 +132,10 @@ def outside():
     for dst in [*sids(), *to["nodes"], to["proxy"], to["multicast"]]:
         yield "outside", ack(to["host"], dst)
         yield "outside", encapsulated(to["nodes"][0], dst)
+    # Errors about paths in the domain, to an address of the node itself.
+    for about in [*to["nodes"], to["source"]]:
+        quoted = IPv6(src=to["host"], dst=about) / ICMPv6EchoRequest()
+        yield "outside", IPv6(src=to["host"], dst="fe80::1") / ICMPv6PacketTooBig(mtu=1280) / quoted
 
 
 def main():

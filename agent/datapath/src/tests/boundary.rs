@@ -8,16 +8,16 @@ use canopy_packet::bth::Opcode;
 
 use crate::testbed::*;
 
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
+pub(super) const UDP: u8 = 17;
+pub(super) const ICMPV6: u8 = 58;
 const MLD: &str = "edge_link_local";
 
-fn at(text: &str) -> Ipv6Addr {
+pub(super) fn at(text: &str) -> Ipv6Addr {
     text.parse().unwrap()
 }
 
 /// An IPv6 packet, built here octet by octet.
-fn packet(src: Ipv6Addr, dst: Ipv6Addr, hop_limit: u8, next: u8, payload: &[u8]) -> Vec<u8> {
+pub(super) fn packet(src: Ipv6Addr, dst: Ipv6Addr, hop_limit: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![0x60, 0, 0, 0];
     out.extend((payload.len() as u16).to_be_bytes());
     out.extend([next, hop_limit]);
@@ -27,7 +27,7 @@ fn packet(src: Ipv6Addr, dst: Ipv6Addr, hop_limit: u8, next: u8, payload: &[u8])
     out
 }
 
-fn udp(dport: u16) -> Vec<u8> {
+pub(super) fn udp(dport: u16) -> Vec<u8> {
     let mut out = vec![0xC0, 0];
     out.extend(dport.to_be_bytes());
     out.extend([0, 28, 0, 0]);
@@ -43,13 +43,13 @@ fn discovery(kind: u8, target: Ipv6Addr) -> Vec<u8> {
 }
 
 /// An extension header of `octets` that is followed by `next`.
-fn extension(next: u8, octets: usize) -> Vec<u8> {
+pub(super) fn extension(next: u8, octets: usize) -> Vec<u8> {
     let mut out = vec![next, (octets / 8 - 1) as u8];
     out.resize(octets, 0);
     out
 }
 
-fn fragment(next: u8, offset: u16, more: bool) -> Vec<u8> {
+pub(super) fn fragment(next: u8, offset: u16, more: bool) -> Vec<u8> {
     let field = (offset << 3) | u16::from(more);
     let mut out = vec![next, 0];
     out.extend(field.to_be_bytes());
@@ -57,17 +57,17 @@ fn fragment(next: u8, offset: u16, more: bool) -> Vec<u8> {
     out
 }
 
-struct Edge {
-    bed: Testbed,
+pub(super) struct Edge {
+    pub(super) bed: Testbed,
 }
 
 impl Edge {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { bed: Testbed::new(&Shape { receivers: 1, children: 1, ..Shape::default() }) }
     }
 
     /// The packet is dropped on `port` for `reason`, counted there and nowhere else, and changes no state.
-    fn refuses(&mut self, port: &str, packet: &[u8], reason: &str) {
+    pub(super) fn refuses(&mut self, port: &str, packet: &[u8], reason: &str) {
         let (state, before) = (self.bed.state_octets(), self.counted());
         let (action, ..) = self.bed.run(port, packet);
         let mut after = self.counted();
@@ -88,7 +88,7 @@ impl Edge {
     }
 
     /// The packet is passed to the kernel with the mark of the fabric.
-    fn passes(&mut self, port: &str, packet: &[u8]) {
+    pub(super) fn passes(&mut self, port: &str, packet: &[u8]) {
         let mut before = self.counted();
         assert_eq!((self.bed.run(port, packet).0, self.bed.mark(port, packet)), (OK, MARK_FABRIC), "{packet:02x?}");
         let mut after = self.counted();
@@ -104,7 +104,6 @@ fn a_host_sends_from_its_prefix_to_hosts_and_to_proxy_addresses() {
     let host = receiver(0);
     edge.passes("d0", &packet(host, at("2001:db8:2::1"), 64, UDP, &udp(4791)));
     edge.passes("d0", &packet(host, at("fe80::1"), 64, ICMPV6, &[128, 0, 0, 0, 0, 1, 0, 1]));
-    edge.passes("d0", &packet(host, plan().proxy(77).unwrap(), 64, UDP, &udp(4791)));
     let chain = [extension(60, 8), extension(60, 8), extension(60, 8), extension(UDP, 232), udp(80)].concat();
     edge.passes("d0", &packet(host, at("2001:db8:2::1"), 64, 0, &chain));
     edge.passes("d0", &packet(host, at("2001:db8:2::1"), 64, 44, &[fragment(UDP, 100, true), vec![1; 64]].concat()));
@@ -164,10 +163,84 @@ fn only_whole_roce_packets_reach_the_proxy_prefix() {
     edge.refuses("d0", &packet(host, proxy, 64, 6, &[0; 20]), "edge_proxy_prefix");
     edge.refuses("d0", &packet(host, proxy, 64, 59, &[]), "edge_proxy_prefix");
     edge.refuses("d0", &packet(host, proxy, 64, UDP, &[0xC0]), "edge_proxy_prefix");
+    let known = crate::testbed::proxy();
     for (offset, more) in [(0, true), (0, false), (1, true), (100, false)] {
         let payload = [fragment(UDP, offset, more), udp(4791)].concat();
         edge.refuses("d0", &packet(host, proxy, 64, 44, &payload), "edge_proxy_prefix");
+        edge.refuses("d0", &packet(host, known, 64, 44, &payload), "edge_proxy_prefix");
     }
+    // Behind another header no role finds it; and a group without a part here has none for it.
+    for kind in [0, 60, 51] {
+        let hidden = [extension(UDP, if kind == 51 { 16 } else { 8 }), udp(4791)].concat();
+        edge.refuses("d0", &packet(host, known, 64, kind, &hidden), "edge_proxy_prefix");
+    }
+    edge.refuses("d0", &packet(host, proxy, 64, UDP, &udp(4791)), "edge_proxy_prefix");
+    edge.refuses("d0", &packet(host, plan().proxy(78).unwrap(), 64, UDP, &udp(4791)), "edge_proxy_prefix");
+}
+
+#[test]
+fn a_chain_of_headers_ends_within_the_packets_own_length() {
+    let mut edge = Edge::new();
+    let (host, to) = (receiver(0), at("2001:db8:2::1"));
+    // What is behind the length is not the packet's: the frame's padding, or octets that another fragment contradicts.
+    let cut = |mut packet: Vec<u8>, payload: u16| {
+        packet[4..6].copy_from_slice(&payload.to_be_bytes());
+        packet
+    };
+    let echo = [128, 0, 0, 0, 0, 1, 0, 1];
+    let behind = packet(host, to, 64, 60, &[extension(UDP, 8), udp(80)].concat());
+    edge.passes("d0", &cut(behind.clone(), 8 + 28));
+    edge.passes("d0", &cut(behind.clone(), 8));
+    edge.refuses("d0", &cut(behind.clone(), 7), "edge_headers");
+    edge.refuses("d0", &cut(behind, 0), "edge_headers");
+    let options = [fragment(60, 0, true), extension(ICMPV6, 16), echo.to_vec()].concat();
+    edge.refuses("d0", &cut(packet(host, to, 64, 44, &options), 16), "edge_headers");
+    // The type of the ICMPv6 message is in the next fragment.
+    edge.refuses("d0", &cut(packet(host, to, 64, 44, &options), 24), "edge_headers");
+    edge.refuses("d0", &cut(packet(host, to, 64, ICMPV6, &echo), 0), "edge_headers");
+    edge.passes("d0", &[packet(host, to, 64, ICMPV6, &echo), vec![0; 6]].concat());
+}
+
+#[test]
+fn a_replication_sid_is_compared_as_a_whole() {
+    let mut edge = Edge::new();
+    let sent = data(Opcode::SEND_ONLY, 100, b"tree");
+    let argument = |a: u128| Ipv6Addr::from(u128::from(replication()) | a);
+    for a in [1, 1 << 31] {
+        assert_eq!(edge.bed.run("u0", &encapsulated(&sent, argument(a), list(0..1), 0)).0, SHOT, "argument {a:#x}");
+    }
+    assert_eq!((edge.bed.drops()["group_unknown"], edge.bed.telemetry().data_packets), (2, 0));
+    assert_eq!(edge.bed.run("u0", &encapsulated(&sent, argument(0), list(0..1), 0)).0, REDIRECT);
+}
+
+#[test]
+fn a_host_does_not_reach_the_nodes_other_addresses() {
+    let mut edge = Edge::new();
+    let host = receiver(0);
+    let ip = |args: &str| {
+        let out = std::process::Command::new("ip").args(args.split(' ')).output().unwrap();
+        assert!(out.status.success(), "ip {args}: {}", String::from_utf8_lossy(&out.stderr));
+    };
+    let tcp = |to| packet(host, to, 64, 6, &[0; 20]);
+    let (managed, anycast, inside) = (at("2001:db8:77::9"), at("2001:db8:77::"), receiver(99));
+    for to in [managed, anycast] {
+        edge.passes("d0", &tcp(to));
+    }
+    edge.passes("d0", &packet(inside, at("2001:db8:2::1"), 64, UDP, &udp(80)));
+    // A management address, and one in the host's own prefix.
+    ip("-6 addr add 2001:db8:77::9/64 dev lo nodad");
+    ip(&format!("-6 addr add {inside}/128 dev lo nodad"));
+    assert_eq!(edge.bed.reconcile(|_| {}), []);
+    for to in [managed, anycast, inside] {
+        edge.refuses("d0", &tcp(to), "edge_own_address");
+        edge.refuses("d0", &packet(host, to, 64, ICMPV6, &[128, 0, 0, 0, 0, 1, 0, 1]), "edge_own_address");
+    }
+    edge.refuses("d0", &packet(inside, at("2001:db8:2::1"), 64, UDP, &udp(80)), "edge_source");
+    edge.passes("d0", &tcp(at("fe80::1")));
+    edge.passes("d0", &tcp(at("2001:db8:77::8")));
+    ip("-6 addr del 2001:db8:77::9/64 dev lo");
+    assert_eq!(edge.bed.reconcile(|_| {}), []);
+    edge.passes("d0", &tcp(managed));
 }
 
 #[test]
