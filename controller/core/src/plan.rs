@@ -390,7 +390,7 @@ impl Planner<'_> {
                 // receivers with copies of a former branch, and the parent must not count them from a later message on.
                 at_boundary: false,
                 start: None,
-                since: counts_since(behind, self.intent.moved),
+                since: counts_since(behind, self.intent.moved, self.intent.epoch),
                 standby: false,
             })
         });

@@ -21,10 +21,15 @@ pub(crate) struct Joined {
 /// The receivers behind every tree edge (parent, child).
 pub(crate) type ReceiversByEdge = BTreeMap<(NodeId, NodeId), BTreeSet<Joined>>;
 
-/// Epoch from which a child's feedback counts, in a group whose receivers last moved in epoch `moved`: that added it, or changed the
-/// receivers behind it.
-pub(crate) fn counts_since(behind: &BTreeSet<Joined>, moved: u32) -> u32 {
-    behind.iter().map(|r| r.since).max().unwrap_or(0).max(moved)
+/// Every child starts over when the epoch reaches a multiple of this: feedback carries 14 bits of the epoch, and none is ever taken for
+/// old only because the receivers behind its sender stay (decisions 3.15).
+pub(crate) const REFRESHED_EVERY: u32 = 2_048;
+
+/// Epoch from which a child's feedback counts in `epoch`, in a group whose receivers last moved in epoch `moved`: that added it, or
+/// changed the receivers behind it, or in which it started over.
+pub(crate) fn counts_since(behind: &BTreeSet<Joined>, moved: u32, epoch: u32) -> u32 {
+    let refreshed = epoch - epoch % REFRESHED_EVERY;
+    behind.iter().map(|r| r.since).max().unwrap_or(0).max(moved).max(refreshed)
 }
 
 /// True if a receiver that joined before `epoch` is now behind another child.
@@ -58,7 +63,14 @@ mod tests {
     #[test]
     fn feedback_counts_from_the_last_join_or_move_on() {
         let late = BTreeSet::from([joined(7, 4, true)]);
-        assert_eq!((counts_since(&late, 2), counts_since(&late, 6)), (4, 6));
-        assert_eq!(counts_since(&BTreeSet::from([joined(7, 4, true), joined(8, 1, false)]), 2), 4);
+        assert_eq!((counts_since(&late, 2, 7), counts_since(&late, 6, 7)), (4, 6));
+        assert_eq!(counts_since(&BTreeSet::from([joined(7, 4, true), joined(8, 1, false)]), 2, 7), 4);
+    }
+
+    #[test]
+    fn a_child_starts_over_before_it_is_4096_epochs_behind() {
+        let one = BTreeSet::from([joined(7, 4, false)]);
+        assert_eq!([2_047, 2_048, 4_095, 20_000].map(|epoch| counts_since(&one, 0, epoch)), [4, 2_048, 2_048, 18_432]);
+        assert!((5..50_000).chain([u32::MAX]).all(|epoch| epoch - counts_since(&one, 0, epoch) < 4_096));
     }
 }

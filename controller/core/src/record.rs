@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::alloc::{Allocation, Cursors};
 use crate::member::Member;
 use crate::metadata::Metadata;
+use crate::resource::Confirmed;
 use crate::view::Evicted;
 
 /// Name of the one topology of a domain.
@@ -105,12 +106,23 @@ pub struct GroupRecord {
     /// See [`Group::ended`](crate::resource::Group::ended).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) ended: BTreeMap<u32, Qpn>,
+    /// See [`Group::confirmed`](crate::resource::Group::confirmed).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) confirmed: Option<Confirmed>,
     pub(crate) spec: GroupSpec,
     pub(crate) allocation: Allocation,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) evicted: Vec<Evicted>,
+}
+
+#[cfg(test)]
+impl GroupRecord {
+    /// Sets it to a later epoch.
+    pub(crate) fn age(&mut self, epochs: u32) {
+        self.epoch += epochs;
+    }
 }
 
 /// Durable form of a membership.

@@ -11,6 +11,7 @@ use canopy_model::member::Role;
 use canopy_model::node_spec::{NodeSpec, Peer};
 use canopy_model::status::NodeStatus;
 use canopy_model::topology::Endpoint;
+use serde::{Deserialize, Serialize};
 
 use crate::alloc::{Allocation, SessionNumbers};
 use crate::member::Member;
@@ -47,6 +48,10 @@ pub(crate) struct Group {
     pub(crate) ended: BTreeMap<u32, Qpn>,
     /// Epoch in which the source joined for whose session the group was opened last (decisions 3.13); 0 = never.
     pub(crate) opened: u32,
+    /// What every node of the tree runs or ran, while the group is open.
+    pub(crate) confirmed: Option<Confirmed>,
+    /// What becomes `confirmed` once every node of the tree has confirmed it.
+    pub(crate) confirming: Option<Confirmed>,
     /// Why the stall policy stopped the group; `None` if it did not.
     pub(crate) failed: Option<String>,
     /// Receivers that the stall policy removed since the source joined, oldest first.
@@ -54,6 +59,14 @@ pub(crate) struct Group {
     pub(crate) state: GroupState,
     /// Set while the tree in force is not the one over the present network (decisions 3.14).
     pub(crate) behind: Option<Behind>,
+}
+
+/// Nodes have no program of the group, or one of this epoch or later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confirmed {
+    pub(crate) epoch: u32,
+    /// Of the domain: a node that has reconciled it, or its last spec before, is one of them.
+    pub(crate) revision: u64,
 }
 
 /// A tree that has not moved to the present network yet.
@@ -104,6 +117,17 @@ pub(crate) enum GroupState {
     Failed(String),
     /// The programs are in the nodes' specs.
     Live(GroupPlan),
+}
+
+impl GroupState {
+    /// Epoch in which receivers last moved between nodes; of a group that lost its tree in `epoch`, that one.
+    pub(crate) fn moved(&self, epoch: u32) -> u32 {
+        match self {
+            Self::Live(plan) => plan.moved,
+            Self::Infeasible(_) => epoch,
+            Self::Waiting(_) | Self::Failed(_) => 0,
+        }
+    }
 }
 
 impl Group {

@@ -146,6 +146,18 @@ pub(crate) fn is_confirmed(observed: Option<Generation>, since: Generation, late
     observed.is_some_and(|o| (since..=latest).contains(&o))
 }
 
+/// True when the node runs no program of the group that is older than `revision`: it has reconciled that, or its last spec before.
+pub(crate) fn is_caught_up(node: &Node, id: GroupId, revision: u64) -> bool {
+    let program = node.spec.groups.get(&id);
+    let is_refused = |e: &ItemError| match program {
+        Some(program) => prevents(e, &node.spec, program),
+        None => e.group == Some(id),
+    };
+    let errors = node.status.iter().flat_map(|s| &s.errors);
+    is_confirmed(node.observed(), revision.min(node.spec.generation), node.spec.generation)
+        && !errors.into_iter().any(is_refused)
+}
+
 /// Errors at a node that concern the group with this program.
 pub(crate) fn concerns(error: &ItemError, spec: &NodeSpec, program: &GroupProgram) -> bool {
     match error.group {

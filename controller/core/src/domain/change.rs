@@ -191,9 +191,7 @@ impl State {
         for replan in replans {
             let Some(group) = self.groups.get_mut(&replan.name) else { continue };
             group.epoch = replan.epoch;
-            if let GroupState::Live(plan) = &replan.state {
-                group.moved = group.moved.max(plan.moved);
-            }
+            group.moved = group.moved.max(replan.state.moved(group.epoch));
             group.state = replan.state;
             group.behind = replan.behind;
             for (node, program) in nodes_of(Some(group)).zip(replan.programs) {

@@ -4,6 +4,7 @@
 use canopy_model::ids::Generation;
 use canopy_model::node_spec::GroupProgram;
 
+use super::bound::{MAX_BEHIND, MAX_FORCED, exceeded, is_far, note};
 use super::change::{Effect, GroupEffect, Prepared};
 use super::multicast::check_ports;
 use super::staging::stage;
@@ -42,19 +43,53 @@ impl GroupChange {
         self
     }
 
-    /// The command, with the group planned as it is now; refused if there is no plan.
+    /// The command, with the group planned as it is now; refused if there is no plan, or a node has not confirmed its program for too
+    /// many changes.
     ///
     /// # Errors
     /// Those of [`plan`].
     pub(super) fn prepare(mut self, state: &State) -> Result<Prepared, DomainError> {
+        note(state, &mut self.group);
         let planned = plan(state, &mut self.group)?;
+        if let Some(detail) = self.exceeded(state, &planned, MAX_BEHIND) {
+            return Err(DomainError::InUse { kind: "group", name: self.group.metadata.name, detail });
+        }
         Ok(self.prepare_with(state, Ok(planned)))
     }
 
-    /// The command, where planning may have failed.
+    /// The command, where planning may have failed, and which waits for no node.
     pub(super) fn prepare_if_planned(mut self, state: &State) -> Prepared {
+        note(state, &mut self.group);
+        let before = is_far(&self.group).then(|| self.group.clone());
         let planned = plan(state, &mut self.group).map_err(|e| e.to_string());
+        let planned = match (planned, before) {
+            (Ok(planned), Some(before)) => self.without_waiting(state, planned, before),
+            (planned, _) => planned,
+        };
         self.prepare_with(state, planned)
+    }
+
+    /// What becomes of the plan, where a node may be too far behind; `before`: the group before it was planned.
+    fn without_waiting(&mut self, state: &State, planned: Settled, before: Group) -> Result<Settled, String> {
+        if self.exceeded(state, &planned, MAX_BEHIND).is_none() {
+            return Ok(planned);
+        }
+        let moves = self.group.moved.max(planned.0.moved(0)) > before.moved;
+        if let Some(old) = state.groups.get(&before.metadata.name).filter(|_| !moves) {
+            // Without the receiver that leaves every program means less than before: that needs no epoch of its own.
+            self.group = Group { epoch: old.epoch, ..before };
+            return plan(state, &mut self.group).map_err(|e| e.to_string());
+        }
+        self.exceeded(state, &planned, MAX_FORCED).map_or(Ok(planned), Err)
+    }
+
+    /// Why the tree cannot come into force, if a node of it could be more than `most` epochs behind.
+    fn exceeded(&self, state: &State, (settled, _): &Settled, most: u32) -> Option<String> {
+        let (old, GroupState::Live(plan)) = (state.groups.get(&self.group.metadata.name)?, settled) else {
+            return None;
+        };
+        let network = state.network().filter(|_| self.group.epoch > old.epoch)?;
+        exceeded(state, &self.group, self.group.epoch, plan.tree.nodes.iter().map(|t| network.name(t.node)), most)
     }
 
     fn prepare_with(mut self, state: &State, planned: Result<Settled, String>) -> Prepared {
@@ -63,7 +98,7 @@ impl GroupChange {
             group.behind = None;
             (GroupState::Infeasible(reason), Vec::new())
         });
-        group.moved = group.moved.max(moved_in(&group_state));
+        group.moved = group.moved.max(group_state.moved(group.epoch));
         group.state = group_state;
         group.recorded_epoch = group.durable_epoch();
         group.forget_ended();
@@ -76,6 +111,7 @@ impl GroupChange {
             opened: Some(group.opened),
             session: group.session,
             ended: group.ended.clone(),
+            confirmed: group.confirmed,
             spec: group.spec.clone(),
             allocation: group.allocation,
             failed: group.failed.clone(),
@@ -105,9 +141,20 @@ pub(super) fn plan(state: &State, group: &mut Group) -> Result<Settled, DomainEr
         group.epoch += 1;
         group.moved = group.epoch;
     }
-    let planned = plan_group(&state.addresses, state.network(), intent(group))?;
+    let mut planned = plan_group(&state.addresses, state.network(), intent(group))?;
     check_ports(state, &planned)?;
+    if is_back(group, &planned) {
+        group.epoch += 1;
+        group.moved = group.epoch;
+        planned = plan_group(&state.addresses, state.network(), intent(group))?;
+    }
     Ok(settle(planned))
+}
+
+/// Whether a group that was infeasible has a tree again. A node may still run its program of before: it never counts what other nodes
+/// sent it for that, because every child starts over in a new epoch.
+pub(super) fn is_back(group: &Group, planned: &Planned) -> bool {
+    matches!((&group.state, planned), (GroupState::Infeasible(_), Planned::Live(..)))
 }
 
 /// The plan of a group that stays behind; `None` if it cannot.
@@ -142,11 +189,6 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         open: group.is_open(),
         failed: group.failed.as_deref(),
     }
-}
-
-/// Epoch in which receivers of the group last moved between nodes.
-fn moved_in(state: &GroupState) -> u32 {
-    if let GroupState::Live(plan) = state { plan.moved } else { 0 }
 }
 
 /// The state and programs of a plan.

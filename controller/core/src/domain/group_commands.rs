@@ -14,7 +14,7 @@ use crate::error::DomainError;
 use crate::limits::MAX_GROUPS;
 use crate::metadata::{Labels, Metadata, check_labels};
 use crate::record::{group_key, member_key};
-use crate::resource::{Behind, GivenUp, Group, GroupState, Making, Step};
+use crate::resource::{Behind, Confirmed, GivenUp, Group, GroupState, Making, Step};
 use crate::status::{is_confirmed_in_force, lacking};
 
 /// Checks commands on groups against a state.
@@ -84,6 +84,9 @@ impl GroupCommands<'_> {
         }
         let mut group = old.clone();
         group.behind = None;
+        // Every node of the tree that comes into force has confirmed its present program.
+        group.confirmed = group.confirmed.map(|_| Confirmed { epoch: old.epoch, revision: self.0.revision });
+        group.confirming = None;
         group.epoch += 1;
         group.moved = group.epoch;
         Ok(GroupChange::new(self.0, group, Outcome::Updated, generation).prepare_if_planned(self.0))
@@ -148,6 +151,8 @@ impl GroupCommands<'_> {
             ended: Default::default(),
             opened: 0,
             moved: 0,
+            confirmed: None,
+            confirming: None,
             failed: None,
             evicted: Vec::new(),
             state: GroupState::Waiting("waiting for a source to join"),

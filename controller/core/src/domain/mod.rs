@@ -10,6 +10,7 @@
 //! - `state`: what commands change, with `groups` and its index `labels`; `change`: what a command changes, and the only
 //!   code that applies it.
 //! - `links`: threshold machines and queue reports of link directions.
+//! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
 //! - `group_commands`, `member_commands`, `topology_commands`: checks of commands, by resource.
@@ -38,6 +39,7 @@ use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 use crate::view::{FlowView, GroupView, LinkView, MemberView, NodeView, Page, TopologyView};
 
+mod bound;
 mod change;
 mod connection;
 mod group_change;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use canopy_model::node_spec::GroupProgram;
 
+use super::bound::{MAX_BEHIND, MAX_FORCED, exceeded};
 use super::change::Replan;
-use super::group_change::{intent, settle};
+use super::group_change::{intent, is_back, settle};
 use super::staging::stage;
 use super::state::State;
 use crate::error::DomainError;
@@ -40,13 +41,14 @@ impl Replanner<'_> {
                 Err(e) => Ok::<_, DomainError>(Err(on_error(name, group, e)?)),
             };
             let mut planned = plan(Intent { before: None, ..intent(group) })?;
-            let moved = group.plan().is_some()
-                && match &planned {
-                    Ok(Planned::Live(plan, programs)) => {
-                        group.behind.is_some() || Some(named(network, plan, programs)) != self.installed(group)
-                    }
-                    _ => true,
-                };
+            let moved = match &planned {
+                Ok(next) if group.plan().is_none() => is_back(group, next),
+                Err(_) if group.plan().is_none() => false,
+                Ok(Planned::Live(plan, programs)) => {
+                    group.behind.is_some() || Some(named(network, plan, programs)) != self.installed(group)
+                }
+                _ => true,
+            };
             let next = planned.as_ref().ok().filter(|_| moved);
             if let Some(made) = next.and_then(|next| self.in_two_steps(name, group, next, &mut earlier)) {
                 replans.push(made);
@@ -56,6 +58,16 @@ impl Replanner<'_> {
             if moved {
                 // Every child sends its state again: the receivers behind it may have changed.
                 planned = plan(Intent { before: None, epoch, moved: epoch, ..intent(group) })?;
+            }
+            if let (true, Ok(Planned::Live(tree, _))) = (moved, &planned) {
+                let exceeds = |most| {
+                    let nodes = tree.tree.nodes.iter().map(|t| network.name(t.node));
+                    exceeded(state, group, epoch, nodes, most)
+                };
+                if let Some(detail) = exceeds(MAX_BEHIND) {
+                    on_error(name, group, DomainError::InUse { kind: "group", name: name.clone(), detail })?;
+                    planned = exceeds(MAX_FORCED).map_or(planned, Err);
+                }
             }
             let (state, programs) =
                 planned.map(settle).unwrap_or_else(|reason| (GroupState::Infeasible(reason), Vec::new()));

@@ -57,7 +57,18 @@ pub(super) fn restore(
 
 fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u32>) -> Result<(), RestoreError> {
     let GroupRecord {
-        metadata, epoch, moved: recorded, opened, session, ended, spec, allocation, failed, evicted, ..
+        metadata,
+        epoch,
+        moved: recorded,
+        opened,
+        session,
+        ended,
+        confirmed,
+        spec,
+        allocation,
+        failed,
+        evicted,
+        ..
     } = record;
     let name = metadata.name.clone();
     let inconsistent = |detail: String| RestoreError::Inconsistent { key: group_key(&name), detail };
@@ -87,6 +98,8 @@ fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u
         ended,
         // Whatever a topology change did to the tree counts as a move.
         moved: recorded.max(ahead),
+        confirmed,
+        confirming: None,
         failed,
         evicted,
         state: GroupState::Waiting("waiting for a source to join"),

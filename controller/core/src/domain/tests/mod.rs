@@ -21,6 +21,7 @@ use crate::record::Record;
 use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 
+mod bound;
 mod lifecycle;
 mod links;
 mod losses;
@@ -109,6 +110,15 @@ impl World {
     /// The domain of a controller that restarts from the records.
     fn restarted(&self) -> Domain {
         restored(self.records.clone()).unwrap()
+    }
+
+    /// As if the group had had so many changes more, by a controller that restarts.
+    fn age(&mut self, group: &str, epochs: u32) {
+        let Some(Record::Group(record)) = self.records.get_mut(&format!("group/{group}")) else { panic!("no {group}") };
+        record.age(epochs);
+        let records = self.records.clone();
+        let (plan, thresholds) = (AddressPlan::default(), ThresholdSettings::default());
+        self.domain = Domain::restore(plan, thresholds, secret(), self.domain.term(), records).unwrap();
     }
 
     /// Every node confirms its spec, from a connected agent; then the groups that may be opened are, and that is confirmed too.

@@ -280,3 +280,29 @@ fn a_node_behind_nothing_but_a_broken_link_waits_for_it() {
     let e = w.problem(Command::PortsDown { node: "leaf9".into(), ports: Default::default() });
     assert!(e.contains("leaf9"), "{e}");
 }
+
+#[test]
+fn a_group_that_broken_links_left_without_a_tree_starts_over_when_one_is_mended() {
+    let mut spec = fabric(2, 2, 1);
+    spec.links.iter_mut().filter(|l| l.b.device == "spine2").for_each(|l| l.mtu = 1500);
+    spec.links.iter_mut().filter(|l| l.a.device == "leaf2" && l.b.device == "spine2").for_each(|l| l.drained = true);
+    let mut w = World::with(spec);
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h1-1")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    w.confirm_all();
+    let before = epoch(&w);
+    let down = |ports: &[&str]| Command::PortsDown {
+        node: "leaf2".into(),
+        ports: ports.iter().map(|p| (*p).to_owned()).collect(),
+    };
+    w.run(down(&["up1"])).unwrap();
+    assert!(programs(&w.domain).is_empty());
+    assert_eq!((condition(&w, ConditionKind::Planned).reason, epoch(&w)), (ConditionReason::Infeasible, before + 1));
+    w.run(down(&[])).unwrap();
+    assert_eq!((w.made(), epoch(&w)), (None, before + 2));
+    let since = |d: &Domain, node: &str| d.node_spec(node).unwrap().groups.values().next().unwrap().branches[0].since;
+    assert_eq!((since(&w.domain, "leaf1"), since(&w.domain, "spine1")), (before + 2, before + 2));
+    let again = w.restarted();
+    assert_eq!((since(&again, "leaf1"), since(&again, "spine1")), (before + 2, before + 2));
+}

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
 use canopy_model::group::{EncodingChoice, Replication};
-use canopy_model::ids::GroupId;
+use canopy_model::ids::{GroupId, NodeId};
 use canopy_model::member::LateStart;
 use canopy_model::node_spec::{Branch, BranchKind, GroupProgram, NodeSpec, Peer};
 use proptest::prelude::*;
 
 use super::*;
+use crate::receivers_by_edge::Joined;
 use crate::testing::{host, link, random_graph};
 
 const GROUPS: usize = 3;
@@ -35,6 +36,8 @@ enum Step {
     Open(usize),
     /// A late receiver of the group starts, with this shift.
     Start(usize, u8),
+    /// The group has so many changes, and no node confirms them.
+    Age(usize, u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -52,7 +55,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             1 => g.clone().prop_map(Step::GiveUpMove),
             1 => g.clone().prop_map(Step::RetryMove),
             3 => g.clone().prop_map(Step::Open),
-            2 => (g, any::<u8>()).prop_map(|(g, x)| Step::Start(g, x)),
+            2 => (g.clone(), any::<u8>()).prop_map(|(g, x)| Step::Start(g, x)),
+            2 => (g, 1_000..5_000u32).prop_map(|(g, epochs)| Step::Age(g, epochs)),
         ],
         1..40,
     )
@@ -121,6 +125,8 @@ fn command(d: &Domain, step: &Step) -> Command {
         }
         Step::RetryMove(g) => Command::RetryMove { group: name(g) },
         Step::Open(g) => Command::OpenGroup { group: name(g) },
+        // Anything that changes nothing.
+        Step::Age(..) => Command::PushThresholds,
         Step::Start(g, x) => {
             let members = d.state.groups.get(&name(g)).into_iter().flat_map(|g| g.members.values());
             let late = members.filter(|m| m.late).map(|m| (m.spec.host.clone(), m.since)).next();
@@ -250,69 +256,149 @@ fn content(s: &NodeSpec) -> String {
     format!("{:?} {:?}", s.base, s.groups)
 }
 
+/// What children of a group's trees stood for, by the epoch of their programs, in those that a slow agent may still run.
+#[derive(Default)]
+struct Covered(Vec<(GroupId, u32, BTreeMap<NodeId, BTreeSet<Joined>>)>);
+
+impl Covered {
+    /// A parent counts feedback of a child's present program, and of an earlier one only if that covers all receivers that are behind
+    /// the child now. Epochs are compared as in feedback.
+    fn check(&mut self, w: &World) -> Result<(), TestCaseError> {
+        for (name, g) in w.domain.state.groups.iter() {
+            let (id, Some(plan)) = (g.allocation.group_id, g.plan()) else { continue };
+            for ((parent, child), behind) in &plan.receivers_by_edge {
+                let address = w.domain.state.addresses.node_address(*child);
+                let at = w.domain.state.nodes.iter().find(|n| n.spec.base.node_id == *parent).unwrap();
+                let branches = &at.spec.groups.get(&id).unwrap().branches;
+                let since = branches.iter().find(|b| b.address == address).unwrap().since;
+                prop_assert!(
+                    g.epoch - since <= 4_096,
+                    "{} counts {} since {} in epoch {}",
+                    parent,
+                    child,
+                    since,
+                    g.epoch
+                );
+                let counts =
+                    |epoch: u32| epoch.wrapping_sub(since) & 0x2000 == 0 && g.epoch.wrapping_sub(epoch) & 0x2000 == 0;
+                for (_, epoch, covered) in self.0.iter().filter(|(of, epoch, _)| *of == id && counts(*epoch)) {
+                    let Some(covered) = covered.get(child) else { continue };
+                    prop_assert!(
+                        behind.is_subset(covered),
+                        "{}: in epoch {}, {} counts {} since {}, whose program of epoch {} is for others",
+                        name,
+                        g.epoch,
+                        parent,
+                        child,
+                        since,
+                        epoch
+                    );
+                }
+            }
+            let now = plan.receivers_by_edge.iter().map(|((_, child), behind)| (*child, behind.clone())).collect();
+            self.0.push((id, g.epoch, now));
+        }
+        Ok(())
+    }
+
+    /// Every node runs its present program.
+    fn confirmed(&mut self, w: &World) {
+        self.0.retain(|(id, epoch, _)| w.domain.state.groups.by_id(*id).is_some_and(|g| g.epoch == *epoch));
+    }
+}
+
+/// The group has as many changes as it can without the nodes' confirmation.
+fn age(w: &mut World, name: &str, epochs: u32) {
+    let Some(g) = w.domain.state.groups.get(name).filter(|g| g.behind.is_none()) else { return };
+    let known = g.confirmed.filter(|_| g.is_open()).map(|known| known.epoch);
+    let most = known.map_or(u32::MAX, |known| (known + 4_096).saturating_sub(g.epoch));
+    // Only the record's epoch is set: those of topology changes are not in it.
+    if g.recorded_epoch == g.epoch {
+        w.age(name, epochs.min(most));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn whatever_happens_packets_arrive_once_and_a_restart_changes_nothing(first in network(), steps in steps()) {
-        let mut w = World::with(spec(&first));
-        for step in &steps {
-            if matches!(step, Step::Open(_) | Step::FinishMove(_)) {
+        check_steps(&first, &steps)?;
+    }
+}
+
+fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Result<(), TestCaseError> {
+    let (mut w, mut covered) = (World::with(spec(first)), Covered::default());
+    for step in steps {
+        match step {
+            Step::Open(_) | Step::FinishMove(_) => {
                 w.confirm();
+                covered.confirmed(&w);
             }
-            let before = specs(&w.domain);
-            let image = format!("{:?}", w.domain);
-            let command = command(&w.domain, step);
-            let asked = w.domain.prepare(command.clone());
-            prop_assert_eq!(&format!("{:?}", w.domain), &image, "preparing changed something");
-            if asked.is_err() {
-                continue;
-            }
-            let epochs: BTreeMap<String, (GroupId, u32)> = w.domain.state.groups.iter().map(|(n, g)| (n.clone(), (g.allocation.group_id, g.epoch))).collect();
-            let applied = w.run(command).unwrap();
-            let after = specs(&w.domain);
-            // Exactly the nodes whose content changed got a new generation and are named.
-            let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-            for name in names {
-                let changed = before.get(name).map(content) != after.get(name).map(content);
-                prop_assert_eq!(applied.nodes.contains(name), changed, "{}", name);
-                if let (Some(b), Some(a)) = (before.get(name), after.get(name)) {
-                    prop_assert_eq!(a.generation > b.generation, changed);
-                    prop_assert!(a.generation >= b.generation);
-                    for (id, old) in b.groups.iter() {
-                        if let Some(new) = a.groups.get(id) {
-                            prop_assert!(new.epoch >= old.epoch);
-                            let started = |b: &Branch| Branch { start: None, ..b.clone() };
-                            let forwarding = |p: &GroupProgram| p.branches.iter().filter(|b| !b.standby).map(started).collect::<Vec<_>>();
-                            prop_assert!(forwarding(new) == forwarding(old) || new.epoch > old.epoch, "branches changed within an epoch");
-                        }
+            Step::Age(g, epochs) => age(&mut w, &format!("g{g}"), *epochs),
+            _ => {}
+        }
+        let before = specs(&w.domain);
+        let image = format!("{:?}", w.domain);
+        let command = command(&w.domain, step);
+        let asked = w.domain.prepare(command.clone());
+        prop_assert_eq!(&format!("{:?}", w.domain), &image, "preparing changed something");
+        if asked.is_err() {
+            continue;
+        }
+        let epochs: BTreeMap<String, (GroupId, u32)> =
+            w.domain.state.groups.iter().map(|(n, g)| (n.clone(), (g.allocation.group_id, g.epoch))).collect();
+        let applied = w.run(command).unwrap();
+        let after = specs(&w.domain);
+        // Exactly the nodes whose content changed got a new generation and are named.
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        for name in names {
+            let changed = before.get(name).map(content) != after.get(name).map(content);
+            prop_assert_eq!(applied.nodes.contains(name), changed, "{}", name);
+            if let (Some(b), Some(a)) = (before.get(name), after.get(name)) {
+                prop_assert_eq!(a.generation > b.generation, changed);
+                prop_assert!(a.generation >= b.generation);
+                for (id, old) in b.groups.iter() {
+                    if let Some(new) = a.groups.get(id) {
+                        prop_assert!(new.epoch >= old.epoch);
+                        let started = |b: &Branch| Branch { start: None, ..b.clone() };
+                        let forwarding = |p: &GroupProgram| {
+                            p.branches.iter().filter(|b| !b.standby).map(started).collect::<Vec<_>>()
+                        };
+                        prop_assert!(
+                            forwarding(new) == forwarding(old) || new.epoch > old.epoch,
+                            "branches changed within an epoch"
+                        );
                     }
                 }
             }
-            for (name, g) in w.domain.state.groups.iter() {
-                if let Some((id, epoch)) = epochs.get(name) {
-                    prop_assert!(*id != g.allocation.group_id || g.epoch >= *epoch);
-                }
-                if g.making().is_some() {
-                    check_both_trees(&w, name)?;
-                } else {
-                    check_traffic(&w.domain, name);
-                }
+        }
+        for (name, g) in w.domain.state.groups.iter() {
+            if let Some((id, epoch)) = epochs.get(name) {
+                prop_assert!(*id != g.allocation.group_id || g.epoch >= *epoch);
             }
-            let of_group = |g: &crate::resource::Group| g.ended.values().copied().chain([g.allocation.session.designated_qpn]).collect::<Vec<_>>();
-            let qpns: Vec<_> = w.domain.state.groups.iter().flat_map(|(_, g)| of_group(g)).collect();
-            prop_assert_eq!(qpns.iter().collect::<BTreeSet<_>>().len(), qpns.len(), "a QPN is in two places");
-            prop_assert_eq!(w.domain.state.pools.in_use()[3], qpns.len());
+            if g.making().is_some() {
+                check_both_trees(&w, name)?;
+            } else {
+                check_traffic(&w.domain, name);
+            }
         }
-        for name in w.domain.state.groups.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>() {
-            w.run(Command::RetryMove { group: name.clone() }).unwrap();
-            w.confirm();
-            w.run(Command::FinishMove { group: name.clone() }).unwrap();
-            prop_assert!(w.domain.state.groups.get(&name).unwrap().behind.is_none());
-            check_traffic(&w.domain, &name);
-        }
-        check_restart(&w)?;
+        covered.check(&w)?;
+        let of_group = |g: &crate::resource::Group| {
+            g.ended.values().copied().chain([g.allocation.session.designated_qpn]).collect::<Vec<_>>()
+        };
+        let qpns: Vec<_> = w.domain.state.groups.iter().flat_map(|(_, g)| of_group(g)).collect();
+        prop_assert_eq!(qpns.iter().collect::<BTreeSet<_>>().len(), qpns.len(), "a QPN is in two places");
+        prop_assert_eq!(w.domain.state.pools.in_use()[3], qpns.len());
     }
+    for name in w.domain.state.groups.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>() {
+        w.run(Command::RetryMove { group: name.clone() }).unwrap();
+        w.confirm();
+        w.run(Command::FinishMove { group: name.clone() }).unwrap();
+        prop_assert!(w.domain.state.groups.get(&name).unwrap().behind.is_none());
+        check_traffic(&w.domain, &name);
+    }
+    check_restart(&w)
 }
 
 /// While both trees are in force every node gets a bounded number of copies; feedback follows the present tree, and a
@@ -384,4 +470,36 @@ fn check_restart(w: &World) -> Result<(), TestCaseError> {
     prop_assert_eq!(again.state.pools.in_use(), w.domain.state.pools.in_use());
     prop_assert_eq!(again.state.pools.cursors(), w.domain.state.pools.cursors());
     Ok(())
+}
+
+/// The trees of 20 groups, of which some become infeasible with a departure and feasible again with a join.
+#[test]
+fn a_group_that_was_infeasible_counts_nothing_that_children_acknowledged_before() {
+    let mut spec = crate::testing::fabric(4, 2, 2);
+    spec.links.retain(|l| !(l.a.device == "leaf3" && l.b.device == "spine2"));
+    spec.links.iter_mut().filter(|l| l.b.device == "spine2").for_each(|l| l.mtu = 1500);
+    let (mut w, mut covered, mut infeasible) = (World::with(spec), Covered::default(), 0);
+    for i in 0..20 {
+        let name = format!("g{i}");
+        w.run(group(&name)).unwrap();
+        w.run(source(&name, "h1-1")).unwrap();
+        for host in ["h3-1", "h2-1", "h4-1", "h3-2"] {
+            w.run(receiver(&name, host)).unwrap();
+            covered.check(&w).unwrap();
+        }
+        for (left, joined) in [(["h3-1", "h3-2"], "h3-1"), (["h2-1", "h3-1"], "h3-2"), (["h4-1", "h3-2"], "h3-1")] {
+            for host in left {
+                w.run(leave(&name, host)).unwrap();
+                covered.check(&w).unwrap();
+            }
+            infeasible += usize::from(w.domain.state.groups.get(&name).unwrap().plan().is_none());
+            w.run(receiver(&name, joined)).unwrap();
+            covered.check(&w).unwrap();
+            for host in ["h2-1", "h4-1"] {
+                _ = w.run(receiver(&name, host));
+                covered.check(&w).unwrap();
+            }
+        }
+    }
+    assert!(infeasible > 5, "{infeasible}");
 }
