@@ -170,7 +170,8 @@ impl<'a> World<'a> {
                     memory: None,
                     start_psn: None,
                 };
-                let joined = self.command(Command::PutMember { group: GROUP.into(), spec, create_only: true }, 0);
+                let joined = self
+                    .command(Command::PutMember { group: GROUP.into(), spec, create_only: true, instance: None }, 0);
                 anyhow::ensure!(joined, "the source cannot join");
             }
             if i < receivers {

@@ -159,7 +159,7 @@ fn member(host: &str, role: Role, qpn: u64) -> MemberSpec {
 }
 
 fn join_with(group: &str, spec: MemberSpec) -> Command {
-    Command::PutMember { group: group.to_owned(), spec, create_only: true }
+    Command::PutMember { group: group.to_owned(), spec, create_only: true, instance: None }
 }
 
 fn source(group: &str, host: &str) -> Command {
