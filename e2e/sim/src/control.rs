@@ -291,10 +291,10 @@ impl World<'_> {
         }
     }
 
-    /// The host of a receiver that is not late (see [`Config::late_hosts_move`](crate::config::Config::late_hosts_move)) moves.
+    /// The host of a receiver moves.
     fn rewire(&mut self, n: u64, to: u64, first: bool, now: u64) {
         let (receivers, nodes) = (self.receivers.len() as u64, self.nodes.len() as u64);
-        let movable = |i: &usize| !self.receivers[*i].gone && (self.late_hosts_move || !self.oracle.is_late(*i));
+        let movable = |i: &usize| !self.receivers[*i].gone && !(self.late_hosts_stay && self.oracle.is_late(*i));
         let Some(index) = (0..receivers).map(|i| ((n + i) % receivers) as usize).find(movable) else { return };
         let link = self.receivers[index].port / 2;
         let to = (to % nodes) as Place;

@@ -191,9 +191,12 @@ impl State {
         for replan in replans {
             let Some(group) = self.groups.get_mut(&replan.name) else { continue };
             group.epoch = replan.epoch;
-            if let GroupState::Live(plan) = &replan.state {
-                group.moved = group.moved.max(plan.moved);
-            }
+            group.moved = match &replan.state {
+                GroupState::Live(plan) => group.moved.max(plan.moved),
+                // The nodes forget which receivers they counted, and from where.
+                GroupState::Infeasible(_) => group.epoch,
+                GroupState::Waiting(_) | GroupState::Failed(_) => group.moved,
+            };
             group.state = replan.state;
             group.behind = replan.behind;
             for (node, program) in nodes_of(Some(group)).zip(replan.programs) {

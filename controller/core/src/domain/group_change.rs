@@ -61,6 +61,11 @@ impl GroupChange {
         let group = &mut self.group;
         let (group_state, programs) = planned.unwrap_or_else(|reason| {
             group.behind = None;
+            // The nodes forget which receivers they counted, and from where.
+            if group.plan().is_some() {
+                group.epoch += 1;
+                group.moved = group.epoch;
+            }
             (GroupState::Infeasible(reason), Vec::new())
         });
         group.moved = group.moved.max(moved_in(&group_state));

@@ -24,6 +24,7 @@ use crate::threshold::ThresholdSettings;
 mod lifecycle;
 mod links;
 mod losses;
+mod lost;
 mod moving;
 mod multicast;
 mod opening;
