@@ -311,7 +311,7 @@ impl Groups {
 
     /// Joins new branches, and branches behind which receivers moved.
     fn join(&self, id: u32, state: Option<&types::canopy_state>, joins: &BTreeMap<u32, Join>) -> Result<()> {
-        for (&slot, &Join { at_boundary, receiver, since, start }) in joins {
+        for (&slot, &Join { at_boundary, receiver, since, start, lost }) in joins {
             let there = state.filter(|s| is_in(s, slot));
             if there.is_some_and(|s| s.since[slot as usize % s.since.len()] == since) {
                 continue;
@@ -322,7 +322,7 @@ impl Groups {
             // A receiver proves with its queue pair that it may start, and continues where it started (decisions 3.13).
             let at_boundary = at_boundary && if receiver { start.is_none() } else { !cold && !counts };
             let LateStart { shift, msn_base } = start.unwrap_or_default();
-            let lost = cold && at_boundary;
+            let lost = (cold || lost) && at_boundary;
             let join = Control::Join { slot, at_boundary, receiver, since, lost, shift, msn_base };
             self.bpf.control(id, join, &[0; ACK_FRAME])?;
         }

@@ -72,6 +72,8 @@ pub(crate) struct Join {
     pub(crate) since: u32,
     /// Where a late receiver started, once the controller knows it.
     pub(crate) start: Option<LateStart>,
+    /// A late receiver that may have started elsewhere.
+    pub(crate) lost: bool,
 }
 
 /// Whether two values of a map are the same octet by octet.
@@ -144,7 +146,8 @@ pub(crate) fn render(base: &NodeBase, g: &GroupProgram, ports: &Ports, held: &Sl
         if b.standby {
             conf.standby.word[slot as usize / 64] |= 1 << (slot % 64);
         } else {
-            out.joins.insert(slot, Join { at_boundary: b.at_boundary, receiver, since: b.since, start: b.start });
+            let Branch { at_boundary, since, start, lost, .. } = *b;
+            out.joins.insert(slot, Join { at_boundary, receiver, since, start, lost });
         }
         e.branches.insert(slot, branch(g, b, ports[&b.port]));
         e.peers.insert(b.address, types::canopy_peer { slot, ifindex });

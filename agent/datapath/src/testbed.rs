@@ -546,6 +546,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             start: None,
             since: 1,
             standby: false,
+            lost: false,
         })
         .collect();
     for i in 1..=u64::from(s.children) {
@@ -559,6 +560,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             start: None,
             since: 1,
             standby: false,
+            lost: false,
         });
     }
     let dqpn = ok(Qpn::new("dqpn", DQPN.into()));

@@ -381,6 +381,7 @@ static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u3
 		if (flags & JOIN_LOST) {
 			s->nak_received_ns[slot] = PROBE_LOST;
 			slot_add(&s->unconfirmed, slot);
+			s->sent_next = 0;
 		}
 		return;
 	}

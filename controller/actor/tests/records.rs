@@ -32,7 +32,7 @@ fn group(name: &str, labels: &[(&str, &str)], spec: GroupSpec) -> Command {
 
 fn join(group: &str, spec: serde_json::Value) -> Command {
     let spec: MemberSpec = serde_json::from_value(spec).unwrap();
-    Command::PutMember { group: group.into(), spec, create_only: true }
+    Command::PutMember { group: group.into(), spec, create_only: true, instance: None }
 }
 
 /// Every kind of record with every field: labels, a port without carrier, a moved tree, memory, an evicted receiver,

@@ -2,6 +2,7 @@
 //! The commands of the domain, what each writes, and what follows from it.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Generation;
@@ -55,6 +56,10 @@ pub enum Command {
         /// If true, an existing membership with other content is refused with `AlreadyExists`; with the same content
         /// the command succeeds.
         create_only: bool,
+        /// Which queue pair of the host it is: drawn at random for each join of a process, and kept while that is repeated. The same
+        /// content with another one is another queue pair, or the same one after a reset. `None` of an operator, and of an earlier
+        /// library: the same content is then the same membership.
+        instance: Option<NonZeroU64>,
     },
     /// Ends a membership.
     DeleteMember {

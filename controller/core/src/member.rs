@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A membership as the domain holds it; part of its durable record.
 
+use std::num::NonZeroU64;
+
 use canopy_model::member::{LateStart, MemberSpec};
 use serde::{Deserialize, Serialize};
 
@@ -20,4 +22,7 @@ pub(crate) struct Member {
     /// Where it started then, once its edge has reported it; its program has it from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start: Option<LateStart>,
+    /// Which queue pair of the host it is; see [`Command::PutMember`](crate::Command::PutMember).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) instance: Option<NonZeroU64>,
 }

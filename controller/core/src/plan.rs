@@ -392,6 +392,7 @@ impl Planner<'_> {
                 start: None,
                 since: counts_since(behind, self.intent.moved, self.intent.epoch),
                 standby: false,
+                lost: false,
             })
         });
         // With another source all receivers start over.
@@ -405,6 +406,8 @@ impl Planner<'_> {
             start: r.start.filter(|_| is_late(r)),
             since: r.joined.since,
             standby: false,
+            // Where the trees in between counted it, and from which message on, is not known.
+            lost: is_late(r) && r.start.is_none() && self.intent.moved > r.joined.since,
         });
         nodes.chain(receivers).collect()
     }

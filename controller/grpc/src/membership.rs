@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! MembershipService: RDMA applications join groups here instead of exchanging QPNs with each other.
 
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -78,9 +79,10 @@ impl MembershipService for Membership {
             let what = "only the agent of the host's node knows when a process ends: join there, or without a lease";
             return Err(error::field(FieldError::new("lease", what)));
         }
+        let instance = NonZeroU64::new(request.instance);
         let (group, spec) = <(String, MemberSpec)>::try_from(request).map_err(error::field)?;
         let host = spec.host.clone();
-        let command = Command::PutMember { group: group.clone(), spec, create_only: true };
+        let command = Command::PutMember { group: group.clone(), spec, create_only: true, instance };
         async {
             let done = self.execute(command).await?;
             tracing::info!(outcome = ?done.outcome, "joined");

@@ -26,6 +26,7 @@ fn join(host: &str, role: Role, qpn: u32) -> JoinRequest {
         memory: None,
         start_psn: None,
         lease: false,
+        instance: 0,
     }
 }
 

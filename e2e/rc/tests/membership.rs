@@ -93,6 +93,7 @@ fn request() -> JoinRequest {
         memory: Some(MemoryRegion { va: 1, rkey: 2, length: 3 }),
         start_psn: None,
         lease: false,
+        instance: 0,
     }
 }
 

@@ -474,6 +474,10 @@ impl Aggregation {
         }
         if join_point.at_boundary && join_point.receiver {
             self.pending.remove(&branch);
+            // Also what was acknowledged before is not repeated: the lost receiver may not hold it.
+            if join_point.lost {
+                self.reported = 0;
+            }
             self.probing.insert(branch, join_point);
             return;
         }

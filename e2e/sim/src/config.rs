@@ -60,11 +60,9 @@ pub struct Config {
     /// Receivers join late in this window; links have faults and agents are late, nothing else happens
     #[arg(long, value_enum)]
     pub late: Option<Window>,
-    /// Hosts of late receivers are connected to other nodes too
-    ///
-    /// The product does not survive that yet where the receiver's start was not stored before (decisions 3.13).
+    /// Hosts of late receivers stay connected to their nodes
     #[arg(long)]
-    pub late_hosts_move: bool,
+    pub late_hosts_stay: bool,
     /// Every receiver loses this packet once
     #[arg(long)]
     pub all_lose: Option<u64>,
@@ -99,7 +97,7 @@ impl Config {
             flag("only-links", self.only_links),
             given("shape", self.shape.map(name)),
             given("late", self.late.map(name)),
-            flag("late-hosts-move", self.late_hosts_move),
+            flag("late-hosts-stay", self.late_hosts_stay),
             given("all-lose", self.all_lose.map(|v| v.to_string())),
             given("forged", self.forged.map(|v| v.to_string())),
             given("mutant", mutant),

@@ -214,7 +214,7 @@ impl World<'_> {
             receiver.credits = self.chance.pick(&[0, 1, 17, 31]).unwrap_or(31);
         }
         let index = self.receivers.len();
-        if !self.command(Command::PutMember { group: GROUP.into(), spec, create_only: true }, now) {
+        if !self.command(Command::PutMember { group: GROUP.into(), spec, create_only: true, instance: None }, now) {
             return false;
         }
         self.receivers.push(receiver);
@@ -291,10 +291,10 @@ impl World<'_> {
         }
     }
 
-    /// The host of a receiver that is not late (see [`Config::late_hosts_move`](crate::config::Config::late_hosts_move)) moves.
+    /// The host of a receiver moves.
     fn rewire(&mut self, n: u64, to: u64, first: bool, now: u64) {
         let (receivers, nodes) = (self.receivers.len() as u64, self.nodes.len() as u64);
-        let movable = |i: &usize| !self.receivers[*i].gone && (self.late_hosts_move || !self.oracle.is_late(*i));
+        let movable = |i: &usize| !self.receivers[*i].gone && !(self.late_hosts_stay && self.oracle.is_late(*i));
         let Some(index) = (0..receivers).map(|i| ((n + i) % receivers) as usize).find(movable) else { return };
         let link = self.receivers[index].port / 2;
         let to = (to % nodes) as Place;

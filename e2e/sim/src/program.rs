@@ -112,7 +112,7 @@ fn joins(
         let counts = kernel.machine.as_ref().is_some_and(|m| m.inner.active().any(|active| active == slot));
         let at_boundary = b.at_boundary && if receiver { b.start.is_none() } else { !cold && !counts };
         let start = b.start.map_or(Start::default(), |s| Start { shift: s.shift, msn_base: s.msn_base });
-        let lost = cold && at_boundary;
+        let lost = (cold || b.lost) && at_boundary;
         steps.push_back(Step::Join(slot, Entry { at_boundary, receiver, since: b.since, start, lost }));
     }
 }

@@ -61,7 +61,7 @@ pub(crate) struct World<'a> {
     /// Packets that the source had sent by then.
     pub(crate) settled_from: Option<u64>,
     pub(crate) late: Option<Window>,
-    pub(crate) late_hosts_move: bool,
+    pub(crate) late_hosts_stay: bool,
     /// The source posts nothing before this time, ns.
     pub(crate) starts_at: u64,
     /// The headend has taken data.
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
             evicts: false,
             settled_from: None,
             late: config.late,
-            late_hosts_move: config.late_hosts_move,
+            late_hosts_stay: config.late_hosts_stay,
             starts_at: if waits { u64::MAX } else { 0 },
             has_first: false,
             has_asked: false,
@@ -170,7 +170,8 @@ impl<'a> World<'a> {
                     memory: None,
                     start_psn: None,
                 };
-                let joined = self.command(Command::PutMember { group: GROUP.into(), spec, create_only: true }, 0);
+                let joined = self
+                    .command(Command::PutMember { group: GROUP.into(), spec, create_only: true, instance: None }, 0);
                 anyhow::ensure!(joined, "the source cannot join");
             }
             if i < receivers {

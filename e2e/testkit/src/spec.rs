@@ -85,6 +85,7 @@ fn program(id: u64) -> GroupProgram {
             start: None,
             since: 1,
             standby: false,
+            lost: false,
         }],
         receivers_provisioned: true,
         write_base_va: 0,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use canopy_e2e::{Bed, up};
@@ -123,4 +123,59 @@ fn receivers_of_an_ended_session_get_nothing_until_they_join_again() {
     let links = bed.lab.link_counters().unwrap();
     let to_r5 = links.iter().find(|l| l.b.device == "r5").map(|l| l.a_to_b.passed_octets.get()).unwrap();
     assert!(to_r5 < 64 << 10, "r5 was sent {to_r5} octets");
+}
+
+/// `canopy-rc` at a host: `verb` and more arguments, separated by spaces; no membership ends with it.
+fn rc(bed: &Bed, host: &str, args: &str) -> Child {
+    let mut c = bed.lab.command(host, bed.lab.binary("canopy-rc").unwrap()).unwrap();
+    c.args(args.split(' ')).args(["--controller", &format!("unix:{}/controller.sock", bed.lab.dir().display())]);
+    c.args(["--group", "g", "--host", host, "--json"]);
+    c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
+}
+
+/// The report of a program that has ended.
+fn last_report(child: Child) -> Value {
+    let out = child.wait_with_output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    serde_json::from_str(text.lines().last().unwrap_or_default()).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// Its queue pair has the same QPN again, and would begin at the same PSN: receivers would take its data for retransmissions of what they
+/// have, and acknowledge it.
+#[test]
+fn a_source_that_reset_its_queue_pair_gets_no_answer_of_the_session_before() {
+    const SEND: &str = "send --qpn 0x111 --bytes 65536 --wait-receivers 2 --deadline 60s --ready-timeout 60s";
+    let bed = up("figure1").unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+    let receive = |more: &str| ["r1", "r3"].map(|host| rc(&bed, host, &format!("receive --bytes {more}")));
+    // They expect more than the first source sends, so that they are there when the second one does.
+    let mut first = receive("131072");
+    let sent = last_report(rc(&bed, "s1", SEND));
+    assert_eq!((&sent["event"], &sent["false_acks"]), (&json!("complete"), &json!(0)), "{sent}");
+    let before = bed.group("g").unwrap()["connection"].clone();
+
+    let second = rc(&bed, "s1", &format!("{SEND} --seed 2"));
+    let ended = |host: &str| {
+        let (_, member) = bed.lab.rest("GET", &format!("/api/v1/groups/g/members/{host}"), None).unwrap();
+        member["status"]["ended"] == json!(true)
+    };
+    let ends = bed.lab.wait("the session to end", |_| Ok(ended("r1") && ended("r3")));
+    if ends.is_err() {
+        panic!("r1 and r3 expect more, and the source reports {}", last_report(second));
+    }
+    for receiver in &mut first {
+        receiver.kill().unwrap();
+        receiver.wait().unwrap();
+    }
+    let receivers = receive("65536 --linger 2s");
+    let sent = last_report(second);
+    assert_eq!((&sent["event"], &sent["false_acks"]), (&json!("complete"), &json!(0)), "{sent}");
+    let after = bed.group("g").unwrap()["connection"].clone();
+    for number in ["designatedQpn", "startPsn", "session"] {
+        assert_ne!(after[number], before[number], "{number}");
+    }
+    for receiver in receivers {
+        let got = last_report(receiver);
+        assert_eq!((&got["complete"], &got["sha256"]), (&json!(true), &sent["sha256"]), "{got}");
+    }
 }

@@ -146,7 +146,8 @@ int32_t canopy_client_connect(const char *path, canopy_client **client, canopy_e
 /* NULL is permitted. Its memberships and events stay valid. */
 void canopy_client_free(canopy_client *client);
 
-/* Joins. Joining again with the same content is a success, also after the process died in between. */
+/* Joins. Joining again with the same content is a success, also after the process died in between; once the group was ready, it
+ * means that the queue pair was reset: a source then begins another session, and a receiver starts with the next message. */
 int32_t canopy_join(canopy_client *client, const canopy_join_options *options, canopy_membership **membership,
                     canopy_error *error);
 /* Ends a membership, also that of a process that has exited. Succeeds if the host is not in the group. */

@@ -47,7 +47,8 @@ impl Client {
         Ok(Self { grpc: MembershipServiceClient::new(channel(path.as_ref()).await?), leases: Arc::default() })
     }
 
-    /// Joins. Joining again with the same content is a success, also after this process died in between. With a lease, which a task on
+    /// Joins. Joining again with the same content is a success, also after this process died in between; once the group was ready, it
+    /// means that the queue pair was reset: a source then begins another session, and a receiver starts with the next message. With a lease, which a task on
     /// the runtime holds, the host leaves when this process ends.
     ///
     /// # Errors
@@ -55,7 +56,7 @@ impl Client {
     /// not attached to the agent's node, this user may not join it, or the agent did not answer within
     /// `options.timeout`.
     pub async fn join(&self, options: JoinOptions) -> Result<Membership, Error> {
-        let request = options.request()?;
+        let request = pb::JoinRequest { instance: instance()?, ..options.request()? };
         let answer = until_answered(options.timeout, || {
             let (mut grpc, request) = (self.grpc.clone(), request.clone());
             async move { grpc.join(request).await }
@@ -89,6 +90,11 @@ impl Client {
     pub async fn leave(&self, group: &str, host: &str) -> Result<(), Error> {
         leave(&self.grpc, group, host).await
     }
+}
+
+/// The number of one join, which its repetitions share. Not from a generator that a child process would inherit.
+fn instance() -> Result<u64, Error> {
+    getrandom::u64().map_err(|error| Error::Internal(format!("the operating system gives no random numbers: {error}")))
 }
 
 /// Holds the lease of a membership, also after a restart of the agent, until the membership ends; `held` is sent or dropped once it is known

@@ -133,8 +133,12 @@ fn a_join_has_a_lease_that_is_held_unless_it_is_declined() {
     let client = Client::connect(agent.path()).unwrap();
     client.join(JoinOptions::receiver("g", "r1", 17)).unwrap();
     client.join(JoinOptions::receiver("g", "r2", 18).without_lease()).unwrap();
+    client.join(JoinOptions::receiver("g", "r1", 17)).unwrap();
     let received = agent.requests.lock().unwrap();
-    assert_eq!(received.joins.iter().map(|j| j.lease).collect::<Vec<_>>(), [true, false]);
+    // Each join is another queue pair, or the same one after a reset.
+    let instances: std::collections::BTreeSet<u64> = received.joins.iter().map(|j| j.instance).collect();
+    assert!(instances.len() == 3 && !instances.contains(&0), "{instances:?}");
+    assert_eq!(received.joins.iter().map(|j| j.lease).collect::<Vec<_>>(), [true, false, true]);
     let holds: Vec<_> = received.holds.iter().map(|h| (h.group.as_str(), h.host.as_str())).collect();
-    assert_eq!(holds, [("g", "r1")], "held when the join returns");
+    assert_eq!(holds, [("g", "r1"), ("g", "r1")], "held when the join returns");
 }

@@ -223,6 +223,7 @@ impl TryFrom<pb::Branch> for Branch {
             start: wire.start.map(|start| within("start", start.try_into())).transpose()?,
             since: wire.since,
             standby: wire.standby,
+            lost: wire.lost,
         })
     }
 }
@@ -244,6 +245,7 @@ impl From<&Branch> for pb::Branch {
             start: b.start.map(Into::into),
             since: b.since,
             standby: b.standby,
+            lost: b.lost,
         }
     }
 }

@@ -59,6 +59,7 @@ impl From<(&str, &MemberSpec)> for pb::JoinRequest {
             memory: member.memory.map(Into::into),
             start_psn: member.start_psn.map(Psn::get),
             lease: false,
+            instance: 0,
         }
     }
 }

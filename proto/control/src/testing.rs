@@ -46,6 +46,7 @@ fn program(id: u64) -> GroupProgram {
         start: (n % 2 == 0).then_some(LateStart { shift: 0xFF_FFFF, msn_base: 9 }),
         since: 3,
         standby: n % 2 == 1,
+        lost: n % 2 == 1,
     };
     GroupProgram {
         group_id: GroupId::new("id", id).unwrap(),
@@ -331,8 +332,8 @@ fn arb_branch() -> impl Strategy<Value = Branch> {
     ];
     let start = (0..1u32 << 24, 0..1u32 << 24).prop_map(|(shift, msn_base)| LateStart { shift, msn_base });
     let start = prop::option::of(start);
-    (arb_ip(), arb_port(), arb_ip(), kind, any::<(bool, bool)>(), any::<u32>(), start).prop_map(
-        |(address, port, next_hop, kind, (at_boundary, standby), since, start)| Branch {
+    (arb_ip(), arb_port(), arb_ip(), kind, any::<(bool, bool, bool)>(), any::<u32>(), start).prop_map(
+        |(address, port, next_hop, kind, (at_boundary, standby, lost), since, start)| Branch {
             address,
             port,
             next_hop,
@@ -341,6 +342,7 @@ fn arb_branch() -> impl Strategy<Value = Branch> {
             start,
             since,
             standby,
+            lost,
         },
     )
 }

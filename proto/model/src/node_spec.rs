@@ -272,6 +272,9 @@ pub struct Branch {
     /// A child node that is about to move here: it gets copies, and its feedback still goes to its present parent
     /// (decisions 3.9, make before break).
     pub standby: bool,
+    /// A late receiver that may have started where it is no longer attached, or in a tree that is gone. A node that has no state of it
+    /// can neither continue nor start it: it reports it as lost, and acknowledges nothing until it has been removed (decisions 3.13).
+    pub lost: bool,
 }
 
 /// A branch is a child node or a receiver.

@@ -184,6 +184,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         start: None,
         since: 1,
         standby: false,
+        lost: false,
     };
     let program = |id: u64, children: std::ops::Range<u64>| GroupProgram {
         group_id: GroupId::new("id", id).unwrap(),

@@ -144,3 +144,24 @@ fn an_edge_that_lost_its_state_continues_a_late_receiver_whose_start_is_known_an
         assert_eq!(late(&mut bed).start, None, "it is no news");
     }
 }
+
+#[test]
+fn a_late_receiver_that_may_have_started_elsewhere_is_lost_where_it_is_not_known() {
+    let mut bed = bed();
+    let lost = |g: &mut canopy_model::node_spec::GroupProgram| g.branches[1].lost = true;
+    // A node that has it all the time knows better.
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(lost)), []);
+    assert_eq!(late(&mut bed).late, Some(LateState::Probing));
+    // As after its host was connected to this node.
+    let mut moved = None;
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| moved = g.branches.pop())), []);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.branches.push(moved.clone().unwrap()))), []);
+    bed.run("d0", &answer(1, Syndrome::nak(NakCode::PsnSequence), 100, 0));
+    assert_eq!(late(&mut bed).late, Some(LateState::Lost));
+    assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 109, 10)).0, SHOT, "nothing is acknowledged again");
+    message(&bed, 110);
+    assert_eq!(bed.run("d0", &answer(0, Syndrome::ack(31), 110, 11)).0, SHOT, "nothing is acknowledged");
+    let acks = bed.telemetry().acks_out;
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.branches.truncate(1))), []);
+    assert_eq!(bed.telemetry().acks_out, acks + 1);
+}

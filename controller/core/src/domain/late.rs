@@ -41,9 +41,12 @@ pub(super) fn news(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, new
             Command::EvictMember { group, host, reason }
         }
         LateNews::Lost => {
-            let reason = format!(
-                "node {node} lost its state, and with it where receiver {host} started: reset the queue pair, then join"
-            );
+            let cause = if of_node.lost {
+                format!("receiver {host} moved to node {node}, or its tree did, before it was known where it started")
+            } else {
+                format!("node {node} lost its state, and with it where receiver {host} started")
+            };
+            let reason = format!("{cause}: reset the queue pair, then join");
             Command::EvictMember { group, host, reason }
         }
     })

@@ -2,6 +2,7 @@
 //! Commands on memberships: joining and leaving.
 
 use std::net::Ipv6Addr;
+use std::num::NonZeroU64;
 
 use canopy_model::FieldError;
 use canopy_model::group::Replication;
@@ -27,7 +28,13 @@ pub(super) struct MemberCommands<'a>(pub(super) &'a State);
 
 impl MemberCommands<'_> {
     /// [`crate::Command::PutMember`].
-    pub(super) fn put(&self, group: &str, spec: MemberSpec, create_only: bool) -> Result<Prepared, DomainError> {
+    pub(super) fn put(
+        &self,
+        group: &str,
+        spec: MemberSpec,
+        create_only: bool,
+        instance: Option<NonZeroU64>,
+    ) -> Result<Prepared, DomainError> {
         let old =
             self.0.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
         spec.validate()?;
@@ -39,10 +46,15 @@ impl MemberCommands<'_> {
         let present = old.members.get(&spec.host);
         // A receiver of an ended session joins as if it were new.
         if let Some(present) = present.filter(|m| old.takes_part(m)) {
-            if present.spec == spec {
+            let is_known = instance.is_none() || instance == present.instance;
+            if present.spec == spec && is_known {
                 return Ok(Prepared::noop(self.0, present.metadata.generation));
             }
-            if create_only {
+            // Nothing of this session has reached its queue pair, or left it: which one it is makes no difference yet.
+            if present.spec == spec && !old.is_open() {
+                return Ok(self.store(old, Member { instance, ..present.clone() }));
+            }
+            if create_only && present.spec != spec {
                 let detail = format!(
                     "it joined as {} with QPN {}: leave first, or join with the same content",
                     role(present.spec.role),
@@ -79,7 +91,7 @@ impl MemberCommands<'_> {
             new.allocation.session.start_psn = psn;
         }
         new.epoch += 1;
-        let member = Member { metadata, spec, since: new.epoch, late, start: None };
+        let member = Member { metadata, spec, since: new.epoch, late, start: None, instance };
         let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
         let write = Write::Put(Record::Member(Box::new(record)));
         new.members.insert(host.clone(), member);
@@ -100,12 +112,17 @@ impl MemberCommands<'_> {
         if !is_news || !old.takes_part(member) {
             return Ok(Prepared::noop(self.0, generation));
         }
-        let member = Member { start: Some(start), ..member.clone() };
-        let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
+        Ok(self.store(old, Member { start: Some(start), ..member.clone() }))
+    }
+
+    /// Stores what became known about a membership, which stays the same one.
+    fn store(&self, old: &Group, member: Member) -> Prepared {
+        let (group, generation) = (old.metadata.name.clone(), member.metadata.generation);
+        let record = MemberRecord { group, revision: self.0.revision + 1, member: member.clone() };
         let mut new = old.clone();
-        new.members.insert(host.to_owned(), member);
+        new.members.insert(member.spec.host.clone(), member);
         let write = Write::Put(Record::Member(Box::new(record)));
-        Ok(GroupChange::new(self.0, new, Outcome::Updated, generation).with(write).prepare_if_planned(self.0))
+        GroupChange::new(self.0, new, Outcome::Updated, generation).with(write).prepare_if_planned(self.0)
     }
 
     /// [`crate::Command::DeleteMember`] and [`crate::Command::EvictMember`], with the reason in `evicted`.

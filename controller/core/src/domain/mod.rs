@@ -138,7 +138,9 @@ impl Domain {
             Command::GiveUpMove { group, since } => groups.give_up_move(group, since),
             Command::RetryMove { group } => groups.retry_move(group),
             Command::OpenGroup { group } => groups.open(group),
-            Command::PutMember { group, spec, create_only } => members.put(&group, spec, create_only),
+            Command::PutMember { group, spec, create_only, instance } => {
+                members.put(&group, spec, create_only, instance)
+            }
             Command::DeleteMember { group, host } => members.delete(&group, &host, None),
             Command::EvictMember { group, host, reason } => members.delete(&group, &host, Some(reason)),
             Command::StartMember { group, host, since, start } => members.start(&group, &host, since, start),

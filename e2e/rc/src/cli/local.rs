@@ -53,8 +53,17 @@ pub(super) fn qpn(args: &EndArgs) -> Result<u32> {
 
 /// 32 random bits.
 pub(super) fn random() -> Result<u32> {
-    let mut octets = [0; 4];
+    Ok(u32::from_ne_bytes(octets()?))
+}
+
+/// Which queue pair of the host this process has.
+pub(super) fn instance() -> Result<u64> {
+    Ok(u64::from_ne_bytes(octets()?))
+}
+
+fn octets<const N: usize>() -> Result<[u8; N]> {
+    let mut octets = [0; N];
     let mut source = File::open("/dev/urandom").context("opening /dev/urandom")?;
     source.read_exact(&mut octets).context("reading /dev/urandom")?;
-    Ok(u32::from_ne_bytes(octets))
+    Ok(octets)
 }

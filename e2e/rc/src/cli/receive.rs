@@ -142,6 +142,7 @@ async fn join(args: &ReceiveArgs, local: Ipv6Addr, qpn: u32, region: Option<Regi
         start_psn: None,
         memory: region.map(|Region { va, rkey, length }| MemoryRegion { va, rkey, length }),
         lease: false,
+        instance: local::instance()?,
     };
     let controller = end.controller.as_deref().unwrap_or_default();
     let (member, joined) = Member::join(controller, request, end.join_timeout).await?;

@@ -100,6 +100,7 @@ async fn join(args: &SendArgs, local: std::net::Ipv6Addr, qpn: u32) -> Result<(M
         memory: None,
         start_psn: None,
         lease: false,
+        instance: local::instance()?,
     };
     let controller = end.controller.as_deref().unwrap_or_default();
     let (mut member, joined) = Member::join(controller, request, end.join_timeout).await?;

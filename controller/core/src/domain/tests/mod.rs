@@ -25,6 +25,7 @@ mod bound;
 mod lifecycle;
 mod links;
 mod losses;
+mod lost;
 mod moving;
 mod multicast;
 mod opening;
@@ -169,7 +170,7 @@ fn member(host: &str, role: Role, qpn: u64) -> MemberSpec {
 }
 
 fn join_with(group: &str, spec: MemberSpec) -> Command {
-    Command::PutMember { group: group.to_owned(), spec, create_only: true }
+    Command::PutMember { group: group.to_owned(), spec, create_only: true, instance: None }
 }
 
 fn source(group: &str, host: &str) -> Command {

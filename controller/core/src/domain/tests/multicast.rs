@@ -60,8 +60,12 @@ fn no_receiver_joins_an_open_group_until_there_is_another_source() {
         "InUse: group \"g\" is in use: it replicates by IP multicast and takes data: let all receivers join first (spec.minReceivers), or use replication srv6 for groups that grow"
     );
     // Nor a member with a new QP: its PSNs would start in the middle.
-    let other =
-        Command::PutMember { group: "g".into(), spec: member("h2-1", Role::Receiver, 0x99), create_only: false };
+    let other = Command::PutMember {
+        group: "g".into(),
+        spec: member("h2-1", Role::Receiver, 0x99),
+        create_only: false,
+        instance: None,
+    };
     assert!(w.problem(other).contains("takes data"));
     w.run(leave("g", "h2-1")).unwrap();
     w.run(leave("g", "h1-1")).unwrap();

@@ -103,7 +103,12 @@ fn another_session_of_the_source_opens_anew() {
     w.confirm_all();
     assert!(open(&w.domain));
     // The source with another queue pair, in one change.
-    let other = Command::PutMember { group: "g".into(), spec: member("h1-1", Role::Source, 0x99), create_only: false };
+    let other = Command::PutMember {
+        group: "g".into(),
+        spec: member("h1-1", Role::Source, 0x99),
+        create_only: false,
+        instance: None,
+    };
     w.run(other).unwrap();
     w.run(receiver("g", "h2-2")).unwrap();
     assert!(!open(&w.domain) && !is_late(&w, "h2-2"));

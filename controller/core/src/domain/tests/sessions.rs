@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A session of a source ends when it leaves or joins again; nothing of it counts in the next one (decisions 3.11, 6.5).
 
+use std::num::NonZeroU64;
+
 use canopy_model::ids::Psn;
 use canopy_model::status::GroupPhase;
 
@@ -79,8 +81,12 @@ fn a_receiver_belongs_to_the_session_that_it_joined() {
 fn a_source_that_joins_again_begins_another_session() {
     let mut w = world(GroupSpec::default());
     let first = connection(&w);
-    let other_qp =
-        Command::PutMember { group: "g".into(), spec: member("h1-1", Role::Source, 0x99), create_only: false };
+    let other_qp = Command::PutMember {
+        group: "g".into(),
+        spec: member("h1-1", Role::Source, 0x99),
+        create_only: false,
+        instance: None,
+    };
     w.run(other_qp).unwrap();
     let second = connection(&w);
     assert!(second.designated_qpn != first.designated_qpn && second.start_psn != first.start_psn);
@@ -88,10 +94,73 @@ fn a_source_that_joins_again_begins_another_session() {
     // A receiver that changes its queue pair ends nothing.
     w.run(receiver("g", "h2-1")).unwrap();
     w.run(receiver("g", "h1-2")).unwrap();
-    let other_qp =
-        Command::PutMember { group: "g".into(), spec: member("h2-1", Role::Receiver, 0x98), create_only: false };
+    let other_qp = Command::PutMember {
+        group: "g".into(),
+        spec: member("h2-1", Role::Receiver, 0x98),
+        create_only: false,
+        instance: None,
+    };
     w.run(other_qp).unwrap();
     assert_eq!((connection(&w), served(&w).len()), (second, 2));
+}
+
+/// A join of the library: the content of [`source`] or [`receiver`], with the number of a queue pair.
+fn instance(join: Command, number: u64) -> Command {
+    let Command::PutMember { group, spec, create_only, .. } = join else { panic!("{join:?}") };
+    Command::PutMember { group, spec, create_only, instance: NonZeroU64::new(number) }
+}
+
+#[test]
+fn a_source_with_a_queue_pair_that_was_reset_begins_another_session() {
+    use crate::command::Outcome::{Unchanged, Updated};
+    let mut w = World::with(fabric(2, 2, 2));
+    w.run(group("g")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    w.run(instance(source("g", "h1-1"), 1)).unwrap();
+    let first = connection(&w);
+    // The headend takes no data yet, so that no queue pair has sent any: the last one counts.
+    assert_eq!(w.run(instance(source("g", "h1-1"), 2)).unwrap().outcome, Updated);
+    assert_eq!((connection(&w), served(&w).len()), (first.clone(), 1));
+    w.domain = w.restarted();
+    w.confirm_all();
+    // The same call repeated, an operator, an earlier library.
+    assert_eq!(w.run(instance(source("g", "h1-1"), 2)).unwrap().outcome, Unchanged);
+    assert_eq!(w.run(source("g", "h1-1")).unwrap().outcome, Unchanged);
+    assert_eq!(connection(&w), first);
+
+    assert_eq!(w.run(instance(source("g", "h1-1"), 3)).unwrap().outcome, Updated);
+    let second = connection(&w);
+    assert!(second.designated_qpn != first.designated_qpn && second.start_psn != first.start_psn);
+    assert!(second.session != first.session && served(&w).is_empty());
+    assert_eq!(w.run(instance(source("g", "h1-1"), 3)).unwrap().outcome, Unchanged);
+    assert_eq!(w.restarted().member("g", "h1-1"), w.domain.member("g", "h1-1"));
+}
+
+#[test]
+fn a_receiver_with_a_queue_pair_that_was_reset_is_a_late_one() {
+    use crate::command::Outcome::{Unchanged, Updated};
+    let mut w = World::with(fabric(2, 2, 2));
+    w.run(group("g")).unwrap();
+    for join in [instance(receiver("g", "h2-1"), 1), receiver("g", "h1-2"), source("g", "h1-1")] {
+        w.run(join).unwrap();
+    }
+    let member = |w: &World, host: &str| w.domain.state.groups.get("g").unwrap().members[host].clone();
+    let since = member(&w, "h2-1").since;
+    assert_eq!(w.run(instance(receiver("g", "h2-1"), 2)).unwrap().outcome, Updated);
+    assert_eq!((member(&w, "h2-1").since, member(&w, "h2-1").late), (since, false), "nothing was sent to it");
+    w.confirm_all();
+    let session = connection(&w);
+    assert_eq!(w.run(instance(receiver("g", "h2-1"), 2)).unwrap().outcome, Unchanged);
+    assert_eq!(w.run(receiver("g", "h2-1")).unwrap().outcome, Unchanged);
+    assert_eq!(member(&w, "h2-1").since, since);
+    // One that an operator declared, too: it may have received data meanwhile.
+    for (host, number) in [("h2-1", 3), ("h1-2", 4)] {
+        let before = member(&w, host).since;
+        assert_eq!(w.run(instance(receiver("g", host), number)).unwrap().outcome, Updated);
+        assert!(member(&w, host).late && member(&w, host).since > before, "{host}");
+        assert_eq!(w.run(instance(receiver("g", host), number)).unwrap().outcome, Unchanged);
+    }
+    assert_eq!((connection(&w), served(&w).len()), (session, 2));
 }
 
 #[test]
