@@ -10,9 +10,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use canopy_lab::Lab;
+use canopy_packet::bth::Bth;
 use canopy_packet::frame::RoceFrame;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+/// Octets of a packet that are captured: more than any packet has here.
+const WHOLE: u32 = 2400;
+/// The same where only Ethernet, IPv6, UDP and BTH are needed.
+const HEADERS: u32 = 96;
 
 /// A running capture.
 #[derive(Debug)]
@@ -38,6 +44,19 @@ impl Capture {
     /// tcpdump is missing or refuses.
     pub fn start(lab: &Lab, device: &str, interface: &str, filter: &str) -> Result<Self> {
         let path = lab.dir().join(format!("{device}-{interface}.pcap"));
+        Self::start_at(lab, device, interface, filter, WHOLE, path)
+    }
+
+    /// As [`Capture::start`], headers only: enough for the BTH of many data packets. May run next to a capture of whole packets.
+    ///
+    /// # Errors
+    /// As [`Capture::start`].
+    pub fn start_headers(lab: &Lab, device: &str, interface: &str, filter: &str) -> Result<Self> {
+        let path = lab.dir().join(format!("{device}-{interface}-headers.pcap"));
+        Self::start_at(lab, device, interface, filter, HEADERS, path)
+    }
+
+    fn start_at(lab: &Lab, device: &str, interface: &str, filter: &str, octets: u32, path: PathBuf) -> Result<Self> {
         let mut c = lab.command(device, "tcpdump")?;
         c.args(["-i", interface, "-w"]).arg(&path).args([
             "--time-stamp-precision=nano",
@@ -46,7 +65,7 @@ impl Capture {
             "-B",
             "65536",
             "-s",
-            "2400",
+            &octets.to_string(),
             "-Z",
             "root",
             filter,
@@ -127,14 +146,16 @@ fn read(file: &[u8]) -> Result<Vec<Packet>> {
 /// Filter for acknowledgements (BTH OpCode 0x11) in plain RoCEv2 over IPv6.
 pub const ACKS: &str = "ip6 proto 17 and ip6[42:2] == 4791 and ip6[48] == 0x11";
 
+/// Filter for data packets (SEND and WRITE of RC) in plain RoCEv2 over IPv6.
+pub const DATA: &str = "ip6 proto 17 and ip6[42:2] == 4791 and ip6[48] < 0x0c";
+
 /// The AckPSN of an acknowledgement: every packet before the returned PSN is acknowledged. Unwrapped near `near`;
 /// true for a NAK.
 pub fn acknowledged(p: &Packet, near: u64) -> Result<Option<(u64, bool)>> {
     let f = RoceFrame::parse(&p.bytes).map_err(|e| anyhow::anyhow!("captured ACK: {e}"))?;
     ensure!(f.icrc_is_valid(), "captured ACK with a wrong ICRC");
     let Some(aeth) = f.extensions.aeth else { return Ok(None) };
-    let delta = ((f.bth.psn.wrapping_sub(near as u32) << 8) as i32) >> 8;
-    let psn = near.wrapping_add_signed(delta.into());
+    let psn = unwrap(f.bth.psn, near);
     // A NAK carries the PSN of the first missing packet, an ACK that of the last one received.
     Ok(Some(if aeth.syndrome.is_ack() { (psn + 1, false) } else { (psn, true) }))
 }
@@ -153,7 +174,7 @@ pub fn check_no_false_ack(start: u64, source: &[Packet], receivers: &[Vec<Packet
     ensure!(!received.is_empty(), "nothing was captured at the source");
     for (time, next) in &received {
         for (i, sent) in sent.iter().enumerate() {
-            let held = sent[..sent.partition_point(|(t, _)| t <= time)].last().map_or(start, |(_, n)| *n);
+            let held = held_at(sent, *time, start);
             let later = sent.iter().find(|(_, n)| n >= next).map(|(t, _)| t.saturating_sub(*time));
             ensure!(
                 held >= *next,
@@ -162,6 +183,54 @@ pub fn check_no_false_ack(start: u64, source: &[Packet], receivers: &[Vec<Packet
         }
     }
     Ok(received.len())
+}
+
+/// Where the source went back to: capture times, each with the PSN of a data packet that does not follow the one before it. It goes
+/// back to the first packet that is not acknowledged. `data` are its packets, `start` the group's start PSN.
+///
+/// # Errors
+/// A packet without a BTH.
+pub fn resent(start: u64, data: &[Packet]) -> Result<Vec<(u64, u64)>> {
+    let (mut last, mut out) = (start.wrapping_sub(1), Vec::new());
+    for p in data {
+        let bth =
+            p.bytes.get(48..60).and_then(|b| Bth::parse(b).ok()).context("a captured data packet without a BTH")?;
+        let psn = unwrap(bth.psn, last);
+        if psn <= last {
+            out.push((p.time_ns, psn));
+        }
+        last = psn;
+    }
+    Ok(out)
+}
+
+/// Checks where the source went back to: never behind what a receiver lacks. Each of `receivers` expects the PSN (its ePSN) before which
+/// it has acknowledged everything. Returns how often the source went back.
+///
+/// # Errors
+/// The source went back to a PSN that is higher than the ePSN of a receiver: what that receiver lacks is never sent again.
+pub fn check_resent(start: u64, data: &[Packet], receivers: &[Vec<Packet>]) -> Result<usize> {
+    let expected = receivers.iter().map(|packets| progress(start, packets)).collect::<Result<Vec<_>>>()?;
+    ensure!(!data.is_empty(), "no data was captured at the source");
+    let resent = resent(start, data)?;
+    for (time, psn) in &resent {
+        for (i, expected) in expected.iter().enumerate() {
+            let next = held_at(expected, *time, start);
+            ensure!(*psn <= next, "the source went back to {psn}; receiver {i} expected {next} by then");
+        }
+    }
+    Ok(resent.len())
+}
+
+/// The PSN before which everything was acknowledged at `time`.
+fn held_at(progress: &[(u64, u64)], time: u64, start: u64) -> u64 {
+    progress[..progress.partition_point(|(t, _)| *t <= time)].last().map_or(start, |(_, next)| *next)
+}
+
+/// The number near `near` that has this PSN.
+fn unwrap(psn: u32, near: u64) -> u64 {
+    let delta = ((psn.wrapping_sub(near as u32) << 8) as i32) >> 8;
+    near.wrapping_add_signed(delta.into())
 }
 
 /// Capture times, each with the PSN before which everything was acknowledged by then.

@@ -6,6 +6,7 @@
 
 pub mod capture;
 pub mod longhaul;
+pub mod moves;
 pub mod pacer;
 mod paused;
 pub mod queue;
@@ -85,6 +86,28 @@ impl Bed {
         self.lab
             .wait(&format!("group {name} to be {phase}"), |_| Ok(self.group(name)?["phase"] == phase))
             .with_context(|| format!("{:#}", self.group(name).unwrap_or_default()))
+    }
+
+    /// Limits what `host` sends from now on; the lab's file gives its link a rate. In the words of tc(8).
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn limit(&self, host: &str, rate: &str) -> Result<()> {
+        let mut tc = self.lab.command(host, "tc")?;
+        tc.args(["qdisc", "change", "dev", "eth0", "root", "tbf", "rate", rate]);
+        let out = tc.args(["burst", "125000", "limit", "1000000"]).output().context("tc")?;
+        ensure!(out.status.success(), "{rate} at {host}: {}", String::from_utf8_lossy(&out.stderr));
+        Ok(())
+    }
+
+    /// Octets that `host` has sent.
+    ///
+    /// # Errors
+    /// The counters of its link cannot be read.
+    pub fn sent_by(&self, host: &str) -> Result<u64> {
+        let links = self.lab.link_counters()?;
+        let link = links.iter().find(|l| l.a.device == host).with_context(|| format!("{host} has no link"))?;
+        Ok(link.a_to_b.passed_octets.get())
     }
 
     /// Where an agent's programs and maps are pinned.

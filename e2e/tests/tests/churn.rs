@@ -73,15 +73,8 @@ fn join(lab: &Lab, host: &str) -> Child {
 
 /// Drains the links of the given spines, and no others.
 fn drain(bed: &Bed, spines: &[&str]) {
-    let mut spec = serde_json::to_value(bed.lab.state().file.topology()).unwrap();
-    for link in spec["links"].as_array_mut().unwrap() {
-        let ends = format!("{} {}", link["a"], link["b"]);
-        link["drained"] = json!(spines.iter().any(|s| ends.contains(s)));
-    }
-    let topology =
-        json!({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": spec});
-    let (status, body) = bed.lab.rest("PUT", "/api/v1/topology", Some(&topology)).unwrap();
-    assert!(status < 300, "{status} {body}");
+    let drained = |link: &Value| spines.iter().any(|s| format!("{} {}", link["a"], link["b"]).contains(s));
+    bed.change_links(|link| link["drained"] = json!(drained(link))).unwrap();
 }
 
 /// Sets a spine's link to `leaf` down or up.

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use canopy_e2e::capture::{ACKS, Capture, check_no_false_ack};
+use canopy_e2e::moves::connects;
 use canopy_e2e::{Bed, Paused, up};
 use canopy_lab::TransferSpec;
 use serde_json::{Value, json};
@@ -18,22 +19,12 @@ const ROOT: &str = "n6";
 
 /// The node that sends n2 its copies.
 fn parent(bed: &Bed) -> String {
-    let status = bed.group("g").unwrap();
-    let tree = status["tree"].as_array().unwrap().iter().find(|n| n["node"] == MOVES).cloned();
-    tree.unwrap()["parent"].as_str().unwrap().to_owned()
+    bed.parent("g", MOVES).unwrap()
 }
 
 /// Drains the link of `parent` and n2, and no other.
-fn drain(bed: &Bed, parent: Option<&str>) {
-    let mut spec = serde_json::to_value(bed.lab.state().file.topology()).unwrap();
-    for link in spec["links"].as_array_mut().unwrap() {
-        let ends = format!("{} {}", link["a"], link["b"]);
-        link["drained"] = json!(parent.is_some_and(|p| ends.contains(p) && ends.contains(MOVES)));
-    }
-    let topology =
-        json!({"apiVersion": "canopy/v1", "kind": "Topology", "metadata": {"name": "default"}, "spec": spec});
-    let (status, body) = bed.lab.rest("PUT", "/api/v1/topology", Some(&topology)).unwrap();
-    assert!(status < 300, "{status} {body}");
+fn drain(bed: &Bed, parent: &str) {
+    bed.change_links(|link| link["drained"] = json!(connects(link, parent, MOVES))).unwrap();
 }
 
 /// The port of a parent that leads to n2.
@@ -47,14 +38,6 @@ fn remove(bed: &Bed, port: &str) {
     let namespace = bed.lab.state().instance.namespace(device);
     let done = Command::new("ip").args(["-n", &namespace, "link", "del", interface]).status().unwrap();
     assert!(done.success(), "{port}");
-}
-
-/// Message, status and reason of the condition `Moved`.
-fn moved(bed: &Bed) -> (String, bool, String) {
-    let group = bed.group("g").unwrap();
-    let conditions = group["conditions"].as_array().unwrap().clone();
-    let c = conditions.into_iter().find(|c| c["type"] == "Moved").unwrap();
-    (c["message"].as_str().unwrap().to_owned(), c["status"] == "True", c["reason"].as_str().unwrap().to_owned())
 }
 
 fn node(bed: &Bed, name: &str) -> Value {
@@ -133,16 +116,18 @@ fn a_drained_tree_stays_in_force_until_the_next_one_is_made() {
     let epoch = bed.group("g").unwrap()["epoch"].as_u64().unwrap();
 
     let paused = Paused::new(&bed, &[new]).unwrap();
-    drain(&bed, Some(&old));
-    let (message, is_met, reason) = moved(&bed);
-    assert!(!is_met && reason == "Making" && message.contains(&format!("node {new} ")), "{message}");
+    drain(&bed, &old);
+    let moved = || bed.moved("g").unwrap();
+    let making = moved();
+    assert!(!making.holds && making.reason == "Making", "{making:?}");
+    assert!(making.message.contains(&format!("node {new} ")), "{making:?}");
     // A receiver joins on the tree in force, late.
     let spec = json!({"host": "r5", "role": "receiver", "qpn": 77});
     let member = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": "r5"}, "spec": spec});
     let (status, body) = bed.lab.rest("POST", "/api/v1/groups/g/members", Some(&member)).unwrap();
     assert_eq!(status, 201, "{body}");
-    bed.lab.wait("the move to be given up", |_| Ok(moved(&bed).2 == "GivenUp")).unwrap();
-    let (message, ..) = moved(&bed);
+    bed.lab.wait("the move to be given up", |_| Ok(moved().reason == "GivenUp")).unwrap();
+    let message = moved().message;
     println!("{message}");
     // The controller may have noticed by then that the agent does not answer.
     let reasons = [format!("node {new} has not confirmed its program"), format!("the agent on {new} is not connected")];
@@ -155,6 +140,6 @@ fn a_drained_tree_stays_in_force_until_the_next_one_is_made() {
     assert!(events["items"].as_array().unwrap().iter().any(given_up), "{events}");
 
     drop(paused);
-    bed.lab.wait("the tree to move", |_| Ok(moved(&bed).1 && parent(&bed) == new)).unwrap();
+    bed.lab.wait("the tree to move", |_| Ok(moved().holds && parent(&bed) == new)).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
 }
