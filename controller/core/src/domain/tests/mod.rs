@@ -31,6 +31,7 @@ mod queues;
 mod random;
 mod refusals;
 mod sessions;
+mod silence;
 mod stall;
 mod status;
 
