@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether a link carries packets: ICMPv6 Echo (RFC 4443 section 4) to the neighbour, whose kernel answers also while its agent does
 //! not run. Pure: answers and the time come in.
+//!
+//! A request counts as lost only between two answers: what is sent before the neighbour answers for the first time, or while the link
+//! carries nothing at all, is no share of losses. A link without a carrier, a neighbour that starts, and a silent link are known otherwise.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,9 +16,11 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 const PER_LINK: Duration = Duration::from_micros(500);
 /// A request without an answer for this long is lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);
-/// A link on which nothing was answered for this long carries nothing.
+/// A link on which nothing was answered for this long carries nothing...
 const SILENT_AFTER: Duration = Duration::from_millis(1500);
-/// A process that was not woken for this long knows nothing about the time in between.
+/// ...but not before so many requests in a row had no answer.
+const SILENT_REQUESTS: u32 = 6;
+/// A process that was woken this late knows nothing about the time in between.
 const ASLEEP: Duration = Duration::from_millis(500);
 
 /// Time between two requests on each of `links` links.
@@ -39,27 +44,37 @@ pub struct Echo {
     due: Monotonic,
     next: u16,
     waiting: VecDeque<(u16, Monotonic)>,
+    /// Expired since the last answer.
+    expired: u64,
     /// The neighbour has answered once: one that never does may be configured not to.
     has_answered: bool,
     /// When the first request after the last answer was sent.
-    silent_since: Option<Monotonic>,
-    called: Monotonic,
+    unanswered_since: Option<Monotonic>,
+    /// Only an answer ends it.
+    is_silent: bool,
     counts: EchoCounts,
 }
 
 impl Echo {
-    /// Sends its first request at `now`, and one each `interval` from then on; counts on from `before`.
-    pub fn new(interval: Duration, now: Monotonic, before: EchoCounts) -> Self {
+    /// Sends its first request at `now`, and one each `interval` from then on.
+    pub fn new(interval: Duration, now: Monotonic) -> Self {
         Self {
             interval,
             due: now,
             next: 0,
             waiting: VecDeque::new(),
+            expired: 0,
             has_answered: false,
-            silent_since: None,
-            called: now,
-            counts: before,
+            unanswered_since: None,
+            is_silent: false,
+            counts: EchoCounts::default(),
         }
+    }
+
+    /// Another time between two requests from `now` on; what is known stays known.
+    pub fn set_interval(&mut self, interval: Duration, now: Monotonic) {
+        self.interval = interval;
+        self.due = self.due.min(now + interval);
     }
 
     /// When to call [`Echo::handle_timeout`] next.
@@ -70,16 +85,16 @@ impl Echo {
     /// Counts expired requests as lost; returns the sequence number of the request to send now, if one is due. Answers that have arrived
     /// must be handled first.
     pub fn handle_timeout(&mut self, now: Monotonic) -> Option<u16> {
-        if now.since(self.called) >= ASLEEP {
-            // Their answers may have been dropped meanwhile.
-            self.waiting.clear();
-            self.silent_since = None;
+        if now.since(self.due) >= ASLEEP {
+            // Answers may have been dropped meanwhile.
+            self.know_nothing();
         }
-        self.called = now;
+        let silent_after = SILENT_AFTER.max(self.interval * SILENT_REQUESTS);
+        let is_long = |since: Monotonic| now.since(since) >= silent_after;
+        self.is_silent |= self.has_answered && self.unanswered_since.is_some_and(is_long);
         while self.waiting.front().is_some_and(|(_, at)| now.since(*at) >= LOST_AFTER) {
             self.waiting.pop_front();
-            self.counts.sent += 1;
-            self.counts.lost += 1;
+            self.expired += 1;
         }
         if now < self.due {
             return None;
@@ -89,8 +104,13 @@ impl Echo {
         let sequence = self.next;
         self.next = self.next.wrapping_add(1);
         self.waiting.push_back((sequence, now));
-        self.silent_since.get_or_insert(now);
+        self.unanswered_since.get_or_insert(now);
         Some(sequence)
+    }
+
+    /// The last request could not be sent, through no fault of the link: the time without requests shows nothing.
+    pub fn not_sent(&mut self) {
+        self.know_nothing();
     }
 
     /// An answer of the neighbour with this sequence number arrived. One that comes too late to count shows that the link carries packets,
@@ -99,27 +119,41 @@ impl Echo {
         if self.next.wrapping_sub(sequence.wrapping_add(1)) > u16::MAX / 2 {
             return;
         }
-        let before = self.waiting.len();
-        self.waiting.retain(|(waits, _)| *waits != sequence);
-        self.counts.sent += u64::from(self.waiting.len() < before);
+        let expired = std::mem::take(&mut self.expired);
+        let is_first = !self.has_answered || self.is_silent;
+        if !is_first {
+            self.counts.sent += expired;
+            self.counts.lost += expired;
+        }
+        if let Some(at) = self.waiting.iter().position(|(waits, _)| *waits == sequence) {
+            // Those before the first answer count no more than those that have expired.
+            self.waiting.drain(if is_first { 0..=at } else { at..=at });
+            self.counts.sent += 1;
+        }
         self.has_answered = true;
-        self.silent_since = None;
+        (self.is_silent, self.unanswered_since) = (false, None);
     }
 
     /// Whether the link carries nothing any more, as of the last call of [`Echo::handle_timeout`]. False until the neighbour has answered
     /// once.
     pub fn is_silent(&self) -> bool {
-        self.has_answered && self.silent_since.is_some_and(|since| self.called.since(since) >= SILENT_AFTER)
+        self.is_silent
     }
 
     /// Whether the last request that could have been answered was.
     pub fn answers(&self) -> bool {
-        self.has_answered && self.silent_since.is_none()
+        self.has_answered && self.unanswered_since.is_none()
     }
 
     /// What became of the requests.
     pub fn counts(&self) -> EchoCounts {
         self.counts
+    }
+
+    fn know_nothing(&mut self) {
+        self.waiting.clear();
+        self.expired = 0;
+        self.unanswered_since = None;
     }
 }
 
@@ -143,7 +177,7 @@ mod tests {
     }
 
     fn echo() -> Echo {
-        Echo::new(interval(4), FIRST, EchoCounts::default())
+        Echo::new(interval(4), FIRST)
     }
 
     #[test]
@@ -154,10 +188,79 @@ mod tests {
         assert!(!echo.is_silent());
         run(&mut echo, 2500, 2550, |_| false);
         assert!(echo.is_silent());
-        assert_eq!(echo.counts(), EchoCounts { sent: 31, lost: 11 });
         run(&mut echo, 2550, 2600, |_| true);
         assert!(!echo.is_silent(), "one answer is enough");
-        assert_eq!(echo.counts().lost, 12);
+        run(&mut echo, 2600, 5000, |_| true);
+        assert_eq!(echo.counts(), EchoCounts { sent: 69, lost: 0 }, "it was silent, which is another fault");
+    }
+
+    #[test]
+    fn what_expires_between_two_answers_is_lost_and_what_is_sent_before_the_first_one_is_not() {
+        let mut echo = echo();
+        // A neighbour that starts a minute later.
+        run(&mut echo, 0, 60_000, |_| false);
+        assert!(!echo.is_silent());
+        run(&mut echo, 60_000, 70_000, |_| true);
+        assert_eq!(echo.counts(), EchoCounts { sent: 200, lost: 0 });
+        run(&mut echo, 70_000, 71_400, |_| false);
+        assert_eq!(echo.counts().lost, 0);
+        run(&mut echo, 71_400, 80_000, |_| true);
+        assert_eq!(echo.counts(), EchoCounts { sent: 400, lost: 28 });
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_sent_is_none() {
+        let mut echo = echo();
+        run(&mut echo, 0, 1000, |_| true);
+        for ms in (1000..20_000).step_by(50) {
+            if echo.handle_timeout(at(ms)).is_some() {
+                echo.not_sent();
+            }
+            assert!(!echo.is_silent());
+        }
+        run(&mut echo, 20_000, 21_000, |_| true);
+        assert_eq!(echo.counts(), EchoCounts { sent: 40, lost: 0 });
+    }
+
+    /// Another link of the node changes nothing but the time between two requests.
+    #[test]
+    fn a_silent_link_stays_silent_with_another_interval() {
+        let mut echo = echo();
+        run(&mut echo, 0, 1000, |_| true);
+        run(&mut echo, 1000, 4000, |_| false);
+        echo.set_interval(interval(1000), at(4000));
+        assert!(echo.is_silent());
+        run(&mut echo, 4000, 20_000, |_| false);
+        assert!(echo.is_silent());
+        echo.set_interval(interval(4), at(20_000));
+        assert!(echo.poll_timeout() <= at(20_050));
+    }
+
+    #[test]
+    fn nodes_of_many_links_find_silence_and_losses_too() {
+        for (links, silent_after) in [(100, 1500), (1000, 3000), (4000, 12_000)] {
+            let mut echo = Echo::new(interval(links), FIRST);
+            run(&mut echo, 0, 60_000, |_| true);
+            assert_eq!(echo.counts(), EchoCounts { sent: 60_000 / interval(links).as_millis() as u64, lost: 0 });
+            let silent_at = (60_000..90_000).step_by(50).find(|ms| {
+                run(&mut echo, *ms, *ms + 50, |_| false);
+                echo.is_silent()
+            });
+            let after = silent_at.unwrap() - 60_000;
+            assert!((silent_after..=silent_after + 2000).contains(&after), "{links} links: {after} ms");
+            run(&mut echo, 90_000, 100_000, |_| true);
+            assert!(!echo.is_silent());
+            let before = echo.counts();
+            let every = interval(links).as_millis() as u64;
+            run(&mut echo, 100_000, 200_000, |ms| !(ms / every).is_multiple_of(5));
+            run(&mut echo, 200_000, 210_000, |_| true);
+            let after = echo.counts();
+            let (sent, lost) = (after.sent - before.sent, after.lost - before.lost);
+            assert!(sent * 15 / 100 <= lost && lost <= sent * 25 / 100, "{links} links: {lost} of {sent}");
+            // A busy process.
+            run(&mut echo, 230_000, 231_000, |_| false);
+            assert!(!echo.is_silent());
+        }
     }
 
     #[test]
@@ -165,7 +268,7 @@ mod tests {
         let mut echo = echo();
         run(&mut echo, 0, 60_000, |_| false);
         assert!(!echo.is_silent());
-        assert_eq!(echo.counts(), EchoCounts { sent: 1180, lost: 1180 });
+        assert_eq!(echo.counts(), EchoCounts::default(), "it may be configured not to answer");
     }
 
     #[test]
@@ -176,7 +279,7 @@ mod tests {
             assert!(!echo.is_silent());
         }
         let EchoCounts { sent, lost } = echo.counts();
-        assert_eq!((sent - lost, lost), (120, 1080 - 18));
+        assert_eq!((sent - lost, lost), (120, 1080 - 27));
     }
 
     #[test]
@@ -186,8 +289,9 @@ mod tests {
         run(&mut echo, 1000, 1100, |_| false);
         run(&mut echo, 9000, 10_400, |_| false);
         assert!(!echo.is_silent());
-        assert_eq!(echo.counts().lost, 8, "of those after it woke");
-        run(&mut echo, 10_400, 10_600, |_| false);
+        run(&mut echo, 10_400, 10_450, |_| true);
+        assert_eq!(echo.counts().lost, 9, "of those after it woke");
+        run(&mut echo, 10_450, 12_050, |_| false);
         assert!(echo.is_silent());
     }
 

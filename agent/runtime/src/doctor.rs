@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 /// Oldest supported kernel release.
 const OLDEST_KERNEL: (u32, u32) = (5, 17);
 const CAP_NET_ADMIN: u32 = 12;
+/// For the raw sockets of Echo Requests and of multicast routing.
+const CAP_NET_RAW: u32 = 13;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_BPF: u32 = 39;
 
@@ -102,9 +104,12 @@ impl Host<'_> {
         if !has(CAP_NET_ADMIN) {
             missing.push("CAP_NET_ADMIN");
         }
+        if !has(CAP_NET_RAW) {
+            missing.push("CAP_NET_RAW");
+        }
         let found = if missing.is_empty() { "present".to_owned() } else { format!("{} missing", missing.join(", ")) };
-        check("CAP_BPF and CAP_NET_ADMIN", found, missing.is_empty(), || {
-            "run as root, or under systemd with AmbientCapabilities=CAP_BPF CAP_NET_ADMIN".to_owned()
+        check("CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW", found, missing.is_empty(), || {
+            "run as root, or under systemd with AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_NET_RAW".to_owned()
         })
     }
 
@@ -164,7 +169,7 @@ mod tests {
             "proc/self/mountinfo",
             "1 0 0:1 / / rw - ext4 d rw\n30 1 0:27 / /sys/fs/bpf rw,nosuid shared:9 - bpf bpf rw\n",
         ),
-        ("proc/self/status", "Name:\tx\nCapEff:\t0000008000001000\n"),
+        ("proc/self/status", "Name:\tx\nCapEff:\t0000008000003000\n"),
         ("proc/sys/net/ipv6/conf/all/disable_ipv6", "0\n"),
     ];
 
@@ -186,7 +191,7 @@ mod tests {
     fn a_good_host_passes_all_checks() {
         assert!(missing("", None).is_empty());
         assert!(missing("proc/sys/kernel/osrelease", Some("5.17.0")).is_empty());
-        assert!(missing("proc/self/status", Some("CapEff:\t0000000000201000")).is_empty(), "SYS_ADMIN contains BPF");
+        assert!(missing("proc/self/status", Some("CapEff:\t0000000000203000")).is_empty(), "SYS_ADMIN contains BPF");
     }
 
     #[test]
@@ -208,8 +213,9 @@ mod tests {
         assert_eq!(missing("sys/kernel/btf/vmlinux", None), ["kernel BTF"]);
         let plain = "1 0 0:1 / / rw - ext4 d rw\n2 1 0:2 / /sys/fs/bpffoo rw - bpf bpf rw\n";
         assert_eq!(missing("proc/self/mountinfo", Some(plain)), ["bpffs at pin_dir"]);
-        for capabilities in ["CapEff:\t0000000000000000", "CapEff:\t0000008000000000", "CapEff:\t0000000000001000"] {
-            assert_eq!(missing("proc/self/status", Some(capabilities)), ["CAP_BPF and CAP_NET_ADMIN"]);
+        for capabilities in ["0000000000000000", "0000008000002000", "0000000000003000", "0000008000001000"] {
+            let status = format!("CapEff:\t{capabilities}");
+            assert_eq!(missing("proc/self/status", Some(&status)), ["CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW"]);
         }
         assert_eq!(missing("proc/sys/net/ipv6/conf/all/disable_ipv6", Some("1")), ["IPv6"]);
         assert_eq!(missing("proc/sys/net/ipv6/conf/all/disable_ipv6", None), ["IPv6"]);

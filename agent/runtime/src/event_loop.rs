@@ -206,22 +206,25 @@ impl<D: Datapath> Agent<D> {
     }
 
     async fn sample(&mut self) {
-        let sampled = self.parts.datapath.sample().await.and_then(|sample| Ok((sample, self.link_losses()?)));
-        match sampled {
-            Ok((sample, link_losses)) => {
-                let time = (self.parts.clock)();
-                self.parts.link.telemetry.push_sample(TelemetrySample {
-                    time,
-                    groups: sample.groups,
-                    node_drops: sample.node_drops,
-                    link_rtts: self.parts.prober.take(),
-                    link_losses,
-                    congestion: Some(sample.congestion),
-                });
-                self.sampling_failed = false;
-            }
-            Err(error) => self.sample_failed(&error),
+        let sample = match self.parts.datapath.sample().await {
+            Ok(sample) => sample,
+            Err(error) => return self.sample_failed(&error),
+        };
+        let link_losses = self.link_losses();
+        match &link_losses {
+            Ok(_) => self.sampling_failed = false,
+            // Links are not judged without what their queues dropped; everything else is reported.
+            Err(error) => self.sample_failed(error),
         }
+        let time = (self.parts.clock)();
+        self.parts.link.telemetry.push_sample(TelemetrySample {
+            time,
+            groups: sample.groups,
+            node_drops: sample.node_drops,
+            link_rtts: self.parts.prober.take(),
+            link_losses: link_losses.unwrap_or_default(),
+            congestion: Some(sample.congestion),
+        });
     }
 
     fn link_losses(&mut self) -> Result<Vec<LinkLoss>, DatapathError> {
@@ -289,10 +292,10 @@ impl<D: Datapath> Agent<D> {
 
     /// An error for each link that carries nothing although its carrier is up: the controller leads trees and routes around it.
     fn silent_links(&self) -> Vec<ItemError> {
-        let is_known = |name: &str| self.item_errors.iter().any(|e| e.kind == ItemKind::Link && e.name == name);
+        let is_known = |name: &str| self.item_errors.iter().any(|e| e.kind.is_dead_link() && e.name == name);
         let silent = self.parts.prober.silent().into_iter().filter(|link| !is_known(&link.interface));
         let error = |link: StampLink| ItemError {
-            kind: ItemKind::Link,
+            kind: ItemKind::Silence,
             detail: format!(
                 "{} does not answer over interface {} any more, although the carrier is up: the link loses every packet; check what is between its ends, or the node there",
                 link.neighbour, link.interface

@@ -220,3 +220,15 @@ async fn readiness_comes_once_with_the_first_reconcile_or_connect() {
         assert_eq!(manager.try_iter().collect::<Vec<_>>(), [State::Stopping]);
     }
 }
+
+/// Round-trip times and what became of late receivers do not depend on the queues.
+#[tokio::test(start_paused = true)]
+async fn samples_are_sent_also_while_the_queues_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (agent, worker) = start(dir.path());
+    agent.kernel.queues_fail.store(true, std::sync::atomic::Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    // No controller takes them: the queue drops its oldest.
+    assert!(worker.telemetry.dropped() >= 10, "{}", worker.telemetry.dropped());
+    agent.stop().await;
+}

@@ -11,7 +11,7 @@ use canopy_units::Monotonic;
 use nix::net::if_::if_nametoindex;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::UdpSocket;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -29,39 +29,40 @@ const BURST: usize = 64;
 /// Watches one link until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// How many links the node had: their requests share its rate.
-    pub(crate) links: usize,
     shown: Arc<Mutex<Shown>>,
+    /// How many links the node has: their requests share its rate.
+    links: watch::Sender<usize>,
     task: AbortHandle,
 }
 
 /// What the task has found so far.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Shown {
     is_silent: bool,
     counts: EchoCounts,
 }
 
 impl Watch {
-    /// Starts, and counts on from `before`; notifies `changed` when the link falls silent and when it answers again.
-    pub(crate) fn start(
-        link: &StampLink,
-        links: usize,
-        start: Instant,
-        before: EchoCounts,
-        changed: &Arc<Notify>,
-    ) -> Self {
-        let shown = Arc::new(Mutex::new(Shown { is_silent: false, counts: before }));
+    /// Starts; notifies `changed` when the link falls silent and when it answers again.
+    pub(crate) fn start(link: &StampLink, links: usize, start: Instant, changed: &Arc<Notify>) -> Self {
+        let shown = Arc::<Mutex<Shown>>::default();
+        let (sender, receiver) = watch::channel(links);
         let task = Task {
             link: link.clone(),
-            echo: Echo::new(interval(links), since(start), before),
+            echo: Echo::new(interval(links), since(start)),
+            links: receiver,
             start,
             // The socket receives from the neighbour only, and no two of this process share a link.
             identifier: std::process::id() as u16,
             shown: Arc::clone(&shown),
             changed: Arc::clone(changed),
         };
-        Self { links, shown, task: tokio::spawn(task.run()).abort_handle() }
+        Self { shown, links: sender, task: tokio::spawn(task.run()).abort_handle() }
+    }
+
+    /// The node has so many links from now on. What is known of this one stays known.
+    pub(crate) fn set_links(&self, links: usize) {
+        self.links.send_if_modified(|now| std::mem::replace(now, links) != links);
     }
 
     pub(crate) fn is_silent(&self) -> bool {
@@ -82,6 +83,7 @@ impl Drop for Watch {
 struct Task {
     link: StampLink,
     echo: Echo,
+    links: watch::Receiver<usize>,
     start: Instant,
     identifier: u16,
     shown: Arc<Mutex<Shown>>,
@@ -89,8 +91,8 @@ struct Task {
 }
 
 impl Task {
-    /// Runs until it is aborted. A request that cannot be sent is lost like any other, and the next one gets another socket. Answers are
-    /// handled before the timer: what has arrived is not lost.
+    /// Runs until it is aborted. A request that cannot be sent is none, and the next one gets another socket. Answers are handled before the
+    /// timer: what has arrived is not lost.
     async fn run(mut self) {
         let (mut socket, mut logged) = (None, String::new());
         loop {
@@ -98,6 +100,11 @@ impl Task {
             let done = tokio::select! {
                 biased;
                 arrived = arrived(socket.as_ref()) => arrived.and_then(|()| self.receive(socket.as_ref())),
+                () = changed(&mut self.links) => {
+                    let links = *self.links.borrow_and_update();
+                    self.echo.set_interval(interval(links), since(self.start));
+                    Ok(())
+                }
                 () = tokio::time::sleep_until(due) => self.tick(&mut socket),
             };
             match done {
@@ -124,8 +131,15 @@ impl Task {
         if before.is_silent != shown.is_silent {
             self.changed.notify_one();
         }
-        received?;
-        let Some(sequence) = sequence else { return Ok(()) };
+        let Some(sequence) = sequence else { return received };
+        let sent = received.and_then(|()| self.send(socket, sequence));
+        if sent.is_err() {
+            self.echo.not_sent();
+        }
+        sent
+    }
+
+    fn send(&self, socket: &mut Option<EchoSocket>, sequence: u16) -> io::Result<()> {
         if socket.is_none() {
             *socket = Some(EchoSocket::open(&self.link)?);
         }
@@ -140,6 +154,13 @@ impl Task {
             }
         }
         Ok(())
+    }
+}
+
+/// Waits for another value; for ever if there will be none. Cancel safe.
+async fn changed(links: &mut watch::Receiver<usize>) {
+    if links.changed().await.is_err() {
+        std::future::pending().await
     }
 }
 
@@ -175,7 +196,7 @@ impl EchoSocket {
         // Bypasses tokio, which treats a new socket as not writable until it has polled it once.
         match SockRef::from(&self.0).send(&packet) {
             Ok(_) => Ok(()),
-            // A full queue or a neighbour that does not resolve loses it, like the link.
+            // A full buffer or a neighbour that does not resolve loses it, like the link.
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::EHOSTUNREACH | libc::ENETUNREACH)) => {
                 Ok(())

@@ -86,14 +86,9 @@ impl LinkProber for Prober {
     fn watch(&mut self, links: Vec<StampLink>) {
         let mut before = std::mem::take(&mut self.echoes);
         for link in &links {
-            let watch = match before.remove(link) {
-                Some(watch) if watch.links == links.len() => watch,
-                other => {
-                    let counts = other.map_or_else(EchoCounts::default, |watch| watch.counts());
-                    echo::Watch::start(link, links.len(), self.start, counts, &self.changed)
-                }
-            };
-            self.echoes.insert(link.clone(), watch);
+            let kept = before.remove(link).inspect(|watch| watch.set_links(links.len()));
+            let start = || echo::Watch::start(link, links.len(), self.start, &self.changed);
+            self.echoes.insert(link.clone(), kept.unwrap_or_else(start));
         }
         drop(before);
         let mut gone = std::mem::take(&mut self.links);

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use canopy_controller_core::{Command, Outcome};
-use canopy_model::status::{ItemError, ItemKind};
+use canopy_controller_core::{Command, DeadPorts, Outcome};
+use canopy_model::status::ItemError;
 use tokio::time::Instant;
 
 use crate::Controller;
@@ -15,67 +15,82 @@ use crate::events::Code;
 /// How long a link must be whole before trees and routes use it again, so that a flapping link moves trees once.
 const LINK_SETTLES: Duration = Duration::from_secs(5);
 
-/// The ports that carry nothing in a node's last report, and since when; kept while `watch_ports` waits for them to settle.
+/// Time between two checks whether a link that was silent answers again.
+const CHECK_ANSWERS: Duration = Duration::from_secs(1);
+
+/// The ports that carry nothing in a node's last report, and when to compare them with those that are avoided; kept while `watch_ports`
+/// waits for them to settle.
 pub(crate) struct Flap {
     reported: BTreeSet<String>,
-    since: Instant,
+    due: Instant,
 }
 
 impl Controller {
     /// Compares the ports that carry nothing in the node's last report with those that trees and routes avoid now.
     pub(crate) fn ports_reported(&self, node: &str) {
-        let Some((avoided, reported)) = self.read(|d| d.ports_down(node)) else { return };
+        let Some(ports) = self.dead_ports(node) else { return };
+        let DeadPorts { avoided, reported, is_silence_new, .. } = ports;
         let mut flaps = self.flaps();
+        let due = Instant::now() + LINK_SETTLES;
         match flaps.get_mut(node) {
             Some(flap) if flap.reported == reported => {}
-            Some(flap) => (flap.reported, flap.since) = (reported.clone(), Instant::now()),
-            None if avoided == reported => return,
+            Some(flap) => (flap.reported, flap.due) = (reported.clone(), due),
+            None if avoided == reported && !is_silence_new => return,
             None => {
-                flaps.insert(node.to_owned(), Flap { reported: reported.clone(), since: Instant::now() });
+                flaps.insert(node.to_owned(), Flap { reported: reported.clone(), due });
                 let (this, node) = (self.clone(), node.to_owned());
                 tokio::spawn(async move { this.watch_ports(&node).await });
             }
         }
         drop(flaps);
-        if !reported.is_subset(&avoided) {
+        if is_silence_new || !reported.is_subset(&avoided) {
             let (this, node) = (self.clone(), node.to_owned());
-            tokio::spawn(async move {
-                this.route_around(&node, |avoided, reported| avoided.union(&reported).cloned().collect()).await
-            });
+            tokio::spawn(
+                async move { this.route_around(&node, |p| p.avoided.union(&p.reported).cloned().collect()).await },
+            );
         }
     }
 
-    /// Waits until the node's ports have not changed for `LINK_SETTLES`, then puts recovered ports back into service.
+    fn dead_ports(&self, node: &str) -> Option<DeadPorts> {
+        let now = self.now();
+        self.read(|d| d.dead_ports(node, now))
+    }
+
+    /// Waits until the node's ports have not changed for `LINK_SETTLES`, then puts recovered ports back into service; those that were
+    /// silent, when their links have answered for as long.
     async fn watch_ports(&self, node: &str) {
         loop {
-            let due = self.flaps().get(node).map(|flap| flap.since + LINK_SETTLES);
+            let due = self.flaps().get(node).map(|flap| flap.due);
             let Some(due) = due else { return };
             if Instant::now() < due {
                 tokio::time::sleep_until(due).await;
                 continue;
             }
-            self.route_around(node, |_, reported| reported).await;
+            self.route_around(node, |p| p.reported.union(&p.unproven).cloned().collect()).await;
             let mut flaps = self.flaps();
-            let settled = self.read(|d| d.ports_down(node)).is_none_or(|(avoided, reported)| avoided == reported);
-            match flaps.get_mut(node) {
-                Some(flap) if !settled => flap.since = Instant::now(),
+            // Compared under the lock, so that no report is missed.
+            let wait = match self.dead_ports(node) {
+                None => None,
+                Some(p) if p.avoided == p.reported && !p.is_silence_new => None,
+                Some(p) if p.unproven.is_empty() => Some(LINK_SETTLES),
+                Some(_) => Some(CHECK_ANSWERS),
+            };
+            match (flaps.get_mut(node), wait) {
+                (Some(flap), Some(wait)) => flap.due = Instant::now() + wait,
                 _ => _ = flaps.remove(node),
             }
         }
     }
 
-    /// Makes trees and routes avoid the ports that `select` chooses from those avoided now and those that are reported to carry nothing.
-    async fn route_around(
-        &self,
-        node: &str,
-        select: impl FnOnce(BTreeSet<String>, BTreeSet<String>) -> BTreeSet<String>,
-    ) {
-        let Some((avoided, reported)) = self.read(|d| d.ports_down(node)) else { return };
-        let ports = select(avoided.clone(), reported);
+    /// Makes trees and routes avoid the ports that `select` chooses.
+    async fn route_around(&self, node: &str, select: impl FnOnce(&DeadPorts) -> BTreeSet<String>) {
+        let Some(dead) = self.dead_ports(node) else { return };
+        let ports = select(&dead);
+        let DeadPorts { avoided, is_silence_new, .. } = dead;
         let names = |ports: Vec<&String>| ports.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(", ");
         let broken = names(ports.difference(&avoided).collect());
         let mended = names(avoided.difference(&ports).collect());
-        if broken.is_empty() && mended.is_empty() {
+        if broken.is_empty() && mended.is_empty() && !is_silence_new {
             return;
         }
         match self.execute(Command::PortsDown { node: node.to_owned(), ports }, None, false).await {
@@ -109,7 +124,7 @@ impl Controller {
     /// What the node reports about these ports, for operators.
     fn why_down(&self, node: &str, ports: &str) -> String {
         let errors = self.read(|d| d.node(node)).map(|n| n.status.errors).unwrap_or_default();
-        let about = |e: &&ItemError| e.kind == ItemKind::Link && ports.split(", ").any(|port| port == e.name);
+        let about = |e: &&ItemError| e.kind.is_dead_link() && ports.split(", ").any(|port| port == e.name);
         let why: Vec<String> = errors.iter().filter(about).map(|e| e.detail.clone()).collect();
         if why.is_empty() { "it has been reported again meanwhile".to_owned() } else { why.join("; ") }
     }

@@ -38,6 +38,10 @@ impl Controller {
                 self.groups_changed(&groups);
             }
         }
+        // One that may have been silent because a queue dropped everything is led around when no queue drops any more.
+        if self.read(|d| d.reports_silence(node)) {
+            self.ports_reported(node);
+        }
     }
 
     /// Stores the queue state that a node's agent reported.

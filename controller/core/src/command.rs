@@ -98,11 +98,12 @@ pub enum Command {
         /// Text for operators.
         reason: String,
     },
-    /// Records which ports of a node have no carrier: trees and routes avoid their links while another path exists.
+    /// Records which ports of a node carry nothing: trees and routes avoid their links while another path exists. A port that its agent
+    /// reports as silent is recorded as such until it is used again.
     PortsDown {
         /// Node's name.
         node: String,
-        /// Names of all its ports that have no carrier; unknown names are ignored.
+        /// Names of all its ports that carry nothing; unknown names are ignored.
         ports: BTreeSet<String>,
     },
     /// Finishes the move of a tree whose next tree every node has confirmed: puts that one alone into force (decisions 3.14).

@@ -44,7 +44,7 @@ mod topology;
 mod tree;
 
 pub use command::{Applied, Command, Outcome, Write};
-pub use domain::{BranchNews, Domain, LateNews, LossNews, Move, Prepared, Reaction};
+pub use domain::{BranchNews, DeadPorts, Domain, LateNews, LossNews, Move, Prepared, Reaction};
 pub use error::{DomainError, RestoreError};
 pub use record::Record;
 pub use secret::Secret;

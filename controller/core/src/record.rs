@@ -87,6 +87,9 @@ pub struct TopologyRecord {
     /// Ports without a carrier, as last reported by their nodes.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) down: BTreeSet<Endpoint>,
+    /// Those of them whose links lost every packet although their carriers were up: they are used again only once the link has answered.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) silent: BTreeSet<Endpoint>,
 }
 
 /// Durable form of a group; its members have records of their own.

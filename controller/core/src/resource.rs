@@ -25,8 +25,10 @@ use crate::view::Evicted;
 pub(crate) struct Topology {
     pub(crate) metadata: Metadata,
     pub(crate) network: Arc<Network>,
-    /// Ports that their nodes report without carrier.
+    /// Ports whose links carry nothing, as their nodes reported.
     pub(crate) down: BTreeSet<Endpoint>,
+    /// Those of them whose links lost every packet although their carriers were up.
+    pub(crate) silent: BTreeSet<Endpoint>,
 }
 
 /// A group with its members.

@@ -134,7 +134,7 @@ fn prevents(error: &ItemError, spec: &NodeSpec, program: &GroupProgram) -> bool 
     let leads_to_host =
         |port: &str| spec.base.ports.iter().any(|p| p.name == port && matches!(p.peer, Peer::Host { .. }));
     match error.kind {
-        ItemKind::Port | ItemKind::Link if leads_to_host(&error.name) => false,
+        ItemKind::Port | ItemKind::Link | ItemKind::Silence if leads_to_host(&error.name) => false,
         // Named by port and next hop.
         ItemKind::Neighbour if error.name.split('/').next().is_some_and(leads_to_host) => false,
         _ => concerns(error, spec, program),
@@ -162,7 +162,7 @@ pub(crate) fn is_caught_up(node: &Node, id: GroupId, revision: u64) -> bool {
 pub(crate) fn concerns(error: &ItemError, spec: &NodeSpec, program: &GroupProgram) -> bool {
     match error.group {
         Some(id) => id == program.group_id,
-        None if matches!(error.kind, ItemKind::Port | ItemKind::Link) => uses_port(spec, program, &error.name),
+        None if error.kind == ItemKind::Port || error.kind.is_dead_link() => uses_port(spec, program, &error.name),
         None => true,
     }
 }

@@ -45,7 +45,7 @@ impl TryFrom<pb::ItemError> for ItemError {
     type Error = FieldError;
     fn try_from(wire: pb::ItemError) -> Result<Self, FieldError> {
         Ok(Self {
-            kind: item_kind(wire.kind)?,
+            kind: item_kind(wire.kind, wire.silent)?,
             name: wire.name,
             group: optional_group("group_id", wire.group_id)?,
             detail: wire.detail,
@@ -60,15 +60,17 @@ impl From<&ItemError> for pb::ItemError {
             name: e.name.clone(),
             group_id: group_or_zero(e.group),
             detail: e.detail.clone(),
+            silent: e.kind == ItemKind::Silence,
         }
     }
 }
 
 /// A kind that this version does not know is of a later one.
-fn item_kind(wire: i32) -> Result<ItemKind, FieldError> {
+fn item_kind(wire: i32, silent: bool) -> Result<ItemKind, FieldError> {
     Ok(match pb::ItemKind::try_from(wire) {
         Ok(pb::ItemKind::Unspecified) => return Err(FieldError::new("kind", "is missing")),
         Ok(pb::ItemKind::Port) => ItemKind::Port,
+        Ok(pb::ItemKind::Link) if silent => ItemKind::Silence,
         Ok(pb::ItemKind::Link) => ItemKind::Link,
         Ok(pb::ItemKind::Route) => ItemKind::Route,
         Ok(pb::ItemKind::Neighbour) => ItemKind::Neighbour,
@@ -82,7 +84,8 @@ fn item_kind(wire: i32) -> Result<ItemKind, FieldError> {
 fn item_kind_to_wire(kind: ItemKind) -> pb::ItemKind {
     match kind {
         ItemKind::Port => pb::ItemKind::Port,
-        ItemKind::Link => pb::ItemKind::Link,
+        // A controller that does not know the flag leads around it as well.
+        ItemKind::Link | ItemKind::Silence => pb::ItemKind::Link,
         ItemKind::Route => pb::ItemKind::Route,
         ItemKind::Neighbour => pb::ItemKind::Neighbour,
         ItemKind::Program => pb::ItemKind::Program,
@@ -127,6 +130,11 @@ mod tests {
         assert_eq!(later.errors[1].kind, ItemKind::Other, "of a later version");
         let again = pb::ReportRequest::from(&later);
         assert_eq!(again.errors[1].kind(), pb::ItemKind::Unspecified, "not another kind");
+        wire.errors[0] = pb::ItemError::from(&ItemError { kind: ItemKind::Silence, ..error(None) });
+        assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().errors[0].kind, ItemKind::Silence);
+        assert_eq!(wire.errors[0].kind(), pb::ItemKind::Link, "what a controller without the flag reads");
+        wire.errors[0].silent = false;
+        assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().errors[0].kind, ItemKind::Link, "of an earlier agent");
         wire.errors[1].kind = 0;
         assert!(NodeStatus::try_from(wire).unwrap_err().to_string().starts_with("errors[1].kind: is missing"));
         assert!(NodeStatus::try_from(pb::ReportRequest::default()).unwrap_err().to_string().starts_with("node: "));

@@ -41,8 +41,10 @@ pub struct NodeStatus {
 pub enum ItemKind {
     /// A port of the node.
     Port,
-    /// A port whose link carries nothing: its interface or its carrier is missing, or its neighbour is silent.
+    /// A port whose link carries nothing: its interface or its carrier is missing.
     Link,
+    /// A port whose link loses every packet although its carrier is up: its neighbour answered once, and does not any more.
+    Silence,
     /// A unicast route.
     Route,
     /// A next hop's link-layer address.
@@ -57,11 +59,19 @@ pub enum ItemKind {
     Other,
 }
 
+impl ItemKind {
+    /// Whether trees and routes lead around the port: its link carries nothing.
+    pub fn is_dead_link(self) -> bool {
+        matches!(self, Self::Link | Self::Silence)
+    }
+}
+
 impl std::fmt::Display for ItemKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Port => "port",
             Self::Link => "link",
+            Self::Silence => "silence",
             Self::Route => "route",
             Self::Neighbour => "neighbour",
             Self::Program => "program",

@@ -177,6 +177,13 @@ pub struct LinkLoss {
     pub queue_drops: u64,
 }
 
+impl LinkLoss {
+    /// Requests with a reply.
+    pub fn answered(&self) -> u64 {
+        self.requests.saturating_sub(self.lost)
+    }
+}
+
 /// What happened, in an [`Event`]. The names are stable: they appear in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub struct Kernel {
     pub errors: Arc<Mutex<VecDeque<Vec<ItemError>>>>,
     /// The groups of every sample from now on; their data counters grow by one with each.
     pub groups: Arc<Mutex<Vec<GroupTelemetry>>>,
+    /// The kernel does not list its queues.
+    pub queues_fail: Arc<AtomicBool>,
 }
 
 struct Memory {
@@ -49,6 +52,7 @@ struct Memory {
     events: mpsc::UnboundedReceiver<DatapathEvent>,
     errors: Arc<Mutex<VecDeque<Vec<ItemError>>>>,
     groups: Arc<Mutex<Vec<GroupTelemetry>>>,
+    queues_fail: Arc<AtomicBool>,
 }
 
 impl Datapath for Memory {
@@ -66,6 +70,9 @@ impl Datapath for Memory {
     }
 
     fn queue_drops(&mut self) -> Result<BTreeMap<String, u64>, DatapathError> {
+        if self.queues_fail.load(Relaxed) {
+            return Err(DatapathError { doing: "reading the queues".into(), source: "no memory".into() });
+        }
         Ok(BTreeMap::new())
     }
 
@@ -111,13 +118,14 @@ impl Agent {
         let known = ledger.load("leaf-1").unwrap().map(Arc::new);
         let (reconciles, reconciles_rx) = mpsc::unbounded_channel();
         let (events, events_rx) = mpsc::unbounded_channel();
-        let (errors, groups) = (Arc::default(), Arc::default());
+        let (errors, groups, queues_fail) = (Arc::default(), Arc::default(), Arc::default());
         let datapath = Memory {
             ledger: state_dir.join("spec.log"),
             reconciles,
             events: events_rx,
             errors: Arc::clone(&errors),
             groups: Arc::clone(&groups),
+            queues_fail: Arc::clone(&queues_fail),
         };
         let parts = Parts {
             prober: Box::new(canopy_agent_core::stamp::NoProber),
@@ -136,7 +144,7 @@ impl Agent {
         let task = tokio::spawn(run(parts, async {
             let _ = stopped.await;
         }));
-        Self { kernel: Kernel { reconciles: reconciles_rx, events, errors, groups }, stop, task }
+        Self { kernel: Kernel { reconciles: reconciles_rx, events, errors, groups, queues_fail }, stop, task }
     }
 
     /// What SIGTERM does; afterwards `state_dir` is free.

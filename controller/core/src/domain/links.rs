@@ -13,7 +13,7 @@ use canopy_model::topology::{Endpoint, LinkBuffer};
 use canopy_units::{Monotonic, Rate};
 
 use super::change::{Effect, Prepared, ThresholdEffect};
-use super::losses::{Loss, Losses, judge};
+use super::losses::{Loss, Losses, is_congested, judge};
 use super::state::State;
 use crate::command::Outcome;
 use crate::threshold::{LinkThresholds, PortLimits, ThresholdSettings};
@@ -39,6 +39,18 @@ pub(super) struct Direction {
     pub(super) refused: u64,
     pub(super) queue: Option<Queue>,
     pub(super) losses: Losses,
+    avoided: Avoided,
+}
+
+/// Whether trees and routes avoid a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Avoided {
+    #[default]
+    No,
+    /// It carries nothing.
+    Down,
+    /// It lost every packet although its carrier was up.
+    Silent,
 }
 
 /// A link that loses packets, or no longer does.
@@ -97,8 +109,18 @@ impl Links {
                 refused: 0,
                 queue: None,
                 losses: Losses::default(),
+                avoided: Avoided::No,
             };
             let mut direction = old.filter(|d| d.to == to).unwrap_or_else(new);
+            let is_in = |ports: &BTreeSet<Endpoint>| ports.contains(&from) || ports.contains(&to);
+            let avoided = match is_in(state.down()) {
+                true if is_in(state.silent()) => Avoided::Silent,
+                true => Avoided::Down,
+                false => Avoided::No,
+            };
+            if std::mem::replace(&mut direction.avoided, avoided) < avoided {
+                direction.losses.forget();
+            }
             direction.machine = match direction.machine.take() {
                 _ if port.rate == Rate::ZERO => None,
                 Some(machine) => Some(machine),
@@ -146,7 +168,7 @@ impl Links {
             let Some(port) = base.ports.get(usize::from(report.port.get()) - 1) else { continue };
             let here = Endpoint { device: base.name.clone(), port: port.name.clone() };
             let Some(direction) = self.direction_mut(&here) else { continue };
-            direction.losses.add(*report, now);
+            direction.losses.add(*report, now, direction.avoided != Avoided::No);
             let (Some(direction), is) = (self.direction(&here), node.lossy.get(&port.name).map(|l| l.permille)) else {
                 continue;
             };
@@ -159,6 +181,28 @@ impl Links {
             }
         }
         verdicts
+    }
+
+    /// Ports of the node that were silent, and whose links have not answered for long enough since.
+    pub(super) fn unproven(&self, state: &State, node: &str, now: Monotonic) -> BTreeSet<String> {
+        let is_proven = |port: &Endpoint| {
+            // A reply takes both ways: one end is enough.
+            let ends = self.ends(state, port);
+            ends.is_none_or(|ends| ends.iter().any(|end| end.is_answered(now)))
+        };
+        state.silent_of(node).filter(|port| !is_proven(port)).map(|port| port.port.clone()).collect()
+    }
+
+    /// Whether the link of this port is silent for its queues' sake.
+    pub(super) fn is_congested(&self, state: &State, port: &Endpoint, now: Monotonic) -> bool {
+        self.ends(state, port).is_some_and(|ends| is_congested(ends, now))
+    }
+
+    /// What the agents at both ends report; `None` if one end is none of a node.
+    fn ends(&self, state: &State, port: &Endpoint) -> Option<[&Losses; 2]> {
+        let here = self.direction(port)?;
+        state.index(&here.to.device)?;
+        Some([&here.losses, &self.direction(&here.to)?.losses])
     }
 
     /// See [`super::Domain::queues`].

@@ -35,11 +35,15 @@ pub(super) fn apply(state: &mut State, verdict: Verdict) -> LossNews {
     for end in &ends {
         groups.extend(set(state, end, (permille > 0).then(|| LossyLink { link: link.clone(), permille })));
     }
+    let drops = match loss.queue_drops {
+        0 => "no queue at its ends dropped any".to_owned(),
+        n => format!("the queues at its ends dropped no more than {n}"),
+    };
     let counts = format!("{} of the last {} Echo Requests of both ends have no reply", loss.lost, loss.requests);
     let detail = if permille > 0 {
         format!(
-            "link {link} loses {} of the packets although its carrier is up and no queue at its ends dropped any: {counts}; check optics, \
-             cables and what is between its ends",
+            "link {link} loses {} of the packets although its carrier is up and {drops}: {counts}; check optics, cables and what is between its \
+             ends",
             percent(permille)
         )
     } else {

@@ -9,7 +9,7 @@
 //!
 //! - `state`: what commands change, with `groups` and its index `labels`; `change`: what a command changes, and the only
 //!   code that applies it.
-//! - `links`: threshold machines and queue reports of link directions.
+//! - `links`: threshold machines and queue reports of link directions, with `losses`; `dead_ports`: which links carry nothing.
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
@@ -26,7 +26,7 @@ use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::GroupId;
 use canopy_model::member::Connection;
 use canopy_model::node_spec::NodeSpec;
-use canopy_model::status::NodeStatus;
+use canopy_model::status::{ItemKind, NodeStatus};
 use canopy_model::telemetry::{LinkLoss, LinkRtt};
 use canopy_units::Monotonic;
 
@@ -42,6 +42,7 @@ use crate::view::{FlowView, GroupView, LinkView, MemberView, NodeView, Page, Top
 mod bound;
 mod change;
 mod connection;
+mod dead_ports;
 mod group_change;
 mod group_commands;
 mod groups;
@@ -65,6 +66,7 @@ mod topology_commands;
 mod views;
 
 pub use change::Prepared;
+pub use dead_ports::DeadPorts;
 pub use late::LateNews;
 pub use loss_news::LossNews;
 pub use staging::Move;
@@ -274,6 +276,17 @@ impl Domain {
     /// `None` if the topology has no such node or its agent has not reported yet.
     pub fn ports_down(&self, node: &str) -> Option<(BTreeSet<String>, BTreeSet<String>)> {
         self.state.ports_down(node)
+    }
+
+    /// The same as trees and routes are to follow it, at `now` on the clock of [`Domain::link_rtts`]; `None` as in [`Domain::ports_down`].
+    pub fn dead_ports(&self, node: &str, now: Monotonic) -> Option<DeadPorts> {
+        dead_ports::of(&self.state, &self.links, node, now)
+    }
+
+    /// Whether the agent of `node` reports a link that loses every packet although its carrier is up.
+    pub fn reports_silence(&self, node: &str) -> bool {
+        let status = self.state.node(node).and_then(|n| n.status.as_ref());
+        status.is_some_and(|s| s.errors.iter().any(|e| e.kind == ItemKind::Silence))
     }
 
     /// Prefixes that SIDs and addresses are allocated from.

@@ -125,8 +125,8 @@ fn restore_topology(state: &mut State, record: Option<TopologyRecord>) -> Result
         .all(|_, _, e| Ok(e.to_string()))
         .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
     let bases = (0..network.len()).map(|node| node_base(&network, &state.addresses, node)).collect();
-    let down = record.down;
-    let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network), down });
+    let (down, silent) = (record.down, record.silent);
+    let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network), down, silent });
     state.apply_topology(TopologyEffect { topology, bases, replans });
     Ok(())
 }

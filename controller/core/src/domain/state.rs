@@ -47,17 +47,34 @@ impl State {
         self.nodes.get(self.index(name)?)
     }
 
-    /// Ports without a carrier.
+    /// Ports whose links carry nothing.
     pub(super) fn down(&self) -> &BTreeSet<Endpoint> {
         static NONE: BTreeSet<Endpoint> = BTreeSet::new();
         self.topology.as_ref().map_or(&NONE, |t| &t.down)
     }
 
+    /// Those of them whose links lost every packet although their carriers were up.
+    pub(super) fn silent(&self) -> &BTreeSet<Endpoint> {
+        static NONE: BTreeSet<Endpoint> = BTreeSet::new();
+        self.topology.as_ref().map_or(&NONE, |t| &t.silent)
+    }
+
+    /// Those of a node.
+    pub(super) fn silent_of(&self, node: &str) -> impl Iterator<Item = &Endpoint> {
+        let first = Endpoint { device: node.to_owned(), port: String::new() };
+        self.silent().range(first..).take_while(move |p| p.device == node)
+    }
+
+    /// Whether the node last reported that the link of this port loses every packet although its carrier is up.
+    pub(super) fn reports_silence(&self, node: NodeIx, port: &str) -> bool {
+        let errors = self.nodes[node].status.iter().flat_map(|s| &s.errors);
+        errors.into_iter().any(|e| e.kind == ItemKind::Silence && e.name == port)
+    }
+
     /// See [`super::Domain::ports_down`].
     pub(super) fn ports_down(&self, node: &str) -> Option<(BTreeSet<String>, BTreeSet<String>)> {
         let entry = self.node(node)?;
-        let reported =
-            entry.status.as_ref()?.errors.iter().filter(|e| e.kind == ItemKind::Link).map(|e| e.name.clone());
+        let reported = entry.status.as_ref()?.errors.iter().filter(|e| e.kind.is_dead_link()).map(|e| e.name.clone());
         let known = self.down().iter().filter(|p| p.device == node).map(|p| p.port.clone()).collect();
         let ports: BTreeSet<&str> = entry.spec.base.ports.iter().map(|p| p.name.as_str()).collect();
         Some((known, reported.filter(|name| ports.contains(name.as_str())).collect()))

@@ -22,6 +22,12 @@ use crate::resource::{GroupState, Topology};
 use crate::routes::node_base;
 use crate::topology::{Network, PortInfo};
 
+/// Ports whose links carry nothing: all, and those of them whose links lost every packet although their carriers were up.
+struct Avoided {
+    down: BTreeSet<Endpoint>,
+    silent: BTreeSet<Endpoint>,
+}
+
 /// Checks commands on the topology against a state.
 pub(super) struct TopologyCommands<'a>(pub(super) &'a State);
 
@@ -44,10 +50,11 @@ impl TopologyCommands<'_> {
         if let Some(t) = self.0.topology.as_ref().filter(|t| t.metadata.labels == labels && t.network.spec == spec) {
             return Ok(Prepared::noop(self.0, t.metadata.generation));
         }
-        // Ports that are no longer declared are dropped from the list of ports without carrier.
+        // Ports that are no longer declared are dropped from the list of those that carry nothing.
         let there: BTreeSet<&Endpoint> = spec.links.iter().flat_map(|l| [&l.a, &l.b]).collect();
-        let down: BTreeSet<Endpoint> = self.0.down().iter().filter(|p| there.contains(p)).cloned().collect();
-        let network = Network::build_around(spec, &self.0.addresses, &down)?;
+        let still = |ports: &BTreeSet<Endpoint>| ports.iter().filter(|p| there.contains(p)).cloned().collect();
+        let avoided = Avoided { down: still(self.0.down()), silent: still(self.0.silent()) };
+        let network = Network::build_around(spec, &self.0.addresses, &avoided.down)?;
         self.check_members(&network)?;
         let replanner = Replanner { state: self.0, network: &network };
         let replans = replanner.all(|name, group, e| match group.state {
@@ -62,7 +69,7 @@ impl TopologyCommands<'_> {
             .as_ref()
             .map_or_else(|| Metadata::created(TOPOLOGY_NAME, labels.clone()), |t| t.metadata.changed(labels.clone()));
         let outcome = if self.0.topology.is_some() { Outcome::Updated } else { Outcome::Created };
-        Ok(self.prepared(metadata, network, down, replans, outcome))
+        Ok(self.prepared(metadata, network, avoided, replans, outcome))
     }
 
     /// [`crate::Command::DeleteTopology`].
@@ -93,13 +100,18 @@ impl TopologyCommands<'_> {
         };
         let mut down: BTreeSet<Endpoint> = topology.down.iter().filter(|p| p.device != node).cloned().collect();
         down.extend(topology.network.ports(index).iter().filter(own).map(endpoint));
-        if down == topology.down {
+        // A port stays silent until it is used again, also where its carrier goes meanwhile or its agent has forgotten it.
+        let was_silent = |p: &&Endpoint| topology.silent.contains(p);
+        let is_silent = |p: &&Endpoint| p.device == node && self.0.reports_silence(index, &p.port);
+        let silent = down.iter().filter(|p| was_silent(p) || is_silent(p)).cloned().collect();
+        let avoided = Avoided { down, silent };
+        if avoided.down == topology.down && avoided.silent == topology.silent {
             return Ok(Prepared::noop(self.0, topology.metadata.generation));
         }
-        let network = Network::build_around(topology.network.spec.clone(), &self.0.addresses, &down)?;
+        let network = Network::build_around(topology.network.spec.clone(), &self.0.addresses, &avoided.down)?;
         // A broken link must not take down groups that do not use it.
         let replans = Replanner { state: self.0, network: &network }.all(|_, _, e| Ok(e.to_string()))?;
-        Ok(self.prepared(topology.metadata.clone(), network, down, replans, Outcome::Updated))
+        Ok(self.prepared(topology.metadata.clone(), network, avoided, replans, Outcome::Updated))
     }
 
     /// Another network and the resulting plans of the groups.
@@ -107,22 +119,24 @@ impl TopologyCommands<'_> {
         &self,
         metadata: Metadata,
         network: Network,
-        down: BTreeSet<Endpoint>,
+        avoided: Avoided,
         replans: Vec<Replan>,
         outcome: Outcome,
     ) -> Prepared {
         let generation = metadata.generation;
+        let Avoided { down, silent } = avoided;
         let record = TopologyRecord {
             metadata: metadata.clone(),
             revision: self.0.revision + 1,
             spec: network.spec.clone(),
             moved: Replanner { state: self.0, network: &network }.moved(&replans),
             down: down.clone(),
+            silent: silent.clone(),
         };
         let writes = vec![Write::Put(Record::Topology(Box::new(record)))];
         let base = |node| self.0.with_thresholds(node_base(&network, &self.0.addresses, node));
         let bases = (0..network.len()).map(base).collect();
-        let topology = Some(Topology { metadata, network: Arc::new(network), down });
+        let topology = Some(Topology { metadata, network: Arc::new(network), down, silent });
         let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans }));
         Prepared::change(self.0, outcome, generation, writes, self.0.pools.cursors(), effect)
     }

@@ -106,18 +106,58 @@ fn less_than_two_of_a_hundred_are_not_worth_an_event_but_keep_one_going() {
 }
 
 #[test]
-fn what_a_queue_dropped_is_no_fault_of_the_link() {
+fn what_a_queue_dropped_is_no_fault_of_the_link_and_what_it_cannot_have_dropped_is() {
     let mut bed = Bed::new();
     bed.run(20, 0, 0);
-    assert_eq!(bed.run(60, 50, 1), []);
+    assert_eq!(bed.run(10, 50, 1).len(), 1, "a packet a second explains little");
+    assert_eq!(bed.run(60, 3, 20), [], "it may still lose packets");
+    assert_eq!(bed.run(20, 0, 100).len(), 1, "nothing is missing");
+    assert_eq!(bed.run(60, 50, 30), []);
     // The last requests that the queue dropped are counted as lost after it has stopped.
     for end in &mut bed.ends {
         (end.requests, end.lost) = (end.requests + 2 * RATE, end.lost + RATE);
     }
     assert_eq!(bed.run(60, 0, 0), []);
     assert_eq!(bed.run(10, 5, 0).len(), 1);
-    assert_eq!(bed.run(60, 0, 1), [], "it may still lose packets");
-    assert_eq!(bed.run(20, 0, 0).len(), 1);
+}
+
+/// Requests are few where a node has many links, and two reports may have none in between.
+#[test]
+fn links_of_nodes_with_thousands_of_links_are_judged_too_after_a_longer_time() {
+    for (links, seconds) in [(100, 9), (320, 11), (1000, 30), (4000, 130)] {
+        let mut bed = Bed::new();
+        let micros = (links * 500).max(50_000);
+        let mut news = Vec::new();
+        for n in 1..=300 + seconds {
+            bed.ms += 1000;
+            for (end, node) in bed.ends.iter_mut().zip(["leaf1", "spine1"]) {
+                end.requests = n * 1_000_000 / micros;
+                end.lost = if n > 300 { (end.requests - 300_000_000 / micros) / 10 } else { 0 };
+                news.extend(bed.world.domain.link_losses(node, &[*end], instant(bed.ms * MS)));
+            }
+            assert!(n > 300 || news.is_empty());
+        }
+        assert_eq!(news.len(), 1, "{links} links");
+    }
+}
+
+/// A cable is pulled, or a neighbour starts: what is missing then is no loss "although the carrier is up".
+#[test]
+fn a_link_that_is_down_is_not_lossy_too() {
+    let mut bed = Bed::new();
+    bed.run(20, 0, 0);
+    let down = |ports: &[&str]| Command::PortsDown {
+        node: "spine1".into(),
+        ports: ports.iter().map(|p| (*p).into()).collect(),
+    };
+    bed.world.run_at(down(&["down1"]), bed.ms * MS).unwrap();
+    assert_eq!(bed.run(10, 100, 0), []);
+    bed.world.run_at(down(&[]), bed.ms * MS).unwrap();
+    for end in &mut bed.ends {
+        end.lost = end.requests;
+    }
+    assert_eq!(bed.run(60, 0, 0), []);
+    assert_eq!(bed.run(10, 5, 0).len(), 1);
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod queues;
 mod random;
 mod refusals;
 mod sessions;
+mod silence;
 mod stall;
 mod status;
 
