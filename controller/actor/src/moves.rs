@@ -166,3 +166,70 @@ impl Controller {
         self.moves().0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use canopy_controller_core::metadata::Labels;
+    use canopy_store::{MemStore, Store};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Running, start};
+
+    /// Source behind n1, receiver behind n4, which n2 and n3 lead to; with a drained link at n2 or n3.
+    fn topology(drained: Option<&str>) -> Command {
+        let link =
+            |a: &str, b: &str| json!({"a": a, "b": b, "drained": drained.is_some_and(|node| b.starts_with(node))});
+        let nodes: Vec<_> = (1..=4).map(|i| json!({"name": format!("n{i}"), "id": i})).collect();
+        let spec = json!({
+            "nodes": nodes,
+            "hosts": [
+                {"name": "s1", "prefix": "2001:db8:1::/64", "address": "2001:db8:1::1"},
+                {"name": "r1", "prefix": "2001:db8:2::/64", "address": "2001:db8:2::1"},
+            ],
+            "links": [
+                link("n1/eth1", "n2/eth1"), link("n1/eth2", "n3/eth1"), link("n4/eth1", "n2/eth2"), link("n4/eth2", "n3/eth2"),
+                link("n1/eth9", "s1/eth0"), link("n4/eth9", "r1/eth0"),
+            ],
+        });
+        Command::PutTopology { labels: Labels::new(), spec: serde_json::from_value(spec).unwrap(), if_match: None }
+    }
+
+    #[tokio::test]
+    async fn the_time_of_a_move_runs_again_in_a_controller_that_starts_during_it() {
+        let store: Arc<dyn Store> = Arc::new(MemStore::new());
+        let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
+        let group = Command::PutGroup {
+            name: "g".into(),
+            labels: Labels::new(),
+            spec: Default::default(),
+            if_match: None,
+            create_only: true,
+        };
+        let join = |spec| Command::PutMember {
+            group: "g".into(),
+            spec: serde_json::from_value(spec).unwrap(),
+            create_only: true,
+        };
+        let commands = [
+            topology(None),
+            group,
+            join(json!({"host": "s1", "role": "source", "qpn": 17})),
+            join(json!({"host": "r1", "role": "receiver", "qpn": 18})),
+        ];
+        for command in commands {
+            controller.execute(command, None, false).await.unwrap();
+        }
+        let tree = controller.read(|d| d.group("g")).unwrap().status.tree;
+        let used = if tree.iter().any(|t| t.node == "n2") { "n2" } else { "n3" };
+        controller.execute(topology(Some(used)), None, false).await.unwrap();
+        assert!(controller.waiting_moves().limited.contains_key("g"));
+        controller.stop().await;
+
+        let Running { controller, .. } = start(store, Default::default()).await.unwrap();
+        let since = controller.read(|d| d.moving("g")).unwrap().since;
+        assert_eq!(controller.waiting_moves().limited.get("g"), Some(&since));
+    }
+}

@@ -61,6 +61,7 @@ pub async fn start_with(
     let controller = Controller::new(domain, store.clone(), commands);
     let task = tokio::spawn(task::run(controller.clone(), store, revision, queue));
     controller.push_thresholds();
+    controller.limit_moves(&controller.read(canopy_controller_core::Domain::all_moving));
     Ok(Running { controller, task })
 }
 

@@ -17,6 +17,8 @@ use serde_json::json;
 const WRITTEN: &str = include_str!("records.txt");
 /// The same of a version whose identifiers ascended and whose groups had one session.
 const BEFORE_SESSIONS: &str = include_str!("records_before_sessions.txt");
+/// The same of a version that did not record the trees in force.
+const BEFORE_TREES: &str = include_str!("records_before_trees.txt");
 /// The key that identifiers follow from; another one is drawn where the store has none.
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
@@ -111,7 +113,7 @@ async fn start_on(written: &str) -> (Running, Arc<MemStore>) {
 
 #[tokio::test]
 async fn a_controller_starts_on_records_of_an_earlier_one_and_leaves_them() {
-    for written in [WRITTEN, BEFORE_SESSIONS] {
+    for written in [WRITTEN, BEFORE_TREES, BEFORE_SESSIONS] {
         let (Running { controller, .. }, store) = start_on(written).await;
         let g1 = controller.read(|d| d.group("g1")).unwrap();
         assert_eq!((g1.metadata.labels["job"].as_str(), g1.status.receivers), ("llm", 1));

@@ -19,6 +19,7 @@ use canopy_model::node_spec::{
     AggregationParams, Branch, BranchKind, EndMtList, GroupProgram, Headend, MAX_BRANCHES, MAX_RECEIVERS_PER_TLV,
     Multicast, SourceQp, Upstream,
 };
+use canopy_model::topology::Endpoint;
 use canopy_units::Octets;
 
 use crate::alloc::Allocation;
@@ -46,6 +47,9 @@ pub(crate) struct Intent<'a> {
     pub(crate) before: Option<&'a GroupPlan>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
+    /// The tree leads over these ports of nodes towards the root (decisions 3.14): it is the one in force, and not over the paths of the
+    /// network.
+    pub(crate) kept: Option<&'a [Endpoint]>,
     /// The headend takes data (decisions 3.13).
     pub(crate) open: bool,
     /// Why the group was stopped, if it was.
@@ -69,6 +73,8 @@ pub(crate) enum Planned {
     Waiting(&'static str),
     /// The group was stopped; the reason.
     Failed(String),
+    /// No links that carry packets lead to a receiver; the reason. There is a tree once they do.
+    NoWay(String),
     /// There is a tree. Programs in the tree's order.
     Live(GroupPlan, Vec<GroupProgram>),
 }
@@ -124,7 +130,16 @@ pub(crate) fn plan_group(
     for m in receivers.iter().chain([&source]) {
         check_host_link(intent.spec.path_mtu, &tight_link(network, m.link))?;
     }
-    let tree = Tree::build(network, intent.allocation.tree_id, source.node, receivers.iter().map(|r| r.node));
+    let targets = receivers.iter().map(|r| r.node);
+    let tree = match intent.kept {
+        Some(uplinks) => Tree::keep(network, source.node, targets, uplinks)
+            .ok_or_else(|| receivers.first().map_or(source.node, |r| r.node)),
+        None => Tree::build(network, intent.allocation.tree_id, source.node, targets),
+    };
+    let tree = match tree {
+        Ok(tree) => tree,
+        Err(node) => return Ok(Planned::NoWay(no_way(network, source.node, node))),
+    };
     let edges = by_node(&receivers);
     let receivers_by_edge = behind(network, &tree, &edges);
     let moves = intent.before.is_some_and(|p| has_moved(&p.receivers_by_edge, &receivers_by_edge, intent.epoch));
@@ -146,6 +161,15 @@ pub(crate) fn plan_group(
     let programs = (0..tree.nodes.len()).map(|at| planner.program(at, &decision, &edges)).collect::<Result<_, _>>()?;
     let encoding = planner.report(decision, &edges)?;
     Ok(Planned::Live(GroupPlan { tree, encoding, receivers_by_edge, moved }, programs))
+}
+
+fn no_way(network: &Network, from: NodeIx, to: NodeIx) -> String {
+    let (from_name, to_name) = (network.name(from), network.name(to));
+    let link = network.broken_between(from, to).map_or(String::new(), |link| format!(" {link}"));
+    format!(
+        "no working link leads from node {from_name} to node {to_name}: link{link} has no carrier, an interface of it is missing, or it \
+         loses every packet; the group continues when it is back"
+    )
 }
 
 fn unknown_host(host: &str) -> DomainError {

@@ -84,12 +84,29 @@ pub struct TopologyRecord {
     /// here because one transaction cannot rewrite the records of a million groups.
     #[serde(default)]
     pub(crate) moved: BTreeMap<u32, u32>,
+    /// Groups (by id) whose tree in force is not the one over these links, with that tree; without it where it is the one in the
+    /// group's record.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) behind: BTreeMap<u32, Option<TreeRecord>>,
+    /// Digests of the trees of the groups in `moved` that are not behind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) digests: BTreeMap<u32, u64>,
     /// Ports without a carrier, as last reported by their nodes.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) down: BTreeSet<Endpoint>,
     /// Those of them whose links lost every packet although their carriers were up: they are used again only once the link has answered.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) silent: BTreeSet<Endpoint>,
+}
+
+/// A tree in force. A controller that starts, of whatever version, continues with it, and moves it in two steps to the one that it would
+/// plan itself (decisions 3.14).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TreeRecord {
+    pub(crate) epoch: u32,
+    pub(crate) moved: u32,
+    /// See [`Tree::uplinks`](crate::tree::Tree::uplinks).
+    pub(crate) uplinks: Vec<Endpoint>,
 }
 
 /// Durable form of a group; its members have records of their own.
@@ -109,6 +126,9 @@ pub struct GroupRecord {
     /// See [`Group::ended`](crate::resource::Group::ended).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) ended: BTreeMap<u32, Qpn>,
+    /// The tree in force; `None` without one, and in the record of a version that did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tree: Option<TreeRecord>,
     /// See [`Group::confirmed`](crate::resource::Group::confirmed).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) confirmed: Option<Confirmed>,
@@ -121,10 +141,25 @@ pub struct GroupRecord {
 }
 
 #[cfg(test)]
+impl Record {
+    /// Removes what versions without trees in records do not know.
+    pub(crate) fn forget_trees(&mut self) {
+        match self {
+            Self::Group(record) => record.tree = None,
+            Self::Topology(record) => (record.behind, record.digests) = Default::default(),
+            Self::Member(_) | Self::State(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
 impl GroupRecord {
     /// Sets it to a later epoch.
     pub(crate) fn age(&mut self, epochs: u32) {
         self.epoch += epochs;
+        if let Some(tree) = &mut self.tree {
+            tree.epoch += epochs;
+        }
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Group {
     pub(crate) epoch: u32,
     /// Epoch in the group's own record; lower than `epoch` when only topology changes moved the tree since.
     pub(crate) recorded_epoch: u32,
+    /// Epoch of the tree in the group's own record; `None` if that has none.
+    pub(crate) recorded_tree: Option<u32>,
     pub(crate) members: BTreeMap<String, Member>,
     /// Epoch in which receivers last moved from behind one node to behind another.
     pub(crate) moved: u32,
@@ -71,11 +73,9 @@ pub(crate) struct Confirmed {
     pub(crate) revision: u64,
 }
 
-/// A tree that has not moved to the present network yet.
+/// A tree that has not moved to the one over the present network yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Behind {
-    /// The present network with the paths that the tree in force was planned over.
-    pub(crate) network: Arc<Network>,
     pub(crate) step: Step,
 }
 
@@ -86,6 +86,8 @@ pub(crate) enum Step {
     Making(Making),
     /// The next tree was taken away again.
     GivenUp(GivenUp),
+    /// There is no next tree; the reason. The one in force leads over a broken link that is the only way to a receiver.
+    NoWay(String),
 }
 
 /// A next tree that is programmed beside the one in force.
@@ -97,6 +99,8 @@ pub(crate) struct Making {
     pub(crate) added: Vec<NodeIx>,
     /// Nodes of the tree in force that are not in the next one.
     pub(crate) leaving: BTreeSet<NodeIx>,
+    /// The next tree: see [`Tree::uplinks`](crate::tree::Tree::uplinks).
+    pub(crate) next: Vec<Endpoint>,
 }
 
 /// Why a next tree was taken away again.
@@ -106,6 +110,8 @@ pub(crate) struct GivenUp {
     pub(crate) node: String,
     /// For operators; it names the node.
     pub(crate) reason: String,
+    /// The tree that was taken away.
+    pub(crate) next: Vec<Endpoint>,
 }
 
 /// Whether a group has a tree.
@@ -113,7 +119,8 @@ pub(crate) struct GivenUp {
 pub(crate) enum GroupState {
     /// No traffic is possible yet; the reason.
     Waiting(&'static str),
-    /// No tree is possible; the reason. Only a departure or a restart with another version leads here.
+    /// No tree is possible; the reason. A departure, a broken link or a restart with another version leads here, or members that
+    /// join behind a broken link.
     Infeasible(String),
     /// The stall policy stopped the group; the reason.
     Failed(String),
@@ -143,12 +150,12 @@ impl Group {
     pub(crate) fn making(&self) -> Option<&Making> {
         match &self.behind.as_ref()?.step {
             Step::Making(making) => Some(making),
-            Step::GivenUp(_) => None,
+            Step::GivenUp(_) | Step::NoWay(_) => None,
         }
     }
 
-    /// The epoch that a controller continues with after a restart: it plans over the present network, so a tree that has not moved
-    /// there yet moves.
+    /// The epoch that a controller of a version without [`TreeRecord`](crate::record::TreeRecord) continues with after a restart: a tree
+    /// that has not moved to the present network moves there at once.
     pub(crate) fn durable_epoch(&self) -> u32 {
         self.epoch + u32::from(self.behind.is_some())
     }

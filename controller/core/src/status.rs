@@ -76,7 +76,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     let lossy = lossy(group.nodes().map(|n| &nodes[n]), id);
     let (phase, reason) = if !healthy.holds() {
         (GroupPhase::Degraded, healthy.message.clone())
-    } else if moved.reason == Why::GivenUp {
+    } else if matches!(moved.reason, Why::GivenUp | Why::Infeasible) {
         (GroupPhase::Degraded, moved.message.clone())
     } else if !programmed.holds() {
         (GroupPhase::Programming, programmed.message.clone())
@@ -221,6 +221,7 @@ fn moved(group: &Group, nodes: &[Node]) -> Condition {
             };
             of(false, Why::Making, what)
         }
+        Some(Step::NoWay(reason)) => of(false, Why::Infeasible, format!("the tree in force stays: {reason}")),
         Some(Step::GivenUp(given_up)) => of(
             false,
             Why::GivenUp,

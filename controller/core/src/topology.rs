@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The declared network as a compact graph: nodes by index, adjacency in one array, hosts by their attachment.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv6Addr;
 
 use canopy_model::FieldErrors;
@@ -83,7 +83,7 @@ impl Network {
 
     /// Validates `spec` by itself, against the address plan and against the limits. Paths avoid drained links and links
     /// with a port in `down` as long as all nodes can still reach each other; a node that only a broken link connects
-    /// waits for that link.
+    /// waits for that link, and no new tree leads over it.
     ///
     /// # Errors
     /// Every invalid field.
@@ -105,19 +105,6 @@ impl Network {
         let rank = |i: usize| if network.is_broken(i) { 2 } else { u8::from(network.spec.links[i].drained) };
         let avoided = network.avoided(rank);
         Ok(network.around(&avoided))
-    }
-
-    /// This network with the paths of `old`, which was declared before it: they lead over the links that those of `old` lead over, and
-    /// over others only to nodes that cannot be reached without them.
-    pub(crate) fn with_paths_of(&self, old: &Self) -> Self {
-        let ends = |l: &'_ LinkDecl| (l.a.clone(), l.b.clone());
-        let used: HashSet<(Endpoint, Endpoint)> = old.adjacent.iter().map(|a| ends(&old.spec.links[a.link])).collect();
-        let rank = |i: usize| match used.contains(&ends(&self.spec.links[i])) {
-            true => 0,
-            false if self.is_broken(i) => 2,
-            false => 1,
-        };
-        self.clone().around(&self.avoided(rank))
     }
 
     /// With paths over all links but these.
@@ -175,6 +162,39 @@ impl Network {
         self.broken.contains(&link)
     }
 
+    /// Neighbouring nodes over links that carry packets.
+    pub(crate) fn sound(&self, node: NodeIx) -> impl Iterator<Item = &Adjacent> {
+        self.adjacent(node).iter().filter(|a| !self.is_broken(a.link))
+    }
+
+    /// A port of a node, by name.
+    pub(crate) fn endpoint(&self, node: NodeIx, port: PortIndex) -> Endpoint {
+        Endpoint { device: self.name(node).to_owned(), port: self.port_name(node, port).to_owned() }
+    }
+
+    /// The node that has this port, and its neighbour there.
+    pub(crate) fn across(&self, port: &Endpoint) -> Option<(NodeIx, Adjacent)> {
+        let node = self.node(&port.device)?;
+        let info = self.ports[node].iter().find(|p| self.port_name(node, p.index) == port.port)?;
+        let Far::Node { node: to, port: far_port } = info.far else { return None };
+        let (link, mtu) = (info.link, self.spec.links[info.link].mtu);
+        Some((node, Adjacent { to, port: info.index, far_port, link, mtu }))
+    }
+
+    /// A broken link on a shortest path from `from` to `to`, by the names of its ends.
+    pub(crate) fn broken_between(&self, from: NodeIx, to: NodeIx) -> Option<String> {
+        let (distance, _) = self.distances(from, |_| false);
+        let mut at = to;
+        while at != from {
+            let up = self.adjacent(at).iter().find(|a| distance[a.to].checked_add(1) == Some(distance[at]))?;
+            if self.is_broken(up.link) {
+                return Some(self.spec.links[up.link].label());
+            }
+            at = up.to;
+        }
+        None
+    }
+
     /// Number of nodes.
     pub(crate) fn len(&self) -> usize {
         self.spec.nodes.len()
@@ -219,7 +239,25 @@ impl Network {
 
     /// Hop counts from `root`, `u32::MAX` for nodes not reached before `enough`, called after each whole distance,
     /// returns true. Also returns the nodes in the order of their distance.
-    pub(crate) fn distances(&self, root: NodeIx, mut enough: impl FnMut(&[NodeIx]) -> bool) -> (Vec<u32>, Vec<NodeIx>) {
+    pub(crate) fn distances(&self, root: NodeIx, enough: impl FnMut(&[NodeIx]) -> bool) -> (Vec<u32>, Vec<NodeIx>) {
+        self.hops(root, |_| true, enough)
+    }
+
+    /// The same over links that carry packets.
+    pub(crate) fn sound_distances(
+        &self,
+        root: NodeIx,
+        enough: impl FnMut(&[NodeIx]) -> bool,
+    ) -> (Vec<u32>, Vec<NodeIx>) {
+        self.hops(root, |a| !self.is_broken(a.link), enough)
+    }
+
+    fn hops(
+        &self,
+        root: NodeIx,
+        is_way: impl Fn(&Adjacent) -> bool,
+        mut enough: impl FnMut(&[NodeIx]) -> bool,
+    ) -> (Vec<u32>, Vec<NodeIx>) {
         let mut distance = vec![u32::MAX; self.len()];
         distance[root] = 0;
         let mut order = vec![root];
@@ -229,7 +267,7 @@ impl Network {
             hops += 1;
             let end = order.len();
             for i in level {
-                for a in self.adjacent(order[i]) {
+                for a in self.adjacent(order[i]).iter().filter(|a| is_way(a)) {
                     if distance[a.to] == u32::MAX {
                         distance[a.to] = hops;
                         order.push(a.to);
@@ -409,26 +447,18 @@ mod tests {
     }
 
     #[test]
-    fn earlier_paths_lead_over_the_links_that_they_led_over_and_to_new_nodes() {
-        let plan = AddressPlan::default();
-        let led_over = |n: &Network| {
-            let links: BTreeSet<usize> = (0..n.len()).flat_map(|i| n.adjacent(i)).map(|a| a.link).collect();
-            links.into_iter().map(|i| n.spec.links[i].a.to_string()).collect::<Vec<_>>()
-        };
-        let mut drained = fabric(2, 2, 1);
-        drained.links[0].drained = true;
-        let old = Network::build(drained.clone(), &plan).unwrap();
-        assert_eq!(led_over(&old), ["leaf2/up1", "leaf1/up2", "leaf2/up2"]);
-        // Another link is drained, the first is back, and there are another leaf, in front of all, and a spine.
-        let mut spec = fabric(3, 3, 1);
-        spec.nodes.rotate_left(2);
-        spec.links.iter_mut().filter(|l| l.a.to_string() == "leaf2/up2").for_each(|l| l.drained = true);
-        let new = Network::build(spec, &plan).unwrap();
-        let paths = new.with_paths_of(&old);
-        let (led, before) = (led_over(&paths), led_over(&old));
-        assert!(before.iter().all(|link| led.contains(link)), "{led:?}");
-        assert_eq!(led.len(), before.len() + 2, "one link to each new node: {led:?}");
-        assert!(!led.contains(&"leaf1/up1".to_owned()) && led_over(&new).contains(&"leaf1/up1".to_owned()));
+    fn a_port_is_found_by_its_name_and_a_broken_link_by_the_path_that_it_is_on() {
+        let down = BTreeSet::from([crate::testing::endpoint("leaf2/up1")]);
+        let n = Network::build_around(fabric(2, 1, 1), &AddressPlan::default(), &down).unwrap();
+        let [leaf1, leaf2, spine1] = ["leaf1", "leaf2", "spine1"].map(|name| n.node(name).unwrap());
+        let (at, up) = n.across(&crate::testing::endpoint("leaf2/up1")).unwrap();
+        assert_eq!((at, up.to, n.endpoint(at, up.port).to_string().as_str()), (leaf2, spine1, "leaf2/up1"));
+        assert_eq!(n.endpoint(up.to, up.far_port).to_string(), "spine1/down2");
+        assert!(n.across(&crate::testing::endpoint("leaf2/host1")).is_none(), "a host");
+        assert_eq!(n.broken_between(leaf1, leaf2), Some(n.spec.links[up.link].label()));
+        assert_eq!(n.broken_between(leaf1, spine1), None);
+        assert_eq!((n.adjacent(leaf2).len(), n.sound(leaf2).count()), (1, 0));
+        assert_eq!(n.sound_distances(leaf1, |_| false).0[leaf2], u32::MAX);
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //! tree node, so each branch has a known port. Linear in the links around the tree, but for the heap's logarithm.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 
 use canopy_model::ids::{PortIndex, TreeId};
+use canopy_model::topology::Endpoint;
 
 use crate::hash::mix;
 use crate::topology::{Adjacent, Network, NodeIx};
@@ -45,19 +46,25 @@ pub(crate) struct ParentLink {
 }
 
 impl Tree {
-    /// The tree from `root` to all `targets`. The network is connected, so there always is one.
+    /// The tree from `root` to all `targets` over links that carry packets.
+    ///
+    /// # Errors
+    /// A target to which no such links lead.
     pub(crate) fn build(
         network: &Network,
         tree: TreeId,
         root: NodeIx,
         targets: impl IntoIterator<Item = NodeIx>,
-    ) -> Self {
+    ) -> Result<Self, NodeIx> {
         let targets: HashSet<NodeIx> = targets.into_iter().collect();
         let mut missing = targets.len();
-        let (distance, order) = network.distances(root, |level| {
+        let (distance, order) = network.sound_distances(root, |level| {
             missing -= level.iter().filter(|n| targets.contains(n)).count();
             missing == 0
         });
+        if let Some(unreached) = targets.iter().copied().filter(|&t| distance[t] == u32::MAX).min() {
+            return Err(unreached);
+        }
         let deepest = targets.iter().map(|&t| distance[t]).max().unwrap_or(0) as usize;
         let mut levels: Vec<Vec<NodeIx>> = vec![Vec::new(); deepest + 1];
         for node in order {
@@ -65,23 +72,88 @@ impl Tree {
                 levels[distance[node] as usize].push(node);
             }
         }
-        let mut parent: HashMap<NodeIx, NodeIx> = HashMap::new();
+        let mut up: HashMap<NodeIx, Adjacent> = HashMap::new();
         for level in (1..=deepest).rev() {
             let (nearer, farther) = levels.split_at_mut(level);
             let present = &mut nearer[level - 1];
             let chosen = cover(network, tree, &distance, &farther[0], present);
             let mut known: HashSet<NodeIx> = present.iter().copied().collect();
             for &(child, p) in &chosen {
-                parent.insert(child, p);
+                up.extend(best_link(network, tree, child, p).map(|a| (child, a)));
                 if known.insert(p) {
                     present.push(p);
                 }
             }
         }
-        Self::arrange(network, tree, levels, &parent)
+        Ok(Self::arrange(network, levels, &up))
     }
 
-    fn arrange(network: &Network, tree: TreeId, levels: Vec<Vec<NodeIx>>, parent: &HashMap<NodeIx, NodeIx>) -> Self {
+    /// The tree from `root` to all `targets` over these ports of nodes towards the root, whether their links carry packets or not; a
+    /// target that they do not reach is added by the shortest path to one of their nodes. `None` if there is none.
+    pub(crate) fn keep(
+        network: &Network,
+        root: NodeIx,
+        targets: impl IntoIterator<Item = NodeIx>,
+        uplinks: &[Endpoint],
+    ) -> Option<Self> {
+        let targets: BTreeSet<NodeIx> = targets.into_iter().collect();
+        let mut up: HashMap<NodeIx, Adjacent> = uplinks.iter().filter_map(|port| network.across(port)).collect();
+        up.remove(&root);
+        let mut depth = HashMap::from([(root, 0usize)]);
+        for start in up.keys() {
+            let (mut path, mut at) = (Vec::new(), *start);
+            while let (None, Some(next), true) = (depth.get(&at), up.get(&at), path.len() <= up.len()) {
+                path.push(at);
+                at = next.to;
+            }
+            let Some(&known) = depth.get(&at) else { continue };
+            depth.extend(path.into_iter().rev().enumerate().map(|(i, node)| (node, known + 1 + i)));
+        }
+        up.retain(|node, _| depth.contains_key(node));
+        let mut level: Vec<NodeIx> = depth.keys().copied().collect();
+        while targets.iter().any(|t| !depth.contains_key(t)) {
+            level.sort_unstable_by_key(|&n| network.id(n));
+            let mut next = Vec::new();
+            for &node in &level {
+                for a in network.sound(node) {
+                    if !depth.contains_key(&a.to) {
+                        depth.insert(a.to, depth[&node] + 1);
+                        up.insert(a.to, Adjacent { to: node, port: a.far_port, far_port: a.port, ..*a });
+                        next.push(a.to);
+                    }
+                }
+            }
+            if next.is_empty() {
+                return None;
+            }
+            level = next;
+        }
+        let mut levels: Vec<Vec<NodeIx>> = vec![vec![root]];
+        let mut needed = HashSet::from([root]);
+        for target in targets {
+            let mut at = target;
+            while needed.insert(at) {
+                let deep = depth[&at];
+                levels.resize_with(levels.len().max(deep + 1), Vec::new);
+                levels[deep].push(at);
+                at = up[&at].to;
+            }
+        }
+        Some(Self::arrange(network, levels, &up))
+    }
+
+    /// The ports of its nodes towards the root, in the tree's order.
+    pub(crate) fn uplinks(&self, network: &Network) -> Vec<Endpoint> {
+        self.nodes.iter().filter_map(|t| Some(network.endpoint(t.node, t.parent?.port))).collect()
+    }
+
+    /// Equal for equal trees, in every version.
+    pub(crate) fn digest(&self, network: &Network) -> u64 {
+        let octets = self.uplinks(network).into_iter().flat_map(|port| format!("{port}\n").into_bytes());
+        octets.fold(self.nodes.len() as u64, |digest, octet| mix(digest, octet.into()))
+    }
+
+    fn arrange(network: &Network, levels: Vec<Vec<NodeIx>>, up: &HashMap<NodeIx, Adjacent>) -> Self {
         let mut position: HashMap<NodeIx, usize> = HashMap::new();
         let mut nodes: Vec<TreeNode> = Vec::new();
         for mut level in levels {
@@ -89,7 +161,7 @@ impl Tree {
             for node in level {
                 let at = nodes.len();
                 position.insert(node, at);
-                let up = parent.get(&node).and_then(|p| Some((position[p], best_link(network, tree, node, *p)?)));
+                let up = up.get(&node).map(|a| (position[&a.to], a));
                 nodes.push(TreeNode {
                     node,
                     parent: up.map(|(position, a)| ParentLink {
@@ -123,7 +195,7 @@ fn cover(
     let nearer = |child: NodeIx| {
         let mut last = None;
         // Rows are sorted by neighbour, so parallel links are next to each other.
-        network.adjacent(child).iter().filter_map(move |a| {
+        network.sound(child).filter_map(move |a| {
             let new = distance[a.to].checked_add(1) == Some(distance[child]) && last.replace(a.to) != Some(a.to);
             new.then_some(a.to)
         })
@@ -166,7 +238,7 @@ fn cover(
 fn best_link(network: &Network, tree: TreeId, child: NodeIx, parent: NodeIx) -> Option<Adjacent> {
     let rank =
         |a: &Adjacent| mix(u64::from(tree.get()), mix(u64::from(network.id(child).get()), u64::from(a.port.get())));
-    network.adjacent(child).iter().filter(|a| a.to == parent).min_by_key(|a| (Reverse(a.mtu), rank(a), a.port)).copied()
+    network.sound(child).filter(|a| a.to == parent).min_by_key(|a| (Reverse(a.mtu), rank(a), a.port)).copied()
 }
 
 #[cfg(test)]

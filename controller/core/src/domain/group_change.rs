@@ -13,7 +13,7 @@ use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::plan::{Intent, Planned, plan_group};
-use crate::record::{GroupRecord, Record};
+use crate::record::{GroupRecord, Record, TreeRecord};
 use crate::resource::{Behind, Group, GroupState, Step};
 
 /// A group as a command leaves it.
@@ -51,10 +51,19 @@ impl GroupChange {
     pub(super) fn prepare(mut self, state: &State) -> Result<Prepared, DomainError> {
         note(state, &mut self.group);
         let planned = plan(state, &mut self.group)?;
+        if let (GroupState::Infeasible(reason), true) = (&planned.0, self.is_live(state)) {
+            let detail = format!("{reason}; this would stop the receivers that get data: try again then");
+            return Err(DomainError::InUse { kind: "group", name: self.group.metadata.name, detail });
+        }
         if let Some(detail) = self.exceeded(state, &planned, MAX_BEHIND) {
             return Err(DomainError::InUse { kind: "group", name: self.group.metadata.name, detail });
         }
         Ok(self.prepare_with(state, Ok(planned)))
+    }
+
+    /// Whether the group has a tree before the command.
+    fn is_live(&self, state: &State) -> bool {
+        state.groups.get(&self.group.metadata.name).is_some_and(|old| old.plan().is_some())
     }
 
     /// The command, where planning may have failed, and which waits for no node.
@@ -101,16 +110,23 @@ impl GroupChange {
         group.moved = group.moved.max(group_state.moved(group.epoch));
         group.state = group_state;
         group.recorded_epoch = group.durable_epoch();
+        let tree = group.plan().zip(state.network()).map(|(plan, network)| TreeRecord {
+            epoch: group.epoch,
+            moved: group.moved,
+            uplinks: plan.tree.uplinks(network),
+        });
+        group.recorded_tree = tree.as_ref().map(|tree| tree.epoch);
         group.forget_ended();
         let record = GroupRecord {
             metadata: group.metadata.clone(),
             revision: state.revision + 1,
             epoch: group.recorded_epoch,
-            // A restart moves a tree that is behind.
+            // A version without `tree` moves one that is behind when it starts.
             moved: if group.behind.is_some() { group.recorded_epoch } else { group.moved },
             opened: Some(group.opened),
             session: group.session,
             ended: group.ended.clone(),
+            tree,
             confirmed: group.confirmed,
             spec: group.spec.clone(),
             allocation: group.allocation,
@@ -128,16 +144,18 @@ impl GroupChange {
 /// A group's state and programs after planning.
 pub(super) type Settled = (GroupState, Vec<GroupProgram>);
 
-/// Plans `group` as it is now. One that is behind gets the plan over its own paths, and if it moves the next tree beside it (decisions
-/// 3.14); where the two do not go together any longer it moves at once, in an epoch of its own.
+/// Plans `group` as it is now. One that is behind keeps its tree, and if it moves the next tree beside it (decisions 3.14); where the two
+/// do not go together any longer it moves at once, in an epoch of its own.
 ///
 /// # Errors
 /// Those of [`plan_group`], and a node with too few multicast interfaces.
 pub(super) fn plan(state: &State, group: &mut Group) -> Result<Settled, DomainError> {
-    if let Some(behind) = group.behind.take() {
-        if let Some(settled) = plan_behind(state, group, behind)? {
+    if let Some(behind) = group.behind.clone() {
+        if let Some((settled, step)) = plan_behind(state, group, behind.step)? {
+            group.behind = Some(Behind { step });
             return Ok(settled);
         }
+        group.behind = None;
         group.epoch += 1;
         group.moved = group.epoch;
     }
@@ -157,22 +175,25 @@ pub(super) fn is_back(group: &Group, planned: &Planned) -> bool {
     matches!((&group.state, planned), (GroupState::Infeasible(_), Planned::Live(..)))
 }
 
-/// The plan of a group that stays behind; `None` if it cannot.
-fn plan_behind(state: &State, group: &mut Group, behind: Behind) -> Result<Option<Settled>, DomainError> {
-    let present = plan_group(&state.addresses, Some(&behind.network), intent(group))?;
-    let Planned::Live(plan, programs) = present else { return Ok(None) };
-    let (step, programs) = match behind.step {
-        step @ Step::GivenUp(_) => (step, programs),
-        Step::Making(making) => {
-            let next = plan_group(&state.addresses, state.network(), Intent { before: None, ..intent(group) })?;
-            match stage(&behind.network, group, making.since, (&plan, programs), &next) {
-                Some((making, programs)) => (Step::Making(making), programs),
-                None => return Ok(None),
-            }
-        }
+/// The plan of a group that stays behind, and its step; `None` if it cannot.
+fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(Settled, Step)>, DomainError> {
+    let (Some(network), Some(plan)) = (state.network(), group.plan()) else { return Ok(None) };
+    let kept = plan.tree.uplinks(network);
+    let present = plan_group(&state.addresses, Some(network), Intent { kept: Some(&kept), ..intent(group) });
+    let Ok(Planned::Live(plan, programs)) = present else { return Ok(None) };
+    if matches!(step, Step::GivenUp(_)) {
+        return Ok(Some(((GroupState::Live(plan), programs), step)));
+    }
+    let since = group.making().map_or(state.revision + 1, |making| making.since);
+    let (step, programs) = match plan_group(&state.addresses, Some(network), Intent { before: None, ..intent(group) })?
+    {
+        Planned::NoWay(reason) => (Step::NoWay(reason), programs),
+        next => match stage(network, group, since, (&plan, programs), &next) {
+            Some(staged) => staged,
+            None => return Ok(None),
+        },
     };
-    group.behind = Some(Behind { step, ..behind });
-    Ok(Some((GroupState::Live(plan), programs)))
+    Ok(Some(((GroupState::Live(plan), programs), step)))
 }
 
 /// `group` as input of the planner.
@@ -186,6 +207,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         members: &group.members,
         before: group.plan(),
         moved: group.moved,
+        kept: None,
         open: group.is_open(),
         failed: group.failed.as_deref(),
     }
@@ -196,6 +218,7 @@ pub(super) fn settle(planned: Planned) -> Settled {
     match planned {
         Planned::Waiting(reason) => (GroupState::Waiting(reason), Vec::new()),
         Planned::Failed(reason) => (GroupState::Failed(reason), Vec::new()),
+        Planned::NoWay(reason) => (GroupState::Infeasible(reason), Vec::new()),
         Planned::Live(plan, programs) => (GroupState::Live(plan), programs),
     }
 }

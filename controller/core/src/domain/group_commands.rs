@@ -95,8 +95,9 @@ impl GroupCommands<'_> {
     /// [`crate::Command::GiveUpMove`].
     pub(super) fn give_up_move(&self, name: String, since: u64) -> Result<Prepared, DomainError> {
         let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
-        let given_up = old.making().filter(|m| m.since == since).and_then(|_| lacking(old, &self.0.nodes));
-        let step = given_up.map(|(node, reason)| Step::GivenUp(GivenUp { node, reason }));
+        let making = old.making().filter(|m| m.since == since);
+        let given_up = making.and_then(|making| Some((lacking(old, &self.0.nodes)?, making.next.clone())));
+        let step = given_up.map(|((node, reason), next)| Step::GivenUp(GivenUp { node, reason, next }));
         self.take_step(old, step)
     }
 
@@ -104,7 +105,8 @@ impl GroupCommands<'_> {
     pub(super) fn retry_move(&self, name: String) -> Result<Prepared, DomainError> {
         let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
         let is_given_up = old.behind.as_ref().is_some_and(|b| matches!(b.step, Step::GivenUp(_)));
-        let making = Making { since: self.0.revision + 1, added: Vec::new(), leaving: Default::default() };
+        let making =
+            Making { since: self.0.revision + 1, added: Vec::new(), leaving: Default::default(), next: Vec::new() };
         self.take_step(old, is_given_up.then_some(Step::Making(making)))
     }
 
@@ -112,7 +114,7 @@ impl GroupCommands<'_> {
     fn take_step(&self, old: &Group, step: Option<Step>) -> Result<Prepared, DomainError> {
         let generation = old.metadata.generation;
         let (Some(step), mut group) = (step, old.clone()) else { return Ok(Prepared::noop(self.0, generation)) };
-        group.behind = group.behind.map(|behind| Behind { step, ..behind });
+        group.behind = Some(Behind { step });
         Ok(GroupChange::new(self.0, group, Outcome::Updated, generation).prepare_if_planned(self.0))
     }
 
@@ -146,6 +148,7 @@ impl GroupCommands<'_> {
             allocation,
             epoch: 1,
             recorded_epoch: 1,
+            recorded_tree: None,
             members: Default::default(),
             session: 0,
             ended: Default::default(),

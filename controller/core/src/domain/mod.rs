@@ -259,11 +259,18 @@ impl Domain {
         staging::moving(&self.state, group)
     }
 
+    /// The groups whose next tree is programmed beside the one in force.
+    pub fn all_moving(&self) -> Vec<String> {
+        // Once, when the controller starts.
+        let moving = self.state.groups.iter().filter(|(_, group)| group.making().is_some());
+        moving.map(|(name, _)| name.clone()).collect()
+    }
+
     /// The node because of which the group's move was given up; `None` if it was not.
     pub fn given_up_because_of(&self, group: &str) -> Option<&str> {
         match &self.state.groups.get(group)?.behind.as_ref()?.step {
             Step::GivenUp(given_up) => Some(&given_up.node),
-            Step::Making(_) => None,
+            Step::Making(_) | Step::NoWay(_) => None,
         }
     }
 

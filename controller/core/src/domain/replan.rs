@@ -2,9 +2,9 @@
 //! All groups over another network.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use canopy_model::node_spec::GroupProgram;
+use canopy_model::topology::Endpoint;
 
 use super::bound::{MAX_BEHIND, MAX_FORCED, exceeded};
 use super::change::Replan;
@@ -13,20 +13,31 @@ use super::staging::stage;
 use super::state::State;
 use crate::error::DomainError;
 use crate::plan::{GroupPlan, Intent, Planned, plan_group};
+use crate::record::TreeRecord;
 use crate::resource::{Behind, Group, GroupState, Step};
 use crate::topology::Network;
 use crate::tree::TreeNode;
 
-/// Most networks that trees in force were planned over; groups that are behind beyond that move at once.
-const MAX_EARLIER_PATHS: usize = 8;
+/// The tree that was in force when a controller ended.
+pub(super) enum InForce {
+    Tree(TreeRecord),
+    /// A tree over the links of the topology's record, with this digest.
+    Digest(u64),
+}
 
 /// Plans the groups of a state over another network.
 pub(super) struct Replanner<'a> {
     pub(super) state: &'a State,
     pub(super) network: &'a Network,
+    /// For a controller that starts: the trees in force, by group. The groups have no plan then.
+    pub(super) recorded: BTreeMap<String, InForce>,
 }
 
-impl Replanner<'_> {
+impl<'a> Replanner<'a> {
+    pub(super) fn new(state: &'a State, network: &'a Network) -> Self {
+        Self { state, network, recorded: BTreeMap::new() }
+    }
+
     /// Plans every group that has members. A group whose programs do not change keeps its epoch.
     /// `on_error` turns a group's planning error into the reason of its infeasibility, or refuses.
     pub(super) fn all(
@@ -34,23 +45,16 @@ impl Replanner<'_> {
         on_error: impl Fn(&str, &Group, DomainError) -> Result<String, DomainError>,
     ) -> Result<Vec<Replan>, DomainError> {
         let (state, network) = (self.state, self.network);
-        let (mut replans, mut earlier) = (Vec::new(), EarlierPaths::default());
+        let mut replans = Vec::new();
         for (name, group) in state.groups.with_members() {
             let plan = |intent| match plan_group(&state.addresses, Some(network), intent) {
                 Ok(planned) => Ok(Ok(planned)),
                 Err(e) => Ok::<_, DomainError>(Err(on_error(name, group, e)?)),
             };
             let mut planned = plan(Intent { before: None, ..intent(group) })?;
-            let moved = match &planned {
-                Ok(next) if group.plan().is_none() => is_back(group, next),
-                Err(_) if group.plan().is_none() => false,
-                Ok(Planned::Live(plan, programs)) => {
-                    group.behind.is_some() || Some(named(network, plan, programs)) != self.installed(group)
-                }
-                _ => true,
-            };
+            let moved = self.moves(name, group, planned.as_ref().ok());
             let next = planned.as_ref().ok().filter(|_| moved);
-            if let Some(made) = next.and_then(|next| self.in_two_steps(name, group, next, &mut earlier)) {
+            if let Some(made) = next.and_then(|next| self.in_two_steps(name, group, next)) {
                 replans.push(made);
                 continue;
             }
@@ -76,35 +80,63 @@ impl Replanner<'_> {
         Ok(replans)
     }
 
-    /// The first step of the group's move to `next`; `None` if it must move at once.
-    fn in_two_steps(&self, name: &str, group: &Group, next: &Planned, earlier: &mut EarlierPaths) -> Option<Replan> {
-        let old = match &group.behind {
-            Some(behind) => &behind.network,
-            None => &self.state.topology.as_ref()?.network,
+    /// Whether the group's tree in force is not the planned one.
+    fn moves(&self, name: &str, group: &Group, planned: Option<&Planned>) -> bool {
+        let recorded = self.recorded.get(name);
+        let Some(Planned::Live(plan, programs)) = planned else {
+            return group.plan().is_some() || recorded.is_some();
         };
-        let paths = earlier.over(self.network, old)?;
-        // The tree in force, as the network has it now: nodes and ports may have been renumbered, links have another MTU.
-        let (plan, programs) = self.over(&paths, group)?;
-        let is_in_force = match &group.behind {
-            None => self.installed(group)? == named(&paths, &plan, &programs),
-            Some(_) => {
-                let (old_plan, old_programs) = self.over(old, group)?;
-                named(old, &old_plan, &old_programs) == named(&paths, &plan, &programs)
-            }
-        };
-        if !is_in_force {
-            return None;
+        match recorded {
+            Some(InForce::Tree(tree)) => plan.tree.uplinks(self.network) != tree.uplinks,
+            Some(InForce::Digest(digest)) => plan.tree.digest(self.network) != *digest,
+            None if group.plan().is_none() => planned.is_some_and(|planned| is_back(group, planned)),
+            None => group.behind.is_some() || Some(named(self.network, plan, programs)) != self.installed(group),
         }
-        let (making, programs) = stage(self.network, group, self.state.revision + 1, (&plan, programs), next)?;
-        let Planned::Live(_, wanted) = next else { return None };
-        let is_there = making.added.is_empty() && making.leaving.is_empty() && programs == *wanted;
-        let behind = (!is_there).then_some(Behind { network: paths, step: Step::Making(making) });
+    }
+
+    /// The first step of the group's move to `next`; `None` if it must move at once.
+    fn in_two_steps(&self, name: &str, group: &Group, next: &Planned) -> Option<Replan> {
+        let (plan, present) = self.in_force(name, group)?;
+        let (behind, programs) = match next {
+            Planned::NoWay(reason) => (Some(Behind { step: Step::NoWay(reason.clone()) }), present),
+            Planned::Live(_, wanted) => {
+                let (step, programs) = stage(self.network, group, self.state.revision + 1, (&plan, present), next)?;
+                let is_there = match &step {
+                    Step::Making(m) => m.added.is_empty() && m.leaving.is_empty() && programs == *wanted,
+                    Step::GivenUp(_) | Step::NoWay(_) => false,
+                };
+                ((!is_there).then_some(Behind { step }), programs)
+            }
+            Planned::Waiting(_) | Planned::Failed(_) => return None,
+        };
         Some(Replan { name: name.to_owned(), epoch: group.epoch, state: GroupState::Live(plan), behind, programs })
     }
 
-    /// The group's plan over `network`, if there is a tree.
-    fn over(&self, network: &Network, group: &Group) -> Option<(GroupPlan, Vec<GroupProgram>)> {
-        match plan_group(&self.state.addresses, Some(network), Intent { before: None, ..intent(group) }) {
+    /// The tree in force, as the network has it now: nodes and ports may have been renumbered, links have another MTU. `None` if it is
+    /// not the same any longer.
+    fn in_force(&self, name: &str, group: &Group) -> Option<(GroupPlan, Vec<GroupProgram>)> {
+        match self.recorded.get(name) {
+            Some(InForce::Tree(tree)) => return self.kept(self.network, group, &tree.uplinks),
+            Some(InForce::Digest(_)) => return None,
+            None => {}
+        }
+        let old = &*self.state.topology.as_ref()?.network;
+        let uplinks = group.plan()?.tree.uplinks(old);
+        let (plan, programs) = self.kept(self.network, group, &uplinks)?;
+        let is_same = match &group.behind {
+            None => self.installed(group)? == named(self.network, &plan, &programs),
+            Some(_) => {
+                let (old_plan, old_programs) = self.kept(old, group, &uplinks)?;
+                named(old, &old_plan, &old_programs) == named(self.network, &plan, &programs)
+            }
+        };
+        is_same.then_some((plan, programs))
+    }
+
+    /// The group's plan over these ports, if there is a tree.
+    fn kept(&self, network: &Network, group: &Group, uplinks: &[Endpoint]) -> Option<(GroupPlan, Vec<GroupProgram>)> {
+        let intent = Intent { before: None, kept: Some(uplinks), ..intent(group) };
+        match plan_group(&self.state.addresses, Some(network), intent) {
             Ok(Planned::Live(plan, programs)) => Some((plan, programs)),
             _ => None,
         }
@@ -119,40 +151,49 @@ impl Replanner<'_> {
         group.plan()?.tree.nodes.iter().map(at).collect()
     }
 
-    /// Epochs, by group id, that are newer than those in the groups' own records once `replans` are applied.
-    pub(super) fn moved(&self, replans: &[Replan]) -> BTreeMap<u32, u32> {
-        let mut epochs: BTreeMap<&str, u32> =
-            self.state.groups.iter().map(|(name, g)| (name.as_str(), g.epoch)).collect();
-        // After a restart a tree that is behind moves at once.
-        epochs.extend(replans.iter().map(|r| (r.name.as_str(), r.epoch + u32::from(r.behind.is_some()))));
-        let ahead = self.state.groups.iter().filter_map(|(name, g)| {
-            let epoch = epochs[name.as_str()];
-            (epoch > g.recorded_epoch).then_some((g.allocation.group_id.get(), epoch))
-        });
-        ahead.collect()
+    /// What groups' own records do not have once `replans` are applied.
+    pub(super) fn unrecorded(&self, replans: &[Replan]) -> Unrecorded {
+        let mut out = Unrecorded::default();
+        // Those without members have no tree, and the epoch of their record or one of a topology change before.
+        for (_, group) in self.state.groups.iter().filter(|(_, group)| group.members.is_empty()) {
+            if group.epoch > group.recorded_epoch {
+                out.moved.insert(group.allocation.group_id.get(), group.epoch);
+            }
+        }
+        for replan in replans {
+            let Some(group) = self.state.groups.get(&replan.name) else { continue };
+            let id = group.allocation.group_id.get();
+            // A version without `behind` moves a tree that is behind at once when it starts.
+            let epoch = replan.epoch + u32::from(replan.behind.is_some());
+            if epoch > group.recorded_epoch {
+                out.moved.insert(id, epoch);
+            }
+            let GroupState::Live(plan) = &replan.state else { continue };
+            if replan.behind.is_some() {
+                let tree = || TreeRecord {
+                    epoch: replan.epoch,
+                    moved: group.moved.max(plan.moved),
+                    uplinks: plan.tree.uplinks(self.network),
+                };
+                let is_recorded = group.recorded_tree == Some(replan.epoch);
+                out.behind.insert(id, (!is_recorded).then(tree));
+            } else if epoch > group.recorded_epoch {
+                out.digests.insert(id, plan.tree.digest(self.network));
+            }
+        }
+        out
     }
+}
+
+/// See [`TopologyRecord`](crate::record::TopologyRecord).
+#[derive(Default)]
+pub(super) struct Unrecorded {
+    pub(super) moved: BTreeMap<u32, u32>,
+    pub(super) behind: BTreeMap<u32, Option<TreeRecord>>,
+    pub(super) digests: BTreeMap<u32, u64>,
 }
 
 /// The programs of a plan over `network`, each with its node's name, in the tree's order.
 fn named<'a>(network: &'a Network, plan: &GroupPlan, programs: &'a [GroupProgram]) -> Vec<(&'a str, &'a GroupProgram)> {
     plan.tree.nodes.iter().map(|t| network.name(t.node)).zip(programs).collect()
-}
-
-/// The present network with the paths of earlier ones, each built once.
-#[derive(Default)]
-struct EarlierPaths(Vec<(Arc<Network>, Arc<Network>)>);
-
-impl EarlierPaths {
-    /// `None` when there are too many already.
-    fn over(&mut self, network: &Network, old: &Arc<Network>) -> Option<Arc<Network>> {
-        if let Some((_, paths)) = self.0.iter().find(|(of, _)| Arc::ptr_eq(of, old)) {
-            return Some(Arc::clone(paths));
-        }
-        if self.0.len() == MAX_EARLIER_PATHS {
-            return None;
-        }
-        let paths = Arc::new(network.with_paths_of(old));
-        self.0.push((Arc::clone(old), Arc::clone(&paths)));
-        Some(paths)
-    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use canopy_model::addressing::AddressPlan;
 
 use super::change::TopologyEffect;
-use super::replan::Replanner;
+use super::replan::{InForce, Replanner};
 use super::state::State;
 use crate::error::RestoreError;
 use crate::record::{GroupRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, topology_key};
@@ -33,8 +33,11 @@ pub(super) fn restore(
     let unrecorded = |record: &&GroupRecord| record.opened.is_none();
     let before_opening: Vec<String> =
         read.groups.values().filter(unrecorded).map(|r| r.metadata.name.clone()).collect();
+    let mut recorded = BTreeMap::new();
     for record in read.groups.into_values() {
-        restore_group(&mut state, record, &read.moved)?;
+        let name = record.metadata.name.clone();
+        let in_force = in_force(&record, read.topology.as_ref(), &read.moved);
+        recorded.extend(restore_group(&mut state, record, in_force, &read.moved)?.map(|in_force| (name, in_force)));
     }
     if let Some(record) = read.state {
         state.pools.resume(&record.cursors);
@@ -51,11 +54,32 @@ pub(super) fn restore(
             group.opened = group.source_since().unwrap_or(0);
         }
     }
-    restore_topology(&mut state, read.topology)?;
+    restore_topology(&mut state, read.topology, recorded)?;
     Ok(state)
 }
 
-fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u32>) -> Result<(), RestoreError> {
+/// What the records have of the tree in force: the group's own is older than the topology's if that has something of the group.
+fn in_force(record: &GroupRecord, topology: Option<&TopologyRecord>, moved: &BTreeMap<u32, u32>) -> Option<InForce> {
+    let id = record.allocation.group_id.get();
+    if let Some(topology) = topology.filter(|topology| topology.revision > record.revision) {
+        if let Some(tree) = topology.behind.get(&id) {
+            return tree.clone().or_else(|| record.tree.clone()).map(InForce::Tree);
+        }
+        if moved.contains_key(&id) {
+            return topology.digests.get(&id).copied().map(InForce::Digest);
+        }
+    }
+    record.tree.clone().map(InForce::Tree)
+}
+
+/// Returns the tree in force, if it is known.
+fn restore_group(
+    state: &mut State,
+    record: GroupRecord,
+    in_force: Option<InForce>,
+    moved: &BTreeMap<u32, u32>,
+) -> Result<Option<InForce>, RestoreError> {
+    let recorded_tree = record.tree.as_ref().map(|tree| tree.epoch);
     let GroupRecord {
         metadata,
         epoch,
@@ -86,18 +110,23 @@ fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u
         )));
     }
     let ahead = moved.get(&allocation.group_id.get()).copied().unwrap_or(0);
+    let (present, moved) = match &in_force {
+        Some(InForce::Tree(tree)) => (tree.epoch, tree.moved),
+        // Whatever a topology change did to the tree counts as a move.
+        Some(InForce::Digest(_)) | None => (epoch.max(ahead), recorded.max(ahead)),
+    };
     let group = Group {
         metadata,
         spec,
         allocation,
-        epoch: epoch.max(ahead),
+        epoch: present,
         recorded_epoch: epoch,
+        recorded_tree,
         members: BTreeMap::new(),
         opened: opened.unwrap_or(0),
         session,
         ended,
-        // Whatever a topology change did to the tree counts as a move.
-        moved: recorded.max(ahead),
+        moved,
         confirmed,
         confirming: None,
         failed,
@@ -106,10 +135,14 @@ fn restore_group(state: &mut State, record: GroupRecord, moved: &BTreeMap<u32, u
         behind: None,
     };
     state.groups.insert(group);
-    Ok(())
+    Ok(in_force)
 }
 
-fn restore_topology(state: &mut State, record: Option<TopologyRecord>) -> Result<(), RestoreError> {
+fn restore_topology(
+    state: &mut State,
+    record: Option<TopologyRecord>,
+    recorded: BTreeMap<String, InForce>,
+) -> Result<(), RestoreError> {
     let Some(record) = record else {
         return match state.groups.with_members().next() {
             None => Ok(()),
@@ -121,7 +154,7 @@ fn restore_topology(state: &mut State, record: Option<TopologyRecord>) -> Result
     };
     let network = Network::build_around(record.spec, &state.addresses, &record.down)
         .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
-    let replans = Replanner { state, network: &network }
+    let replans = Replanner { state, network: &network, recorded }
         .all(|_, _, e| Ok(e.to_string()))
         .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
     let bases = (0..network.len()).map(|node| node_base(&network, &state.addresses, node)).collect();

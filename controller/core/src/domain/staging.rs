@@ -4,7 +4,7 @@
 //! First the next tree is programmed beside the one in force, in its epoch: new parents send copies to children whose feedback still
 //! goes to their old parents, and children accept data from both. Once every node of the next tree has confirmed that without an error,
 //! it alone is put into force in a new epoch, and every child sends its state again. If a node does not, the next tree is taken away
-//! again. A restarted controller moves its groups at once: the new epoch is durable from the first step on.
+//! again. A restarted controller finds the tree in force in the records, and continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use canopy_model::node_spec::{BranchKind, GroupProgram};
 
 use super::state::State;
 use crate::plan::{GroupPlan, Planned};
-use crate::resource::{Group, Making};
+use crate::resource::{Group, Making, Step};
 use crate::status::lacking;
 use crate::topology::{Network, NodeIx};
 use crate::tree::Tree;
@@ -31,15 +31,16 @@ pub struct Move {
     pub is_made: bool,
 }
 
-/// The first step of a move from the plan in force to `next`, begun at revision `since`, with the programs in the order of
-/// [`Group::nodes`]; `None` if the group must move at once, because the tree in force is broken or the two do not go together.
+/// The first step of a move from the plan in force to `next`, with the programs in the order of [`Group::nodes`]; `None` if the group
+/// must move at once, because the tree in force is broken or the two do not go together. It is begun at revision `since`, unless it is
+/// under way already.
 pub(super) fn stage(
     network: &Network,
     group: &Group,
     since: u64,
     (present, mut programs): (&GroupPlan, Vec<GroupProgram>),
     next: &Planned,
-) -> Option<(Making, Vec<GroupProgram>)> {
+) -> Option<(Step, Vec<GroupProgram>)> {
     let Planned::Live(next, next_programs) = next else { return None };
     let is_whole = present.tree.nodes.iter().filter_map(|t| t.parent).all(|up| !network.is_broken(up.link));
     let same_lists = next.encoding.in_band_edges == present.encoding.in_band_edges
@@ -49,6 +50,13 @@ pub(super) fn stage(
     if by_kernel || !is_whole || !same_lists || most_copies(&present.tree, &next.tree)? > MAX_COPIES {
         return None;
     }
+    let uplinks = next.tree.uplinks(network);
+    let since = match group.behind.as_ref().map(|behind| &behind.step) {
+        // What changed elsewhere gives no node more time, nor another try.
+        Some(step @ Step::GivenUp(given_up)) if given_up.next == uplinks => return Some((step.clone(), programs)),
+        Some(Step::Making(making)) if making.next == uplinks => making.since,
+        _ => since,
+    };
     let at: BTreeMap<NodeIx, usize> = present.tree.nodes.iter().enumerate().map(|(at, t)| (t.node, at)).collect();
     let (mut added, mut leaving) = (Vec::new(), at.keys().copied().collect::<BTreeSet<_>>());
     for (t, program) in next.tree.nodes.iter().zip(next_programs) {
@@ -61,7 +69,7 @@ pub(super) fn stage(
         }
         leaving.remove(&t.node);
     }
-    Some((Making { since, added, leaving }, programs))
+    Some((Step::Making(Making { since, added, leaving, next: uplinks }), programs))
 }
 
 /// See [`super::Domain::moving`].

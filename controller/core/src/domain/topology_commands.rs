@@ -12,7 +12,7 @@ use canopy_model::topology::{Endpoint, TopologySpec};
 use super::change::{Effect, Prepared, Replan, TopologyEffect};
 use super::group_change::{check_generation, in_group};
 use super::multicast::check_all;
-use super::replan::Replanner;
+use super::replan::{Replanner, Unrecorded};
 use super::state::State;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
@@ -56,7 +56,7 @@ impl TopologyCommands<'_> {
         let avoided = Avoided { down: still(self.0.down()), silent: still(self.0.silent()) };
         let network = Network::build_around(spec, &self.0.addresses, &avoided.down)?;
         self.check_members(&network)?;
-        let replanner = Replanner { state: self.0, network: &network };
+        let replanner = Replanner::new(self.0, &network);
         let replans = replanner.all(|name, group, e| match group.state {
             // The group was infeasible before: no reason to refuse a topology that may repair others.
             GroupState::Infeasible(_) => Ok(e.to_string()),
@@ -110,7 +110,7 @@ impl TopologyCommands<'_> {
         }
         let network = Network::build_around(topology.network.spec.clone(), &self.0.addresses, &avoided.down)?;
         // A broken link must not take down groups that do not use it.
-        let replans = Replanner { state: self.0, network: &network }.all(|_, _, e| Ok(e.to_string()))?;
+        let replans = Replanner::new(self.0, &network).all(|_, _, e| Ok(e.to_string()))?;
         Ok(self.prepared(topology.metadata.clone(), network, avoided, replans, Outcome::Updated))
     }
 
@@ -125,11 +125,14 @@ impl TopologyCommands<'_> {
     ) -> Prepared {
         let generation = metadata.generation;
         let Avoided { down, silent } = avoided;
+        let Unrecorded { moved, behind, digests } = Replanner::new(self.0, &network).unrecorded(&replans);
         let record = TopologyRecord {
             metadata: metadata.clone(),
             revision: self.0.revision + 1,
             spec: network.spec.clone(),
-            moved: Replanner { state: self.0, network: &network }.moved(&replans),
+            moved,
+            behind,
+            digests,
             down: down.clone(),
             silent: silent.clone(),
         };

@@ -77,9 +77,9 @@ proptest! {
         let n = network(random_graph(&parents, &extra));
         let root = root % n.len();
         let targets: Vec<NodeIx> = targets.iter().map(|t| t % n.len()).collect();
-        let tree = Tree::build(&n, tree_id(id), root, targets.iter().copied());
+        let tree = Tree::build(&n, tree_id(id), root, targets.iter().copied()).unwrap();
         check(&n, &tree, root, &targets);
-        prop_assert_eq!(tree, Tree::build(&n, tree_id(id), root, targets.iter().rev().copied()), "depends on the order of targets");
+        prop_assert_eq!(tree, Tree::build(&n, tree_id(id), root, targets.iter().rev().copied()).unwrap(), "depends on the order of targets");
     }
 
     #[test]
@@ -90,7 +90,7 @@ proptest! {
     ) {
         let n = network(random_graph(&parents, &extra));
         let targets: Vec<NodeIx> = targets.iter().map(|t| t % n.len()).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
-        let tree = Tree::build(&n, tree_id(1), 0, targets.iter().copied());
+        let tree = Tree::build(&n, tree_id(1), 0, targets.iter().copied()).unwrap();
         let (distance, _) = n.distances(0, |_| false);
         let links = tree.nodes.len() - 1;
         let best = optimum(&n, 0, &targets);
@@ -111,7 +111,7 @@ proptest! {
         // Nodes are declared leaves first.
         let leaf = |x: &usize| x % usize::from(leaves);
         let targets: Vec<NodeIx> = targets.iter().map(leaf).collect();
-        let tree = Tree::build(&n, tree_id(id), leaf(&root), targets.iter().copied());
+        let tree = Tree::build(&n, tree_id(id), leaf(&root), targets.iter().copied()).unwrap();
         check(&n, &tree, leaf(&root), &targets);
         prop_assert_eq!(tree.nodes.len() - 1, optimum(&n, leaf(&root), &targets));
     }
@@ -124,7 +124,7 @@ fn a_node_that_is_in_the_tree_anyway_is_preferred() {
     spec.links.push(link("n3/x", "n2/x"));
     let n = network(spec);
     for id in 1..50 {
-        let tree = Tree::build(&n, tree_id(id), 0, [3, 1]);
+        let tree = Tree::build(&n, tree_id(id), 0, [3, 1]).unwrap();
         assert_eq!(tree.nodes.iter().map(|t| t.node).collect::<Vec<_>>(), [0, 1, 3]);
     }
 }
@@ -136,7 +136,7 @@ fn groups_spread_over_spines_and_parallel_links() {
     let n = network(spec);
     let (mut spines, mut links) = (HashMap::new(), HashSet::new());
     for id in 1..=400 {
-        let tree = Tree::build(&n, tree_id(id), 0, [1]);
+        let tree = Tree::build(&n, tree_id(id), 0, [1]).unwrap();
         *spines.entry(tree.nodes[1].node).or_insert(0) += 1;
         links.insert(tree.nodes[1].parent.unwrap().link);
     }
@@ -151,7 +151,7 @@ fn of_parallel_links_the_one_that_carries_more_is_used() {
     spec.links[0].mtu = 1500;
     spec.links[2].mtu = 1500;
     let n = network(spec);
-    assert!((1..30).all(|id| Tree::build(&n, tree_id(id), 0, [1]).nodes[1].parent.unwrap().link == 1));
+    assert!((1..30).all(|id| Tree::build(&n, tree_id(id), 0, [1]).unwrap().nodes[1].parent.unwrap().link == 1));
 }
 
 #[test]
@@ -163,10 +163,40 @@ fn a_parent_whose_children_others_took_is_counted_anew() {
     }
     let n = network(spec);
     for id in 1..50 {
-        let tree = Tree::build(&n, tree_id(id), 0, 4..=9);
+        let tree = Tree::build(&n, tree_id(id), 0, 4..=9).unwrap();
         assert!(
             tree.nodes.iter().all(|t| t.node != 2),
             "n2 covers three by its first count, but only one that n1 leaves"
         );
     }
+}
+
+#[test]
+fn a_tree_is_kept_over_its_ports_and_extended_by_the_shortest_path() {
+    // A ring of 6; the short way from 0 to 3 and the long one to 2.
+    let mut spec = random_graph(&[0, 1, 2, 3, 4], &[]);
+    spec.links.push(link("n5/x", "n0/x"));
+    let n = network(spec);
+    let ports = |tree: &Tree| tree.uplinks(&n).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let long: Vec<_> = ["n5/x", "n4/e4", "n3/e3", "n2/e2"].map(crate::testing::endpoint).into();
+    let tree = Tree::keep(&n, 0, [2], &long).unwrap();
+    assert_eq!(ports(&tree), ["n5/x", "n4/e4", "n3/e3", "n2/e2"]);
+    assert_eq!(Tree::keep(&n, 0, [2], &tree.uplinks(&n)).unwrap(), tree);
+    // Node 1 is next to node 0; what leads to no receiver any longer is left out.
+    assert_eq!(ports(&Tree::keep(&n, 0, [4, 1], &long).unwrap()), ["n1/e0", "n5/x", "n4/e4"]);
+    // Ports in a circle, or of other networks, lead nowhere.
+    let circle: Vec<_> = ["n2/e2", "n3/e2", "n9/e1"].map(crate::testing::endpoint).into();
+    assert_eq!(ports(&Tree::keep(&n, 0, [2], &circle).unwrap()), ["n1/e0", "n2/e1"]);
+    assert_eq!(Tree::keep(&n, 0, [0], &long).unwrap().nodes.len(), 1);
+}
+
+#[test]
+fn no_tree_leads_over_a_broken_link_but_one_is_kept_over_it() {
+    let down = std::collections::BTreeSet::from([crate::testing::endpoint("n2/e1")]);
+    let n = Network::build_around(random_graph(&[0, 1, 2], &[]), &AddressPlan::default(), &down).unwrap();
+    assert_eq!(Tree::build(&n, tree_id(1), 0, [1, 3]), Err(3));
+    assert_eq!(Tree::build(&n, tree_id(1), 0, [1]).unwrap().nodes.len(), 2);
+    let ports: Vec<_> = ["n1/e0", "n2/e1"].map(crate::testing::endpoint).into();
+    assert_eq!(Tree::keep(&n, 0, [3], &ports).unwrap().nodes.len(), 4);
+    assert_eq!(Tree::keep(&n, 0, [3], &ports[..1]), None);
 }

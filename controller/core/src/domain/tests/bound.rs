@@ -38,7 +38,7 @@ fn confirm_without(w: &mut World, node: &str) {
 }
 
 #[test]
-fn a_subtree_that_nobody_joins_or_leaves_is_counted_after_18000_changes_elsewhere() {
+fn a_subtree_without_changes_is_counted_after_18000_changes_elsewhere() {
     let mut w = world();
     let mut most = 0;
     for n in 0..9_000 {
@@ -77,7 +77,7 @@ fn changes_wait_for_a_node_that_is_4096_epochs_behind_and_departures_do_not() {
     );
     let e = w.problem(edit.clone());
     assert!(e.starts_with("InUse") && e.contains("spine1"), "{e}");
-    // Nobody has to wait for another node to leave.
+    // No receiver waits for a node when it leaves.
     w.run(leave("g", "h1-2")).unwrap();
     w.run(Command::EvictMember { group: "g".into(), host: "h3-2".into(), reason: "failed".into() }).unwrap();
     assert_eq!(epoch(&w), last);

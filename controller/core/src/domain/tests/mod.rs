@@ -114,6 +114,13 @@ impl World {
         restored(self.records.clone()).unwrap()
     }
 
+    /// The domain of one that restarts from the records as a version without the trees in them left them.
+    fn restarted_by_a_version_without_trees(&self) -> Domain {
+        let mut records = self.records.clone();
+        records.values_mut().for_each(Record::forget_trees);
+        restored(records).unwrap()
+    }
+
     /// As if the group had had so many changes more, by a controller that restarts.
     fn age(&mut self, group: &str, epochs: u32) {
         let Some(Record::Group(record)) = self.records.get_mut(&format!("group/{group}")) else { panic!("no {group}") };

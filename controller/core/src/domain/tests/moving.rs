@@ -133,10 +133,14 @@ fn a_change_while_the_next_tree_is_made_does_not_end_that() {
     assert_eq!(p["leaf2"].iter().map(|b| b.1).collect::<Vec<_>>(), [false, false]);
     assert!(p[new].iter().all(|b| b.1));
 
-    // A controller that restarts moves at once, in an epoch in which no node has been.
+    // A controller that restarts continues; one of a version that finds no tree in the records moves at once, in an epoch in which no
+    // node has been.
     let again = w.restarted();
-    assert_eq!(again.group("g").unwrap().status.epoch, before + 2);
-    assert_eq!(again.moving("g"), None);
+    assert_eq!(again.group("g").unwrap().status.epoch, before + 1);
+    assert!(again.moving("g").is_some());
+    assert_eq!(programs(&again), programs(&w.domain));
+    let again = w.restarted_by_a_version_without_trees();
+    assert_eq!((again.group("g").unwrap().status.epoch, again.moving("g")), (before + 2, None));
     let since = |d: &Domain, node: &str| d.node_spec(node).unwrap().groups.values().next().unwrap().branches[0].since;
     assert_eq!((since(&again, "leaf1"), since(&again, new)), (before + 2, before + 2));
 
@@ -268,16 +272,165 @@ fn another_mtu_and_another_node_move_a_tree_in_two_steps() {
     assert_ne!(spine(&w.domain), old);
 }
 
+/// Specs without term and generation.
+fn contents(d: &Domain) -> Vec<String> {
+    let specs = d.nodes().into_iter().map(|n| d.node_spec(&n.name).unwrap());
+    specs.map(|s| format!("{:?} {:?}", s.base, s.groups)).collect()
+}
+
 #[test]
-fn a_node_behind_nothing_but_a_broken_link_waits_for_it() {
-    let mut w = World::with(fabric(2, 1, 1));
+fn a_controller_that_restarts_continues_the_move_that_it_finds() {
+    let (mut w, spec) = world();
+    let (old, before) = (spine(&w.domain), epoch(&w));
+    let new = if old == "spine1" { "spine2" } else { "spine1" };
+    w.run(drained(spec.clone(), &old, true)).unwrap();
+    let mut again = World { domain: w.restarted(), records: w.records.clone() };
+    assert_eq!((again.made(), epoch(&again)), (Some(false), before));
+    assert_eq!(contents(&again.domain), contents(&w.domain));
+    // Also after changes of the group and of another link.
+    for w in [&mut w, &mut again] {
+        w.run(Command::PortsDown { node: "leaf2".into(), ports: ["host1".to_owned()].into() }).unwrap();
+        w.run(group("other")).unwrap();
+    }
+    assert_eq!(contents(&again.restarted()), contents(&w.domain));
+    again.confirm();
+    again.run(Command::FinishMove { group: "g".into() }).unwrap();
+    assert_eq!((spine(&again.domain).as_str(), epoch(&again)), (new, before + 1));
+    assert_eq!(contents(&again.restarted()), contents(&again.domain));
+
+    // A move that was given up is tried again.
+    let since = w.domain.moving("g").unwrap().since;
+    w.run(Command::GiveUpMove { group: "g".into(), since }).unwrap();
+    let mut again = World { domain: w.restarted(), records: w.records.clone() };
+    assert_eq!((again.made(), epoch(&again)), (Some(false), before));
+    assert_eq!(programs(&again.domain)["leaf1"].iter().map(|b| b.1).collect::<Vec<_>>(), [false, true]);
+    assert!(again.run(receiver("g", "h1-1")).is_err());
+}
+
+#[test]
+fn a_move_that_follows_on_one_at_once_is_found_in_the_topologys_record() {
+    let (mut w, _) = world();
+    let (old, before) = (spine(&w.domain), epoch(&w));
+    let down = |ports: &[String]| Command::PortsDown { node: "leaf1".into(), ports: ports.iter().cloned().collect() };
+    w.run(down(&[format!("up{}", &old[5..])])).unwrap();
+    assert_eq!((w.made(), epoch(&w)), (None, before + 1));
+    assert_eq!(contents(&w.restarted()), contents(&w.domain));
+    w.run(down(&[])).unwrap();
+    assert_eq!((w.made(), epoch(&w)), (Some(false), before + 1));
+    let again = w.restarted();
+    assert_eq!(contents(&again), contents(&w.domain));
+    assert!(again.moving("g").is_some());
+    let again = w.restarted_by_a_version_without_trees();
+    assert_eq!((again.group("g").unwrap().status.epoch, again.moving("g")), (before + 2, None));
+}
+
+#[test]
+fn a_tree_of_another_planner_is_in_force_until_the_next_one_is_made() {
+    let (w, _) = world();
+    let (old, before) = (spine(&w.domain), epoch(&w));
+    let new = if old == "spine1" { "spine2" } else { "spine1" };
+    let mut records = w.records.clone();
+    let foreign = |port: &str| crate::testing::endpoint(port);
+    let Some(Record::Group(record)) = records.get_mut("group/g") else { panic!() };
+    let tree = record.tree.as_mut().unwrap();
+    tree.uplinks = vec![foreign(&format!("{new}/down1")), foreign(&format!("leaf2/up{}", &new[5..]))];
+    let mut again = World { domain: restored(records.clone()).unwrap(), records: records.clone() };
+    assert_eq!((again.made(), epoch(&again)), (Some(false), before));
+    let p = programs(&again.domain);
+    assert_eq!((p["leaf1"][0].1, p["leaf1"][1].1, p[new][0].1, p[&old][0].1), (false, true, false, true));
+    again.confirm();
+    again.run(Command::FinishMove { group: "g".into() }).unwrap();
+    assert_eq!((spine(&again.domain), epoch(&again)), (old.clone(), before + 1));
+
+    // Of one that topology changes moved, only a digest is known.
+    let mut w = w;
+    let ports = [format!("up{}", &old[5..])].into();
+    w.run(Command::PortsDown { node: "leaf1".into(), ports }).unwrap();
+    assert_eq!(w.restarted().group("g").unwrap().status.epoch, before + 1);
+    let mut records = w.records.clone();
+    let Some(Record::Topology(record)) = records.get_mut("topology/default") else { panic!() };
+    record.digests.values_mut().for_each(|digest| *digest += 1);
+    let again = restored(records).unwrap();
+    let since = |node: &str| again.node_spec(node).unwrap().groups.values().next().unwrap().branches[0].since;
+    assert_eq!(
+        (again.group("g").unwrap().status.epoch, since("leaf1"), since(new)),
+        (before + 2, before + 2, before + 2)
+    );
+}
+
+#[test]
+fn what_changes_elsewhere_gives_a_move_no_more_time_and_no_other_try() {
+    let mut w = World::with(fabric(3, 2, 1));
     w.run(group("g")).unwrap();
     w.run(source("g", "h1-1")).unwrap();
     w.run(receiver("g", "h2-1")).unwrap();
+    w.confirm_all();
+    let (old, spec) = (spine(&w.domain), w.domain.topology().unwrap().spec);
+    w.run(drained(spec.clone(), &old, true)).unwrap();
+    let since = w.domain.moving("g").unwrap().since;
+    let flap = |w: &mut World, down: &[&str]| {
+        let ports = down.iter().map(|p| (*p).to_owned()).collect();
+        w.run(Command::PortsDown { node: "leaf3".into(), ports }).unwrap();
+    };
+    for down in [&["up1"][..], &[], &["up2"], &[]] {
+        flap(&mut w, down);
+        assert_eq!(w.domain.moving("g").map(|m| m.since), Some(since), "{down:?}");
+    }
+    w.run(Command::GiveUpMove { group: "g".into(), since }).unwrap();
+    let node = w.domain.given_up_because_of("g").unwrap().to_owned();
+    for down in [&["up1"][..], &[]] {
+        flap(&mut w, down);
+        assert_eq!(w.domain.given_up_because_of("g"), Some(node.as_str()), "{down:?}");
+        assert_eq!(w.made(), None);
+    }
+    // Another next tree is another move.
+    w.run(drained(spec, &old, false)).unwrap();
+    assert_eq!((w.made(), w.domain.given_up_because_of("g")), (None, None));
+}
+
+#[test]
+fn a_tree_in_force_waits_for_the_only_link_to_a_node_and_no_new_one_leads_over_it() {
+    let mut w = World::with(fabric(3, 1, 2));
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h1-1")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    w.confirm_all();
     let before = (programs(&w.domain), epoch(&w));
-    w.run(Command::PortsDown { node: "leaf1".into(), ports: ["up1".to_owned()].into() }).unwrap();
+    let down = |node: &str, ports: &[&str]| Command::PortsDown {
+        node: node.into(),
+        ports: ports.iter().map(|p| (*p).to_owned()).collect(),
+    };
+    w.run(down("leaf2", &["up1"])).unwrap();
     assert_eq!((programs(&w.domain), epoch(&w)), before, "static forwarding");
-    let e = w.problem(Command::PortsDown { node: "leaf9".into(), ports: Default::default() });
+    let c = condition(&w, ConditionKind::Moved);
+    assert_eq!((c.status, c.reason), (ConditionStatus::False, ConditionReason::Infeasible));
+    assert!(c.message.contains("leaf2") && c.message.contains("leaf2/up1"), "{}", c.message);
+    assert_eq!(w.domain.group("g").unwrap().status.phase, GroupPhase::Degraded);
+    assert_eq!(programs(&w.restarted()), before.0);
+    // Others still join and leave; a receiver that cannot be reached is refused, because it would stop them.
+    w.run(receiver("g", "h3-1")).unwrap();
+    w.run(leave("g", "h3-1")).unwrap();
+    w.run(receiver("g", "h3-1")).unwrap();
+    w.run(leave("g", "h2-1")).unwrap();
+    let mut without = w.clone();
+    without.confirm();
+    without.run(Command::FinishMove { group: "g".into() }).unwrap();
+    assert_eq!(condition(&without, ConditionKind::Moved).reason, ConditionReason::InForce);
+    let e = without.problem(receiver("g", "h2-1"));
+    assert!(e.starts_with("InUse") && e.contains("leaf2/up1"), "{e}");
+
+    // A group without a tree waits for the link, and gets its tree without any further command.
+    w.run(group("new")).unwrap();
+    w.run(receiver("new", "h2-2")).unwrap();
+    w.run(source("new", "h1-2")).unwrap();
+    let status = |d: &Domain| d.group("new").unwrap().status;
+    let s = status(&w.domain);
+    assert!(s.phase == GroupPhase::Degraded && s.tree.is_empty() && s.reason.contains("leaf2/up1"), "{}", s.reason);
+    assert_eq!(status(&w.restarted()).reason, s.reason);
+    w.run(down("leaf2", &[])).unwrap();
+    assert_eq!((status(&w.domain).phase, status(&w.domain).tree.len()), (GroupPhase::Programming, 3));
+    assert_eq!(programs(&w.restarted()), programs(&w.domain));
+    let e = w.problem(down("leaf9", &[]));
     assert!(e.contains("leaf9"), "{e}");
 }
 
