@@ -654,6 +654,15 @@ pub fn congestion(i: u32) -> Vec<u8> {
     b.extensions.cnp = Some(canopy_packet::cnp::Cnp::default());
     ok(b.build())
 }
+/// The plain packet with this migration bit (MigReq) of the BTH, and the ICRC that belongs to it.
+pub fn with_migration(mut packet: Vec<u8>, bit: bool) -> Vec<u8> {
+    const FLAGS: usize = 40 + 8 + 1;
+    packet[FLAGS] = packet[FLAGS] & !0x40 | u8::from(bit) << 6;
+    packet.truncate(packet.len() - 4);
+    ok(canopy_packet::icrc::append(&mut packet));
+    packet
+}
+
 
 /// `inner` as the parent node sends it: with an outer IPv6 header and an SRH with `tlvs`.
 pub fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {

@@ -28,6 +28,7 @@ mod forger;
 mod handover;
 mod icmp_errors;
 mod late;
+mod migration;
 mod moving;
 mod remembered;
 mod tags;
