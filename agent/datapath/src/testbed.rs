@@ -327,6 +327,13 @@ impl Testbed {
         (run.verdict as u32, run.frame.split_off(14), run.took)
     }
 
+    /// As [`Testbed::run`], in a frame from this link-layer address.
+    pub fn run_from(&self, port: &str, source: [u8; 6], packet: &[u8]) -> (u32, Vec<u8>, Duration) {
+        let frame = [&[0; 6][..], &source, &[0x86, 0xDD], packet].concat();
+        let mut run = ok(self.datapath.bpf.receive_frame(self.ifindex(port), &frame));
+        (run.verdict as u32, run.frame.split_off(14), run.took)
+    }
+
     /// Runs the ingress programs on one packet (from its IPv6 header); returns the link-layer destination of the frame that it became.
     pub fn sent_to(&self, port: &str, packet: &[u8]) -> Vec<u8> {
         ok(self.datapath.bpf.receive(self.ifindex(port), packet)).frame[..6].to_vec()
@@ -647,13 +654,6 @@ pub(crate) fn announced(flows: impl IntoIterator<Item = FlowKey>) -> KnownFlows 
     flows.into_iter().map(|key| (key, known(key))).collect()
 }
 
-/// A CNP of receiver `i`.
-pub fn congestion(i: u32) -> Vec<u8> {
-    let mut b = RoceBuilder::new(receiver(i), proxy(), Opcode::CNP, DQPN, 0);
-    b.bth.resv8a = 0x40;
-    b.extensions.cnp = Some(canopy_packet::cnp::Cnp::default());
-    ok(b.build())
-}
 /// The plain packet with this migration bit (MigReq) of the BTH, and the ICRC that belongs to it.
 pub fn with_migration(mut packet: Vec<u8>, bit: bool) -> Vec<u8> {
     const FLAGS: usize = 40 + 8 + 1;
@@ -663,6 +663,13 @@ pub fn with_migration(mut packet: Vec<u8>, bit: bool) -> Vec<u8> {
     packet
 }
 
+/// A CNP of receiver `i`.
+pub fn congestion(i: u32) -> Vec<u8> {
+    let mut b = RoceBuilder::new(receiver(i), proxy(), Opcode::CNP, DQPN, 0);
+    b.bth.resv8a = 0x40;
+    b.extensions.cnp = Some(canopy_packet::cnp::Cnp::default());
+    ok(b.build())
+}
 
 /// `inner` as the parent node sends it: with an outer IPv6 header and an SRH with `tlvs`.
 pub fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {

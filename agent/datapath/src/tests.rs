@@ -30,6 +30,7 @@ mod icmp_errors;
 mod late;
 mod migration;
 mod moving;
+mod other_mac;
 mod remembered;
 mod tags;
 mod verifier;
