@@ -126,6 +126,8 @@ impl Node {
         node: plain(u32, types::canopy_node),
         /// Ports of the topology, by interface index; other interfaces are outside the domain.
         ports: plain(u32, types::canopy_port),
+        /// Receivers in the kernel's neighbour table.
+        neighbours: plain(types::canopy_addr, types::canopy_neighbour),
         /// Addresses at which the node itself receives; the value has no meaning.
         own_addresses: plain(types::canopy_addr, u32),
         /// Groups by their identifiers.
@@ -260,8 +262,16 @@ impl Node {
     /// # Errors
     /// The kernel refuses: the frame is longer than a page.
     pub fn receive(&self, ifindex: u32, packet: &[u8]) -> Result<Run> {
+        self.receive_frame(ifindex, &ethernet(packet))
+    }
+
+    /// As [`Node::receive`], on a whole frame.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_frame(&self, ifindex: u32, frame: &[u8]) -> Result<Run> {
         let context = run::Context { ingress_ifindex: ifindex, ..run::Context::default() };
-        run(self.skel.progs.canopy_dispatch.as_fd(), context, &ethernet(packet))
+        run(self.skel.progs.canopy_dispatch.as_fd(), context, frame)
     }
 
     /// Runs the egress program on a frame to be sent through `ifindex`.

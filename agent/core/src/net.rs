@@ -75,8 +75,8 @@ pub struct NetState {
     pub up: BTreeSet<u32>,
     /// (interface, address/length).
     pub addresses: BTreeSet<(u32, Ipv6Net)>,
-    /// Routes with the agent's protocol number, in the table of the fabric, and the MTU that each has locked, 0 if none: what an ICMPv6
-    /// error says about a path does not change it.
+    /// Routes with the agent's protocol number, in the table of the fabric, and the MTU that each has locked, 0 if none: an ICMPv6
+    /// error about the path does not change it.
     pub routes: BTreeMap<RouteKey, u32>,
     /// Routes with the agent's protocol number in other tables: those of agents before the table.
     pub strays: BTreeSet<RouteKey>,

@@ -44,6 +44,8 @@ struct Pair {
     start: u32,
     refused: BTreeMap<&'static str, u64>,
     sent: u64,
+    /// Draws the migration bit of every packet, on which nothing depends.
+    bits: Dice,
 }
 
 impl Pair {
@@ -68,17 +70,27 @@ impl Pair {
             let entry = Entry { receiver: b < RECEIVERS, since: 1, ..Entry::default() };
             reference.handle(Input::Join(b, entry), Monotonic::START).unwrap();
         }
-        Self { bed, reference, now: Monotonic::START, epoch: 1, start, refused: BTreeMap::new(), sent: 0 }
+        Self {
+            bed,
+            reference,
+            now: Monotonic::START,
+            epoch: 1,
+            start,
+            refused: BTreeMap::new(),
+            sent: 0,
+            bits: Dice(u64::from(start) + 1),
+        }
     }
 
     /// Feeds one input to both and compares the feedback that they send upstream.
     fn feed(&mut self, input: Input) {
         self.now = self.now + Duration::from_nanos(1);
         let expected = self.reference.handle(input, self.now);
+        let bit = self.bits.below(2) == 1;
         let packet = match input {
             Input::Data { psn, begins } => {
                 let op = if begins { Opcode::SEND_ONLY } else { Opcode::SEND_MIDDLE };
-                let inner = data(op, psn, b"x");
+                let inner = with_migration(data(op, psn, b"x"), bit);
                 self.bed.run("u0", &encapsulated(&inner, end_mt(), vec![], 0));
                 if expected == Err(Refusal::Window) {
                     *self.refused.entry("psn_window").or_default() += 1;
@@ -103,7 +115,7 @@ impl Pair {
         let (Input::Ack { branch, .. } | Input::Nak { branch, .. } | Input::Fatal { branch, .. }) = input else {
             return;
         };
-        let (action, out, _) = self.bed.run(&port_of(branch), &packet);
+        let (action, out, _) = self.bed.run(&port_of(branch), &with_migration(packet, bit));
         let sent = (action == REDIRECT).then_some(out);
         let wanted = expected.unwrap_or(None).map(upstream);
         self.sent += u64::from(sent.is_some());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of the groups: the first data of a group.
+//! Events of the groups: the first data of a group, and feedback of a receiver from another link-layer address.
 
+use canopy_bpf::node::types::canopy_event_kind as Kind;
 use canopy_bpf::node::{Node, types};
 use canopy_bpf::ring::Records;
 use canopy_bpf::{Result, read};
@@ -27,6 +28,11 @@ impl Events {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Whether it is about a receiver's link-layer address: the agent's own business.
+pub(crate) fn is_other_mac(e: &types::canopy_event) -> bool {
+    e.kind == Kind::EVENT_OTHER_MAC.0
 }
 
 /// The event to report to the controller.

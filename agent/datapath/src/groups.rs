@@ -351,6 +351,12 @@ impl Groups {
         Ok(())
     }
 
+    /// Address and port of the branch in a slot.
+    pub(crate) fn peer(&self, group: u32, slot: u32) -> Option<(Ipv6Addr, u32)> {
+        let peers = &self.applied.get(&group)?.entries.peers;
+        peers.iter().find(|(_, peer)| peer.slot == slot).map(|(address, peer)| (*address, peer.ifindex))
+    }
+
     /// Whether [`Groups::attend_waiting`] has anything to do.
     pub(crate) fn any_waits(&self) -> bool {
         !self.waiting.is_empty()

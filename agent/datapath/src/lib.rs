@@ -18,6 +18,7 @@ mod linux;
 mod mroute;
 mod mroute_holder;
 mod multicast;
+mod neighbours;
 mod netlink;
 mod observe;
 mod probe;

@@ -13,7 +13,7 @@ use canopy_agent_core::hops::{self, Hops};
 use canopy_agent_core::net::{self, Interface, NetCommand};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_bpf::handover::Handover;
-use canopy_bpf::node::{Loaded, Node};
+use canopy_bpf::node::{Loaded, Node, types};
 use canopy_bpf::{Context, Result, chain};
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::NodeSpec;
@@ -27,6 +27,7 @@ use crate::events::{self, Events};
 use crate::groups::Groups;
 use crate::mroute_holder::{Hold, MrouteHolder};
 use crate::multicast::{self, MulticastUpdate};
+use crate::neighbours::{self, Solicitor};
 use crate::netlink::{self, Netlink};
 use crate::render::Ports;
 use crate::sample::sample;
@@ -65,6 +66,8 @@ pub struct LinuxDatapath {
     events: Events,
     pub(crate) cnp_windows: CnpWindows,
     mroute_holder: MrouteHolder,
+    /// Opened when the first receiver has to be solicited.
+    solicitor: Option<Solicitor>,
     /// The boundary after the last reconcile, and events about parts of it that were gone.
     kept: boundary::Kept,
     restored: VecDeque<Event>,
@@ -118,6 +121,7 @@ impl LinuxDatapath {
             events,
             cnp_windows,
             mroute_holder,
+            solicitor: None,
             kept: boundary::Kept::default(),
             restored: VecDeque::new(),
             names: BTreeMap::new(),
@@ -238,6 +242,10 @@ impl LinuxDatapath {
         let mut after = self.resolved(interfaces, &ports, &desired, &fresh).await?;
         self.observe_filters(&desired, interfaces.values().map(|i| i.index), &mut after.state);
         self.kept.remember(&desired, &after.state);
+        if let Err(e) = neighbours::keep(&self.bpf, &after.macs) {
+            let name = "link-layer addresses".to_string();
+            errors.push(ItemError { kind: ItemKind::Program, name, group: None, detail: chain(&e) });
+        }
         let there = |i: u32| interfaces.values().any(|x| x.index == i);
         let wanted = |c: &NetCommand| !matches!(c, NetCommand::Guard(i) if !there(*i));
         for command in net::plan(&desired, &after.state).into_iter().filter(wanted) {
@@ -281,6 +289,22 @@ impl LinuxDatapath {
                 return Ok(observed);
             }
             tokio::time::sleep(NEIGHBOUR_POLL).await;
+        }
+    }
+
+    /// Lets neighbour discovery find out where a receiver is whose feedback came from another link-layer address.
+    fn solicit(&mut self, event: &types::canopy_event) {
+        // A branch that has left meanwhile is of no interest.
+        let Some((address, ifindex)) = self.groups.peer(event.group_id, event.slot) else { return };
+        let Some(port) = self.names.get(&ifindex) else { return };
+        tracing::debug!(%address, port, "feedback from another link-layer address: soliciting the receiver");
+        let opened = match self.solicitor.take() {
+            Some(open) => Ok(open),
+            None => Solicitor::open(),
+        };
+        let asked = opened.and_then(|s| self.solicitor.insert(s).ask(ifindex, port, address));
+        if let Err(e) = asked {
+            tracing::warn!(error = chain(&e), %address, port, "cannot solicit a receiver that may have moved");
         }
     }
 
@@ -372,7 +396,10 @@ impl Datapath for LinuxDatapath {
                 _ = self.repeat.tick(), if self.groups.repeats() => self.groups.repeat_feedback(),
                 () = self.mroute_holder.ended() => return DatapathEvent::KernelChanged,
                 () = self.cnp_windows.close() => {}
-                raw = self.events.next() => return DatapathEvent::Event(events::report(&raw)),
+                raw = self.events.next() => match events::is_other_mac(&raw) {
+                    true => self.solicit(&raw),
+                    false => return DatapathEvent::Event(events::report(&raw)),
+                },
             }
         }
     }

@@ -60,6 +60,8 @@ pub(crate) struct Observed {
     pub(crate) state: NetState,
     /// Addresses at which the node itself receives, on any interface, except link-local ones.
     pub(crate) own: BTreeSet<Ipv6Addr>,
+    /// Link-layer addresses of desired neighbours with a global address.
+    pub(crate) macs: BTreeMap<Ipv6Addr, [u8; 6]>,
     /// Managed neighbours that do not answer.
     pub(crate) unresolved: BTreeSet<(u32, Ipv6Addr)>,
 }
@@ -185,12 +187,17 @@ impl Netlink {
             .try_collect()
             .await
             .context("listing neighbours")?;
+        for n in &neighbours {
+            let Some((ip, mac)) = destination(n).zip(link_layer_address(n)) else { continue };
+            if !ip.is_unicast_link_local() && desired.neighbours.contains(&(n.header.ifindex, ip)) {
+                o.macs.insert(ip, mac);
+            }
+        }
         for n in neighbours.iter().filter(|n| managed(n)) {
             if let Some(ip) = destination(n) {
                 let entry = (n.header.ifindex, ip);
                 o.state.neighbours.insert(entry);
-                if matches!(n.header.state, NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed)
-                {
+                if is_unresolved(n) {
                     o.unresolved.insert(entry);
                 }
             }
@@ -374,7 +381,7 @@ fn next_csid() -> Vec<u8> {
     out
 }
 
-/// The MTU of a route, whatever ICMPv6 errors say about the path: the kernel believes them, and remembers them for 10 minutes.
+/// The MTU of a route, whatever MTU an ICMPv6 error names: the kernel believes it for the next 10 minutes.
 fn locked(mtu: u32) -> RouteAttribute {
     RouteAttribute::Metrics(vec![RouteMetric::Lock(LOCK_MTU), RouteMetric::Mtu(mtu)])
 }
@@ -404,6 +411,19 @@ fn route_of(r: &RouteMessage) -> Option<RouteKey> {
 
 fn managed(n: &NeighbourMessage) -> bool {
     n.attributes.iter().any(|a| matches!(a, NeighbourAttribute::ExtFlags(f) if f.contains(NeighbourExtFlags::Managed)))
+}
+
+fn is_unresolved(n: &NeighbourMessage) -> bool {
+    matches!(n.header.state, NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed)
+}
+
+/// The link-layer address of a resolved neighbour.
+fn link_layer_address(n: &NeighbourMessage) -> Option<[u8; 6]> {
+    let found = n.attributes.iter().find_map(|a| match a {
+        NeighbourAttribute::LinkLayerAddress(octets) => octets.as_slice().try_into().ok(),
+        _ => None,
+    });
+    found.filter(|_| !is_unresolved(n))
 }
 
 fn destination(n: &NeighbourMessage) -> Option<Ipv6Addr> {

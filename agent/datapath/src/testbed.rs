@@ -327,6 +327,13 @@ impl Testbed {
         (run.verdict as u32, run.frame.split_off(14), run.took)
     }
 
+    /// As [`Testbed::run`], in a frame from this link-layer address.
+    pub fn run_from(&self, port: &str, source: [u8; 6], packet: &[u8]) -> (u32, Vec<u8>, Duration) {
+        let frame = [&[0; 6][..], &source, &[0x86, 0xDD], packet].concat();
+        let mut run = ok(self.datapath.bpf.receive_frame(self.ifindex(port), &frame));
+        (run.verdict as u32, run.frame.split_off(14), run.took)
+    }
+
     /// Runs the ingress programs on one packet (from its IPv6 header); returns the link-layer destination of the frame that it became.
     pub fn sent_to(&self, port: &str, packet: &[u8]) -> Vec<u8> {
         ok(self.datapath.bpf.receive(self.ifindex(port), packet)).frame[..6].to_vec()
@@ -647,6 +654,15 @@ pub(crate) fn announced(flows: impl IntoIterator<Item = FlowKey>) -> KnownFlows 
     let src_qp = ok(Qpn::new("qpn", SOURCE_QPN.into()));
     let known = |key| KnownFlow { flow: FourTuple { key, src_qp }, notify: source(), accepts_roce: false };
     flows.into_iter().map(|key| (key, known(key))).collect()
+}
+
+/// The plain packet with this migration bit (MigReq) of the BTH, and the ICRC that belongs to it.
+pub fn with_migration(mut packet: Vec<u8>, bit: bool) -> Vec<u8> {
+    const FLAGS: usize = 40 + 8 + 1;
+    packet[FLAGS] = packet[FLAGS] & !0x40 | u8::from(bit) << 6;
+    packet.truncate(packet.len() - 4);
+    ok(canopy_packet::icrc::append(&mut packet));
+    packet
 }
 
 /// A CNP of receiver `i`.

@@ -147,6 +147,33 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 	return ended ? -1 : CTX_DROP;
 }
 
+/* An EVENT_OTHER_MAC of one receiver at most as often. */
+#define OTHER_MAC_NS 100000000
+
+/*
+ * Feedback from another link-layer address than the neighbour entry has: the receiver has another NIC now, or another host uses its
+ * name. Nothing is learned from data: the agent solicits the receiver, and the kernel believes what that answers.
+ */
+static __noinline int compare_link_layer(canopy_ctx *ctx, const struct canopy_addr *receiver, __u32 group_id, __u32 slot)
+{
+	struct canopy_neighbour *known = bpf_map_lookup_elem(&neighbours, receiver);
+	struct macs macs __attribute__((aligned(8))) = {};
+	const __u16 *from = (const __u16 *)macs.src, *to;
+	__u64 now;
+
+	if (!known || ctx_read(ctx, 0, &macs))
+		return 0;
+	to = (const __u16 *)known->mac;
+	if (from[0] == to[0] && from[1] == to[1] && from[2] == to[2])
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (known->reported_ns && now - known->reported_ns < OTHER_MAC_NS)
+		return 0;
+	known->reported_ns = now;
+	emit_event(EVENT_OTHER_MAC, group_id, slot, 0, now);
+	return 0;
+}
+
 /* Accepted from a current branch only, on the port of that branch (decisions 3.1) and to the Designated QPN. */
 SEC("tc")
 int canopy_feedback(struct __sk_buff *skb)
@@ -171,6 +198,8 @@ int canopy_feedback(struct __sk_buff *skb)
 		return count_drop(g->group_id, DROP_WRONG_PORT);
 	if (bth_qpn(&h.bth) != g->dqpn)
 		return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);
+	if (slot_in(&g->receivers, peer->slot))
+		compare_link_layer(skb, &key.address, g->group_id, peer->slot);
 	if (h.bth.opcode == OP_ACK) {
 		struct canopy_feedback out = {};
 		int verdict = feedback_ack(skb, g, &h, peer->slot, &out);

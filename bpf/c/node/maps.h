@@ -12,6 +12,7 @@
 #define MAX_GROUPS 16384
 #define MAX_GROUP_BRANCHES (1 << 20)
 #define MAX_PORTS 4096
+#define MAX_NEIGHBOURS 65536
 /* Global addresses of a node's interfaces. */
 #define MAX_OWN 16384
 /* MAXMIFS of the kernel. */
@@ -61,6 +62,8 @@ PINNED(peers, HASH, LAZY, struct canopy_peer_key, struct canopy_peer, MAX_GROUP_
 
 /* Ports of the topology, by interface index. */
 PINNED(ports, HASH, LAZY, __u32, struct canopy_port, MAX_PORTS);
+/* Link-layer addresses of receivers, where the kernel knows them. */
+PINNED(neighbours, HASH, LAZY, struct canopy_addr, struct canopy_neighbour, MAX_NEIGHBOURS);
 /* Addresses at which the node itself receives, on any interface, except link-local ones. The value has no meaning. */
 PINNED(own_addresses, HASH, LAZY, struct canopy_addr, __u32, MAX_OWN);
 

@@ -201,6 +201,13 @@ struct canopy_peer {
 	__u32 ifindex;
 };
 
+/* A receiver in the kernel's neighbour table. */
+struct canopy_neighbour {
+	__u8 mac[6];
+	__u16 pad;
+	__u64 reported_ns;		/* CLOCK_MONOTONIC: last EVENT_OTHER_MAC; 0 = none. Written by the program */
+};
+
 enum canopy_branch_kind {
 	BRANCH_NODE = 1,
 	BRANCH_RECEIVER = 2,
@@ -315,6 +322,7 @@ struct canopy_drop_key {
 enum canopy_event_kind {
 	EVENT_CNP = 1,			/* a CNP window opened, and none was open: the agent sends its CNP if no other CNP arrives after its end */
 	EVENT_FIRST_DATA = 3,		/* headend: first data packet of the group; 2 is not used again */
+	EVENT_OTHER_MAC = 4,		/* feedback of the receiver in `slot` from another link-layer address than its neighbour entry has */
 };
 
 /* Ring buffer event: the agent sends a packet or reports an event for it. */

@@ -111,7 +111,7 @@ def discovery():
 
 
 def too_big():
-    """The path to a node, to another host or to the source takes packets of 1280 octets only, says the host to its node and to others."""
+    """Errors of the host, to its node and to others: the path to a node, to another host or to the source has an MTU of 1280."""
     for about in [*to["nodes"], to["peer"], to["source"]]:
         for dst in [to["gateway"], to["port"], to["peer"]]:
             for src in [to["nodes"][0], to["host"]]:
