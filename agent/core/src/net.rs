@@ -9,6 +9,7 @@ use canopy_model::status::{ItemError, ItemKind};
 use ipnet::Ipv6Net;
 
 use crate::hops::Hops;
+use crate::rules::{Machine, Rule};
 
 /// A network interface as the kernel has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,23 +52,6 @@ pub type RouteKey = (Ipv6Net, u32, Via);
 /// Largest MTU that the kernel stores with a route.
 const MAX_ROUTE_MTU: u32 = 65_520;
 
-/// Policy rules that lead to the table of the fabric's routes (decisions 6.4): nothing else does, so that the kernel forwards nothing
-/// into the fabric where the boundary's program does not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
-    /// Packets that passed the boundary are routed by the table of the fabric.
-    Passed,
-    /// A packet that passed the boundary and has no route there is unreachable: it does not leave the fabric by another table.
-    PassedOnly,
-    /// What the node itself sends, and next hops that the programs look up, are routed by the table of the fabric first.
-    Own,
-}
-
-impl Rule {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Passed, Self::PassedOnly, Self::Own];
-}
-
 /// The part of the kernel's network state that the agent owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetState {
@@ -80,10 +64,10 @@ pub struct NetState {
     pub routes: BTreeMap<RouteKey, u32>,
     /// Routes with the agent's protocol number in other tables: those of agents before the table.
     pub strays: BTreeSet<RouteKey>,
-    /// Rules that lead to the table of the fabric.
+    /// Rules that lead to the table of the fabric, and to multicast routes.
     pub rules: BTreeSet<Rule>,
-    /// The kernel forwards IPv6.
-    pub forwards: bool,
+    /// The kernel forwards IPv6: names below net.ipv6.conf.
+    pub forwarding: BTreeSet<String>,
     /// Neighbours that the kernel keeps resolved: (interface, address).
     pub neighbours: BTreeSet<(u32, Ipv6Addr)>,
     /// Ports, which run the agent's programs at TC ingress and egress.
@@ -111,8 +95,8 @@ pub enum NetCommand {
     AddRule(Rule),
     /// Remove a rule.
     RemoveRule(Rule),
-    /// Let the kernel forward IPv6.
-    Forward,
+    /// Let the kernel forward IPv6, by this name below net.ipv6.conf.
+    Forward(String),
     /// Make the kernel keep a neighbour resolved.
     AddNeighbour(u32, Ipv6Addr),
     /// Remove a neighbour.
@@ -125,8 +109,17 @@ pub enum NetCommand {
     Detach(u32),
 }
 
+/// Name below net.ipv6.conf of the switch for every interface, and of the value that new interfaces get.
+const ALL: &str = "all";
+const DEFAULT: &str = "default";
+
 /// The desired state, and an error for each port that cannot be configured. `hops` is what the groups need.
-pub fn desired(base: &NodeBase, hops: &Hops, interfaces: &BTreeMap<String, Interface>) -> (NetState, Vec<ItemError>) {
+pub fn desired(
+    base: &NodeBase,
+    hops: &Hops,
+    interfaces: &BTreeMap<String, Interface>,
+    machine: Machine,
+) -> (NetState, Vec<ItemError>) {
     let (mut state, mut errors) = (NetState::default(), Vec::new());
     let index_of: BTreeMap<_, _> =
         base.ports.iter().filter_map(|p| Some((p.index, interfaces.get(&p.name)?.index))).collect();
@@ -138,7 +131,10 @@ pub fn desired(base: &NodeBase, hops: &Hops, interfaces: &BTreeMap<String, Inter
     let below = below(&state.attached, interfaces);
     let outside = interfaces.iter().filter(|(name, i)| *name != "lo" && !below.contains(&i.index));
     state.guarded = outside.map(|(_, i)| i.index).filter(|i| !state.attached.contains(i)).collect();
-    (state.rules, state.forwards) = (Rule::ALL.into(), true);
+    let ports = || base.ports.iter().map(|p| p.name.as_str()).filter(|name| interfaces.contains_key(*name));
+    state.rules = Rule::wanted(machine, ports());
+    // The programs find no next hop at a port whose own switch is off; the kernel's stack checks the one for all.
+    state.forwarding = [ALL, DEFAULT].into_iter().chain(ports()).map(str::to_owned).collect();
     let mtu_of: BTreeMap<u32, u32> = interfaces.values().map(|i| (i.index, i.mtu.min(MAX_ROUTE_MTU))).collect();
     let mut add = |prefix, ifindex: u32, via| {
         state.routes.insert((prefix, ifindex, via), mtu_of.get(&ifindex).copied().unwrap_or(0));
@@ -257,17 +253,20 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
         out.push(NetCommand::AddNeighbour(*i, *a));
     }
     for rule in desired.rules.difference(&observed.rules) {
-        out.push(NetCommand::AddRule(*rule));
+        out.push(NetCommand::AddRule(rule.clone()));
     }
-    if desired.forwards && !observed.forwards {
-        out.push(NetCommand::Forward);
+    let mut off: BTreeSet<_> = desired.forwarding.difference(&observed.forwarding).cloned().collect();
+    if let Some(all) = off.take(ALL) {
+        // It sets every other one.
+        off = BTreeSet::from([all]);
     }
+    out.extend(off.into_iter().map(NetCommand::Forward));
     // Last: until the rules are there, packets need the routes of the main table.
     for (p, i, g) in observed.strays.difference(&desired.strays) {
         out.push(NetCommand::RemoveStray(*p, *i, *g));
     }
     for rule in observed.rules.difference(&desired.rules) {
-        out.push(NetCommand::RemoveRule(*rule));
+        out.push(NetCommand::RemoveRule(rule.clone()));
     }
     out
 }
@@ -281,6 +280,8 @@ mod tests {
     use canopy_model::node_spec::{Port, Route};
 
     use super::*;
+
+    const MACHINE: Machine = Machine { user: 0, multicast_rules: true };
 
     #[test]
     fn a_plan_from_equal_states_is_empty_and_removals_come_first() {
@@ -320,7 +321,7 @@ mod tests {
         };
         let interfaces = [1, 2].map(|n| (format!("eth{n}"), Interface::alone(n, 9000))).into();
         let led = |hops: &Hops| {
-            let (state, _) = desired(&base, hops, &interfaces);
+            let (state, _) = desired(&base, hops, &interfaces, MACHINE);
             let to = |a| state.routes.keys().filter(|(p, ..)| *p == Ipv6Net::from(a)).map(|r| r.1).collect::<Vec<_>>();
             (to(node), to(other))
         };
@@ -350,25 +351,44 @@ mod tests {
     }
 
     #[test]
+    fn each_port_forwards_and_the_switch_for_all_sets_every_other_one() {
+        let on = |names: &[&str]| NetState {
+            forwarding: names.iter().map(|n| (*n).to_owned()).collect(),
+            ..NetState::default()
+        };
+        let desired = on(&["all", "default", "eth1", "eth2"]);
+        let commands = |observed: &[&str]| plan(&desired, &on(observed));
+        let forward = |name: &str| NetCommand::Forward(name.into());
+        assert_eq!(commands(&["all", "default", "eth1"]), [forward("eth2")]);
+        assert_eq!(commands(&["all", "eth1", "eth2"]), [forward("default")]);
+        assert_eq!(commands(&["eth1"]), [forward("all")]);
+    }
+
+    #[test]
     fn the_boundary_comes_before_routes_and_the_routes_of_the_main_table_go_last() {
         let net: Ipv6Net = "5f00:0:2::/48".parse().unwrap();
         let gw = Via::Gateway("fe80::2:1".parse().unwrap());
         let want = NetState {
             routes: BTreeMap::from([((net, 3, gw), 9000)]),
-            rules: Rule::ALL.into(),
-            forwards: true,
+            rules: Rule::wanted(MACHINE, ["eth3"]),
+            forwarding: BTreeSet::from(["all".into(), "eth3".into()]),
             attached: BTreeSet::from([3]),
             guarded: BTreeSet::from([4]),
             ..NetState::default()
         };
-        let have =
-            NetState { strays: BTreeSet::from([(net, 3, gw)]), guarded: BTreeSet::from([5]), ..NetState::default() };
+        let have = NetState {
+            strays: BTreeSet::from([(net, 3, gw)]),
+            rules: BTreeSet::from([Rule::OwnOfAll]),
+            guarded: BTreeSet::from([5]),
+            ..NetState::default()
+        };
         let commands = plan(&want, &have);
         let at = |c: NetCommand| commands.iter().position(|x| *x == c).unwrap();
         assert!(at(NetCommand::Attach(3)).max(at(NetCommand::Guard(4))) < at(NetCommand::AddRoute(net, 3, gw, 9000)));
         assert!(at(NetCommand::AddRoute(net, 3, gw, 9000)) < at(NetCommand::AddRule(Rule::Passed)));
-        assert_eq!(at(NetCommand::RemoveStray(net, 3, gw)), commands.len() - 1);
-        assert!(commands.contains(&NetCommand::Detach(5)) && commands.contains(&NetCommand::Forward));
+        let last = [NetCommand::RemoveStray(net, 3, gw), NetCommand::RemoveRule(Rule::OwnOfAll)];
+        assert!(commands.ends_with(&last), "{commands:?}");
+        assert!(commands.contains(&NetCommand::Detach(5)) && commands.contains(&NetCommand::Forward("all".into())));
         // What was a port and is outside now changes hands and is not detached.
         let was = NetState { attached: BTreeSet::from([3, 4]), ..want.clone() };
         let was = NetState { guarded: BTreeSet::new(), ..was };

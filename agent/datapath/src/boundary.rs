@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use canopy_agent_core::net::{Interface, NetCommand, NetState, Rule};
+use canopy_agent_core::net::{Interface, NetCommand, NetState};
+use canopy_agent_core::rules::Rule;
 use canopy_bpf::Result;
 use canopy_bpf::node::{NODE, Node, types};
 use canopy_model::node_spec::NodeBase;
 
 use crate::observe::is;
-use crate::render;
+use crate::{render, rules};
 
 /// Writes the node's entry and those of its ports; entries of interfaces that are no ports any more go, and so do their drops once
 /// the interface does not exist.
@@ -55,15 +56,15 @@ impl Kept {
     /// Remembers what the kernel has of `desired`. What it had before and lacks now is still remembered: it was removed while the
     /// reconcile read the kernel, and the next one makes it again.
     pub(crate) fn remember(&mut self, desired: &NetState, state: &NetState) {
-        fn both<T: Ord + Copy>(was: &BTreeSet<T>, is: &BTreeSet<T>, desired: &BTreeSet<T>) -> BTreeSet<T> {
-            was.union(is).copied().filter(|item| desired.contains(item)).collect()
+        fn both<T: Ord + Clone>(was: &BTreeSet<T>, is: &BTreeSet<T>, desired: &BTreeSet<T>) -> BTreeSet<T> {
+            was.union(is).filter(|item| desired.contains(item)).cloned().collect()
         }
         let was = &self.0;
         self.0 = NetState {
             attached: both(&was.attached, &state.attached, &desired.attached),
             guarded: both(&was.guarded, &state.guarded, &desired.guarded),
             rules: both(&was.rules, &state.rules, &desired.rules),
-            forwards: (was.forwards || state.forwards) && desired.forwards,
+            forwarding: both(&was.forwarding, &state.forwarding, &desired.forwarding),
             ..NetState::default()
         };
     }
@@ -80,21 +81,36 @@ impl Kept {
                 "the TC filter of {}, which is outside the topology, was removed or replaced: its packets to this node were not checked",
                 name(*i)
             )),
-            NetCommand::AddRule(rule) if was.rules.contains(rule) => Some(format!(
-                "the IPv6 policy rule with priority {} was removed: {}",
-                crate::netlink::priority(*rule),
-                match rule {
-                    Rule::Passed => "packets between hosts and nodes were not forwarded",
-                    Rule::PassedOnly => "packets without a route in the fabric could leave it by another table",
-                    Rule::Own =>
-                        "copies and feedback of groups, and packets of this node, had no route into the fabric",
-                }
-            )),
-            NetCommand::Forward if was.forwards => {
-                Some("net.ipv6.conf.all.forwarding was switched off: nothing was forwarded".into())
+            NetCommand::AddRule(rule) if was.rules.contains(rule) => {
+                Some(format!("the IPv6 policy {} was removed: {}", rules::name(rule), without(rule)))
+            }
+            NetCommand::Forward(name) if was.forwarding.contains(name) => {
+                Some(format!("net.ipv6.conf.{name}.forwarding was switched off: {}", without_forwarding(name)))
             }
             _ => None,
         }
+    }
+}
+
+/// What happened while a rule was missing.
+fn without(rule: &Rule) -> &'static str {
+    match rule {
+        Rule::Passed => "packets between hosts and nodes were not forwarded",
+        Rule::PassedOnly => "packets without a route in the fabric could leave it by another table",
+        Rule::Own(0) => "copies and feedback of groups, and packets of this node, had no route into the fabric",
+        Rule::Own(_) | Rule::OwnOfAll => "packets of the agent had no route into the fabric",
+        Rule::MulticastPassed => "groups with multicast replication were not forwarded to child nodes",
+        Rule::MulticastPassedOnly(_) => {
+            "multicast routes would have forwarded packets from there without the check at the port"
+        }
+    }
+}
+
+fn without_forwarding(name: &str) -> &'static str {
+    match name {
+        "all" => "nothing was forwarded",
+        "default" => "interfaces that were added meanwhile forward nothing",
+        _ => "copies and feedback of groups that leave there were dropped (no_route)",
     }
 }
 
@@ -107,11 +123,14 @@ mod tests {
         let whole = NetState {
             attached: BTreeSet::from([3]),
             guarded: BTreeSet::from([4]),
-            rules: Rule::ALL.into(),
-            forwards: true,
+            rules: BTreeSet::from([Rule::PassedOnly, Rule::Own(0)]),
+            forwarding: BTreeSet::from(["all".into(), "eth3".into()]),
             ..NetState::default()
         };
-        let again = [NetCommand::Attach(3), NetCommand::Guard(4), NetCommand::AddRule(Rule::Own), NetCommand::Forward];
+        let rules = [Rule::PassedOnly, Rule::Own(0)].map(NetCommand::AddRule);
+        let forwarding = ["all", "eth3"].map(|name| NetCommand::Forward(name.into()));
+        let mut again = vec![NetCommand::Attach(3), NetCommand::Guard(4)];
+        again.extend(rules.into_iter().chain(forwarding));
         let name = |i: u32| format!("eth{i}");
         let mut kept = Kept::default();
         assert!(again.iter().all(|c| kept.restored(c, name).is_none()), "the first time");
@@ -122,6 +141,8 @@ mod tests {
         kept.remember(&whole, &NetState::default());
         assert!(again.iter().all(|c| kept.restored(c, name).is_some()));
         assert!(kept.restored(&NetCommand::Attach(3), name).unwrap().contains("eth3"));
+        assert!(kept.restored(&NetCommand::Forward("eth3".into()), name).unwrap().contains("net.ipv6.conf.eth3"));
+        assert_eq!(kept.restored(&NetCommand::AddRule(Rule::Own(5)), name), None, "the agent runs as another user");
         assert_eq!(kept.restored(&NetCommand::Guard(5), name), None, "a new interface");
         let swapped = [NetCommand::Attach(4), NetCommand::Guard(3)];
         assert!(swapped.iter().all(|c| kept.restored(c, name).is_none()), "the topology changed");

@@ -20,17 +20,21 @@ mod mroute_holder;
 mod multicast;
 mod neighbours;
 mod netlink;
+mod notices;
 mod observe;
 mod probe;
 mod raw_socket;
 mod render;
+mod rules;
 mod sample;
+mod solicit;
 #[cfg(any(test, feature = "testbed"))]
 #[allow(missing_docs)]
 pub mod testbed;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod user;
 
-pub use linux::{LinuxDatapath, Options, cleanup};
+pub use linux::{LinuxDatapath, Options, cleanup, has_multicast_rules};
 pub use mroute_holder::{Hold, hold_multicast};

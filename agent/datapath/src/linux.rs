@@ -11,6 +11,7 @@ use std::time::Duration;
 use canopy_agent_core::congestion::Settings;
 use canopy_agent_core::hops::{self, Hops};
 use canopy_agent_core::net::{self, Interface, NetCommand};
+use canopy_agent_core::rules::Machine;
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_bpf::handover::Handover;
 use canopy_bpf::node::{Loaded, Node, types};
@@ -27,10 +28,11 @@ use crate::events::{self, Events};
 use crate::groups::Groups;
 use crate::mroute_holder::{Hold, MrouteHolder};
 use crate::multicast::{self, MulticastUpdate};
-use crate::neighbours::{self, Solicitor};
 use crate::netlink::{self, Netlink};
 use crate::render::Ports;
+use crate::rules;
 use crate::sample::sample;
+use crate::solicit::{self, Solicitor};
 
 /// How long a new neighbour entry may take to resolve: some round trips of a local link.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_millis(300);
@@ -63,6 +65,7 @@ pub struct LinuxDatapath {
     pub(crate) egress: Arc<Egress>,
     watcher: Watcher,
     netlink: Netlink,
+    pub(crate) machine: Machine,
     events: Events,
     pub(crate) cnp_windows: CnpWindows,
     mroute_holder: MrouteHolder,
@@ -107,6 +110,7 @@ impl LinuxDatapath {
         let mut repeat = tokio::time::interval(REPEAT_INTERVAL);
         repeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let netlink = Netlink::open()?;
+        let machine = Machine { user: crate::user::effective(), multicast_rules: netlink.has_multicast_rules().await? };
         let groups = Groups::new(Arc::clone(&bpf), cold);
         let (hops, flows) = Default::default();
         Ok(Self {
@@ -118,6 +122,7 @@ impl LinuxDatapath {
             egress,
             watcher,
             netlink,
+            machine,
             events,
             cnp_windows,
             mroute_holder,
@@ -194,7 +199,8 @@ impl LinuxDatapath {
     }
 
     async fn network(&mut self, spec: &NodeSpec, interfaces: &BTreeMap<String, Interface>) -> Result<Vec<ItemError>> {
-        let (desired, mut errors) = net::desired(&spec.base, &self.hops, interfaces);
+        let (desired, mut errors) = net::desired(&spec.base, &self.hops, interfaces, self.machine);
+        self.netlink.follow(&desired.neighbours);
         let ports: BTreeSet<u32> = desired.attached.clone();
         let mut observed = self.netlink.observe(interfaces, &ports, &desired).await?;
         if let Err(e) = boundary::keep_own(&self.bpf, &observed.own) {
@@ -242,7 +248,7 @@ impl LinuxDatapath {
         let mut after = self.resolved(interfaces, &ports, &desired, &fresh).await?;
         self.observe_filters(&desired, interfaces.values().map(|i| i.index), &mut after.state);
         self.kept.remember(&desired, &after.state);
-        if let Err(e) = neighbours::keep(&self.bpf, &after.macs) {
+        if let Err(e) = solicit::keep(&self.bpf, &after.macs) {
             let name = "link-layer addresses".to_string();
             errors.push(ItemError { kind: ItemKind::Program, name, group: None, detail: chain(&e) });
         }
@@ -344,6 +350,7 @@ impl LinuxDatapath {
             &interfaces,
             &plan.multicasts,
             &plan.kept,
+            self.machine,
         )?;
         let mut errors = self.groups.apply(spec, plan)?;
         errors.extend(update.after(&mut self.mroute_holder).await?);
@@ -405,6 +412,15 @@ impl Datapath for LinuxDatapath {
     }
 }
 
+/// Whether the kernel's IPv6 multicast routing has policy rules, which multicast replication requires: CONFIG_IPV6_MROUTE_MULTIPLE_TABLES.
+///
+/// # Errors
+/// The kernel does not answer.
+pub async fn has_multicast_rules() -> Result<bool, DatapathError> {
+    let answered = async { Netlink::open()?.has_multicast_rules().await };
+    answered.await.map_err(datapath_error)
+}
+
 /// Removes everything that an agent with these options added: filters, pins, routes, neighbours, multicast routing.
 ///
 /// # Errors
@@ -434,7 +450,6 @@ async fn try_cleanup(pin_dir: &Path, hold: Hold) -> Result<()> {
         let ours = bpf.multicasts().keys().into_iter().map(Ipv6Addr::from).collect();
         multicast::cleanup(&bpf, &mut MrouteHolder::new(hold), &interfaces, ours).await?;
         observed.up.clear();
-        observed.forwards = false;
         for command in net::plan(&none, &observed) {
             netlink.execute(&command).await?;
         }
@@ -453,7 +468,7 @@ fn kind(command: &NetCommand) -> ItemKind {
         | NetCommand::RemoveStray(..)
         | NetCommand::AddRule(_)
         | NetCommand::RemoveRule(_)
-        | NetCommand::Forward => ItemKind::Route,
+        | NetCommand::Forward(_) => ItemKind::Route,
         NetCommand::AddNeighbour(..) | NetCommand::RemoveNeighbour(..) => ItemKind::Neighbour,
         NetCommand::Attach(_) | NetCommand::Guard(_) | NetCommand::Detach(_) => ItemKind::Program,
     }
@@ -474,8 +489,8 @@ fn name(command: &NetCommand, interfaces: &BTreeMap<String, Interface>) -> Strin
         | NetCommand::Guard(i)
         | NetCommand::Detach(i) => port(*i),
         NetCommand::AddRoute(p, ..) | NetCommand::RemoveRoute(p, ..) | NetCommand::RemoveStray(p, ..) => p.to_string(),
-        NetCommand::AddRule(rule) | NetCommand::RemoveRule(rule) => format!("rule {}", netlink::priority(*rule)),
-        NetCommand::Forward => "net.ipv6.conf.all.forwarding".into(),
+        NetCommand::AddRule(rule) | NetCommand::RemoveRule(rule) => rules::name(rule),
+        NetCommand::Forward(name) => format!("net.ipv6.conf.{name}.forwarding"),
         NetCommand::AddNeighbour(i, a) | NetCommand::RemoveNeighbour(i, a) => format!("{}/{a}", port(*i)),
     }
 }

@@ -126,8 +126,7 @@ impl MrouteHolder {
                 std::ptr::from_mut(&mut len),
             )
         };
-        // SAFETY: geteuid(2) only reads.
-        (rc == 0 && peer.uid == unsafe { libc::geteuid() }).then_some(peer.pid)
+        (rc == 0 && peer.uid == crate::user::effective()).then_some(peer.pid)
     }
 
     /// Starts an mroute-holder and waits until it has enabled multicast routing.

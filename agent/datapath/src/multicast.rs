@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 
 use canopy_agent_core::mroute::{self, Command, Desired, Flow, Mif, Observed};
 use canopy_agent_core::net::Interface;
+use canopy_agent_core::rules::Machine;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind};
 
@@ -52,7 +53,8 @@ pub(crate) struct MulticastUpdate<'a> {
 
 impl<'a> MulticastUpdate<'a> {
     /// Removes undesired routes and interfaces. `recorded` are the multicast addresses of groups in the programs' maps, `kept` the
-    /// groups that stay unchanged.
+    /// groups that stay unchanged. Without policy rules of multicast routing no route is desired: it would forward packets that the
+    /// boundary has not checked.
     pub(crate) fn before(
         bpf: &'a Node,
         holder: &mut MrouteHolder,
@@ -60,6 +62,7 @@ impl<'a> MulticastUpdate<'a> {
         interfaces: &'a BTreeMap<String, Interface>,
         recorded: &BTreeMap<Ipv6Addr, u32>,
         kept: &BTreeSet<u32>,
+        machine: Machine,
     ) -> Result<Self> {
         let (desired, errors) = mroute::desired(spec, interfaces, recorded, kept);
         let held = holder.watch();
@@ -74,6 +77,12 @@ impl<'a> MulticastUpdate<'a> {
             );
             update.idle = true;
             return Ok(update);
+        }
+        if !machine.multicast_rules {
+            update.fail_all(
+                "this kernel has one table of IPv6 multicast routes, which forwards packets that the boundary has not checked: use one with CONFIG_IPV6_MROUTE_MULTIPLE_TABLES=y, or replication srv6",
+            );
+            update.desired.routes.clear();
         }
         let observed = update.observe(held)?;
         let commands = mroute::plan_before(&update.desired, &observed);

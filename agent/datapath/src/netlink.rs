@@ -5,11 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, PoisonError};
 
-use canopy_agent_core::net::{Interface, NetCommand, NetState, RouteKey, Rule, Via};
+use canopy_agent_core::net::{Interface, NetCommand, NetState, RouteKey, Via};
 use futures::TryStreamExt;
 use ipnet::Ipv6Net;
-use netlink_packet_core::{DefaultNla, NetlinkPayload};
+use netlink_packet_core::DefaultNla;
+use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo};
 use netlink_packet_route::neighbour::{
@@ -19,21 +21,19 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteLwEnCapType, RouteMessage, RouteMetric, RouteProtocol, RouteSeg6LocalTunnel,
     Seg6LocalAction,
 };
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use rtnetlink::{Handle, IpVersion, LinkUnspec, MulticastGroup, RouteMessageBuilder};
+use netlink_packet_route::rule::RuleMessage;
+use rtnetlink::{Handle, IpVersion, LinkUnspec, RouteMessageBuilder};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use canopy_bpf::node::types::canopy_mark as Mark;
 use canopy_bpf::{Context, Result};
+
+use crate::neighbours::{self, destination, is_resolved, link_layer_address, managed};
+use crate::notices::Notices;
+use crate::rules::{self, MAIN, TABLE};
 
 /// Protocol number of our routes (rtnetlink(7): values above RTPROT_STATIC are for daemons).
 const PROTOCOL: u8 = 201;
-/// Table of the fabric's routes, and the priorities of the rules that lead there: behind the local table, before the main one.
-const TABLE: u32 = 4791;
-const PRIORITY: u32 = 4791;
-const MAIN: u32 = 254;
 /// Attribute numbers that the netlink crate does not define (include/uapi/linux/seg6_local.h, netlink.h).
 const SEG6_LOCAL_FLAVORS: u16 = 11;
 const NLA_F_NESTED: u16 = 1 << 15;
@@ -45,6 +45,7 @@ const SYSCTL: &str = "/proc/sys/net/ipv6/conf";
 pub(crate) struct Netlink {
     handle: Handle,
     changes: mpsc::Receiver<()>,
+    kept: neighbours::Kept,
     tasks: Vec<AbortHandle>,
 }
 
@@ -69,40 +70,50 @@ pub(crate) struct Observed {
 impl Netlink {
     pub(crate) fn open() -> Result<Self> {
         let (connection, handle, _) = rtnetlink::new_connection().context("opening a netlink socket")?;
-        let groups = [
-            MulticastGroup::Link,
-            MulticastGroup::Neigh,
-            MulticastGroup::Ipv6Ifaddr,
-            MulticastGroup::Ipv6Route,
-            MulticastGroup::Ipv6Mroute,
-            MulticastGroup::Ipv6Rule,
-            MulticastGroup::Ipv6Ifinfo,
-            MulticastGroup::Tc,
-        ];
-        let (listener, _, mut messages) =
-            rtnetlink::new_multicast_connection(&groups).context("subscribing to netlink notifications")?;
+        let kept = neighbours::Kept::default();
+        let mut notices = Notices::open(Arc::clone(&kept)).context("subscribing to netlink notifications")?;
         // Depth 1: a notification only triggers a reconcile, so one pending notification covers all later ones.
         let (tx, changes) = mpsc::channel(1);
         let forward = async move {
-            use futures::StreamExt;
-            while let Some((message, _)) = messages.next().await {
-                if concerns_us(&message.payload) {
-                    let _ = tx.try_send(());
+            loop {
+                match notices.receive().await {
+                    Ok(true) => _ = tx.try_send(()),
+                    Ok(false) => {}
+                    Err(error) => {
+                        tracing::error!(%error, "cannot read the kernel's notifications: changes are noticed every 30 s");
+                        return;
+                    }
                 }
             }
         };
-        let tasks = vec![
-            tokio::spawn(connection).abort_handle(),
-            tokio::spawn(listener).abort_handle(),
-            tokio::spawn(forward).abort_handle(),
-        ];
-        Ok(Self { handle, changes, tasks })
+        let tasks = vec![tokio::spawn(connection).abort_handle(), tokio::spawn(forward).abort_handle()];
+        Ok(Self { handle, changes, kept, tasks })
     }
 
     /// Completes when the kernel reports a change. Cancel safe.
     pub(crate) async fn changed(&mut self) {
         if self.changes.recv().await.is_none() {
             std::future::pending::<()>().await;
+        }
+    }
+
+    /// Changes of these neighbours are reported from now on, and of no others.
+    pub(crate) fn follow(&self, neighbours: &BTreeSet<neighbours::Neighbour>) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone_from(neighbours);
+    }
+
+    /// Whether the kernel's IPv6 multicast routing has policy rules: there is always one then.
+    pub(crate) async fn has_multicast_rules(&self) -> Result<bool> {
+        Ok(!self.rules(rules::MULTICAST).await?.is_empty())
+    }
+
+    /// The rules of a family; none if the kernel has no rules for it.
+    async fn rules(&self, family: AddressFamily) -> Result<Vec<RuleMessage>> {
+        let mut request = self.handle.rule().get(IpVersion::V6);
+        request.message_mut().header.family = family;
+        match request.execute().try_collect().await {
+            Err(rtnetlink::Error::NetlinkError(e)) if is_unknown_family(&e) => Ok(vec![]),
+            other => other.context("listing policy rules"),
         }
     }
 
@@ -174,10 +185,14 @@ impl Netlink {
         let (fabric, strays): (Vec<_>, Vec<_>) = ours.partition(|r| table_of(r) == TABLE);
         o.state.routes = fabric.into_iter().filter_map(|r| Some((route_of(r)?, locked_mtu(r)))).collect();
         o.state.strays = strays.into_iter().filter_map(route_of).collect();
-        let rules: Vec<_> =
-            self.handle.rule().get(IpVersion::V6).execute().try_collect().await.context("listing policy rules")?;
-        o.state.rules = Rule::ALL.into_iter().filter(|wanted| rules.iter().any(|r| is_rule(r, *wanted))).collect();
-        o.state.forwards = forwards()?;
+        for family in [AddressFamily::Inet6, rules::MULTICAST] {
+            o.state.rules.extend(self.rules(family).await?.iter().filter_map(rules::rule_of));
+        }
+        for name in &desired.forwarding {
+            if forwards(name)? {
+                o.state.forwarding.insert(name.clone());
+            }
+        }
         let neighbours: Vec<_> = self
             .handle
             .neighbours()
@@ -197,7 +212,7 @@ impl Netlink {
             if let Some(ip) = destination(n) {
                 let entry = (n.header.ifindex, ip);
                 o.state.neighbours.insert(entry);
-                if is_unresolved(n) {
+                if !is_resolved(n.header.state) {
                     o.unresolved.insert(entry);
                 }
             }
@@ -242,16 +257,19 @@ impl Netlink {
             }
             NetCommand::RemoveRoute(p, i, g) => self.remove_route(route(p, i, g, TABLE), p, i).await,
             NetCommand::RemoveStray(p, i, g) => self.remove_route(route(p, i, g, MAIN), p, i).await,
-            NetCommand::AddRule(r) => {
+            NetCommand::AddRule(ref r) => {
                 let mut request = self.handle.rule().add().v6();
-                *request.message_mut() = rule(r);
-                request.execute().await.with_context(|| format!("adding the policy rule with priority {}", priority(r)))
+                *request.message_mut() = rules::message(r);
+                request.execute().await.with_context(|| format!("adding policy {}", rules::name(r)))
             }
-            NetCommand::RemoveRule(r) => {
-                let removed = self.handle.rule().del(rule(r)).execute().await;
-                removed.with_context(|| format!("removing the policy rule with priority {}", priority(r)))
+            NetCommand::RemoveRule(ref r) => {
+                let removed = self.handle.rule().del(rules::message(r)).execute().await;
+                removed.with_context(|| format!("removing policy {}", rules::name(r)))
             }
-            NetCommand::Forward => enable_forwarding(),
+            NetCommand::Forward(ref name) => {
+                let path = forwarding(name);
+                fs::write(&path, "1").with_context(|| format!("writing {path}"))
+            }
             NetCommand::AddNeighbour(i, a) => {
                 let mut request = self.handle.neighbours().add(i, IpAddr::V6(a)).state(NeighbourState::None).replace();
                 request.message_mut().attributes.push(NeighbourAttribute::ExtFlags(NeighbourExtFlags::Managed));
@@ -279,65 +297,28 @@ impl Netlink {
     }
 }
 
-fn forwards() -> Result<bool> {
-    let path = format!("{SYSCTL}/all/forwarding");
-    Ok(fs::read_to_string(&path).with_context(|| format!("reading {path}"))?.trim() == "1")
+fn forwarding(name: &str) -> String {
+    format!("{SYSCTL}/{name}/forwarding")
 }
 
-/// Enables IPv6 forwarding in this network namespace, which the kernel's FIB lookup helper requires.
-fn enable_forwarding() -> Result<()> {
-    for name in ["all", "default"] {
-        let path = format!("{SYSCTL}/{name}/forwarding");
-        fs::write(&path, "1").with_context(|| format!("writing {path}"))?;
+/// Whether the kernel forwards IPv6 by a name below net.ipv6.conf; an interface without IPv6 has none.
+fn forwards(name: &str) -> Result<bool> {
+    let path = forwarding(name);
+    match fs::read_to_string(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        other => Ok(other.with_context(|| format!("reading {path}"))?.trim() == "1"),
     }
-    Ok(())
+}
+
+/// The kernel has no policy rules of the family that was asked for.
+fn is_unknown_family(e: &netlink_packet_core::ErrorMessage) -> bool {
+    let errno = e.to_io().raw_os_error();
+    errno == Some(libc::EAFNOSUPPORT) || errno == Some(libc::EOPNOTSUPP)
 }
 
 /// A VLAN, macvlan or ipvlan: its packets arrive on another interface first.
 fn is_stacked(info: &LinkInfo) -> bool {
     matches!(info, LinkInfo::Kind(InfoKind::Vlan | InfoKind::MacVlan | InfoKind::IpVlan))
-}
-
-/// Whether a notification may be about something that the agent keeps. Of traffic control only filters and what ends them: a pacer on
-/// the same machine changes its classes many times a second.
-fn concerns_us(payload: &NetlinkPayload<RouteNetlinkMessage>) -> bool {
-    use RouteNetlinkMessage as M;
-    let NetlinkPayload::InnerMessage(message) = payload else { return true };
-    !matches!(message, M::NewTrafficClass(_) | M::DelTrafficClass(_) | M::NewQueueDiscipline(_) | M::NewTrafficChain(_))
-}
-
-/// Priority of a rule; the kernel evaluates the lowest first.
-pub(crate) fn priority(rule: Rule) -> u32 {
-    PRIORITY
-        + match rule {
-            Rule::Passed => 0,
-            Rule::PassedOnly => 1,
-            Rule::Own => 2,
-        }
-}
-
-fn rule(rule: Rule) -> RuleMessage {
-    let mut message = RuleMessage::default();
-    message.header.family = AddressFamily::Inet6;
-    message.header.action = if rule == Rule::PassedOnly { RuleAction::Unreachable } else { RuleAction::ToTable };
-    message.attributes.push(RuleAttribute::Priority(priority(rule)));
-    message.attributes.push(match rule {
-        Rule::Passed | Rule::PassedOnly => RuleAttribute::FwMark(Mark::MARK_FABRIC.0),
-        Rule::Own => RuleAttribute::Iifname("lo".into()),
-    });
-    if rule != Rule::PassedOnly {
-        message.attributes.push(RuleAttribute::Table(TABLE));
-    }
-    message
-}
-
-/// Whether `found` is the rule, with whatever attributes the kernel adds to those that were set.
-fn is_rule(found: &RuleMessage, wanted: Rule) -> bool {
-    let wanted = rule(wanted);
-    let whole = found.header.src_len == 0 && found.header.dst_len == 0;
-    whole
-        && found.header.action == wanted.header.action
-        && wanted.attributes.iter().all(|a| found.attributes.contains(a))
 }
 
 fn table_of(r: &RouteMessage) -> u32 {
@@ -407,28 +388,4 @@ fn route_of(r: &RouteMessage) -> Option<RouteKey> {
         }
     }
     Some((Ipv6Net::new(to?, r.header.destination_prefix_length).ok()?, oif?, via))
-}
-
-fn managed(n: &NeighbourMessage) -> bool {
-    n.attributes.iter().any(|a| matches!(a, NeighbourAttribute::ExtFlags(f) if f.contains(NeighbourExtFlags::Managed)))
-}
-
-fn is_unresolved(n: &NeighbourMessage) -> bool {
-    matches!(n.header.state, NeighbourState::None | NeighbourState::Incomplete | NeighbourState::Failed)
-}
-
-/// The link-layer address of a resolved neighbour.
-fn link_layer_address(n: &NeighbourMessage) -> Option<[u8; 6]> {
-    let found = n.attributes.iter().find_map(|a| match a {
-        NeighbourAttribute::LinkLayerAddress(octets) => octets.as_slice().try_into().ok(),
-        _ => None,
-    });
-    found.filter(|_| !is_unresolved(n))
-}
-
-fn destination(n: &NeighbourMessage) -> Option<Ipv6Addr> {
-    n.attributes.iter().find_map(|a| match a {
-        NeighbourAttribute::Destination(NeighbourAddress::Inet6(ip)) => Some(*ip),
-        _ => None,
-    })
 }

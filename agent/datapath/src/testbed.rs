@@ -10,8 +10,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use canopy_agent_core::Datapath;
 use canopy_agent_core::congestion::{FlowKey, FourTuple, Settings};
+use canopy_agent_core::{Datapath, DatapathEvent};
 use canopy_bpf::node::types;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::PortCongestion;
@@ -387,6 +387,21 @@ impl Testbed {
             let end = tokio::time::Instant::now() + time;
             while tokio::time::timeout_at(end, datapath.next_event()).await.is_ok() {}
         });
+    }
+
+    /// Waits until the datapath has had no event for a tenth of a second.
+    pub fn wait_quiet(&mut self) {
+        let Self { runtime, datapath, .. } = self;
+        runtime.block_on(async {
+            while tokio::time::timeout(Duration::from_millis(100), datapath.next_event()).await.is_ok() {}
+        });
+    }
+
+    /// Waits for an event that `is` accepts; false if there is none for 10 s. Others are dropped.
+    pub fn event(&mut self, is: impl Fn(&DatapathEvent) -> bool) -> bool {
+        let Self { runtime, datapath, .. } = self;
+        let wanted = async { while !is(&datapath.next_event().await) {} };
+        runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), wanted).await }).is_ok()
     }
 
     /// Drops by reason name, of the group, of the node and of its ports. The far ends of the ports are interfaces outside, and send MLD

@@ -29,6 +29,20 @@ pub fn examine(root: &Path, pin_dir: &Path) -> Vec<Check> {
     vec![host.kernel(), host.btf(), host.bpffs(pin_dir), host.capabilities(), host.ipv6()]
 }
 
+/// Whether multicast replication is possible: the kernel's IPv6 multicast routing has policy rules, by which it forwards only what passed
+/// the boundary. `found` is what the datapath knows, or why it does not.
+pub fn multicast(found: Result<bool, String>) -> Check {
+    let good = found == Ok(true);
+    let found = match found {
+        Ok(true) => "present".to_owned(),
+        Ok(false) => "missing; groups with replication srv6 do not need it".to_owned(),
+        Err(error) => error,
+    };
+    check("policy rules of IPv6 multicast routing", found, good, || {
+        "boot a kernel that was built with CONFIG_IPV6_MROUTE=y and CONFIG_IPV6_MROUTE_MULTIPLE_TABLES=y".to_owned()
+    })
+}
+
 /// Checks that `pin_dir` (canonical) can be removed with its content: it must be a directory on a bpffs, not a mount point.
 ///
 /// # Errors
@@ -192,6 +206,14 @@ mod tests {
         assert!(missing("", None).is_empty());
         assert!(missing("proc/sys/kernel/osrelease", Some("5.17.0")).is_empty());
         assert!(missing("proc/self/status", Some("CapEff:\t0000000000203000")).is_empty(), "SYS_ADMIN contains BPF");
+    }
+
+    #[test]
+    fn multicast_replication_needs_policy_rules() {
+        assert_eq!(multicast(Ok(true)).fix, None);
+        assert!(multicast(Ok(false)).fix.is_some_and(|fix| fix.contains("CONFIG_IPV6_MROUTE_MULTIPLE_TABLES")));
+        let unknown = multicast(Err("opening a netlink socket".into()));
+        assert!(unknown.fix.is_some() && unknown.found.contains("netlink"), "{unknown:?}");
     }
 
     #[test]

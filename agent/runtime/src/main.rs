@@ -52,7 +52,7 @@ fn start(Cli { flags, command }: Cli) -> anyhow::Result<ExitCode> {
             match canopy_datapath::hold_multicast(&socket).context("keeping multicast routing enabled")? {}
         }
         Command::Config(ConfigCommand::Check) => print!("{}", toml::to_string(&settings(flags)?)?),
-        Command::Doctor => return Ok(print_examination(&settings(flags)?)),
+        Command::Doctor => return print_examination(&settings(flags)?),
         Command::Cleanup => runtime()?.block_on(clean_up(&settings(flags)?))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -145,16 +145,18 @@ async fn clean_up(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_examination(config: &Config) -> ExitCode {
-    let mut code = ExitCode::SUCCESS;
-    for check in doctor::examine(Path::new("/"), &config.pin_dir) {
+/// Fails if a requirement of every node is not met; that of multicast replication is printed.
+fn print_examination(config: &Config) -> anyhow::Result<ExitCode> {
+    let required = doctor::examine(Path::new("/"), &config.pin_dir);
+    let multicast = runtime()?.block_on(canopy_datapath::has_multicast_rules());
+    let optional = doctor::multicast(multicast.map_err(|error| format!("{:#}", anyhow::Error::from(error))));
+    for check in required.iter().chain([&optional]) {
         println!("{}  {}: {}", if check.fix.is_none() { "ok     " } else { "MISSING" }, check.name, check.found);
-        if let Some(fix) = check.fix {
+        if let Some(fix) = &check.fix {
             println!("         to get it: {fix}");
-            code = ExitCode::FAILURE;
         }
     }
-    code
+    Ok(if required.iter().all(|check| check.fix.is_none()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Uniform in `[0, 1)`, from the random keys of a hasher: sufficient to spread the agents' reconnects.

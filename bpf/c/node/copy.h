@@ -211,7 +211,7 @@ static __always_inline int send_copies(canopy_ctx *ctx, struct decision *d, stru
 		if (!(d->flags & GROUP_MULTICAST))
 			bpf_loop(CANOPY_MAX_BRANCHES, copy_to_child, &c, 0);
 		else if (kernel_serves_children(&c, slots_any(&receivers)))
-			return CTX_PASS;
+			return ctx_pass_to_fabric(ctx);
 	}
 	if (slots_any(&receivers)) {
 		flush(&c);

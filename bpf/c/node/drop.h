@@ -9,12 +9,15 @@
 static __always_inline int count(void *drops_by, const void *key)
 {
 	__u64 *n = bpf_map_lookup_elem(drops_by, key);
-	__u64 one = 1;
+	__u64 zero = 0;
 
+	if (!n) {
+		/* Another processor may make the entry at the same time. */
+		bpf_map_update_elem(drops_by, key, &zero, BPF_NOEXIST);
+		n = bpf_map_lookup_elem(drops_by, key);
+	}
 	if (n)
 		*n += 1;
-	else
-		bpf_map_update_elem(drops_by, key, &one, BPF_NOEXIST);
 	return CTX_DROP;
 }
 

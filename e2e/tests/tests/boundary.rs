@@ -1,253 +1,192 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hosts attack the SRv6 domain from their own ports, with frames that scapy makes; filters are deleted under an agent that is stopped.
+//! The boundary of the SRv6 domain under attack, with frames that scapy makes: by hosts from their own ports, from interfaces outside the
+//! topology, and where the filter is missing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+#[path = "boundary/attack.rs"]
+mod attack;
+#[path = "boundary/closed.rs"]
+mod closed;
 
-use canopy_e2e::{Bed, up};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use canopy_e2e::capture::{ACKS, Capture, Packet, check_no_false_ack};
+use canopy_e2e::{Bed, up_changed};
 use canopy_lab::TransferSpec;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-/// A restored filter, rule or sysctl.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How often each frame is sent.
-const COUNT: u64 = 3;
-/// Every attack from an edge port.
-const FROM_HOSTS: [&str; 8] =
-    ["encapsulation", "steering", "names_of_others", "nodes", "proxy", "chains", "discovery", "too_big"];
-/// Hosts that attack, each with its node, its port and its prefix's third group.
-const ATTACKERS: [(&str, &str, &str, &str); 4] =
-    [("r5", "n3", "eth3", "5"), ("r1", "n1", "eth2", "1"), ("r4", "n3", "eth2", "4"), ("s1", "n6", "eth1", "100")];
+use attack::{
+    Attacker, FORGED, add_outside, attack, boundary_drops, forged, from_host, ip, mac, sent_by_source, targets,
+    wait_counted,
+};
 
-/// Packets dropped at the boundary of a node, by port and reason.
-fn boundary_drops(bed: &Bed, node: &str) -> BTreeMap<(String, String), u64> {
-    let (status, body) = bed.lab.rest("GET", &format!("/api/v1/nodes/{node}/telemetry"), None).unwrap();
-    assert_eq!(status, 200, "{body}");
-    let of = |d: &Value| Some(((d["port"].as_str()?.into(), d["name"].as_str()?.into()), d["packets"].as_u64()?));
-    body["drops"].as_array().unwrap().iter().filter_map(of).collect()
+/// Every attack from an edge port that the boundary counts.
+const FROM_HOSTS: [&str; 10] = [
+    "encapsulation",
+    "steering",
+    "names_of_others",
+    "nodes",
+    "proxy",
+    "chains",
+    "link_local",
+    "discovery",
+    "to_outside",
+    "too_big",
+];
+/// A guest, a member of the group, a member of another group, and the source.
+const ATTACKERS: [Attacker; 4] =
+    [("r5", "n3", "eth3", "5"), ("r1", "n1", "eth2", "1"), ("r2", "n1", "eth3", "2"), ("s1", "n6", "eth1", "100")];
+/// Those of them that are not in the group.
+const STRANGERS: [&str; 2] = ["r5", "r2"];
+const RECEIVERS: [(&str, &str); 3] = [("r1", "1"), ("r3", "3"), ("r4", "4")];
+const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
+
+/// What hosts must not change in the nodes' kernels: the neighbours, and the routes that the kernel has learned. Hosts' own addresses may
+/// become neighbours at any time.
+fn learned(bed: &Bed) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for node in NODES {
+        let neighbours: Value = serde_json::from_str(&ip(bed, node, "-j -6 neigh show")).unwrap();
+        // What is learned from outside the topology is no business of the fabric.
+        for n in neighbours.as_array().unwrap().iter().filter(|n| n["dev"] != "x0") {
+            all.insert(format!("{node}: {} dev {} lladdr {}", n["dst"], n["dev"], n["lladdr"]));
+        }
+        let cached = ip(bed, node, "-6 route show cache table all");
+        all.extend(cached.lines().map(|line| format!("{node}: {line}")));
+    }
+    all
 }
 
-fn output(command: &mut Command) -> String {
-    let out = command.output().unwrap();
-    assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
+/// The addresses of the hosts' interfaces, as their nodes may learn them.
+fn hosts_own(bed: &Bed) -> BTreeSet<String> {
+    let mut own = BTreeSet::new();
+    for link in bed.lab.links() {
+        let (host, node) = if link.a.device == "s1" { (link.a, link.b) } else { (link.b, link.a) };
+        if !host.device.starts_with(['s', 'r']) {
+            continue;
+        }
+        let shown: Value =
+            serde_json::from_str(&ip(bed, &host.device, &format!("-j -6 addr show dev {}", host.port))).unwrap();
+        for address in shown[0]["addr_info"].as_array().unwrap() {
+            let mac = json!(mac(bed, &host.device, &host.port));
+            own.insert(format!("{}: {} dev {} lladdr {mac}", node.device, address["local"], json!(node.port)));
+            // While it does not answer.
+            own.insert(format!("{}: {} dev {} lladdr null", node.device, address["local"], json!(node.port)));
+        }
+    }
+    own
 }
 
-fn ip(bed: &Bed, device: &str, args: &str) -> String {
-    output(bed.lab.command(device, "ip").unwrap().args(args.split(' ')))
-}
-
-fn mac(bed: &Bed, device: &str, interface: &str) -> String {
-    let links: Value = serde_json::from_str(&ip(bed, device, &format!("-j link show dev {interface}"))).unwrap();
-    links[0]["address"].as_str().unwrap().into()
-}
-
-/// What the attacks need to know, which a hostile host can learn or guess.
-fn targets(bed: &Bed, group: &str) -> Value {
-    let status = bed.group(group).unwrap();
-    let (connection, tree) = (status["connection"].clone(), status["treeId"].as_u64().unwrap());
-    let (high, low) = (tree >> 16, tree & 0xFFFF);
-    let trees = [6, 4, 5].map(|n| format!("5f00:0:{n}:f002:{high:x}:{low:x}::"));
-    let by_usids = format!("5f00:0:5:3:f002:{high:x}:{low:x}:0");
-    let node = |n: u8| format!("fcff:0:0:{n}::1");
-    json!({
-        "proxy": connection["proxyAddress"],
-        "dqpn": connection["designatedQpn"],
-        "start": connection["startPsn"],
-        "source": "2001:db8:0:100::1",
-        "nodes": [node(1), node(3), node(4), node(6)],
-        "end_mt": ["5f00:0:1:f001::", "5f00:0:3:f001::"],
-        "trees": trees,
-        // A list of uSIDs that ends in a Replication-SID and in an End.MT SID.
-        "uns": ["5f00:0:4::", "5f00:0:6:4:1:f001::", by_usids],
-        "multicast": "ff3e::8000:1",
-        "gateway": "fe80::1",
-        "count": COUNT,
-    })
-}
-
-/// Sends the attacks from `device`; returns the frames by expected drop reason.
-fn attack(bed: &Bed, device: &str, what: &Value) -> BTreeMap<String, u64> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("attacks/boundary.py");
-    let mut scapy = bed.lab.command(device, "python3").unwrap();
-    scapy.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = scapy.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(what.to_string().as_bytes()).unwrap();
-    let out = child.wait_with_output().unwrap();
-    assert!(out.status.success(), "scapy: {}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).unwrap()
-}
-
-/// Waits until the drops of `port` have grown by `sent`, no more and no less.
-fn wait_counted(
-    bed: &Bed,
-    node: &str,
-    port: &str,
-    before: &BTreeMap<(String, String), u64>,
-    sent: &BTreeMap<String, u64>,
-) {
-    let mut grown = BTreeMap::new();
-    let counted = bed.lab.wait(&format!("the frames to be counted at {node}/{port}"), |_| {
-        let now = boundary_drops(bed, node).into_iter();
-        let here = now.filter(|((at, reason), _)| at == port && reason != "edge_link_local");
-        grown = here
-            .map(|(k, n)| (k.1.clone(), n - before.get(&k).copied().unwrap_or(0)))
-            .filter(|(_, n)| *n > 0)
-            .collect();
-        Ok(grown == *sent)
-    });
-    assert!(counted.is_ok(), "at {node}/{port}: {grown:?}, sent {sent:?}");
+fn is_forged(p: &Packet) -> bool {
+    p.bytes[1..4] == [0x0B, 0xAD, 0xBD]
 }
 
 #[test]
 fn hosts_cannot_send_as_the_domain_and_are_counted_at_their_ports() {
-    let bed = up("figure1").unwrap();
+    // So slow that the transfer outlasts the attacks.
+    let bed = up_changed("figure1", |file| {
+        file.spec.defaults.rate = Some("200Mbit".parse().map_err(anyhow::Error::msg)?);
+        Ok(())
+    })
+    .unwrap();
     for group in ["g", "h"] {
         bed.lab.create_group(group, json!({"pathMtu": 1024})).unwrap();
     }
-    // r4 is a member of another group, r5 of none.
     let spec = |group: &str, receivers: &[&str], bytes| TransferSpec {
         leave: false,
         timeout: Duration::from_secs(300),
         ..TransferSpec::new(group, "s1", receivers, bytes)
     };
-    bed.lab.transfer(spec("h", &["r4"], 1 << 20)).unwrap();
-    let transfer = bed.lab.start_transfer(spec("g", &["r1", "r2", "r3"], 192 << 20)).unwrap();
+    bed.lab.transfer(spec("h", &["r2"], 1 << 20)).unwrap();
+    add_outside(&bed, "n1", "r5");
+    let of_host = |host: &str, direction: &str, network: &str| {
+        let filter =
+            format!("(inbound and {FORGED}) or ({ACKS} and {direction} host 2001:db8:0:{network}::1 and not {FORGED})");
+        Capture::start(&bed.lab, host, "eth0", &filter).unwrap()
+    };
+    let at_receivers = RECEIVERS.map(|(host, network)| of_host(host, "src", network));
+    let at_source = of_host("s1", "dst", "100");
+    let mut elsewhere = vec![forged(&bed, "inbound", "r2", "eth0"), forged(&bed, "inbound", "r5", "eth0")];
+    elsewhere.push(forged(&bed, "inbound", "r5", "x1"));
+    for (node, ports) in [("n1", &["eth1"][..]), ("n3", &["eth1"]), ("n6", &["eth2", "eth3"])] {
+        elsewhere.extend(ports.iter().map(|port| forged(&bed, "outbound", node, port)));
+    }
+
+    let names = RECEIVERS.map(|r| r.0);
+    let mut long = spec("g", &names, 768 << 20);
+    // Without ECN no receiver sends CNPs, of which a node drops those that come too fast.
+    long.args.insert("s1".into(), ["--traffic-class", "0"].map(Into::into).into());
+    let transfer = bed.lab.start_transfer(long).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
+    bed.lab.wait("the transfer to begin", |_| Ok(sent_by_source(&bed) > 2 << 20)).unwrap();
     let targets = targets(&bed, "g");
-    for (host, node, port, network) in ATTACKERS {
-        let before = boundary_drops(&bed, node);
-        let mut what = targets.clone();
-        let own: Value = serde_json::from_str(&ip(&bed, node, &format!("-j -6 addr show dev {port}"))).unwrap();
-        let of_port = |a: &&Value| a["local"] != "fe80::1";
-        what["attacks"] = json!(FROM_HOSTS);
-        what["interface"] = json!("eth0");
-        what["mac"] = json!(mac(&bed, node, port));
-        what["host"] = json!(format!("2001:db8:0:{network}::1"));
-        what["link_local"] = json!("fe80::abcd");
-        // Another member of the group.
-        what["peer"] = json!("2001:db8:0:2::1");
-        what["port"] = own[0]["addr_info"].as_array().unwrap().iter().find(of_port).unwrap()["local"].clone();
-        if host == "s1" {
-            // Its own name is the source's.
-            what["source"] = json!("2001:db8:0:3::1");
+    let before = learned(&bed);
+    let mut counted = Vec::new();
+    for attacker in ATTACKERS {
+        let (host, node, port, _) = attacker;
+        let drops = boundary_drops(&bed, node);
+        let sent = attack(&bed, host, &from_host(&bed, &targets, &FROM_HOSTS, attacker));
+        assert!(sent.len() >= 11 && sent.values().sum::<u64>() > 1000, "{sent:?}");
+        wait_counted(&bed, node, port, &drops, &sent);
+        if STRANGERS.contains(&host) {
+            let drops = boundary_drops(&bed, node);
+            let mut sent = attack(&bed, host, &from_host(&bed, &targets, &["own_name"], attacker));
+            counted.push((node.to_owned(), "branch_unknown".to_owned(), sent.remove("branch_unknown").unwrap()));
+            wait_counted(&bed, node, port, &drops, &sent);
         }
-        let sent = attack(&bed, host, &what);
-        assert!(sent.len() == 9 && sent.values().sum::<u64>() > 500, "{sent:?}");
-        wait_counted(&bed, node, port, &before, &sent);
     }
 
     // The source's own host, in its own name: a packet of a connection that is gone.
-    let before = boundary_drops(&bed, "n6");
-    let mut what = targets.clone();
-    (what["attacks"], what["interface"], what["mac"]) =
+    let drops = boundary_drops(&bed, "n6");
+    let mut strays = targets.clone();
+    (strays["attacks"], strays["interface"], strays["mac"]) =
         (json!(["strays"]), json!("eth0"), json!(mac(&bed, "n6", "eth1")));
-    let mut sent = attack(&bed, "s1", &what);
-    let strays = sent.remove("psn_flight").unwrap();
-    wait_counted(&bed, "n6", "eth1", &before, &sent);
-    let counted = vec![("n6".to_owned(), "psn_flight".to_owned(), strays)];
-    bed.lab.wait("the strays to be counted", |_| Ok(bed.drops("g")? == counted)).unwrap();
+    let mut sent = attack(&bed, "s1", &strays);
+    counted.push(("n6".to_owned(), "psn_flight".to_owned(), sent.remove("psn_flight").unwrap()));
+    wait_counted(&bed, "n6", "eth1", &drops, &sent);
+    counted.sort();
+    let group_drops = || {
+        let mut drops = bed.drops("g").unwrap();
+        drops.sort();
+        drops
+    };
+    bed.lab.wait("the group's drops to be counted", |_| Ok(group_drops() == counted)).unwrap();
 
     // An interface of n1 that the topology does not have.
-    let inside = bed.lab.state().instance.namespace("n1");
-    ip(&bed, "r5", &format!("link add x1 type veth peer name x0 netns {inside}"));
-    ip(&bed, "r5", "link set x1 up");
-    ip(&bed, "n1", "link set x0 up");
-    let filtered = |_: &canopy_lab::Lab| {
-        let show = bed.lab.command("n1", "tc")?.args(["filter", "show", "dev", "x0", "ingress"]).output()?;
-        Ok(String::from_utf8_lossy(&show.stdout).contains("canopy_dispatch"))
-    };
-    bed.lab.wait("the boundary on the new interface", filtered).unwrap();
-    let before = boundary_drops(&bed, "n1");
+    let drops = boundary_drops(&bed, "n1");
     let mut what = targets;
-    what["attacks"] = json!(["outside"]);
-    what["interface"] = json!("x1");
-    what["mac"] = json!(mac(&bed, "n1", "x0"));
-    what["host"] = json!("2001:db8:99::1");
+    (what["attacks"], what["interface"], what["mac"]) =
+        (json!(["outside", "from_outside"]), json!("x1"), json!(mac(&bed, "n1", "x0")));
+    what["host"] = what["beyond"].clone();
     let sent = attack(&bed, "r5", &what);
-    wait_counted(&bed, "n1", "x0", &before, &sent);
+    wait_counted(&bed, "n1", "x0", &drops, &sent);
 
-    // Nothing of it reached a group, and the transfer beside it did not notice.
+    // Nothing of it reached a group, a host or a kernel's tables, and the transfer next to it did not notice.
+    let then = sent_by_source(&bed);
+    bed.lab
+        .wait("data to flow after the last attack: if the transfer has ended, this proves nothing", |_| {
+            Ok(sent_by_source(&bed) > then + (1 << 20))
+        })
+        .unwrap();
+    let own = hosts_own(&bed);
+    let more: Vec<_> = learned(&bed).difference(&before).filter(|n| !own.contains(*n)).cloned().collect();
+    assert_eq!(more, [""; 0]);
     let report = transfer.finish(&bed.lab).unwrap();
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
-    assert_eq!((bed.drops("g").unwrap(), bed.drops("h").unwrap()), (counted, vec![]));
-    ip(&bed, "r5", "link del x1");
-}
-
-/// A stopped process, which continues when dropped.
-struct Stopped(Pid);
-
-impl Stopped {
-    fn agent(bed: &Bed, node: &str) -> Self {
-        let pid = Pid::from_raw(bed.lab.state().processes[&format!("agent-{node}")].pid);
-        kill(pid, Signal::SIGSTOP).unwrap();
-        Self(pid)
+    assert_eq!((group_drops(), bed.drops("h").unwrap()), (counted, vec![]));
+    for capture in elsewhere {
+        let path = capture.path().to_owned();
+        assert_eq!(capture.stop().unwrap().len(), 0, "{}", path.display());
     }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // The agent may have ended meanwhile, which the test reports elsewhere.
-        let _ = kill(self.0, Signal::SIGCONT);
-    }
-}
-
-fn reaches(bed: &Bed, from: &str, to: &str) -> bool {
-    let mut ping = bed.lab.command(from, "ping").unwrap();
-    ping.args(["-6", "-c", "3", "-i", "0.1", "-W", "1", to]).output().unwrap().status.success()
-}
-
-#[test]
-fn nothing_is_forwarded_without_the_filter_and_the_agent_restores_what_goes_away() {
-    let bed = up("figure1").unwrap();
-    let (r1, r4) = ("2001:db8:0:1::1", "2001:db8:0:4::1");
-    bed.lab.wait("r1 to reach r4", |_| Ok(reaches(&bed, "r1", r4))).unwrap();
-    let tc = |args: &str| output(bed.lab.command("n1", "tc").unwrap().args(args.split(' ')));
-    {
-        let _stopped = Stopped::agent(&bed, "n1");
-        tc("qdisc del dev eth2 clsact");
-        assert!(!reaches(&bed, "r1", r4), "a host without a filter at its port reaches the fabric");
-        assert!(!reaches(&bed, "r4", r1), "the answer has no filter to pass");
-        assert!(reaches(&bed, "r2", r4), "the other host of the node is not concerned");
-    }
-    let restored = |what: &str, is: &dyn Fn() -> bool| {
-        let start = Instant::now();
-        while !is() {
-            assert!(start.elapsed() < PATIENCE, "{what} is not restored");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        println!("{what}: restored after {:?}", start.elapsed());
+    let plain = |capture: Capture| {
+        let path = capture.path().to_owned();
+        let (forged, acks): (Vec<_>, Vec<_>) = capture.stop().unwrap().into_iter().partition(is_forged);
+        assert_eq!(forged.len(), 0, "{}", path.display());
+        acks
     };
-    restored("the filter of r1's port", &|| reaches(&bed, "r1", r4));
-
-    tc("qdisc del dev eth2 clsact");
-    restored("clsact", &|| tc("filter show dev eth2 ingress").contains("canopy_dispatch"));
-    tc("filter del dev eth2 ingress");
-    restored("the ingress filter", &|| tc("filter show dev eth2 ingress").contains("canopy_dispatch"));
-    tc("filter del dev eth1 egress");
-    restored("the egress filter", &|| tc("filter show dev eth1 egress").contains("canopy_egress"));
-    for priority in [4791, 4792, 4793] {
-        ip(&bed, "n1", &format!("-6 rule del priority {priority}"));
-        restored(&format!("rule {priority}"), &|| ip(&bed, "n1", "-6 rule show").contains(&format!("{priority}:")));
-    }
-    output(bed.lab.command("n1", "sysctl").unwrap().args(["-q", "-w", "net.ipv6.conf.all.forwarding=0"]));
-    let forwards = || output(bed.lab.command("n1", "sysctl").unwrap().args(["-n", "net.ipv6.conf.all.forwarding"]));
-    restored("forwarding", &|| forwards().trim() == "1");
-    restored("the way from r1 to r4", &|| reaches(&bed, "r1", r4));
-    // Events travel with the agent's next sample.
-    for what in ["TC filter of port eth2", "TC filter of port eth1", "priority 4791", "priority 4793", "forwarding"] {
-        let named =
-            |e: &Value| e["code"] == "BoundaryRestored" && e["detail"].as_str().is_some_and(|d| d.contains(what));
-        let reported = |lab: &canopy_lab::Lab| {
-            let (_, events) = lab.rest("GET", "/api/v1/events?node=n1", None)?;
-            Ok(events["items"].as_array().is_some_and(|all| all.iter().any(named)))
-        };
-        bed.lab.wait(&format!("an event about {what}"), reported).unwrap();
-    }
+    let start = bed.group("g").unwrap()["connection"]["startPsn"].as_u64().unwrap();
+    let acks = check_no_false_ack(start, &plain(at_source), &at_receivers.map(plain)).unwrap();
+    println!("{acks} ACKs at the source, none of them false");
+    ip(&bed, "r5", "link del x1");
 }

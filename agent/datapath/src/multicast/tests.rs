@@ -91,7 +91,8 @@ fn the_groups_address_is_an_end_mt_sid_and_a_transit_node_leaves_the_packet_as_i
     let transit = Testbed::new(&shape(0, 2, false));
     let packet = encapsulated(&sent, group_address(), list(0..1), 0);
     let (action, out, _) = transit.run("u0", &packet);
-    assert_eq!((action, out), (OK, packet));
+    assert_eq!((action, out), (OK, packet.clone()));
+    assert_eq!(transit.mark("u0", &packet), MARK_FABRIC, "only what has the mark is forwarded");
     drop(transit);
 
     let both = Testbed::new(&shape(1, 1, false));
@@ -108,6 +109,62 @@ fn real_frames_are_forwarded_by_the_kernel() {
         (100..120).map(|psn| encapsulated(&data(Opcode::SEND_ONLY, psn, b"abc"), group_address(), vec![], 0)).collect();
     bed.traffic("u0", &packets);
     wait_forwarded(20);
+}
+
+/// Frames that the boundary's program has not checked, with the headend's source address, on the port of the group's parent.
+#[test]
+fn without_the_filter_nothing_is_forwarded() {
+    let mut bed = Testbed::new(&shape(0, 2, false));
+    let packets: Vec<_> =
+        (100..110).map(|psn| encapsulated(&data(Opcode::SEND_ONLY, psn, b"abc"), group_address(), vec![], 0)).collect();
+    bed.traffic("u0", &packets);
+    wait_forwarded(10);
+    let run = |program: &str, args: &str| {
+        let done = std::process::Command::new(program).args(args.split(' ')).status().unwrap();
+        assert!(done.success(), "{program} {args}");
+    };
+    run("tc", "qdisc del dev u0 clsact");
+    let received = || {
+        let path = "/proc/thread-self/net/dev_snmp6/u0";
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find(|l| l.starts_with("Ip6InMcastPkts")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let before = received();
+    let socket = PacketSocket::open(bed.ifindex("u0p"));
+    for packet in &packets {
+        socket.send(&[&[0xFF; 6], &[2, 0, 0, 0, 0, 9, 0x86, 0xDD][..], packet].concat());
+    }
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while received() < before + 10 {
+        assert!(std::time::Instant::now() < deadline, "the kernel received {} of 10", received() - before);
+        std::thread::yield_now();
+    }
+    // The receiving processor routes a packet before it takes the next one: the marked ones are behind all of these.
+    assert_eq!(bed.reconcile(|_| ()), []);
+    let packets: Vec<_> =
+        (110..115).map(|psn| encapsulated(&data(Opcode::SEND_ONLY, psn, b"abc"), group_address(), vec![], 0)).collect();
+    bed.traffic("u0", &packets);
+    wait_forwarded(15);
+}
+
+#[test]
+fn without_policy_rules_of_multicast_routing_no_group_uses_it() {
+    let mut bed = Testbed::new(&shape(1, 2, false));
+    assert_eq!(kernel("ip6_mr_cache").len(), 1);
+    bed.datapath.machine.multicast_rules = false;
+    let errors = bed.reconcile(|_| ());
+    assert!(
+        errors.len() == 1
+            && errors[0].group.is_some()
+            && errors[0].detail.contains("CONFIG_IPV6_MROUTE_MULTIPLE_TABLES"),
+        "{errors:#?}"
+    );
+    assert_eq!(kernel("ip6_mr_cache").len(), 0);
+    is_off_soon();
+    bed.datapath.machine.multicast_rules = true;
+    assert_eq!(bed.reconcile(|_| ()), []);
+    assert_eq!(kernel("ip6_mr_cache").len(), 1);
 }
 
 #[test]
