@@ -65,12 +65,14 @@ build: ## debug build of the whole workspace
 tools: ## install what is missing on this machine
 	@scripts/install-tools.sh
 
-lint: ## formatting, clippy, protocol buffers, the words of docs/glossary.md, settings of the clean room
+lint: ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd proto/control/proto && buf lint && buf breaking --against ../released/canopy-v1.binpb
 	python3 scripts/test_check_words.py
 	python3 scripts/check-words.py
+	python3 scripts/test_check_clocks.py
+	python3 scripts/check-clocks.py
 	python3 scripts/test_clean_room.py
 
 deps: ## the arrow rule of ARCHITECTURE.md, from cargo's own graph; no circle of files in a crate

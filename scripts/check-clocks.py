@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The wall clock is read where a person reads the result, or a protocol asks for it, and decides nothing: it may be set at any time.
+
+    scripts/check-clocks.py
+
+Every Rust source that git knows, tests left out, is searched for `SystemTime` and `UnixTime::now`, and every source in C for the helpers
+of BPF that read the wall clock. ALLOWED names the files that may have them, each with its reason; a file that no longer reads the clock
+must leave the list. Time that decides is `canopy_units::Monotonic`.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+READS = {
+    ".rs": re.compile(r"\bSystemTime\b|\bUnixTime::now\b|\bCLOCK_REALTIME\b"),
+    ".c": re.compile(r"\bbpf_ktime_get_tai_ns\b|\bCLOCK_REALTIME\b|\bgettimeofday\b"),
+}
+READS[".h"] = READS[".c"]
+# Instruments and tests: nothing of them runs in a fabric.
+LEFT_OUT = re.compile(r"^e2e/|/tests/|/tests\.rs$|/benches/|/examples/")
+
+ALLOWED = {
+    "proto/units/src/time.rs": "the type itself",
+    "agent/runtime/src/main.rs": "the agent's clock, passed in: time stamps of samples and events for operators",
+    "agent/stamp/src/socket.rs": "time of arrival in a STAMP packet (RFC 8762): the difference of two of one host, its minimum filtered",
+    "agent/stamp/src/link.rs": "time of sending in a STAMP packet (RFC 8762)",
+    "agent/datapath/src/events.rs": "time stamps of events for operators",
+    "agent/datapath/src/egress/cnp.rs": "the Timestamp object of a Long-haul CNP (NTP format): a source host orders the packets of one node by it",
+    "host/pacer/src/daemon.rs": "time stamps of changes for operators and hooks",
+    "controller/actor/src/events.rs": "time stamps of events for operators",
+}
+
+
+def reads_clock(path, text):
+    """Whether the source reads the wall clock outside of its tests, which are its last part."""
+    pattern = READS.get(Path(path).suffix)
+    if pattern is None or LEFT_OUT.search(path):
+        return False
+    code = re.split(r"^#\[cfg\(test\)\]\nmod \w+ \{", text, maxsplit=1, flags=re.M)[0]
+    return bool(pattern.search(re.sub(r"//.*|/\*.*?\*/", "", code)))
+
+
+def check(root, paths, allowed):
+    """Lines about files that read the clock and may not, or may and do not."""
+    reading = {p for p in paths if reads_clock(p, (root / p).read_text(errors="replace"))}
+    wrong = [f"{p}: reads the wall clock; use canopy_units::Monotonic, or give a reason in scripts/check-clocks.py" for p in reading - set(allowed)]
+    idle = [f"{p}: is allowed to read the wall clock and does not: remove it from scripts/check-clocks.py" for p in set(allowed) - reading]
+    return sorted(wrong + idle)
+
+
+def main():
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True)
+    paths = [p for p in listed.stdout.splitlines() if Path(p).suffix in READS and (ROOT / p).is_file()]
+    if not paths:
+        sys.exit("check-clocks: git lists no sources: nothing was checked")
+    lines = check(ROOT, paths, ALLOWED)
+    print("\n".join(lines + [f"check-clocks: {len(lines)} findings in {len(paths)} sources"]))
+    sys.exit(bool(lines))
+
+
+if __name__ == "__main__":
+    main()
