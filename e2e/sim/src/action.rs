@@ -42,6 +42,8 @@ pub enum Action {
     Rewire(u64, u64, bool),
     /// The operator changes how receiver lists travel.
     Encoding(u64),
+    /// The group has many changes elsewhere, and the controller restarts.
+    Ages,
     /// The time of this move ends: it is given up if it was not confirmed.
     MakingEnds(u64),
     /// Faults stop.

@@ -24,6 +24,8 @@ pub struct Totals {
     pub calmed: u64,
     /// Runs by the PSN of their first packet.
     pub starts: BTreeMap<u32, u64>,
+    /// Moves that were given up, and losses of the whole tree.
+    pub unmoved: [u64; 2],
     /// Moves, late joins, leaves, evictions, lost states, agents and controllers restarted, specs refused, hosts rewired, late
     /// starts.
     pub changes: [u64; 10],
@@ -44,6 +46,7 @@ impl Totals {
         let started = [r.restarts, r.controller_restarts, r.refused_specs, r.rewired, r.late_starts];
         let more = [r.moves, r.joins, r.leaves, r.evictions, r.states_lost].into_iter().chain(started);
         self.changes.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
+        self.unmoved = [self.unmoved[0] + r.given_up, self.unmoved[1] + r.infeasible];
         self.violations += report.violation_count;
         if let Some(first) = report.violations.first() {
             self.failed.push((report.seed, first.clone()));
@@ -56,13 +59,15 @@ impl std::fmt::Display for Totals {
         let [moves, joins, leaves, evictions, lost, restarts, controllers, refused, rewired, started] = self.changes;
         write!(
             f,
-            "{} seeds, {} events, {} feedback events, {} finished after faults stopped; {moves} moves, {joins} late \
-             joins, {leaves} leaves, {evictions} evictions, {lost} states lost, {restarts} agents and {controllers} controllers \
+            "{} seeds, {} events, {} feedback events, {} finished after faults stopped; {moves} moves, {} given up, {} trees lost, \
+             {joins} late joins, {leaves} leaves, {evictions} evictions, {lost} states lost, {restarts} agents and {controllers} controllers \
              restarted, {refused} specs refused, {rewired} hosts rewired, {started} late starts; {} violations in {} seeds",
             self.seeds,
             self.events,
             self.feedback_events,
             self.calmed,
+            self.unmoved[0],
+            self.unmoved[1],
             self.violations,
             self.failed.len()
         )

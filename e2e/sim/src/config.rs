@@ -4,7 +4,7 @@
 use crate::chance::Chance;
 use crate::machine::Mutant;
 use crate::net::Links;
-use crate::receiver::Habits;
+use crate::receiver::{Habits, MTU};
 use crate::shape::Shape;
 
 /// When receivers join late.
@@ -63,6 +63,11 @@ pub struct Config {
     /// Hosts of late receivers stay connected to their nodes
     #[arg(long)]
     pub late_hosts_stay: bool,
+    /// The MSN has its lower bound also while a late receiver has not started
+    ///
+    /// A node with no other receivers sends MSN 0 then.
+    #[arg(long)]
+    pub strict_msn: bool,
     /// Every receiver loses this packet once
     #[arg(long)]
     pub all_lose: Option<u64>,
@@ -98,6 +103,7 @@ impl Config {
             given("shape", self.shape.map(name)),
             given("late", self.late.map(name)),
             flag("late-hosts-stay", self.late_hosts_stay),
+            flag("strict-msn", self.strict_msn),
             given("all-lose", self.all_lose.map(|v| v.to_string())),
             given("forged", self.forged.map(|v| v.to_string())),
             given("mutant", mutant),
@@ -148,6 +154,12 @@ pub struct Setup {
     pub rest: u64,
     /// The group's epoch when the first member joins: epochs wrap too.
     pub epoch: u32,
+    /// Longest time, ns, that a next tree is made, as in `canopy-controller-actor`, or less.
+    pub making: u64,
+    /// The group's path MTU: its packets do not fit links of the smaller MTU that operators choose, or fit all.
+    pub path_mtu: u32,
+    /// How often the group has many changes elsewhere.
+    pub ages: u64,
     /// How nodes are connected.
     pub shape: Shape,
     /// Forged frames after each feedback that arrives at a node.
@@ -155,6 +167,9 @@ pub struct Setup {
     /// The aggregation variant.
     pub mutant: Mutant,
 }
+
+/// Longest times, ns, that a next tree is made: the product's, and one within which runs end.
+pub const MAKING: [u64; 2] = [2_000_000_000, 30_000_000_000];
 
 /// PSNs near a wrap or the sign change of a PSN distance.
 pub const STARTS: [u32; 5] = [0, 0x7F_FFFF, 0x80_0000, 0xFF_FFF0, 0xFF_FFFF];
@@ -202,6 +217,11 @@ impl Setup {
             [Shape::Chain, Shape::Ring, Shape::Ring, Shape::Fan, Shape::Clos, Shape::Clos, Shape::Clos, Shape::Wide];
         let shape = chance.pick(&shapes).unwrap_or(Shape::Clos);
         let many = receivers > 100;
+        // A sequence of its own: what is drawn for the others depends on the seed as before.
+        let mut own = Chance::new(start_psn.into());
+        let making = own.pick(&MAKING).unwrap_or(0);
+        let path_mtu = own.pick(&[MTU, MTU, 4096]).unwrap_or(MTU);
+        let ages = own.pick(&[0, 0, 0, 4, 8]).unwrap_or(0);
         let forged = if chance.below(8) == 0 { 1 } else { 0 };
         let mut setup = Self {
             receivers,
@@ -221,6 +241,9 @@ impl Setup {
             posts,
             rest,
             epoch,
+            making,
+            path_mtu,
+            ages,
             shape: config.shape.unwrap_or(if many { Shape::Fan } else { shape }),
             forged: config.forged.unwrap_or(forged),
             mutant: config.mutant,

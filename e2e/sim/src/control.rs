@@ -18,7 +18,7 @@ use crate::run::{TIMEOUTS, World};
 
 /// Interval, ns, of the checks whether everything is in force after faults stopped.
 const SETTLES: u64 = 1_000_000;
-/// Longest time, ns, from the last fault until everything is in force: both trees may be in force for 2 s before that.
+/// Longest time, ns, from the last fault until everything is in force, beyond that in which a move may be given up.
 const MAX_SETTLING: u64 = 20_000_000_000;
 /// MTUs of a link that an operator chooses from.
 const MTUS: [u32; 2] = [9000, 1500];
@@ -55,7 +55,14 @@ impl World<'_> {
                 self.nodes[place].refusals = times;
             }
             Action::Reconnects(place) => self.report_again(place, now),
-            Action::ControllerRestarts => self.controller_restarts(now),
+            Action::ControllerRestarts => {
+                let restarted = self.controller.restart();
+                self.controller_restarted(restarted, now);
+            }
+            Action::Ages => {
+                let restarted = self.controller.age_further();
+                self.controller_restarted(restarted, now);
+            }
             Action::Join(n) => {
                 self.has_asked = true;
                 self.join(n, now);
@@ -81,6 +88,7 @@ impl World<'_> {
             Action::MakingEnds(since) => {
                 if self.controller.domain().moving(GROUP).is_some_and(|m| m.since == since) {
                     self.command(Command::GiveUpMove { group: GROUP.into(), since }, now);
+                    self.report.given_up += u64::from(self.controller.domain().given_up_because_of(GROUP).is_some());
                 }
             }
             Action::Calm => self.calm_down(now),
@@ -171,12 +179,14 @@ impl World<'_> {
         self.send_specs(&BTreeSet::from([name]), now);
     }
 
-    fn controller_restarts(&mut self, now: u64) {
-        if let Err(e) = self.controller.restart() {
+    fn controller_restarted(&mut self, restarted: anyhow::Result<()>, now: u64) {
+        if let Err(e) = restarted {
             self.oracle.violated(now, &format!("the controller does not restart: {e}"));
             return;
         }
         self.report.controller_restarts += 1;
+        self.limited = None;
+        self.limit_move(now);
         let all = self.nodes.iter().map(|node| node.name.clone()).collect();
         self.send_specs(&all, now);
     }
@@ -331,7 +341,12 @@ impl World<'_> {
             node.no_carrier.clear();
             self.awake(place, now);
         }
-        self.settles_by = now + self.setup.slowest + MAX_SETTLING;
+        // What a broken link left to links that are too small gets a tree again.
+        if self.topology.links.iter().any(|link| link.mtu < self.setup.path_mtu) {
+            self.topology.links.iter_mut().for_each(|link| link.mtu = MTUS[0]);
+            self.command(Controller::put_topology(self.topology.clone()), now);
+        }
+        self.settles_by = now + self.setup.slowest + self.setup.making + MAX_SETTLING;
         self.net.at(now + SETTLES, Event::Acts(Action::Settle));
     }
 
@@ -347,6 +362,7 @@ impl World<'_> {
         let settled = joined
             && now >= self.starts_at
             && controller.opened
+            && controller.has_tree()
             && controller.domain().moving(GROUP).is_none()
             && controller.domain().given_up_because_of(GROUP).is_none()
             && self.nodes.iter().all(|node| in_force(node) && !probes(node));

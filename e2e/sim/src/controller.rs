@@ -19,13 +19,20 @@ use canopy_units::Monotonic;
 /// Name of the group.
 pub const GROUP: &str = "g";
 
+/// Most epochs that a node may be behind (decisions 3.15).
+const MAX_BEHIND: u32 = 4_096;
+
+fn group_key() -> String {
+    format!("group/{GROUP}")
+}
+
 /// What the caller has to do after a command.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Nodes whose specs are to be sent.
     pub nodes: BTreeSet<String>,
-    /// A move began, with this name: it is given up if the next tree is not made in time.
-    pub making: Option<u64>,
+    /// The group has no tree any longer although it has members.
+    pub lost_tree: bool,
     /// The tree or its epoch changed because of the topology.
     pub moved: bool,
     /// The group was opened.
@@ -80,16 +87,40 @@ impl Controller {
         Command::PutGroup { name: GROUP.into(), labels: Labels::new(), spec, if_match: None, create_only: false }
     }
 
-    /// Sets the group's epoch, as if it had had that many changes.
+    /// Sets the epoch of a group that has no members yet, as if it had had that many changes.
     ///
     /// # Errors
     /// There is no group yet.
     pub fn age(&mut self, epoch: u32) -> Result<()> {
-        let record = self.records.get_mut(&format!("group/{GROUP}")).context("no group")?;
+        self.set_epoch(epoch)?;
+        self.domain = restore(self.term(), &self.records)?;
+        Ok(())
+    }
+
+    /// As if the group had had as many changes elsewhere as it can have before a node confirms one of them, and the controller
+    /// restarted then.
+    ///
+    /// # Errors
+    /// The records contradict each other.
+    pub fn age_further(&mut self) -> Result<()> {
+        let epoch = self.domain.group(GROUP).map_or(0, |g| g.status.epoch);
+        let json: serde_json::Value = serde_json::from_str(self.records.get(&group_key()).context("no group")?)?;
+        // Of a group that is not open no node has to confirm anything. Topology changes since the record was written are not in it.
+        let known = json["confirmed"]["epoch"].as_u64().map_or(epoch, |known| known as u32);
+        if json["epoch"] == epoch && json["tree"]["epoch"] == epoch {
+            self.set_epoch(epoch.max(known + MAX_BEHIND))?;
+        }
+        self.restart()
+    }
+
+    fn set_epoch(&mut self, epoch: u32) -> Result<()> {
+        let record = self.records.get_mut(&group_key()).context("no group")?;
         let mut json: serde_json::Value = serde_json::from_str(record)?;
         json["epoch"] = epoch.into();
+        if let Some(tree) = json.get_mut("tree") {
+            tree["epoch"] = epoch.into();
+        }
         *record = json.to_string();
-        self.domain = restore(self.term(), &self.records)?;
         Ok(())
     }
 
@@ -110,11 +141,17 @@ impl Controller {
     pub fn execute(&mut self, command: Command, now: u64) -> Result<Effects, DomainError> {
         let rewires = matches!(command, Command::PutTopology { .. } | Command::PortsDown { .. });
         let mut effects = Effects { moved: rewires && self.domain.group(GROUP).is_some(), ..Effects::default() };
-        let before = self.state();
+        let (before, had_tree) = (self.state(), self.has_tree());
         self.run(command, now, &mut effects)?;
+        effects.lost_tree = had_tree && !self.has_tree();
         effects.moved &= self.state() != before;
         self.follow(now, &mut effects)?;
         Ok(effects)
+    }
+
+    /// Whether the group has a tree.
+    pub fn has_tree(&self) -> bool {
+        self.domain.group(GROUP).is_some_and(|g| !g.status.tree.is_empty())
     }
 
     /// Epoch of the group, and its move.
@@ -171,7 +208,6 @@ impl Controller {
         if self.domain.moving(GROUP).is_some_and(|m| m.is_made) {
             self.run(Command::FinishMove { group: GROUP.into() }, now, effects)?;
         }
-        effects.making = self.domain.moving(GROUP).map(|m| m.since);
         if self.domain.may_open(GROUP) {
             self.run(Command::OpenGroup { group: GROUP.into() }, now, effects)?;
             (self.opened, effects.opened) = (true, true);

@@ -58,6 +58,10 @@ pub struct Report {
     pub refused_specs: u64,
     /// Receivers whose hosts were connected to another node.
     pub rewired: u64,
+    /// Moves that were given up, and losses of the whole tree.
+    pub given_up: u64,
+    /// See `given_up`.
+    pub infeasible: u64,
     /// Receivers that started with a later message.
     pub late_starts: u64,
     /// Longest round trip of a packet and its answer, ns.

@@ -17,7 +17,7 @@ use crate::controller::{Controller, GROUP};
 use crate::fabric::{Fabric, Place, PortId};
 use crate::net::{Event, Frame, Net};
 use crate::oracle::{Oracle, Stream};
-use crate::receiver::{MTU, Receiver};
+use crate::receiver::Receiver;
 use crate::report::Report;
 use crate::schedule;
 use crate::shape::{self, SOURCE_HOST};
@@ -56,6 +56,8 @@ pub(crate) struct World<'a> {
     pub(crate) calming: bool,
     pub(crate) calm: Option<(u64, u64)>,
     pub(crate) settles_by: u64,
+    /// The move whose time runs.
+    pub(crate) limited: Option<u64>,
     /// Nodes will report failed receivers again.
     pub(crate) evicts: bool,
     /// Packets that the source had sent by then.
@@ -100,7 +102,7 @@ impl<'a> World<'a> {
             net.at(at + 1, Event::Acts(action));
         }
         let group = GroupSpec {
-            path_mtu: MTU,
+            path_mtu: setup.path_mtu,
             start_psn: Some(Psn::new("startPsn", setup.start_psn.into())?),
             stall_policy: StallPolicy::Evict,
             ..GroupSpec::default()
@@ -129,12 +131,13 @@ impl<'a> World<'a> {
             hosts,
             receivers: Vec::new(),
             members: BTreeMap::new(),
-            oracle: Oracle::new(stream),
+            oracle: Oracle::new(stream, config.strict_msn),
             report: Report { seed, start_psn: setup.start_psn, ..Report::default() },
             slowest: setup.slowest,
             calming: false,
             calm: config.no_faults.then_some((0, u64::MAX)),
             settles_by: u64::MAX,
+            limited: None,
             evicts: false,
             settled_from: None,
             late: config.late,

@@ -27,6 +27,7 @@ pub fn draw(config: &Config, setup: &Setup, chance: &mut Chance) -> Vec<(u64, Ac
         late(window, end, chance, &mut all);
         return all;
     }
+    all.extend((1..=setup.ages).map(|n| (end * n / (setup.ages + 1), Action::Ages)));
     for _ in 0..chance.below(20) {
         let at = chance.below(end * 3 / 4);
         let n = chance.below(1 << 32);

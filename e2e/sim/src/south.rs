@@ -10,7 +10,7 @@ use canopy_model::status::NodeStatus;
 use canopy_reference::aggregate::Input;
 
 use crate::action::Action;
-use crate::controller::{Controller, Effects};
+use crate::controller::{Controller, Effects, GROUP};
 use crate::fabric::Place;
 use crate::kernel::Step;
 use crate::machine::Mutant;
@@ -25,8 +25,6 @@ const POLL_PENDING: u64 = 2_000_000;
 const PROBE: u64 = 20_000_000;
 /// Interval, ns, of samples.
 const SAMPLE: u64 = 100_000_000;
-/// Longest time, ns, that both trees are in force, as in `canopy-controller-actor`.
-const MAX_MAKING: u64 = 2_000_000_000;
 /// Reports, in millionths, that are lost until the agent connects again.
 const REPORTS_LOST: u64 = 50_000;
 
@@ -52,10 +50,19 @@ impl World<'_> {
         if effects.opened {
             self.opens(now);
         }
-        if let Some(since) = effects.making {
-            self.net.at(now + MAX_MAKING, Event::Acts(Action::MakingEnds(since)));
+        if effects.lost_tree {
+            self.report.infeasible += 1;
         }
+        self.limit_move(now);
         self.send_specs(&effects.nodes, now);
+    }
+
+    /// A next tree that is made is given up if that takes too long.
+    pub(crate) fn limit_move(&mut self, now: u64) {
+        let since = self.controller.domain().moving(GROUP).map(|m| m.since);
+        if let Some(since) = since.filter(|since| self.limited.replace(*since) != Some(*since)) {
+            self.net.at(now + self.setup.making, Event::Acts(Action::MakingEnds(since)));
+        }
     }
 
     /// Sends the present specs of nodes, each with a delay of its own.

@@ -63,6 +63,10 @@ impl<'a> Replanner<'a> {
                 // Every child sends its state again: the receivers behind it may have changed.
                 planned = plan(Intent { before: None, epoch, moved: epoch, ..intent(group) })?;
             }
+            if let (Some(_), Ok(Planned::NoWay(reason))) = (group.plan(), &planned) {
+                let error = DomainError::InUse { kind: "group", name: name.clone(), detail: reason.clone() };
+                planned = Err(on_error(name, group, error)?);
+            }
             if let (true, Ok(Planned::Live(tree, _))) = (moved, &planned) {
                 let exceeds = |most| {
                     let nodes = tree.tree.nodes.iter().map(|t| network.name(t.node));

@@ -419,6 +419,12 @@ fn a_tree_in_force_waits_for_the_only_link_to_a_node_and_no_new_one_leads_over_i
     let e = without.problem(receiver("g", "h2-1"));
     assert!(e.starts_with("InUse") && e.contains("leaf2/up1"), "{e}");
 
+    // Nor does a host move behind the link.
+    let mut spec = without.domain.topology().unwrap().spec;
+    spec.links.iter_mut().filter(|l| l.b.device == "h3-1").for_each(|l| l.a = crate::testing::endpoint("leaf2/moved"));
+    let e = without.problem(topology(spec));
+    assert!(e.starts_with("InUse") && e.contains("leaf2/up1"), "{e}");
+
     // A group without a tree waits for the link, and gets its tree without any further command.
     w.run(group("new")).unwrap();
     w.run(receiver("new", "h2-2")).unwrap();
