@@ -304,7 +304,8 @@ impl World<'_> {
     /// The host of a receiver moves.
     fn rewire(&mut self, n: u64, to: u64, first: bool, now: u64) {
         let (receivers, nodes) = (self.receivers.len() as u64, self.nodes.len() as u64);
-        let movable = |i: &usize| !self.receivers[*i].gone && !(self.late_hosts_stay && self.oracle.is_late(*i));
+        let stays = |i: &usize| self.late_hosts_stay && self.oracle.is_late(*i);
+        let movable = |i: &usize| !self.receivers[*i].gone && !stays(i);
         let Some(index) = (0..receivers).map(|i| ((n + i) % receivers) as usize).find(movable) else { return };
         let link = self.receivers[index].port / 2;
         let to = (to % nodes) as Place;
