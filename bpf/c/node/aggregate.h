@@ -172,28 +172,40 @@ struct canopy_received {
 };
 
 /*
+ * Whether feedback of any kind counts (decisions 3.11): from a branch that counts, after data was sent and, from a child node, in an
+ * epoch from since to the own one (3.9), because a child node with a newer epoch may have stopped counting a receiver that no other
+ * branch of this node counts yet. Returns 0 or a drop reason.
+ */
+static __always_inline __u32 branch_counts(const struct canopy_state *s, const struct canopy_group *g, __u32 slot, __u32 epoch)
+{
+	slot &= SLOT_MASK;
+	if (s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].key == KEY_EMPTY)
+		return DROP_BRANCH_INACTIVE;
+	if (!s->high)
+		return DROP_FEEDBACK_WINDOW;
+	if (slot_in(&s->receivers, slot))
+		return 0;
+	if ((epoch - s->since[slot]) & EPOCH_HALF)
+		return DROP_EPOCH_OLD;
+	return (g->epoch - epoch) & EPOCH_HALF ? DROP_EPOCH_AHEAD : 0;
+}
+
+/*
  * Decisions 3.3: the PSN is unwrapped relative to `high` and must be within [minimum - W, high], or [high - W, high] while the
- * minimum is unknown. Decisions 3.9: since <= epoch <= own epoch, because a child node with a newer epoch may have stopped
- * counting a receiver that no other branch of this node counts yet. While the state is carried over, programs of another layout may
- * have forwarded beyond `high`. Returns 0 or a drop reason.
+ * minimum is unknown. While the state is carried over, programs of another layout may have forwarded beyond `high`. Returns 0 or a
+ * drop reason.
  */
 static __always_inline __u32 accept(const struct canopy_state *s, const struct canopy_group *g,
 				    const struct canopy_received *h, __u64 *next)
 {
 	__u32 slot = h->slot & SLOT_MASK;
 	__u64 base = minimum_is_unknown(s) ? s->high : s->tree[1].key >> KIND_BITS;
-	__u32 psn = h->psn;
+	__u32 psn = h->psn, drop = branch_counts(s, g, slot, h->epoch);
 
-	if (s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].key == KEY_EMPTY)
-		return DROP_BRANCH_INACTIVE;
-	if (!s->high)
-		return DROP_FEEDBACK_WINDOW;
+	if (drop)
+		return drop;
 	if (slot_in(&s->receivers, slot))
 		psn += s->shift[slot];
-	else if ((h->epoch - s->since[slot]) & EPOCH_HALF)
-		return DROP_EPOCH_OLD;
-	else if ((g->epoch - h->epoch) & EPOCH_HALF)
-		return DROP_EPOCH_AHEAD;
 	*next += unwrap_psn(s->high, psn);
 	return *next > s->high + s->carrying * g->window || *next + g->window < base ? DROP_FEEDBACK_WINDOW : 0;
 }

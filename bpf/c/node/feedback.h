@@ -99,8 +99,8 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 		__be32 reserved[CNP_LEN / 4];
 		__u32 icrc;
 	} end = {};
-	bool opens = false, ended = false, forgotten = false, fast;
-	__u32 crc;
+	bool opens = false, ended = false, forgotten = false;
+	__u32 crc, drop;
 
 	if (!s || !c)
 		return count_drop(g->group_id, DROP_STATE_MISSING);
@@ -114,8 +114,10 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 		return count_drop(g->group_id, DROP_FEEDBACK_ICRC);
 	slot &= SLOT_MASK;
 	bpf_spin_lock(&s->lock);
-	fast = c->slot_last_ns[slot] && now - c->slot_last_ns[slot] < g->cnp_min_ns;
-	if (!fast) {
+	drop = branch_counts(s, g, slot, bpf_ntohs(h->udp.sport));
+	if (!drop && c->slot_last_ns[slot] && now - c->slot_last_ns[slot] < g->cnp_min_ns)
+		drop = DROP_CNP_RATE;
+	if (!drop) {
 		/* The agent closes a window before that, if it knows of it. */
 		forgotten = now > c->ends_ns + g->cnp_window_ns;
 		ended = cnp_window_close(c, now);
@@ -138,8 +140,8 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 		}
 	}
 	bpf_spin_unlock(&s->lock);
-	if (fast)
-		return count_drop(g->group_id, DROP_CNP_RATE);
+	if (drop)
+		return count_drop(g->group_id, drop);
 	s->stats[slot].last_received_ns = now;
 	/* While windows follow each other, the agent checks the group again by itself; it may have been dead, or have missed the event. */
 	if (opens && (!ended || forgotten))

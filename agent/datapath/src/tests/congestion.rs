@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn group(window: u64, interval: u64) -> Testbed {
     let mut bed = Testbed::new(&Shape { receivers: 3, ..Shape::default() });
     set(&mut bed, window, interval);
+    bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, 100, b"x"), end_mt(), list(0..3), 0));
     bed
 }
 
@@ -167,7 +168,6 @@ fn a_window_of_long_ago_is_left_to_the_next_cnp_and_the_agent_follows_the_group_
 #[test]
 fn a_flood_of_fatal_naks_hides_no_cnp() {
     let mut bed = group(5_000_000, 0);
-    bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, 100, b"x"), end_mt(), list(0..3), 0));
     let fatal = answer(2, Syndrome(0x62), 100, 1);
     for _ in 0..25_000 {
         assert_eq!(bed.run("d0", &fatal).0, SHOT);
@@ -180,4 +180,47 @@ fn a_flood_of_fatal_naks_hides_no_cnp() {
         assert!(Instant::now() < deadline, "no CNP: {:?}", bed.drops());
         bed.let_time_pass(Duration::from_millis(1));
     }
+}
+
+/// A CNP of a child node in an epoch.
+fn of_child(epoch: u16) -> Vec<u8> {
+    let (from, to) = (plan().node_address(node(10)), plan().node_address(node(1)));
+    let mut cnp = RoceBuilder::new(from, to, Opcode::CNP, DQPN, 0);
+    (cnp.src_port, cnp.bth.resv8a, cnp.extensions.cnp) = (0xC000 | epoch, 0x40, Some(Cnp::default()));
+    cnp.build().unwrap()
+}
+
+/// Decisions 3.11: feedback of every kind passes the epoch and data-sent checks before it means anything.
+#[test]
+fn a_cnp_counts_like_other_feedback_from_a_branch_that_counts_after_data_and_in_its_epoch() {
+    let mut bed = Testbed::new(&Shape { receivers: 2, children: 1, provisioned: true, ..Shape::default() });
+    set(&mut bed, HOUR, 0);
+    let mut late = None;
+    let without = |g: &mut canopy_model::node_spec::GroupProgram| {
+        let at = g.branches.iter().position(|b| b.address == receiver(1)).unwrap();
+        late = Some(g.branches.remove(at));
+    };
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(without)), []);
+    let refused = |bed: &mut Testbed, port: &str, cnp: &[u8], reason: &str| {
+        let before = bed.drops().get(reason).copied().unwrap_or(0);
+        assert_eq!(bed.run(port, cnp).0, SHOT);
+        assert_eq!(bed.drops().get(reason), Some(&(before + 1)), "{reason}");
+        assert_eq!(bed.telemetry().cnps_in, 0);
+    };
+    refused(&mut bed, "d0", &congestion(0), "feedback_window");
+    refused(&mut bed, "d1", &of_child(1), "feedback_window");
+    bed.run("u0", &encapsulated(&data(Opcode::SEND_ONLY, 100, b"x"), end_mt(), vec![], 0));
+    refused(&mut bed, "d1", &of_child(2), "epoch_ahead");
+    // Receivers moved behind it; a receiver joined late, and its queue pair has not proved to be fresh.
+    let changed = |g: &mut canopy_model::node_spec::GroupProgram| {
+        g.epoch = 2;
+        g.branches.iter_mut().filter(|b| b.address != receiver(0)).for_each(|b| b.since = 2);
+        let late = late.clone().unwrap();
+        g.branches.push(canopy_model::node_spec::Branch { at_boundary: true, since: 2, ..late });
+    };
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(changed)), []);
+    refused(&mut bed, "d1", &of_child(1), "epoch_old");
+    refused(&mut bed, "d0", &congestion(1), "branch_inactive");
+    assert_eq!((bed.run("d0", &congestion(0)).0, bed.run("d1", &of_child(2)).0), (SHOT, SHOT));
+    assert_eq!(bed.telemetry().cnps_in, 2);
 }
