@@ -93,7 +93,7 @@ pub struct Loaded {
     pub node: Node,
     /// Programs of another layout forward until they are replaced. An error if their maps cannot be converted.
     pub handover: Result<Option<Handover>>,
-    /// Nothing was pinned: all state starts here.
+    /// Nothing was pinned, or only by agents that have not applied a spec: all state starts here.
     pub cold: bool,
 }
 
@@ -186,8 +186,17 @@ impl Node {
         let mut skel = load::load(|| open(Some(&dir)), operation)?;
         pin_programs(&mut skel, &dir)?;
         let node = Self { skel, pin_dir: place.live.clone() };
-        let cold = !place.reused && place.old.is_empty();
+        let cold = place.old.is_empty() && node.node().get(&NODE)?.is_none_or(|entry| entry.warm == 0);
         Ok(Loaded { node, handover: Handover::new(place), cold })
+    }
+
+    /// From now on the maps have the state of every group; agents that start later are not [`Loaded::cold`].
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn mark_warm(&self) -> Result<()> {
+        let entry = self.node().get(&NODE)?.unwrap_or_default();
+        self.node().put(&NODE, &types::canopy_node { warm: 1, ..entry })
     }
 
     /// Whether an agent has pinned its programs below `pin_dir`.

@@ -16,8 +16,9 @@ use crate::{render, rules};
 /// Writes the node's entry and those of its ports; entries of interfaces that are no ports any more go, and so do their drops once
 /// the interface does not exist.
 pub(crate) fn configure(bpf: &Node, base: &NodeBase, interfaces: &BTreeMap<String, Interface>) -> Result<()> {
-    let node = render::node(base);
-    if !is(bpf.node().get(&NODE)?.as_ref(), Some(&node)) {
+    let held = bpf.node().get(&NODE)?;
+    let node = render::node(base, held.as_ref().map_or(0, |entry| entry.warm));
+    if !is(held.as_ref(), Some(&node)) {
         bpf.node().put(&NODE, &node)?;
     }
     let ports = base.ports.iter().filter_map(|p| Some((interfaces.get(&p.name)?.index, render::port(p))));

@@ -44,6 +44,8 @@ pub(crate) struct Groups {
     ports: Ports,
     /// Nothing was pinned: the next PSN of every branch is unknown, also of those that joined at a boundary.
     cold: bool,
+    /// The maps are marked to have the state of every group: an agent that is restarted before that is cold again.
+    is_warm: bool,
     /// Groups that were not applied when the node was cold: it still is for them.
     cold_groups: BTreeSet<u32>,
     /// Groups in which a branch may wait for a message or for its queue pair, and when those are probed.
@@ -90,6 +92,7 @@ impl Groups {
             programs: Programs::default(),
             ports: Ports::new(),
             cold,
+            is_warm: false,
             cold_groups: BTreeSet::new(),
             waiting: BTreeMap::new(),
             socket: None,
@@ -151,7 +154,7 @@ impl Groups {
 
     /// Carries out a plan and reads back what it wrote. Returns what is not as wanted.
     pub(crate) fn apply(&mut self, spec: &NodeSpec, plan: Plan) -> Result<Vec<ItemError>> {
-        let Plan { changes, mut errors, ports, .. } = plan;
+        let Plan { changes, mut errors, ports, kept, .. } = plan;
         // Until the end: what the maps have after a failure is unknown.
         self.audited = false;
         for change in &changes {
@@ -189,7 +192,13 @@ impl Groups {
             }
             self.waiting.insert(change.id, Schedule::starting(Instant::now()));
         }
-        self.cold = false;
+        if std::mem::take(&mut self.cold) {
+            self.cold_groups.extend(kept);
+        }
+        if !self.is_warm && self.cold_groups.is_empty() {
+            self.bpf.mark_warm()?;
+            self.is_warm = true;
+        }
         self.audited = errors.is_empty();
         self.programs = spec.groups.clone();
         self.ports = ports;

@@ -81,9 +81,11 @@ pub(crate) fn same<T: canopy_bpf::Plain>(a: &T, b: &T) -> bool {
     bytes(a) == bytes(b)
 }
 
-/// The node's own entry.
-pub(crate) fn node(base: &NodeBase) -> types::canopy_node {
+/// The node's own entry. `warm`: as it is.
+pub(crate) fn node(base: &NodeBase, warm: u32) -> types::canopy_node {
     types::canopy_node {
+        warm,
+        pad: 0,
         address: base.node_address.into(),
         end_mt: base.end_mt.into(),
         replicate_hi: replicate_hi(base.end_mt),

@@ -119,6 +119,8 @@ struct canopy_node {
 	struct canopy_net nodes;	/* node addresses */
 	struct canopy_net proxies;	/* Proxy Addresses */
 	struct canopy_net multicast;	/* groups that nodes forward as native IPv6 multicast */
+	__u32 warm;			/* every group of a spec was applied since these maps exist; before that, the state of any may be lost */
+	__u32 pad;
 };
 
 /* Bits of canopy_group.flags. */

@@ -165,3 +165,21 @@ fn a_late_receiver_that_may_have_started_elsewhere_is_lost_where_it_is_not_known
     assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.branches.truncate(1))), []);
     assert_eq!(bed.telemetry().acks_out, acks + 1);
 }
+
+#[test]
+fn an_agent_that_is_restarted_before_it_applied_a_spec_knows_that_its_state_is_lost() {
+    let mut bed = bed();
+    bed.run("d0", &answer(1, Syndrome::nak(NakCode::PsnSequence), 100, 0));
+    message(&bed, 111);
+    assert_eq!(late(&mut bed).late, Some(LateState::Started));
+    // After a reboot the agent waits for its controller, and is restarted meanwhile: what is pinned then is its own, and empty.
+    bed.lose_state();
+    bed.reopen();
+    assert_eq!(bed.reconcile(|_| ()), []);
+    assert_eq!(late(&mut bed).late, Some(LateState::Lost));
+    // From here on the maps have everything.
+    bed.reopen();
+    let again = |g: &mut canopy_model::node_spec::GroupProgram| (g.branches[1].since, g.epoch) = (3, 3);
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(again)), []);
+    assert_eq!(late(&mut bed).late, Some(LateState::Probing));
+}
