@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The handle.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use canopy_controller_core::metadata::Selector;
 use canopy_controller_core::{Applied, Command, Domain, DomainError, Outcome};
@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     events: Events,
     flaps: Mutex<HashMap<String, Flap>>,
     moves: Moves,
+    /// Memberships for which a command of a policy is under way: group, host and epoch of the join.
+    policies: Mutex<HashSet<(String, String, u32)>>,
     /// What times of links are counted from.
     started: Instant,
     /// A task is about to push thresholds to nodes.
@@ -78,6 +80,7 @@ impl Controller {
             validations: Semaphore::new(1),
             flaps: Mutex::default(),
             moves: Moves::default(),
+            policies: Mutex::default(),
             started: Instant::now(),
             pushing: AtomicBool::new(false),
             telemetry: Telemetry::default(),
@@ -304,6 +307,11 @@ impl Controller {
     /// Nodes whose ports have not been as they are for long.
     pub(crate) fn flaps(&self) -> std::sync::MutexGuard<'_, HashMap<String, Flap>> {
         self.0.flaps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memberships for which a command of a policy is under way.
+    pub(crate) fn policies_under_way(&self) -> MutexGuard<'_, HashSet<(String, String, u32)>> {
+        self.0.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What moves of trees wait for.

@@ -2,11 +2,12 @@
 //! What follows once every node has confirmed: a group is opened for data, and a tree's move (make-before-break, decisions 3.14) takes
 //! its second step. A move that a node does not confirm in time is given up, and tried again with that node's next report.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use canopy_controller_core::{Command, Outcome};
+use tokio::time::Instant;
 
 use crate::Controller;
 use crate::events::Code;
@@ -15,6 +16,8 @@ use crate::events::Code;
 const MAX_MAKING: Duration = Duration::from_secs(30);
 /// Least time from giving a group's move up to trying it again, the first time; twice that the second time, and so on.
 const LEAST_PAUSE: Duration = Duration::from_secs(10);
+/// Least time between two attempts to open groups.
+const OPEN_AGAIN: Duration = Duration::from_secs(1);
 /// Longest of these times.
 const MOST_PAUSE: Duration = Duration::from_secs(960);
 
@@ -28,6 +31,9 @@ struct Waiting {
     limited: HashMap<String, u64>,
     /// The groups whose moves were given up, by the node that did not confirm.
     given_up: HashMap<String, BTreeMap<String, Pause>>,
+    /// The groups whose opening failed, and when that was tried again last.
+    unopened: BTreeSet<String>,
+    opened_at: Option<Instant>,
     /// How often in a row the move of a group was given up.
     attempts: HashMap<String, u32>,
 }
@@ -63,16 +69,30 @@ impl Controller {
         for name in groups.iter().filter(|name| self.read(|d| d.may_open(name))) {
             let (this, group) = (self.clone(), name.clone());
             tokio::spawn(async move {
-                if let Err(e) = this.execute(Command::OpenGroup { group: group.clone() }, None, false).await {
-                    this.events().note(
-                        Code::GroupNotOpened,
-                        None,
-                        Some(&group),
-                        format!("its headend takes no data: {e}"),
-                    );
+                match this.execute(Command::OpenGroup { group: group.clone() }, None, false).await {
+                    Ok(_) => _ = this.waiting_moves().unopened.remove(&group),
+                    Err(e) if this.waiting_moves().unopened.insert(group.clone()) => {
+                        let detail = format!("its headend takes no data: {e}");
+                        this.events().note(Code::GroupNotOpened, None, Some(&group), detail);
+                    }
+                    Err(_) => {}
                 }
             });
         }
+    }
+
+    /// Opens groups whose opening failed and that still may be opened, at most once in a [`OPEN_AGAIN`].
+    pub(crate) fn retry_opening(&self) {
+        let unopened: Vec<String> = {
+            let (mut waiting, now) = (self.waiting_moves(), Instant::now());
+            if waiting.unopened.is_empty() || waiting.opened_at.is_some_and(|at| now < at + OPEN_AGAIN) {
+                return;
+            }
+            waiting.opened_at = Some(now);
+            waiting.unopened.retain(|name| self.read(|d| d.may_open(name)));
+            waiting.unopened.iter().cloned().collect()
+        };
+        self.open_groups(&unopened);
     }
 
     /// Gives the moves of `groups` that have begun `MAX_MAKING` from now.

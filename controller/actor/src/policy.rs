@@ -42,12 +42,20 @@ impl Controller {
         }
     }
 
+    /// Carries out what is left to do, with each sample of a node: policies for stalls that last, although a command failed or the policy
+    /// was another one, and groups whose opening failed. Must be called on the tokio runtime.
+    pub fn retry_policies(&self, node: &str) {
+        for command in self.read(|d| d.due_policies(node)) {
+            self.carry_out_once(node, command);
+        }
+        self.retry_opening();
+    }
+
     /// Handles the state of a late receiver in a node's sample (decisions 3.13). Does nothing if it is known. Must be called on the tokio
     /// runtime.
     pub fn late_receiver(&self, node: &str, group: GroupId, branch: Ipv6Addr, news: LateNews) {
         if let Some(command) = self.read(|d| d.late_receiver(node, group, branch, news)) {
-            let (this, node) = (self.clone(), node.to_owned());
-            tokio::spawn(async move { this.carry_out(&node, command).await });
+            self.carry_out_once(node, command);
         }
     }
 
@@ -57,15 +65,33 @@ impl Controller {
             self.groups_changed(&reaction.groups);
         }
         if let Some(command) = reaction.command {
-            let (this, node) = (self.clone(), node.to_owned());
-            tokio::spawn(async move { this.carry_out(&node, command).await });
+            self.carry_out_once(node, command);
         }
+    }
+
+    /// Carries `command` out unless one for the same membership is under way.
+    fn carry_out_once(&self, node: &str, command: Command) {
+        let (Command::EvictMember { group, host, since, .. }
+        | Command::StartMember { group, host, since, .. }
+        | Command::FailGroup { name: group, host, since, .. }) = &command
+        else {
+            return;
+        };
+        let membership = (group.clone(), host.clone(), *since);
+        if !self.policies_under_way().insert(membership.clone()) {
+            return;
+        }
+        let (this, node) = (self.clone(), node.to_owned());
+        tokio::spawn(async move {
+            this.carry_out(&node, command).await;
+            this.policies_under_way().remove(&membership);
+        });
     }
 
     async fn carry_out(&self, node: &str, command: Command) {
         let (code, group, reason) = match &command {
             Command::EvictMember { group, reason, .. } => (Code::MemberEvicted, group.clone(), reason.clone()),
-            Command::FailGroup { name, reason } => (Code::GroupFailed, name.clone(), reason.clone()),
+            Command::FailGroup { name, reason, .. } => (Code::GroupFailed, name.clone(), reason.clone()),
             Command::StartMember { group, host, .. } => {
                 let reason = format!("where the late receiver {host} has started is not stored");
                 (Code::LateStartNotStored, group.clone(), reason)

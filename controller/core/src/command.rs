@@ -75,6 +75,8 @@ pub enum Command {
         group: String,
         /// Receiver's host name.
         host: String,
+        /// Epoch in which it joined: changes nothing for another membership of the host.
+        since: u32,
         /// Text for operators.
         reason: String,
     },
@@ -95,6 +97,10 @@ pub enum Command {
     FailGroup {
         /// Its name.
         name: String,
+        /// The receiver that it is for.
+        host: String,
+        /// Epoch in which that one joined: changes nothing once it has left, or for another membership of the host.
+        since: u32,
         /// Text for operators.
         reason: String,
     },

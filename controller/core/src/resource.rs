@@ -8,7 +8,7 @@ use std::sync::Arc;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, GroupId, Qpn};
 use canopy_model::member::Role;
-use canopy_model::node_spec::{NodeSpec, Peer};
+use canopy_model::node_spec::{Branch, NodeSpec, Peer};
 use canopy_model::status::NodeStatus;
 use canopy_model::topology::Endpoint;
 use serde::{Deserialize, Serialize};
@@ -243,10 +243,12 @@ impl Node {
     /// Removes the reports on branches that no longer exist.
     pub(crate) fn prune_stalls(&mut self) {
         let groups = &self.spec.groups;
-        let there = |id: &GroupId, branch: &Ipv6Addr| {
-            groups.get(id).is_some_and(|p| p.branches.iter().any(|b| b.address == *branch))
+        // Behind a child node receivers come and go; a receiver of another epoch is another one.
+        let there = |id: &GroupId, branch: &Ipv6Addr, stall: &Stall| {
+            let same = |b: &Branch| b.address == *branch && (!stall.is_receiver || b.since == stall.since);
+            groups.get(id).is_some_and(|p| p.branches.iter().any(same))
         };
-        self.stalls.retain(|(id, branch), _| there(id, branch));
+        self.stalls.retain(|(id, branch), stall| there(id, branch, stall));
     }
 }
 
@@ -268,4 +270,6 @@ pub(crate) struct Stall {
     pub(crate) is_receiver: bool,
     /// Its QP is in error.
     pub(crate) fatal: bool,
+    /// Epoch that brought the branch in.
+    pub(crate) since: u32,
 }

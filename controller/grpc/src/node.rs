@@ -274,6 +274,7 @@ impl Nodes {
         for (group, branch, _, news) in late.into_iter().filter(|(group, _, epoch, _)| present(*group, *epoch)) {
             self.controller.late_receiver(&node, group, branch, news);
         }
+        self.controller.retry_policies(&node);
         if received > MAX_EVENTS {
             self.controller.events().note(
                 EventKind::EventsLeftOut,

@@ -61,6 +61,25 @@ async fn a_receiver_in_error_is_evicted_by_a_sample_of_its_epoch_alone() {
 }
 
 #[tokio::test]
+async fn a_policy_that_changes_is_carried_out_for_a_receiver_that_was_reported_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    let group = status(&controller).await;
+    let sample = sample(&group, group["epoch"].as_u64().unwrap());
+    send(&controller, sample.clone()).await.unwrap();
+    assert_eq!(status(&controller).await["receivers"], 1, "the policy is to wait");
+    controller.apply(&LAB.replace("spec: {}", "spec: {stallPolicy: evict}")).await.unwrap();
+    send(&controller, sample).await.unwrap();
+    let deadline = Instant::now() + DEADLINE;
+    while status(&controller).await["evicted"][0]["host"] != "r1" {
+        assert!(Instant::now() < deadline, "{}", status(&controller).await);
+        tokio::task::yield_now().await;
+    }
+    controller.stop().await;
+}
+
+#[tokio::test]
 async fn a_receiver_in_error_is_shown_after_a_restart_of_the_controller_too() {
     let dir = tempfile::tempdir().unwrap();
     let mut controller = Controller::start(dir.path()).await;

@@ -266,11 +266,19 @@ impl World<'_> {
             let (address, host) = (receiver.address, receiver.name.clone());
             let edge = &self.nodes[self.fabric.owner(far(receiver.port))];
             let program = self.controller.spec(&edge.name);
-            let epoch = program.as_ref().and_then(|spec| Controller::program(spec)).map(|p| p.epoch);
+            let program = program.as_ref().and_then(|spec| Controller::program(spec));
+            let epoch = program.map(|p| p.epoch);
+            let of_branch = |p: &canopy_model::node_spec::GroupProgram| {
+                p.branches.iter().find(|b| b.address == address).map(|b| b.since)
+            };
+            let since = program.and_then(of_branch);
             let present = epoch.is_some() && edge.kernel.conf.as_ref().map(|c| c.epoch) == epoch;
             let name = edge.name.clone();
             let command = match (self.calm.is_some() || self.calming, present) {
-                (true, _) => Some(Command::EvictMember { group: GROUP.into(), host, reason: "failed".into() }),
+                (true, _) => since.map(|since| {
+                    let reason = "failed".into();
+                    Command::EvictMember { group: GROUP.into(), host, since, reason }
+                }),
                 (false, true) => self.controller.branch_news(&name, address, BranchNews::Stalled),
                 (false, false) => None,
             };

@@ -62,11 +62,11 @@ impl GroupCommands<'_> {
     }
 
     /// [`crate::Command::FailGroup`].
-    pub(super) fn fail(&self, name: String, reason: String) -> Result<Prepared, DomainError> {
+    pub(super) fn fail(&self, name: String, host: &str, since: u32, reason: String) -> Result<Prepared, DomainError> {
         let Some(old) = self.0.groups.get(&name) else { return Err(DomainError::NotFound { kind: "group", name }) };
         let generation = old.metadata.generation;
-        // A group without members has nothing to stop, and its failure could never be cleared.
-        if old.failed.is_some() || old.members.is_empty() {
+        let is_there = old.members.get(host).is_some_and(|m| m.since == since);
+        if old.failed.is_some() || !is_there {
             return Ok(Prepared::noop(self.0, generation));
         }
         let mut group = old.clone();

@@ -31,14 +31,14 @@ pub(super) fn news(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, new
     }
     let (group, network) = (state.groups.by_id(id)?, state.network()?);
     let member = group.members.values().find(|m| address(network, m) == Some(branch))?;
-    let (group, host) = (group.metadata.name.clone(), member.spec.host.clone());
+    let (group, host, since) = (group.metadata.name.clone(), member.spec.host.clone(), member.since);
     Some(match news {
-        LateNews::Started(start) => Command::StartMember { group, host, since: member.since, start },
+        LateNews::Started(start) => Command::StartMember { group, host, since, start },
         LateNews::NotFresh => {
             let reason = format!(
                 "the queue pair of receiver {host} at node {node} does not expect the start PSN: reset the queue pair, then join"
             );
-            Command::EvictMember { group, host, reason }
+            Command::EvictMember { group, host, since, reason }
         }
         LateNews::Lost => {
             let cause = if of_node.lost {
@@ -47,7 +47,7 @@ pub(super) fn news(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, new
                 format!("node {node} lost its state, and with it where receiver {host} started")
             };
             let reason = format!("{cause}: reset the queue pair, then join");
-            Command::EvictMember { group, host, reason }
+            Command::EvictMember { group, host, since, reason }
         }
     })
 }

@@ -125,7 +125,17 @@ impl MemberCommands<'_> {
         GroupChange::new(self.0, new, Outcome::Updated, generation).with(write).prepare_if_planned(self.0)
     }
 
-    /// [`crate::Command::DeleteMember`] and [`crate::Command::EvictMember`], with the reason in `evicted`.
+    /// [`crate::Command::EvictMember`].
+    pub(super) fn evict(&self, group: &str, host: &str, since: u32, reason: String) -> Result<Prepared, DomainError> {
+        let present = self.0.groups.get(group).and_then(|g| g.members.get(host));
+        match present.filter(|m| m.since != since) {
+            // Another membership of the host, of which nothing is known.
+            Some(another) => Ok(Prepared::noop(self.0, another.metadata.generation)),
+            None => self.delete(group, host, Some(reason)),
+        }
+    }
+
+    /// [`crate::Command::DeleteMember`], and the end of an eviction, with the reason in `evicted`.
     pub(super) fn delete(&self, group: &str, host: &str, evicted: Option<String>) -> Result<Prepared, DomainError> {
         let old =
             self.0.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;

@@ -135,7 +135,7 @@ impl Domain {
                 groups.put(name, labels, spec, if_match, create_only)
             }
             Command::DeleteGroup { name } => groups.delete(name),
-            Command::FailGroup { name, reason } => groups.fail(name, reason),
+            Command::FailGroup { name, host, since, reason } => groups.fail(name, &host, since, reason),
             Command::FinishMove { group } => groups.finish_move(group),
             Command::GiveUpMove { group, since } => groups.give_up_move(group, since),
             Command::RetryMove { group } => groups.retry_move(group),
@@ -144,7 +144,7 @@ impl Domain {
                 members.put(&group, spec, create_only, instance)
             }
             Command::DeleteMember { group, host } => members.delete(&group, &host, None),
-            Command::EvictMember { group, host, reason } => members.delete(&group, &host, Some(reason)),
+            Command::EvictMember { group, host, since, reason } => members.evict(&group, &host, since, reason),
             Command::StartMember { group, host, since, start } => members.start(&group, &host, since, start),
             Command::PushThresholds => Ok(self.links.prepare_push(&self.state)),
         }
@@ -208,6 +208,12 @@ impl Domain {
     /// Processes a branch state that `node` reported. A report on a branch that the node no longer has is ignored.
     pub fn branch_news(&mut self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Reaction {
         Stalls(&mut self.state).news(node, id, branch, news)
+    }
+
+    /// What the policies of their groups require for all stalls that `node` has reported and that last, also where a command for them
+    /// failed before, or the policy was another one then.
+    pub fn due_policies(&self, node: &str) -> Vec<Command> {
+        stall::Stalls::due(&self.state, node)
     }
 
     /// What follows from the state of a late receiver, a branch of `node`, in its present program: where it started becomes durable, and

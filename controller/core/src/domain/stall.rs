@@ -14,6 +14,7 @@ use super::reports::Reports;
 use super::state::State;
 use super::views::address;
 use crate::command::Command;
+use crate::member::Member;
 use crate::resource::{Group, Stall};
 
 /// The state of one branch in a node's report.
@@ -43,7 +44,7 @@ impl Stalls<'_> {
     /// See [`super::Domain::branch_news`].
     pub(super) fn news(&mut self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Reaction {
         let Some((at, stall)) = self.stall(node, id, branch, news) else { return Reaction::default() };
-        let command = (news != BranchNews::Recovered).then(|| self.policy(node, id, branch, &stall)).flatten();
+        let command = (news != BranchNews::Recovered).then(|| policy(self.0, node, id, branch, &stall)).flatten();
         let groups = Reports(self.0).observe(at, &BTreeSet::from([id]), |n| match news {
             BranchNews::Recovered => _ = n.stalls.remove(&(id, branch)),
             // A fatal NAK overrides a stall.
@@ -53,43 +54,56 @@ impl Stalls<'_> {
         Reaction { groups, command }
     }
 
+    /// See [`super::Domain::due_policies`].
+    pub(super) fn due(state: &State, node: &str) -> Vec<Command> {
+        let Some(of_node) = state.node(node) else { return Vec::new() };
+        let stalls = of_node.stalls.iter();
+        stalls.filter_map(|((id, branch), stall)| policy(state, node, *id, *branch, stall)).collect()
+    }
+
     fn stall(&self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Option<(usize, Stall)> {
         let at = self.0.index(node)?;
         let program = self.0.nodes[at].spec.groups.get(&id)?;
-        let is_receiver = match program.branches.iter().find(|b| b.address == branch)?.kind {
+        let branch_of_node = program.branches.iter().find(|b| b.address == branch)?;
+        let is_receiver = match branch_of_node.kind {
             BranchKind::Receiver { .. } => true,
             BranchKind::Node { .. } => false,
         };
         let who = if is_receiver {
-            format!("receiver {}", self.receiver(id, branch)?.1)
+            format!("receiver {}", receiver(self.0, id, branch)?.1.spec.host)
         } else {
             let child = self.0.nodes.iter().find(|n| n.spec.base.node_address == branch)?;
             format!("node {}", child.spec.base.name)
         };
-        Some((at, Stall { who, is_receiver, fatal: news == BranchNews::Fatal }))
+        Some((at, Stall { who, is_receiver, fatal: news == BranchNews::Fatal, since: branch_of_node.since }))
     }
+}
 
-    fn policy(&self, node: &str, id: GroupId, branch: Ipv6Addr, stall: &Stall) -> Option<Command> {
-        let (group, host) = self.receiver(id, branch).filter(|_| stall.is_receiver)?;
-        let name = group.metadata.name.clone();
-        let cause = if stall.fatal {
-            "answered with a fatal NAK: its queue pair is in error".to_owned()
-        } else {
-            format!("acknowledged nothing for {} ms", group.spec.stall_after.as_millis())
-        };
-        let reason = format!("receiver {host} at node {node} {cause}");
-        match group.spec.stall_policy {
-            StallPolicy::Wait => None,
-            StallPolicy::Evict => Some(Command::EvictMember { group: name, host: host.to_owned(), reason }),
-            StallPolicy::Fail => Some(Command::FailGroup { name, reason }),
-        }
+/// The command that the group's policy requires for a stall that a node has reported.
+fn policy(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, stall: &Stall) -> Option<Command> {
+    let (group, member) = receiver(state, id, branch).filter(|_| stall.is_receiver)?;
+    // Another membership has this address meanwhile.
+    if member.since != stall.since {
+        return None;
     }
+    let (name, host, since) = (group.metadata.name.clone(), member.spec.host.clone(), member.since);
+    let cause = if stall.fatal {
+        "answered with a fatal NAK: its queue pair is in error".to_owned()
+    } else {
+        format!("acknowledged nothing for {} ms", group.spec.stall_after.as_millis())
+    };
+    let reason = format!("receiver {host} at node {node} {cause}");
+    match group.spec.stall_policy {
+        StallPolicy::Wait => None,
+        StallPolicy::Evict => Some(Command::EvictMember { group: name, host, since, reason }),
+        StallPolicy::Fail => Some(Command::FailGroup { name, host, since, reason }),
+    }
+}
 
-    /// The group, and the host of its member with this address.
-    fn receiver(&self, id: GroupId, branch: Ipv6Addr) -> Option<(&Group, &str)> {
-        let group = self.0.groups.by_id(id)?;
-        let network = self.0.network()?;
-        let member = group.members.values().find(|m| address(network, m) == Some(branch))?;
-        Some((group, &member.spec.host))
-    }
+/// The group, and its member with this address.
+fn receiver(state: &State, id: GroupId, branch: Ipv6Addr) -> Option<(&Group, &Member)> {
+    let group = state.groups.by_id(id)?;
+    let network = state.network()?;
+    let member = group.members.values().find(|m| address(network, m) == Some(branch))?;
+    Some((group, member))
 }

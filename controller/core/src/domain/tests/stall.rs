@@ -156,3 +156,42 @@ fn reports_on_unknown_nodes_and_branches_change_nothing() {
     assert_eq!(w.domain.branch_news(&node, id, address, BranchNews::Stalled), Reaction::default(), "too late");
     assert_eq!(stalled(&w).0, ConditionStatus::False);
 }
+
+#[test]
+fn a_command_of_a_policy_is_for_one_membership() {
+    for policy in [StallPolicy::Evict, StallPolicy::Fail] {
+        let mut w = world(policy);
+        let command = report(&mut w, "h2-1", BranchNews::Fatal).command.unwrap();
+        // It leaves and joins again before the command is carried out.
+        w.run(leave("g", "h2-1")).unwrap();
+        w.run(receiver("g", "h2-1")).unwrap();
+        let done = w.run(command.clone()).unwrap();
+        assert_eq!((done.outcome, done.nodes.len()), (crate::command::Outcome::Unchanged, 0), "{policy:?}");
+        assert_eq!((status(&w, "g").receivers, status(&w, "g").evicted.len()), (3, 0));
+        assert_eq!(w.domain.due_policies("leaf2"), [], "the report was about the membership before");
+        if policy == StallPolicy::Fail {
+            w.run(leave("g", "h2-1")).unwrap();
+            assert_eq!(w.run(command).unwrap().outcome, crate::command::Outcome::Unchanged, "it has left");
+        }
+    }
+}
+
+#[test]
+fn a_policy_is_due_as_long_as_the_stall_lasts_and_as_it_is_then() {
+    let mut w = world(StallPolicy::Wait);
+    assert_eq!(report(&mut w, "h2-1", BranchNews::Fatal).command, None);
+    assert_eq!(w.domain.due_policies("leaf2"), []);
+    let evict = GroupSpec { stall_policy: StallPolicy::Evict, ..GroupSpec::default() };
+    w.run(group_with("g", evict)).unwrap();
+    let due = w.domain.due_policies("leaf2");
+    assert!(matches!(&due[..], [Command::EvictMember { host, .. }] if host == "h2-1"), "{due:?}");
+    // A command that failed changes nothing; the next sample requires it again.
+    assert_eq!((w.domain.due_policies("leaf2"), w.domain.due_policies("spine1")), (due.clone(), vec![]));
+    // Another queue pair of the host has its address.
+    let mut other = w.clone();
+    let spec = member("h2-1", Role::Receiver, 0x99);
+    other.run(Command::PutMember { group: "g".into(), spec, create_only: false, instance: None }).unwrap();
+    assert_eq!(other.domain.due_policies("leaf2"), []);
+    w.run(due[0].clone()).unwrap();
+    assert_eq!((w.domain.due_policies("leaf2"), status(&w, "g").evicted.len()), (vec![], 1));
+}
