@@ -2,7 +2,6 @@
 //! Reads counters and aggregation state from the maps.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use canopy_agent_core::Sample;
 use canopy_bpf::node::Node;
@@ -21,8 +20,8 @@ const EMPTY: u64 = u64::MAX;
 const LOST: u64 = 1;
 /// SHIFT_STARTED of shared.h.
 const STARTED: u32 = 1 << 31;
-/// From its first answer on, a queue pair that was reset answers a probe as one that expects the start PSN within this time.
-const FRESH_WITHIN: Duration = Duration::from_secs(1);
+/// PROBE_STALE of shared.h.
+const STALE: u64 = 2;
 
 /// One sample of all counters and states of the groups; each map is read once, in batches. `names` are those of the interfaces.
 pub(crate) fn sample(bpf: &Node, names: &BTreeMap<u32, String>) -> Result<Sample> {
@@ -94,8 +93,8 @@ fn branch(
         epsn: next
             .filter(|_| key & u64::from(Kind::KIND_NONE.0) != u64::from(Kind::KIND_NONE.0))
             .map(UnwrappedPsn::wire),
-        late: late(s, slot, now),
-        start: (late(s, slot, now) == Some(LateState::Started))
+        late: late(s, slot),
+        start: (late(s, slot) == Some(LateState::Started))
             .then(|| LateStart { shift: s.shift[slot] & 0xFF_FFFF, msn_base: s.msn_base[slot] & 0xFF_FFFF }),
         fatal: Some(s.fatal[slot])
             .filter(|nak| *nak != 0)
@@ -108,7 +107,7 @@ fn branch(
 }
 
 /// How far a late receiver is (decisions 3.13).
-fn late(s: &types::canopy_state, slot: usize, now: Monotonic) -> Option<LateState> {
+fn late(s: &types::canopy_state, slot: usize) -> Option<LateState> {
     let has = |slots: &types::canopy_slots| slots.word[slot / 64] >> (slot % 64) & 1 == 1;
     if !has(&s.receivers) {
         return None;
@@ -116,9 +115,7 @@ fn late(s: &types::canopy_state, slot: usize, now: Monotonic) -> Option<LateStat
     let answered = s.nak_received_ns[slot];
     match (has(&s.probing), has(&s.pending)) {
         (true, _) if answered == LOST => Some(LateState::Lost),
-        (true, _) if answered != 0 && now.since(Monotonic::from_nanos(answered)) > FRESH_WITHIN => {
-            Some(LateState::NotFresh)
-        }
+        (true, _) if answered == STALE => Some(LateState::NotFresh),
         (true, _) => Some(LateState::Probing),
         (_, true) => Some(LateState::Pending),
         _ => (has(&s.active) && s.shift[slot] & STARTED != 0).then_some(LateState::Started),

@@ -14,6 +14,9 @@
 /* Half of the epoch space: feedback between nodes carries 14 bits of the epoch. */
 #define EPOCH_HALF 0x2000
 
+/* From its first answer on, a queue pair that was reset answers a probe as one that expects the start PSN within this time. */
+#define PROBE_FRESH_NS 1000000000ULL
+
 enum canopy_feedback_kind {
 	FEEDBACK_NONE = 0,
 	FEEDBACK_ACK = 1,
@@ -213,7 +216,8 @@ static __always_inline __u32 accept(const struct canopy_state *s, const struct c
 /*
  * Decisions 3.13: whether the queue pair of a late receiver is fresh. It is probed with a PSN far ahead of the start PSN, which a fresh one
  * refuses with a NAK of the start PSN, and with the one before the start PSN, which a fresh one may answer with an ACK of it (`fresh`
- * is what the answer has then). Any other answer is kept with its time: a queue pair that answers, and never like this, is not fresh.
+ * is what the answer has then). The time of the first other answer is kept: a queue pair that answers again and again, and never like
+ * this, is not fresh. A single one may be left over from the former connection of a host that connects its queue pair later.
  * Where the node lost the state in which it may have started, no answer helps: the parent counts what that state acknowledged.
  * Returns 0 if it is fresh, or a drop reason.
  */
@@ -223,6 +227,8 @@ static __always_inline __u32 probe_answered(struct canopy_state *s, __u32 slot, 
 	if (s->nak_received_ns[slot] == PROBE_LOST || (psn ^ fresh) & PSN_MASK) {
 		if (!s->nak_received_ns[slot])
 			s->nak_received_ns[slot] = now;
+		else if (s->nak_received_ns[slot] > PROBE_STALE && now - s->nak_received_ns[slot] > PROBE_FRESH_NS)
+			s->nak_received_ns[slot] = PROBE_STALE;
 		return DROP_BRANCH_INACTIVE;
 	}
 	slot_remove(&s->probing, slot);

@@ -262,6 +262,8 @@ enum canopy_min_kind {
 
 /* In canopy_state.nak_received_ns of a probing branch: see JOIN_LOST. */
 #define PROBE_LOST 1
+/* Its queue pair answered again, and not as a fresh one, longer than PROBE_FRESH_NS after it first did. */
+#define PROBE_STALE 2
 
 /* The key in `states` of the state that CONTROL_CARRY merges; no group has this identifier. */
 #define CANOPY_CARRIED 0
@@ -297,7 +299,7 @@ struct canopy_state {
 	__u32 shift[CANOPY_MAX_BRANCHES];	/* late receiver: subtracted from PSNs, its QP expects the start PSN first; | SHIFT_STARTED */
 	__u32 msn_base[CANOPY_MAX_BRANCHES];	/* messages completed before a late branch became active */
 	__u32 fatal[CANOPY_MAX_BRANCHES];	/* first fatal NAK of a receiver: AETH syndrome << 24 | PSN; 0 = none */
-	__u64 nak_received_ns[CANOPY_MAX_BRANCHES];	/* of a probing one: when it first answered as a queue pair that is not fresh, or PROBE_LOST */
+	__u64 nak_received_ns[CANOPY_MAX_BRANCHES];	/* of a probing one: when it first answered as a queue pair that is not fresh, PROBE_STALE or PROBE_LOST */
 	struct canopy_min tree[2 * CANOPY_MAX_BRANCHES];
 	struct canopy_branch_stats stats[CANOPY_MAX_BRANCHES];	/* changed without the lock; zero where no branch is */
 };

@@ -152,15 +152,15 @@ impl Node {
     }
 
     /// The late receivers of which the controller has to know something, in the present program.
-    pub fn late(&self, now: u64) -> Vec<(Ipv6Addr, LateNews)> {
+    pub fn late(&self) -> Vec<(Ipv6Addr, LateNews)> {
         let Some(machine) = self.kernel.machine.as_ref() else { return Vec::new() };
         let of = |slot: u32| {
             if machine.inner.probing().any(|probed| probed == slot) {
                 if machine.inner.is_lost(slot) {
                     return Some(LateNews::Lost);
                 }
-                let answered = self.kernel.answered.get(&slot)?;
-                return (now - answered > FRESH_WITHIN).then_some(LateNews::NotFresh);
+                let (first, last) = self.kernel.answered.get(&slot)?;
+                return (last - first > FRESH_WITHIN).then_some(LateNews::NotFresh);
             }
             let start = machine.inner.start(slot)?;
             Some(LateNews::Started(LateStart { shift: start.shift, msn_base: start.msn_base }))

@@ -121,8 +121,8 @@ pub struct Kernel {
     pub peers: BTreeMap<Ipv6Addr, Peer>,
     /// A headend's outer header.
     pub lists: Option<Arc<Lists>>,
-    /// Probed receivers that answered, but not as a fresh queue pair does, and since when, ns.
-    pub answered: BTreeMap<u32, u64>,
+    /// Probed receivers that answered, but not as a fresh queue pair does, and when first and last, ns.
+    pub answered: BTreeMap<u32, (u64, u64)>,
 }
 
 impl Kernel {
@@ -279,7 +279,7 @@ impl Kernel {
         if is_probed {
             match out {
                 Ok(_) => _ = self.answered.remove(&branch),
-                Err(_) => _ = self.answered.entry(branch).or_insert(now),
+                Err(_) => self.answered.entry(branch).or_insert((now, now)).1 = now,
             }
         }
         Ok(out?.and_then(|out| self.upstream(out)))

@@ -171,7 +171,7 @@ impl World<'_> {
     /// Schedules the agent's next poll if it has to poll.
     pub(crate) fn polls(&mut self, place: Place, now: u64) {
         let node = &mut self.nodes[place];
-        if !node.samples && !node.late(now).is_empty() {
+        if !node.samples && !node.late().is_empty() {
             node.samples = true;
             self.net.at(now + SAMPLE, Event::Sample(place, node.life));
         }
@@ -225,7 +225,7 @@ impl World<'_> {
             return;
         }
         node.samples = false;
-        let receivers = node.late(now);
+        let receivers = node.late();
         if let Some(conf) = node.kernel.conf.as_ref().filter(|_| node.awake && !receivers.is_empty()) {
             let sample = Sample { place, epoch: conf.epoch, receivers };
             let delay = self.chance.below(self.slowest + 1);
