@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use canopy_controller_core::command::MAX_WRITES;
 use canopy_controller_core::threshold::ThresholdSettings;
-use canopy_controller_core::{Domain, Record, Secret, Write};
+use canopy_controller_core::{Domain, Record, Secret, Write, assume_open};
 use canopy_model::addressing::AddressPlan;
 use canopy_store::{Op, RESTORE_GAP, Store, StoreError};
 use tokio::sync::mpsc;
@@ -88,12 +89,19 @@ fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> 
     };
     // Restored before anything is written: a store whose records are not consistent is left unchanged.
     let expected = snapshot.revision;
-    let mut domain =
-        restore(plan, thresholds, Secret::new(key), term, snapshot.entries).map_err(StartError::Restore)?;
+    let mut records = decoded(snapshot.entries).map_err(StartError::Restore)?;
+    let opened = if is_copy { assume_open(&mut records) } else { Vec::new() };
+    let restored = Domain::restore(plan, thresholds, Secret::new(key), term, records);
+    let mut domain = restored.map_err(|e| StartError::Restore(e.into()))?;
     if is_copy {
         ops.push(op(&Write::Put(domain.leap())));
     }
-    let revision = store.commit(expected, &ops).map_err(StartError::Store)?;
+    // The revision of this start comes last: until it is written, the store is a copy.
+    let opened: Vec<Op> = opened.into_iter().map(|record| op(&Write::Put(record))).collect();
+    let mut revision = expected;
+    for ops in opened.chunks(MAX_WRITES).chain([&ops[..]]) {
+        revision = store.commit(revision, ops).map_err(StartError::Store)?;
+    }
     Ok((domain, revision))
 }
 
@@ -101,18 +109,12 @@ fn key_from(digits: &[u8]) -> Option<[u8; 32]> {
     hex::decode(digits).ok()?.try_into().ok()
 }
 
-fn restore(
-    plan: AddressPlan,
-    thresholds: ThresholdSettings,
-    secret: Secret,
-    term: u64,
-    entries: Vec<(String, Vec<u8>)>,
-) -> Result<Domain, RestoreError> {
+fn decoded(entries: Vec<(String, Vec<u8>)>) -> Result<Vec<(String, Record)>, RestoreError> {
     let mut records: Vec<(String, Record)> = Vec::with_capacity(entries.len());
     for (key, value) in entries.into_iter().filter(|(key, _)| !key.starts_with(OWN_PREFIX)) {
         if let Some(record) = decode(&key, &value)? {
             records.push((key, record));
         }
     }
-    Ok(Domain::restore(plan, thresholds, secret, term, records)?)
+    Ok(records)
 }

@@ -180,3 +180,30 @@ async fn numbers_given_after_a_backup_are_not_given_after_its_restore() {
         assert!(given.iter().all(|(t, p, q)| *t != tree && *p != proxy && *q != qpn), "{name}");
     }
 }
+
+/// Data may have passed since the backup was made: who joins now does not have it, and would hold up the group as one that counts from
+/// the start.
+#[tokio::test]
+async fn a_group_of_a_restored_backup_counts_as_open_if_it_has_a_source() {
+    let (_running, store) = start_on(WRITTEN).await;
+    let restored = Arc::new(MemStore::new());
+    restored.import(&store.scan("").unwrap()).unwrap();
+    // Also when the first controller after the restore is asked nothing.
+    drop(start(restored.clone(), Default::default()).await.unwrap());
+    for (store, late) in [(store, false), (restored, true)] {
+        let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
+        controller
+            .execute(join("g1", json!({"host": "r2", "role": "receiver", "qpn": 99})), None, false)
+            .await
+            .unwrap();
+        // No source is there: its session begins closed.
+        controller.execute(join("g3", json!({"host": "s1", "role": "source", "qpn": 98})), None, false).await.unwrap();
+        controller
+            .execute(join("g3", json!({"host": "r2", "role": "receiver", "qpn": 99})), None, false)
+            .await
+            .unwrap();
+        let now = records(&store);
+        let of = |key: &str| now.lines().find(|l| l.starts_with(key)).unwrap().contains("\"late\":true");
+        assert_eq!((of("member/g1/r2 "), of("member/g3/r2 ")), (late, false));
+    }
+}

@@ -46,5 +46,5 @@ mod tree;
 pub use command::{Applied, Command, Outcome, Write};
 pub use domain::{BranchNews, DeadPorts, Domain, LateNews, LossNews, Move, Prepared, Reaction};
 pub use error::{DomainError, RestoreError};
-pub use record::Record;
+pub use record::{Record, assume_open};
 pub use secret::Secret;

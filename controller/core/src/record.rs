@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Qpn;
+use canopy_model::member::Role;
 use canopy_model::topology::{Endpoint, TopologySpec};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -117,7 +118,7 @@ pub struct GroupRecord {
     pub(crate) epoch: u32,
     #[serde(default)]
     pub(crate) moved: u32,
-    /// See [`Group::opened`](crate::resource::Group::opened); `None` in the record of a version that did not know it.
+    /// See [`Group::opened`](crate::resource::Group::opened); `None` in the record of a version that did not know it, or of a restored copy: the present session counts as open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) opened: Option<u32>,
     /// See [`Group::session`](crate::resource::Group::session).
@@ -178,6 +179,28 @@ pub struct MemberRecord {
 pub struct StateRecord {
     pub(crate) revision: u64,
     pub(crate) cursors: Cursors,
+}
+
+/// Makes the groups that have a source count as open (decisions 3.13) in the records of a copy of a store: data may have passed since the
+/// copy was made, and who joins now does not have it. Returns the records that changed; until they are written, another start has to do
+/// the same.
+pub fn assume_open(records: &mut [(String, Record)]) -> Vec<Record> {
+    let source = |(_, record): &(String, Record)| match record {
+        Record::Member(m) if m.member.spec.role == Role::Source => Some((m.group.clone(), m.member.since)),
+        _ => None,
+    };
+    let sources: BTreeMap<String, u32> = records.iter().filter_map(source).collect();
+    let mut changed = Vec::new();
+    for (_, record) in records {
+        let Record::Group(group) = record else { continue };
+        let since = sources.get(&group.metadata.name);
+        if since.is_some_and(|since| group.opened.is_some_and(|opened| opened != *since)) {
+            // As in the record of a version that did not know it.
+            group.opened = None;
+            changed.push(record.clone());
+        }
+    }
+    changed
 }
 
 fn is_zero(n: &u32) -> bool {
