@@ -34,8 +34,8 @@ fn main() {
     }
 }
 
-/// Writes the node's C with the maps of another version: fields in another order, one that this version does not have, and other
-/// numbers of the roles.
+/// Writes the node's C with the maps of another version: fields in another order, one that this version does not have, other numbers of
+/// the roles, and two maps that only one of the versions has.
 fn other_layout(to: &Path) -> PathBuf {
     const CHANGES: [(&str, &str); 7] = [
         ("\t__u32 group_id;\n\t__u32 epoch;\n", "\t__u64 of_another_version;\n\t__u32 epoch;\n\t__u32 group_id;\n"),
@@ -49,12 +49,16 @@ fn other_layout(to: &Path) -> PathBuf {
         ("ROLE_HEADEND = 0,", "ROLE_HEADEND = 4,"),
         ("ROLE_FEEDBACK = 4,\t\t/* ACK, NAK or CNP of a branch */\n\tROLES", "ROLE_FEEDBACK = 0,\n\tROLES = 5"),
     ];
+    const MAPS: [(&str, &str); 3] =
+        [("own_addresses", "own_elsewhere"), ("&neighbours", "&adjacent"), ("PINNED(neighbours,", "PINNED(adjacent,")];
     for part in ["", "common", "node"] {
         fs::create_dir_all(to.join(part)).expect("OUT_DIR is writable");
         for file in fs::read_dir(Path::new("c").join(part)).expect("bpf/c is there") {
             let from = file.expect("bpf/c is readable").path();
             if let (true, Some(name)) = (from.is_file(), from.file_name()) {
-                fs::copy(&from, to.join(part).join(name)).expect("OUT_DIR is writable");
+                let text = fs::read_to_string(&from).expect("C is text");
+                let text = MAPS.iter().fold(text, |text, (was, is)| text.replace(was, is));
+                fs::write(to.join(part).join(name), text).expect("OUT_DIR is writable");
             }
         }
     }

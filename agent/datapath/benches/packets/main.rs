@@ -4,8 +4,9 @@
 //! Sizes are of the payload. If a frame does not fit a test run (a page less its overhead), the figure is of frames sent
 //! through a veth pair, measured by the kernel's program statistics; these rows are marked `traffic`.
 //! `cargo bench .. -- by-hand` prints only the comparison with a program that does nothing but copy, `-- flat` only the table of
-//! feedback by branches, `-- flows` only that of the egress by flows.
+//! feedback by branches, `-- flows` only that of the egress by flows, `-- boundary` only the cost of the domain's boundary.
 
+mod boundary;
 mod by_hand;
 mod flat;
 mod flows;
@@ -27,6 +28,9 @@ fn main() {
     if only("flows") {
         return flows::run();
     }
+    if only("boundary") {
+        return boundary::run();
+    }
     println!("{:<34} {:>7} {:>8} {:>8} {:>8} {:>8}  how", "entry", "payload", "fan-out", "q1 ns", "median", "q3 ns");
     for payload in [64, 1024, 4096] {
         headend(payload);
@@ -35,6 +39,7 @@ fn main() {
             end_mt_entry(payload, fan_out);
         }
     }
+    boundary::run();
     by_hand::run();
     flat::run();
     flows::run();

@@ -159,6 +159,24 @@ fn no_branch_ends_with_more_than_was_forwarded() {
     assert!(!ahead(&bed.state()), "{:?}", essence(&bed.state()));
 }
 
+/// Programs without the maps of the node's own addresses and of neighbours were there before, as they are in other versions.
+#[test]
+fn maps_that_only_these_programs_have_are_filled_before_their_filters_are_attached() {
+    let mut bed = bed();
+    let own = std::process::Command::new("ip").args(["-6", "addr", "add", "2001:db8:77::9/64", "dev", "lo"]).status();
+    assert!(own.unwrap().success());
+    bed.peers_answer();
+    let other = bed.through_another_layout();
+    assert!(!other.join("own_addresses").exists() && !other.join("neighbours").exists());
+    bed.reopen();
+    assert_eq!(bed.datapath.bpf.own_addresses().keys().len(), 0);
+    assert_eq!(bed.reconcile(|_| {}), []);
+    let own: Vec<_> = bed.datapath.bpf.own_addresses().keys().into_iter().map(std::net::Ipv6Addr::from).collect();
+    assert!(own.contains(&"2001:db8:77::9".parse().unwrap()), "{own:?}");
+    let back = bed.through_another_layout();
+    assert!(back.join("own_elsewhere").exists() && !back.join("own_addresses").exists());
+}
+
 #[test]
 fn the_counters_of_a_port_continue() {
     let mut bed = bed();

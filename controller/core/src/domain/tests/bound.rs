@@ -79,7 +79,8 @@ fn changes_wait_for_a_node_that_is_4096_epochs_behind_and_departures_do_not() {
     assert!(e.starts_with("InUse") && e.contains("spine1"), "{e}");
     // No receiver waits for a node when it leaves.
     w.run(leave("g", "h1-2")).unwrap();
-    w.run(Command::EvictMember { group: "g".into(), host: "h3-2".into(), reason: "failed".into() }).unwrap();
+    let since = w.domain.state.groups.get("g").unwrap().members["h3-2"].since;
+    w.run(Command::EvictMember { group: "g".into(), host: "h3-2".into(), since, reason: "failed".into() }).unwrap();
     assert_eq!(epoch(&w), last);
     w.domain = w.restarted();
     assert_eq!(epoch(&w), last);
