@@ -11,6 +11,7 @@ pub mod moves;
 pub mod pacer;
 mod paused;
 pub mod queue;
+mod scapy;
 
 pub use paused::Paused;
 

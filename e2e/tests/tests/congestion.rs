@@ -100,3 +100,65 @@ fn one_cnp_a_window_reaches_the_source_while_agents_are_dead() {
     assert!(report.mismatches().is_empty());
     assert_eq!(report.source.more["bad_icrc"], json!(0), "a CNP composed by the programs has a wrong ICRC");
 }
+
+/// Fatal NAKs of a receiver of another group, at the edge that both groups have in common: they are state of that receiver's branch, and
+/// neither fill a ring buffer nor delay a CNP.
+#[test]
+fn a_flood_of_fatal_naks_in_one_group_takes_no_cnp_of_another() {
+    const RATE: u64 = 25_000;
+    const SECONDS: u64 = 6;
+    let bed = up("figure1").unwrap();
+    bed.limit("s1", 20).unwrap();
+    // r5 has no queue pair, so nothing confirms its branch, and the source of g stalls.
+    bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+    let member = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": "r5"},
+        "spec": {"host": "r5", "role": "receiver", "qpn": 0x222}});
+    let (status, body) = bed.lab.rest("POST", "/api/v1/groups/g/members", Some(&member)).unwrap();
+    assert_eq!(status, 201, "{body}");
+    let mut stalled =
+        TransferSpec { timeout: Duration::from_secs(300), ..TransferSpec::new("g", "s1", &["r2"], 1 << 20) };
+    // It sends few packets again, and not often: h has the link.
+    stalled.args.insert("s1".into(), ["--window", "16", "--timeout", "1s"].map(Into::into).into());
+    let stalled = bed.lab.start_transfer(stalled).unwrap();
+    bed.wait_phase("g", "Ready").unwrap();
+    let (proxy, transfer) = start(&bed, "h", &["r1", "r4"], 96 << 20);
+    let taps = CnpTaps::start(&bed.lab, proxy, "s1", &["r1", "r4"]).unwrap();
+
+    let begun = now_ns().unwrap();
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let flooded = now_ns().unwrap();
+    let g = bed.group("g").unwrap()["connection"].clone();
+    let what = json!({
+        "host": "2001:db8:0:5::1", "proxy": g["proxyAddress"], "dqpn": g["designatedQpn"], "psn": g["startPsn"],
+        "mac": bed.mac("n3", "eth3").unwrap(), "interface": "eth0", "rate": RATE, "seconds": SECONDS,
+    });
+    let flood = bed.attack("r5", "fatal.py", &what).unwrap();
+    let ended = now_ns().unwrap();
+    bed.limit("s1", 1000).unwrap();
+    assert!(transfer.finish(&bed.lab).unwrap().mismatches().is_empty());
+    let cnps = taps.stop().unwrap();
+    let sent = flood["sent"].as_u64().unwrap();
+    let mut drops = Vec::new();
+    let of_flood = |drop: &(String, String, u64)| drop.0 == "n3" && drop.1 == "nak_fatal";
+    let counted = bed.lab.wait("the flood to be counted", |_| {
+        drops = bed.drops("g")?;
+        Ok(drops.iter().find(|d| of_flood(d)).is_some_and(|d| d.2 == sent))
+    });
+    assert!(counted.is_ok(), "{sent} sent, dropped {drops:?}");
+    let rate = sent as f64 / flood["seconds"].as_f64().unwrap();
+    let (alone, beside) = (cnps.between(begun, flooded, WINDOW), cnps.between(flooded, ended, WINDOW));
+    println!("{rate:.0} fatal NAKs a second; CNPs of windows with CNPs: {alone:?} before, {beside:?} with the flood");
+    assert!(rate > 0.95 * RATE as f64, "{rate:.0} fatal NAKs a second are no flood of {RATE}");
+    assert!(alone.1 > 200 && beside.1 > 200, "too few windows: {alone:?} {beside:?}");
+    let share = |(received, sent): (u64, u64)| received as f64 / sent as f64;
+    assert!(share(alone) >= 0.9 && share(beside) >= 0.9 * share(alone), "{alone:?} {beside:?}");
+    for group in ["g", "h"] {
+        let drops = bed.drops(group).unwrap();
+        assert!(!drops.iter().any(|d| d.1 == "event_lost"), "{drops:?}");
+    }
+    let (_, events) = bed.lab.rest("GET", "/api/v1/events", None).unwrap();
+    let fatal: Vec<_> = events["items"].as_array().unwrap().iter().filter(|e| e["code"] == "FatalNak").collect();
+    assert_eq!(fatal.len(), 1, "{fatal:?}");
+    assert_eq!((&fatal[0]["node"], &fatal[0]["group"]), (&json!("n3"), &json!("g")));
+    drop(stalled);
+}
