@@ -475,6 +475,19 @@ impl Testbed {
         ok(cnps.put(&group, &cnp));
     }
 
+    /// When the group's CNP window ends, or ended, on the clock of [`monotonic`](canopy_bpf::monotonic).
+    pub fn cnp_window_end(&self) -> u64 {
+        ok(self.datapath.bpf.cnps().get(&self.group_id())).map_or(0, |c| c.ends_ns)
+    }
+
+    /// The same, from now on.
+    pub fn set_cnp_window_end(&self, at: u64) {
+        let (cnps, group) = (self.datapath.bpf.cnps(), self.group_id());
+        let mut cnp = ok(cnps.get(&group)).unwrap_or_else(|| panic!("no CNP state"));
+        cnp.ends_ns = at;
+        ok(cnps.put(&group, &cnp));
+    }
+
     /// CNPs sent upstream.
     pub fn cnps_out(&self) -> u64 {
         ok(self.datapath.bpf.cnps().get(&self.group_id())).map_or(0, |c| c.cnps_out)

@@ -124,7 +124,12 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 		opens = !c->running;
 		if (opens) {
 			c->running = 1;
-			c->ends_ns = now + g->cnp_window_ns;
+			/*
+			 * Windows follow each other without a gap while CNPs arrive. One that started with the first CNP after the
+			 * previous end would start a little later each time than the child's, which sends its CNPs one window
+			 * apart: every second one would arrive just before the end, and wait for the next.
+			 */
+			c->ends_ns = (now < c->ends_ns + g->cnp_window_ns ? c->ends_ns : now) + g->cnp_window_ns;
 		}
 		c->slot_last_ns[slot] = now;
 		if (c->slot_window[slot] != c->window) {

@@ -5,11 +5,13 @@
 //! workspace's binaries (`make build`) and the tools of `make tools`; without them they fail.
 
 pub mod capture;
+pub mod cnps;
 pub mod longhaul;
 pub mod moves;
 pub mod pacer;
 mod paused;
 pub mod queue;
+mod scapy;
 
 pub use paused::Paused;
 
@@ -88,14 +90,16 @@ impl Bed {
             .with_context(|| format!("{:#}", self.group(name).unwrap_or_default()))
     }
 
-    /// Limits what `host` sends from now on; the lab's file gives its link a rate. In the words of tc(8).
+    /// Limits what `host` sends from now on, evenly; the lab's file gives its link a rate.
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn limit(&self, host: &str, rate: &str) -> Result<()> {
+    pub fn limit(&self, host: &str, mbit: u64) -> Result<()> {
+        // 1 ms at the rate, and at least a few packets of a path MTU of 1024.
+        let (rate, burst) = (format!("{mbit}mbit"), (mbit * 125).max(4096).to_string());
         let mut tc = self.lab.command(host, "tc")?;
-        tc.args(["qdisc", "change", "dev", "eth0", "root", "tbf", "rate", rate]);
-        let out = tc.args(["burst", "125000", "limit", "1000000"]).output().context("tc")?;
+        tc.args(["qdisc", "change", "dev", "eth0", "root", "tbf", "rate", &rate]);
+        let out = tc.args(["burst", &burst, "limit", "1000000"]).output().context("tc")?;
         ensure!(out.status.success(), "{rate} at {host}: {}", String::from_utf8_lossy(&out.stderr));
         Ok(())
     }

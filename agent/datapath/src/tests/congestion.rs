@@ -108,6 +108,32 @@ fn windows_that_follow_each_other_send_one_cnp_each_without_the_agent() {
     assert_eq!(bed.telemetry().cnps_in, 25);
 }
 
+/// A child that sends a CNP per window, a little before or after this node's own window ends: none of them is left out.
+#[test]
+fn windows_follow_each_other_without_a_gap_while_cnps_arrive() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut bed = group(HOUR, 0);
+    send_cnps(&bed, &[0]);
+    for closed_by_the_agent in [false, true] {
+        let ended = canopy_bpf::monotonic().nanos() - SECOND;
+        bed.set_cnp_window_end(ended);
+        if closed_by_the_agent {
+            let sent = bed.cnps_out();
+            bed.datapath.bpf.control(bed.group_id(), canopy_bpf::node::Control::Cnp, &[0; 94]).unwrap();
+            assert_eq!(bed.cnps_out(), sent + 1);
+        }
+        let sends = if closed_by_the_agent { SHOT } else { REDIRECT };
+        assert_eq!(bed.run("d0", &congestion(1)).0, sends);
+        assert_eq!(bed.cnp_window_end(), ended + HOUR, "closed by the agent: {closed_by_the_agent}");
+    }
+    // After a window without a CNP the next one starts with the CNP.
+    set(&mut bed, SECOND / 2, 0);
+    let before = canopy_bpf::monotonic().nanos();
+    bed.set_cnp_window_end(before - SECOND);
+    assert_eq!(bed.run("d0", &congestion(1)).0, REDIRECT);
+    assert!(bed.cnp_window_end() >= before + SECOND / 2);
+}
+
 #[test]
 fn a_cnp_that_cannot_be_sent_is_not_counted_as_sent() {
     let mut bed = group(HOUR, 0);
