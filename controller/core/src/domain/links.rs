@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use canopy_model::congestion::{MAX_REPORTED_FLOWS, PortCongestion};
-use canopy_model::ids::PortIndex;
+use canopy_model::ids::{Generation, PortIndex};
 use canopy_model::node_spec::PortThresholds;
 use canopy_model::telemetry::{LinkLoss, LinkRtt};
 use canopy_model::topology::{Endpoint, LinkBuffer};
@@ -16,6 +16,7 @@ use super::change::{Effect, Prepared, ThresholdEffect};
 use super::losses::{Loss, Losses, is_congested, judge};
 use super::state::State;
 use crate::command::Outcome;
+use crate::resource::Node;
 use crate::threshold::{LinkThresholds, PortLimits, ThresholdSettings};
 use crate::topology::{Network, NodeIx, PortInfo};
 
@@ -40,6 +41,16 @@ pub(super) struct Direction {
     pub(super) queue: Option<Queue>,
     pub(super) losses: Losses,
     avoided: Avoided,
+    /// The port's number, and the generation of the node's spec that gave it another one: reports by the former numbers are of other ports.
+    index: Option<PortIndex>,
+    numbered: Generation,
+}
+
+impl Direction {
+    /// Whether the node's agent names this port by its present number.
+    fn is_known_to(&self, node: &Node) -> bool {
+        self.numbered == 0 || node.observed().is_some_and(|observed| observed >= self.numbered)
+    }
 }
 
 /// Whether trees and routes avoid a link.
@@ -99,8 +110,12 @@ impl Links {
     pub(super) fn tune(&mut self, state: &State, now: Monotonic) {
         let mut before = std::mem::take(&mut self.nodes);
         let mut nodes: HashMap<String, BTreeMap<String, Direction>> = HashMap::new();
+        let ports = state.nodes.iter().flat_map(|n| n.spec.base.ports.iter().map(|p| (&n.spec.base.name, p)));
+        let named = ports.map(|(node, p)| (Endpoint { device: node.clone(), port: p.name.clone() }, p.index));
+        let indexes: HashMap<Endpoint, PortIndex> = named.collect();
         for declared in self.declared(state) {
             let Declared { from, to, settings, port, rtt, .. } = declared;
+            let is_new_node = !before.contains_key(&from.device);
             let old = before.get_mut(&from.device).and_then(|ports| ports.remove(&from.port));
             let new = || Direction {
                 to: to.clone(),
@@ -110,8 +125,15 @@ impl Links {
                 queue: None,
                 losses: Losses::default(),
                 avoided: Avoided::No,
+                index: None,
+                numbered: 0,
             };
             let mut direction = old.filter(|d| d.to == to).unwrap_or_else(new);
+            let index = indexes.get(&from).copied();
+            if direction.index != index && !is_new_node {
+                direction.numbered = state.revision;
+            }
+            direction.index = index;
             let is_in = |ports: &BTreeSet<Endpoint>| ports.contains(&from) || ports.contains(&to);
             let avoided = match is_in(state.down()) {
                 true if is_in(state.silent()) => Avoided::Silent,
@@ -143,7 +165,9 @@ impl Links {
         let (spec, Some(ports)) = (&state.nodes[at].spec, self.nodes.get_mut(node)) else { return };
         for rtt in rtts {
             let Some(port) = spec.base.ports.get(usize::from(rtt.port.get()) - 1) else { continue };
-            let Some(direction) = ports.get_mut(&port.name) else { continue };
+            let Some(direction) = ports.get_mut(&port.name).filter(|d| d.is_known_to(&state.nodes[at])) else {
+                continue;
+            };
             let is_refused = rtt.rtt.is_some_and(|sample| sample < self.defaults.min_rtt);
             direction.refused += u64::from(is_refused);
             let rtt = LinkRtt { rtt: rtt.rtt.filter(|_| !is_refused), ..*rtt };
@@ -167,7 +191,7 @@ impl Links {
         for report in reports {
             let Some(port) = base.ports.get(usize::from(report.port.get()) - 1) else { continue };
             let here = Endpoint { device: base.name.clone(), port: port.name.clone() };
-            let Some(direction) = self.direction_mut(&here) else { continue };
+            let Some(direction) = self.direction_mut(&here).filter(|d| d.is_known_to(node)) else { continue };
             direction.losses.add(*report, now, direction.avoided != Avoided::No);
             let (Some(direction), is) = (self.direction(&here), node.lossy.get(&port.name).map(|l| l.permille)) else {
                 continue;

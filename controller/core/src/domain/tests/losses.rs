@@ -7,7 +7,7 @@ use canopy_model::telemetry::LinkLoss;
 use super::*;
 use crate::condition::{ConditionKind, ConditionStatus};
 use crate::domain::LossNews;
-use crate::testing::fabric;
+use crate::testing::{fabric, link};
 use crate::view::GroupStatus;
 
 fn status(w: &World, name: &str) -> GroupStatus {
@@ -208,4 +208,24 @@ fn reports_ten_times_a_second_and_every_ten_seconds_are_judged_alike_and_the_lar
         (end.requests, end.lost) = (u64::MAX - 1000, u64::MAX - 1000);
     }
     assert_eq!(bed.run(1, 0, 0).len(), 1);
+}
+
+/// A link in front of others renumbers the ports of its nodes; until the agent has adopted that, it reports by the former numbers.
+#[test]
+fn reports_by_former_port_numbers_are_not_of_other_ports() {
+    let mut bed = Bed::new();
+    bed.world.confirm();
+    bed.run(60, 0, 0);
+    let mut spec = fabric(2, 1, 2);
+    spec.links.insert(0, link("leaf1/first", "spine1/first"));
+    bed.world.run_at(topology(spec), bed.ms * MS).unwrap();
+    let first = |bed: &Bed| bed.world.domain.link("leaf1", "first", instant(bed.ms * MS)).unwrap().status.loss;
+    assert_eq!(bed.world.domain.node_spec("leaf1").unwrap().base.ports[0].name, "first");
+    assert_eq!(bed.run(20, 50, 0), []);
+    let requests =
+        |bed: &Bed| bed.world.domain.link("leaf1", "up1", instant(bed.ms * MS)).unwrap().status.loss.unwrap().requests;
+    assert_eq!(requests(&bed), 60 * RATE);
+    bed.world.confirm();
+    bed.run(1, 0, 0);
+    assert!(first(&bed).is_some(), "port 1 from now on");
 }
