@@ -232,6 +232,7 @@ mod tests {
             group: "g".into(),
             spec: serde_json::from_value(spec).unwrap(),
             create_only: true,
+            instance: None,
         };
         let commands = [
             topology(None),
