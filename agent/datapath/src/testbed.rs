@@ -153,6 +153,8 @@ impl Testbed {
             "no BPF file system: mount -t bpf bpf /sys/fs/bpf"
         );
         ip("link set lo up");
+        // The kernel adds no link-local addresses of its own, at any time between two observations.
+        ok(std::fs::write("/proc/sys/net/ipv6/conf/default/addr_gen_mode", "1"));
         for name in std::iter::once("u0".to_string()).chain((0..=shape.children).map(|i| format!("d{i}"))) {
             ip(&format!("link add {name} mtu 9000 type veth peer name {name}p mtu 9000"));
             ip(&format!("link set dev {name}p up"));

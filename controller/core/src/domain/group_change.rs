@@ -156,17 +156,23 @@ pub(super) fn plan(state: &State, group: &mut Group) -> Result<Settled, DomainEr
             return Ok(settled);
         }
         group.behind = None;
-        group.epoch += 1;
-        group.moved = group.epoch;
+        start_over(state, group);
     }
     let mut planned = plan_group(&state.addresses, state.network(), intent(group))?;
     check_ports(state, &planned)?;
     if is_back(group, &planned) {
-        group.epoch += 1;
-        group.moved = group.epoch;
+        start_over(state, group);
         planned = plan_group(&state.addresses, state.network(), intent(group))?;
     }
     Ok(settle(planned))
+}
+
+/// Every child starts over, in an epoch that the group did not have before. Where the command has brought a new epoch already, it is that
+/// one: a receiver that joins with the command was counted by no tree before.
+fn start_over(state: &State, group: &mut Group) {
+    let before = state.groups.get(&group.metadata.name).map_or(0, |old| old.epoch);
+    group.epoch = group.epoch.max(before + 1);
+    group.moved = group.epoch;
 }
 
 /// Whether a group that was infeasible has a tree again. A node may still run its program of before: it never counts what other nodes
