@@ -88,16 +88,9 @@ static __always_inline void fill_feedback(struct canopy_feedback *out, __u32 kin
 	out->msn = (__u32)msn & PSN_MASK;
 }
 
-/* Every branch that has reached the minimum's next PSN has completed the minimum's MSN of messages. */
-static __always_inline void note_msn(struct canopy_state *s)
-{
-	s->msn_sent = s->tree[1].msn;
-	s->msn_next = s->tree[1].key >> KIND_BITS;
-}
-
 static __always_inline void make_ack(struct canopy_state *s, struct canopy_feedback *out)
 {
-	note_msn(s);
+	s->msn_sent = s->tree[1].msn;
 	fill_feedback(out, FEEDBACK_ACK, s->tree[1].credits & 0x1F, (s->tree[1].key >> KIND_BITS) - 1, s->tree[1].msn);
 	s->acks_out += 1;
 }
@@ -107,7 +100,7 @@ static __always_inline void make_nak(struct canopy_state *s, struct canopy_feedb
 {
 	__u64 next = s->tree[1].key >> KIND_BITS;
 
-	note_msn(s);
+	s->msn_sent = s->tree[1].msn;
 	fill_feedback(out, FEEDBACK_NAK, kind < 32 ? 0x20 | ((32 - kind) & 0x1F) : 0x60, next, s->tree[1].msn);
 	s->nak_key = make_key(next, kind);
 	s->nak_ns = now;
@@ -236,33 +229,15 @@ static __always_inline __u32 probe_answered(struct canopy_state *s, __u32 slot, 
 	return 0;
 }
 
-/*
- * The unwrapped MSN of a branch's feedback with this next PSN. A child node that joined later, or lost its state, counts the messages
- * from there on. But a branch that has reached the next PSN with which this node last sent an MSN upstream has completed that many, so that
- * number is the least, and the difference belongs to the branch from then on: the source's MSN never falls.
- */
-static __always_inline __u64 msn_of(struct canopy_state *s, const struct canopy_received *h, __u64 next)
-{
-	__u32 slot = h->slot & SLOT_MASK;
-	__u64 base = s->msn_base[slot], msn;
-
-	if (slot_in(&s->receivers, slot) || !s->msn_next || next < s->msn_next)
-		return unwrap_psn(s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].msn, h->msn + base);
-	msn = unwrap_psn(s->msn_sent, h->msn + base);
-	if (msn >= s->msn_sent)
-		return msn;
-	s->msn_base[slot] = (base + s->msn_sent - msn) & PSN_MASK;
-	return s->msn_sent;
-}
-
 /* Stores the next PSN of a branch, which is confirmed from now on, and its NAK (`kind`). */
 static __always_inline void branch_confirm(struct canopy_state *s, const struct canopy_received *h, __u64 next, __u32 kind,
 					   __u64 credits)
 {
-	__u64 msn = msn_of(s, h, next);
+	__u32 slot = h->slot & SLOT_MASK;
+	__u64 msn = s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].msn;
 
-	slot_remove(&s->unconfirmed, h->slot);
-	min_set(s, h->slot, make_key(next, kind), msn, credits);
+	slot_remove(&s->unconfirmed, slot);
+	min_set(s, slot, make_key(next, kind), unwrap_psn(msn, h->msn + s->msn_base[slot]), credits);
 }
 
 /* ACK of everything up to its PSN. Returns 0 or a drop reason. */
@@ -549,10 +524,8 @@ static __always_inline void carry_group(struct canopy_state *s, const struct can
 		s->high = old->high;
 	if (s->late_from < old->late_from)
 		s->late_from = old->late_from;
-	if (s->msn_sent < old->msn_sent) {
+	if (s->msn_sent < old->msn_sent)
 		s->msn_sent = old->msn_sent;
-		s->msn_next = old->msn_next;
-	}
 	if (!s->data_packets) {
 		s->position = old->position;
 		s->retx_from = old->retx_from;

@@ -291,7 +291,6 @@ struct canopy_state {
 	struct canopy_slots late;	/* activated last: they get no retransmission of PSNs below late_from */
 	__u64 late_from;
 	__u64 msn_sent;			/* last MSN sent upstream; 0 = none */
-	__u64 msn_next;			/* next PSN with which it was sent; 0 = not known */
 	__u64 pending_checked_at;	/* data_packets at the last CONTROL_PENDING_ONLY */
 	__u64 repeat_checked_at;	/* acks_out + naks_out + data_packets at the last CONTROL_REPEAT */
 	struct canopy_slots receivers;	/* branches that are receivers; the others are child nodes */

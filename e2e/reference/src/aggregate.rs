@@ -229,8 +229,6 @@ pub struct Aggregation {
     late_from: u64,
     /// MSN last sent upstream: sent while only pending branches exist, and the base of those that start then.
     reported_msn: u64,
-    /// Next PSN with which it was sent; 0: never.
-    reported_msn_at: u64,
     /// `counters.data_packets` at the last [`Input::PendingOnly`].
     data_packets_polled: u64,
     /// ACKs and NAKs sent and data packets forwarded when a repetition was last due.
@@ -273,7 +271,6 @@ impl Aggregation {
             late: BTreeSet::new(),
             late_from: 0,
             reported_msn: TURN,
-            reported_msn_at: 0,
             data_packets_polled: 0,
             repeat_checked_at: 0,
             counters: Counters::default(),
@@ -595,12 +592,11 @@ impl Aggregation {
             return probed.map(|()| None);
         }
         let next_psn = self.accept(branch, epoch, psn, 1)?;
-        let Some(b) = self.branches.get(&branch).copied() else { return Err(Refusal::Inactive) };
+        let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
         self.counters.acks_in += 1;
         if next_psn > b.next_psn || !b.confirmed {
-            let (msn, msn_base) = self.messages(&b, next_psn, msn);
-            let now_at = Branch { next_psn, confirmed: true, nak: None, msn, msn_base, credits, ..b };
-            self.branches.insert(branch, now_at);
+            let msn = unwrap(b.msn, msn.wrapping_add(b.msn_base as u32), 24);
+            *b = Branch { next_psn, confirmed: true, nak: None, msn, credits, ..*b };
             return Ok(self.advance(now));
         }
         // 3.5: repeated, because the upstream ACK may have been lost.
@@ -625,15 +621,14 @@ impl Aggregation {
             return probed.map(|()| None);
         }
         let next_psn = self.accept(branch, epoch, psn, 0)?;
-        let Some(b) = self.branches.get(&branch).copied() else { return Err(Refusal::Inactive) };
+        let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
         if b.confirmed && next_psn < b.next_psn {
             return Err(Refusal::Ghost);
         }
         self.counters.naks_in += 1;
         // 3.4: a NAK acknowledges everything before it.
-        let (msn, msn_base) = self.messages(&b, next_psn, msn);
-        let now_at = Branch { next_psn, confirmed: true, nak: Some(nak), nak_received: now, msn, msn_base, ..b };
-        self.branches.insert(branch, now_at);
+        let msn = unwrap(b.msn, msn.wrapping_add(b.msn_base as u32), 24);
+        *b = Branch { next_psn, confirmed: true, nak: Some(nak), nak_received: now, msn, ..*b };
         if let Some(feedback) = self.advance(now) {
             return Ok(Some(feedback));
         }
@@ -655,19 +650,6 @@ impl Aggregation {
             return Ok(None);
         }
         Ok(Some(self.send_nak(merged, now)))
-    }
-
-    /// The unwrapped MSN of a branch's feedback with this next PSN, and the branch's base from then on. A child node that joined later
-    /// counts fewer messages than there were; but a branch that has reached the PSN of the last MSN sent upstream has completed that many.
-    fn messages(&self, b: &Branch, next_psn: u64, msn: u32) -> (u64, u64) {
-        let counted = msn.wrapping_add(b.msn_base as u32);
-        let is_known = self.reported_msn_at != 0 && next_psn >= self.reported_msn_at && !b.join_point.receiver;
-        if !is_known {
-            return (unwrap(b.msn, counted, 24), b.msn_base);
-        }
-        let msn = unwrap(self.reported_msn, counted, 24);
-        let missing = self.reported_msn.saturating_sub(msn);
-        (msn + missing, b.msn_base.wrapping_add(missing) & 0xFF_FFFF)
     }
 
     /// 3.7: never merged; 3.11: checked like other feedback, and kept.
@@ -714,9 +696,6 @@ impl Aggregation {
     fn feedback(&mut self, syndrome: u8, psn: u64) -> Feedback {
         let msn = self.branches.values().map(|b| b.msn).min().unwrap_or(self.reported_msn);
         self.reported_msn = msn;
-        if let Some(minimum) = self.base() {
-            self.reported_msn_at = minimum;
-        }
         let mask = u64::MAX >> (64 - self.params.psn_bits);
         Feedback { syndrome, psn: (psn & mask) as u32, msn: msn as u32 & 0xFF_FFFF }
     }

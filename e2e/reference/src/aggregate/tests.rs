@@ -257,34 +257,3 @@ fn nothing_is_acknowledged_while_a_receiver_that_may_have_started_is_there() {
     only.join(0, lost);
     assert_eq!(only.handle(Input::PendingOnly, at(150)), Ok(None));
 }
-
-/// An edge that enters the tree while data flows counts the messages from there on: 1, where the group has completed 10.
-#[test]
-fn the_msn_does_not_fall_when_a_child_joins_that_counts_fewer_messages() {
-    let node = |since| Entry { at_boundary: false, receiver: false, since, ..Entry::default() };
-    let words = |branch, psn, msn| Input::Ack { branch, epoch: 1, psn, msn, credits: 31 };
-    let mut a = Aggregation::new(params(), 1);
-    a.join(0, node(1));
-    for psn in 100..110 {
-        a.handle(Input::Data { psn, begins: true }, at(1)).unwrap();
-    }
-    let sent = |psn, msn| Ok(Some(Feedback { syndrome: 31, psn, msn }));
-    assert_eq!(a.handle(words(0, 109, 10), at(2)), sent(109, 10));
-    a.join(1, node(1));
-    assert_eq!(a.handle(words(0, 109, 10), at(20)), Ok(None), "child 1 is not confirmed");
-    // Its parent took it in at 110: it holds all that was acknowledged.
-    assert_eq!(a.handle(words(1, 109, 1), at(40)), sent(109, 10));
-    for psn in 110..113 {
-        a.handle(Input::Data { psn, begins: true }, at(41)).unwrap();
-    }
-    assert_eq!(a.handle(words(1, 112, 4), at(42)), Ok(None));
-    assert_eq!(a.handle(words(0, 112, 13), at(43)), sent(112, 13));
-    // It loses its state, and with it what it has counted.
-    a.handle(Input::Data { psn: 113, begins: true }, at(44)).unwrap();
-    assert_eq!(a.handle(words(0, 113, 14), at(45)), Ok(None));
-    assert_eq!(a.handle(words(1, 113, 1), at(46)), sent(113, 13), "13 are certain");
-
-    // One that has less than what was acknowledged upstream may have completed fewer.
-    a.join(2, node(1));
-    assert_eq!(a.handle(words(2, 101, 2), at(47)), sent(101, 2));
-}
