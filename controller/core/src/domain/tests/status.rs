@@ -209,7 +209,7 @@ fn a_departure_that_makes_the_group_infeasible_is_allowed_and_reported() {
             // does not cover who is behind that child now.
             w.run(receiver(&name, "h3-1")).unwrap();
             let back = status(&w, &name);
-            assert_eq!((back.phase, back.epoch), (GroupPhase::Programming, s.epoch + 2));
+            assert_eq!((back.phase, back.epoch), (GroupPhase::Programming, s.epoch + 1));
             assert_eq!(since_of_children(&w, &name), BTreeSet::from([back.epoch]));
             assert_eq!(w.restarted().group(&name).unwrap().status.epoch, back.epoch);
             seen = true;
