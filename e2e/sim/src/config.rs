@@ -243,7 +243,8 @@ impl Setup {
             epoch,
             making,
             path_mtu,
-            ages,
+            // With late joins nothing else happens: joins wait for nodes that are far behind.
+            ages: if config.late.is_some() { 0 } else { ages },
             shape: config.shape.unwrap_or(if many { Shape::Fan } else { shape }),
             forged: config.forged.unwrap_or(forged),
             mutant: config.mutant,

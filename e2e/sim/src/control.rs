@@ -20,6 +20,8 @@ use crate::run::{TIMEOUTS, World};
 const SETTLES: u64 = 1_000_000;
 /// Longest time, ns, from the last fault until everything is in force, beyond that in which a move may be given up.
 const MAX_SETTLING: u64 = 20_000_000_000;
+/// Time, ns, after which an application asks again whose join was refused.
+const ASKS_AGAIN: u64 = 100_000_000;
 /// MTUs of a link that an operator chooses from.
 const MTUS: [u32; 2] = [9000, 1500];
 
@@ -64,8 +66,12 @@ impl World<'_> {
                 self.controller_restarted(restarted, now);
             }
             Action::Join(n) => {
-                self.has_asked = true;
-                self.join(n, now);
+                let joined = self.join(n, now);
+                self.has_asked |= joined;
+                // A join waits for a node that is far behind (decisions 3.15): the application asks again.
+                if !joined && self.late.is_some() {
+                    self.net.at(now + ASKS_AGAIN, Event::Acts(Action::Join(n)));
+                }
             }
             Action::Leave(n) => self.leave(n, now),
             Action::Dies(n, fatal) => {
@@ -192,14 +198,13 @@ impl World<'_> {
     }
 
     /// A host that is no member joins with a new queue pair.
-    pub(crate) fn join(&mut self, n: u64, now: u64) {
+    pub(crate) fn join(&mut self, n: u64, now: u64) -> bool {
         let count = self.hosts.len() as u64;
         let free = |name: &String| self.fabric.place(name).is_some_and(|host| !self.members.contains_key(&host));
         let name = (0..count).map(|i| self.hosts[((n + i) % count) as usize].clone()).find(free);
-        let Some(name) = name else { return };
-        if self.join_host(&name, now) {
-            self.report.joins += 1;
-        }
+        let joined = name.is_some_and(|name| self.join_host(&name, now));
+        self.report.joins += u64::from(joined);
+        joined
     }
 
     /// A receiver at this host joins; false if the controller refuses it.

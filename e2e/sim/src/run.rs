@@ -68,7 +68,7 @@ pub(crate) struct World<'a> {
     pub(crate) starts_at: u64,
     /// The headend has taken data.
     pub(crate) has_first: bool,
-    /// A receiver has asked to join late.
+    /// A receiver has joined late.
     pub(crate) has_asked: bool,
     source_port: PortId,
     will_send: bool,
