@@ -133,8 +133,8 @@ fn a_seed_is_a_run() {
 }
 
 /// The first violation of `rule` in at most `seeds` seeds.
-fn finds(rule: &str, seeds: u64, config: &Config) -> Option<(u64, String)> {
-    (0..seeds).find_map(|seed| {
+fn finds(rule: &str, mut seeds: std::ops::Range<u64>, config: &Config) -> Option<(u64, String)> {
+    seeds.find_map(|seed| {
         let report = run(seed, config).unwrap();
         report.violations.into_iter().find(|v| v.contains(&format!(": {rule}"))).map(|v| (seed, v))
     })
@@ -143,20 +143,21 @@ fn finds(rule: &str, seeds: u64, config: &Config) -> Option<(u64, String)> {
 /// Tests the oracle: a mutant of every rule violates an invariant.
 #[test]
 fn every_wrong_aggregation_is_caught() {
+    // The first seed of the search: the rarest one takes minutes from the first seed on.
     let wrong = [
-        (Mutant::Max, "I1"),
-        (Mutant::OwnNak, "I2"),
-        (Mutant::NoEpoch, "I1"),
-        (Mutant::NoReset, "I1"),
-        (Mutant::NoReack, "I4"),
-        (Mutant::Unconfirmed, "I1"),
-        (Mutant::NoBoundary, "receiver"),
-        (Mutant::OwnMsn, "MSN"),
-        (Mutant::OwnCredits, "credits"),
-        (Mutant::EpochFirst, "I1"),
+        (Mutant::Max, "I1", 0),
+        (Mutant::OwnNak, "I2", 0),
+        (Mutant::NoEpoch, "I1", 0),
+        (Mutant::NoReset, "I1", 1_700),
+        (Mutant::NoReack, "I4", 0),
+        (Mutant::Unconfirmed, "I1", 0),
+        (Mutant::NoBoundary, "receiver", 0),
+        (Mutant::OwnMsn, "MSN", 0),
+        (Mutant::OwnCredits, "credits", 0),
+        (Mutant::EpochFirst, "I1", 0),
     ];
-    for (mutant, rule) in wrong {
-        let found = finds(rule, 3_000, &Config { mutant, forged: Some(0), ..Config::plain() });
+    for (mutant, rule, first) in wrong {
+        let found = finds(rule, first..first + 3_000, &Config { mutant, forged: Some(0), ..Config::plain() });
         println!("{mutant:?}: {found:?}");
         assert!(found.is_some(), "{mutant:?} broke no {rule}");
     }
@@ -167,7 +168,7 @@ fn every_wrong_aggregation_is_caught() {
 #[test]
 fn a_node_without_the_upper_bound_of_epochs_is_caught_with_the_real_controller() {
     let config = Config { mutant: Mutant::NoBound, forged: Some(0), ..Config::plain() };
-    let found = finds("I1", 10_000, &config);
+    let found = finds("I1", 0..10_000, &config);
     println!("{found:?}");
     assert!(found.is_some(), "no false ACK");
 }
