@@ -169,7 +169,10 @@ impl<'a> Replanner<'a> {
             let id = group.allocation.group_id.get();
             // A version without `behind` moves a tree that is behind at once when it starts.
             let epoch = replan.epoch + u32::from(replan.behind.is_some());
-            if epoch > group.recorded_epoch {
+            // The record of a group that was behind has the epoch that its next tree may have, but the tree before.
+            let has_another_tree = group.recorded_tree.is_some_and(|tree| tree != replan.epoch);
+            let is_newer = epoch > group.recorded_epoch || has_another_tree;
+            if is_newer {
                 out.moved.insert(id, epoch);
             }
             let GroupState::Live(plan) = &replan.state else { continue };
@@ -181,7 +184,7 @@ impl<'a> Replanner<'a> {
                 };
                 let is_recorded = group.recorded_tree == Some(replan.epoch);
                 out.behind.insert(id, (!is_recorded).then(tree));
-            } else if epoch > group.recorded_epoch {
+            } else if is_newer {
                 out.digests.insert(id, plan.tree.digest(self.network));
             }
         }

@@ -521,3 +521,20 @@ fn a_group_that_was_infeasible_counts_nothing_that_children_acknowledged_before(
     assert_eq!(live(&w), 20);
     covered.check(&w).unwrap();
 }
+
+/// While a move is being made, the group's record has the epoch of the next tree and the tree in force. A change of the topology that puts
+/// another tree into force has that same epoch.
+#[test]
+fn a_move_at_once_in_the_epoch_that_a_record_already_has_is_not_forgotten() {
+    let first = (vec![0; 4], vec![(3747595704980060198, 1538401449228801300), (4292803943912628, 6453145682690157452)]);
+    let steps = [
+        Step::Group(0, 40),
+        Step::Join(0, 0, true, false, 1),
+        Step::Drain(1104),
+        Step::Join(0, 2, false, false, 31),
+        Step::Drain(34370),
+        Step::Open(0),
+        Step::Topology(vec![], vec![]),
+    ];
+    check_steps(&first, &steps).unwrap();
+}
