@@ -312,8 +312,8 @@ fn age(w: &mut World, name: &str, epochs: u32) {
     let Some(g) = w.domain.state.groups.get(name).filter(|g| g.behind.is_none()) else { return };
     let known = g.confirmed.filter(|_| g.is_open()).map(|known| known.epoch);
     let most = known.map_or(u32::MAX, |known| (known + 4_096).saturating_sub(g.epoch));
-    // Only the record's epoch is set: those of topology changes are not in it.
-    if g.recorded_epoch == g.epoch {
+    // Only the record's epochs are set: what topology changes did is not in it.
+    if g.recorded_epoch == g.epoch && (g.plan().is_none() || g.recorded_tree == Some(g.epoch)) {
         w.age(name, epochs.min(most));
     }
 }
@@ -361,7 +361,8 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
                 for (id, old) in b.groups.iter() {
                     if let Some(new) = a.groups.get(id) {
                         prop_assert!(new.epoch >= old.epoch);
-                        let started = |b: &Branch| Branch { start: None, ..b.clone() };
+                        // Where a receiver started becomes known in any epoch, also after a move.
+                        let started = |b: &Branch| Branch { start: None, lost: false, ..b.clone() };
                         let forwarding = |p: &GroupProgram| {
                             p.branches.iter().filter(|b| !b.standby).map(started).collect::<Vec<_>>()
                         };
