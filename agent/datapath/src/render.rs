@@ -215,6 +215,9 @@ fn group(g: &GroupProgram, ports: &Ports) -> types::canopy_group {
         if !h.open {
             c.flags |= Flag::GROUP_CLOSED.0;
         }
+        if h.held {
+            c.flags |= Flag::GROUP_HELD.0;
+        }
     }
     if g.receivers_provisioned {
         c.flags |= Flag::GROUP_PROVISIONED.0;

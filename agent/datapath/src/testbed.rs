@@ -622,6 +622,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             tlvs: list.chunks(11).map(|c| EndMtList { edge: plan.node_address(me), receivers: c.to_vec() }).collect(),
             max_flight: FLIGHT,
             open: true,
+            held: false,
         }),
         headend_address: Some(plan.node_address(if s.headend { me } else { node(9) })),
         upstream: if s.headend {

@@ -21,6 +21,8 @@ int canopy_headend(struct __sk_buff *skb)
 	/* Decisions 3.13: who joins before the first packet passes gets that packet. */
 	if (g->flags & GROUP_CLOSED)
 		return count_drop(g->group_id, DROP_NOT_OPEN);
+	if (g->flags & GROUP_HELD)
+		return count_drop(g->group_id, DROP_NO_RECEIVER);
 	d = decision_of(g);
 	if (!d)
 		return count_drop(g->group_id, DROP_STATE_MISSING);

@@ -75,6 +75,7 @@ enum canopy_drop {
 	DROP_NOT_OPEN = 46,		/* headend: not every node has confirmed its program of the source's session */
 	DROP_EDGE_ICMP_ERROR = 47,	/* edge port: ICMPv6 error about a packet that was not sent to the host, or a fragment of one */
 	DROP_EDGE_OWN_ADDRESS = 48,	/* edge port: to an address of the node itself */
+	DROP_NO_RECEIVER = 49,		/* headend: data, or an answer to the source, while every receiver joined late and none has answered its probe */
 	DROP_REASONS
 };
 
@@ -128,6 +129,7 @@ enum canopy_group_flag {
 	GROUP_HEADEND = 1,		/* this node encapsulates the source's packets */
 	GROUP_PROVISIONED = 2,		/* End.MT without a TLV delivers to all receivers here */
 	GROUP_CLOSED = 8,		/* headend: data of the source is dropped */
+	GROUP_HELD = 16,		/* headend: no receiver gets data: that of the source is dropped for now, and the source gets no answer */
 	GROUP_MULTICAST = 4,		/* the kernel's IPv6 multicast routes replicate to child nodes */
 };
 

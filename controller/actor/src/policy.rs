@@ -72,6 +72,7 @@ impl Controller {
     /// Carries `command` out unless one for the same membership is under way.
     fn carry_out_once(&self, node: &str, command: Command) {
         let (Command::EvictMember { group, host, since, .. }
+        | Command::AnswerMember { group, host, since }
         | Command::StartMember { group, host, since, .. }
         | Command::FailGroup { name: group, host, since, .. }) = &command
         else {
@@ -94,6 +95,10 @@ impl Controller {
             Command::FailGroup { name, reason, .. } => (Code::GroupFailed, name.clone(), reason.clone()),
             Command::StartMember { group, host, .. } => {
                 let reason = format!("where the late receiver {host} has started is not stored");
+                (Code::LateStartNotStored, group.clone(), reason)
+            }
+            Command::AnswerMember { group, host, .. } => {
+                let reason = format!("that the queue pair of the late receiver {host} answered is not stored");
                 (Code::LateStartNotStored, group.clone(), reason)
             }
             _ => return,

@@ -38,6 +38,7 @@ pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<S
         Command::PutMember { group, spec, .. } => member_of(domain, group, &spec.host),
         Command::DeleteMember { group, host }
         | Command::EvictMember { group, host, .. }
+        | Command::AnswerMember { group, host, .. }
         | Command::StartMember { group, host, .. } => member_of(domain, group, host),
     }
 }

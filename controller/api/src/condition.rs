@@ -90,6 +90,8 @@ pub enum ConditionReason {
     GivenUp,
     /// Every node had confirmed, and enough receivers had joined.
     Opened,
+    /// Every receiver joined late, and none has answered its probe yet.
+    NoReceiver,
     /// An agent is not connected.
     AgentNotConnected,
     /// No error is reported.
@@ -141,6 +143,7 @@ impl From<condition::ConditionReason> for ConditionReason {
             condition::ConditionReason::Making => Self::Making,
             condition::ConditionReason::GivenUp => Self::GivenUp,
             condition::ConditionReason::Opened => Self::Opened,
+            condition::ConditionReason::NoReceiver => Self::NoReceiver,
             condition::ConditionReason::AgentNotConnected => Self::AgentNotConnected,
             condition::ConditionReason::NoErrors => Self::NoErrors,
             condition::ConditionReason::NodeError => Self::NodeError,

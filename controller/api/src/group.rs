@@ -54,6 +54,9 @@ pub struct GroupStatus {
     pub source: Option<String>,
     /// Number of receivers.
     pub receivers: u32,
+    /// Hosts of receivers that joined late and get no data yet: their queue pairs have not answered a probe.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probing: Vec<String>,
     /// Receivers that the stall policy removed since the source joined and that have not joined again, oldest first.
     pub evicted: Vec<Evicted>,
     /// How receiver lists are distributed; `None` while there is no tree.
@@ -65,7 +68,7 @@ pub struct GroupStatus {
 }
 
 from_fields!(view::GroupStatus {
-    phase, reason, observed_generation, group_id, tree_id, epoch, connection, source, receivers,
+    phase, reason, observed_generation, group_id, tree_id, epoch, connection, source, receivers, probing,
 } {
     conditions = self::conditions(conditions),
     evicted = evicted.into_iter().map(Into::into).collect(),

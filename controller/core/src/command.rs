@@ -92,6 +92,16 @@ pub enum Command {
         /// As its edge reports it.
         start: LateStart,
     },
+    /// Records that the queue pair of a receiver that joined late answered its probe as one that expects the start PSN (decisions 3.13).
+    /// Changes nothing for another membership of the host.
+    AnswerMember {
+        /// Its group.
+        group: String,
+        /// Receiver's host name.
+        host: String,
+        /// Epoch in which it joined.
+        since: u32,
+    },
     /// Stops a group, for the stall policy `fail`: no host can join and nothing is forwarded until every member has
     /// left.
     FailGroup {

@@ -64,6 +64,8 @@ pub enum ConditionReason {
     GivenUp,
     /// Every node had confirmed, and enough receivers had joined.
     Opened,
+    /// Every receiver joined late, and none has answered its probe yet.
+    NoReceiver,
     /// An agent is not connected.
     AgentNotConnected,
     /// No error is reported.

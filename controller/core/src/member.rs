@@ -19,6 +19,9 @@ pub(crate) struct Member {
     /// It joined when the group was open (decisions 3.13).
     #[serde(default)]
     pub(crate) late: bool,
+    /// Its queue pair answered a probe as one that expects the start PSN: the next message is its first one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) answered: bool,
     /// Where it started then, once its edge has reported it; its program has it from then on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start: Option<LateStart>,

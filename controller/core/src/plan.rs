@@ -52,6 +52,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) kept: Option<&'a [Endpoint]>,
     /// The headend takes data (decisions 3.13).
     pub(crate) open: bool,
+    /// It takes none for a while, because nobody gets it.
+    pub(crate) held: bool,
     /// Why the group was stopped, if it was.
     pub(crate) failed: Option<&'a str>,
 }
@@ -375,6 +377,7 @@ impl Planner<'_> {
             tlvs: tlvs.collect(),
             max_flight: self.intent.spec.max_flight,
             open: self.intent.open,
+            held: self.intent.held,
         })
     }
 

@@ -180,6 +180,20 @@ impl Group {
         self.present(Role::Receiver).count()
     }
 
+    /// Receivers that joined late and are not known to have a queue pair that expects the start PSN: they get no data yet.
+    pub(crate) fn probing(&self) -> impl Iterator<Item = &Member> {
+        let source = self.source_since();
+        self.present(Role::Receiver).filter(move |m| {
+            let is_late = m.late && source.is_some_and(|source| m.since > source);
+            is_late && !m.answered && m.start.is_none()
+        })
+    }
+
+    /// The group is open, and no receiver gets its data: all of them are probed. What is sent now would be acknowledged for nobody.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_open() && self.probing().count() == self.receivers()
+    }
+
     /// Ends the session: who joined in it belongs to it for ever, and the next one has `numbers`.
     pub(crate) fn end_session(&mut self, numbers: SessionNumbers) {
         self.ended.insert(self.epoch, self.allocation.session.designated_qpn);

@@ -2,7 +2,7 @@
 //! What a group is doing: its plan beside what the nodes report.
 //!
 //! ```text
-//! Pending      no source or no receiver
+//! Pending      no source, no receiver, or none that gets data
 //! Programming  a tree node has not confirmed the program of this epoch, the tree moves, or the headend does not take data yet
 //! Ready        every tree node read its kernel back and it matched
 //! Degraded     a tree node cannot do its part, the tree could not be moved, or there can be no tree
@@ -82,6 +82,8 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         (GroupPhase::Programming, programmed.message.clone())
     } else if !moved.holds() {
         (GroupPhase::Programming, moved.message.clone())
+    } else if open.reason == Why::NoReceiver {
+        (GroupPhase::Pending, open.message.clone())
     } else if !open.holds() {
         (GroupPhase::Programming, open.message.clone())
     } else {
@@ -236,6 +238,15 @@ fn moved(group: &Group, nodes: &[Node]) -> Condition {
 /// Whether data passes the headend (decisions 3.13).
 fn open(group: &Group, programmed: bool) -> Condition {
     let (joined, least) = (group.receivers(), group.spec.min_receivers as usize);
+    if group.is_held() {
+        let names: Vec<&str> = group.probing().map(|m| m.spec.host.as_str()).collect();
+        let psn = group.allocation.session.start_psn;
+        let message = format!(
+            "no receiver gets data: {} joined late and has not answered a probe of its queue pair; bring it to RTR with rq_psn {psn}; data is dropped until then",
+            some_names(names.into_iter())
+        );
+        return Condition::new(Kind::Open, false, Why::NoReceiver, message);
+    }
     if group.is_open() {
         return Condition::new(
             Kind::Open,

@@ -288,6 +288,8 @@ pub struct GroupStatus {
     pub source: Option<String>,
     /// Number of receivers.
     pub receivers: u32,
+    /// Hosts of receivers that joined late and get no data yet: their queue pairs have not answered a probe.
+    pub probing: Vec<String>,
     /// Receivers that the stall policy removed since the source joined and that have not joined again, oldest first.
     pub evicted: Vec<Evicted>,
     /// How receiver lists are distributed; `None` while there is no tree.

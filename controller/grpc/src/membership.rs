@@ -55,7 +55,7 @@ impl Membership {
                 WatchGroupResponse {
                     phase,
                     reason: s.reason,
-                    receivers: s.receivers,
+                    receivers: s.receivers.saturating_sub(s.probing.len() as u32),
                     write_length: s.connection.write_length,
                     session: s.connection.session,
                     evicted: s.evicted.into_iter().map(|e| Evicted { host: e.host, reason: e.reason }).collect(),

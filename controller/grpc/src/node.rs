@@ -298,13 +298,14 @@ fn fatal_branches(group: &GroupTelemetry) -> impl Iterator<Item = (GroupId, Ipv6
     fatal.map(|b| (group.group_id, b.address, group.epoch))
 }
 
-/// Late receivers that started, or whose queue pair was not reset, with the group's epoch at the node.
+/// Late receivers whose queue pair answered or was not reset, and those that started, with the group's epoch at the node.
 fn late_receivers(group: &GroupTelemetry) -> impl Iterator<Item = (GroupId, Ipv6Addr, u32, LateNews)> + '_ {
     group.branches.iter().filter_map(|b| {
         let news = match (b.late, b.start) {
             (Some(LateState::NotFresh), _) => LateNews::NotFresh,
             (Some(LateState::Lost), _) => LateNews::Lost,
             (_, Some(start)) => LateNews::Started(start),
+            (Some(LateState::Pending), _) => LateNews::Answered,
             _ => return None,
         };
         Some((group.group_id, b.address, group.epoch, news))

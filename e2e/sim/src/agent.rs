@@ -162,6 +162,9 @@ impl Node {
                 let (first, last) = self.kernel.answered.get(&slot)?;
                 return (last - first > FRESH_WITHIN).then_some(LateNews::NotFresh);
             }
+            if machine.inner.pending().any(|pending| pending == slot) {
+                return Some(LateNews::Answered);
+            }
             let start = machine.inner.start(slot)?;
             Some(LateNews::Started(LateStart { shift: start.shift, msn_base: start.msn_base }))
         };

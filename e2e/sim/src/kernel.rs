@@ -28,6 +28,8 @@ pub struct Conf {
     pub alternate: Option<PortId>,
     /// The source's port, and whether its data is taken.
     pub headend: Option<(PortId, bool)>,
+    /// No receiver gets data: the source gets no answer.
+    pub held: bool,
     /// It has a Replication-SID.
     pub replicates: bool,
     /// Its receivers are provisioned rather than listed in packets.
@@ -166,7 +168,7 @@ impl Kernel {
     }
 
     fn upstream(&self, out: aggregate::Feedback) -> Option<(PortId, Frame)> {
-        let conf = self.conf.as_ref()?;
+        let conf = self.conf.as_ref().filter(|conf| !conf.held)?;
         let aggregate::Feedback { syndrome, psn, msn } = out;
         let epoch = conf.epoch;
         Some((conf.up, Frame::Feedback(Feedback { from: conf.up_from, syndrome, psn, msn, epoch })))

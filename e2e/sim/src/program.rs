@@ -131,7 +131,7 @@ fn conf(
     };
     let headend = match &program.headend {
         None => None,
-        Some(h) => Some((port(h.source_port)?, h.open)),
+        Some(h) => Some((port(h.source_port)?, h.open && !h.held)),
     };
     Some(Conf {
         epoch: program.epoch,
@@ -139,6 +139,7 @@ fn conf(
         up_from: program.upstream.source_address,
         alternate,
         headend,
+        held: program.headend.as_ref().is_some_and(|h| h.held),
         replicates: program.replication_sid.is_some(),
         provisioned: program.receivers_provisioned,
         children: of(&|b| matches!(b.kind, BranchKind::Node { .. })),

@@ -102,10 +102,16 @@ fn members_receive_events_about_each_other_and_about_restarts() {
     until(&mut events, "a leave", |e| *e == Event::ReceiverLeft { receivers: 1 });
     r3.leave().unwrap();
 
+    // A receiver that joins late and does not connect its queue pair would miss what is sent now: it does not count.
+    let silent = at_r1.join(receiver("r2", 20)).unwrap();
+    let waited = s1.wait_ready(2, Duration::from_millis(300)).unwrap_err();
+    assert!(matches!(&waited, Error::Timeout { reason, .. } if reason.contains("1 of 2 receivers")), "{waited}");
+    silent.leave().unwrap();
+
     // No event is lost when the agent of the source dies.
     bed.lab.kill_agent("n6").unwrap();
     until(&mut events, "the agent's end", |e| matches!(e, Event::Disconnected { .. }));
-    let again = at_r3.join(receiver("r3", 18)).unwrap();
+    let _late = rc(&bed, "n2", "r3", &["receive"]);
     bed.lab.start_agent("n6").unwrap();
     until(&mut events, "the agent's return", |e| *e == Event::Reconnected);
     until(&mut events, "the receiver that joined meanwhile", |e| *e == Event::ReceiverJoined { receivers: 2 });
@@ -118,7 +124,7 @@ fn members_receive_events_about_each_other_and_about_restarts() {
     let hasty = JoinOptions { timeout: Duration::from_millis(300), ..JoinOptions::source("g", "s1", 19) };
     let refused = at_s1.join(hasty).unwrap_err();
     assert!(matches!(&refused, Error::Unavailable(text) if text.contains("controller.sock")), "{refused}");
-    let leaving = std::thread::spawn(move || again.leave());
+    let leaving = std::thread::spawn(move || at_r3.leave("g", "r3"));
     bed.lab.start_controller().unwrap();
     leaving.join().unwrap().unwrap();
     until(&mut events, "the controller's return", |e| *e == Event::Reconnected);

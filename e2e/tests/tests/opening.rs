@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use canopy_e2e::capture::{ACKS, Capture, check_no_false_ack};
 use canopy_e2e::{Bed, Paused, up};
 use canopy_lab::{TransferReport, TransferSpec};
 use serde_json::json;
@@ -86,4 +87,51 @@ fn data_waits_for_as_many_receivers_as_the_group_asks_for_also_over_a_restart_of
     let (status, body) = bed.lab.rest("PUT", "/api/v1/groups/g", Some(&group)).unwrap();
     assert!(status < 300, "{body}");
     is_true(&transfer.finish(&bed.lab).unwrap());
+}
+
+#[test]
+fn data_that_no_receiver_gets_is_not_acknowledged() {
+    let bed = up("figure1").unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+    bed.limit("s1", 50).unwrap();
+    let acks =
+        |host: &str, filter: &str| Capture::start(&bed.lab, host, "eth0", &format!("{filter} and {ACKS}")).unwrap();
+    let (at_source, at_r1) = (acks("s1", "inbound"), acks("r1", "outbound"));
+    let spec = TransferSpec { timeout: Duration::from_secs(300), ..TransferSpec::new("g", "s1", &["r1"], 256 * MIB) };
+    let transfer = bed.lab.start_transfer(TransferSpec { lost: vec!["r1".into()], ..spec }).unwrap();
+    bed.wait_phase("g", "Ready").unwrap();
+    bed.lab.wait("data to flow", |_| Ok(bed.sent_by("s1")? > 4 * MIB)).unwrap();
+
+    // An application that never connects its queue pair, and then the only receiver.
+    let member = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": "r5"},
+        "spec": {"host": "r5", "role": "receiver", "qpn": 0x222}});
+    let (status, body) = bed.lab.rest("POST", "/api/v1/groups/g/members", Some(&member)).unwrap();
+    assert_eq!(status, 201, "{body}");
+    bed.wait_phase("g", "Ready").unwrap();
+    assert_eq!(bed.group("g").unwrap()["probing"], json!(["r5"]));
+    let (status, body) = bed.lab.rest("DELETE", "/api/v1/groups/g/members/r1", None).unwrap();
+    assert!(status < 300, "{body}");
+    bed.wait_phase("g", "Pending").unwrap();
+    let (open, message) = condition(&bed);
+    assert_eq!(open, "False");
+    assert!(message.contains("r5 joined late and has not answered a probe"), "{message}");
+    // The source repeats what nobody acknowledges.
+    let refused = |d: &(String, String, u64)| (d.0.as_str(), d.1.as_str()) == (HEADEND, "no_receiver") && d.2 > 100;
+    bed.lab.wait("data to be dropped", |_| Ok(bed.drops("g")?.iter().any(refused))).unwrap();
+    let start = bed.group("g").unwrap()["connection"]["startPsn"].as_u64().unwrap();
+    let checked = check_no_false_ack(start, &at_source.stop().unwrap(), &[at_r1.stop().unwrap()]).unwrap();
+    println!("{checked} ACKs at the source, none of them false");
+
+    // One that does connect it: the source goes on, and the first one holds nobody up.
+    let mut late = bed.lab.command("r4", bed.lab.binary("canopy-rc").unwrap()).unwrap();
+    late.args(["receive", "--controller", &format!("unix:{}/controller.sock", bed.lab.dir().display())]);
+    late.args(["--group", "g", "--host", "r4", "--bytes", "4MiB", "--linger", "0ms", "--deadline", "60s", "--json"]);
+    let late = late.output().unwrap();
+    assert!(
+        late.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&late.stdout),
+        String::from_utf8_lossy(&late.stderr)
+    );
+    drop(transfer);
 }

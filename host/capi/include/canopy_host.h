@@ -156,7 +156,8 @@ int32_t canopy_leave_host(canopy_client *client, const char *group, const char *
 /* The connection parameters that the join returned. */
 int32_t canopy_membership_connection(const canopy_membership *membership, canopy_connection *connection,
                                      canopy_error *error);
-/* Waits until the group is ready with at least this many receivers. ready may be NULL. */
+/* Waits until the group is ready with at least this many receivers that get data: one that joined late counts once its queue pair has
+ * answered a probe. ready may be NULL. */
 int32_t canopy_wait_ready(canopy_membership *membership, uint32_t receivers, int64_t timeout_ms, canopy_ready *ready,
                           canopy_error *error);
 /* Leaves; call it again if it fails with CANOPY_E_UNAVAILABLE. The handle stays valid. */

@@ -170,7 +170,8 @@ impl Membership {
         &self.host
     }
 
-    /// Waits until the group is ready with at least this many receivers.
+    /// Waits until the group is ready with at least this many receivers that get data: one that joined late counts once its queue pair
+    /// has answered a probe.
     ///
     /// # Errors
     /// [`Error::Timeout`] with what was missing; at once [`Error::GroupFailed`], [`Error::NoSuchGroup`], and [`Error::NotPossible`] when

@@ -133,6 +133,7 @@ impl TryFrom<pb::Headend> for Headend {
             tlvs: each("tlvs", wire.tlvs)?,
             max_flight,
             open: !wire.closed,
+            held: wire.held,
         })
     }
 }
@@ -145,6 +146,7 @@ impl From<&Headend> for pb::Headend {
             tlvs: h.tlvs.iter().map(Into::into).collect(),
             max_flight: h.max_flight,
             closed: !h.open,
+            held: h.held,
         }
     }
 }

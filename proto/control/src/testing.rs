@@ -65,6 +65,7 @@ fn program(id: u64) -> GroupProgram {
             tlvs: vec![EndMtList { edge: ip(0x300), receivers: vec![(ip(0x20), qpn(0x21)), (ip(0x22), qpn(0x23))] }],
             max_flight: 1000,
             open: true,
+            held: false,
         }),
         upstream: Upstream {
             source_address: ip(0x100),
@@ -198,6 +199,7 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ("headend.source_port", |p| p.headend.as_mut().unwrap().source_port = port(9)),
         ("headend.max_flight", |p| p.headend.as_mut().unwrap().max_flight += 1),
         ("headend.open", |p| p.headend.as_mut().unwrap().open = false),
+        ("headend.held", |p| p.headend.as_mut().unwrap().held = true),
         ("headend.segments", |p| p.headend.as_mut().unwrap().segments.reverse()),
         ("headend.tlvs", |p| p.headend.as_mut().unwrap().tlvs.clear()),
         ("headend.tlvs.edge", |p| p.headend.as_mut().unwrap().tlvs[0].edge = ip(0xFFF)),
@@ -351,9 +353,16 @@ fn arb_headend() -> impl Strategy<Value = Headend> {
     let list = (arb_ip(), prop::collection::vec((arb_ip(), arb_qpn()), 1..=11))
         .prop_map(|(edge, receivers)| EndMtList { edge, receivers });
     let lists = (prop::collection::vec(arb_ip(), 1..3), prop::collection::vec(list, 0..3));
-    (arb_port(), lists, 1u32..1 << 22, any::<bool>()).prop_map(|(source_port, (segments, tlvs), flight, open)| {
-        Headend { source_port, segments, tlvs, max_flight: flight.min(canopy_model::group::MAX_FLIGHT), open }
-    })
+    (arb_port(), lists, 1u32..1 << 22, any::<(bool, bool)>()).prop_map(
+        |(source_port, (segments, tlvs), flight, (open, held))| Headend {
+            source_port,
+            segments,
+            tlvs,
+            max_flight: flight.min(canopy_model::group::MAX_FLIGHT),
+            open,
+            held,
+        },
+    )
 }
 
 fn arb_program() -> impl Strategy<Value = GroupProgram> {

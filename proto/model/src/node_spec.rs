@@ -222,6 +222,9 @@ pub struct Headend {
     pub max_flight: u32,
     /// Data of the source is taken (decisions 3.13). False until every node has confirmed its program of the source's session.
     pub open: bool,
+    /// Data of the source is dropped although the group is open: no receiver gets it, because all joined late and none has answered its
+    /// probe yet. The headend may have forwarded data before.
+    pub held: bool,
 }
 
 /// One End.MT TLV's content.

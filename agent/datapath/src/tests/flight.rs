@@ -42,6 +42,36 @@ fn a_closed_headend_takes_no_data_and_an_open_one_begins_with_the_first_packet()
     assert_eq!(bed.drops()["not_open"], 4);
 }
 
+/// Holds the open session, or takes its data again.
+fn holds(bed: &mut Testbed, held: bool) {
+    assert_eq!(bed.reconcile(|s| s.groups.for_each_mut(|g| g.headend.as_mut().unwrap().held = held)), []);
+}
+
+#[test]
+fn a_held_headend_takes_no_data_and_goes_on_where_it_was() {
+    let mut bed = headend(7);
+    for psn in 7..20 {
+        sends(&mut bed, psn, true);
+    }
+    holds(&mut bed, true);
+    let state = bed.state_octets();
+    for psn in [19, 20, 7 + FLIGHT] {
+        assert_eq!(bed.run("u0", &data(Opcode::SEND_ONLY, psn, b"data")).0, SHOT);
+    }
+    assert_eq!((bed.drops()["no_receiver"], bed.state_octets()), (3, state));
+    holds(&mut bed, false);
+    sends(&mut bed, 20, true);
+}
+
+#[test]
+fn a_held_headend_that_gets_its_state_has_lost_an_earlier_one() {
+    let mut bed = headend(7);
+    holds(&mut bed, true);
+    bed.lose_state();
+    holds(&mut bed, false);
+    sends(&mut bed, 4_000_000, true);
+}
+
 /// The packet with this PSN, modulo 2^24, is forwarded, or dropped for its PSN without a trace in the group's state.
 fn sends(bed: &mut Testbed, psn: u32, forwarded: bool) {
     let (state, drops) = (bed.state_octets(), bed.drops().get("psn_flight").copied().unwrap_or(0));

@@ -215,6 +215,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         moved: group.moved,
         kept: None,
         open: group.is_open(),
+        held: group.is_held(),
         failed: group.failed.as_deref(),
     }
 }

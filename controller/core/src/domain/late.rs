@@ -14,6 +14,8 @@ use crate::command::Command;
 /// The state of a late receiver in its edge's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LateNews {
+    /// Its queue pair expects the start PSN.
+    Answered,
     /// It started here.
     Started(LateStart),
     /// Its queue pair answers, but does not expect the start PSN: it was not reset.
@@ -33,6 +35,8 @@ pub(super) fn news(state: &State, node: &str, id: GroupId, branch: Ipv6Addr, new
     let member = group.members.values().find(|m| address(network, m) == Some(branch))?;
     let (group, host, since) = (group.metadata.name.clone(), member.spec.host.clone(), member.since);
     Some(match news {
+        LateNews::Answered if member.answered || member.start.is_some() => return None,
+        LateNews::Answered => Command::AnswerMember { group, host, since },
         LateNews::Started(start) => Command::StartMember { group, host, since, start },
         LateNews::NotFresh => {
             let reason = format!(

@@ -91,7 +91,7 @@ impl MemberCommands<'_> {
             new.allocation.session.start_psn = psn;
         }
         new.epoch += 1;
-        let member = Member { metadata, spec, since: new.epoch, late, start: None, instance };
+        let member = Member { metadata, spec, since: new.epoch, late, answered: false, start: None, instance };
         let record = MemberRecord { group: group.to_owned(), revision: self.0.revision + 1, member: member.clone() };
         let write = Write::Put(Record::Member(Box::new(record)));
         new.members.insert(host.clone(), member);
@@ -107,12 +107,28 @@ impl MemberCommands<'_> {
         let Some(member) = old.members.get(host) else {
             return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
         };
-        let generation = member.metadata.generation;
-        let is_news = member.late && member.since == since && member.start != Some(start);
-        if !is_news || !old.takes_part(member) {
-            return Ok(Prepared::noop(self.0, generation));
+        let known = Member { start: Some(start), answered: true, ..member.clone() };
+        Ok(self.learn(old, member, since, known))
+    }
+
+    /// [`crate::Command::AnswerMember`].
+    pub(super) fn answer(&self, group: &str, host: &str, since: u32) -> Result<Prepared, DomainError> {
+        let old =
+            self.0.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
+        let Some(member) = old.members.get(host) else {
+            return Err(DomainError::NotFound { kind: "member", name: format!("{group}/{host}") });
+        };
+        Ok(self.learn(old, member, since, Member { answered: true, ..member.clone() }))
+    }
+
+    /// Stores what became `known` about the late receiver that joined at `since`, if `member` is that one.
+    fn learn(&self, old: &Group, member: &Member, since: u32, known: Member) -> Prepared {
+        let is_it = member.late && member.since == since && old.takes_part(member);
+        if is_it && known != *member {
+            self.store(old, known)
+        } else {
+            Prepared::noop(self.0, member.metadata.generation)
         }
-        Ok(self.store(old, Member { start: Some(start), ..member.clone() }))
     }
 
     /// Stores what became known about a membership, which stays the same one.

@@ -145,6 +145,7 @@ impl Domain {
             }
             Command::DeleteMember { group, host } => members.delete(&group, &host, None),
             Command::EvictMember { group, host, since, reason } => members.evict(&group, &host, since, reason),
+            Command::AnswerMember { group, host, since } => members.answer(&group, &host, since),
             Command::StartMember { group, host, since, start } => members.start(&group, &host, since, start),
             Command::PushThresholds => Ok(self.links.prepare_push(&self.state)),
         }

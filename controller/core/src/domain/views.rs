@@ -104,6 +104,7 @@ impl Views<'_> {
                 connection: super::connection::connection(&self.0.addresses, group)?,
                 source: group.present(Role::Source).next().map(|m| m.spec.host.clone()),
                 receivers: group.receivers() as u32,
+                probing: group.probing().map(|m| m.spec.host.clone()).collect(),
                 evicted: group.evicted.clone(),
                 encoding: group.plan().map(|p| p.encoding.clone()),
                 tree: self.tree_view(group).unwrap_or_default(),

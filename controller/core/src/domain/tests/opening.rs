@@ -7,6 +7,7 @@ use canopy_model::node_spec::GroupProgram;
 use canopy_model::status::GroupPhase;
 
 use super::*;
+use crate::condition::{ConditionKind, ConditionReason};
 use crate::domain::LateNews;
 use crate::testing::fabric;
 
@@ -261,4 +262,55 @@ fn a_late_receiver_that_cannot_start_is_removed_whatever_the_policy() {
         w.run(receiver("g", "h2-2")).unwrap();
         assert!(is_late(&w, "h2-2"));
     }
+}
+
+/// Whether the headend drops what the source of the open group sends.
+fn held(w: &World) -> bool {
+    let headends: Vec<_> = programs(&w.domain).into_values().filter_map(|p| p.headend).collect();
+    assert!(headends.len() == 1 && headends[0].open);
+    headends[0].held
+}
+
+fn open_condition(w: &World) -> (bool, ConditionReason, String) {
+    let status = w.domain.group("g").unwrap().status;
+    let c = status.conditions.into_iter().find(|c| c.kind == ConditionKind::Open).unwrap();
+    (c.holds(), c.reason, c.message)
+}
+
+#[test]
+fn data_is_not_taken_while_no_receiver_gets_it() {
+    let mut w = with_late_receiver();
+    assert!(!held(&w), "h2-1 gets it");
+    assert_eq!(w.domain.group("g").unwrap().status.probing, ["h2-2"]);
+    w.run(leave("g", "h2-1")).unwrap();
+    w.confirm();
+    assert!(held(&w) && held(&World { domain: w.restarted(), records: w.records.clone() }));
+    let (holds, reason, message) = open_condition(&w);
+    assert_eq!((holds, reason), (false, ConditionReason::NoReceiver));
+    assert!(message.contains("h2-2 joined late and has not answered"), "{message}");
+    assert_eq!(w.domain.group("g").unwrap().status.phase, GroupPhase::Pending);
+    w.run(receiver("g", "h1-2")).unwrap();
+    assert!(held(&w), "it joined late too");
+
+    // Only the headend changes, and no branch does.
+    let command = reported_late(&w, "h2-2", LateNews::Answered).unwrap();
+    let epoch = w.domain.group("g").unwrap().status.epoch;
+    assert_eq!(w.run(command.clone()).unwrap().nodes, ["leaf1"]);
+    assert_eq!(w.domain.group("g").unwrap().status.epoch, epoch);
+    assert!(!held(&w) && !held(&World { domain: w.restarted(), records: w.records.clone() }));
+    assert_eq!(w.domain.group("g").unwrap().status.probing, ["h1-2"]);
+    assert_eq!(reported_late(&w, "h2-2", LateNews::Answered), None, "it is known");
+    w.confirm();
+    assert_eq!(open_condition(&w).1, ConditionReason::Opened);
+
+    // It belongs to the membership, not to the host.
+    w.run(leave("g", "h2-2")).unwrap();
+    w.run(receiver("g", "h2-2")).unwrap();
+    assert!(w.run(command).unwrap().nodes.is_empty(), "a report of the membership before");
+    assert!(held(&w));
+    let news = LateNews::Started(LateStart { shift: 7, msn_base: 1 });
+    let command = reported_late(&w, "h2-2", news).unwrap();
+    w.run(command).unwrap();
+    assert!(!held(&w), "who started has answered");
+    assert_eq!(reported_late(&w, "h2-2", LateNews::Answered), None, "it is known");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use canopy_controller_api::event::EventItem;
-use canopy_controller_api::group::{BranchRole, NodeProgress, TreeNodeView};
+use canopy_controller_api::group::{BranchRole, GroupStatus, NodeProgress, TreeNodeView};
 use canopy_controller_api::query::EventQuery;
 use canopy_controller_api::telemetry::GroupSample;
 use canopy_controller_api::{GroupResource, List, MemberResource};
@@ -39,6 +39,13 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
     recent(out, &events.items)
 }
 
+fn receivers(status: &GroupStatus) -> String {
+    match status.probing.len() {
+        0 => text(status.receivers),
+        probing => format!("{}, of which {probing} joined late and get no data yet", status.receivers),
+    }
+}
+
 fn summary(out: &mut dyn Write, group: &GroupResource) -> Result<(), Failure> {
     let GroupResource { metadata, spec, status, .. } = group;
     let labels: Vec<String> = metadata.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -52,7 +59,7 @@ fn summary(out: &mut dyn Write, group: &GroupResource) -> Result<(), Failure> {
             ("Phase", text(status.phase)),
             ("Reason", text(&status.reason)),
             ("Source", text(&status.source)),
-            ("Receivers", text(status.receivers)),
+            ("Receivers", receivers(status)),
             ("Replication", text(spec.replication)),
             ("Stall policy", format!("{} after {} ms", text(spec.stall_policy), spec.stall_after.as_millis())),
         ],
