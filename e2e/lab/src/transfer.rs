@@ -128,7 +128,10 @@ impl Lab {
             transfer.spawn(self, host, c, out.clone())?;
         }
         let mut c = self.rc("send", &spec.source, &spec)?;
-        c.args(["--seed", &spec.seed.to_string(), "--wait-receivers", &spec.receivers.len().to_string()]);
+        c.args(["--seed", &spec.seed.to_string()]);
+        if !spec.args.get(&spec.source).is_some_and(|args| args.iter().any(|arg| arg == "--wait-receivers")) {
+            c.args(["--wait-receivers", &spec.receivers.len().to_string()]);
+        }
         c.args(["--deadline", &patience, "--ready-timeout", &patience]);
         if spec.progress {
             c.arg("--progress");

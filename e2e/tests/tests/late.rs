@@ -2,6 +2,9 @@
 //! Receivers that join while data flows, and an edge that loses its state (decisions 3.13).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "late/windows.rs"]
+mod windows;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -45,11 +48,11 @@ fn member(bed: &Bed, host: &str) -> Value {
     bed.lab.rest("GET", &format!("/api/v1/groups/g/members/{host}"), None).unwrap().1
 }
 
-/// Starts the edge's agent on nothing: no pins, as after a reboot.
-fn lose_state(bed: &mut Bed) {
-    bed.lab.kill_agent(EDGE).unwrap();
-    fs::remove_dir_all(bed.lab.state().instance.agent_pins().join(EDGE)).unwrap();
-    bed.lab.start_agent(EDGE).unwrap();
+/// Starts the node's agent on nothing: no pins, as after a reboot.
+fn lose_state(bed: &mut Bed, node: &str) {
+    bed.lab.kill_agent(node).unwrap();
+    fs::remove_dir_all(bed.lab.state().instance.agent_pins().join(node)).unwrap();
+    bed.lab.start_agent(node).unwrap();
 }
 
 fn is_true(bed: &Bed, transfer: Transfer) {
@@ -72,7 +75,7 @@ fn an_edge_that_loses_its_state_continues_its_late_receiver_where_it_is() {
     let synced = |_: &canopy_lab::Lab| Ok(bed.group("g")?["phase"] == "Ready");
     bed.lab.wait("the edge to have it", synced).unwrap();
     assert!(late.try_wait().unwrap().is_none(), "r5 was done before the edge lost its state: this proves nothing");
-    lose_state(&mut bed);
+    lose_state(&mut bed, EDGE);
     assert!(late.wait().unwrap().success(), "r5 did not get its octets");
     is_true(&bed, transfer);
     // From a message on, octet by octet.
@@ -102,7 +105,7 @@ fn a_late_receiver_whose_start_is_lost_is_asked_to_join_again_and_the_others_con
         of_r5.map_or(Value::Null, |b| b["late"].clone())
     };
     bed.lab.wait("r5 to be probed", |_| Ok(state(&bed) == "probing")).unwrap();
-    lose_state(&mut bed);
+    lose_state(&mut bed, EDGE);
     let evicted = |_: &canopy_lab::Lab| Ok(bed.group("g")?["evicted"][0]["host"] == "r5");
     bed.lab.wait("r5 to be removed", evicted).unwrap();
     let reason = bed.group("g").unwrap()["evicted"][0]["reason"].as_str().unwrap().to_owned();
