@@ -20,12 +20,23 @@ const WHOLE: u32 = 2400;
 /// The same where only Ethernet, IPv6, UDP and BTH are needed.
 const HEADERS: u32 = 96;
 
-/// A running capture.
+/// Which packets of an interface are captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// All.
+    Both,
+    /// Those that it receives.
+    In,
+    /// Those that it sends.
+    Out,
+}
+
+/// A running capture; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Capture {
     child: Child,
     path: PathBuf,
-    stderr: JoinHandle<String>,
+    stderr: Option<JoinHandle<String>>,
 }
 
 /// A captured packet from its IPv6 header on, possibly cut short.
@@ -43,8 +54,20 @@ impl Capture {
     /// # Errors
     /// tcpdump is missing or refuses.
     pub fn start(lab: &Lab, device: &str, interface: &str, filter: &str) -> Result<Self> {
-        let path = lab.dir().join(format!("{device}-{interface}.pcap"));
-        Self::start_at(lab, device, interface, filter, WHOLE, path)
+        Self::start_one_way(lab, device, interface, Way::Both, filter)
+    }
+
+    /// As [`Capture::start`], of the packets of one way. May run next to one of another way.
+    ///
+    /// # Errors
+    /// As [`Capture::start`].
+    pub fn start_one_way(lab: &Lab, device: &str, interface: &str, way: Way, filter: &str) -> Result<Self> {
+        let name = match way {
+            Way::Both => format!("{device}-{interface}.pcap"),
+            Way::In => format!("{device}-{interface}-in.pcap"),
+            Way::Out => format!("{device}-{interface}-out.pcap"),
+        };
+        Self::start_at(lab, device, interface, way, filter, WHOLE, lab.dir().join(name))
     }
 
     /// As [`Capture::start`], headers only: enough for the BTH of many data packets. May run next to a capture of whole packets.
@@ -53,11 +76,26 @@ impl Capture {
     /// As [`Capture::start`].
     pub fn start_headers(lab: &Lab, device: &str, interface: &str, filter: &str) -> Result<Self> {
         let path = lab.dir().join(format!("{device}-{interface}-headers.pcap"));
-        Self::start_at(lab, device, interface, filter, HEADERS, path)
+        Self::start_at(lab, device, interface, Way::Both, filter, HEADERS, path)
     }
 
-    fn start_at(lab: &Lab, device: &str, interface: &str, filter: &str, octets: u32, path: PathBuf) -> Result<Self> {
+    fn start_at(
+        lab: &Lab,
+        device: &str,
+        interface: &str,
+        way: Way,
+        filter: &str,
+        octets: u32,
+        path: PathBuf,
+    ) -> Result<Self> {
+        // libpcap runs the filter of the first packet in user space, where these two words match nothing: it would be missing.
+        ensure!(!filter.contains("inbound") && !filter.contains("outbound"), "{filter}: give the way as an argument");
         let mut c = lab.command(device, "tcpdump")?;
+        match way {
+            Way::Both => {}
+            Way::In => _ = c.args(["-Q", "in"]),
+            Way::Out => _ = c.args(["-Q", "out"]),
+        }
         c.args(["-i", interface, "-w"]).arg(&path).args([
             "--time-stamp-precision=nano",
             "--immediate-mode",
@@ -83,7 +121,7 @@ impl Capture {
             ensure!(stderr.read_line(&mut line)? > 0, "tcpdump at {device} ended before it listened");
         }
         let stderr = std::thread::spawn(move || stderr.lines().map_while(Result::ok).collect::<Vec<_>>().join("\n"));
-        Ok(Self { child, path, stderr })
+        Ok(Self { child, path, stderr: Some(stderr) })
     }
 
     /// Stops the capture and reads the packets.
@@ -94,7 +132,7 @@ impl Capture {
         self.settle()?;
         kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGINT).context("stopping tcpdump")?;
         self.child.wait()?;
-        let stderr = self.stderr.join().unwrap_or_default();
+        let stderr = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
         ensure!(
             stderr.contains("\n0 packets dropped by kernel") || stderr.starts_with("0 packets dropped"),
             "{}: {stderr}",
@@ -119,6 +157,14 @@ impl Capture {
     /// Where the capture is written.
     pub fn path(&self) -> &std::path::Path {
         &self.path
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        // Stopped already: nothing to do.
+        _ = self.child.kill();
+        _ = self.child.wait();
     }
 }
 

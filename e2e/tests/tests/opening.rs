@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use canopy_e2e::capture::{ACKS, Capture, check_no_false_ack};
+use canopy_e2e::capture::{ACKS, Capture, Way, check_no_false_ack};
 use canopy_e2e::{Bed, Paused, up};
 use canopy_lab::{TransferReport, TransferSpec};
 use serde_json::json;
@@ -94,9 +94,8 @@ fn data_that_no_receiver_gets_is_not_acknowledged() {
     let bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
     bed.limit("s1", 50).unwrap();
-    let acks =
-        |host: &str, filter: &str| Capture::start(&bed.lab, host, "eth0", &format!("{filter} and {ACKS}")).unwrap();
-    let (at_source, at_r1) = (acks("s1", "inbound"), acks("r1", "outbound"));
+    let acks = |host: &str, way| Capture::start_one_way(&bed.lab, host, "eth0", way, ACKS).unwrap();
+    let (at_source, at_r1) = (acks("s1", Way::In), acks("r1", Way::Out));
     let spec = TransferSpec { timeout: Duration::from_secs(300), ..TransferSpec::new("g", "s1", &["r1"], 256 * MIB) };
     let transfer = bed.lab.start_transfer(TransferSpec { lost: vec!["r1".into()], ..spec }).unwrap();
     bed.wait_phase("g", "Ready").unwrap();

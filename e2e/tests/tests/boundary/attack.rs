@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use canopy_e2e::Bed;
-use canopy_e2e::capture::Capture;
+use canopy_e2e::capture::{Capture, Way};
 use serde_json::{Value, json};
 
 /// How often each frame is sent.
@@ -127,9 +127,9 @@ pub(super) fn wait_counted(bed: &Bed, node: &str, port: &str, before: &Drops, se
     assert!(counted.is_ok(), "at {node}/{port}: {grown:?}, sent {sent:?}");
 }
 
-/// Captures forged packets in one direction, `inbound` or `outbound`.
-pub(super) fn forged(bed: &Bed, direction: &str, device: &str, interface: &str) -> Capture {
-    Capture::start(&bed.lab, device, interface, &format!("{direction} and {FORGED}")).unwrap()
+/// Captures forged packets of one way.
+pub(super) fn forged(bed: &Bed, way: Way, device: &str, interface: &str) -> Capture {
+    Capture::start_one_way(&bed.lab, device, interface, way, FORGED).unwrap()
 }
 
 /// Interface `x0` of `node` leads to `x1` of `host`, and the topology does not know it.

@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::Duration;
 
-use canopy_e2e::capture::{ACKS, Capture, check_no_false_ack};
+use canopy_e2e::capture::{ACKS, Capture, Way, check_no_false_ack};
 use canopy_e2e::{Bed, deep, up};
 use canopy_lab::TransferSpec;
 use serde_json::json;
@@ -62,8 +62,8 @@ fn session(bed: &mut Bed, window: Window) {
     for host in LATE.iter().chain(&["r1"]) {
         _ = fs::remove_file(out(bed, host));
     }
-    let acks = |host: &str, way: &str| Capture::start(&bed.lab, host, "eth0", &format!("{way} and {ACKS}")).unwrap();
-    let (at_source, at_r1) = (acks("s1", "inbound"), acks("r1", "outbound"));
+    let acks = |host: &str, way| Capture::start_one_way(&bed.lab, host, "eth0", way, ACKS).unwrap();
+    let (at_source, at_r1) = (acks("s1", Way::In), acks("r1", Way::Out));
     let mut spec =
         TransferSpec { timeout: Duration::from_secs(180), ..TransferSpec::new("g", "s1", &["r1"], 12 * MIB) };
     let wait_for = if window == Window::BeforeFirst { "4" } else { "1" };
@@ -105,7 +105,10 @@ fn session(bed: &mut Bed, window: Window) {
     assert!(report.mismatches().is_empty(), "{window:?}: {:?}", report.mismatches());
     LATE.iter().for_each(|host| is_in(bed, window, host));
     let acks = check_no_false_ack(start, &at_source.stop().unwrap(), &[at_r1.stop().unwrap()]);
-    println!("{window:?}: {} ACKs at the source, none of them false", acks.unwrap_or_else(|e| panic!("{window:?}: {e}")));
+    println!(
+        "{window:?}: {} ACKs at the source, none of them false",
+        acks.unwrap_or_else(|e| panic!("{window:?}: {e}"))
+    );
 }
 
 #[test]
