@@ -72,9 +72,7 @@ fn a_corrupt_packet_stays_corrupt() {
 #[test]
 fn a_udp_checksum_is_kept_right() {
     let bed = Testbed::new(&Shape::default());
-    let mut sent = data(Opcode::SEND_ONLY, 100, &[9; 33]);
-    let sum = udp_checksum(&sent);
-    sent[46..48].copy_from_slice(&sum.to_be_bytes());
+    let sent = with_udp_checksum(data(Opcode::SEND_ONLY, 100, &[9; 33]));
     let (_, out, _) = bed.run("u0", &encapsulated(&sent, end_mt(), list(0..1), 0));
     let got = u16::from_be_bytes([out[46], out[47]]);
     let mut clean = out.clone();
@@ -83,7 +81,28 @@ fn a_udp_checksum_is_kept_right() {
     assert!(RoceFrame::parse(&out).unwrap().icrc_is_valid());
 }
 
-/// RFC 8200 section 8.1 over a packet whose checksum field is 0.
+#[test]
+fn a_udp_checksum_of_zero_is_sent_as_all_ones() {
+    let bed = Testbed::new(&Shape::default());
+    let sent = |n: u32| data(Opcode::SEND_ONLY, 100, &n.to_be_bytes());
+    let becomes_zero = |n: &u32| udp_checksum(&copy_for(0, &sent(*n))) == 0;
+    let sent = sent((0..1 << 22).find(becomes_zero).unwrap());
+    let (_, out, _) = bed.run("u0", &encapsulated(&with_udp_checksum(sent.clone()), end_mt(), list(0..1), 0));
+    assert_eq!(out, with_udp_checksum(copy_for(0, &sent)));
+}
+
+/// The packet with the UDP checksum of RFC 8200 section 8.1; 0 is sent as all ones.
+pub(crate) fn with_udp_checksum(mut packet: Vec<u8>) -> Vec<u8> {
+    packet[46..48].fill(0);
+    let checksum = match udp_checksum(&packet) {
+        0 => 0xFFFF,
+        other => other,
+    };
+    packet[46..48].copy_from_slice(&checksum.to_be_bytes());
+    packet
+}
+
+/// The checksum over a packet whose checksum field is 0; 0 over a packet with the right one.
 fn udp_checksum(p: &[u8]) -> u16 {
     let len = (p.len() - 40) as u32;
     let pseudo = [&p[8..40], &len.to_be_bytes(), &[0, 0, 0, 17], &p[40..]].concat();
@@ -415,7 +434,7 @@ fn a_branch_that_leaves_unblocks_the_minimum_and_one_that_joins_waits_for_a_mess
 
 #[test]
 fn a_late_receiver_gets_the_psns_that_its_qp_expects() {
-    for checksum in [0, 0xABCD] {
+    for has_checksum in [false, true] {
         let mut bed = Testbed::new(&Shape { provisioned: true, memory: Some((0x9000, 7, 64)), ..Shape::default() });
         let late = |g: &mut canopy_model::node_spec::GroupProgram| {
             (g.branches[0].at_boundary, g.branches[0].since, g.epoch) = (true, 2, 2);
@@ -429,11 +448,8 @@ fn a_late_receiver_gets_the_psns_that_its_qp_expects() {
                 b.extensions.reth = Some(Reth { va: 0x1008, rkey: 0xABCD, dma_len: 4 });
             }
             let mut packet = b.build().unwrap();
-            packet[46..48].copy_from_slice(&u16::to_be_bytes(checksum));
-            if checksum != 0 {
-                packet[46..48].fill(0);
-                let sum = udp_checksum(&packet);
-                packet[46..48].copy_from_slice(&sum.to_be_bytes());
+            if has_checksum {
+                packet = with_udp_checksum(packet);
             }
             bed.run("u0", &encapsulated(&packet, end_mt(), vec![], 0))
         };
@@ -442,7 +458,7 @@ fn a_late_receiver_gets_the_psns_that_its_qp_expects() {
             let (action, out, _) = send(&bed, op, psn);
             let f = RoceFrame::parse(&out).unwrap();
             assert_eq!((action, f.bth.psn, f.icrc_is_valid()), (REDIRECT, expected, true));
-            assert!(checksum == 0 || udp_checksum(&out) == 0, "UDP checksum of {op:?}");
+            assert!(!has_checksum || udp_checksum(&out) == 0, "UDP checksum of {op:?}");
         }
         let (action, out, _) = bed.run("d0", &answer(0, Syndrome::ack(31), 101, 2));
         let f = RoceFrame::parse(&out).unwrap();

@@ -362,6 +362,8 @@ static __always_inline void branch_join(struct canopy_state *s, __u32 slot, __u3
 		return;
 	s->since[slot] = since;
 	s->fatal[slot] = 0;
+	/* What an earlier membership in this slot lost holds up nothing any more. */
+	slot_remove(&s->unconfirmed, slot);
 	slot_remove(&s->receivers, slot);
 	if (flags & JOIN_RECEIVER)
 		slot_add(&s->receivers, slot);
