@@ -17,6 +17,7 @@ done
 [ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
 [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
 [ -e /usr/include/google/protobuf/empty.proto ] || missing+=(libprotobuf-dev)
+compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || missing+=(libfaketime)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 
 # rustup's toolchain, or any other that is recent enough, is used as it is. Debian 12's recent one is in packages of their own.

@@ -73,6 +73,13 @@ impl Lab {
         self.start(&format!("agent-{node}"), command)
     }
 
+    /// Gives the controller, or the agent of a node, more environment variables when it is started next.
+    pub fn set_environment(&mut self, of_agent: Option<&str>, variables: &[(&str, &str)]) {
+        let name = of_agent.map_or_else(|| CONTROLLER.to_owned(), |node| format!("agent-{node}"));
+        let owned = |(variable, value): &(&str, &str)| ((*variable).to_owned(), (*value).to_owned());
+        self.environment.insert(name, variables.iter().map(owned).collect());
+    }
+
     /// Path of the Unix socket on which a node's agent serves applications of its hosts, if it has at most 100 bytes.
     pub fn host_socket(&self, node: &str) -> PathBuf {
         self.state.dir.join(format!("{node}.sock"))
@@ -197,6 +204,7 @@ impl Lab {
         for (variable, _) in std::env::vars_os().filter(|(v, _)| v.to_string_lossy().starts_with("CANOPY_")) {
             command.env_remove(variable);
         }
+        command.envs(self.environment.get(name).into_iter().flatten().map(|(variable, value)| (variable, value)));
         let process = Process::spawn(&mut command, &self.state.dir.join("log").join(format!("{name}.log")))?;
         self.state.processes.insert(name.to_owned(), process);
         self.state.save()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A running lab: the operations of tests and of the command line.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -55,6 +56,8 @@ impl Default for Options {
 pub struct Lab {
     pub(crate) state: State,
     pub(crate) timeout: Duration,
+    /// By name of the program.
+    pub(crate) environment: BTreeMap<String, Vec<(String, String)>>,
     owned: bool,
 }
 
@@ -83,7 +86,7 @@ impl Lab {
             delay_means: None,
             processes: Default::default(),
         };
-        let mut lab = Self { state, timeout: options.timeout, owned: false };
+        let mut lab = Self { state, timeout: options.timeout, environment: BTreeMap::new(), owned: false };
         if rest_port.is_some() {
             for program in ["canopy-controller", "canopy-agent"] {
                 lab.binary(program)?;
@@ -119,7 +122,7 @@ impl Lab {
         let dir = dir.unwrap_or_else(|| instance.default_dir());
         let state = State::load(&dir)?
             .ok_or_else(|| anyhow!("no lab in {}: bring one up with `canopy-lab up FILE`", dir.display()))?;
-        Ok(Self { state, timeout: Options::default().timeout, owned: false })
+        Ok(Self { state, timeout: Options::default().timeout, environment: BTreeMap::new(), owned: false })
     }
 
     /// Leaves the lab up when this is dropped.

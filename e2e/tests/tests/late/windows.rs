@@ -8,7 +8,7 @@ use std::time::Duration;
 use canopy_e2e::capture::{ACKS, Capture, Way, check_no_false_ack};
 use canopy_e2e::{Bed, deep, up};
 use canopy_lab::TransferSpec;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{MESSAGE, MIB, join, lose_state, out};
 
@@ -29,6 +29,8 @@ enum Window {
     LostPins(&'static str),
 }
 
+/// What a receiver is asked to do whose start is lost.
+const AGAIN: &str = ": reset the queue pair, then join";
 const LATE: [&str; 3] = ["r2", "r4", "r5"];
 /// Every late receiver leaves after so many octets.
 const WANTED: u64 = 8 * MESSAGE as u64;
@@ -43,9 +45,12 @@ fn is_open(bed: &Bed) -> bool {
 /// The late receiver gets its octets; where the node that lost its pins cannot say where it started, after it has joined again.
 fn receives(bed: &Bed, window: Window, host: &str, mut late: std::process::Child) {
     while !late.wait().unwrap().success() {
-        let log = fs::read_to_string(bed.lab.dir().join(format!("log/late-{host}.log"))).unwrap();
-        let may_be_removed = matches!(window, Window::LostPins(_)) && log.contains("reset the queue pair, then join");
-        assert!(may_be_removed, "{window:?}: {host} did not get its octets: {log}");
+        let evicted = bed.group("g").unwrap()["evicted"].as_array().unwrap().clone();
+        let asked = |e: &Value| e["host"] == host && e["reason"].as_str().is_some_and(|why| why.ends_with(AGAIN));
+        if !matches!(window, Window::LostPins(_)) || !evicted.iter().any(asked) {
+            let log = fs::read_to_string(bed.lab.dir().join(format!("log/late-{host}.log"))).unwrap();
+            panic!("{window:?}: {host} did not get its octets: {evicted:?} {log}");
+        }
         late = join(bed, host, WANTED);
     }
 }

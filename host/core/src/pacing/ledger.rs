@@ -7,6 +7,9 @@ use std::time::Duration;
 use canopy_model::instruction::Percent;
 use canopy_units::{Monotonic, Rate};
 
+/// How long the newest timestamp of an issuer counts: its clock may be set back, and a packet is not on its way for longer.
+const TIMESTAMP_COUNTS: Duration = Duration::from_secs(10);
+
 /// Sender of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Issuer {
@@ -29,8 +32,8 @@ pub(super) struct IssuerRecord {
     pub(super) paused_until: Monotonic,
     /// When it last requested a reduction or a pause.
     requested_at: Option<Monotonic>,
-    /// Newest timestamp of its packets.
-    newest: Option<u64>,
+    /// Newest timestamp of its packets, and when that one arrived.
+    newest: Option<(u64, Monotonic)>,
 }
 
 impl IssuerRecord {
@@ -39,14 +42,20 @@ impl IssuerRecord {
         Self { cap: line, taken, before: line, paused_until, requested_at, newest }
     }
 
-    /// Records a timestamp; `false` if it is not newer than the last (compared as serial numbers: NTP time wraps).
-    pub(super) fn is_newer(&mut self, timestamp: Option<u64>) -> bool {
+    /// Records a timestamp; `false` if it is not newer than the last (compared as serial numbers: NTP time wraps), unless that one
+    /// arrived long ago.
+    pub(super) fn is_newer(&mut self, timestamp: Option<u64>, now: Monotonic) -> bool {
         let Some(new) = timestamp else { return true };
-        let newer = self.newest.is_none_or(|old| new.wrapping_sub(old) as i64 > 0);
+        let newer = self.last_timestamp(now).is_none_or(|old| new.wrapping_sub(old) as i64 > 0);
         if newer {
-            self.newest = Some(new);
+            self.newest = Some((new, now));
         }
         newer
+    }
+
+    /// The newest timestamp, while it counts.
+    fn last_timestamp(&self, now: Monotonic) -> Option<u64> {
+        self.newest.filter(|(_, at)| now.since(*at) < TIMESTAMP_COUNTS).map(|(timestamp, _)| timestamp)
     }
 
     /// Whether the issuer requested a reduction or a pause within the last RTT.
@@ -109,7 +118,7 @@ impl IssuerRecord {
 
     /// Whether the record can be dropped: it limits nothing and holds no timestamp against replays.
     pub(super) fn is_blank(&self, line: Rate, now: Monotonic) -> bool {
-        self.is_free(line, now) && self.newest.is_none()
+        self.is_free(line, now) && self.last_timestamp(now).is_none()
     }
 }
 

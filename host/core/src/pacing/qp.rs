@@ -93,7 +93,7 @@ impl Qp {
         if matches!(action, Action::Resume(_)) && record.is_open(now) && record.requested_within(rtt, now) {
             return Outcome::Refused(Refusal::TooEarly);
         }
-        if !record.is_newer(timestamp) {
+        if !record.is_newer(timestamp, now) {
             return Outcome::Refused(Refusal::Stale);
         }
         let outcome = match action {

@@ -133,6 +133,26 @@ fn a_resume_ends_only_the_pause_of_its_issuer() {
     assert_eq!(now(&source).paused_until, None);
 }
 
+/// A node whose clock was set back is heard again, and one that is silent for long leaves nothing.
+#[test]
+fn a_timestamp_counts_for_ten_seconds_of_the_monotonic_clock() {
+    const S: u64 = 1000 * MS;
+    let stamped = |timestamp| Input::LongHaul {
+        from: node(1),
+        qp: qp(100),
+        action: Action::RateReduce(percent(30)),
+        timestamp: Some(timestamp),
+    };
+    let mut source = source();
+    assert_eq!(source.handle(stamped(1 << 45), instant(0)), APPLIED);
+    let an_hour_before = (1 << 45) - (3600 << 32);
+    assert_eq!(source.handle(stamped(an_hour_before), instant(10 * S - 1)), Outcome::Refused(Refusal::Stale));
+    assert_eq!(source.handle(stamped(an_hour_before), instant(10 * S)), APPLIED);
+    assert_eq!(source.handle(stamped(an_hour_before), instant(10 * S + 1)), Outcome::Refused(Refusal::Stale));
+    let in_the_same_rtt = source.handle(stamped(an_hour_before + 1), instant(10 * S + 1));
+    assert_eq!(in_the_same_rtt, ABSORBED, "newer, and already done");
+}
+
 /// A Resume that is delayed beyond a later reduction, with and without the Timestamp object.
 #[test]
 fn a_replayed_resume_does_not_undo_a_later_reduction() {

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Wall clocks that are wrong, and set under load: no decision depends on them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use canopy_e2e::{Bed, up};
+use canopy_host::{Client, JoinOptions};
+use canopy_lab::TransferSpec;
+use serde_json::{Value, json};
+
+const MIB: u64 = 1 << 20;
+const HOUR: i64 = 3600;
+const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
+/// What an event of this kind would say is a lie here.
+const LIES: [&str; 9] = [
+    "MemberEvicted",
+    "GroupFailed",
+    "BranchStalled",
+    "LinkLossy",
+    "LinkSilent",
+    "AgentDisconnected",
+    "MoveGivenUp",
+    "PolicyNotCarriedOut",
+    "LateStartNotStored",
+];
+
+/// The library that changes the wall clock of a process, and leaves the monotonic one alone.
+fn faketime() -> String {
+    let dirs = fs::read_dir("/usr/lib").unwrap().filter_map(|dir| Some(dir.ok()?.path()));
+    let mut libraries = dirs.map(|dir| dir.join("faketime/libfaketimeMT.so.1")).filter(|library| library.is_file());
+    libraries.next().expect("libfaketime is not installed: run `make tools`").display().to_string()
+}
+
+fn clock(bed: &Bed, program: &str) -> PathBuf {
+    bed.lab.dir().join(format!("clock-{program}"))
+}
+
+/// Sets the clock of the controller or an agent so many seconds off.
+fn set(bed: &Bed, program: &str, seconds: i64) {
+    // In one step: the process reads the file again and again.
+    let next = bed.lab.dir().join("clock-next");
+    fs::write(&next, format!("{seconds:+}\n")).unwrap();
+    fs::rename(next, clock(bed, program)).unwrap();
+}
+
+fn events(bed: &Bed) -> Vec<Value> {
+    bed.lab.rest("GET", "/api/v1/events?limit=1000", None).unwrap().1["items"].as_array().unwrap().clone()
+}
+
+/// How far the controller's clock is off by its newest event, in seconds.
+fn controller_is_off(bed: &Bed) -> i64 {
+    let newest = events(bed).iter().max_by_key(|e| e["sequence"].as_u64()).unwrap()["timeUnixNs"].as_u64().unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    (newest / 1_000_000_000).cast_signed() - now.cast_signed()
+}
+
+#[test]
+fn clocks_that_are_set_by_an_hour_under_load_end_nothing() {
+    let mut bed = up("figure1").unwrap();
+    let library = faketime();
+    for program in std::iter::once(None).chain(NODES.map(Some)) {
+        set(&bed, program.unwrap_or("controller"), 0);
+        let file = clock(&bed, program.unwrap_or("controller")).display().to_string();
+        let faked = [
+            ("LD_PRELOAD", library.as_str()),
+            ("FAKETIME_TIMESTAMP_FILE", &file),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ];
+        bed.lab.set_environment(program, &faked);
+        match program {
+            None => bed.lab.kill_controller().and_then(|()| bed.lab.start_controller()).unwrap(),
+            Some(node) => bed.lab.kill_agent(node).and_then(|()| bed.lab.start_agent(node)).unwrap(),
+        }
+    }
+    bed.lab.wait_synced().unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024, "stallPolicy": "evict", "stallAfterMs": 1000})).unwrap();
+    bed.lab.create_group("leases", json!({})).unwrap();
+    // A membership that lives as long as its lease.
+    let client = Client::connect(bed.lab.host_socket("n1")).unwrap();
+    let leased = client.join(JoinOptions::receiver("leases", "r2", 0x99)).unwrap();
+    bed.limit("s1", 50).unwrap();
+    let spec = TransferSpec {
+        timeout: Duration::from_secs(300),
+        ..TransferSpec::new("g", "s1", &["r1", "r3", "r4"], 96 * MIB)
+    };
+    let transfer = bed.lab.start_transfer(spec).unwrap();
+    bed.wait_phase("g", "Ready").unwrap();
+    let before = events(&bed).iter().filter_map(|e| e["sequence"].as_u64()).max().unwrap();
+    // libfaketime takes a step to 0 for none.
+    for (step, (controller, agents)) in
+        [(HOUR, 0), (HOUR, -HOUR), (-HOUR, -HOUR), (-HOUR, HOUR), (1, 1)].into_iter().enumerate()
+    {
+        set(&bed, "controller", controller);
+        for (i, node) in NODES.iter().enumerate() {
+            // Neighbours disagree, too.
+            set(&bed, node, if i % 2 == 0 { agents } else { -agents });
+        }
+        let name = format!("at{step}");
+        bed.lab.create_group(&name, json!({})).unwrap();
+        let member = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": "r5"},
+            "spec": {"host": "r5", "role": "source", "qpn": 0x500}});
+        let set_clock = |_: &canopy_lab::Lab| {
+            // Another reason of a group is an event.
+            for method in ["POST", "DELETE"] {
+                let path = if method == "POST" { "" } else { "/r5" };
+                let body = (method == "POST").then_some(&member);
+                bed.lab.rest(method, &format!("/api/v1/groups/{name}/members{path}"), body)?;
+            }
+            Ok((controller_is_off(&bed) - controller).abs() < 60)
+        };
+        bed.lab.wait("the controller's clock to be off", set_clock).unwrap();
+        // Longer than every period after which something is evicted, ended or given up without news.
+        let then = bed.sent_by("s1").unwrap();
+        println!("controller {controller} s, agents {agents} s off; {} MiB sent", then / MIB);
+        bed.lab.wait("data to flow", |_| Ok(bed.sent_by("s1")? > then + 10 * MIB)).unwrap();
+        let group = bed.group("g").unwrap();
+        assert_eq!((&group["phase"], &group["evicted"]), (&json!("Ready"), &json!([])), "{controller} {agents}");
+    }
+    let lies: Vec<_> = events(&bed)
+        .into_iter()
+        .filter(|e| e["sequence"].as_u64() > Some(before) && LIES.iter().any(|code| e["code"] == *code))
+        .collect();
+    assert_eq!(lies, Vec::<Value>::new());
+    assert_eq!(bed.group("leases").unwrap()["receivers"], 1, "a lease has ended");
+    let report = transfer.finish(&bed.lab).unwrap();
+    assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+    assert_eq!(report.source.more.get("false_acks"), Some(&json!(0)));
+    leased.leave().unwrap();
+}
