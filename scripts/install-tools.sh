@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 declare -A package_of=(
   [clang]=clang [llvm-strip]=llvm [protoc]=protobuf-compiler [pkg-config]=pkg-config [cmake]=cmake [make]=make [gcc]=gcc [c++]=clang
   [ip]=iproute2 [tc]=iproute2 [bpftool]=bpftool [tshark]=tshark [tcpdump]=tcpdump [nsenter]=util-linux [ethtool]=ethtool
+  [mkfs.ext4]=e2fsprogs [losetup]=mount
   [ping]=iputils-ping [sysctl]=procps [python3]=python3
 )
 missing=()

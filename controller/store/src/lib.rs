@@ -10,6 +10,7 @@
 //!
 //! Every call may block on the disk: an async caller runs it in `spawn_blocking`.
 
+mod disk;
 mod error;
 mod mem;
 mod sled;

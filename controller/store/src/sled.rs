@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! <store.path>/lock          held for the life of the process, holds its id
-//! <store.path>/db/           sled: `m/revision` and `d/<key>`; one atomic batch and one flush per commit
+//! <store.path>/db/           sled: `m/revision` and `d/<key>`; one atomic batch, one flush and one fdatasync per commit
+//! <store.path>/acknowledged  the revision of the last commit that was acknowledged
 //! <store.path>/snapshots/    checksummed logical backups named by revision, the newest KEPT_SNAPSHOTS
 //! <store.path>/damaged-<n>/  a database that did not open; never deleted by the controller
 //! ```
 //!
-//! sled recovers a torn log by truncating it at the tear, without an error. A backup newer than the database is
-//! therefore treated as damage too.
+//! sled recovers a torn log by truncating it at the tear, without an error. So a backup newer than the database is treated as damage too,
+//! and a database older than what was acknowledged is known to have lost its end: the rest of it is kept.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
+use crate::disk::{Disk, Mark};
 use crate::snapshot::files::SnapshotDir;
 use crate::{Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
 
@@ -33,6 +35,7 @@ pub struct SledStore {
 }
 
 struct State {
+    disk: Disk,
     revision: Revision,
     saved: Revision,
     failed: bool,
@@ -41,11 +44,11 @@ struct State {
 /// Recovery from a damaged database.
 #[derive(Clone, Debug)]
 pub struct Recovery {
-    /// New path of the damaged database; `None` = it was missing.
+    /// New path of the damaged database; `None` = it was missing, or it was kept.
     pub quarantined: Option<PathBuf>,
-    /// The backup that was restored.
-    pub restored_from: PathBuf,
-    /// The backup's revision: later commits are lost.
+    /// The backup that was restored; `None` = the database was kept, without its end.
+    pub restored_from: Option<PathBuf>,
+    /// Revision of what there is: later commits are lost.
     pub restored_revision: Revision,
     /// The damage found.
     pub detail: String,
@@ -62,10 +65,21 @@ impl SledStore {
         make_dir(path)?;
         let lock = lock(path)?;
         let snapshots = SnapshotDir::open(path.join("snapshots"))?;
+        let mark = Mark::open(path)?;
         let newest = snapshots.newest();
         let floor = newest.as_ref().map_or(0, |(_, s)| s.revision);
         let dir = path.join("db");
         let (db, revision, recovery) = match open_checked(&dir, floor) {
+            Ok((db, revision)) if revision < mark.revision => {
+                let acknowledged = mark.revision;
+                let detail = format!(
+                    "it ends at revision {revision}, and {acknowledged} was acknowledged: the disk has lost the end of its log"
+                );
+                tracing::error!(store = %path.display(), revision, acknowledged, "the store has lost its last commits: check the disk; changes after this revision have to be made again");
+                let r = Recovery { quarantined: None, restored_from: None, restored_revision: revision, detail };
+                let revision = leap(&db, acknowledged)?;
+                (db, revision, Some(r))
+            }
             Ok((db, revision)) => (db, revision, None),
             Err(detail) => {
                 let Some((file, snapshot)) = newest else {
@@ -79,16 +93,21 @@ impl SledStore {
                     ));
                 };
                 let quarantined = quarantine(path, &dir)?;
-                let (db, revision) = restore(&dir, &snapshot)?;
-                let r = Recovery { quarantined, restored_from: file, restored_revision: snapshot.revision, detail };
-                tracing::error!(quarantined = ?r.quarantined, restored_from = %r.restored_from.display(), revision = r.restored_revision, detail = %r.detail,
+                let (db, revision) = restore(&dir, &snapshot, mark.revision)?;
+                tracing::error!(?quarantined, restored_from = %file.display(), revision = snapshot.revision, %detail,
                     "store was damaged: restored the newest backup, changes after it are lost");
+                let restored_from = Some(file);
+                let r = Recovery { quarantined, restored_from, restored_revision: snapshot.revision, detail };
                 (db, revision, Some(r))
             }
         };
         let saved = if recovery.is_some() { 0 } else { floor };
-        let store =
-            Self { db, state: Mutex::new(State { revision, saved, failed: false }), snapshots, recovery, _lock: lock };
+        let mut disk = Disk::of(path, &dir, mark)?;
+        if recovery.is_some() {
+            disk.commit(revision)?;
+        }
+        let state = Mutex::new(State { disk, revision, saved, failed: false });
+        let store = Self { db, state, snapshots, recovery, _lock: lock };
         store.checkpoint()?;
         Ok(store)
     }
@@ -117,6 +136,7 @@ impl SledStore {
         state.failed = true;
         let done = guarded(|| self.db.apply_batch(batch).and_then(|()| self.db.flush()));
         done.map_err(|e| StoreError::failed("committing", e))?;
+        state.disk.commit(next)?;
         state.failed = false;
         state.revision = next;
         Ok(next)
@@ -217,8 +237,16 @@ fn entries(db: &sled::Db, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, sled::
         .collect()
 }
 
-fn restore(dir: &Path, snapshot: &Snapshot) -> Result<(sled::Db, Revision), StoreError> {
-    let revision = snapshot.revision + RESTORE_GAP;
+/// A revision that no lost commit had.
+fn leap(db: &sled::Db, acknowledged: Revision) -> Result<Revision, StoreError> {
+    let revision = acknowledged + RESTORE_GAP;
+    let done = guarded(|| db.insert(REVISION_KEY, &revision.to_be_bytes()).and_then(|_| db.flush()));
+    done.map_err(|e| StoreError::failed("continuing after lost commits", e))?;
+    Ok(revision)
+}
+
+fn restore(dir: &Path, snapshot: &Snapshot, acknowledged: Revision) -> Result<(sled::Db, Revision), StoreError> {
+    let revision = snapshot.revision.max(acknowledged) + RESTORE_GAP;
     let db = guarded(|| {
         let db = open_db(dir)?;
         let mut batch = sled::Batch::default();

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use canopy_store::{Op, SledStore, Store, StoreError};
+use canopy_store::{Op, RESTORE_GAP, SledStore, Store, StoreError};
 
 fn put(key: &str) -> Op {
     Op::Put { key: key.into(), value: b"v".to_vec() }
@@ -54,6 +54,64 @@ fn an_older_database_than_the_backup_counts_as_damage() {
     fs::remove_dir_all(dir.path().join("db")).unwrap();
     let store = SledStore::open(dir.path()).unwrap();
     assert!(store.recovery().unwrap().detail.contains("older than its newest backup at 2"));
+    assert_eq!(store.scan("").unwrap().entries.len(), 2);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_log_whose_end_is_missing_is_kept_and_told() {
+    let (dir, older) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    store_with_backup(dir.path());
+    {
+        let store = SledStore::open(dir.path()).unwrap();
+        store.commit(2, &[put("c")]).unwrap();
+        drop(store);
+        copy(&dir.path().join("db"), older.path());
+        let store = SledStore::open(dir.path()).unwrap();
+        store.commit(3, &[put("d")]).unwrap();
+        store.commit(4, &[put("e")]).unwrap();
+    }
+    fs::remove_dir_all(dir.path().join("db")).unwrap();
+    copy(older.path(), &dir.path().join("db"));
+    let store = SledStore::open(dir.path()).unwrap();
+    let recovery = store.recovery().expect("the loss goes unnoticed");
+    assert_eq!((&recovery.quarantined, &recovery.restored_from, recovery.restored_revision), (&None, &None, 3));
+    assert!(recovery.detail.contains("ends at revision 3, and 5 was acknowledged"), "{}", recovery.detail);
+    assert_eq!(store.scan("").unwrap().entries.len(), 3, "more than the backup has");
+    assert!(store.revision().unwrap() > RESTORE_GAP, "a revision that no lost commit had");
+    drop(store);
+    assert!(SledStore::open(dir.path()).unwrap().recovery().is_none(), "it is told once");
+}
+
+#[test]
+fn a_mark_that_is_torn_is_the_one_before_and_a_damaged_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    store_with_backup(dir.path());
+    let mark = dir.path().join("acknowledged");
+    let whole = fs::read(&mark).unwrap();
+    for record in [0, 4096] {
+        let mut torn = whole.clone();
+        torn[record + 6] ^= 1;
+        fs::write(&mark, torn).unwrap();
+        assert!(SledStore::open(dir.path()).unwrap().recovery().is_none());
+    }
+    fs::write(&mark, vec![0; whole.len()]).unwrap();
+    let e = SledStore::open(dir.path()).map(|_| ()).unwrap_err();
+    assert!(e.to_string().contains("acknowledged is damaged") && e.to_string().contains("remove it"), "{e}");
+    fs::remove_file(&mark).unwrap();
+    let store = SledStore::open(dir.path()).unwrap();
+    assert!(store.recovery().is_none(), "a store of a version without a mark");
     assert_eq!(store.scan("").unwrap().entries.len(), 2);
 }
 
