@@ -89,7 +89,7 @@ __noinline __u32 canopy_write_upstream(struct __sk_buff *ctx, const struct canop
 
 	if (!g || !fb)
 		return DROP_STATE_MISSING;
-	/* Nobody has what was forwarded since the last receiver left: it is acknowledged once a receiver is about to start. */
+	/* No receiver has what was forwarded since the last receiver left: it is acknowledged once a receiver is about to start. */
 	if (g->flags & GROUP_HELD)
 		return DROP_NO_RECEIVER;
 	drop = resolve_upstream(ctx, g, IP6_LEN + ACK_PAYLOAD, &hop);

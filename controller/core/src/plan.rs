@@ -52,7 +52,7 @@ pub(crate) struct Intent<'a> {
     pub(crate) kept: Option<&'a [Endpoint]>,
     /// The headend takes data (decisions 3.13).
     pub(crate) open: bool,
-    /// It takes none for a while, because nobody gets it.
+    /// It takes none for a while, because no receiver gets it.
     pub(crate) held: bool,
     /// Why the group was stopped, if it was.
     pub(crate) failed: Option<&'a str>,

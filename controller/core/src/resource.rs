@@ -189,7 +189,7 @@ impl Group {
         })
     }
 
-    /// The group is open, and no receiver gets its data: all of them are probed. What is sent now would be acknowledged for nobody.
+    /// The group is open, and no receiver gets its data: all of them are probed. What is sent now would be acknowledged for no receiver.
     pub(crate) fn is_held(&self) -> bool {
         self.is_open() && self.probing().count() == self.receivers()
     }

@@ -70,7 +70,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_log_whose_end_is_missing_is_kept_and_told() {
+fn a_log_whose_end_is_missing_is_kept_and_reported() {
     let (dir, older) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     store_with_backup(dir.path());
     {
@@ -91,7 +91,7 @@ fn a_log_whose_end_is_missing_is_kept_and_told() {
     assert_eq!(store.scan("").unwrap().entries.len(), 3, "more than the backup has");
     assert!(store.revision().unwrap() > RESTORE_GAP, "a revision that no lost commit had");
     drop(store);
-    assert!(SledStore::open(dir.path()).unwrap().recovery().is_none(), "it is told once");
+    assert!(SledStore::open(dir.path()).unwrap().recovery().is_none(), "it is reported once");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn cut(times: u64) {
             requests.write_all(b"\n").unwrap();
             at = acknowledged.next().expect("the child ended").unwrap().parse().unwrap();
         }
-        // Octet by octet: whoever skips holes trusts what is not on the disk of the image's own file system yet.
+        // Octet by octet: a copy that skips holes relies on what is not on the disk of the image's own file system yet.
         fs::write(&copy, fs::read(&image).unwrap()).unwrap();
         let cut = Mounted::new(&copy, dir.path().join("cut"));
         let store = SledStore::open(&cut.0.join("store")).unwrap();

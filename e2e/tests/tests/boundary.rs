@@ -78,7 +78,7 @@ fn hosts_own(bed: &Bed) -> BTreeSet<String> {
     own
 }
 
-/// Whoever sends one forged frame sends the first one.
+/// A single forged frame is the first one.
 #[test]
 fn a_capture_of_one_way_has_its_first_packet() {
     let bed = up("figure1").unwrap();

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 const MIB: u64 = 1 << 20;
 const HOUR: i64 = 3600;
 const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
-/// What an event of this kind would say is a lie here.
-const LIES: [&str; 9] = [
+/// Events of these kinds would be wrong here.
+const WRONG: [&str; 9] = [
     "MemberEvicted",
     "GroupFailed",
     "BranchStalled",
@@ -120,11 +120,11 @@ fn clocks_that_are_set_by_an_hour_under_load_end_nothing() {
         let group = bed.group("g").unwrap();
         assert_eq!((&group["phase"], &group["evicted"]), (&json!("Ready"), &json!([])), "{controller} {agents}");
     }
-    let lies: Vec<_> = events(&bed)
+    let wrong: Vec<_> = events(&bed)
         .into_iter()
-        .filter(|e| e["sequence"].as_u64() > Some(before) && LIES.iter().any(|code| e["code"] == *code))
+        .filter(|e| e["sequence"].as_u64() > Some(before) && WRONG.iter().any(|code| e["code"] == *code))
         .collect();
-    assert_eq!(lies, Vec::<Value>::new());
+    assert_eq!(wrong, Vec::<Value>::new());
     assert_eq!(bed.group("leases").unwrap()["receivers"], 1, "a lease has ended");
     let report = transfer.finish(&bed.lab).unwrap();
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());

@@ -114,14 +114,14 @@ fn data_that_no_receiver_gets_is_not_acknowledged() {
     let (open, message) = condition(&bed);
     assert_eq!(open, "False");
     assert!(message.contains("r5 joined late and has not answered a probe"), "{message}");
-    // The source repeats what nobody acknowledges.
+    // The source repeats what is not acknowledged.
     let refused = |d: &(String, String, u64)| (d.0.as_str(), d.1.as_str()) == (HEADEND, "no_receiver") && d.2 > 100;
     bed.lab.wait("data to be dropped", |_| Ok(bed.drops("g")?.iter().any(refused))).unwrap();
     let start = bed.group("g").unwrap()["connection"]["startPsn"].as_u64().unwrap();
     let checked = check_no_false_ack(start, &at_source.stop().unwrap(), &[at_r1.stop().unwrap()]).unwrap();
     println!("{checked} ACKs at the source, none of them false");
 
-    // One that does connect it: the source goes on, and the first one holds nobody up.
+    // One that does connect it: the source continues, and the first one holds no other up.
     let mut late = bed.lab.command("r4", bed.lab.binary("canopy-rc").unwrap()).unwrap();
     late.args(["receive", "--controller", &format!("unix:{}/controller.sock", bed.lab.dir().display())]);
     late.args(["--group", "g", "--host", "r4", "--bytes", "4MiB", "--linger", "0ms", "--deadline", "60s", "--json"]);

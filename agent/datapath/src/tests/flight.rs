@@ -48,7 +48,7 @@ fn holds(bed: &mut Testbed, held: bool) {
 }
 
 #[test]
-fn a_held_headend_takes_no_data_and_goes_on_where_it_was() {
+fn a_held_headend_takes_no_data_and_continues_where_it_was() {
     let mut bed = headend(7);
     for psn in 7..20 {
         sends(&mut bed, psn, true);

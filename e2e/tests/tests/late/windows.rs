@@ -42,7 +42,7 @@ fn is_open(bed: &Bed) -> bool {
     conditions.iter().any(|c| c["type"] == "Open" && c["status"] == "True")
 }
 
-/// The late receiver gets its octets; where the node that lost its pins cannot say where it started, after it has joined again.
+/// The late receiver gets its octets; where it started is lost with the pins of a node, after it has joined again.
 fn receives(bed: &Bed, window: Window, host: &str, mut late: std::process::Child) {
     while !late.wait().unwrap().success() {
         let evicted = bed.group("g").unwrap()["evicted"].as_array().unwrap().clone();

@@ -133,7 +133,7 @@ fn a_resume_ends_only_the_pause_of_its_issuer() {
     assert_eq!(now(&source).paused_until, None);
 }
 
-/// A node whose clock was set back is heard again, and one that is silent for long leaves nothing.
+/// Packets of a node whose clock was set back count again, and one that is silent for long leaves nothing.
 #[test]
 fn a_timestamp_counts_for_ten_seconds_of_the_monotonic_clock() {
     const S: u64 = 1000 * MS;
