@@ -269,6 +269,7 @@ fn run(start: u32, reack: Duration, nak_merge: Duration, events: u32, seed: u64)
                 naks_in: t.naks_in,
                 naks_out: t.naks_out,
                 data_packets: t.data_packets,
+                fresh_packets: t.fresh_packets.unwrap(),
             };
             assert_eq!(counted, pair.reference.counters(), "start {start:#x} seed {seed}, event {n}");
             for b in &t.branches {
