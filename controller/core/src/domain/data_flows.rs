@@ -76,8 +76,6 @@ struct Child {
     address: Ipv6Addr,
     /// `high` in the first sample in which it was active.
     from: u64,
-    /// Data packets of which it got no copy, and a constant.
-    unsent: u64,
     /// Oldest first.
     copies: VecDeque<Copies>,
 }
@@ -85,6 +83,9 @@ struct Child {
 #[derive(Clone, Copy, Debug)]
 struct Copies {
     at: Monotonic,
+    high: u64,
+    /// Data packets of which the child got no copy, and a constant.
+    unsent: u64,
     packets: u64,
     next: Option<u64>,
 }
@@ -169,11 +170,12 @@ impl DataFlows {
     pub(super) fn measure(&mut self, id: GroupId, parent: &Node, child: &Node) -> Option<Carried> {
         let from = self.flow(parent, id)?;
         let branch = from.child(child)?;
-        let (since, unsent, newest) = (from.since, branch.unsent, from.points.back()?.high);
+        let (since, newest) = (from.since, from.points.back()?.high);
         let to = self.flow(child, id)?;
         let reached = |point: &Point| (near(point.high, newest), point.skipped);
         let (high, skipped) = to.points.iter().rev().map(reached).find(|(high, _)| *high <= newest)?;
         let (of_parent, between) = from.skipped_at(high).filter(|_| high >= branch.from)?;
+        let unsent = branch.unsent_at(high)?;
         let before = to.base.filter(|base| base.since == since);
         if before.is_some_and(|base| high <= base.high) {
             return None;
@@ -201,19 +203,19 @@ impl DataFlows {
             return None;
         }
         let is_due = |at: Monotonic| now.since(at) >= ON_THE_WAY;
-        let last = branch.copies.iter().rev().find(|copies| is_due(copies.at))?;
         // Of PSNs that the child has not reached; it has acknowledged none of them.
         let beyond = || {
-            let before = branch.copies.iter().rev().find(|copies| copies.at <= since).or(branch.copies.front())?;
-            let copies = last.packets.saturating_sub(before.packets);
+            let base = to.base.filter(|base| base.since == from.since)?;
+            let unsent = difference(branch.copies.back()?.unsent, base.unsent).max(0) as u64;
             let sent = from.points.iter().rev().find(|point| is_due(point.at))?.high;
             let reached = near(to.points.back()?.high, sent);
             let has_answered = branch.copies.back()?.next.is_some_and(|next| near(next, sent) > reached);
-            (!has_answered).then_some(sent.saturating_sub(reached).min(copies))
+            (!has_answered).then_some(sent.saturating_sub(reached).saturating_sub(unsent))
         };
         // Of any; no acknowledgement came meanwhile.
         let again = || {
             let first = branch.copies.iter().find(|copies| copies.at > since)?;
+            let last = branch.copies.iter().rev().find(|copies| is_due(copies.at))?;
             let newest = branch.copies.back()?;
             (first.next == newest.next).then_some(last.packets.saturating_sub(first.packets))
         };
@@ -274,13 +276,12 @@ impl Flow {
             let known = before.iter().position(|child| child.address == branch.address);
             let known = known.map(|at| before.swap_remove(at));
             let is_next = |child: &Child| child.copies.back().is_none_or(|last| last.packets <= branch.packets);
-            let new = || Child { address: branch.address, from: high, unsent: 0, copies: VecDeque::new() };
+            let new = || Child { address: branch.address, from: high, copies: VecDeque::new() };
             let mut child = known.filter(is_next).unwrap_or_else(new);
-            child.unsent = sample.data_packets.wrapping_sub(branch.packets);
-            push(
-                &mut child.copies,
-                Copies { at: now, packets: branch.packets, next: branch.next.map(|next| next.get()) },
-            );
+            let packets = branch.packets;
+            let unsent = sample.data_packets.wrapping_sub(packets);
+            let next = branch.next.map(|next| next.get());
+            push(&mut child.copies, Copies { at: now, high, unsent, packets, next });
             self.children.push(child);
         }
     }
@@ -300,6 +301,14 @@ impl Flow {
         let between = difference(next.skipped, before.skipped).max(0);
         let part = i128::from(between) * i128::from(high - before.high) / i128::from(next.high - before.high);
         Some((before.skipped.wrapping_add(part as u64), between))
+    }
+}
+
+impl Child {
+    /// As of the last sample before the parent passed `high`.
+    fn unsent_at(&self, high: u64) -> Option<u64> {
+        let before = self.copies.iter().rev().find(|copies| copies.high <= high);
+        before.or(self.copies.front()).map(|copies| copies.unsent)
     }
 }
 
