@@ -374,6 +374,26 @@ fn a_link_behind_a_lossy_one_is_not_lossy_and_one_that_is_is_found_behind_it() {
     }
 }
 
+/// Samples of the two nodes are compared at the same PSN: what was lost further up between them is not taken for a loss here.
+#[test]
+fn losses_further_up_that_come_and_go_are_not_counted_behind_them() {
+    let (mut all, mut missing) = (0, 0);
+    for seed in 0..20 {
+        let mut bed = Bed::new(seed);
+        for _ in 0..40 {
+            bed.loss[1] = bed.chance.below(2) * 100;
+            let lasts = 500 + bed.chance.below(2000);
+            bed.run(lasts);
+        }
+        let (packets, lost) = bed.measured("spine1", "down2");
+        println!("seed {seed}: {lost} of {packets}");
+        (all, missing) = (all + packets, missing + lost);
+        assert!(bed.news.iter().all(|n| n.link == "leaf1/up1--spine1/down1"), "{:?}", bed.news);
+        assert_eq!(bed.dead, []);
+    }
+    assert!(missing * 5000 < all, "{missing} of {all}");
+}
+
 /// What is lost before the first node is no loss of a link between two.
 #[test]
 fn a_lossy_link_of_the_source_names_none() {
