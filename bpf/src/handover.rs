@@ -31,7 +31,8 @@ const SWITCHED: [&str; 4] = ["ROLE_FEEDBACK", "ROLE_HEADEND", "ROLE_REPLICATE", 
 /// The program of a role is `canopy_` and the role's name.
 const ROLE: (&str, &str) = ("ROLE_", "canopy_");
 /// Counters of a group's state: they start at 0 and are added at the end.
-const STATE_COUNTERS: [&str; 6] = ["acks_in", "acks_out", "naks_in", "naks_out", "data_packets", "data_bytes"];
+const STATE_COUNTERS: [&str; 7] =
+    ["acks_in", "acks_out", "naks_in", "naks_out", "data_packets", "data_bytes", "fresh_packets"];
 /// Counters of the branches in a group's state: they start at 0 and are added at the end, those of each branch with its slot.
 static BRANCH_COUNTERS: LazyLock<Vec<[String; 2]>> =
     LazyLock::new(|| (0..SLOTS).map(|i| ["packets", "bytes"].map(|name| format!("stats[{i}].{name}"))).collect());

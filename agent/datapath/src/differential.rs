@@ -280,6 +280,7 @@ impl<'a> Pair<'a> {
             naks_in: t.naks_in,
             naks_out: t.naks_out,
             data_packets: t.data_packets,
+            fresh_packets: t.fresh_packets.unwrap(),
         };
         assert_eq!(counted, self.reference.counters());
         for b in &t.branches {

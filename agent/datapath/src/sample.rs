@@ -60,6 +60,8 @@ pub(crate) fn sample(bpf: &Node, names: &BTreeMap<u32, String>) -> Result<Sample
             cnps_in: cnp.cnps_in,
             cnps_out: cnp.cnps_out,
             data_packets: s.data_packets,
+            // Programs of another layout count theirs elsewhere.
+            fresh_packets: (s.carrying == 0).then_some(s.fresh_packets),
             data_octets: Octets(s.data_bytes),
             branches: branches.remove(id).unwrap_or_default(),
             drops: drops.remove(id).unwrap_or_default(),

@@ -191,6 +191,7 @@ fn group(high: u64, next: u64) -> GroupTelemetry {
         cnps_in: 0,
         cnps_out: 0,
         data_packets: 0,
+        fresh_packets: None,
         data_octets: Octets::ZERO,
         branches: vec![branch],
         drops: vec![],

@@ -545,6 +545,7 @@ static __always_inline void carry_group(struct canopy_state *s, const struct can
 	s->naks_out += old->naks_out;
 	s->data_packets += old->data_packets;
 	s->data_bytes += old->data_bytes;
+	s->fresh_packets += old->fresh_packets;
 	s->carrying = 0;
 	/* For repeat_upstream(), which follows: nothing passed since the last repetition. */
 	s->repeat_checked_at = s->acks_out + s->naks_out + s->data_packets;
@@ -597,8 +598,10 @@ static __always_inline __u32 data_passes(struct canopy_state *s, const struct ca
 		 !(s->unconfirmed.word[0] | s->unconfirmed.word[1]) &&
 		 ((v >= s->high && s->sent_next >= s->late_from) ||
 		  (!(s->active.word[0] | s->active.word[1]) && v >= s->sent_next));
-	if (v >= s->high)
+	if (v >= s->high) {
 		s->high = v + 1;
+		s->fresh_packets += 1;
+	}
 	s->data_packets += 1;
 	s->data_bytes += data->bytes;
 	if (starts)

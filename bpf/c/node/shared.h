@@ -286,6 +286,7 @@ struct canopy_state {
 	__u64 position;			/* PSN of the last forwarded data packet + 1 */
 	__u64 acks_in, acks_out, naks_in, naks_out;
 	__u64 data_packets, data_bytes;
+	__u64 fresh_packets;		/* those that raised `high`: what this leaves of a rise of `high` was lost on the way here */
 	struct canopy_slots active;	/* branches that get copies and count in the minimum */
 	struct canopy_slots pending;	/* branches that become active at the next message start */
 	struct canopy_slots probing;	/* late receivers whose queue pair has not answered a probe as a fresh one does: no branch yet */

@@ -109,8 +109,15 @@ impl Controller {
                 }
                 if !mended.is_empty() {
                     tracing::info!(node, ports = mended, "ports are back in service");
-                    let detail =
-                        format!("{mended} has been whole for {} s and is back in service", LINK_SETTLES.as_secs());
+                    let now = self.now();
+                    let is_tried = |port| self.read(|d| d.is_tried_again(node, port, now));
+                    let is_tried = mended.split(", ").any(is_tried);
+                    let so_far =
+                        if is_tried { ": whether data, which it lost, arrives again is tried now" } else { "" };
+                    let detail = format!(
+                        "{mended} has been whole for {} s and is back in service{so_far}",
+                        LINK_SETTLES.as_secs()
+                    );
                     self.events().note(Code::LinkUp, Some(node), None, detail);
                 }
             }
@@ -121,11 +128,13 @@ impl Controller {
         }
     }
 
-    /// What the node reports about these ports, for operators.
+    /// What the node reports about these ports, and what its neighbours' counters show, for operators.
     fn why_down(&self, node: &str, ports: &str) -> String {
         let errors = self.read(|d| d.node(node)).map(|n| n.status.errors).unwrap_or_default();
         let about = |e: &&ItemError| e.kind.is_dead_link() && ports.split(", ").any(|port| port == e.name);
-        let why: Vec<String> = errors.iter().filter(about).map(|e| e.detail.clone()).collect();
+        let mut why: Vec<String> = errors.iter().filter(about).map(|e| e.detail.clone()).collect();
+        let withholds = |port| self.read(|d| d.withholds(node, port).map(|detail| format!("port {port}: {detail}")));
+        why.extend(ports.split(", ").filter_map(withholds));
         if why.is_empty() { "it has been reported again meanwhile".to_owned() } else { why.join("; ") }
     }
 }

@@ -101,6 +101,7 @@ mod tests {
             cnps_in: 0,
             cnps_out: 0,
             data_packets: packets,
+            fresh_packets: None,
             data_octets: canopy_units::Octets::ZERO,
             branches: vec![],
             drops: vec![],

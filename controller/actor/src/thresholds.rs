@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use canopy_controller_core::view::{FlowView, LinkView};
 use canopy_controller_core::{Command, LossNews};
 use canopy_model::congestion::PortCongestion;
-use canopy_model::telemetry::{LinkLoss, LinkRtt};
+use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 
 use crate::Controller;
 use crate::events::Code;
@@ -41,6 +41,15 @@ impl Controller {
         // One that may have been silent because a queue dropped everything is led around when no queue drops any more.
         if self.read(|d| d.reports_silence(node)) {
             self.ports_reported(node);
+        }
+    }
+
+    /// Processes what a node counted of its groups' data, behind the losses of the same sample: links on which none arrives are led around.
+    /// Must be called on the tokio runtime.
+    pub fn data_samples<'a>(&self, node: &str, samples: impl Iterator<Item = &'a GroupTelemetry>) {
+        let now = self.now();
+        for changed in self.write(|d| d.data_samples(node, samples, now)) {
+            self.ports_reported(&changed);
         }
     }
 

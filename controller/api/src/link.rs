@@ -83,7 +83,7 @@ from_fields!(view::LinkObserved { reason, pushes } [rtt, thresholds, congestion,
     loss = loss.map(Into::into),
 });
 
-/// What the ICMPv6 Echo Requests of the agent at a link direction's sending port found.
+/// What a link direction loses: by ICMPv6 Echo Requests of the agent at the sending port, and by the data of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkLossView {
@@ -93,11 +93,16 @@ pub struct LinkLossView {
     pub lost: u64,
     /// Packets that the port's own queue dropped.
     pub queue_drops: u64,
+    /// Data packets of groups that had to arrive at the other end, without retransmissions, since the controller started or the topology
+    /// declared the link.
+    pub data_packets: u64,
+    /// Those that did not arrive in their turn.
+    pub data_lost: u64,
     /// Packets of a thousand that the link lost when it was found to lose packets (event `LinkLossy`); `null` while it does not.
     pub permille: Option<u16>,
 }
 
-from_fields!(view::LinkLossView { requests, lost, queue_drops, permille });
+from_fields!(view::LinkLossView { requests, lost, queue_drops, data_packets, data_lost, permille });
 
 /// Round-trip times of a link, nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

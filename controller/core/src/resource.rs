@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, GroupId, Qpn};
@@ -11,6 +12,7 @@ use canopy_model::member::Role;
 use canopy_model::node_spec::{Branch, NodeSpec, Peer};
 use canopy_model::status::NodeStatus;
 use canopy_model::topology::Endpoint;
+use canopy_units::Monotonic;
 use serde::{Deserialize, Serialize};
 
 use crate::alloc::{Allocation, SessionNumbers};
@@ -238,6 +240,8 @@ pub(crate) struct Node {
     pub(crate) stalls: BTreeMap<(GroupId, Ipv6Addr), Stall>,
     /// Ports to other nodes whose link loses packets.
     pub(crate) lossy: BTreeMap<String, LossyLink>,
+    /// Ports to other nodes on whose links no data arrives, or did not arrive before.
+    pub(crate) withholding: BTreeMap<String, Withholding>,
 }
 
 impl Node {
@@ -252,6 +256,7 @@ impl Node {
         let ports = &self.spec.base.ports;
         let leads_to_node = |name: &str| ports.iter().any(|p| p.name == name && matches!(p.peer, Peer::Node { .. }));
         self.lossy.retain(|port, _| leads_to_node(port));
+        self.withholding.retain(|port, _| leads_to_node(port));
     }
 
     /// Removes the reports on branches that no longer exist.
@@ -273,6 +278,31 @@ pub(crate) struct LossyLink {
     pub(crate) link: String,
     /// Packets of a thousand that it lost when that began.
     pub(crate) permille: u16,
+    /// What showed it, and shows its end.
+    pub(crate) by: LossMeasure,
+}
+
+/// What shows that a link loses packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LossMeasure {
+    /// Echo Requests of both ends.
+    Echo,
+    /// Data that left through this port.
+    Data(Endpoint),
+}
+
+/// A link on which no data arrives although Echo Requests are answered: that they are proves nothing, so it is tried again after a while,
+/// which doubles if nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Withholding {
+    /// Until then the link is treated as one that loses every packet. `None`: it is tried again.
+    pub(crate) until: Option<Monotonic>,
+    /// When it was, or is to be, tried again.
+    pub(crate) tried: Monotonic,
+    /// How long it is avoided.
+    pub(crate) lasts: Duration,
+    /// For operators.
+    pub(crate) detail: String,
 }
 
 /// A branch that stalls its group.

@@ -174,7 +174,7 @@ pub struct LinkObserved {
     pub loss: Option<LinkLossView>,
 }
 
-/// What the ICMPv6 Echo Requests (RFC 4443 section 4) of the agent at a link direction's sending port found.
+/// What a link direction loses: by ICMPv6 Echo Requests (RFC 4443 section 4) of the agent at the sending port, and by the data of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkLossView {
     /// Requests whose fate is known, since the agent started.
@@ -183,6 +183,11 @@ pub struct LinkLossView {
     pub lost: u64,
     /// Packets that the port's own queue dropped.
     pub queue_drops: u64,
+    /// Data packets of groups that had to arrive at the other end, retransmissions not counted, since the topology declared the link or the
+    /// controller started.
+    pub data_packets: u64,
+    /// Those that did not arrive in their turn.
+    pub data_lost: u64,
     /// Packets of a thousand that the link lost when it was found to lose packets; `None` while it does not.
     pub permille: Option<u16>,
 }

@@ -207,6 +207,14 @@ impl Nodes {
                 .map_err(|e| error::field(FieldError::new(format!("groups[{i}].{}", e.field), e.detail)))?;
             groups.insert(group.group_id, group);
         }
+        let mut losses = Vec::new();
+        for (i, wire) in sample.link_losses.into_iter().take(MAX_PORTS).enumerate() {
+            let loss = LinkLoss::try_from(wire)
+                .map_err(|e| error::field(FieldError::new(format!("link_losses[{i}].{}", e.field), e.detail)))?;
+            losses.push(loss);
+        }
+        self.controller.link_losses(&node, &losses);
+        self.controller.data_samples(&node, groups.values());
         let fatal: Vec<_> = groups.values().flat_map(fatal_branches).collect();
         let late: Vec<_> = groups.values().flat_map(late_receivers).collect();
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
@@ -228,13 +236,6 @@ impl Nodes {
             rtts.push(rtt);
         }
         self.controller.link_rtts(&node, &rtts);
-        let mut losses = Vec::new();
-        for (i, wire) in sample.link_losses.into_iter().take(MAX_PORTS).enumerate() {
-            let loss = LinkLoss::try_from(wire)
-                .map_err(|e| error::field(FieldError::new(format!("link_losses[{i}].{}", e.field), e.detail)))?;
-            losses.push(loss);
-        }
-        self.controller.link_losses(&node, &losses);
         if let Some(congestion) = sample.congestion {
             let mut queues = Vec::new();
             for (i, wire) in congestion.ports.into_iter().take(MAX_PORTS).enumerate() {

@@ -187,6 +187,7 @@ async fn with_telemetry() -> Api {
         cnps_in: 4,
         cnps_out: 2,
         data_packets: 42,
+        fresh_packets: Some(40),
         data_octets: canopy_units::Octets(42_000),
         branches: vec![branch],
         drops: vec![drop(7, "branch_unknown", 3)],

@@ -10,10 +10,10 @@
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
-// A packet is dropped when 32 random bits are below this: 0 never, 1 << 32 always.
+// [0]: a packet is dropped when 32 random bits are below this: 0 never, 1 << 32 always. [1]: only if it has more bytes than this.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, __u64);
 } threshold SEC(".maps");
@@ -36,13 +36,13 @@ struct {
 SEC("tc")
 int lose(struct __sk_buff *skb)
 {
-	__u32 zero = 0;
-	__u64 *limit = bpf_map_lookup_elem(&threshold, &zero);
+	__u32 zero = 0, one = 1;
+	__u64 *limit = bpf_map_lookup_elem(&threshold, &zero), *length = bpf_map_lookup_elem(&threshold, &one);
 	struct counters *c = bpf_map_lookup_elem(&counters, &zero);
 
-	if (!limit || !c)
+	if (!limit || !length || !c)
 		return TC_ACT_UNSPEC;
-	if (*limit && (__u64)bpf_get_prandom_u32() < *limit) {
+	if (*limit && skb->len > *length && (__u64)bpf_get_prandom_u32() < *limit) {
 		c->dropped_packets++;
 		c->dropped_bytes += skb->len;
 		return TC_ACT_SHOT;

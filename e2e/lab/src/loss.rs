@@ -25,6 +25,8 @@ mod skel {
 }
 
 const KEY: [u8; 4] = 0u32.to_ne_bytes();
+/// In `threshold`: the length up to which nothing is lost.
+const LENGTH: [u8; 4] = 1u32.to_ne_bytes();
 
 /// Counters of one end of a link, egress. Bytes include the Ethernet header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,14 +92,18 @@ pub(crate) fn attach(pins: &Path, interface: &str, loss: Loss) -> Result<()> {
     Ok(())
 }
 
-/// Changes the probability while traffic flows.
+/// Changes the probability while traffic flows, that of packets with more octets than `length`, with the Ethernet header.
 ///
 /// # Errors
 /// The end is not up.
-pub(crate) fn set(pins: &Path, loss: Loss) -> Result<()> {
-    open(pins, "threshold")?
-        .update(&KEY, &loss.threshold().to_ne_bytes(), MapFlags::ANY)
-        .with_context(|| format!("setting the loss in {}", pins.display()))
+pub(crate) fn set(pins: &Path, loss: Loss, length: u64) -> Result<()> {
+    let threshold = open(pins, "threshold")?;
+    let update = |key: &[u8], value: u64| {
+        let done = threshold.update(key, &value.to_ne_bytes(), MapFlags::ANY);
+        done.with_context(|| format!("setting the loss in {}", pins.display()))
+    };
+    update(&LENGTH, length)?;
+    update(&KEY, loss.threshold())
 }
 
 /// The current probability.

@@ -66,7 +66,7 @@ impl Lab {
     pub fn set_loss(&self, link: &str, loss: Loss) -> Result<()> {
         for l in self.select(link)? {
             for end in [&l.a, &l.b] {
-                loss::set(&self.state.instance.end_pins(end), loss)?;
+                loss::set(&self.state.instance.end_pins(end), loss, 0)?;
             }
         }
         Ok(())
@@ -77,9 +77,17 @@ impl Lab {
     /// # Errors
     /// No such end.
     pub fn set_loss_from(&self, end: &str, loss: Loss) -> Result<()> {
+        self.set_loss_from_above(end, 0, loss)
+    }
+
+    /// The same for packets with more than `octets` octets, with the Ethernet header: an MTU on the way that neither end knows.
+    ///
+    /// # Errors
+    /// No such end.
+    pub fn set_loss_from_above(&self, end: &str, octets: u64, loss: Loss) -> Result<()> {
         let end = Endpoint::try_from(end.to_owned())?;
         self.select(&end.to_string())?;
-        loss::set(&self.state.instance.end_pins(&end), loss)
+        loss::set(&self.state.instance.end_pins(&end), loss, octets)
     }
 
     /// The current loss of a link, `a` to `b` and `b` to `a`.

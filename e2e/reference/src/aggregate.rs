@@ -183,6 +183,8 @@ pub struct Counters {
     pub naks_out: u64,
     /// Data packets forwarded downstream.
     pub data_packets: u64,
+    /// Those of them that raised the highest PSN.
+    pub fresh_packets: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -533,7 +535,10 @@ impl Aggregation {
         {
             self.start_pending(v);
         }
-        self.high = self.high.max(v + 1);
+        if v >= self.high {
+            self.high = v + 1;
+            self.counters.fresh_packets += 1;
+        }
         self.counters.data_packets += 1;
         Ok(())
     }

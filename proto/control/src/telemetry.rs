@@ -30,6 +30,7 @@ impl TryFrom<pb::GroupTelemetry> for GroupTelemetry {
             cnps_in: wire.cnps_in,
             cnps_out: wire.cnps_out,
             data_packets: wire.data_packets,
+            fresh_packets: wire.fresh_packets,
             data_octets: Octets(wire.data_bytes),
             branches: each("branches", wire.branches)?,
             drops: wire.drops.into_iter().map(Into::into).collect(),
@@ -51,6 +52,7 @@ impl From<&GroupTelemetry> for pb::GroupTelemetry {
             cnps_in: t.cnps_in,
             cnps_out: t.cnps_out,
             data_packets: t.data_packets,
+            fresh_packets: t.fresh_packets,
             data_bytes: t.data_octets.get(),
             branches: t.branches.iter().map(Into::into).collect(),
             drops: t.drops.iter().map(Into::into).collect(),
@@ -283,6 +285,7 @@ mod tests {
             cnps_in: 8,
             cnps_out: 9,
             data_packets: 10,
+            fresh_packets: Some(0),
             data_octets: Octets(11),
             branches: vec![branch(None, None, None), branch(Some(0), Some(0), Some(0))],
             drops: vec![

@@ -43,6 +43,10 @@ pub struct GroupTelemetry {
     #[cfg_attr(feature = "schema", schema(value_type = u64))]
     #[serde(rename = "dataBytes")]
     pub data_octets: Octets,
+    /// Those data packets that raised `high`: what a rise of `high` has more was lost on the way here, or overtaken. `None` while the
+    /// programs of an agent of another version forward too, and from agents that do not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fresh_packets: Option<u64>,
     /// Per branch.
     pub branches: Vec<BranchTelemetry>,
     /// Per drop reason; only those that are not zero.

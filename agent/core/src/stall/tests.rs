@@ -63,6 +63,7 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
         cnps_in: 0,
         cnps_out: 0,
         data_packets,
+        fresh_packets: None,
         data_octets: Octets::ZERO,
         branches: branches.iter().map(branch).collect(),
         drops: vec![],

@@ -57,7 +57,7 @@ fn essence(s: &types::canopy_state) -> impl PartialEq + std::fmt::Debug + use<> 
     let set = |s: &types::canopy_slots| s.word;
     let some = |s: &[u32; 128]| s[..RECEIVERS as usize].to_vec();
     (
-        (leaves, s.high, s.position, s.data_packets, s.data_bytes),
+        (leaves, s.high, s.position, s.data_packets, s.data_bytes, s.fresh_packets),
         (set(&s.active), set(&s.pending), set(&s.unconfirmed), set(&s.late), set(&s.receivers)),
         (s.acks_in, s.naks_in, some(&s.shift), some(&s.msn_base), some(&s.since), s.carrying),
     )

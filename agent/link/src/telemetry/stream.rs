@@ -155,6 +155,7 @@ mod tests {
             cnps_in: u64::MAX,
             cnps_out: u64::MAX,
             data_packets: u64::MAX,
+            fresh_packets: Some(u64::MAX),
             data_octets: Octets::MAX,
             branches: (0..branches).map(branch).collect(),
             drops: vec![],

@@ -240,9 +240,9 @@ impl State {
         };
         let since = groups.iter().map(|(id, p)| (*id, unchanged(id, p).unwrap_or(self.revision))).collect();
         let spec = Arc::new(NodeSpec { term: self.term, generation: self.revision, base, groups });
-        let (status, connected, stalls, lossy) =
-            previous.map_or_else(Default::default, |n| (n.status, n.connected, n.stalls, n.lossy));
-        let mut node = Node { spec, since, status, connected, stalls, lossy };
+        let (status, connected, stalls, lossy, withholding) =
+            previous.map_or_else(Default::default, |n| (n.status, n.connected, n.stalls, n.lossy, n.withholding));
+        let mut node = Node { spec, since, status, connected, stalls, lossy, withholding };
         node.prune_stalls();
         node.prune_losses();
         node

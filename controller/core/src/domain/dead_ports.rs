@@ -28,9 +28,9 @@ pub(super) fn of(state: &State, links: &Links, node: &str, now: Monotonic) -> Op
     let (avoided, mut reported) = state.ports_down(node)?;
     let index = state.index(node)?;
     let at = |port: &String| Endpoint { device: node.to_owned(), port: port.clone() };
-    let silent: Vec<String> = reported.iter().filter(|port| state.reports_silence(index, port)).cloned().collect();
+    let silent: Vec<String> = reported.iter().filter(|port| state.is_silent(index, port)).cloned().collect();
     for port in &silent {
-        if !avoided.contains(port) && links.is_congested(state, &at(port), now) {
+        if !avoided.contains(port) && !state.withholds(index, port) && links.is_congested(state, &at(port), now) {
             reported.remove(port);
         }
     }

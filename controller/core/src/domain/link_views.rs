@@ -106,10 +106,12 @@ impl LinkViews<'_> {
             congestion: self
                 .fresh_queue(&from)
                 .map(|(queue, reported_ago)| LinkCongestion { queue: queue.report.queue, reported_ago }),
-            loss: direction.and_then(|d| d.losses.newest()).map(|newest| LinkLossView {
+            loss: direction.and_then(|d| Some((d.losses.newest()?, d.carried))).map(|(newest, carried)| LinkLossView {
                 requests: newest.requests,
                 lost: newest.lost,
                 queue_drops: newest.queue_drops,
+                data_packets: carried.packets,
+                data_lost: carried.lost,
                 permille: self.state.node(&from.device).and_then(|n| n.lossy.get(&from.port)).map(|l| l.permille),
             }),
         };

@@ -6,17 +6,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use canopy_model::congestion::{MAX_REPORTED_FLOWS, PortCongestion};
-use canopy_model::ids::{Generation, PortIndex};
-use canopy_model::node_spec::PortThresholds;
-use canopy_model::telemetry::{LinkLoss, LinkRtt};
+use canopy_model::ids::{Generation, GroupId, PortIndex};
+use canopy_model::node_spec::{BranchKind, Peer, PortThresholds};
+use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_model::topology::{Endpoint, LinkBuffer};
 use canopy_units::{Monotonic, Rate};
 
 use super::change::{Effect, Prepared, ThresholdEffect};
-use super::losses::{Loss, Losses, is_congested, judge};
+use super::data_flows::{Carried, DataFlows, Withheld};
+use super::losses::{Loss, Losses, is_congested, judge, judge_data};
 use super::state::State;
 use crate::command::Outcome;
-use crate::resource::Node;
+use crate::resource::{LossMeasure, LossyLink, Node};
 use crate::threshold::{LinkThresholds, PortLimits, ThresholdSettings};
 use crate::topology::{Network, NodeIx, PortInfo};
 
@@ -25,6 +26,7 @@ use crate::topology::{Network, NodeIx, PortInfo};
 pub(super) struct Links {
     defaults: ThresholdSettings,
     nodes: HashMap<String, BTreeMap<String, Direction>>,
+    flows: DataFlows,
     /// Nodes with threshold changes to push.
     due: BTreeSet<String>,
 }
@@ -40,6 +42,9 @@ pub(super) struct Direction {
     pub(super) refused: u64,
     pub(super) queue: Option<Queue>,
     pub(super) losses: Losses,
+    /// What it carried of the groups' data, since the topology declared it, and that by reports of the port's queue.
+    pub(super) carried: Carried,
+    data: Losses,
     avoided: Avoided,
     /// The port's number, and the generation of the node's spec that gave it another one: reports by the former numbers are of other ports.
     index: Option<PortIndex>,
@@ -71,7 +76,24 @@ pub(super) struct Verdict {
     /// Packets of a thousand that it loses; 0 = none.
     pub(super) permille: u16,
     pub(super) loss: Loss,
+    pub(super) by: LossMeasure,
 }
+
+/// A link on which no data of a group arrives.
+pub(super) struct Silenced {
+    /// The end that sends it.
+    pub(super) from: Endpoint,
+    /// The node that it does not reach.
+    pub(super) to: String,
+    pub(super) group: GroupId,
+    pub(super) data: Withheld,
+}
+
+/// How long Echo Requests must have been answered while no data arrived, so that data alone is lost. A link that loses everything is found
+/// by its agents, and used again when it answers.
+const ONLY_DATA: Duration = Duration::from_millis(900);
+/// A queue that drops packets may drop all of a group's, but not for ever.
+const CONGESTED: Duration = Duration::from_secs(10);
 
 /// The agent's last measurement.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +125,7 @@ pub(super) struct Declared {
 impl Links {
     /// Without a link. `defaults` are for links without their own alpha and K_base.
     pub(super) fn new(defaults: ThresholdSettings) -> Self {
-        Self { defaults, nodes: HashMap::new(), due: BTreeSet::new() }
+        Self { defaults, nodes: HashMap::new(), flows: DataFlows::default(), due: BTreeSet::new() }
     }
 
     /// Applies the settings of the topology's links.
@@ -124,6 +146,8 @@ impl Links {
                 refused: 0,
                 queue: None,
                 losses: Losses::default(),
+                carried: Carried::default(),
+                data: Losses::default(),
                 avoided: Avoided::No,
                 index: None,
                 numbered: 0,
@@ -142,6 +166,7 @@ impl Links {
             };
             if std::mem::replace(&mut direction.avoided, avoided) < avoided {
                 direction.losses.forget();
+                direction.data.forget();
             }
             direction.machine = match direction.machine.take() {
                 _ if port.rate == Rate::ZERO => None,
@@ -155,6 +180,7 @@ impl Links {
             nodes.entry(from.device).or_default().insert(from.port, direction);
         }
         self.nodes = nodes;
+        self.flows.retain(|node| state.index(node).is_some());
         self.due = state.nodes.iter().map(|n| n.spec.base.name.clone()).collect();
         self.pushed(state);
     }
@@ -192,19 +218,108 @@ impl Links {
             let Some(port) = base.ports.get(usize::from(report.port.get()) - 1) else { continue };
             let here = Endpoint { device: base.name.clone(), port: port.name.clone() };
             let Some(direction) = self.direction_mut(&here).filter(|d| d.is_known_to(node)) else { continue };
-            direction.losses.add(*report, now, direction.avoided != Avoided::No);
-            let (Some(direction), is) = (self.direction(&here), node.lossy.get(&port.name).map(|l| l.permille)) else {
-                continue;
-            };
+            let is_down = direction.avoided != Avoided::No;
+            direction.losses.add(*report, now, is_down);
+            let Carried { packets, lost } = direction.carried;
+            direction.data.add(LinkLoss { requests: packets, lost, ..*report }, now, is_down);
+            let Some(direction) = self.direction(&here) else { continue };
             let Some(back) = self.direction(&direction.to) else { continue };
-            match judge(is, [&direction.losses, &back.losses], now) {
-                Some((permille, loss)) if is.is_some() != (permille > 0) => {
-                    verdicts.push(Verdict { ends: [here, direction.to.clone()], permille, loss });
+            let is = node.lossy.get(&port.name);
+            match verdict(is, &here, [direction, back], now) {
+                Some((permille, loss, by)) if is.is_some() != (permille > 0) => {
+                    let to = direction.to.clone();
+                    if let (LossMeasure::Data(_), Some(direction)) = (&by, self.direction_mut(&here)) {
+                        direction.data.restart();
+                    }
+                    verdicts.push(Verdict { ends: [here, to], permille, loss, by });
                 }
                 _ => {}
             }
         }
         verdicts
+    }
+
+    /// Adds what a node counted of the groups' data, and returns the links on which none arrives.
+    pub(super) fn data<'a>(
+        &mut self,
+        state: &State,
+        node: &str,
+        samples: impl Iterator<Item = &'a GroupTelemetry>,
+        now: Monotonic,
+    ) -> Vec<Silenced> {
+        let Some(node) = state.node(node) else { return Vec::new() };
+        self.flows.prune(node);
+        let mut silenced = Vec::new();
+        for sample in samples {
+            let id = sample.group_id;
+            let program = node.spec.groups.get(&id).filter(|_| self.flows.add(node, sample, now));
+            let Some(program) = program else { continue };
+            if let Some((from, parent)) = self.parent(state, node, id) {
+                let from = from.clone();
+                self.measure(&from, id, parent, node);
+                silenced.extend(self.silenced(from, id, parent, node, now));
+            }
+            let children = program.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. }));
+            for branch in children {
+                let port = node.spec.base.ports.get(usize::from(branch.port.get()) - 1);
+                let Some(Peer::Node { name, .. }) = port.map(|port| &port.peer) else { continue };
+                let Some(child) = state.node(name) else { continue };
+                match self.parent(state, child, id) {
+                    Some((from, parent)) if parent.spec.base.name == node.spec.base.name => {
+                        let from = from.clone();
+                        self.measure(&from, id, node, child);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        silenced
+    }
+
+    /// Flows of nodes that are measured.
+    #[cfg(test)]
+    pub(super) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The node that sends the group's data to `child`, and the port that it leaves through. `None` while the child moves to another one:
+    /// both may send then.
+    fn parent<'a>(&self, state: &'a State, child: &Node, id: GroupId) -> Option<(&Endpoint, &'a Node)> {
+        let program = child.spec.groups.get(&id).filter(|program| program.alternate_upstream.is_none())?;
+        let base = &child.spec.base;
+        let port = base.ports.get(usize::from(program.upstream.port.get()) - 1)?;
+        let from = &self.nodes.get(&base.name)?.get(&port.name)?.to;
+        let parent = state.node(&from.device)?;
+        let branches = &parent.spec.groups.get(&id)?.branches;
+        let branch = branches.iter().find(|b| b.address == base.node_address && !b.standby)?;
+        let leaves = parent.spec.base.ports.get(usize::from(branch.port.get()) - 1)?;
+        (leaves.name == from.port).then_some((from, parent))
+    }
+
+    fn measure(&mut self, from: &Endpoint, id: GroupId, parent: &Node, child: &Node) {
+        let Some(Carried { packets, lost }) = self.flows.measure(id, parent, child) else { return };
+        let Some(direction) = self.direction_mut(from) else { return };
+        direction.carried.packets += packets;
+        direction.carried.lost += lost;
+    }
+
+    /// Whether data alone is lost on the way out of `from`, and all of the group's.
+    fn silenced(
+        &self,
+        from: Endpoint,
+        group: GroupId,
+        parent: &Node,
+        child: &Node,
+        now: Monotonic,
+    ) -> Option<Silenced> {
+        let data = self.flows.withheld(group, parent, child, now)?;
+        let there = self.direction(&from).filter(|there| there.avoided == Avoided::No)?;
+        let back = self.direction(&there.to)?;
+        let is_congested = there.losses.has_dropped(now) && now.since(data.since) < CONGESTED;
+        if is_congested || !back.losses.is_answered_for(ONLY_DATA, now) {
+            return None;
+        }
+        Some(Silenced { from, to: child.spec.base.name.clone(), group, data })
     }
 
     /// Ports of the node that were silent, and whose links have not answered for long enough since.
@@ -326,6 +441,35 @@ impl Links {
             .map(|(i, new, _)| (i, new))
             .collect()
     }
+}
+
+/// Packets of a thousand that the link loses, judged at a report of its end `here`. A loss ends by what showed it, unless the other
+/// measure shows one too.
+fn verdict(
+    is: Option<&LossyLink>,
+    here: &Endpoint,
+    [direction, back]: [&Direction; 2],
+    now: Monotonic,
+) -> Option<(u16, Loss, LossMeasure)> {
+    let echo = |is| judge(is, [&direction.losses, &back.losses], now);
+    let data = |is| judge_data(is, &direction.data, now);
+    let (permille, loss, by) = match is.map(|lossy| (lossy.permille, &lossy.by)) {
+        None => {
+            let by_data = || data(None).map(|(permille, loss)| (permille, loss, LossMeasure::Data(here.clone())));
+            echo(None).map(|(permille, loss)| (permille, loss, LossMeasure::Echo)).or_else(by_data)?
+        }
+        Some((permille, LossMeasure::Echo)) => {
+            let by_data = [&direction.data, &back.data].into_iter().find_map(|data| judge_data(None, data, now));
+            let (permille, loss) = echo(Some(permille)).filter(|_| by_data.is_none())?;
+            (permille, loss, LossMeasure::Echo)
+        }
+        Some((permille, LossMeasure::Data(from))) if from == here => {
+            let (permille, loss) = data(Some(permille)).filter(|_| echo(None).is_none())?;
+            (permille, loss, LossMeasure::Data(here.clone()))
+        }
+        Some((_, LossMeasure::Data(_))) => return None,
+    };
+    Some((permille, loss, by))
 }
 
 /// Name of the link at `end` as the APIs show it.

@@ -9,7 +9,7 @@ use canopy_model::topology::Endpoint;
 use super::links::{Verdict, label_at};
 use super::reports::Reports;
 use super::state::State;
-use crate::resource::LossyLink;
+use crate::resource::{LossMeasure, LossyLink};
 use crate::status::{percent, uses_port};
 
 /// A link that loses packets from now on, or no longer does.
@@ -29,17 +29,40 @@ pub struct LossNews {
 
 /// Stores the verdict at both ends.
 pub(super) fn apply(state: &mut State, verdict: Verdict) -> LossNews {
-    let Verdict { ends, permille, loss } = verdict;
+    let Verdict { ends, permille, loss, by } = verdict;
     let link = state.network().map_or_else(|| ends[0].to_string(), |network| label_at(network, &ends[0]));
     let mut groups = BTreeSet::new();
     for end in &ends {
-        groups.extend(set(state, end, (permille > 0).then(|| LossyLink { link: link.clone(), permille })));
+        groups.extend(set(
+            state,
+            end,
+            (permille > 0).then(|| LossyLink { link: link.clone(), permille, by: by.clone() }),
+        ));
     }
-    let drops = match loss.queue_drops {
-        0 => "no queue at its ends dropped any".to_owned(),
-        n => format!("the queues at its ends dropped no more than {n}"),
+    let (drops, counts) = match by {
+        LossMeasure::Echo => {
+            let drops = match loss.queue_drops {
+                0 => "no queue at its ends dropped any".to_owned(),
+                n => format!("the queues at its ends dropped no more than {n}"),
+            };
+            let (lost, all) = (loss.lost, loss.requests);
+            (drops, format!("{lost} of the last {all} Echo Requests of both ends have no reply"))
+        }
+        LossMeasure::Data(_) if loss.requests == 0 => {
+            (String::new(), "no data has passed for 30 s, so nothing is known of it".to_owned())
+        }
+        LossMeasure::Data(from) => {
+            let drops = match loss.queue_drops {
+                0 => format!("the queue of {from} dropped none"),
+                n => format!("the queue of {from} dropped no more than {n}"),
+            };
+            let (lost, all) = (loss.lost, loss.requests);
+            (
+                drops,
+                format!("{lost} of the last {all} data packets of groups out of {from} did not arrive in their turn"),
+            )
+        }
     };
-    let counts = format!("{} of the last {} Echo Requests of both ends have no reply", loss.lost, loss.requests);
     let detail = if permille > 0 {
         format!(
             "link {link} loses {} of the packets although its carrier is up and {drops}: {counts}; check optics, cables and what is between its \

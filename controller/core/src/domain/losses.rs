@@ -2,6 +2,8 @@
 //! Which links lose packets although their carriers are up (decisions 3.14): the Echo Requests of both ends' agents in, verdicts out.
 //! Pure, and in memory only: agents report every second.
 //!
+//! What happens to data is measured in the same way, by [`super::data_flows`].
+//!
 //! A packet that a node's own queue drops is congestion, not the link's fault. Requests and replies wait in the same queues as data, so
 //! each packet that a queue at either end dropped may have been one of those that are missing, and is not counted against the link.
 
@@ -35,7 +37,12 @@ const ANSWERS: Duration = Duration::from_secs(5);
 /// ...without a gap of this length.
 const GAP: Duration = Duration::from_secs(3);
 
-/// The reports of the agent at one end of a link.
+/// Data is lost at a rate if it is in so many of a window's reports: one incident is none.
+const FEWEST_STEPS: usize = 3;
+/// Without data for this long, nothing is known of what happens to it.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The reports of the agent at one end of a link. For data, the packets that had to arrive take the place of the requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses {
     newest: Option<(Monotonic, LinkLoss)>,
@@ -56,7 +63,26 @@ pub(super) struct Loss {
     pub(super) lost: u64,
     /// Packets that the queues at both ends dropped.
     pub(super) queue_drops: u64,
+    /// Times between two reports in which something was lost.
+    steps_with_loss: usize,
 }
+
+/// Which time a link is judged over: the shortest one that is long enough and has enough requests.
+#[derive(Clone, Copy)]
+struct Rule {
+    lasts: Duration,
+    /// Reports in it at least.
+    steps: usize,
+    /// It may be as short as what is known.
+    may_be_shorter: bool,
+}
+
+/// By requests.
+const ECHO: Rule = Rule { lasts: WINDOW, steps: 1, may_be_shorter: true };
+/// By data, from the time on at which the loss was found.
+const DATA: Rule = Rule { lasts: WINDOW, steps: FEWEST_STEPS, may_be_shorter: false };
+/// A source that repeats what was lost sends so little else that the time before would outweigh it.
+const NEW_DATA: Rule = Rule { lasts: Duration::from_secs(3), ..DATA };
 
 impl Losses {
     /// Adds a report that arrived at `now`. Smaller numbers than before come from an agent that was restarted. The link is not judged by
@@ -122,34 +148,78 @@ impl Losses {
         self.answers.is_some_and(|(since, last)| last.since(since) >= ANSWERS && now.since(last) < STALE)
     }
 
-    /// What the last [`WINDOW`] before the newest report brought, or a longer one with enough requests; `None` while too little is known.
-    fn window(&self, now: Monotonic) -> Option<Loss> {
+    /// What was lost before the newest report, over the time of the rule; `None` while too little is known.
+    fn window(&self, rule: Rule, now: Monotonic) -> Option<Loss> {
         let (at, newest) = self.reports.back().filter(|(at, _)| now.since(*at) <= STALE)?;
         let enough = |report: &LinkLoss| newest.requests - report.requests >= FEWEST / 2;
         // The newest reports that are old enough, or else the oldest.
         let earlier = |start: Monotonic| self.reports.iter().rev().find(|(at, _)| start.since(*at) >= QUEUED);
-        let is_whole = |(start, report): &&(Monotonic, LinkLoss)| at.since(*start) >= WINDOW && enough(report);
-        let whole = self.reports.iter().rev().find(is_whole).and_then(|start| Some((start, earlier(start.0)?)));
+        let is_whole = |(start, report): &&(Monotonic, LinkLoss)| at.since(*start) >= rule.lasts && enough(report);
+        let whole = self.reports.iter().rev().skip(rule.steps).find(is_whole);
+        let whole = whole.and_then(|start| Some((start, earlier(start.0)?)));
         let partial = || self.reports.iter().find_map(|start| Some((start, earlier(start.0)?)));
-        let ((_, start), (_, before)) = whole.or_else(partial)?;
+        let ((begin, start), (_, before)) = whole.or_else(|| rule.may_be_shorter.then(partial)?)?;
+        let reports: Vec<&LinkLoss> = self.reports.iter().filter(|(at, _)| at >= begin).map(|(_, r)| r).collect();
         Some(Loss {
             requests: newest.requests - start.requests,
             lost: newest.lost - start.lost,
             queue_drops: newest.queue_drops - before.queue_drops,
+            steps_with_loss: reports.windows(2).filter(|pair| pair[1].lost > pair[0].lost).count(),
         })
+    }
+
+    /// Forgets all reports but the newest: the time before shows nothing of whether the loss has ended.
+    pub(super) fn restart(&mut self) {
+        self.reports.drain(..self.reports.len().saturating_sub(1));
+    }
+
+    /// Whether most requests have been answered for this long, and still are.
+    pub(super) fn is_answered_for(&self, lasts: Duration, now: Monotonic) -> bool {
+        self.answers.is_some_and(|(since, last)| now.since(since) >= lasts && now.since(last) < APART)
+    }
+
+    /// Whether the port's queue dropped packets a moment ago.
+    pub(super) fn has_dropped(&self, now: Monotonic) -> bool {
+        self.dropped.is_some_and(|at| now.since(at) < GAP)
+    }
+
+    /// Whether nothing worth mentioning was sent for so long that nothing is known any more.
+    fn is_idle(&self, now: Monotonic) -> bool {
+        let Some((_, newest)) = self.reports.back() else { return false };
+        let old = self.reports.iter().rev().find(|(at, _)| now.since(*at) >= IDLE);
+        old.is_some_and(|(_, report)| newest.requests - report.requests < REQUESTS_APART)
     }
 }
 
 /// Packets of a thousand that the link loses, judged from both its ends; 0 = none worth mentioning. `None` where the verdict stays as
 /// it `is` now: too little is known, or the queues may have dropped what is missing.
 pub(super) fn judge(is: Option<u16>, ends: [&Losses; 2], now: Monotonic) -> Option<(u16, Loss)> {
-    let [a, b] = ends.map(|end| end.window(now));
+    let [a, b] = ends.map(|end| end.window(ECHO, now));
     let (a, b) = (a?, b?);
-    let both = Loss {
-        requests: a.requests.saturating_add(b.requests),
-        lost: a.lost.saturating_add(b.lost),
-        queue_drops: a.queue_drops.saturating_add(b.queue_drops),
-    };
+    decide(
+        is,
+        Loss {
+            requests: a.requests.saturating_add(b.requests),
+            lost: a.lost.saturating_add(b.lost),
+            queue_drops: a.queue_drops.saturating_add(b.queue_drops),
+            steps_with_loss: a.steps_with_loss + b.steps_with_loss,
+        },
+    )
+}
+
+/// The same by the data in one direction, and 0 when none has passed for a while.
+pub(super) fn judge_data(is: Option<u16>, data: &Losses, now: Monotonic) -> Option<(u16, Loss)> {
+    if is.is_some() && data.is_idle(now) {
+        return Some((0, Loss::default()));
+    }
+    let rules = if is.is_some() { &[DATA][..] } else { &[NEW_DATA, DATA] };
+    rules.iter().find_map(|rule| {
+        let loss = data.window(*rule, now)?;
+        decide(is, loss).filter(|(permille, _)| *permille == 0 || loss.steps_with_loss >= FEWEST_STEPS)
+    })
+}
+
+fn decide(is: Option<u16>, both: Loss) -> Option<(u16, Loss)> {
     if both.requests < FEWEST {
         return None;
     }

@@ -9,7 +9,8 @@
 //!
 //! - `state`: what commands change, with `groups` and its index `labels`; `change`: what a command changes, and the only
 //!   code that applies it.
-//! - `links`: threshold machines and queue reports of link directions, with `losses`; `dead_ports`: which links carry nothing.
+//! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `withholding`: links that carry
+//!   everything but data; `dead_ports`: which links carry nothing.
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
@@ -27,7 +28,7 @@ use canopy_model::ids::GroupId;
 use canopy_model::member::Connection;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemKind, NodeStatus};
-use canopy_model::telemetry::{LinkLoss, LinkRtt};
+use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_units::Monotonic;
 
 use crate::command::{Applied, Command};
@@ -42,6 +43,7 @@ use crate::view::{FlowView, GroupView, LinkView, MemberView, NodeView, Page, Top
 mod bound;
 mod change;
 mod connection;
+mod data_flows;
 mod dead_ports;
 mod group_change;
 mod group_commands;
@@ -64,6 +66,7 @@ mod state;
 mod tests;
 mod topology_commands;
 mod views;
+mod withholding;
 
 pub use change::Prepared;
 pub use dead_ports::DeadPorts;
@@ -248,6 +251,39 @@ impl Domain {
         verdicts.into_iter().map(|verdict| loss_news::apply(&mut self.state, verdict)).collect()
     }
 
+    /// Processes what a node counted of its groups' data, at `now` on the same clock, behind the losses of the same sample. Only groups of
+    /// which the node has a program of this epoch count. Returns the nodes whose [`Domain::dead_ports`] are other ones now.
+    pub fn data_samples<'a>(
+        &mut self,
+        node: &str,
+        samples: impl Iterator<Item = &'a GroupTelemetry>,
+        now: Monotonic,
+    ) -> BTreeSet<String> {
+        let mut changed = BTreeSet::new();
+        for silenced in self.links.data(&self.state, node, samples, now) {
+            let sender = silenced.from.device.clone();
+            if withholding::begin(&mut self.state, silenced, now) {
+                changed.insert(sender);
+            }
+        }
+        if withholding::end(&mut self.state, node, now) {
+            changed.insert(node.to_owned());
+        }
+        changed
+    }
+
+    /// Why the link of this port is taken for one on which no data arrives, for operators; `None` if it is not.
+    pub fn withholds(&self, node: &str, port: &str) -> Option<&str> {
+        let found = self.state.node(node)?.withholding.get(port).filter(|w| w.until.is_some());
+        found.map(|w| w.detail.as_str())
+    }
+
+    /// Whether it was until a moment before `now`, and is tried again.
+    pub fn is_tried_again(&self, node: &str, port: &str, now: Monotonic) -> bool {
+        let known = self.state.node(node).and_then(|n| n.withholding.get(port));
+        known.is_some_and(|w| withholding::is_tried_again(w, now))
+    }
+
     /// Stores the queues that the agent of `node` reported, at `now` on the same clock. The report replaces the
     /// previous one: a port that is not in it has no queue state. Ignored: reports of nodes whose agent is not
     /// connected, ports that the node does not have, and flows beyond the first
@@ -297,7 +333,8 @@ impl Domain {
         dead_ports::of(&self.state, &self.links, node, now)
     }
 
-    /// Whether the agent of `node` reports a link that loses every packet although its carrier is up.
+    /// Whether the agent of `node` reports a link that loses every packet although its carrier is up. Links that withhold data alone are
+    /// not among them.
     pub fn reports_silence(&self, node: &str) -> bool {
         let status = self.state.node(node).and_then(|n| n.status.as_ref());
         status.is_some_and(|s| s.errors.iter().any(|e| e.kind == ItemKind::Silence))

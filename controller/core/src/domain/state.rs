@@ -65,16 +65,23 @@ impl State {
         self.silent().range(first..).take_while(move |p| p.device == node)
     }
 
-    /// Whether the node last reported that the link of this port loses every packet although its carrier is up.
-    pub(super) fn reports_silence(&self, node: NodeIx, port: &str) -> bool {
+    /// Whether the link of this port loses every packet although its carrier is up: the node last reported so, or no data arrives.
+    pub(super) fn is_silent(&self, node: NodeIx, port: &str) -> bool {
         let errors = self.nodes[node].status.iter().flat_map(|s| &s.errors);
-        errors.into_iter().any(|e| e.kind == ItemKind::Silence && e.name == port)
+        errors.into_iter().any(|e| e.kind == ItemKind::Silence && e.name == port) || self.withholds(node, port)
+    }
+
+    /// Whether no data arrives at the far end of this port.
+    pub(super) fn withholds(&self, node: NodeIx, port: &str) -> bool {
+        self.nodes[node].withholding.get(port).is_some_and(|w| w.until.is_some())
     }
 
     /// See [`super::Domain::ports_down`].
     pub(super) fn ports_down(&self, node: &str) -> Option<(BTreeSet<String>, BTreeSet<String>)> {
         let entry = self.node(node)?;
-        let reported = entry.status.as_ref()?.errors.iter().filter(|e| e.kind.is_dead_link()).map(|e| e.name.clone());
+        let errors = entry.status.as_ref()?.errors.iter().filter(|e| e.kind.is_dead_link()).map(|e| &e.name);
+        let withholding = entry.withholding.iter().filter(|(_, w)| w.until.is_some()).map(|(port, _)| port);
+        let reported = errors.chain(withholding).cloned();
         let known = self.down().iter().filter(|p| p.device == node).map(|p| p.port.clone()).collect();
         let ports: BTreeSet<&str> = entry.spec.base.ports.iter().map(|p| p.name.as_str()).collect();
         Some((known, reported.filter(|name| ports.contains(name.as_str())).collect()))

@@ -102,7 +102,7 @@ impl TopologyCommands<'_> {
         down.extend(topology.network.ports(index).iter().filter(own).map(endpoint));
         // A port stays silent until it is used again, also where its carrier goes meanwhile or its agent has forgotten it.
         let was_silent = |p: &&Endpoint| topology.silent.contains(p);
-        let is_silent = |p: &&Endpoint| p.device == node && self.0.reports_silence(index, &p.port);
+        let is_silent = |p: &&Endpoint| p.device == node && self.0.is_silent(index, &p.port);
         let silent = down.iter().filter(|p| was_silent(p) || is_silent(p)).cloned().collect();
         let avoided = Avoided { down, silent };
         if avoided.down == topology.down && avoided.silent == topology.silent {

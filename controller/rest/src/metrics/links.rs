@@ -88,6 +88,18 @@ pub(super) fn encode(controller: &Controller, out: &mut DescriptorEncoder) -> Re
         "Packets that the sending port's queue dropped.",
         losses.clone().map(|(labels, loss)| (labels, loss.queue_drops)),
     )?;
+    counter(
+        out,
+        "canopy_link_data_packets",
+        "Data packets of groups that had to arrive at the other end, without retransmissions.",
+        losses.clone().map(|(labels, loss)| (labels, loss.data_packets)),
+    )?;
+    counter(
+        out,
+        "canopy_link_data_lost",
+        "Those that did not arrive in their turn.",
+        losses.clone().map(|(labels, loss)| (labels, loss.data_lost)),
+    )?;
     gauge(
         out,
         "canopy_link_lossy_permille",

@@ -22,6 +22,7 @@ use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 
 mod bound;
+mod data;
 mod lifecycle;
 mod links;
 mod losses;
