@@ -44,8 +44,16 @@ fn missing() -> Option<&'static str> {
     if !has("mkfs.ext4") || !has("losetup") {
         return Some("mkfs.ext4 (e2fsprogs) or losetup (util-linux) is not installed");
     }
-    let free = Command::new("losetup").arg("-f").output().is_ok_and(|out| out.status.success());
-    (!free).then_some("it needs root and a loop device")
+    let dir = tempfile::tempdir().unwrap();
+    let (image, at) = (dir.path().join("image"), dir.path().join("at"));
+    fs::File::create(&image).unwrap().set_len(4 << 20).unwrap();
+    fs::create_dir(&at).unwrap();
+    run(Command::new("mkfs.ext4").arg("-q").arg(&image));
+    if !Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at).output().is_ok_and(|out| out.status.success()) {
+        return Some("it needs root, and loop devices that can be mounted");
+    }
+    run(Command::new("umount").arg(&at));
+    None
 }
 
 /// The transaction that makes revision `at`: of all sizes, some in files of their own.
