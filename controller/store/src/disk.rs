@@ -81,40 +81,56 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Of the store in directory `path`.
+    /// Of the store in directory `dir`.
     ///
     /// # Errors
     /// It cannot be read, or neither of its records is whole: then it is not known what was acknowledged.
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        let path = path.join("acknowledged");
+    pub(crate) fn open(dir: &Path) -> Result<Self, StoreError> {
+        let path = dir.join("acknowledged");
+        if !path.exists() {
+            create(dir, &path)?;
+        }
         let io = |e| StoreError::io("opening", &path)(e);
-        let file = File::options().create(true).truncate(false).read(true).write(true).open(&path).map_err(io)?;
-        let length = file.metadata().map_err(io)?.len();
-        let records = [0, 1].map(|i| read(&file, i * APART));
-        let newest = records.iter().flatten().max().copied();
-        if newest.is_none() && length > 0 {
+        let file = File::options().read(true).write(true).open(&path).map_err(io)?;
+        let records = [0, APART].map(|at| read(&file, at));
+        let Some(revision) = records.iter().flatten().max().copied() else {
             let detail = format!(
                 "{} is damaged: what was acknowledged is not known. If the store is complete, remove it",
                 path.display()
             );
             return Err(StoreError::failed("opening", detail));
-        }
-        let next = if records[0].is_some() && records[0] == newest { APART } else { 0 };
-        Ok(Self { file, path, revision: newest.unwrap_or(0), next })
+        };
+        let next = if records[0] == Some(revision) { APART } else { 0 };
+        Ok(Self { file, path, revision, next })
     }
 
     /// Puts the revision on the disk.
     pub(crate) fn set(&mut self, revision: Revision) -> Result<(), StoreError> {
-        let mut record = [0; RECORD];
-        record[..4].copy_from_slice(&MAGIC);
-        record[4..12].copy_from_slice(&revision.to_be_bytes());
-        let sum = crc32fast::hash(&record[..12]);
-        record[12..].copy_from_slice(&sum.to_be_bytes());
-        let written = self.file.write_all_at(&record, self.next).and_then(|()| self.file.sync_data());
+        let written = self.file.write_all_at(&record(revision), self.next).and_then(|()| self.file.sync_data());
         written.map_err(StoreError::io("writing", &self.path))?;
         (self.revision, self.next) = (revision, APART - self.next);
         Ok(())
     }
+}
+
+/// As a whole, with a record: a new store has no mark that a cut left half written.
+fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
+    let half = path.with_extension("half");
+    let written = File::create(&half).and_then(|file| {
+        file.write_all_at(&record(0), 0)?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&half, path)).map_err(StoreError::io("creating", path))?;
+    sync(dir)
+}
+
+fn record(revision: Revision) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[..4].copy_from_slice(&MAGIC);
+    record[4..12].copy_from_slice(&revision.to_be_bytes());
+    let sum = crc32fast::hash(&record[..12]);
+    record[12..].copy_from_slice(&sum.to_be_bytes());
+    record
 }
 
 fn read(file: &File, at: u64) -> Option<Revision> {

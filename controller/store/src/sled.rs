@@ -69,7 +69,7 @@ impl SledStore {
         let newest = snapshots.newest();
         let floor = newest.as_ref().map_or(0, |(_, s)| s.revision);
         let dir = path.join("db");
-        let (db, revision, recovery) = match open_checked(&dir, floor) {
+        let (db, revision, recovery) = match open_checked(&dir, floor, mark.revision) {
             Ok((db, revision)) if revision < mark.revision => {
                 let acknowledged = mark.revision;
                 let detail = format!(
@@ -209,7 +209,7 @@ fn open_db(dir: &Path) -> Result<sled::Db, sled::Error> {
 }
 
 /// Opens the database and reads it once, so that damage is found here and not during a commit.
-fn open_checked(dir: &Path, floor: Revision) -> Result<(sled::Db, Revision), String> {
+fn open_checked(dir: &Path, floor: Revision, acknowledged: Revision) -> Result<(sled::Db, Revision), String> {
     let db = guarded(|| open_db(dir))?;
     guarded(|| entries(&db, ""))?;
     let revision = match guarded(|| db.get(REVISION_KEY))? {
@@ -222,6 +222,9 @@ fn open_checked(dir: &Path, floor: Revision) -> Result<(sled::Db, Revision), Str
         return Err(format!(
             "it is at revision {revision}, older than its newest backup at {floor}: its log was cut or the directory replaced"
         ));
+    }
+    if revision == 0 && acknowledged > 0 {
+        return Err(format!("it is empty, and revision {acknowledged} was acknowledged"));
     }
     Ok((db, revision))
 }

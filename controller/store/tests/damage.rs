@@ -94,6 +94,21 @@ fn a_log_whose_end_is_missing_is_kept_and_reported() {
     assert!(SledStore::open(dir.path()).unwrap().recovery().is_none(), "it is reported once");
 }
 
+/// As after the database was removed: to start with nothing takes every group down, so it has to be meant.
+#[test]
+fn an_empty_database_without_a_backup_is_refused_while_the_mark_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    store_with_backup(dir.path());
+    fs::remove_dir_all(dir.path().join("db")).unwrap();
+    fs::remove_dir_all(dir.path().join("snapshots")).unwrap();
+    for _ in 0..2 {
+        let e = SledStore::open(dir.path()).map(|_| ()).unwrap_err();
+        assert!(e.to_string().contains("it is empty, and revision 2 was acknowledged"), "{e}");
+    }
+    fs::remove_file(dir.path().join("acknowledged")).unwrap();
+    assert_eq!(SledStore::open(dir.path()).unwrap().revision().unwrap(), 0);
+}
+
 #[test]
 fn a_mark_that_is_torn_is_the_one_before_and_a_damaged_one_is_refused() {
     let dir = tempfile::tempdir().unwrap();
