@@ -141,6 +141,12 @@ impl GroupState {
     }
 }
 
+/// See [`Group::probing`]; `source`: when the source joined.
+fn is_probed(receiver: &Member, source: Option<u32>) -> bool {
+    let is_late = receiver.late && source.is_some_and(|source| receiver.since > source);
+    is_late && !receiver.answered && receiver.start.is_none()
+}
+
 impl Group {
     /// Nodes that have a program of the group: those of its tree in the tree's order, then those that only the next tree has.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIx> {
@@ -185,15 +191,13 @@ impl Group {
     /// Receivers that joined late and are not known to have a queue pair that expects the start PSN: they get no data yet.
     pub(crate) fn probing(&self) -> impl Iterator<Item = &Member> {
         let source = self.source_since();
-        self.present(Role::Receiver).filter(move |m| {
-            let is_late = m.late && source.is_some_and(|source| m.since > source);
-            is_late && !m.answered && m.start.is_none()
-        })
+        self.present(Role::Receiver).filter(move |m| is_probed(m, source))
     }
 
     /// The group is open, and no receiver gets its data: all of them are probed. What is sent now would be acknowledged for no receiver.
     pub(crate) fn is_held(&self) -> bool {
-        self.is_open() && self.probing().count() == self.receivers()
+        let source = self.source_since();
+        self.is_open() && self.present(Role::Receiver).all(|m| is_probed(m, source))
     }
 
     /// Ends the session: who joined in it belongs to it for ever, and the next one has `numbers`.

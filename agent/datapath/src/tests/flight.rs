@@ -3,7 +3,9 @@
 //! connection does not send moves nothing.
 
 use canopy_model::ids::Psn;
+use canopy_packet::aeth::Syndrome;
 use canopy_packet::bth::Opcode;
+use canopy_packet::frame::RoceFrame;
 
 use crate::testbed::*;
 
@@ -63,11 +65,38 @@ fn a_held_headend_takes_no_data_and_continues_where_it_was() {
     sends(&mut bed, 20, true);
 }
 
+/// Neither the feedback that raises the minimum, nor what follows from a branch that leaves.
+#[test]
+fn a_held_headend_sends_the_source_no_answer() {
+    let mut bed = Testbed::new(&Shape { receivers: 3, children: 0, headend: true, ..Shape::default() });
+    for psn in 100..104 {
+        assert_eq!(bed.run("u0", &data(Opcode::SEND_ONLY, psn, b"data")).0, REDIRECT);
+    }
+    let answers = |bed: &Testbed, i, psn| bed.run("d0", &answer(i, Syndrome::ack(31), psn, 1)).0;
+    assert_eq!((answers(&bed, 0, 103), answers(&bed, 1, 101)), (SHOT, SHOT), "receiver 2 has not answered");
+    holds(&mut bed, true);
+    let unanswered = |bed: &mut Testbed| bed.drops().get("no_receiver").copied().unwrap_or(0);
+    let raises = answers(&bed, 2, 101);
+    assert_eq!((raises, unanswered(&mut bed)), (SHOT, 1), "{:?}", bed.drops());
+    let errors = bed.reconcile(|s| {
+        s.groups.for_each_mut(|g| {
+            g.branches.retain(|b| b.address == receiver(0));
+            g.epoch += 1;
+        })
+    });
+    assert_eq!((errors, unanswered(&mut bed)), (vec![], 2), "the minimum rises when both are gone");
+    holds(&mut bed, false);
+    let (action, sent, _) = bed.run("d0", &answer(0, Syndrome::ack(31), 103, 1));
+    assert_eq!((action, RoceFrame::parse(&sent).unwrap().bth.psn), (REDIRECT, 103), "what was forwarded before");
+}
+
 #[test]
 fn a_held_headend_that_gets_its_state_has_lost_an_earlier_one() {
     let mut bed = headend(7);
     holds(&mut bed, true);
     bed.lose_state();
+    // It gets the state while it is held.
+    holds(&mut bed, true);
     holds(&mut bed, false);
     sends(&mut bed, 4_000_000, true);
 }
