@@ -29,7 +29,8 @@ pub enum Code {
     GroupPhase,
     /// A receiver was removed by the stall policy, or because its queue pair was not reset.
     MemberEvicted,
-    /// Where a late receiver has started was not stored: if its edge loses its state, the receiver has to join again.
+    /// That a late receiver answered its probe, or where it started, was not stored: the next sample tries again. If its edge loses its
+    /// state before, the receiver has to join again; a group without another receiver stays held.
     LateStartNotStored,
     /// A stall policy ended a group.
     GroupFailed,
