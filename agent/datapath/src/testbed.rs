@@ -3,6 +3,8 @@
 //!
 //! One node n1 (End.MT, Replication-SID): `u0` leads to its parent or source, `d0`..`dN` to branches.
 
+mod packet_socket;
+
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -26,6 +28,8 @@ use canopy_packet::frame::RoceBuilder;
 use canopy_packet::ipv6::Ipv6;
 use canopy_packet::srh::{Srh, Tlv};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+pub(crate) use packet_socket::PacketSocket;
 
 use crate::egress::config::{KnownFlow, KnownFlows};
 use crate::{Hold, LinuxDatapath, Options};
@@ -771,41 +775,5 @@ impl Testbed {
         }
         ok(std::fs::write(SWITCH, was.trim()));
         (now.0 - ns, now.1 - runs)
-    }
-}
-
-/// A packet socket bound to one interface.
-pub(crate) struct PacketSocket {
-    fd: std::os::fd::OwnedFd,
-    to: libc::sockaddr_ll,
-}
-
-impl PacketSocket {
-    pub(crate) fn open(ifindex: u32) -> Self {
-        use std::os::fd::FromRawFd;
-        // SAFETY: a plain socket(2); the result is checked and owned at once.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
-        assert!(fd >= 0, "packet socket: {}", std::io::Error::last_os_error());
-        // SAFETY: `fd` is a new descriptor without another owner; all-zero is a valid sockaddr_ll.
-        let (fd, mut to) = unsafe { (std::os::fd::OwnedFd::from_raw_fd(fd), std::mem::zeroed::<libc::sockaddr_ll>()) };
-        to.sll_family = libc::AF_PACKET as u16;
-        to.sll_ifindex = ifindex as i32;
-        Self { fd, to }
-    }
-
-    pub(crate) fn send(&self, frame: &[u8]) {
-        use std::os::fd::AsRawFd;
-        // SAFETY: pointers and lengths describe live objects.
-        let sent = unsafe {
-            libc::sendto(
-                self.fd.as_raw_fd(),
-                frame.as_ptr().cast(),
-                frame.len(),
-                0,
-                std::ptr::from_ref(&self.to).cast(),
-                size_of::<libc::sockaddr_ll>() as u32,
-            )
-        };
-        assert_eq!(sent, frame.len() as isize, "sendto: {}", std::io::Error::last_os_error());
     }
 }
