@@ -205,12 +205,14 @@ impl DataFlows {
         let is_due = |at: Monotonic| now.since(at) >= ON_THE_WAY;
         // Of PSNs that the child has not reached; it has acknowledged none of them.
         let beyond = || {
-            let base = to.base.filter(|base| base.since == from.since)?;
-            let unsent = difference(branch.copies.back()?.unsent, base.unsent).max(0) as u64;
+            let newest = branch.copies.back()?;
             let sent = from.points.iter().rev().find(|point| is_due(point.at))?.high;
             let reached = near(to.points.back()?.high, sent);
-            let has_answered = branch.copies.back()?.next.is_some_and(|next| near(next, sent) > reached);
-            (!has_answered).then_some(sent.saturating_sub(reached).saturating_sub(unsent))
+            let unsent = difference(newest.unsent, branch.unsent_at(reached)?).max(0) as u64;
+            let has_answered = newest.next.is_some_and(|next| near(next, sent) > reached);
+            // Before the branch was active, another parent sent it data, or none; unless it got a copy of all that this one took.
+            let first = if newest.unsent == 0 { reached } else { reached.max(branch.from) };
+            (!has_answered).then_some(sent.saturating_sub(first).saturating_sub(unsent))
         };
         // Of any; no acknowledgement came meanwhile.
         let again = || {

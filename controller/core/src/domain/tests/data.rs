@@ -476,7 +476,8 @@ fn data_of_which_nothing_arrives_is_found_within_two_and_a_half_seconds_and_only
 fn data_that_never_arrived_is_found_too() {
     for seed in 0..30 {
         let mut bed = Bed::new(seed);
-        bed.nodes = [Counters::default(); 3];
+        // What is on the way is of the session before.
+        (bed.nodes, bed.under_way) = Default::default();
         bed.w.run(leave("g", "h2-1")).unwrap();
         bed.w.run(receiver("g", "h2-1")).unwrap();
         bed.w.confirm();
@@ -488,6 +489,30 @@ fn data_that_never_arrived_is_found_too() {
         while bed.dead.is_empty() {
             bed.run(10);
             assert!(bed.now - from <= 4000, "seed {seed}");
+        }
+        assert_eq!(bed.dead[0].1, "spine1");
+    }
+}
+
+/// A loss that begins a moment after the data does: the link between the two was not measured before.
+#[test]
+fn data_that_stops_to_arrive_at_once_is_found_within_two_and_a_half_seconds() {
+    for seed in 0..60 {
+        let mut bed = Bed::new(seed);
+        // What is on the way is of the session before.
+        (bed.nodes, bed.under_way) = Default::default();
+        bed.w.run(leave("g", "h2-1")).unwrap();
+        bed.w.run(receiver("g", "h2-1")).unwrap();
+        bed.w.confirm();
+        (bed.next, bed.acked, bed.rate) = (START, START, 0);
+        bed.run(3 * SECOND);
+        bed.rate = 10;
+        bed.run(20 + seed * 10);
+        bed.loss[2] = 1000;
+        let from = bed.now;
+        while bed.dead.is_empty() {
+            bed.run(10);
+            assert!(bed.now - from <= 2500, "seed {seed}");
         }
         assert_eq!(bed.dead[0].1, "spine1");
     }
