@@ -10,6 +10,7 @@ use canopy_controller_core::threshold::{
 use canopy_daemon::config::{Faults, Settings, list};
 use canopy_daemon::log::LogConfig;
 use canopy_model::addressing::AddressPlan;
+use canopy_store::EngineKind;
 use canopy_units::Octets;
 use serde::{Deserialize, Serialize};
 
@@ -45,11 +46,13 @@ pub struct Config {
 pub struct StoreConfig {
     /// Directory of the embedded store.
     pub path: PathBuf,
+    /// Database of the embedded store. Another one cannot read what is there: export and import it.
+    pub engine: EngineKind,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
-        Self { path: "/var/lib/canopy/controller".into() }
+        Self { path: "/var/lib/canopy/controller".into(), engine: EngineKind::default() }
     }
 }
 

@@ -2,18 +2,18 @@
 //! The binary: arguments, configuration, logging, signals.
 
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use canopy_controller_runtime::config::{Config, SYSTEM_FILE};
+use canopy_controller_runtime::config::{Config, SYSTEM_FILE, StoreConfig};
 use canopy_controller_runtime::{Parts, run};
 use canopy_daemon::config::{Flags, Loaded, Sources, load};
 use canopy_daemon::log::{LogConfig, LogFormat};
 use canopy_daemon::notify::Notifier;
 use canopy_daemon::signals;
-use canopy_store::{SledStore, Snapshot, Store};
+use canopy_store::{EmbeddedStore, Snapshot, Store, acknowledge_recovery};
 use clap::{Args, Parser, Subcommand};
 use tokio::sync::watch;
 
@@ -38,6 +38,9 @@ struct Settings {
     /// store.path: directory of the store.
     #[arg(long, value_name = "DIR", global = true)]
     store_path: Option<PathBuf>,
+    /// store.engine: sled or redb.
+    #[arg(long, value_name = "ENGINE", global = true)]
+    store_engine: Option<String>,
     /// grpc.listen: unix:/path or loopback:port, for agents; may be repeated.
     #[arg(long, value_name = "ADDRESS", global = true)]
     grpc_listen: Vec<String>,
@@ -61,7 +64,7 @@ enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Export or import the store, while no controller uses it.
+    /// Export or import the store while no controller uses it, or take note of a loss.
     Store {
         #[command(subcommand)]
         command: StoreCommand,
@@ -86,6 +89,8 @@ enum StoreCommand {
         /// A file that `store export` wrote, or one of the store's own backups.
         file: PathBuf,
     },
+    /// Take note that changes were lost: /readyz and the metrics no longer show it. Prints what was lost; a controller may be running.
+    Acknowledge,
 }
 
 fn main() -> ExitCode {
@@ -113,7 +118,7 @@ fn start(cli: Cli) -> anyhow::Result<()> {
         }
         Some(Command::Store { command }) => {
             start_log(&config.log)?;
-            maintain(&config.store.path, command)
+            maintain(&config.store, command)
         }
         None | Some(Command::Run) => {
             start_log(&config.log)?;
@@ -129,6 +134,7 @@ fn settings(flags: Settings) -> anyhow::Result<Loaded<Config>> {
     });
     let layer = Flags::default()
         .with("store.path", store_path.transpose()?)
+        .with("store.engine", flags.store_engine)
         .with_all("grpc.listen", &flags.grpc_listen)
         .with_all("rest.listen", &flags.rest_listen)
         .with("log.format", flags.log_format.map(LogFormat::name))
@@ -144,9 +150,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         Notifier::system().stopping();
         stop.send_replace(true);
     });
-    let path = config.store.path.clone();
-    let store =
-        tokio::task::spawn_blocking(move || SledStore::open(&path)).await?.context("opening the store (store.path)")?;
+    let (path, engine) = (config.store.path.clone(), config.store.engine);
+    let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, engine)).await?;
+    let store = opened.context("opening the store (store.path)")?;
     let (mut grpc, mut rest) = (Vec::new(), Vec::new());
     for listen in &config.grpc.listen {
         grpc.push(listen.bind().await.context("grpc.listen")?);
@@ -159,12 +165,16 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     run(Parts { store: Arc::new(store), addressing, thresholds, grpc, rest, shutdown, on_ready }).await
 }
 
-fn maintain(path: &Path, command: StoreCommand) -> anyhow::Result<()> {
-    let store = SledStore::open(path).context("opening the store (store.path)")?;
+fn maintain(config: &StoreConfig, command: StoreCommand) -> anyhow::Result<()> {
+    let open = || EmbeddedStore::open(&config.path, config.engine).context("opening the store (store.path)");
     match command {
+        StoreCommand::Acknowledge => match acknowledge_recovery(&config.path)? {
+            Some(recovery) => println!("{recovery}"),
+            None => println!("no loss is recorded in {}", config.path.display()),
+        },
         StoreCommand::Export { file } => {
             let mut out = std::fs::File::create_new(&file).with_context(|| format!("creating {}", file.display()))?;
-            let snapshot = store.scan("")?;
+            let snapshot = open()?.scan("")?;
             snapshot.write(&mut out)?;
             out.sync_all()?;
             println!(
@@ -178,7 +188,7 @@ fn maintain(path: &Path, command: StoreCommand) -> anyhow::Result<()> {
             let input = std::fs::File::open(&file).with_context(|| format!("reading {}", file.display()))?;
             let snapshot =
                 Snapshot::read(&mut BufReader::new(input)).with_context(|| format!("reading {}", file.display()))?;
-            let revision = store.import(&snapshot)?;
+            let revision = open()?.import(&snapshot)?;
             println!("{} entries imported, the store is at revision {revision}", snapshot.entries.len());
         }
     }

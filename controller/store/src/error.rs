@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::Revision;
+use crate::{EngineKind, Revision};
 
 /// Why a store call failed.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +40,27 @@ pub enum StoreError {
         /// The cause.
         source: std::io::Error,
     },
+    /// The file system, or the quota of the store's owner, has no space left. Nothing was changed.
+    #[error(
+        "the disk of {path} is full: the store is read-only until there are 16 MiB of free space; free some, or give the file system more"
+    )]
+    Full {
+        /// The store's directory.
+        path: PathBuf,
+    },
+    /// The store's database is one of another engine.
+    #[error(
+        "store {path} has a database of {found}, and store.engine is {wanted}: use {found}; or export the store with {found} and import it \
+         with {wanted} into another store.path"
+    )]
+    OtherEngine {
+        /// The store's directory.
+        path: PathBuf,
+        /// The engine of its database.
+        found: EngineKind,
+        /// The engine that it was opened with.
+        wanted: EngineKind,
+    },
     /// A backup or export is invalid.
     #[error("snapshot {0}")]
     Snapshot(String),
@@ -56,7 +77,10 @@ pub enum StoreError {
 impl StoreError {
     pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { doing, path, source }
+        move |source| match crate::reserve::is_full(&source) {
+            true => Self::Full { path },
+            false => Self::Io { doing, path, source },
+        }
     }
 
     pub(crate) fn failed(doing: &'static str, detail: impl std::fmt::Display) -> Self {

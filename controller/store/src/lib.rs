@@ -3,22 +3,27 @@
 //!
 //! - [`Store`]: the trait, its operations and limits. They are those of etcd with default settings, so that support for
 //!   several controllers needs one more file and no change above.
-//! - [`SledStore`]: the embedded default. One atomic batch and one flush per commit, checksummed logical backups next
-//!   to the database, quarantine and restore after damage.
+//! - [`EmbeddedStore`]: the default. One atomic batch and one fdatasync per commit, checksummed logical backups next to the database,
+//!   quarantine and restore after damage, read-only on a full disk; over one of two [engines](EngineKind).
 //! - [`MemStore`]: the same behaviour in memory, for tests and simulation.
 //! - [`snapshot`]: the logical backup format, also that of export and import.
 //!
 //! Every call may block on the disk: an async caller runs it in `spawn_blocking`.
 
-mod disk;
+mod embedded;
+mod engine;
 mod error;
+mod mark;
 mod mem;
-mod sled;
+mod recovery;
+mod reserve;
 pub mod snapshot;
 mod store;
 
+pub use embedded::EmbeddedStore;
+pub use engine::EngineKind;
 pub use error::StoreError;
 pub use mem::MemStore;
-pub use sled::{Recovery, SledStore};
+pub use recovery::{Recovery, acknowledge_recovery};
 pub use snapshot::Snapshot;
 pub use store::{MAX_KEY_BYTES, MAX_OPS, MAX_VALUE_BYTES, Op, RESTORE_GAP, Revision, Store, check_ops};

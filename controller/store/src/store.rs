@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The trait and its limits.
 
-use crate::{Snapshot, StoreError};
+use crate::{Recovery, Snapshot, StoreError};
 
 /// Increment of the revision after a restore or an import: larger than the number of commits possible after the backup.
 pub const RESTORE_GAP: Revision = 1 << 32;
@@ -58,8 +58,8 @@ pub trait Store: Send + Sync {
     /// survive the death of the process and of the machine.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if the revision is another one, [`StoreError::Limit`] if the transaction is too large
-    /// (both change nothing), [`StoreError::Failed`] if the engine failed: it is then unknown whether the writes are
+    /// [`StoreError::Conflict`] if the revision is another one, [`StoreError::Limit`] if the transaction is too large, [`StoreError::Full`]
+    /// if the disk is full (these change nothing), [`StoreError::Failed`] if the engine failed: it is then unknown whether the writes are
     /// stored, every later commit fails too, and the store must be opened again.
     fn commit(&self, expected: Revision, ops: &[Op]) -> Result<Revision, StoreError>;
 
@@ -82,6 +82,19 @@ pub trait Store: Send + Sync {
     /// The backup could not be written; the store itself is unaffected.
     fn checkpoint(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Whether the next commit of an ordinary size, up to 2 MiB of values, will be written.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if the disk is full: commits are refused until there is space.
+    fn ready(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// What was lost when the store was opened, now or at an earlier start, until an operator has taken note of it.
+    fn recovery(&self) -> Option<Recovery> {
+        None
     }
 }
 

@@ -9,27 +9,33 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use canopy_store::{Op, SledStore, Store};
+use canopy_store::{EmbeddedStore, EngineKind, Op, Store};
 
 const CHILD: &str = "--commit-until-killed";
 const ROUNDS: u64 = 6;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    if let Some(dir) = args.iter().position(|a| a == CHILD).and_then(|i| args.get(i + 1)) {
-        commit_until_killed(Path::new(dir));
+    if let [_, first, engine, dir] = args.as_slice()
+        && first == CHILD
+    {
+        let kind = EngineKind::ALL.into_iter().find(|kind| kind.to_string() == *engine).unwrap();
+        commit_until_killed(Path::new(dir), kind);
     }
-    if args.iter().any(|a| a == "--list") {
-        println!("acknowledged_commits_survive_kill: test");
-        return;
+    for kind in EngineKind::ALL {
+        let name = format!("acknowledged_commits_of_{kind}_survive_kill");
+        if args.iter().any(|a| a == "--list") {
+            println!("{name}: test");
+            continue;
+        }
+        acknowledged_commits_survive_kill(kind);
+        println!("test {name} ... ok");
     }
-    acknowledged_commits_survive_kill();
-    println!("test acknowledged_commits_survive_kill ... ok");
 }
 
 /// Both keys of a transaction carry the revision that it makes.
-fn commit_until_killed(dir: &Path) -> ! {
-    let store = SledStore::open(dir).unwrap();
+fn commit_until_killed(dir: &Path, kind: EngineKind) -> ! {
+    let store = EmbeddedStore::open(dir, kind).unwrap();
     let mut at = store.revision().unwrap();
     loop {
         let next = (at + 1).to_string();
@@ -41,12 +47,12 @@ fn commit_until_killed(dir: &Path) -> ! {
     }
 }
 
-fn acknowledged_commits_survive_kill() {
+fn acknowledged_commits_survive_kill(kind: EngineKind) {
     let dir = tempfile::tempdir().unwrap();
     let mut before = 0;
     for round in 1..=ROUNDS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .arg(CHILD)
+            .args([CHILD, &kind.to_string()])
             .arg(dir.path())
             .stdout(Stdio::piped())
             .spawn()
@@ -63,7 +69,7 @@ fn acknowledged_commits_survive_kill() {
             acknowledged = line.parse().unwrap_or(0).max(acknowledged);
         }
         assert!(acknowledged > before);
-        let store = SledStore::open(dir.path()).unwrap();
+        let store = EmbeddedStore::open(dir.path(), kind).unwrap();
         assert!(store.recovery().is_none(), "a kill is not damage: {:?}", store.recovery());
         let at = store.revision().unwrap();
         assert!(at >= acknowledged, "round {round}: revision {acknowledged} was acknowledged, the store is at {at}");

@@ -1,59 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Power cuts: the block device as it is after an acknowledgement, mounted again.
-//!
-//! A child commits into a store on ext4 on a loop device, and waits after each acknowledgement while the device's image is copied: what
-//! the file system has not written by then is lost. The copy is mounted, which replays its journal, and opened. It has its own `main`
-//! because the child must be this same program.
+//! Power cuts: every acknowledged commit is on the disk. And full disks: nothing is lost, and the store is read-only.
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
-use canopy_store::{Op, SledStore, Store};
-
-const CHILD: &str = "--commit-on-request";
-const NAME: &str = "acknowledged_commits_survive_power_cuts";
+use canopy_store::{EmbeddedStore, EngineKind, Op, Snapshot, Store, StoreError};
+use canopy_testkit::power::{self, Device, PowerTest};
 
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    if let Some(dir) = args.iter().position(|a| a == CHILD).and_then(|i| args.get(i + 1)) {
-        return commit_on_request(Path::new(dir));
-    }
-    if args.iter().any(|a| a == "--list") {
-        println!("{NAME}: test");
-        return;
-    }
-    match missing() {
-        Some(what) => {
-            println!("test {NAME} ... ignored, {what}");
-            println!("test result: ok. 0 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
-        }
-        None => {
-            cut(if std::env::var_os("CANOPY_DEEP").is_some() { 200 } else { 13 });
-            println!("test {NAME} ... ok");
-            println!("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
-        }
-    }
-}
-
-/// What this machine lacks to mount an image.
-fn missing() -> Option<&'static str> {
-    let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
-    if !has("mkfs.ext4") || !has("losetup") {
-        return Some("mkfs.ext4 (e2fsprogs) or losetup (util-linux) is not installed");
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let (image, at) = (dir.path().join("image"), dir.path().join("at"));
-    fs::File::create(&image).unwrap().set_len(4 << 20).unwrap();
-    fs::create_dir(&at).unwrap();
-    run(Command::new("mkfs.ext4").arg("-q").arg(&image));
-    if !Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at).output().is_ok_and(|out| out.status.success()) {
-        return Some("it needs root, and loop devices that can be mounted");
-    }
-    run(Command::new("umount").arg(&at));
-    None
+    power::main(&[
+        PowerTest {
+            name: "sled_keeps_acknowledged_commits_through_power_cuts",
+            write: |dir| write(dir, EngineKind::Sled),
+            run: |device| cut(device, EngineKind::Sled),
+        },
+        PowerTest {
+            name: "redb_keeps_acknowledged_commits_through_power_cuts",
+            write: |dir| write(dir, EngineKind::Redb),
+            run: |device| cut(device, EngineKind::Redb),
+        },
+        PowerTest {
+            name: "sled_is_read_only_on_a_full_disk_and_loses_nothing",
+            write: |_| {},
+            run: |device| fill(device, EngineKind::Sled),
+        },
+        PowerTest {
+            name: "redb_is_read_only_on_a_full_disk_and_loses_nothing",
+            write: |_| {},
+            run: |device| fill(device, EngineKind::Redb),
+        },
+    ]);
 }
 
 /// The transaction that makes revision `at`: of all sizes, some in files of their own.
@@ -70,64 +46,24 @@ fn ops(at: u64) -> Vec<Op> {
     ]
 }
 
-/// One commit for each line on standard input.
-fn commit_on_request(dir: &Path) {
-    let store = SledStore::open(dir).unwrap();
-    for _ in std::io::stdin().lines() {
+fn write(dir: &Path, kind: EngineKind) {
+    let store = EmbeddedStore::open(dir, kind).unwrap();
+    power::on_request(|| {
         let at = store.revision().unwrap();
-        println!("{}", store.commit(at, &ops(at + 1)).unwrap());
-        std::io::stdout().flush().unwrap();
-    }
+        store.commit(at, &ops(at + 1)).unwrap().to_string()
+    });
 }
 
-/// A mounted image; it is unmounted when dropped.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn new(image: &Path, at: PathBuf) -> Self {
-        fs::create_dir_all(&at).unwrap();
-        run(Command::new("mount").args(["-o", "loop"]).arg(image).arg(&at));
-        Self(at)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        run(Command::new("umount").arg(&self.0));
-    }
-}
-
-fn run(command: &mut Command) {
-    let out = command.output().unwrap();
-    assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
-}
-
-fn cut(times: u64) {
-    let dir = tempfile::tempdir().unwrap();
-    let (image, copy) = (dir.path().join("image"), dir.path().join("copy"));
-    fs::File::create(&image).unwrap().set_len(96 << 20).unwrap();
-    run(Command::new("mkfs.ext4").arg("-q").arg(&image));
-    let device = Mounted::new(&image, dir.path().join("device"));
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .arg(CHILD)
-        .arg(device.0.join("store"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (mut requests, mut acknowledged) =
-        (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
-    for n in 0..times {
+fn cut(device: &Device, kind: EngineKind) {
+    let mut writer = device.writer("store");
+    for n in 0..if std::env::var_os("CANOPY_DEEP").is_some() { 200 } else { 13 } {
         // Cuts after one commit, and after some.
-        let mut at = 0;
+        let mut at: u64 = 0;
         for _ in 0..1 + n * n % 4 {
-            requests.write_all(b"\n").unwrap();
-            at = acknowledged.next().expect("the child ended").unwrap().parse().unwrap();
+            at = writer.write().parse().unwrap();
         }
-        // Octet by octet: a copy that skips holes relies on what is not on the disk of the image's own file system yet.
-        fs::write(&copy, fs::read(&image).unwrap()).unwrap();
-        let cut = Mounted::new(&copy, dir.path().join("cut"));
-        let store = SledStore::open(&cut.0.join("store")).unwrap();
+        let cut = device.cut();
+        let store = EmbeddedStore::open(&cut.path().join("store"), kind).unwrap();
         assert!(store.recovery().is_none(), "cut {n} after revision {at}: {:?}", store.recovery());
         assert_eq!(store.revision().unwrap(), at, "cut {n}");
         let entries = store.scan("").unwrap().entries;
@@ -136,8 +72,63 @@ fn cut(times: u64) {
             assert!(entries.contains(&(key.clone(), value)), "cut {n} after revision {at}: {key}");
         }
         drop(store);
-        drop(cut);
     }
-    drop(requests);
-    child.wait().unwrap();
+}
+
+/// As [`ops`], and the store grows.
+fn growing(at: u64) -> Vec<Op> {
+    let mut ops = ops(at);
+    ops.push(Op::Put { key: format!("grown/{at}"), value: vec![at as u8; 20_000] });
+    ops
+}
+
+/// Commits until the disk is full; then what was acknowledged is there, now, at the next start, and after a power cut.
+fn commit_until_full(device: &Device, dir: &Path, kind: EngineKind) -> Snapshot {
+    let store = EmbeddedStore::open(dir, kind).unwrap();
+    let mut at = store.revision().unwrap();
+    let error = loop {
+        match store.commit(at, &growing(at + 1)) {
+            Ok(next) => at = next,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreError::Full { .. }), "{kind}: {error}");
+    assert!(error.to_string().contains("read-only until"), "{error}");
+    let kept = store.scan("").unwrap();
+    assert_eq!(kept.revision, at);
+    for op in growing(at) {
+        let Op::Put { key, value } = op else { continue };
+        assert!(at == 0 || kept.entries.contains(&(key.clone(), value)), "{kind}: {key} of revision {at}");
+    }
+    let cut = device.cut();
+    let of_cut = EmbeddedStore::open(&cut.path().join("store"), kind).unwrap();
+    assert_eq!((of_cut.scan("").unwrap() == kept, of_cut.recovery()), (true, None), "{kind}: after a cut");
+    kept
+}
+
+fn fill(device: &Device, kind: EngineKind) {
+    let dir = device.path().join("store");
+    let mut expected = EmbeddedStore::open(&dir, kind).unwrap().scan("").unwrap();
+    // Free space when it begins, so that it is full at another step of a commit each time.
+    let steps = (0..60).step_by(if std::env::var_os("CANOPY_DEEP").is_some() { 1 } else { 6 });
+    for free in steps.map(|n: u64| n * n * 997) {
+        let filler = device.fill(free);
+        let kept = commit_until_full(device, &dir, kind);
+        assert!(kept.revision >= expected.revision, "{kind}, {free} octets free");
+        // It starts on the full disk too, more than once.
+        for _ in 0..3 {
+            let store = EmbeddedStore::open(&dir, kind).unwrap();
+            assert!(store.recovery().is_none(), "{kind}, {free} octets free: {:?}", store.recovery());
+            assert!(store.scan("").unwrap() == kept, "{kind}, {free} octets free");
+            let refused = store.commit(kept.revision, &growing(kept.revision + 1)).unwrap_err();
+            assert!(matches!(refused, StoreError::Full { .. }), "{kind}, {free} octets free: {refused}");
+            assert!(matches!(store.ready(), Err(StoreError::Full { .. })));
+        }
+        // And it writes again, in the same process, once there is space.
+        let store = EmbeddedStore::open(&dir, kind).unwrap();
+        drop(filler);
+        store.ready().unwrap();
+        store.commit(kept.revision, &growing(kept.revision + 1)).unwrap();
+        expected = store.scan("").unwrap();
+    }
 }

@@ -2,7 +2,9 @@
 //! One suite, run against every engine that the controller supports.
 #![allow(clippy::unwrap_used)]
 
-use canopy_store::{MAX_OPS, MAX_VALUE_BYTES, MemStore, Op, RESTORE_GAP, SledStore, Snapshot, Store, StoreError};
+use canopy_store::{
+    EmbeddedStore, EngineKind, MAX_OPS, MAX_VALUE_BYTES, MemStore, Op, RESTORE_GAP, Snapshot, Store, StoreError,
+};
 
 fn put(key: &str, value: &str) -> Op {
     Op::Put { key: key.into(), value: value.into() }
@@ -96,16 +98,27 @@ fn concurrent_writers_never_both_win(store: &dyn Store) {
     assert_eq!(keys(store, "").len() as u64, wins);
 }
 
+fn embedded(kind: EngineKind, case: impl Fn(&dyn Store)) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), kind).unwrap();
+    case(&store);
+    let (revision, entries) = (store.revision().unwrap(), store.scan("").unwrap());
+    drop(store);
+    let again = EmbeddedStore::open(dir.path(), kind).unwrap();
+    assert!(again.recovery().is_none(), "{:?}", again.recovery());
+    assert_eq!((again.revision().unwrap(), again.scan("").unwrap()), (revision, entries));
+}
+
 macro_rules! suite {
     ($($case:ident),+ $(,)?) => {
         mod mem {
             $(#[test] fn $case() { super::$case(&super::MemStore::new()); })+
         }
         mod sled {
-            $(#[test] fn $case() {
-                let dir = tempfile::tempdir().unwrap();
-                super::$case(&super::SledStore::open(dir.path()).unwrap());
-            })+
+            $(#[test] fn $case() { super::embedded(super::EngineKind::Sled, super::$case); })+
+        }
+        mod redb {
+            $(#[test] fn $case() { super::embedded(super::EngineKind::Redb, super::$case); })+
         }
     };
 }

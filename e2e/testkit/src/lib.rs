@@ -3,6 +3,7 @@
 //!
 //! - [`controller`]: a controller behind a real gRPC server, driven by the test; and specs ([`spec`](mod@spec)).
 //! - [`agent`]: an agent's socket for applications, which gives the answers that a test configures.
+//! - [`power`]: power cuts, by an image of a block device; and full disks.
 //! - [`captures`]: packets captured from Linux's rdma_rxe, and pcap files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -10,4 +11,5 @@
 pub mod agent;
 pub mod captures;
 pub mod controller;
+pub mod power;
 pub mod spec;

@@ -11,7 +11,7 @@ use canopy_control::pb::node_service_client::NodeServiceClient;
 use canopy_control::pb::{ReportRequest, WatchRequest, WatchResponse};
 use canopy_control::{Accepted, HeldSpec, MINOR_VERSION, Staged, apply_update};
 use canopy_controller_runtime::{Listen, Parts, run};
-use canopy_store::{SledStore, Store};
+use canopy_store::{EmbeddedStore, EngineKind, Store};
 use clap::Parser;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -67,8 +67,12 @@ impl Controller {
     /// On the store and sockets in `dir`.
     pub(crate) async fn start(dir: &Path) -> Self {
         let path = dir.join("store");
-        let store: Arc<dyn Store> =
-            Arc::new(tokio::task::spawn_blocking(move || SledStore::open(&path)).await.unwrap().unwrap());
+        let store: Arc<dyn Store> = Arc::new(
+            tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))
+                .await
+                .unwrap()
+                .unwrap(),
+        );
         let bind = async |name: &str| Listen::Unix(dir.join(name)).bind().await.unwrap();
         let (stop, shutdown) = watch::channel(false);
         let (ready, is_ready) = oneshot::channel();

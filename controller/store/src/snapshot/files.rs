@@ -35,10 +35,11 @@ impl SnapshotDir {
     pub(crate) fn save(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
         let path = self.0.join(format!("{:020}{SUFFIX}", snapshot.revision));
         let half = path.with_extension("half");
-        let io = |e| StoreError::io("writing backup", &half)(e);
-        let file = File::create(&half).map_err(io)?;
-        snapshot.write(&mut BufWriter::new(&file))?;
-        file.sync_all().map_err(io)?;
+        if let Err(error) = write(&half, snapshot) {
+            // It would take space away from the next one.
+            _ = fs::remove_file(&half);
+            return Err(error);
+        }
         fs::rename(&half, &path).map_err(StoreError::io("renaming backup to", &path))?;
         File::open(&self.0).and_then(|d| d.sync_all()).map_err(StoreError::io("syncing", &self.0))?;
         let files = self.files();
@@ -55,6 +56,13 @@ impl SnapshotDir {
         files.sort();
         files
     }
+}
+
+fn write(path: &Path, snapshot: &Snapshot) -> Result<(), StoreError> {
+    let io = |e| StoreError::io("writing backup", path)(e);
+    let file = File::create(path).map_err(io)?;
+    snapshot.write(&mut BufWriter::new(&file))?;
+    file.sync_all().map_err(io)
 }
 
 fn read(path: &Path) -> Result<Snapshot, StoreError> {
