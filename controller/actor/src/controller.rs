@@ -10,7 +10,7 @@ use canopy_controller_core::{Applied, Command, Domain, DomainError, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{GroupPhase, NodeStatus};
-use canopy_store::Store;
+use canopy_store::{Recovery, Store, StoreError};
 use canopy_units::Monotonic;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -40,6 +40,10 @@ pub(crate) struct Shared {
     pub(crate) domain: RwLock<Domain>,
     pub(crate) store: Arc<dyn Store>,
     commands: mpsc::Sender<Message>,
+    /// Changes that were applied before their commit, counted.
+    applied: AtomicU64,
+    /// Those of them that are durable; closed when the task has ended.
+    durable: watch::Receiver<u64>,
     nodes: Mutex<HashMap<String, Node>>,
     incarnations: AtomicU64,
     changes: watch::Sender<u64>,
@@ -67,12 +71,19 @@ struct Node {
 const POISONED: &str = "domain lock: a panic inside the domain ends the process";
 
 impl Controller {
-    pub(crate) fn new(domain: Domain, store: Arc<dyn Store>, commands: mpsc::Sender<Message>) -> Self {
+    pub(crate) fn new(
+        domain: Domain,
+        store: Arc<dyn Store>,
+        commands: mpsc::Sender<Message>,
+        durable: watch::Receiver<u64>,
+    ) -> Self {
         let phases = phases_of(&domain);
         Self(Arc::new(Shared {
             domain: RwLock::new(domain),
             store,
             commands,
+            applied: AtomicU64::new(0),
+            durable,
             nodes: Mutex::default(),
             incarnations: AtomicU64::new(0),
             changes: watch::Sender::new(0),
@@ -134,7 +145,33 @@ impl Controller {
         _ = self.0.commands.send(Message::Stop).await;
     }
 
-    /// Reads the domain. `read` must be short: it blocks writers.
+    /// Waits until all that the domain shows now is durable. Whatever was read of it before may leave the process then.
+    ///
+    /// # Errors
+    /// `Stopping` when the store failed: some of it may not exist after the restart.
+    pub async fn settled(&self) -> Result<(), CommandError> {
+        let until = self.0.applied.load(Ordering::Acquire);
+        let mut durable = self.0.durable.clone();
+        durable.wait_for(|durable| *durable >= until).await.map(drop).map_err(|_| CommandError::Stopping)
+    }
+
+    /// Notes a change that is about to be applied before its commit: under no lock, so before it.
+    pub(crate) fn applies(&self) {
+        self.0.applied.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Changes that were applied before their commit.
+    pub(crate) fn applied(&self) -> u64 {
+        self.0.applied.load(Ordering::Acquire)
+    }
+
+    /// What the store has lost, until an operator has taken note of it.
+    pub fn store_recovery(&self) -> Option<Recovery> {
+        self.0.store.recovery()
+    }
+
+    /// Reads the domain. `read` must be short: it blocks writers. Nothing of it may leave the process before it is
+    /// [settled](Controller::settled).
     pub fn read<R>(&self, read: impl FnOnce(&Domain) -> R) -> R {
         read(&self.0.domain.read().expect(POISONED))
     }
@@ -236,15 +273,17 @@ impl Controller {
         counts
     }
 
-    /// The store's revision, asked of the store itself: it shows that the store answers.
+    /// The store's revision, asked of the store itself, which shows that it answers; and why it takes no changes, if it is read-only.
     ///
     /// # Errors
-    /// Why it does not, for a person.
-    pub async fn store_revision(&self) -> Result<u64, String> {
+    /// Why it does not answer, for a person.
+    pub async fn store_state(&self) -> Result<(u64, Option<String>), String> {
         let store = self.0.store.clone();
-        match tokio::task::spawn_blocking(move || store.revision()).await {
-            Ok(answer) => answer.map_err(|e| e.to_string()),
-            Err(e) => Err(e.to_string()),
+        let asked = tokio::task::spawn_blocking(move || Ok((store.revision()?, store.ready())));
+        match asked.await.map_err(|e| e.to_string())? {
+            Ok((revision, Ok(()))) => Ok((revision, None)),
+            Ok((revision, Err(error))) => Ok((revision, Some(error.to_string()))),
+            Err(error) => Err(StoreError::to_string(&error)),
         }
     }
 

@@ -54,6 +54,12 @@ pub enum Code {
     LinkChangeNotCarriedOut,
     /// New thresholds of a link were not pushed.
     ThresholdsNotPushed,
+    /// Commits that were acknowledged are lost: the store was damaged.
+    StoreRecovered,
+    /// The disk of the store is full: no change is taken.
+    StoreReadOnly,
+    /// Changes are taken again.
+    StoreWritable,
 }
 
 impl std::fmt::Display for Code {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The domain, its store and the task that serializes changes: what both APIs share.
 //!
-//! One task owns the way from command to durable record: prepare -> commit (blocking, off the async threads) -> apply -> publish.
-//! Nothing is answered and nothing is pushed to a node before the commit is durable. A crash between commit and apply
-//! is a restart that reads the records. Reads go to the domain directly.
+//! One task owns the way from command to durable record: prepare -> commit (blocking, off the async threads) -> apply -> publish; commands
+//! that wait share a commit, and are applied before it. Nothing is answered and nothing is pushed to a node before the commit is durable,
+//! and what is read directly of the domain leaves the process only once it is [settled](Controller::settled). A crash between commit
+//! and apply is a restart that reads the records.
 //!
 //! - [`start`] restores the domain and spawns the task; [`Controller`] is the handle, which is cheap to clone.
 //! - Channels: commands in one bounded queue; each node's desired state on a `watch` per node; one `watch` counter for

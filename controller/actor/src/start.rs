@@ -7,13 +7,14 @@ use canopy_controller_core::command::MAX_WRITES;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_controller_core::{Domain, Record, Secret, Write, assume_open};
 use canopy_model::addressing::AddressPlan;
-use canopy_store::{Op, RESTORE_GAP, Store, StoreError};
-use tokio::sync::mpsc;
+use canopy_store::{Op, RESTORE_GAP, Recovery, Store, StoreError};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::events::Code;
 use crate::record::{decode, op};
-use crate::task::TERM_KEY;
-use crate::{Controller, RestoreError, StartError, task};
+use crate::task::{self, Task};
+use crate::{Controller, RestoreError, StartError};
 
 /// Prefix of the controller's own records; all others belong to the domain.
 const OWN_PREFIX: &str = "controller/";
@@ -25,6 +26,9 @@ pub struct Running {
     /// Ends with `Ok` after [`Controller::stop`], with an error when the store failed.
     pub task: JoinHandle<Result<(), StoreError>>,
 }
+
+/// The record of the term.
+pub(crate) const TERM_KEY: &str = "controller/term";
 
 /// The record of the key of the domain's unguessable numbers: 64 hexadecimal digits, drawn at the first start. Part of every backup,
 /// since numbers that were given must not be given again after a restore.
@@ -38,6 +42,9 @@ const STARTED_KEY: &str = "controller/started";
 /// The term is the store's revision after it was written, or one more than the last term where that is higher: it grows with every
 /// start and, since revisions jump forward, with every restore and import. Where the store is older all the same than what agents
 /// saw, [`Controller::raise_term`] follows them.
+///
+/// On a full disk the controller starts with the last term and takes no changes; it takes the next term once the store can be written.
+/// A store that is new, or a copy from before the last change, is not started then.
 ///
 /// # Errors
 /// The store cannot be read or written, or its records are not a consistent domain.
@@ -55,29 +62,56 @@ pub async fn start_with(
     thresholds: ThresholdSettings,
 ) -> Result<Running, StartError> {
     let opened = store.clone();
-    let (domain, revision) = tokio::task::spawn_blocking(move || open(&*opened, plan, thresholds))
-        .await
-        .map_err(|_| StartError::Runtime)??;
+    let opened = tokio::task::spawn_blocking(move || open(&*opened, plan, thresholds)).await;
+    let Opened { domain, revision, unstarted, recovery } = opened.map_err(|_| StartError::Runtime)??;
     let (commands, queue) = mpsc::channel(task::QUEUE);
-    let controller = Controller::new(domain, store.clone(), commands);
-    let task = tokio::spawn(task::run(controller.clone(), store, revision, queue));
+    let (durable, settled) = watch::channel(0);
+    let controller = Controller::new(domain, store.clone(), commands, settled);
+    let is_ready = unstarted.is_none();
+    if let Some(lost) = recovery {
+        controller.events().note(Code::StoreRecovered, None, None, lost.to_string());
+    }
+    if !is_ready {
+        controller.events().note(Code::StoreReadOnly, None, None, "the disk was full at the start: no change is taken");
+    }
+    let task = Task { controller: controller.clone(), store, revision, unstarted, durable, queue, is_ready };
+    let task = tokio::spawn(task.run());
     controller.push_thresholds();
     controller.limit_moves(&controller.read(canopy_controller_core::Domain::all_moving));
     Ok(Running { controller, task })
 }
 
-fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> Result<(Domain, u64), StartError> {
+struct Opened {
+    domain: Domain,
+    revision: u64,
+    /// The last term, if the next one could not be stored on a full disk.
+    unstarted: Option<u64>,
+    recovery: Option<Recovery>,
+}
+
+/// What a start writes, and its term.
+pub(crate) fn start_ops(revision: u64, last: u64) -> (u64, Vec<Op>) {
+    let term = (revision + 1).max(last + 1);
+    let digits = |number: u64| number.to_string().into_bytes();
+    let ops = vec![
+        Op::Put { key: TERM_KEY.into(), value: digits(term) },
+        Op::Put { key: STARTED_KEY.into(), value: digits(revision) },
+    ];
+    (term, ops)
+}
+
+fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> Result<Opened, StartError> {
     let snapshot = store.scan("").map_err(StartError::Store)?;
     let own = |name: &str| snapshot.entries.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_slice());
     let number = |name: &str| own(name).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
     let last = number(TERM_KEY).unwrap_or(0);
-    let term = (snapshot.revision + 1).max(last + 1);
+    let (term, mut ops) = start_ops(snapshot.revision, last);
     let is_copy = number(STARTED_KEY).is_some_and(|at| snapshot.revision.saturating_sub(at) >= RESTORE_GAP);
-    let digits = |number: u64| number.to_string().into_bytes();
-    let mut ops = vec![
-        Op::Put { key: TERM_KEY.into(), value: digits(term) },
-        Op::Put { key: STARTED_KEY.into(), value: digits(snapshot.revision) },
-    ];
+    let is_new = own(KEY_KEY).is_none();
+    // Of a store that was put back, what was given since is not known: it has to leap first.
+    let may_wait = !is_new && !is_copy;
+    let is_full = may_wait && matches!(store.ready(), Err(StoreError::Full { .. }));
+    let (term, unstarted) = if is_full { (last, Some(last)) } else { (term, None) };
     let key = match own(KEY_KEY) {
         Some(digits) => key_from(digits).ok_or(StartError::Key)?,
         None => {
@@ -99,10 +133,10 @@ fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> 
     // The revision of this start comes last: until it is written, the store is a copy.
     let opened: Vec<Op> = opened.into_iter().map(|record| op(&Write::Put(record))).collect();
     let mut revision = expected;
-    for ops in opened.chunks(MAX_WRITES).chain([&ops[..]]) {
+    for ops in opened.chunks(MAX_WRITES).chain([&ops[..]]).filter(|_| unstarted.is_none()) {
         revision = store.commit(revision, ops).map_err(StartError::Store)?;
     }
-    Ok((domain, revision))
+    Ok(Opened { domain, revision, unstarted, recovery: store.recovery() })
 }
 
 fn key_from(digits: &[u8]) -> Option<[u8; 32]> {

@@ -1,20 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The task: one command after the other, from check to durable record to published state.
+//! The task: commands in batches, from check to durable record to published state.
+//!
+//! Commands that wait share one commit. Each is prepared against what those before it do, so they are applied as they are prepared; until
+//! the commit has returned, nothing of them is published or answered, and readers of the APIs wait ([`Controller::settled`]). A command
+//! that is alone, as most are, is applied behind its commit.
+//!
+//! ```text
+//! running --store full--> read-only --store ready--> running          any --store failed--> ended
+//! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use canopy_controller_core::{Command, Domain, Outcome};
-use canopy_store::{Op, Revision, Store, StoreError};
+use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
+use canopy_store::{MAX_OPS, Op, Revision, Store, StoreError};
 use canopy_units::Monotonic;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::events::Code;
 use crate::record::op;
+use crate::start::{TERM_KEY, start_ops};
 use crate::{CommandError, Controller, Done, tag};
 
-/// Where the store keeps the term.
-pub(crate) const TERM_KEY: &str = "controller/term";
 /// Commands that may wait in the queue: one second of membership changes. Beyond that, callers wait.
 pub(crate) const QUEUE: usize = 1024;
+/// Values of one commit of several commands, octets: as many as a store that is ready has space for.
+const BATCH_OCTETS: usize = 2 << 20;
+/// How often a store that is read-only is tried again without a command.
+const RETRY: Duration = Duration::from_secs(5);
 
 pub(crate) enum Message {
     Execute(Box<Request>),
@@ -33,96 +47,295 @@ pub(crate) struct Request {
     pub(crate) answer: oneshot::Sender<Result<Done, CommandError>>,
 }
 
-/// Runs until [`Message::Stop`], or until the store fails: its state is then unknown, and only a restart, which reads
-/// it, recovers.
-pub(crate) async fn run(
-    controller: Controller,
-    store: Arc<dyn Store>,
-    mut revision: Revision,
-    mut queue: mpsc::Receiver<Message>,
-) -> Result<(), StoreError> {
-    while let Some(message) = queue.recv().await {
-        let request = match message {
-            Message::Execute(request) => *request,
-            Message::RaiseTerm { above, answer } => {
-                let raised = raise_term(&controller, &store, &mut revision, above).await;
-                let failed = raised.as_ref().err().map(ToString::to_string);
-                _ = answer.send(raised.map_err(CommandError::Store));
-                match failed {
-                    Some(detail) => return Err(StoreError::Failed { doing: "committing", detail }),
-                    None => continue,
+/// The owner of the store and of all durable changes.
+pub(crate) struct Task {
+    pub(crate) controller: Controller,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) revision: Revision,
+    /// The last term before this start, while the disk was too full to store the next one.
+    pub(crate) unstarted: Option<u64>,
+    /// Of the changes that were applied, those that are durable.
+    pub(crate) durable: watch::Sender<u64>,
+    pub(crate) queue: mpsc::Receiver<Message>,
+    pub(crate) is_ready: bool,
+}
+
+type Answer = oneshot::Sender<Result<Done, CommandError>>;
+
+/// A command that passed every check and is not applied yet.
+struct Planned {
+    prepared: Prepared,
+    ops: Vec<Op>,
+    rewires: bool,
+    answer: Answer,
+}
+
+/// Commands that were applied and have their commit before them; nothing of them was published.
+#[derive(Default)]
+struct Batch {
+    /// By key; a later write of a key replaces an earlier one.
+    ops: BTreeMap<String, Op>,
+    octets: usize,
+    answers: Vec<(Answer, Result<Done, CommandError>)>,
+    rewires: bool,
+}
+
+impl Batch {
+    fn has_room(&self, ops: &[Op]) -> bool {
+        let new = ops.iter().filter(|op| !self.ops.contains_key(op.key())).count();
+        self.ops.len() + new <= MAX_OPS && self.octets + octets(ops) <= BATCH_OCTETS
+    }
+
+    fn add(&mut self, ops: Vec<Op>) {
+        self.octets += octets(&ops);
+        self.ops.extend(ops.into_iter().map(|op| (op.key().to_owned(), op)));
+    }
+}
+
+fn octets(ops: &[Op]) -> usize {
+    let octets = |op: &Op| match op {
+        Op::Put { value, .. } => value.len(),
+        Op::Delete { .. } => 0,
+    };
+    ops.iter().map(octets).sum()
+}
+
+impl Task {
+    /// Runs until [`Message::Stop`], or until the store fails: its state is then unknown, and only a restart, which reads
+    /// it, recovers.
+    pub(crate) async fn run(mut self) -> Result<(), StoreError> {
+        let mut held = None;
+        loop {
+            let message = match held.take() {
+                Some(message) => Some(message),
+                None if self.is_ready => self.queue.recv().await,
+                None => match tokio::time::timeout(RETRY, self.queue.recv()).await {
+                    Ok(message) => message,
+                    Err(_) => {
+                        self.try_again().await?;
+                        continue;
+                    }
+                },
+            };
+            if !self.is_ready {
+                self.try_again().await?;
+            }
+            match message {
+                None | Some(Message::Stop) => return Ok(()),
+                Some(Message::RaiseTerm { above, answer }) => {
+                    let raised = self.raise_term(above).await;
+                    let failed = raised.as_ref().err().filter(|e| !is_refusal(e)).map(failed);
+                    _ = answer.send(raised.map_err(CommandError::Store));
+                    failed.map_or(Ok(()), Err)?;
+                }
+                Some(Message::Execute(request)) => {
+                    held = self.batch(*request).await?;
+                    // Callers read what they have changed before the next batch is applied.
+                    tokio::task::yield_now().await;
                 }
             }
-            Message::Stop => break,
-        };
-        let answer =
-            execute(&controller, &store, &mut revision, request.command, request.if_match, request.dry_run).await;
-        match answer {
-            Err(CommandError::Store(e)) if !matches!(e, StoreError::Limit(_)) => {
-                let detail = e.to_string();
-                // The caller may have gone away; the command is executed all the same.
-                _ = request.answer.send(Err(CommandError::Store(e)));
-                return Err(StoreError::Failed { doing: "committing", detail });
-            }
-            answer => _ = request.answer.send(answer),
         }
     }
-    Ok(())
+
+    /// Carries out `first` and the commands that wait behind it. Returns the next message that is none.
+    async fn batch(&mut self, first: Request) -> Result<Option<Message>, StoreError> {
+        let mut batch = Batch::default();
+        let (mut request, mut alone, mut held) = (Some(first), None, None);
+        while let Some(next) = request.take() {
+            if let Some(planned) = self.plan(next, &mut batch) {
+                let is_only_one = batch.ops.is_empty() && self.queue.is_empty();
+                if is_only_one || !batch.has_room(&planned.ops) {
+                    alone = Some(planned);
+                    break;
+                }
+                self.apply_before_commit(planned, &mut batch);
+            }
+            match self.queue.try_recv() {
+                Ok(Message::Execute(next)) => request = Some(*next),
+                other => held = other.ok(),
+            }
+        }
+        self.finish(batch).await?;
+        if let Some(planned) = alone {
+            self.execute(planned).await?;
+        }
+        Ok(held)
+    }
+
+    /// `None` if the command ends here; the batch has its answer.
+    fn plan(&self, request: Request, batch: &mut Batch) -> Option<Planned> {
+        let Request { command, if_match, dry_run, answer } = request;
+        let rewires = matches!(command, Command::PutTopology { .. } | Command::DeleteTopology);
+        let prepared = self.controller.read(|d| {
+            check_precondition(d, &command, if_match)?;
+            d.prepare(command).map_err(CommandError::from)
+        });
+        let end = match prepared {
+            Ok(prepared) if dry_run => Ok(Done { outcome: prepared.outcome(), applied: None }),
+            Ok(prepared) if !self.is_ready && !prepared.is_noop() => Err(CommandError::Store(
+                self.store.ready().err().unwrap_or(StoreError::Full { path: Default::default() }),
+            )),
+            Ok(prepared) => {
+                let ops = prepared.writes.iter().map(op).collect();
+                return Some(Planned { prepared, ops, rewires, answer });
+            }
+            Err(refused) => Err(refused),
+        };
+        batch.answers.push((answer, end));
+        None
+    }
+
+    fn apply_before_commit(&self, planned: Planned, batch: &mut Batch) {
+        let Planned { prepared, ops, rewires, answer } = planned;
+        if !ops.is_empty() {
+            self.controller.applies();
+        }
+        batch.add(ops);
+        batch.rewires |= rewires;
+        batch.answers.push((answer, self.apply(prepared)));
+    }
+
+    fn apply(&self, prepared: Prepared) -> Result<Done, CommandError> {
+        let (now, outcome) = (self.controller.now(), prepared.outcome());
+        let applied = self.controller.write(|d| d.apply(prepared, now))?;
+        Ok(Done { outcome, applied: Some(applied) })
+    }
+
+    /// Commits what was applied, publishes it and answers. A store that refuses it has failed as well: memory is ahead of it.
+    async fn finish(&mut self, batch: Batch) -> Result<(), StoreError> {
+        let Batch { ops, answers, rewires, .. } = batch;
+        if !ops.is_empty()
+            && let Err(error) = self.commit(ops.into_values().collect()).await
+        {
+            for (answer, _) in answers {
+                _ = answer.send(Err(CommandError::Store(failed(&error))));
+            }
+            return Err(failed(&error));
+        }
+        self.durable.send_replace(self.controller.applied());
+        let applied = answers.iter().filter_map(|(_, done)| done.as_ref().ok()?.applied.as_ref());
+        self.publish(applied.cloned().reduce(both), rewires);
+        for (answer, done) in answers {
+            // The caller may have gone away; the command is carried out all the same.
+            _ = answer.send(done);
+        }
+        Ok(())
+    }
+
+    /// Commits, then applies.
+    async fn execute(&mut self, planned: Planned) -> Result<(), StoreError> {
+        let Planned { prepared, ops, rewires, answer } = planned;
+        if !ops.is_empty()
+            && let Err(error) = self.commit(ops).await
+        {
+            let failed = (!is_refusal(&error)).then(|| failed(&error));
+            _ = answer.send(Err(CommandError::Store(error)));
+            return failed.map_or(Ok(()), Err);
+        }
+        let done = self.apply(prepared);
+        self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
+        _ = answer.send(done);
+        Ok(())
+    }
+
+    fn publish(&self, applied: Option<Applied>, rewires: bool) {
+        if let Some(applied) = applied {
+            self.controller.publish(&applied);
+        }
+        if rewires {
+            self.controller.push_thresholds();
+        }
+    }
+
+    async fn commit(&mut self, ops: Vec<Op>) -> Result<(), StoreError> {
+        let (store, expected) = (self.store.clone(), self.revision);
+        let committed = tokio::task::spawn_blocking(move || {
+            let revision = store.commit(expected, &ops)?;
+            Ok((revision, store.ready()))
+        });
+        // A panic inside the store is a failure like any other: the outcome is unknown.
+        let committed = committed.await;
+        let committed =
+            committed.unwrap_or_else(|e| Err(StoreError::Failed { doing: "committing", detail: e.to_string() }));
+        let ready = match committed {
+            Ok((revision, ready)) => {
+                self.revision = revision;
+                ready
+            }
+            Err(error @ StoreError::Full { .. }) => {
+                self.becomes_read_only(&error);
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        if let Err(error) = ready {
+            self.becomes_read_only(&error);
+        }
+        Ok(())
+    }
+
+    fn becomes_read_only(&mut self, error: &StoreError) {
+        if std::mem::replace(&mut self.is_ready, false) {
+            tracing::error!(%error, "no change is taken until the store can be written again; nodes continue to forward");
+            self.controller.events().note(Code::StoreReadOnly, None, None, error.to_string());
+        }
+    }
+
+    /// Tries a store that was read-only.
+    async fn try_again(&mut self) -> Result<(), StoreError> {
+        let store = self.store.clone();
+        let ready = tokio::task::spawn_blocking(move || store.ready()).await;
+        match ready {
+            Ok(Err(error)) if is_refusal(&error) => return Ok(()),
+            Ok(ready) => ready?,
+            Err(e) => return Err(StoreError::Failed { doing: "checking the disk", detail: e.to_string() }),
+        }
+        self.is_ready = true;
+        if let Some(last) = self.unstarted {
+            let (term, ops) = start_ops(self.revision, last);
+            match self.commit(ops).await {
+                Err(error) if is_refusal(&error) => return Ok(()),
+                committed => committed?,
+            }
+            self.unstarted = None;
+            let nodes = self.controller.write(|d| d.raise_term(term));
+            self.controller.publish_nodes(&nodes);
+        }
+        tracing::info!("the store can be written again");
+        self.controller.events().note(Code::StoreWritable, None, None, "changes are taken again");
+        Ok(())
+    }
+
+    /// Durable first: a restart must not fall back to a term that agents have seen exceeded.
+    async fn raise_term(&mut self, above: u64) -> Result<(), StoreError> {
+        if self.controller.read(|d| d.term()) > above {
+            return Ok(());
+        }
+        let term = above + 1;
+        self.commit(vec![Op::Put { key: TERM_KEY.into(), value: term.to_string().into_bytes() }]).await?;
+        let nodes = self.controller.write(|d| d.raise_term(term));
+        self.controller.publish_nodes(&nodes);
+        Ok(())
+    }
 }
 
-async fn execute(
-    controller: &Controller,
-    store: &Arc<dyn Store>,
-    revision: &mut Revision,
-    command: Command,
-    if_match: Option<String>,
-    dry_run: bool,
-) -> Result<Done, CommandError> {
-    let rewires = matches!(command, Command::PutTopology { .. } | Command::DeleteTopology);
-    let prepared = controller.read(|d| {
-        check_precondition(d, &command, if_match)?;
-        d.prepare(command).map_err(CommandError::from)
-    })?;
-    let outcome = prepared.outcome();
-    if dry_run {
-        return Ok(Done { outcome, applied: None });
-    }
-    if !prepared.is_noop() {
-        let ops: Vec<Op> = prepared.writes.iter().map(op).collect();
-        *revision = commit(store, *revision, ops).await.map_err(CommandError::Store)?;
-    }
-    let now = controller.now();
-    let applied = controller.write(|d| d.apply(prepared, now))?;
-    controller.publish(&applied);
-    if rewires {
-        controller.push_thresholds();
-    }
-    Ok(Done { outcome, applied: Some(applied) })
+/// The store changed nothing and works.
+fn is_refusal(error: &StoreError) -> bool {
+    matches!(error, StoreError::Limit(_) | StoreError::Full { .. })
 }
 
-async fn commit(store: &Arc<dyn Store>, expected: Revision, ops: Vec<Op>) -> Result<Revision, StoreError> {
-    let store = store.clone();
-    let committed = tokio::task::spawn_blocking(move || store.commit(expected, &ops)).await;
-    // A panic inside the store is a failure like any other: the outcome is unknown.
-    committed.unwrap_or_else(|e| Err(StoreError::Failed { doing: "committing", detail: e.to_string() }))
+fn failed(error: &StoreError) -> StoreError {
+    StoreError::Failed { doing: "committing", detail: error.to_string() }
 }
 
-/// Durable first: a restart must not fall back to a term that agents have seen exceeded.
-async fn raise_term(
-    controller: &Controller,
-    store: &Arc<dyn Store>,
-    revision: &mut Revision,
-    above: u64,
-) -> Result<(), StoreError> {
-    if controller.read(|d| d.term()) > above {
-        return Ok(());
+/// What is to be published of two commands, as if they were one.
+fn both(mut first: Applied, second: Applied) -> Applied {
+    for (known, new) in [(&mut first.nodes, second.nodes), (&mut first.groups, second.groups)] {
+        known.extend(new);
+        known.sort_unstable();
+        known.dedup();
     }
-    let term = above + 1;
-    let put = Op::Put { key: TERM_KEY.into(), value: term.to_string().into_bytes() };
-    *revision = commit(store, *revision, vec![put]).await?;
-    let nodes = controller.write(|d| d.raise_term(term));
-    controller.publish_nodes(&nodes);
-    Ok(())
+    first
 }
 
 fn check_precondition(domain: &Domain, command: &Command, if_match: Option<String>) -> Result<(), CommandError> {

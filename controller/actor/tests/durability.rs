@@ -2,16 +2,17 @@
 //! No change is visible before it is durable, and a store failure ends the task.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use canopy_controller_actor::events::Code;
-use canopy_controller_actor::{CommandError, Running, start};
+use canopy_controller_actor::{CommandError, Controller, Done, Running, start};
 use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Labels;
 use canopy_model::topology::TopologySpec;
 use canopy_store::{MemStore, Op, Revision, Snapshot, Store, StoreError};
+use tokio::task::JoinHandle;
 
 /// A store whose commits wait for the gate, or fail.
 #[derive(Default)]
@@ -21,6 +22,11 @@ struct Gated {
     opened: Condvar,
     waiting: AtomicBool,
     broken: AtomicBool,
+    full: AtomicBool,
+    breaks_after_next: AtomicBool,
+    /// Commits that a closed gate lets through.
+    passes: Mutex<u32>,
+    commits: AtomicU64,
 }
 
 impl Gated {
@@ -39,12 +45,26 @@ impl Store for Gated {
         if self.broken.load(Ordering::SeqCst) {
             return Err(StoreError::Failed { doing: "committing", detail: "no space left".into() });
         }
+        self.ready()?;
         let mut closed = self.closed.lock().unwrap();
         while *closed {
+            let mut passes = self.passes.lock().unwrap();
+            if *passes > 0 {
+                *passes -= 1;
+                break;
+            }
+            drop(passes);
             self.waiting.store(true, Ordering::SeqCst);
             closed = self.opened.wait(closed).unwrap();
         }
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        self.broken.fetch_or(self.breaks_after_next.load(Ordering::SeqCst), Ordering::SeqCst);
         self.inner.commit(expected, ops)
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        let is_full = self.full.load(Ordering::SeqCst);
+        if is_full { Err(StoreError::Full { path: "/store".into() }) } else { Ok(()) }
     }
 
     fn scan(&self, prefix: &str) -> Result<Snapshot, StoreError> {
@@ -135,6 +155,146 @@ async fn a_failed_store_ends_the_task_and_nothing_is_shown() {
     assert!(controller.read(|d| d.group("g1").is_none()));
     assert!(!controller.is_running());
     assert!(matches!(controller.execute(put_group("g2"), None, false).await, Err(CommandError::Stopping)));
+}
+
+/// A task's commands and their answers, behind one whose commit waits.
+async fn behind_a_commit(
+    store: &Arc<Gated>,
+    controller: &Controller,
+    commands: Vec<Command>,
+) -> Vec<JoinHandle<Result<Done, CommandError>>> {
+    store.set_closed(true);
+    store.waiting.store(false, Ordering::SeqCst);
+    let mut answers = Vec::new();
+    for command in [vec![put_group("first")], commands].concat() {
+        let this = controller.clone();
+        answers.push(tokio::spawn(async move { this.execute(command, None, false).await }));
+        until("the first commit", || store.waiting.load(Ordering::SeqCst)).await;
+    }
+    answers
+}
+
+#[tokio::test]
+async fn commands_that_wait_share_a_commit_and_see_each_other() {
+    let store = Arc::new(Gated::default());
+    let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
+    let mut commands: Vec<Command> = (0..30).map(|i| put_group(&format!("g{i}"))).collect();
+    commands.push(Command::DeleteGroup { name: "g7".into() });
+    commands.push(Command::DeleteGroup { name: "g7".into() });
+    let answers = behind_a_commit(&store, &controller, commands).await;
+    let before = store.commits.load(Ordering::SeqCst);
+    store.set_closed(false);
+    let mut outcomes = Vec::new();
+    for answer in answers {
+        outcomes.push(answer.await.unwrap());
+    }
+    assert!(matches!(outcomes.pop(), Some(Err(CommandError::Domain(_)))), "it is deleted once");
+    assert!(outcomes.iter().all(Result::is_ok));
+    assert_eq!(store.commits.load(Ordering::SeqCst) - before, 2);
+    // What the store has is what the domain is.
+    controller.stop().await;
+    let Running { controller: again, .. } = start(store, Default::default()).await.unwrap();
+    for i in 0..30 {
+        let name = format!("g{i}");
+        assert_eq!(again.read(|d| d.group(&name)).map(|g| g.spec), controller.read(|d| d.group(&name)).map(|g| g.spec));
+        assert_eq!(again.read(|d| d.group(&name)).is_some(), i != 7);
+    }
+}
+
+#[tokio::test]
+async fn what_shares_a_commit_that_is_not_durable_is_not_settled_published_or_answered() {
+    let store = Arc::new(Gated::default());
+    let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
+    controller.execute(put_topology(2), None, false).await.unwrap();
+    let mut spec = controller.watch_node("n1").unwrap();
+    spec.borrow_and_update();
+    let answers = behind_a_commit(&store, &controller, vec![put_topology(3), put_group("g1")]).await;
+    // The first is alone; those behind it have begun to be committed when a second commit waits.
+    store.waiting.store(false, Ordering::SeqCst);
+    *store.passes.lock().unwrap() = 1;
+    store.opened.notify_all();
+    until("the second commit", || store.waiting.load(Ordering::SeqCst)).await;
+    until("both are applied", || controller.read(|d| d.group("g1").is_some())).await;
+    let settled = tokio::spawn({
+        let controller = controller.clone();
+        async move { controller.settled().await }
+    });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!settled.is_finished() && !answers[1].is_finished() && !answers[2].is_finished());
+    assert!(!spec.has_changed().unwrap());
+    store.set_closed(false);
+    settled.await.unwrap().unwrap();
+    for answer in answers {
+        answer.await.unwrap().unwrap();
+    }
+    spec.changed().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_fails_a_shared_commit_ends_the_task_and_nothing_settles() {
+    let store = Arc::new(Gated::default());
+    let Running { controller, task } = start(store.clone(), Default::default()).await.unwrap();
+    let answers = behind_a_commit(&store, &controller, vec![put_group("g1"), put_group("g2")]).await;
+    store.breaks_after_next.store(true, Ordering::SeqCst);
+    store.set_closed(false);
+    for (i, answer) in answers.into_iter().enumerate() {
+        let answer = answer.await.unwrap();
+        assert_eq!(answer.is_ok(), i == 0, "{i}");
+    }
+    assert!(task.await.unwrap().is_err());
+    assert!(controller.read(|d| d.group("g1").is_some()), "it was applied");
+    assert!(matches!(controller.settled().await, Err(CommandError::Stopping)));
+}
+
+#[tokio::test]
+async fn on_a_full_disk_changes_are_refused_and_taken_again_once_there_is_space() {
+    let store = Arc::new(Gated::default());
+    let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
+    controller.execute(put_topology(2), None, false).await.unwrap();
+    store.full.store(true, Ordering::SeqCst);
+    for _ in 0..3 {
+        let e = controller.execute(put_group("g1"), None, false).await.unwrap_err();
+        assert!(matches!(e, CommandError::Store(StoreError::Full { .. })), "{e}");
+    }
+    assert!(controller.is_running() && controller.read(|d| d.group("g1").is_none()));
+    // What changes nothing is answered as always.
+    controller.execute(put_topology(2), None, false).await.unwrap();
+    assert!(controller.store_state().await.unwrap().1.unwrap().contains("is full"));
+    store.full.store(false, Ordering::SeqCst);
+    controller.execute(put_group("g1"), None, false).await.unwrap();
+    assert_eq!(controller.store_state().await.unwrap().1, None);
+    let codes: Vec<_> =
+        controller.events().newest(10, |e| e.node.is_none() && e.group.is_none()).into_iter().map(|e| e.code).collect();
+    assert_eq!(codes, [Code::StoreReadOnly, Code::StoreWritable]);
+}
+
+#[tokio::test]
+async fn a_controller_starts_on_a_full_disk_with_its_last_term_and_takes_the_next_one_later() {
+    let store = Arc::new(Gated::default());
+    store.full.store(true, Ordering::SeqCst);
+    assert!(start(store.clone(), Default::default()).await.is_err(), "a new store has nothing to show");
+    store.full.store(false, Ordering::SeqCst);
+    let Running { controller, task } = start(store.clone(), Default::default()).await.unwrap();
+    controller.execute(put_topology(2), None, false).await.unwrap();
+    let term = controller.read(|d| d.term());
+    controller.stop().await;
+    task.await.unwrap().unwrap();
+
+    store.full.store(true, Ordering::SeqCst);
+    let Running { controller, .. } = start(store.clone(), Default::default()).await.unwrap();
+    assert_eq!(controller.read(|d| (d.term(), d.nodes().len())), (term, 2));
+    let mut spec = controller.watch_node("n1").unwrap();
+    assert_eq!(spec.borrow_and_update().term, term);
+    let e = controller.execute(put_group("g1"), None, false).await.unwrap_err();
+    assert!(matches!(e, CommandError::Store(StoreError::Full { .. })), "{e}");
+    store.full.store(false, Ordering::SeqCst);
+    controller.execute(put_group("g1"), None, false).await.unwrap();
+    spec.changed().await.unwrap();
+    assert!(spec.borrow().term > term && controller.read(|d| d.term()) > term);
+    let stored = store.scan("controller/term").unwrap().entries.remove(0).1;
+    assert_eq!(String::from_utf8(stored).unwrap(), controller.read(|d| d.term()).to_string());
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ pub fn command(e: CommandError) -> Status {
         CommandError::Domain(e) => domain(&e),
         CommandError::Precondition { .. } => Status::failed_precondition(e.to_string()),
         CommandError::Store(StoreError::Limit(why)) => Status::resource_exhausted(why),
+        CommandError::Store(cause @ StoreError::Full { .. }) => Status::unavailable(cause.to_string()),
         CommandError::Store(cause) => {
             tracing::error!(%cause, "storing a change failed, the controller stops and must be restarted");
             Status::internal(format!("the change could not be stored: {cause}"))

@@ -87,6 +87,7 @@ impl MembershipService for Membership {
             let done = self.execute(command).await?;
             tracing::info!(outcome = ?done.outcome, "joined");
             let connection = self.controller.read(|d| d.connection_of(&group, &host));
+            self.controller.settled().await.map_err(error::command)?;
             connection.map(|c| Response::new((&c).into())).ok_or_else(|| {
                 Status::aborted(format!(
                     "the session of group {group:?} that {host} joined has ended meanwhile: join again"
@@ -138,6 +139,7 @@ impl MembershipService for Membership {
         let missing =
             || error::command(CommandError::Domain(DomainError::NotFound { kind: "group", name: group.clone() }));
         let (id, mut sent) = self.snapshot(&group).ok_or_else(missing)?;
+        self.controller.settled().await.map_err(error::command)?;
         let deleted = Status::not_found(format!("group {group:?} was deleted"));
         let this = Self { controller: self.controller.clone(), closing: self.closing.clone() };
         let mut closing = self.closing.clone();
@@ -148,7 +150,12 @@ impl MembershipService for Membership {
                     changed = changes.changed() => if changed.is_err() { yield Err(error::stopping()); return },
                     () = closed(&mut closing) => { yield Err(error::stopping()); return; }
                 }
-                match this.snapshot(&group) {
+                let now = this.snapshot(&group);
+                if let Err(stopping) = this.controller.settled().await {
+                    yield Err(error::command(stopping));
+                    return;
+                }
+                match now {
                     // A group of the same name that was created again is another group.
                     Some((now_id, now)) if now_id == id => if now != sent {
                         sent = now.clone();

@@ -73,6 +73,8 @@ impl NodeService for Nodes {
         let span = tracing::info_span!("watch", node, peer, agent_version);
         self.outbid(&node, &known, &span).await?;
         let mut specs = self.controller.watch_node(&node).ok_or_else(|| error::unknown_node(&node))?;
+        // A node gets nothing that a power cut can take back.
+        self.controller.settled().await.map_err(error::command)?;
         let connection = self.controller.agent_connected(&node);
         let mut closing = self.closing.clone();
         let sent = Arc::clone(&self.sent);

@@ -91,6 +91,9 @@ impl From<CommandError> for ApiError {
                 Self::new(StatusCode::PRECONDITION_FAILED, "PreconditionFailed", detail)
             }
             CommandError::Store(StoreError::Limit(why)) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Limit", why),
+            CommandError::Store(e @ StoreError::Full { .. }) => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "StoreFull", e.to_string())
+            }
             CommandError::Store(e) => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "StoreFailed", format!("{detail}: {e}"))
             }

@@ -22,35 +22,48 @@ pub(crate) async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// The controller executes commands and the store responds. With `verbose`, one line per check.
+/// One thing that is checked.
+enum Check {
+    Holds(String),
+    /// What an operator has to see to; the API answers all the same.
+    Warns(String),
+    Fails(String),
+}
+
+/// The controller executes commands and the store responds. With `verbose`, one line per check. A store that takes no changes, or that
+/// has lost some, is a line that begins with `[!]`, in every answer: reading works, so the controller is ready.
 #[utoipa::path(get, path = "/readyz", tag = "health", params(("verbose" = Option<String>, Query, description = "One line per check.")),
     responses((status = 200, description = "ready", body = String), (status = 503, description = "not ready", body = String)))]
 pub(crate) async fn readyz(
     State(controller): State<Controller>,
     ApiQuery(query): ApiQuery<Verbose>,
 ) -> (StatusCode, String) {
-    let store = controller.store_revision().await;
-    let checks = [
-        (
-            "commands",
-            if controller.is_running() {
-                Ok("executed".to_owned())
-            } else {
-                Err("the controller is stopping".to_owned())
-            },
-        ),
-        ("store", store.map(|r| format!("revision {r}"))),
-    ];
-    let ready = checks.iter().all(|(_, c)| c.is_ok());
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    if ready && query.verbose.is_none() {
+    let commands = match controller.is_running() {
+        true => Check::Holds("executed".to_owned()),
+        false => Check::Fails("the controller is stopping".to_owned()),
+    };
+    let store = match controller.store_state().await {
+        Ok((revision, None)) => Check::Holds(format!("revision {revision}")),
+        Ok((revision, Some(why))) => Check::Warns(format!("revision {revision}, read-only: {why}")),
+        Err(why) => Check::Fails(why),
+    };
+    let mut checks = vec![("commands", commands), ("store", store)];
+    if let Some(lost) = controller.store_recovery() {
+        let what = format!("{lost}; `canopy-controller store acknowledge` takes note of it");
+        checks.push(("lost", Check::Warns(what)));
+    }
+    let is_ready = !checks.iter().any(|(_, check)| matches!(check, Check::Fails(_)));
+    let is_well = checks.iter().all(|(_, check)| matches!(check, Check::Holds(_)));
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    if is_well && query.verbose.is_none() {
         return (status, "ok\n".into());
     }
     let lines = checks.iter().map(|(name, check)| match check {
-        Ok(detail) => format!("[+] {name}: {detail}\n"),
-        Err(detail) => format!("[-] {name}: {detail}\n"),
+        Check::Holds(detail) => format!("[+] {name}: {detail}\n"),
+        Check::Warns(detail) => format!("[!] {name}: {detail}\n"),
+        Check::Fails(detail) => format!("[-] {name}: {detail}\n"),
     });
-    (status, lines.chain([format!("{}\n", if ready { "ready" } else { "not ready" })]).collect())
+    (status, lines.chain([format!("{}\n", if is_ready { "ready" } else { "not ready" })]).collect())
 }
 
 /// Version of the controller and of the API.

@@ -25,9 +25,11 @@ const MAX_BRANCHES: usize = 50_000;
 /// Metrics in OpenMetrics text.
 #[utoipa::path(get, path = "/metrics", tag = "health", operation_id = "metrics", responses((status = 200, description = "OpenMetrics text", body = String)))]
 pub(crate) async fn serve(State(controller): State<Controller>) -> Result<Response, ApiError> {
+    let store = controller.store_state().await;
     let text = tokio::task::spawn_blocking(move || {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Scrape(controller)));
+        let writable = matches!(store, Ok((_, None)));
+        registry.register_collector(Box::new(Scrape { controller, writable }));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).map(|()| text)
     });
@@ -39,7 +41,11 @@ pub(crate) async fn serve(State(controller): State<Controller>) -> Result<Respon
     }
 }
 
-struct Scrape(Controller);
+struct Scrape {
+    controller: Controller,
+    /// The store takes changes.
+    writable: bool,
+}
 
 impl std::fmt::Debug for Scrape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -51,7 +57,7 @@ impl Collector for Scrape {
     fn encode(&self, mut out: DescriptorEncoder) -> Result<(), Error> {
         self.controller(&mut out)?;
         self.nodes(&mut out)?;
-        links::encode(&self.0, &mut out)?;
+        links::encode(&self.controller, &mut out)?;
         let rows = self.rows();
         groups(&mut out, &rows)?;
         branches(&mut out, &rows)?;
@@ -68,7 +74,7 @@ struct Row {
 
 impl Scrape {
     fn controller(&self, out: &mut DescriptorEncoder) -> Result<(), Error> {
-        let (term, revision) = self.0.read(|d| (d.term(), d.revision()));
+        let (term, revision) = self.controller.read(|d| (d.term(), d.revision()));
         let mut build = out.encode_descriptor("canopy_build", "Version of the controller.", None, MetricType::Info)?;
         build.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
         gauge(out, "canopy_controller_term", "Term that this controller took at its start.", [(NO_LABELS, term)])?;
@@ -78,7 +84,20 @@ impl Scrape {
             "Commands that changed the domain since the start.",
             [(NO_LABELS, revision)],
         )?;
-        let phases = self.0.phases();
+        gauge(
+            out,
+            "canopy_store_writable",
+            "1 while the store takes changes; 0 on a full disk, or when it has failed.",
+            [(NO_LABELS, u64::from(self.writable))],
+        )?;
+        let lost = self.controller.store_recovery();
+        gauge(
+            out,
+            "canopy_store_lost_commits",
+            "1 from the start that found acknowledged commits missing until an operator has taken note.",
+            [(NO_LABELS, u64::from(lost.is_some()))],
+        )?;
+        let phases = self.controller.phases();
         gauge(
             out,
             "canopy_groups",
@@ -88,7 +107,7 @@ impl Scrape {
     }
 
     fn nodes(&self, out: &mut DescriptorEncoder) -> Result<(), Error> {
-        let nodes = self.0.read(|d| d.nodes());
+        let nodes = self.controller.read(|d| d.nodes());
         let label = |name: &str| [("node", name.to_owned())];
         gauge(
             out,
@@ -119,8 +138,8 @@ impl Scrape {
 
     fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
-        self.0.read(|d| {
-            self.0.telemetry().for_each(|node, known| {
+        self.controller.read(|d| {
+            self.controller.telemetry().for_each(|node, known| {
                 rows.extend(known.groups.iter().filter_map(|(id, counters)| {
                     Some(Row { node: node.into(), group: d.group_name(*id)?.into(), counters: counters.clone() })
                 }));
@@ -138,7 +157,7 @@ impl Scrape {
                 [("node", node.to_owned()), ("group", group.to_owned()), ("port", port), ("reason", d.name.clone())];
             (labels, d.packets)
         };
-        self.0.telemetry().for_each(|node, known| all.extend(known.drops.iter().map(|d| of(node, "", d))));
+        self.controller.telemetry().for_each(|node, known| all.extend(known.drops.iter().map(|d| of(node, "", d))));
         for row in rows {
             all.extend(row.counters.drops.iter().map(|d| of(&row.node, &row.group, d)));
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
@@ -26,6 +26,7 @@ pub fn router(controller: Controller) -> Router {
         .route("/api/v1/openapi.json", get(openapi::serve))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
+        .layer(axum::middleware::from_fn_with_state(controller.clone(), settle))
         .layer(axum::middleware::from_fn(timeout))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(TraceLayer::new_for_http())
@@ -46,6 +47,17 @@ async fn no_method(request: Request) -> ApiError {
         "MethodNotAllowed",
         format!("{} is not supported at {}", request.method(), request.uri().path()),
     )
+}
+
+/// An answer shows nothing that a power cut can take back.
+async fn settle(
+    State(controller): State<Controller>,
+    request: Request,
+    next: axum::middleware::Next,
+) -> Result<Response, ApiError> {
+    let response = next.run(request).await;
+    controller.settled().await?;
+    Ok(response)
 }
 
 async fn timeout(request: Request, next: axum::middleware::Next) -> Result<Response, ApiError> {

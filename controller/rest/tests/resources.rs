@@ -4,8 +4,12 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use canopy_controller_actor::telemetry::NodeTelemetry;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
+use canopy_store::{MemStore, Op, Recovery, Revision, Snapshot, Store, StoreError};
 use serde_json::{Value, json};
 use support::{Api, group, member, topology, with};
 
@@ -264,6 +268,70 @@ async fn operators_see_health_version_events_and_a_page() {
     for text in ["g1", "Programming", proxy, "n1", "not connected", "2 nodes (0 connected"] {
         assert!(page.text.contains(text), "{text} is not on the page");
     }
+}
+
+/// A store that has lost commits, and whose disk may be full.
+#[derive(Default)]
+struct Troubled {
+    inner: MemStore,
+    is_full: AtomicBool,
+}
+
+impl Store for Troubled {
+    fn revision(&self) -> Result<Revision, StoreError> {
+        self.inner.revision()
+    }
+
+    fn commit(&self, expected: Revision, ops: &[Op]) -> Result<Revision, StoreError> {
+        self.ready()?;
+        self.inner.commit(expected, ops)
+    }
+
+    fn scan(&self, prefix: &str) -> Result<Snapshot, StoreError> {
+        self.inner.scan(prefix)
+    }
+
+    fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {
+        self.inner.import(snapshot)
+    }
+
+    fn ready(&self) -> Result<(), StoreError> {
+        let is_full = self.is_full.load(Ordering::SeqCst);
+        if is_full { Err(StoreError::Full { path: "/store".into() }) } else { Ok(()) }
+    }
+
+    fn recovery(&self) -> Option<Recovery> {
+        let (quarantined, restored_from) = (None, None);
+        Some(Recovery { time: 1, quarantined, restored_from, restored_revision: 41, detail: "it was cut".into() })
+    }
+}
+
+#[tokio::test]
+async fn a_loss_and_a_full_disk_are_shown_and_reading_works() {
+    let store = Arc::new(Troubled::default());
+    let api = Api::start_on(store.clone()).await;
+    let lost = api.get("/readyz").await;
+    assert_eq!(lost.status, 200);
+    let line = "[!] lost: changes after revision 41 are lost, make them again: it was cut; `canopy-controller store acknowledge`";
+    assert!(lost.text.contains(line) && lost.text.contains("[+] store: revision"), "{}", lost.text);
+    let metrics = api.get("/metrics").await.text;
+    assert!(
+        metrics.contains("canopy_store_lost_commits{} 1") && metrics.contains("canopy_store_writable{} 1"),
+        "{metrics}"
+    );
+    store.is_full.store(true, Ordering::SeqCst);
+    let (status, code, _) = api.put("/api/v1/groups/g1", &group("g1")).await.problem();
+    assert_eq!((status, code.as_str()), (507, "StoreFull"));
+    assert_eq!(api.get("/api/v1/groups/g1").await.status, 404, "it changed nothing");
+    let full = api.get("/readyz").await;
+    assert!(full.status == 200 && full.text.contains("read-only: the disk of /store is full"), "{}", full.text);
+    let metrics = api.get("/metrics").await.text;
+    assert!(metrics.contains("canopy_store_writable{} 0"), "{metrics}");
+    store.is_full.store(false, Ordering::SeqCst);
+    assert_eq!(api.put("/api/v1/groups/g1", &group("g1")).await.status, 201);
+    let events = api.get("/api/v1/events").await.json();
+    let codes: Vec<&str> = events["items"].as_array().unwrap().iter().map(|e| e["code"].as_str().unwrap()).collect();
+    assert_eq!(codes[..3], ["StoreRecovered", "StoreReadOnly", "StoreWritable"], "{codes:?}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use canopy_controller_actor::Controller;
-use canopy_store::MemStore;
+use canopy_store::{MemStore, Store};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -49,7 +49,12 @@ impl Answer {
 
 impl Api {
     pub(crate) async fn start() -> Self {
-        let running = canopy_controller_actor::start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
+        Self::start_on(Arc::new(MemStore::new())).await
+    }
+
+    /// On another store.
+    pub(crate) async fn start_on(store: Arc<dyn Store>) -> Self {
+        let running = canopy_controller_actor::start(store, Default::default()).await.unwrap();
         Self { router: canopy_controller_rest::router(running.controller.clone()), controller: running.controller }
     }
 
