@@ -7,24 +7,20 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use canopy_store::{Op, SledStore, Store};
+use canopy_testkit::cases::{Case, run};
 
 const CHILD: &str = "--commit-until-killed";
 const ROUNDS: u64 = 6;
 
-fn main() {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
     if let Some(dir) = args.iter().position(|a| a == CHILD).and_then(|i| args.get(i + 1)) {
         commit_until_killed(Path::new(dir));
     }
-    if args.iter().any(|a| a == "--list") {
-        println!("acknowledged_commits_survive_kill: test");
-        return;
-    }
-    acknowledged_commits_survive_kill();
-    println!("test acknowledged_commits_survive_kill ... ok");
+    run(&[Case { name: "acknowledged_commits_survive_kill", run: acknowledged_commits_survive_kill }], || None)
 }
 
 /// Both keys of a transaction carry the revision that it makes.

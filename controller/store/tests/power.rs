@@ -9,33 +9,25 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use canopy_store::{Op, SledStore, Store};
+use canopy_testkit::cases::{Case, run as run_cases};
 
 const CHILD: &str = "--commit-on-request";
-const NAME: &str = "acknowledged_commits_survive_power_cuts";
 
-fn main() {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
     if let Some(dir) = args.iter().position(|a| a == CHILD).and_then(|i| args.get(i + 1)) {
-        return commit_on_request(Path::new(dir));
+        commit_on_request(Path::new(dir));
+        return ExitCode::SUCCESS;
     }
-    if args.iter().any(|a| a == "--list") {
-        println!("{NAME}: test");
-        return;
-    }
-    match missing() {
-        Some(what) => {
-            println!("test {NAME} ... ignored, {what}");
-            println!("test result: ok. 0 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
-        }
-        None => {
-            cut(if std::env::var_os("CANOPY_DEEP").is_some() { 200 } else { 13 });
-            println!("test {NAME} ... ok");
-            println!("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
-        }
-    }
+    let case = Case { name: "acknowledged_commits_survive_power_cuts", run: acknowledged_commits_survive_power_cuts };
+    run_cases(&[case], || missing().map(str::to_owned))
+}
+
+fn acknowledged_commits_survive_power_cuts() {
+    cut(if std::env::var_os("CANOPY_DEEP").is_some() { 200 } else { 13 });
 }
 
 /// What this machine lacks to mount an image.
