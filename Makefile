@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels bench clean-room conformance build tools lint fmt deps fuzz-build clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels bench clean-room conformance build tools lint fmt deps fuzz clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,7 +40,8 @@ verbs: tools build ## all of it: SEND, WRITE, loss, refusals, eviction with the 
 kernels: tools build ## the BPF programs, their packet tests and the pacer with fq on Debian's 6.1 and 6.12, in a VM
 	scripts/kernel-matrix.sh 6.1 6.12
 
-test-deep: build ## the long campaigns: 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU
+test-deep: build ## the long campaigns: 20 minutes of fuzzing, 10^4 seeds, 10^6 forged answers, wide model bounds, 256 MiB at every loss and MTU
+	python3 scripts/fuzz.py 1200
 	CANOPY_DEEP=1 cargo test -p canopy-agent-core -p canopy-reference -p canopy-sim -p canopy-datapath -- --nocapture
 	CANOPY_DEEP=1 cargo test -p canopy-e2e -- --nocapture
 
@@ -80,8 +81,9 @@ deps: ## the arrow rule of ARCHITECTURE.md, from cargo's own graph; no circle of
 	@python3 scripts/test_check_circles.py
 	@python3 scripts/check-circles.py
 
-fuzz-build: ## the fuzz targets compile
-	cargo check --manifest-path proto/packet/fuzz/Cargo.toml
+fuzz: ## the fuzz targets of the packet formats, for a minute together (`make test-deep`: 20 minutes)
+	@python3 scripts/test_fuzz.py
+	@python3 scripts/fuzz.py 60
 
 fmt: ## format the sources
 	cargo fmt --all

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conformance tables in docs against the tree: every file and test that they name exists, and cargo runs every such test.
 
-    scripts/check-conformance.py [--listed FILE] [--draft DRAFT.xml]
+    scripts/check-conformance.py [--listed FILE] [--draft DRAFT]...
 
-Without --listed it asks cargo itself for the tests; FILE is the saved output (both streams) of the command LIST.
---draft adds: no section of the draft has more requirement sentences than its table has rows for it.
+Without --listed it asks cargo itself for the tests; FILE is the saved output (both streams) of the command LIST. Every requirement sentence
+and every section of the three drafts in drafts.txt has its rows. --draft adds: these are the sentences and sections of the draft.
 """
 
 import argparse
@@ -13,22 +13,23 @@ import re
 import subprocess
 import sys
 import tomllib
-import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import drafts
 
 ROOT = Path(__file__).resolve().parent.parent
 # By the letter that its rows begin with: the table, and the draft's docName.
 TABLES = {
     "L": ("docs/conformance.md", "draft-li-spring-rdma-multicast-over-srv6"),
     "T": ("docs/conformance-long-haul.md", "draft-tian-ccwg-long-haul-cnp"),
+    "F": ("docs/conformance-paths.md", "draft-filsfils-srv6-ai-backends"),
 }
 # What `cargo build --workspace --all-targets` has built, in the same features: nothing is compiled for it again.
 LIST = ["cargo", "test", "--workspace", "--lib", "--bins", "--tests", "--", "--list"]
-ROW_ID = re.compile(r"[LT]-(\d+(?:\.\d+)*)-\d+[a-z]?")
+ROW_ID = re.compile(r"[LTF]-(\d+(?:\.\d+)*)-\d+[a-z]?")
 NAMED = re.compile(r"`([^`:\s]+\.rs):(\w+)`")
-KEYWORD = re.compile(r"\b(MUST|SHALL|SHOULD|MAY|REQUIRED|RECOMMENDED|OPTIONAL)\b")
-BLOCKS = {"t", "li", "dd", "dt", "ol", "ul", "dl", "name", "section", "artwork", "figure", "table"}
 NONE, NOT_BUILT = "—", "not implemented"
 # A requirement that people meet, not a program: it has neither file nor test, and the last cell names who meets it.
 FOR_PEOPLE = "for people"
@@ -152,42 +153,7 @@ def check_row(root, runs, row, cells):
             yield f"{row}: {problem}"
 
 
-def requirement_sentences(xml):
-    """Sentences with a requirement keyword, by section number."""
-    counts = Counter()
-
-    def text_of(e):
-        text = e.text or ""
-        for child in e:
-            block = child.tag in BLOCKS
-            text += ("\n\n" if block else "reference") + (text_of(child) if child.tag != "section" else "")
-            text += ("\n\n" if block else "") + (child.tail or "")
-        return text
-
-    def walk(section, number):
-        if section.get("anchor") != "requirements-language":
-            for block in text_of(section).split("\n\n"):
-                sentences = re.split(r"[.:]\s+(?=[A-Z])", " ".join(block.split()))
-                counts[number] += sum(1 for s in sentences if KEYWORD.search(s))
-        for n, child in enumerate(section.findall("section"), 1):
-            walk(child, f"{number}.{n}" if number else str(n))
-
-    walk(ET.fromstring(xml).find("middle"), "")
-    return +counts
-
-
-def check_draft(rows, xml, letter="L"):
-    """Problems between the table and the draft."""
-    sentences = requirement_sentences(xml)
-    have = Counter(ROW_ID.fullmatch(row)[1] for row, _ in rows)
-    if not sentences:
-        yield "draft: no requirement sentence found: give the draft's XML source"
-    for section, n in sentences.items():
-        if have[section] < n:
-            yield f"{letter}-{section}: {n} requirement sentences but {have[section]} rows: add the missing rows"
-
-
-def check(root, text, runs, draft=None, letter="L"):
+def check(root, text, runs, listed, draft=None, letter="L"):
     """All problems, and a summary line of the table."""
     table, name = TABLES[letter]
     rows, problems = read_table(text, letter)
@@ -195,8 +161,9 @@ def check(root, text, runs, draft=None, letter="L"):
         problems.append(f"{table}: no row starts with '| {letter}-': restore the table")
     for row, cells in rows:
         problems += check_row(root, runs, row, cells)
+    problems += drafts.unanswered(listed, letter, [row for row, _ in rows if ROW_ID.fullmatch(row)])
     if draft is not None:
-        problems += check_draft(rows, draft, letter)
+        problems += drafts.differences(listed, letter, draft)
     cells = [c for _, c in rows]
     absent = sum(c[1] == NOT_BUILT for c in cells)
     people = sum(c[1] == FOR_PEOPLE for c in cells)
@@ -218,14 +185,18 @@ def ask_cargo():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--listed", type=Path, help="output of the list commands instead of running them")
-    parser.add_argument("--draft", type=Path, action="append", default=[], help="a draft's XML source; repeatable")
+    parser.add_argument("--draft", type=Path, action="append", default=[], help="a draft's XML source or text; repeatable")
     args = parser.parse_args()
     runs = read_lists(args.listed.read_text() if args.listed else ask_cargo())
-    drafts = [path.read_text() for path in args.draft]
+    given = {path.name: path.read_text() for path in args.draft}
+    listed = drafts.read_list(drafts.LIST.read_text())
     failed = False
+    for path in args.draft:
+        if not any(path.name.startswith(name) for _, name in TABLES.values()):
+            parser.error(f"{path}: its name is not that of a draft with a table")
     for letter, (table, name) in TABLES.items():
-        draft = next((xml for xml in drafts if f'docName="{name}-' in xml), None)
-        problems, summary = check(ROOT, (ROOT / table).read_text(), runs, draft, letter)
+        draft = next((text for file, text in given.items() if file.startswith(name)), None)
+        problems, summary = check(ROOT, (ROOT / table).read_text(), runs, listed, draft, letter)
         for problem in problems:
             print(problem, file=sys.stderr)
         failed = failed or bool(problems)

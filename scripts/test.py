@@ -26,7 +26,7 @@ STAGES = [
     ("build", ["cargo", "build", "--locked", "--workspace", "--all-targets"], True),
     ("lint", ["make", "-s", "lint"], False),
     ("deps", ["make", "-s", "deps"], False),
-    ("fuzz-build", ["make", "-s", "fuzz-build"], False),
+    ("fuzz", ["make", "-s", "fuzz"], False),
     ("conformance", ["make", "-s", "conformance"], False),
     ("verbs", ["make", "-s", "test-verbs"], False),
     ("unit", None, False),

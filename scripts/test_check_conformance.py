@@ -64,6 +64,9 @@ elsewhere: test
 FILE = "a/src/deep.rs"
 GOOD = f"| L-1.2-1 | what | `{FILE}` | `{FILE}:runs` | — |"
 
+# A section that the rows of these tests answer.
+LIST = "L 1.2 section 00 \nT 1.2 section 00 \n"
+
 
 class Tree(unittest.TestCase):
     def setUp(self):
@@ -79,8 +82,9 @@ class Tree(unittest.TestCase):
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             (self.root / path).write_text(text)
 
-    def check(self, *rows, draft=None):
-        return conformance.check(self.root, "\n".join(rows), conformance.read_lists(LISTED), draft)
+    def check(self, *rows, listed=LIST, draft=None):
+        listed = conformance.drafts.read_list(listed)
+        return conformance.check(self.root, "\n".join(rows), conformance.read_lists(LISTED), listed, draft)
 
     def row(self, tests, where=f"`{FILE}`", note="—"):
         return self.check(f"| L-1.2-1 | what | {where} | {tests} | {note} |")[0]
@@ -136,10 +140,10 @@ class Rows(Tree):
         )
 
     def test_each_table_has_its_rows(self):
-        rows = conformance.read_lists(LISTED)
+        rows, listed = conformance.read_lists(LISTED), conformance.drafts.read_list(LIST)
         text = GOOD + "\n" + GOOD.replace("L-", "T-")
         for letter in "LT":
-            problems, summary = conformance.check(self.root, text, rows, None, letter)
+            problems, summary = conformance.check(self.root, text, rows, listed, None, letter)
             self.assertEqual((problems, summary.split(": ")[1][:6]), ([], "1 rows"))
 
     def test_unused_code_and_work_for_people_have_different_messages(self):
@@ -147,14 +151,14 @@ class Rows(Tree):
         self.finds(self.row("—", where="for people"), "who can do it")
 
     def test_an_empty_table_fails(self):
-        self.assertEqual(len(self.check("# nothing")[0]), 1)
+        self.assertEqual(len(self.check("# nothing", listed="L 1 section 00 informative")[0]), 1)
 
     def test_a_row_that_is_there_twice_fails(self):
         self.finds(self.check(GOOD, GOOD)[0], "twice")
 
     def test_a_missing_cell_fails(self):
-        self.finds(self.check("| L-1.2-1 | what | `a/src/deep.rs` | — |")[0], "five")
-        self.finds(self.check("| L-1.2-1 | what | `a/src/deep.rs` | | — |")[0], "five")
+        self.finds(self.check("| L-1.2-1 | what | `a/src/deep.rs` | — |", listed="L 1 section 00 informative")[0], "five")
+        self.finds(self.check("| L-1.2-1 | what | `a/src/deep.rs` | | — |", listed="L 1 section 00 informative")[0], "five")
 
     def test_prose_instead_of_a_test_fails(self):
         self.finds(self.row("covered by e2e"), "write the tests as")
@@ -172,18 +176,59 @@ class Rows(Tree):
 
 
 class Draft(Tree):
-    DRAFT = """<rfc><middle><section anchor="one"><name>One</name>
+    """The list of a draft's sections and sentences, against the rows and against the draft."""
+
+    DRAFT = """<!DOCTYPE rfc [ <!ENTITY RFC1 SYSTEM "https://example.org/1.xml"> <!ENTITY nbsp "&#160;"> ]>
+    <rfc><middle><section anchor="one"><name>One</name>
     <section anchor="requirements-language"><t>"MUST" is a keyword.</t></section>
-    <section anchor="two"><t>A node MUST do <xref target="x"/>.  It should not stop.</t>
-    <ol><li>Each SHOULD continue.  All MAY end.</li></ol></section></section></middle></rfc>"""
+    <section anchor="two"><t>A node MUST&nbsp;do <xref target="x"/>.  It should not stop.</t>
+    <ol><li>Each SHOULD continue.  All MAY end.</li></ol></section></section></middle><back>&RFC1;</back></rfc>"""
 
-    def test_sentences_are_counted_by_section(self):
-        self.assertEqual(conformance.requirement_sentences(self.DRAFT), {"1.2": 3})
+    def listed(self, *rows):
+        """The draft's lines; the rows in turn are those of its sentences."""
+        rows = iter(rows)
+        lines = conformance.drafts.lines_of("L", self.DRAFT)
+        end = {"1": "informative"}
+        return "\n".join(
+            " ".join((*line.text, end.get(line.section, "") if line.kind == "section" else next(rows, ""))) for line in lines
+        )
 
-    def test_fewer_rows_than_sentences_fail(self):
-        self.finds(self.check(GOOD, draft=self.DRAFT)[0], "3 requirement sentences but 1 rows")
+    def test_entities_are_read_and_sentences_listed_by_section(self):
+        lines = [(line.section, line.kind) for line in conformance.drafts.lines_of("L", self.DRAFT)]
+        self.assertEqual(lines, [("1", "section"), ("1.2", "section"), *[("1.2", "sentence")] * 3])
+
+    def test_every_sentence_needs_rows_that_are_there(self):
+        problems = self.check(GOOD, listed=self.listed("L-1.2-1", "L-1.2-2"))[0]
+        self.assertEqual(len(problems), 2, problems)
+        self.assertIn("L-1.2-2 of drafts.txt is not in the table", problems[0])
+        self.assertIn("no row answers sentence", problems[1])
         rows = [GOOD.replace("1.2-1", f"1.2-{n}") for n in (1, 2, 3)]
-        self.assertEqual(self.check(*rows, draft=self.DRAFT)[0], [])
+        listed = self.listed("L-1.2-1", "L-1.2-2", "L-1.2-3")
+        self.assertEqual(self.check(*rows, listed=listed, draft=self.DRAFT)[0], [])
+
+    def test_a_section_without_sentences_needs_a_row_or_is_informative(self):
+        self.finds(self.check(GOOD, listed=LIST + "L 1.2.1 section 00")[0], "no row for this section")
+        self.assertEqual(self.check(GOOD, listed=LIST + "L 1.2.1 section 00 informative")[0], [])
+        self.finds(self.check(GOOD, listed="L 1.2 section 00 informative")[0], "and has rows")
+
+    def test_a_draft_that_changed_does_not_pass(self):
+        rows = [GOOD.replace("1.2-1", f"1.2-{n}") for n in (1, 2, 3)]
+        listed = self.listed("L-1.2-1", "L-1.2-2", "L-1.2-3")
+        changed = self.check(*rows, listed=listed, draft=self.DRAFT.replace("All MAY end", "All MUST end"))[0]
+        # The section and the sentence, in the draft and in the list.
+        self.assertEqual(len(changed), 4, changed)
+        self.assertIn("no requirement sentence", self.check(*rows, listed=listed, draft="<middle></middle>".join(["<rfc>", "</rfc>"]))[0][0])
+
+    def test_a_printed_draft_is_read_by_its_headings(self):
+        contents = "1. Introduction .\n11. Security Considerations . . .\n"
+        text = contents + "1. Introduction\n\nIt is.\n\n11.\n\nSecurity Considerations\n\nAll SHOULD limt\n\nit.\n"
+        lines = [(line.section, line.kind) for line in conformance.drafts.lines_of("F", text)]
+        self.assertEqual(lines, [("1", "section"), ("11", "section"), ("11", "sentence")])
+
+    def test_the_list_of_the_repository_is_complete(self):
+        listed = conformance.drafts.read_list(conformance.drafts.LIST.read_text())
+        count = lambda letter: sum((line.letter, line.kind) == (letter, "sentence") for line in listed)
+        self.assertEqual([count(letter) for letter in "LTF"], [32, 82, 2])
 
 
 if __name__ == "__main__":

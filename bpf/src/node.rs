@@ -283,12 +283,12 @@ impl Node {
         run(self.skel.progs.canopy_dispatch.as_fd(), context, frame)
     }
 
-    /// Runs the egress program on a frame to be sent through `ifindex`.
+    /// Runs the egress program on a frame to be sent through `ifindex`: a GSO buffer of `gso_segs` packets, or none if that is 0.
     ///
     /// # Errors
     /// The kernel refuses: the frame is longer than a page.
-    pub fn send(&self, ifindex: u32, frame: &[u8]) -> Result<Run> {
-        let context = run::Context { ifindex, ..run::Context::default() };
+    pub fn send(&self, ifindex: u32, frame: &[u8], gso_segs: u32) -> Result<Run> {
+        let context = run::Context { ifindex, gso_segs, ..run::Context::default() };
         run(self.skel.progs.canopy_egress.as_fd(), context, frame)
     }
 

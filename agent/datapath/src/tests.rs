@@ -387,6 +387,25 @@ fn feedback_from_anyone_else_changes_nothing() {
     assert!(after.branches.iter().zip(&before.branches).all(|(a, b)| a.next == b.next && a.epsn == b.epsn));
 }
 
+/// ACKs, NAKs and CNPs all show that a receiver is there; what is refused shows nothing.
+#[test]
+fn the_time_of_a_branchs_last_feedback_is_that_of_what_was_accepted() {
+    let mut bed = Testbed::new(&Shape { receivers: 4, ..Shape::default() });
+    send(&bed, 100..110, 4);
+    let known = |bed: &mut Testbed| {
+        let branches = bed.telemetry().branches;
+        let of = |i| branches.iter().find(|b| b.address == receiver(i)).unwrap().last_feedback.is_some();
+        [0, 1, 2, 3].map(of)
+    };
+    assert_eq!(known(&mut bed), [false; 4]);
+    bed.run("d0", &answer(0, Syndrome::ack(31), 105, 1));
+    assert_eq!(known(&mut bed), [true, false, false, false]);
+    bed.run("d0", &answer(1, NAK, 103, 1));
+    bed.run("d0", &congestion(2));
+    bed.run("d0", &answer(3, Syndrome::ack(31), 110, 1));
+    assert_eq!(known(&mut bed), [true, true, true, false], "no data was sent with that PSN");
+}
+
 #[test]
 fn credits_and_msn_upstream_are_the_lowest() {
     let bed = Testbed::new(&Shape { receivers: 2, ..Shape::default() });

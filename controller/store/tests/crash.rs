@@ -7,14 +7,15 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use canopy_store::{EmbeddedStore, EngineKind, Op, Store};
+use canopy_testkit::cases::{Case, run};
 
 const CHILD: &str = "--commit-until-killed";
 const ROUNDS: u64 = 6;
 
-fn main() {
+fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
     if let [_, first, engine, dir] = args.as_slice()
         && first == CHILD
@@ -22,15 +23,17 @@ fn main() {
         let kind = EngineKind::ALL.into_iter().find(|kind| kind.to_string() == *engine).unwrap();
         commit_until_killed(Path::new(dir), kind);
     }
-    for kind in EngineKind::ALL {
-        let name = format!("acknowledged_commits_of_{kind}_survive_kill");
-        if args.iter().any(|a| a == "--list") {
-            println!("{name}: test");
-            continue;
-        }
-        acknowledged_commits_survive_kill(kind);
-        println!("test {name} ... ok");
-    }
+    let cases = [
+        Case {
+            name: "acknowledged_commits_of_sled_survive_kill",
+            run: || acknowledged_commits_survive_kill(EngineKind::Sled),
+        },
+        Case {
+            name: "acknowledged_commits_of_redb_survive_kill",
+            run: || acknowledged_commits_survive_kill(EngineKind::Redb),
+        },
+    ];
+    run(&cases, || None)
 }
 
 /// Both keys of a transaction carry the revision that it makes.

@@ -3,33 +3,28 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use canopy_store::{EmbeddedStore, EngineKind, Op, Snapshot, Store, StoreError};
-use canopy_testkit::power::{self, Device, PowerTest};
+use canopy_testkit::cases::{Case, run};
+use canopy_testkit::power::{self, Device};
 
-fn main() {
-    power::main(&[
-        PowerTest {
-            name: "sled_keeps_acknowledged_commits_through_power_cuts",
-            write: |dir| write(dir, EngineKind::Sled),
-            run: |device| cut(device, EngineKind::Sled),
-        },
-        PowerTest {
-            name: "redb_keeps_acknowledged_commits_through_power_cuts",
-            write: |dir| write(dir, EngineKind::Redb),
-            run: |device| cut(device, EngineKind::Redb),
-        },
-        PowerTest {
-            name: "sled_is_read_only_on_a_full_disk_and_loses_nothing",
-            write: |_| {},
-            run: |device| fill(device, EngineKind::Sled),
-        },
-        PowerTest {
-            name: "redb_is_read_only_on_a_full_disk_and_loses_nothing",
-            write: |_| {},
-            run: |device| fill(device, EngineKind::Redb),
-        },
-    ]);
+/// Octets of the disk.
+const DISK: u64 = 96 << 20;
+
+fn main() -> ExitCode {
+    if let Some((engine, dir)) = power::child() {
+        let kind = EngineKind::ALL.into_iter().find(|kind| kind.to_string() == engine).unwrap();
+        write(&dir, kind);
+        return ExitCode::SUCCESS;
+    }
+    let cases = [
+        Case { name: "sled_keeps_acknowledged_commits_through_power_cuts", run: || cut(EngineKind::Sled) },
+        Case { name: "redb_keeps_acknowledged_commits_through_power_cuts", run: || cut(EngineKind::Redb) },
+        Case { name: "sled_is_read_only_on_a_full_disk_and_loses_nothing", run: || fill(EngineKind::Sled) },
+        Case { name: "redb_is_read_only_on_a_full_disk_and_loses_nothing", run: || fill(EngineKind::Redb) },
+    ];
+    run(&cases, power::missing)
 }
 
 /// The transaction that makes revision `at`: of all sizes, some in files of their own.
@@ -54,8 +49,9 @@ fn write(dir: &Path, kind: EngineKind) {
     });
 }
 
-fn cut(device: &Device, kind: EngineKind) {
-    let mut writer = device.writer("store");
+fn cut(kind: EngineKind) {
+    let device = Device::new(DISK);
+    let mut writer = device.writer(&kind.to_string(), "store");
     for n in 0..if std::env::var_os("CANOPY_DEEP").is_some() { 200 } else { 13 } {
         // Cuts after one commit, and after some.
         let mut at: u64 = 0;
@@ -106,14 +102,15 @@ fn commit_until_full(device: &Device, dir: &Path, kind: EngineKind) -> Snapshot 
     kept
 }
 
-fn fill(device: &Device, kind: EngineKind) {
+fn fill(kind: EngineKind) {
+    let device = Device::new(DISK);
     let dir = device.path().join("store");
     let mut expected = EmbeddedStore::open(&dir, kind).unwrap().scan("").unwrap();
     // Free space when it begins, so that it is full at another step of a commit each time.
     let steps = (0..60).step_by(if std::env::var_os("CANOPY_DEEP").is_some() { 1 } else { 6 });
     for free in steps.map(|n: u64| n * n * 997) {
         let filler = device.fill(free);
-        let kept = commit_until_full(device, &dir, kind);
+        let kept = commit_until_full(&device, &dir, kind);
         assert!(kept.revision >= expected.revision, "{kind}, {free} octets free");
         // It starts on the full disk too, more than once.
         for _ in 0..3 {

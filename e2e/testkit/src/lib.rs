@@ -4,12 +4,14 @@
 //! - [`controller`]: a controller behind a real gRPC server, driven by the test; and specs ([`spec`](mod@spec)).
 //! - [`agent`]: an agent's socket for applications, which gives the answers that a test configures.
 //! - [`power`]: power cuts, by an image of a block device; and full disks.
+//! - [`cases`]: test programs with a `main` of their own, which list what the machine cannot run as ignored.
 //! - [`captures`]: packets captured from Linux's rdma_rxe, and pcap files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub mod agent;
 pub mod captures;
+pub mod cases;
 pub mod controller;
 pub mod power;
 pub mod spec;

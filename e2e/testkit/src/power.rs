@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Power cuts: the block device as it is after an acknowledgement, mounted again. And disks that are small enough to be filled.
 //!
-//! A test that cuts the power has its own `main` ([`main()`]), because the child that writes must be this same program.
+//! The child that writes must be the same program as the test, so it has a `main` of its own, which asks [`child()`] first.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -10,54 +10,23 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// The first argument of the child that writes; then the name of the test and the directory.
+/// The first argument of the child that writes; then what it writes, and the directory.
 const CHILD: &str = "--write-on-request";
 
-/// A test of a program of tests with its own `main`.
-pub struct PowerTest {
-    /// As it is listed.
-    pub name: &'static str,
-    /// Writes in the directory, on request.
-    pub write: fn(&Path),
-    /// The test.
-    pub run: fn(&Device),
-}
-
-/// The `main` of a program of such tests: it understands `--list`, names as filters, and the child's own arguments.
-pub fn main(tests: &[PowerTest]) {
+/// What to write and in which directory, if this process is the child that writes.
+pub fn child() -> Option<(String, PathBuf)> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, name, dir] = args.as_slice()
-        && first == CHILD
-    {
-        let test = tests.iter().find(|test| test.name == name).expect("a name of this program");
-        return (test.write)(Path::new(dir));
+    match args.as_slice() {
+        [first, what, dir] if first == CHILD => Some((what.clone(), dir.into())),
+        _ => None,
     }
-    if args.iter().any(|arg| arg == "--list") {
-        tests.iter().for_each(|test| println!("{}: test", test.name));
-        return;
-    }
-    let filters: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
-    let is_wanted = |test: &&PowerTest| filters.is_empty() || filters.iter().any(|f| test.name.contains(f.as_str()));
-    let wanted: Vec<&PowerTest> = tests.iter().filter(is_wanted).collect();
-    let missing = missing();
-    for test in &wanted {
-        match missing {
-            Some(what) => println!("test {} ... ignored, {what}", test.name),
-            None => {
-                (test.run)(&Device::new(test.name, 96 << 20));
-                println!("test {} ... ok", test.name);
-            }
-        }
-    }
-    let (passed, ignored) = if missing.is_some() { (0, wanted.len()) } else { (wanted.len(), 0) };
-    println!("test result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured; 0 filtered out");
 }
 
 /// What this machine lacks to mount an image.
-pub fn missing() -> Option<&'static str> {
+pub fn missing() -> Option<String> {
     let has = |program: &str| Command::new(program).arg("-V").output().is_ok();
     if !has("mkfs.ext4") || !has("losetup") {
-        return Some("mkfs.ext4 (e2fsprogs) or losetup (util-linux) is not installed");
+        return Some("mkfs.ext4 (e2fsprogs) or losetup (util-linux) is not installed".to_owned());
     }
     let dir = tempfile::tempdir().unwrap();
     let (image, at) = (dir.path().join("image"), dir.path().join("at"));
@@ -65,7 +34,7 @@ pub fn missing() -> Option<&'static str> {
     fs::create_dir(&at).unwrap();
     run(Command::new("mkfs.ext4").arg("-q").arg(&image));
     if !Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at).output().is_ok_and(|out| out.status.success()) {
-        return Some("it needs root, and loop devices that can be mounted");
+        return Some("it needs root, and loop devices that can be mounted".to_owned());
     }
     run(Command::new("umount").arg(&at));
     None
@@ -95,20 +64,19 @@ impl Drop for Mounted {
 
 /// An ext4 file system on a loop device.
 pub struct Device {
-    name: &'static str,
     mounted: Mounted,
     dir: TempDir,
 }
 
 impl Device {
-    /// Of `octets`, for the test `name`.
-    pub fn new(name: &'static str, octets: u64) -> Self {
+    /// Of `octets`.
+    pub fn new(octets: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
         fs::File::create(&image).unwrap().set_len(octets).unwrap();
         run(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&image));
         let mounted = Mounted::new(&image, dir.path().join("device"));
-        Self { name, mounted, dir }
+        Self { mounted, dir }
     }
 
     /// Where it is mounted.
@@ -124,10 +92,10 @@ impl Device {
         Mounted::new(&copy, self.dir.path().join("cut"))
     }
 
-    /// The child that writes in directory `dir` of the device.
-    pub fn writer(&self, dir: &str) -> Writer {
+    /// The child that writes `what` in directory `dir` of the device.
+    pub fn writer(&self, what: &str, dir: &str) -> Writer {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([CHILD, self.name])
+            .args([CHILD, what])
             .arg(self.path().join(dir))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

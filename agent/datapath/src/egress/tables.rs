@@ -164,7 +164,13 @@ impl Egress {
     /// Runs the program on a frame to be sent through `ifindex`; returns the resulting frame and the duration.
     #[cfg(any(test, feature = "testbed"))]
     pub(crate) fn run(&self, ifindex: u32, frame: &[u8]) -> (Vec<u8>, std::time::Duration) {
-        let run = self.bpf.send(ifindex, frame).unwrap_or_else(|e| panic!("{}", canopy_bpf::chain(&e)));
+        self.run_gso(ifindex, frame, 0)
+    }
+
+    /// The same with a GSO buffer of so many packets; 0 = it is none.
+    #[cfg(any(test, feature = "testbed"))]
+    pub(crate) fn run_gso(&self, ifindex: u32, frame: &[u8], gso_segs: u32) -> (Vec<u8>, std::time::Duration) {
+        let run = self.bpf.send(ifindex, frame, gso_segs).unwrap_or_else(|e| panic!("{}", canopy_bpf::chain(&e)));
         assert_eq!(run.verdict, -1, "the packet continues to the next filter");
         (run.frame, run.took)
     }

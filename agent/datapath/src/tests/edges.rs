@@ -27,6 +27,37 @@ fn reserved_fields_of_a_tlv_are_ignored_when_received() {
     assert_eq!((action, out), (REDIRECT, copy_for(0, &sent)));
 }
 
+/// Length and Num Receivers must agree: of receivers that only Length has room for, some would get no copy, unnoticed.
+#[test]
+fn a_tlv_whose_length_is_not_that_of_its_receivers_is_dropped() {
+    let mut bed = Testbed::new(&Shape { receivers: 2, ..Shape::default() });
+    let whole = encapsulated(&data(Opcode::SEND_ONLY, 100, b"counted"), end_mt(), list(0..2), 0);
+    let count = 40 + 8 + 2 * 16 + 20;
+    assert_eq!(whole[count], 2, "the TLV is at the assumed offset");
+    for (dropped, receivers) in (1..).zip([0, 1, 3, 255]) {
+        let mut packet = whole.clone();
+        packet[count] = receivers;
+        assert_eq!(bed.run("u0", &packet).0, SHOT, "{receivers}");
+        assert_eq!((bed.drops()["tlv_malformed"], bed.telemetry().data_packets), (dropped, 0), "{receivers}");
+    }
+    assert_eq!(bed.run("u0", &whole).0, REDIRECT);
+}
+
+/// Segments Left is an index of the Segment List, whose last one is Last Entry.
+#[test]
+fn a_packet_whose_segments_left_is_above_last_entry_is_dropped() {
+    let mut bed = Testbed::new(&Shape { receivers: 1, ..Shape::default() });
+    let whole = encapsulated(&data(Opcode::SEND_ONLY, 100, b"segments"), end_mt(), list(0..1), 0);
+    assert_eq!((whole[40 + 3], whole[40 + 4]), (1, 1), "Segments Left, Last Entry");
+    for (dropped, left) in (1..).zip([2, 3, 255]) {
+        let mut packet = whole.clone();
+        packet[40 + 3] = left;
+        assert_eq!(bed.run("u0", &packet).0, SHOT, "{left}");
+        assert_eq!((bed.drops()["srh_malformed"], bed.telemetry().data_packets), (dropped, 0), "{left}");
+    }
+    assert_eq!(bed.run("u0", &whole).0, REDIRECT);
+}
+
 #[test]
 fn a_packet_to_end_mt_without_an_srh_is_dropped() {
     let mut bed = Testbed::new(&Shape { receivers: 1, provisioned: true, ..Shape::default() });

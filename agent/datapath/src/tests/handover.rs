@@ -187,7 +187,7 @@ fn the_counters_of_a_port_continue() {
     };
     let before = counted(&bed);
     let frame = [&[2; 12][..], &[0x86, 0xdd], &data(Opcode::SEND_ONLY, 100, b"x")].concat();
-    bed.datapath.bpf.send(port, &frame).unwrap();
+    bed.datapath.bpf.send(port, &frame, 0).unwrap();
     let after = counted(&bed);
     assert_eq!(after.0, before.0 + 1);
     bed.through_another_layout();

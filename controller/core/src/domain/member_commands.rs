@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Commands on memberships: joining and leaving.
 
-use std::net::Ipv6Addr;
 use std::num::NonZeroU64;
 
 use canopy_model::FieldError;
@@ -42,7 +41,7 @@ impl MemberCommands<'_> {
             let detail = format!("it failed: {reason}; let every member leave, or delete the group, and join again");
             return Err(DomainError::InUse { kind: "group", name: group.to_owned(), detail });
         }
-        let address = self.check_address(&spec)?;
+        self.check_address(&spec)?;
         let present = old.members.get(&spec.host);
         // A receiver of an ended session joins as if it were new.
         if let Some(present) = present.filter(|m| old.takes_part(m)) {
@@ -71,7 +70,7 @@ impl MemberCommands<'_> {
                 "group {group} has {MAX_MEMBERS} members already, no more are supported"
             )));
         }
-        self.check_others(old, &spec, address)?;
+        check_source(old, &spec)?;
         if spec.role == Role::Receiver {
             check_in_time(old)?;
         }
@@ -194,8 +193,9 @@ impl MemberCommands<'_> {
         Ok(cursors)
     }
 
-    /// The member's address: inside its host's prefix, and outside the fabric's own prefixes.
-    fn check_address(&self, spec: &MemberSpec) -> Result<Ipv6Addr, FieldError> {
+    /// The member's address is inside its host's prefix, and outside the fabric's own prefixes. No two members of a group have one
+    /// address, because the prefixes of hosts do not overlap.
+    fn check_address(&self, spec: &MemberSpec) -> Result<(), FieldError> {
         let at = self.0.topology.as_ref().and_then(|t| t.network.host(&spec.host)).ok_or_else(|| {
             let hint =
                 if self.0.topology.is_some() { "the topology does not declare it" } else { "there is no topology yet" };
@@ -222,31 +222,20 @@ impl MemberCommands<'_> {
         if !at.prefix.contains(&address) {
             return refuse(format!("is outside {} of host {:?}", at.prefix, spec.host));
         }
-        Ok(address)
-    }
-
-    /// At most one source per group, and each address at most once.
-    fn check_others(&self, group: &Group, spec: &MemberSpec, address: Ipv6Addr) -> Result<(), FieldError> {
-        let name = &group.metadata.name;
-        for (host, other) in group.members.iter().filter(|(host, _)| **host != spec.host) {
-            if spec.role == Role::Source && other.spec.role == Role::Source {
-                return Err(FieldError::new(
-                    "spec.role",
-                    format!(
-                        "host {host:?} is the source of group {name} already, and a group has one: let it leave first"
-                    ),
-                ));
-            }
-            let theirs = other.spec.address.or_else(|| Some(self.0.topology.as_ref()?.network.host(host)?.address));
-            if theirs == Some(address) {
-                return Err(FieldError::new(
-                    "spec.address",
-                    format!("{address} belongs to member {host:?} of group {name}"),
-                ));
-            }
-        }
         Ok(())
     }
+}
+
+/// At most one source per group.
+fn check_source(group: &Group, spec: &MemberSpec) -> Result<(), FieldError> {
+    let is_another = |(host, other): &(&String, &Member)| other.spec.role == Role::Source && **host != spec.host;
+    let Some((host, _)) = group.members.iter().find(is_another).filter(|_| spec.role == Role::Source) else {
+        return Ok(());
+    };
+    let name = &group.metadata.name;
+    let detail =
+        format!("host {host:?} is the source of group {name} already, and a group has one: let it leave first");
+    Err(FieldError::new("spec.role", detail))
 }
 
 /// The start PSN that a source fixes with its join; `None` if it takes the session's.

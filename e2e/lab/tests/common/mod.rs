@@ -89,3 +89,11 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+/// The link of r1 has a delay, that of s1 has not.
+pub fn delayed(delay: &str) -> LabFile {
+    LabFile::parse(
+        &SMALL.replace("{a: r1/eth0, b: n1/eth2.5}", &format!("{{a: r1/eth0, b: n1/eth2.5, delay: {delay}}}")),
+    )
+    .unwrap()
+}

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod lifecycle;
+mod paced;
 mod pacing;
 mod refused;
 mod support;

@@ -57,6 +57,16 @@ fn a_higher_level_after_the_deferral_is_escalated_at_once() {
     assert_eq!(marked_steps(&mut lab, 1, 140 * MB, 9_000), [(17, 186, Action::Pause { micros: 10_000 })]);
 }
 
+/// The first congestion ended without an instruction of this node. That nodes upstream did not prevent a worse one two RTTs later shows
+/// nothing about their control of it.
+#[test]
+fn a_deferral_of_an_earlier_congestion_escalates_no_later_one() {
+    let mut lab = lab();
+    assert_eq!(marked_steps(&mut lab, 3, 126 * MB, 9_000), []);
+    assert_eq!(marked_steps(&mut lab, 30, MB, 0), []);
+    assert_eq!(marked_steps(&mut lab, 2, 140 * MB, 0), [(34, 186, Action::RateReduce(percent(34)))]);
+}
+
 #[test]
 fn marks_count_for_an_rtt_and_those_of_unknown_flows_not_at_all() {
     let mut lab = lab();

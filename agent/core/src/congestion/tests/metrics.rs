@@ -48,11 +48,11 @@ fn each_trigger_alone_and_only_above_its_threshold() {
     assert!(!depth(125 * MB).second() && depth(125 * MB + 1).depth);
     assert!(!depth(62_500_000).first && depth(62_500_001).first);
     let emr = |emr_permille| limits().assess(Reading { emr_permille, ..Reading::default() });
-    assert!(!emr(500).second() && emr(501).marking && !emr(501).depth && !emr(501).growth);
+    assert!(!emr(500).second() && emr(501).second() && emr(501).marking && !emr(501).depth && !emr(501).growth);
     assert_eq!(emr(501).metric(), Metric::EcnMarkingRate(percent(50)));
     // The default V_growth: 62.5 MB in 10 ms.
     let qgr = |octets| limits().assess(Reading { qgr_per_ms: Octets(octets), ..Reading::default() });
-    assert!(!qgr(6_250_000).second() && qgr(6_250_001).growth && !qgr(6_250_001).marking);
+    assert!(!qgr(6_250_000).second() && qgr(6_250_001).second() && qgr(6_250_001).growth && !qgr(6_250_001).marking);
     assert_eq!(qgr(7_000_000).metric(), Metric::QueueGrowthRate(7_000));
     assert_eq!(qgr(6_250_001).action(177, false, span(RTT)), Action::Notify, "the queue is still short");
     assert_eq!(qgr(6_250_001).action(177, true, span(RTT)), Action::RateReduce(percent(28)));

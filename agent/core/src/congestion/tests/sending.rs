@@ -7,13 +7,15 @@ use super::*;
 pub(super) struct Lab {
     pub(super) node: Node,
     pub(super) now: u64,
+    /// Packets marked CE so far.
+    ce: u64,
 }
 
 impl Lab {
     pub(super) fn new(settings: Settings) -> Self {
         let mut node = Node::new(settings);
         node.handle(Input::Port(port(), limits()), instant(0)).unwrap();
-        Self { node, now: 0 }
+        Self { node, now: 0, ce: 0 }
     }
 
     /// Flow 1 is provisioned.
@@ -30,11 +32,17 @@ impl Lab {
 
     /// Runs one millisecond in which these flows sent so many octets and the queue reached this depth.
     pub(super) fn step(&mut self, queue_bytes: u64, flows: &[(u32, u64)]) -> Vec<Command> {
+        self.step_marked(queue_bytes, 0, flows)
+    }
+
+    /// The same; of the thousand packets that the port sent, so many were marked CE.
+    fn step_marked(&mut self, queue_bytes: u64, ce: u64, flows: &[(u32, u64)]) -> Vec<Command> {
         self.now += MS;
+        self.ce += ce;
         for (n, bytes) in flows {
             self.node.handle(Input::Arrived(port(), key(*n), Octets(*bytes)), instant(self.now)).unwrap();
         }
-        let counters = Counters { queue: Octets(queue_bytes), packets: self.now, ce_packets: 0 };
+        let counters = Counters { queue: Octets(queue_bytes), packets: self.now / MS * 1_000, ce_packets: self.ce };
         self.node.handle(Input::Sample(port(), counters), instant(self.now)).unwrap();
         std::iter::from_fn(|| self.node.next_command()).collect()
     }
@@ -87,6 +95,33 @@ fn one_packet_per_flow_and_rtt_and_a_lower_level_at_rest() {
     let times: Vec<_> = commands.iter().map(|(at, _)| *at).collect();
     assert_eq!(times, [12, 22, 32, 42]);
     assert!(lab.node.counts().rate_limited_flow >= 36);
+}
+
+/// Growth and marks show a congestion before the queue is above K_min.
+#[test]
+fn a_growth_rate_alone_and_a_marking_rate_alone_are_notified() {
+    let sent = |commands: Vec<Command>| commands.into_iter().map(|c| (c.action, c.metric)).collect::<Vec<_>>();
+    let mut lab = Lab::with_flow();
+    assert_eq!(lab.step(MB, &[(1, 9_000)]), []);
+    assert_eq!(sent(lab.step(MB + 6_250_000, &[(1, 9_000)])), [], "as fast as V_growth is not above it");
+    let grown = lab.step(MB + 6_250_000 + 7 * MB, &[(1, 9_000)]);
+    assert_eq!(sent(grown), [(Action::Notify, Metric::QueueGrowthRate(7_000))]);
+    let mut lab = Lab::with_flow();
+    assert_eq!(lab.step_marked(MB, 900, &[(1, 9_000)]), []);
+    assert_eq!(sent(lab.step_marked(MB, 500, &[(1, 9_000)])), [], "V_ecn is not above it");
+    assert_eq!(sent(lab.step_marked(MB, 510, &[(1, 9_000)])), [(Action::Notify, Metric::EcnMarkingRate(percent(51)))]);
+}
+
+/// The queue is short, but most of what leaves is marked: the congestion has not ended.
+#[test]
+fn there_is_no_resume_while_another_trigger_stands() {
+    let mut lab = Lab::with_flow();
+    assert_eq!(actions(&lab.steps(3, 130 * MB, &[(1, 9_000)])).len(), 1);
+    for _ in 0..30 {
+        assert_eq!(lab.step_marked(30 * MB, 600, &[]), []);
+    }
+    // The first sample without marks is that of 34 ms.
+    assert_eq!(actions(&lab.steps(30, 30 * MB, &[])), [(44, Action::Resume(percent(50)))]);
 }
 
 /// The queue hovers around K_min: no Resume before a whole RTT below it.

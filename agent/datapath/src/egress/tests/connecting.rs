@@ -68,7 +68,16 @@ fn a_request_and_its_reply_give_the_source_qps_of_both_directions() {
 fn other_messages_and_truncated_ones_cause_no_event() {
     let bed = Bed::new();
     let program = own(&bed);
+    // Only a Send has these fields; the method is the fourth octet of the MAD, after the DETH.
+    let of_method = |method: u8| {
+        let mut packet = request(7, 0x11);
+        assert_eq!(std::mem::replace(&mut packet[40 + 8 + 12 + 8 + 3], method), 3);
+        packet
+    };
     let others = [
+        of_method(1),
+        of_method(2),
+        of_method(0x81),
         mad(host(1), far(), 4, REQUEST, &[(0, 1), (32, 0x11 << 8)]),
         mad(host(1), far(), 7, 0x14, &[(0, 1), (32, 0x11 << 8)]),
     ];

@@ -58,6 +58,19 @@ fn copies_at_a_short_queue_are_counted_at_their_ports_only() {
     assert_eq!(flows_of(&bed), BTreeMap::new());
 }
 
+/// They are counted by their first header alone; a copy to a child node has the mark there too.
+#[test]
+fn copies_that_arrived_marked_count_as_marked_at_a_short_queue() {
+    let bed = headend();
+    let sent: Vec<_> = sent().iter().zip([CE, ECT0].into_iter().cycle()).map(|(p, ecn)| with_ecn(p, 0, ecn)).collect();
+    bed.traffic("u0", &sent);
+    let counted = |name: &str| {
+        let stats = bed.datapath.egress.stats(bed.ifindex(name)).unwrap();
+        (stats.packets, stats.ce, stats.marked)
+    };
+    assert_eq!((counted("d1"), counted("d0")), ((10, 5, 0), (20, 10, 0)));
+}
+
 #[test]
 fn copies_at_a_long_queue_are_counted_encapsulated_or_not_and_the_group_takes_its_flows_along() {
     let mut bed = headend();

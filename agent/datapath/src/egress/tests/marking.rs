@@ -112,6 +112,36 @@ fn encapsulated_packets_are_seen_as_the_inner_flow_and_marked_inside_and_outside
     assert_eq!(bed.stats().packets, 3);
 }
 
+/// A node upstream marks the outer header too; if only that is marked, the packet still arrived marked.
+#[test]
+fn a_mark_of_the_outer_header_alone_counts_as_arrived_unless_the_inner_one_is_not_ecn_capable() {
+    let bed = Bed::new();
+    let inner = |psn, ecn| packet(3, ecn, psn, &[5; 100]);
+    let marked = encapsulated(&inner(1, ECT0), end_mt(), vec![], CE);
+    assert_eq!(bed.run(&marked), marked, "nothing is changed without a queue");
+    let seen = |bed: &Bed| bed.flows().iter().map(|(_, f)| (f.packets, f.ce, f.ce_in_bytes)).collect::<Vec<_>>();
+    let octets = marked.len() as u64 + 14;
+    assert_eq!((bed.stats().ce, seen(&bed)), (1, vec![(1, 1, octets)]));
+    for (psn, ecn, outer) in [(2, 0, CE), (3, ECT0, ECT0)] {
+        bed.run(&encapsulated(&inner(psn, ecn), end_mt(), vec![], outer));
+        assert_eq!((bed.stats().ce, seen(&bed)), (1, vec![(u64::from(psn), 1, octets)]));
+    }
+}
+
+/// A GSO buffer leaves as several packets: rates of packets count those.
+#[test]
+fn a_gso_buffer_counts_as_the_packets_that_it_is() {
+    let bed = deep();
+    bed.limits(1_000, 1);
+    let p = packet(1, ECT0, 1, &[7; 900]);
+    bed.egress().run_gso(bed.port, &frame(&p), 5);
+    let stats = bed.stats();
+    assert_eq!((stats.packets, stats.marked, stats.ce), (5, 5, 5));
+    assert_eq!((stats.bytes, bed.flows()[0].1.packets, bed.flows()[0].1.ce), (p.len() as u64 + 14, 5, 5));
+    bed.egress().run_gso(bed.port, &frame(&packet(1, 0, 2, &[7; 900])), 3);
+    assert_eq!((bed.stats().packets, bed.stats().not_ect, bed.stats().ce), (8, 3, 5));
+}
+
 #[test]
 fn the_depth_of_a_queue_that_counts_per_processor_is_what_the_agent_sampled() {
     let bed = Bed::new();

@@ -52,6 +52,34 @@ fn members() {
     assert_eq!(w.problem(leave("x", "h3-1")), "NotFound: there is no group \"x\"");
 }
 
+/// A node distinguishes the branches of a group by their addresses. An address lies in the prefix of its host, and prefixes do not overlap,
+/// whichever is changed first.
+#[test]
+fn no_two_members_of_a_group_have_one_address() {
+    let mut w = world();
+    assert_eq!(
+        w.problem(at("h3-1", "2001:db8:201::1")),
+        "Invalid: spec.address: 2001:db8:201::1 is outside 2001:db8:301::/64 of host \"h3-1\""
+    );
+    w.run(at("h3-1", "2001:db8:301::77")).unwrap();
+    let spec = w.domain.topology().unwrap().spec;
+    let with_prefix = |host: &str, prefix: &str, address: &str| {
+        let mut s = spec.clone();
+        let h = s.hosts.iter_mut().find(|h| h.name == host).unwrap();
+        (h.prefix, h.address) = (prefix.parse().unwrap(), address.parse().unwrap());
+        s
+    };
+    for wider in ["2001:db8:301::/64", "2001:db8:301::/72", "2001:db8:300::/40"] {
+        let problem = w.problem(topology(with_prefix("h2-1", wider, "2001:db8:301::77")));
+        assert!(problem.contains("overlaps") && problem.contains("h2-1"), "{problem}");
+    }
+    // The two hosts change places: the member with an address of its own does not follow.
+    let mut changed = with_prefix("h2-1", "2001:db8:301::/64", "2001:db8:301::77");
+    let h3 = changed.hosts.iter_mut().find(|h| h.name == "h3-1").unwrap();
+    (h3.prefix, h3.address) = ("2001:db8:201::/64".parse().unwrap(), "2001:db8:201::1".parse().unwrap());
+    assert!(w.problem(topology(changed)).contains("with address 2001:db8:301::77, which is outside the new prefix"));
+}
+
 #[test]
 fn a_node_serves_a_bounded_number_of_branches() {
     let mut w = World::with(fabric(2, 1, 130));

@@ -55,12 +55,3 @@ pub(crate) fn monotonic_ns() -> u64 {
     let t = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
     t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64
 }
-
-/// Whether this kernel has fq: EDT can be tested only there.
-pub(crate) fn has_fq(wire: &Wire) -> bool {
-    let made = wire.on_host("tc qdisc add dev eth0 root fq").is_ok();
-    if made {
-        wire.on_host("tc qdisc del dev eth0 root").unwrap();
-    }
-    made
-}
