@@ -65,7 +65,7 @@ pub struct LinkObserved {
     pub pushes: u64,
     /// Nanoseconds since the last change.
     pub pushed_ago_ns: Option<u64>,
-    /// RTT_est that the thresholds were computed from, nanoseconds.
+    /// RTT_est that the thresholds were computed from, nanoseconds; without one, the time in which K_max is sent.
     pub pushed_rtt_ns: Option<u64>,
     /// State of the sending port's queue; `null` while there are no thresholds, the node's agent is not connected, or
     /// it reported nothing for a minute.
@@ -114,7 +114,7 @@ pub struct LinkRttView {
     pub measured_ns: Option<u64>,
     /// The smallest measured in the last 2.4 s.
     pub filtered_ns: Option<u64>,
-    /// RTT_est: as configured, else filtered.
+    /// RTT_est: as configured, else filtered, else as before the controller's restart.
     pub estimate_ns: Option<u64>,
     /// Test packets answered since the agent started.
     pub samples: u64,

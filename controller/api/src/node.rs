@@ -74,7 +74,8 @@ pub struct PortView {
     /// Link-local address of this end.
     #[schema(value_type = String)]
     pub link_local: Ipv6Addr,
-    /// Queue thresholds in the node's desired state; `null` where rate or round-trip time are not known.
+    /// Queue thresholds in the node's desired state; `null` where the rate is not known, or the round-trip time to
+    /// another node.
     pub thresholds: Option<PortThresholdsView>,
 }
 

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! - [`compute`]: the formula, exact in integers, rounded down to octets.
-//! - [`RttFilter`]: RTT_est from samples: the smallest of the last 2.4 s, so that a queue does not raise its own threshold.
-//!   A configured round-trip time takes precedence.
+//! - [`RttFilter`]: RTT_est from samples: the smallest of the last 2.4 s, so that a queue does not raise its own threshold, and
+//!   that of the last 10 min, so that samples of a link at rest change nothing. A configured round-trip time takes precedence.
 //! - [`LinkThresholds`]: both, for one direction of one link, and when a change is pushed to the node.
 //!
 //! A kilobyte is 1000 octets.
@@ -17,8 +17,8 @@ mod filter;
 mod link;
 
 pub use canopy_model::topology::MIN_K_BASE;
-pub use filter::{RttFilter, WINDOW};
-pub use link::{HOLD, LinkThresholds, MIN_CHANGE_PERMILLE, Pushed, STEP_FACTOR};
+pub use filter::{RttFilter, SETTLED, WINDOW};
+pub use link::{HOLD, LinkThresholds, MIN_CHANGE_PERMILLE, MIN_STEP, Pushed, RttSource, STEP_FACTOR};
 
 use std::time::Duration;
 
@@ -119,6 +119,12 @@ pub fn compute(settings: ThresholdSettings, port: PortLimits, rtt: Duration) -> 
     };
     let k_max = wanted.min(buffer);
     Ok(Thresholds { k_max, k_min: k_max / 2, bound })
+}
+
+/// Time in which a port sends so many octets, at least 1 ns and at most [`MAX_RTT`].
+pub(crate) fn drain_time(octets: Octets, rate: Rate) -> Duration {
+    let ns = u128::from(octets.get()) * 8 * 1_000_000_000 / u128::from(rate.bps().max(1));
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).clamp(Duration::from_nanos(1), MAX_RTT)
 }
 
 fn check(settings: ThresholdSettings, port: PortLimits) -> Result<(), ThresholdError> {

@@ -69,7 +69,7 @@ pub struct Port {
     pub link_local: Ipv6Addr,
     /// A neighbouring node, or a host.
     pub peer: Peer,
-    /// Queue thresholds of the port's egress; `None` where rate or round-trip time are not known.
+    /// Queue thresholds of the port's egress; `None` where the rate is not known, or the round-trip time to another node.
     pub thresholds: Option<PortThresholds>,
 }
 
@@ -80,7 +80,7 @@ pub struct PortThresholds {
     pub k_min: Octets,
     /// K_max: above it, Long-haul CNPs.
     pub k_max: Octets,
-    /// RTT_est when these were computed, 1 ns ..= 10 s.
+    /// RTT_est when these were computed, 1 ns ..= 10 s; towards a host without a known one, the time in which K_max is sent.
     pub rtt: Duration,
     /// R_port, 1 bit/s and more.
     pub port_rate: Rate,

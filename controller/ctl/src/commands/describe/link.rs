@@ -75,6 +75,7 @@ fn thresholds(out: &mut dyn Write, status: &LinkObserved) -> Result<(), Failure>
     let thresholds = status.thresholds.as_ref();
     let bound = match thresholds.map(|t| t.bound) {
         Some(Bound::Buffer { wanted_bytes }) => format!("the port's buffer; the formula gives {wanted_bytes}"),
+        Some(Bound::Base) if status.rtt.estimate_ns.is_none() => "K_base; no round-trip time is known".to_owned(),
         Some(Bound::Base) => "K_base; the bandwidth-delay product is smaller".to_owned(),
         Some(Bound::BandwidthDelay) => "alpha times the bandwidth-delay product".to_owned(),
         None => text(()),
