@@ -16,7 +16,7 @@
 mod filter;
 mod link;
 
-pub use canopy_model::topology::MIN_K_BASE;
+pub use canopy_model::topology::{DEFAULT_V_ECN_PERMILLE, MIN_K_BASE, V_ECN_PERMILLE};
 pub use filter::{RttFilter, SETTLED, WINDOW};
 pub use link::{HOLD, LinkThresholds, MIN_CHANGE_PERMILLE, MIN_STEP, Pushed, RttSource, STEP_FACTOR};
 
@@ -47,11 +47,21 @@ pub struct ThresholdSettings {
     /// Measured round-trip times below this are refused: no path is so short, and a node that reports one would lower the thresholds of
     /// its links to K_base.
     pub min_rtt: Duration,
+    /// V_ecn in packets per thousand (1..=1000), passed on to the node.
+    pub v_ecn_permille: u16,
+    /// V_growth in octets per millisecond (at least 1), passed on likewise; `None`: from K_min to K_max in one RTT_est.
+    pub v_growth: Option<Octets>,
 }
 
 impl Default for ThresholdSettings {
     fn default() -> Self {
-        Self { alpha_permille: DEFAULT_ALPHA_PERMILLE, k_base: DEFAULT_K_BASE, min_rtt: DEFAULT_MIN_RTT }
+        Self {
+            alpha_permille: DEFAULT_ALPHA_PERMILLE,
+            k_base: DEFAULT_K_BASE,
+            min_rtt: DEFAULT_MIN_RTT,
+            v_ecn_permille: DEFAULT_V_ECN_PERMILLE,
+            v_growth: None,
+        }
     }
 }
 
@@ -130,6 +140,9 @@ pub(crate) fn drain_time(octets: Octets, rate: Rate) -> Duration {
 fn check(settings: ThresholdSettings, port: PortLimits) -> Result<(), ThresholdError> {
     within("alphaPermille", u64::from(settings.alpha_permille), 1, u64::from(u16::MAX))?;
     within("kBaseBytes", settings.k_base.get(), MIN_K_BASE.get(), u64::MAX)?;
+    let (least, most) = (u64::from(*V_ECN_PERMILLE.start()), u64::from(*V_ECN_PERMILLE.end()));
+    within("vEcn", u64::from(settings.v_ecn_permille), least, most)?;
+    within("vGrowthBytesPerMs", settings.v_growth.unwrap_or(Octets::MAX).get(), 1, u64::MAX)?;
     within("rateBps", port.rate.bps(), 1, u64::MAX)?;
     within("bufferBytes", port.buffer.unwrap_or(Octets::MAX).get(), MIN_BUFFER.get(), u64::MAX)
 }

@@ -119,6 +119,10 @@ pub struct PortThresholdsView {
     pub rtt: Duration,
     /// R_port.
     pub port_rate: Rate,
+    /// V_ecn in packets per thousand.
+    pub v_ecn: u16,
+    /// V_growth per millisecond.
+    pub v_growth: Octets,
 }
 
 /// One direction of a link, out of a node's port.
@@ -149,6 +153,10 @@ pub struct LinkDesired {
     pub alpha: u16,
     /// K_base, the link's or the controller's.
     pub k_base: Octets,
+    /// V_ecn of the sending port in packets per thousand, the link's or the controller's.
+    pub v_ecn: u16,
+    /// V_growth of the sending port per millisecond, the link's or the controller's; `None`: from K_min to K_max in one RTT_est.
+    pub v_growth: Option<Octets>,
     /// The link's configured round-trip time.
     pub rtt: Option<Duration>,
 }

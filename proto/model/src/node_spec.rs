@@ -84,6 +84,18 @@ pub struct PortThresholds {
     pub rtt: Duration,
     /// R_port, 1 bit/s and more.
     pub port_rate: Rate,
+    /// V_ecn in packets per thousand, 1 ..= 1000: a higher ECN marking rate is second-level congestion.
+    pub v_ecn_permille: u16,
+    /// V_growth in octets per millisecond: a queue that grows faster is second-level congestion.
+    pub v_growth_per_ms: Octets,
+}
+
+impl PortThresholds {
+    /// V_growth where none is configured: the queue grows from K_min to K_max in one RTT_est. Faster than that, ECN marks come too late.
+    pub fn default_v_growth(k_min: Octets, k_max: Octets, rtt: Duration) -> Octets {
+        let room = u128::from(k_max.saturating_sub(k_min).get()) * 1_000_000;
+        u64::try_from(room / rtt.as_nanos().max(1)).map_or(Octets::MAX, Octets)
+    }
 }
 
 /// The far end of a port.

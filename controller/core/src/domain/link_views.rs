@@ -92,6 +92,8 @@ impl LinkViews<'_> {
             buffer: port.buffer,
             alpha: settings.alpha_permille,
             k_base: settings.k_base,
+            v_ecn: settings.v_ecn_permille,
+            v_growth: settings.v_growth,
             rtt: configured,
         };
         let status = LinkObserved {

@@ -10,8 +10,8 @@ use canopy_model::congestion::{MAX_REPORTED_FLOWS, PortCongestion};
 use canopy_model::ids::{Generation, GroupId, PortIndex};
 use canopy_model::node_spec::{BranchKind, Peer, PortThresholds};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
-use canopy_model::topology::{Endpoint, LinkBuffer};
-use canopy_units::{Monotonic, Rate, nanos};
+use canopy_model::topology::{Endpoint, LinkBuffer, PortNumber};
+use canopy_units::{Monotonic, Octets, Rate, nanos};
 
 use super::change::{Effect, Prepared, ThresholdEffect, ThresholdEffects};
 use super::data_flows::{Carried, DataFlows, Withheld};
@@ -458,16 +458,27 @@ impl Links {
     pub(super) fn declared(&self, state: &State) -> Vec<Declared> {
         let Some(network) = state.network() else { return Vec::new() };
         let directions = network.spec.links.iter().enumerate().flat_map(|(link, decl)| {
-            let settings = ThresholdSettings {
-                alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
-                k_base: decl.k_base.unwrap_or(self.defaults.k_base),
-                ..self.defaults
-            };
-            let ends = [
-                (&decl.a, &decl.b, decl.buffer.and_then(LinkBuffer::at_a)),
-                (&decl.b, &decl.a, decl.buffer.and_then(LinkBuffer::at_b)),
-            ];
-            ends.map(|(from, to, buffer)| {
+            let (buffer, v_ecn, v_growth) = (decl.buffer, decl.v_ecn, decl.v_growth);
+            let at_a = (
+                buffer.and_then(LinkBuffer::at_a),
+                v_ecn.and_then(PortNumber::at_a),
+                v_growth.and_then(PortNumber::at_a),
+            );
+            let at_b = (
+                buffer.and_then(LinkBuffer::at_b),
+                v_ecn.and_then(PortNumber::at_b),
+                v_growth.and_then(PortNumber::at_b),
+            );
+            let ends = [(&decl.a, &decl.b, at_a), (&decl.b, &decl.a, at_b)];
+            ends.map(|(from, to, (buffer, v_ecn, v_growth))| {
+                let v_ecn = v_ecn.and_then(|permille| u16::try_from(permille).ok());
+                let settings = ThresholdSettings {
+                    alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
+                    k_base: decl.k_base.unwrap_or(self.defaults.k_base),
+                    v_ecn_permille: v_ecn.unwrap_or(self.defaults.v_ecn_permille),
+                    v_growth: v_growth.map(Octets).or(self.defaults.v_growth),
+                    ..self.defaults
+                };
                 let port = PortLimits { rate: decl.rate, buffer };
                 let source = match decl.rtt {
                     Some(rtt) => RttSource::Configured(rtt),
@@ -500,6 +511,8 @@ impl Links {
                 k_max: pushed.thresholds.k_max,
                 rtt: pushed.rtt,
                 port_rate: pushed.rate,
+                v_ecn_permille: pushed.v_ecn_permille,
+                v_growth_per_ms: pushed.v_growth_per_ms,
             })
         };
         let now = state.nodes[node].spec.base.ports.iter().map(|p| p.thresholds);

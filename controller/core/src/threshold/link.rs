@@ -18,6 +18,7 @@
 
 use std::time::Duration;
 
+use canopy_model::node_spec::PortThresholds;
 use canopy_units::{Monotonic, Octets, Rate, nanos};
 
 #[cfg(doc)]
@@ -92,6 +93,10 @@ pub struct Pushed {
     pub rtt: Duration,
     /// Port rate that they were computed from.
     pub rate: Rate,
+    /// V_ecn in packets per thousand.
+    pub v_ecn_permille: u16,
+    /// V_growth in octets per millisecond, as configured or computed.
+    pub v_growth_per_ms: Octets,
     /// When, on the clock of the samples.
     pub at: Monotonic,
 }
@@ -120,7 +125,7 @@ impl LinkThresholds {
         };
         if let Some(rtt) = in_force {
             let thresholds = compute(settings, port, rtt)?;
-            new.pushed = Some(Pushed { thresholds, rtt, rate: port.rate, at: now });
+            new.pushed = Some(new.with(thresholds, rtt, now));
         }
         Ok(new)
     }
@@ -211,12 +216,12 @@ impl LinkThresholds {
         };
         (self.settings, self.port, self.source, self.in_force) = (settings, port, source, in_force);
         self.moving = None;
-        let before = self.pushed.map(|old| (old.thresholds, old.rtt, old.rate));
-        if new.is_none() {
+        let Some((new, rtt)) = new else {
             self.pushed = None;
-        }
-        let new = new.filter(|(new, rtt)| before != Some((*new, *rtt, port.rate)));
-        Ok(new.map(|(new, rtt)| self.push(new, rtt, now)))
+            return Ok(None);
+        };
+        let is_same = self.pushed.is_some_and(|old| old == Pushed { at: old.at, ..self.with(new, rtt, now) });
+        Ok((!is_same).then(|| self.push(new, rtt, now)))
     }
 
     /// The last pushed thresholds.
@@ -251,9 +256,17 @@ impl LinkThresholds {
     }
 
     fn push(&mut self, thresholds: Thresholds, rtt: Duration, at: Monotonic) -> Thresholds {
-        self.pushed = Some(Pushed { thresholds, rtt, rate: self.port.rate, at });
+        self.pushed = Some(self.with(thresholds, rtt, at));
         self.pushes += 1;
         thresholds
+    }
+
+    /// What a node gets with these thresholds.
+    fn with(&self, thresholds: Thresholds, rtt: Duration, at: Monotonic) -> Pushed {
+        let computed = || PortThresholds::default_v_growth(thresholds.k_min, thresholds.k_max, rtt);
+        let ThresholdSettings { v_ecn_permille, v_growth, .. } = self.settings;
+        let v_growth_per_ms = v_growth.unwrap_or_else(computed);
+        Pushed { thresholds, rtt, rate: self.port.rate, v_ecn_permille, v_growth_per_ms, at }
     }
 }
 

@@ -74,6 +74,8 @@ fn inputs_out_of_range_are_refused_by_field() {
     let at = |buffer| PortLimits { buffer: Some(Octets(buffer)), ..GBPS_100 };
     assert_eq!(field(ThresholdSettings { alpha_permille: 0, ..settings }, GBPS_100, 1), "alphaPermille");
     assert_eq!(field(ThresholdSettings { k_base: Octets(4_197), ..settings }, GBPS_100, 1), "kBaseBytes");
+    assert_eq!(field(ThresholdSettings { v_ecn_permille: 1_001, ..settings }, GBPS_100, 1), "vEcn");
+    assert_eq!(field(ThresholdSettings { v_growth: Some(Octets(0)), ..settings }, GBPS_100, 1), "vGrowthBytesPerMs");
     assert_eq!(field(settings, PortLimits { rate: Rate::ZERO, ..GBPS_100 }, 1), "rateBps");
     assert_eq!(field(settings, at(1), 1), "bufferBytes");
     assert_eq!(field(settings, GBPS_100, MAX_NS + 1), "rttNs");

@@ -4,7 +4,7 @@
 use canopy_model::ids::PortIndex;
 use canopy_model::node_spec::PortThresholds;
 use canopy_model::telemetry::LinkRtt;
-use canopy_model::topology::{EndBuffers, LinkBuffer, LongHaulFormat};
+use canopy_model::topology::{EndBuffers, EndNumbers, LinkBuffer, LongHaulFormat, PortNumber};
 
 use super::*;
 use crate::command::Outcome;
@@ -75,6 +75,8 @@ fn a_sample_reaches_the_port_that_sends_and_no_other_and_no_group() {
         k_max: Octets(125_000_000),
         rtt: span(10_000_000),
         port_rate: Rate::from_bps(100_000_000_000),
+        v_ecn_permille: 500,
+        v_growth_per_ms: Octets(6_250_000),
     };
     assert_eq!((spec_thresholds(&w, "leaf1", "up1"), spec_thresholds(&w, "leaf1", "host1")), (Some(k), floor));
     assert_eq!(spec_thresholds(&w, "spine1", "down1"), None, "the other direction has its own measurement");
@@ -180,6 +182,8 @@ fn a_port_towards_a_host_has_k_base_without_a_round_trip_time() {
         k_max: Octets(64_000),
         rtt: span(5_120),
         port_rate: Rate::from_bps(100_000_000_000),
+        v_ecn_permille: 500,
+        v_growth_per_ms: Octets(6_250_000),
     };
     assert_eq!(spec_thresholds(&w, "leaf1", "host1"), Some(floor));
     assert_eq!(spec_thresholds(&w, "leaf1", "up1"), None, "a link between nodes waits for its measurement");
@@ -314,4 +318,27 @@ fn many_nodes_are_pushed_in_several_commands() {
     let restarted = w.restarted();
     assert!(!restarted.thresholds_are_due());
     assert_eq!(restarted.node_spec("leaf200").unwrap().base, w.domain.node_spec("leaf200").unwrap().base);
+}
+
+#[test]
+fn v_ecn_and_v_growth_of_a_port_are_the_links_else_the_controllers_else_the_defaults() {
+    let v = |w: &World, node, port| {
+        let thresholds = spec_thresholds(w, node, port).unwrap();
+        (thresholds.v_ecn_permille, thresholds.v_growth_per_ms.get())
+    };
+    let mut w = World::empty_with(ThresholdSettings { v_ecn_permille: 300, ..ThresholdSettings::default() });
+    let mut spec = network();
+    spec.links[0].rtt = Some(Duration::from_millis(10));
+    w.run(topology(spec.clone())).unwrap();
+    w.run(Command::PushThresholds).unwrap();
+    assert_eq!(v(&w, "leaf1", "up1"), (300, 6_250_000), "62.5 MB in 10 ms");
+    // One port of a link, and both.
+    spec.links[0].v_ecn = Some(PortNumber::Each(EndNumbers { a: Some(900), b: None }));
+    spec.links[0].v_growth = Some(PortNumber::Both(77));
+    w.run(topology(spec)).unwrap();
+    w.run(Command::PushThresholds).unwrap();
+    assert_eq!([v(&w, "leaf1", "up1"), v(&w, "spine1", "down1")], [(900, 77), (300, 77)]);
+    let desired = view(&w, "leaf1/up1").spec;
+    assert_eq!((desired.v_ecn, desired.v_growth), (900, Some(Octets(77))));
+    assert!(w.domain.prepare(Command::PushThresholds).unwrap().is_noop(), "they are pushed once");
 }
