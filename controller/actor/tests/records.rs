@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use canopy_controller_actor::{Running, start};
 use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Labels;
 use canopy_model::group::{GroupSpec, StallPolicy};
+use canopy_model::ids::PortIndex;
 use canopy_model::member::MemberSpec;
+use canopy_model::telemetry::LinkRtt;
 use canopy_store::{MemStore, Op, Store};
 use serde_json::json;
 
@@ -38,7 +41,7 @@ fn join(group: &str, spec: serde_json::Value) -> Command {
 }
 
 /// Every kind of record with every field: labels, a port without carrier, a moved tree, memory, an evicted receiver,
-/// a failed group, a receiver of a session that has ended.
+/// a failed group, a receiver of a session that has ended, a measured link.
 fn commands() -> Vec<Command> {
     let spec = json!({
         "nodes": [{"name": "n1", "id": 1}, {"name": "n2", "id": 2}, {"name": "n3", "id": 3}],
@@ -49,7 +52,7 @@ fn commands() -> Vec<Command> {
         ],
         "links": [
             {"a": "n1/eth1", "b": "n2/eth1", "rateBps": 1000, "rttUs": 10, "bufferBytes": {"a": 9000}, "alpha": 900, "kBaseBytes": 5000},
-            {"a": "n1/eth2", "b": "n3/eth1"},
+            {"a": "n1/eth2", "b": "n3/eth1", "rateBps": 1_000_000_000},
             {"a": "n3/eth2", "b": "n2/eth2", "drained": true},
             {"a": "n1/eth9", "b": "s1/eth0"},
             {"a": "n2/eth8", "b": "r1/eth0", "mtu": 5000},
@@ -91,6 +94,9 @@ async fn records_are_what_stores_hold() {
     for command in commands() {
         controller.execute(command, None, false).await.unwrap();
     }
+    let rtt = Some(Duration::from_micros(700));
+    controller.link_rtts("n1", &[LinkRtt { port: PortIndex::new("port", 2).unwrap(), rtt, samples: 1, lost: 0 }]);
+    controller.execute(Command::PushThresholds, None, false).await.unwrap();
     let now = records(&store);
     if std::env::var_os("UPDATE_RECORDS").is_some() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/records.txt"), &now).unwrap();

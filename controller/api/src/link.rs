@@ -40,14 +40,19 @@ pub struct LinkDesired {
     pub alpha: u16,
     /// K_base in octets, the link's or the controller's.
     pub k_base_bytes: u64,
+    /// V_ecn of the sending port in packets per thousand, the link's or the controller's.
+    pub v_ecn: u16,
+    /// V_growth of the sending port in octets per millisecond, the link's or the controller's; `null`: from K_min to K_max in one RTT_est.
+    pub v_growth_bytes_per_ms: Option<u64>,
     /// The link's configured round-trip time in microseconds.
     pub rtt_us: Option<u64>,
 }
 
-from_fields!(view::LinkDesired { link, to, alpha } [rate, buffer, k_base, rtt] {
+from_fields!(view::LinkDesired { link, to, alpha, v_ecn } [rate, buffer, k_base, v_growth, rtt] {
     rate_bps = rate.bps(),
     buffer_bytes = buffer.map(Octets::get),
     k_base_bytes = k_base.get(),
+    v_growth_bytes_per_ms = v_growth.map(Octets::get),
     rtt_us = rtt.map(|rtt| nanos(rtt) / 1_000),
 });
 
@@ -65,7 +70,7 @@ pub struct LinkObserved {
     pub pushes: u64,
     /// Nanoseconds since the last change.
     pub pushed_ago_ns: Option<u64>,
-    /// RTT_est that the thresholds were computed from, nanoseconds.
+    /// RTT_est that the thresholds were computed from, nanoseconds; without one, the time in which K_max is sent.
     pub pushed_rtt_ns: Option<u64>,
     /// State of the sending port's queue; `null` while there are no thresholds, the node's agent is not connected, or
     /// it reported nothing for a minute.
@@ -114,7 +119,7 @@ pub struct LinkRttView {
     pub measured_ns: Option<u64>,
     /// The smallest measured in the last 2.4 s.
     pub filtered_ns: Option<u64>,
-    /// RTT_est: as configured, else filtered.
+    /// RTT_est: as configured, else filtered, else as before the controller's restart.
     pub estimate_ns: Option<u64>,
     /// Test packets answered since the agent started.
     pub samples: u64,

@@ -74,7 +74,8 @@ pub struct PortView {
     /// Link-local address of this end.
     #[schema(value_type = String)]
     pub link_local: Ipv6Addr,
-    /// Queue thresholds in the node's desired state; `null` where rate or round-trip time are not known.
+    /// Queue thresholds in the node's desired state; `null` where the rate is not known, or the round-trip time to
+    /// another node.
     pub thresholds: Option<PortThresholdsView>,
 }
 
@@ -92,13 +93,18 @@ pub struct PortThresholdsView {
     pub rtt_ns: u64,
     /// R_port in bits per second.
     pub port_rate_bps: u64,
+    /// V_ecn in packets per thousand: a higher ECN marking rate is second-level congestion.
+    pub v_ecn: u16,
+    /// V_growth in octets per millisecond: a queue that grows faster is second-level congestion.
+    pub v_growth_bytes_per_ms: u64,
 }
 
-from_fields!(view::PortThresholdsView {} [k_min, k_max, rtt, port_rate] {
+from_fields!(view::PortThresholdsView { v_ecn } [k_min, k_max, rtt, port_rate, v_growth] {
     k_min_bytes = k_min.get(),
     k_max_bytes = k_max.get(),
     rtt_ns = canopy_units::nanos(rtt),
     port_rate_bps = port_rate.bps(),
+    v_growth_bytes_per_ms = v_growth.get(),
 });
 
 /// State that a node's agent last reported.

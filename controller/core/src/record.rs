@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durable records. This crate defines their content and their keys, the caller their encoding.
 //!
-//! Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, and `domain/state` for the revision and the
-//! allocators. A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no
+//! Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
+//! `domain/state` for the revision and the allocators. A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no
 //! record is free.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,8 @@ pub enum Record {
     Group(Box<GroupRecord>),
     /// A membership.
     Member(Box<MemberRecord>),
+    /// A node's measured round-trip times.
+    Rtt(RttRecord),
     /// What no resource holds.
     State(StateRecord),
 }
@@ -49,6 +51,7 @@ impl Record {
             "topology" => Self::Topology(Deserialize::deserialize(from)?),
             "group" => Self::Group(Deserialize::deserialize(from)?),
             "member" => Self::Member(Deserialize::deserialize(from)?),
+            "rtt" => Self::Rtt(Deserialize::deserialize(from)?),
             "domain" if key == STATE_KEY => Self::State(Deserialize::deserialize(from)?),
             _ => return Ok(None),
         }))
@@ -60,6 +63,7 @@ impl Record {
             Self::Topology(_) => topology_key(),
             Self::Group(record) => group_key(&record.metadata.name),
             Self::Member(record) => member_key(&record.group, &record.member.spec.host),
+            Self::Rtt(record) => rtt_key(&record.node),
             Self::State(_) => STATE_KEY.to_owned(),
         }
     }
@@ -70,6 +74,7 @@ impl Record {
             Self::Topology(record) => record.revision,
             Self::Group(record) => record.revision,
             Self::Member(record) => record.revision,
+            Self::Rtt(record) => record.revision,
             Self::State(record) => record.revision,
         }
     }
@@ -148,7 +153,7 @@ impl Record {
         match self {
             Self::Group(record) => record.tree = None,
             Self::Topology(record) => (record.behind, record.digests) = Default::default(),
-            Self::Member(_) | Self::State(_) => {}
+            Self::Member(_) | Self::Rtt(_) | Self::State(_) => {}
         }
     }
 }
@@ -171,6 +176,26 @@ pub struct MemberRecord {
     pub(crate) revision: u64,
     #[serde(flatten)]
     pub(crate) member: Member,
+}
+
+/// The measured round-trip times that the thresholds of a node's ports were computed from: those of a controller that starts are the same.
+/// Written when one of them is pushed, which a link at rest never causes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RttRecord {
+    pub(crate) node: String,
+    pub(crate) revision: u64,
+    /// By port name.
+    pub(crate) rtts: BTreeMap<String, RecordedRtt>,
+}
+
+/// A measured round-trip time in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RecordedRtt {
+    /// The far end: the path to another one is another path.
+    pub(crate) to: Endpoint,
+    /// Nanoseconds.
+    pub(crate) rtt_ns: u64,
 }
 
 /// State that must survive although no resource holds it: deletions must not decrease the revision, nor make the
@@ -205,6 +230,11 @@ pub fn assume_open(records: &mut [(String, Record)]) -> Vec<Record> {
 
 fn is_zero(n: &u32) -> bool {
     *n == 0
+}
+
+/// Key of the record of a node's round-trip times.
+pub(crate) fn rtt_key(node: &str) -> String {
+    format!("rtt/{node}")
 }
 
 /// Key of the topology's record.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! - [`compute`]: the formula, exact in integers, rounded down to octets.
-//! - [`RttFilter`]: RTT_est from samples: the smallest of the last 2.4 s, so that a queue does not raise its own threshold.
-//!   A configured round-trip time takes precedence.
+//! - [`RttFilter`]: RTT_est from samples: the smallest of the last 2.4 s, so that a queue does not raise its own threshold, and
+//!   that of the last 10 min, so that samples of a link at rest change nothing. A configured round-trip time takes precedence.
 //! - [`LinkThresholds`]: both, for one direction of one link, and when a change is pushed to the node.
 //!
 //! A kilobyte is 1000 octets.
@@ -16,9 +16,9 @@
 mod filter;
 mod link;
 
-pub use canopy_model::topology::MIN_K_BASE;
-pub use filter::{RttFilter, WINDOW};
-pub use link::{HOLD, LinkThresholds, MIN_CHANGE_PERMILLE, Pushed, STEP_FACTOR};
+pub use canopy_model::topology::{DEFAULT_V_ECN_PERMILLE, MIN_K_BASE, V_ECN_PERMILLE};
+pub use filter::{RttFilter, SETTLED, WINDOW};
+pub use link::{HOLD, LinkThresholds, MIN_CHANGE_PERMILLE, MIN_STEP, Pushed, RttSource, STEP_FACTOR};
 
 use std::time::Duration;
 
@@ -47,11 +47,21 @@ pub struct ThresholdSettings {
     /// Measured round-trip times below this are refused: no path is so short, and a node that reports one would lower the thresholds of
     /// its links to K_base.
     pub min_rtt: Duration,
+    /// V_ecn in packets per thousand (1..=1000), passed on to the node.
+    pub v_ecn_permille: u16,
+    /// V_growth in octets per millisecond (at least 1), passed on likewise; `None`: from K_min to K_max in one RTT_est.
+    pub v_growth: Option<Octets>,
 }
 
 impl Default for ThresholdSettings {
     fn default() -> Self {
-        Self { alpha_permille: DEFAULT_ALPHA_PERMILLE, k_base: DEFAULT_K_BASE, min_rtt: DEFAULT_MIN_RTT }
+        Self {
+            alpha_permille: DEFAULT_ALPHA_PERMILLE,
+            k_base: DEFAULT_K_BASE,
+            min_rtt: DEFAULT_MIN_RTT,
+            v_ecn_permille: DEFAULT_V_ECN_PERMILLE,
+            v_growth: None,
+        }
     }
 }
 
@@ -121,9 +131,18 @@ pub fn compute(settings: ThresholdSettings, port: PortLimits, rtt: Duration) -> 
     Ok(Thresholds { k_max, k_min: k_max / 2, bound })
 }
 
+/// Time in which a port sends so many octets, at least 1 ns and at most [`MAX_RTT`].
+pub(crate) fn drain_time(octets: Octets, rate: Rate) -> Duration {
+    let ns = u128::from(octets.get()) * 8 * 1_000_000_000 / u128::from(rate.bps().max(1));
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).clamp(Duration::from_nanos(1), MAX_RTT)
+}
+
 fn check(settings: ThresholdSettings, port: PortLimits) -> Result<(), ThresholdError> {
     within("alphaPermille", u64::from(settings.alpha_permille), 1, u64::from(u16::MAX))?;
     within("kBaseBytes", settings.k_base.get(), MIN_K_BASE.get(), u64::MAX)?;
+    let (least, most) = (u64::from(*V_ECN_PERMILLE.start()), u64::from(*V_ECN_PERMILLE.end()));
+    within("vEcn", u64::from(settings.v_ecn_permille), least, most)?;
+    within("vGrowthBytesPerMs", settings.v_growth.unwrap_or(Octets::MAX).get(), 1, u64::MAX)?;
     within("rateBps", port.rate.bps(), 1, u64::MAX)?;
     within("bufferBytes", port.buffer.unwrap_or(Octets::MAX).get(), MIN_BUFFER.get(), u64::MAX)
 }

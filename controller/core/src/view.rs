@@ -103,7 +103,8 @@ pub struct PortView {
     pub mtu: u32,
     /// Link-local address of this end.
     pub link_local: Ipv6Addr,
-    /// Queue thresholds in the node's desired state; `null` where rate or round-trip time are not known.
+    /// Queue thresholds in the node's desired state; `null` where the rate is not known, or the round-trip time to
+    /// another node.
     pub thresholds: Option<PortThresholdsView>,
 }
 
@@ -118,6 +119,10 @@ pub struct PortThresholdsView {
     pub rtt: Duration,
     /// R_port.
     pub port_rate: Rate,
+    /// V_ecn in packets per thousand.
+    pub v_ecn: u16,
+    /// V_growth per millisecond.
+    pub v_growth: Octets,
 }
 
 /// One direction of a link, out of a node's port.
@@ -148,6 +153,10 @@ pub struct LinkDesired {
     pub alpha: u16,
     /// K_base, the link's or the controller's.
     pub k_base: Octets,
+    /// V_ecn of the sending port in packets per thousand, the link's or the controller's.
+    pub v_ecn: u16,
+    /// V_growth of the sending port per millisecond, the link's or the controller's; `None`: from K_min to K_max in one RTT_est.
+    pub v_growth: Option<Octets>,
     /// The link's configured round-trip time.
     pub rtt: Option<Duration>,
 }
@@ -165,7 +174,7 @@ pub struct LinkObserved {
     pub pushes: u64,
     /// Time since the last change.
     pub pushed_ago: Option<Duration>,
-    /// RTT_est that the thresholds were computed from.
+    /// RTT_est that the thresholds were computed from; without one, the time in which K_max is sent.
     pub pushed_rtt: Option<Duration>,
     /// State of the sending port's queue; `null` while there are no thresholds, the node's agent is not connected, or
     /// it reported nothing for a minute.
@@ -223,7 +232,7 @@ pub struct LinkRttView {
     pub measured: Option<Duration>,
     /// The smallest measured in the last 2.4 s.
     pub filtered: Option<Duration>,
-    /// RTT_est: as configured, else filtered.
+    /// RTT_est: as configured, else filtered, else as before the controller's restart.
     pub estimate: Option<Duration>,
     /// Test packets answered since the agent started.
     pub samples: u64,

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use canopy_controller_core::threshold::{
-    DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, DEFAULT_MIN_RTT, MAX_RTT, MIN_K_BASE, ThresholdSettings,
+    DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, DEFAULT_MIN_RTT, DEFAULT_V_ECN_PERMILLE, MAX_RTT, MIN_K_BASE,
+    ThresholdSettings, V_ECN_PERMILLE,
 };
 use canopy_daemon::config::{Faults, Settings, list};
 use canopy_daemon::log::LogConfig;
@@ -97,17 +98,33 @@ pub struct ThresholdConfig {
     /// Measured round-trip times below this are refused; 1ns..=10s.
     #[serde(with = "humantime_serde")]
     pub min_rtt: Duration,
+    /// V_ecn in packets per thousand, 1..=1000.
+    pub v_ecn: u16,
+    /// V_growth in octets per millisecond; 0: from K_min to K_max in one RTT_est.
+    pub v_growth_bytes_per_ms: u64,
 }
 
 impl Default for ThresholdConfig {
     fn default() -> Self {
-        Self { alpha: DEFAULT_ALPHA_PERMILLE, k_base_bytes: DEFAULT_K_BASE.get(), min_rtt: DEFAULT_MIN_RTT }
+        Self {
+            alpha: DEFAULT_ALPHA_PERMILLE,
+            k_base_bytes: DEFAULT_K_BASE.get(),
+            min_rtt: DEFAULT_MIN_RTT,
+            v_ecn: DEFAULT_V_ECN_PERMILLE,
+            v_growth_bytes_per_ms: 0,
+        }
     }
 }
 
 impl From<ThresholdConfig> for ThresholdSettings {
     fn from(config: ThresholdConfig) -> Self {
-        Self { alpha_permille: config.alpha, k_base: Octets(config.k_base_bytes), min_rtt: config.min_rtt }
+        Self {
+            alpha_permille: config.alpha,
+            k_base: Octets(config.k_base_bytes),
+            min_rtt: config.min_rtt,
+            v_ecn_permille: config.v_ecn,
+            v_growth: Some(Octets(config.v_growth_bytes_per_ms)).filter(|octets| *octets > Octets::ZERO),
+        }
     }
 }
 
@@ -131,6 +148,10 @@ impl Settings for Config {
         if self.thresholds.min_rtt.is_zero() || self.thresholds.min_rtt > MAX_RTT {
             let why = format!("{:?} is outside 1ns..=10s", self.thresholds.min_rtt);
             faults.push("thresholds.min_rtt", why);
+        }
+        if !V_ECN_PERMILLE.contains(&self.thresholds.v_ecn) {
+            let why = format!("{} packets per thousand: use 1..=1000", self.thresholds.v_ecn);
+            faults.push("thresholds.v_ecn", why);
         }
         if self.grpc.listen.is_empty() {
             faults.push("grpc.listen", "is empty: no agent could connect");
@@ -215,6 +236,9 @@ mod tests {
             ("thresholds.min_rtt = \"0s\"", "thresholds.min_rtt"),
             ("thresholds.min_rtt = \"11s\"", "thresholds.min_rtt"),
             ("thresholds.k_base_bytes = \"4197\"", "thresholds.k_base_bytes"),
+            ("thresholds.v_ecn = 0", "thresholds.v_ecn"),
+            ("thresholds.v_ecn = 1001", "thresholds.v_ecn"),
+            ("thresholds.v_growth_bytes_per_ms = -1", "thresholds.v_growth_bytes_per_ms"),
         ] {
             let error = read(text).unwrap_err();
             assert!(

@@ -7,7 +7,7 @@ use canopy_model::FieldError;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{NodeId, PortIndex, check_name};
 use canopy_model::node_spec::{NodeBase, Peer, Port, PortThresholds, Route};
-use canopy_model::topology::{MAX_LINK_RTT, MIN_LINK_MTU};
+use canopy_model::topology::{DEFAULT_V_ECN_PERMILLE, MAX_LINK_RTT, MIN_LINK_MTU, V_ECN_PERMILLE};
 use canopy_units::{Octets, Rate, nanos};
 
 use crate::field::{address, each, octets, prefix, required, within};
@@ -109,7 +109,7 @@ impl From<&Port> for pb::Port {
 impl TryFrom<pb::PortThresholds> for PortThresholds {
     type Error = FieldError;
     fn try_from(wire: pb::PortThresholds) -> Result<Self, FieldError> {
-        let pb::PortThresholds { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps } = wire;
+        let pb::PortThresholds { k_min_bytes, k_max_bytes, rtt_ns, port_rate_bps, v_ecn_permille, .. } = wire;
         if k_min_bytes >= k_max_bytes {
             let why = format!("{k_min_bytes} is not below k_max_bytes, {k_max_bytes}");
             return Err(FieldError::new("thresholds.k_min_bytes", why));
@@ -125,19 +125,34 @@ impl TryFrom<pb::PortThresholds> for PortThresholds {
                 "is 0: leave thresholds out where it is not known",
             ));
         }
-        Ok(Self {
-            k_min: Octets(k_min_bytes),
-            k_max: Octets(k_max_bytes),
-            rtt: Duration::from_nanos(rtt_ns),
-            port_rate: Rate::from_bps(port_rate_bps),
-        })
+        let v_ecn = match v_ecn_permille {
+            0 => Some(DEFAULT_V_ECN_PERMILLE),
+            permille => u16::try_from(permille).ok().filter(|permille| V_ECN_PERMILLE.contains(permille)),
+        };
+        let Some(v_ecn_permille) = v_ecn else {
+            let why = format!("{v_ecn_permille} is not a V_ecn: use 1..=1000, or 0 for the default");
+            return Err(FieldError::new("thresholds.v_ecn_permille", why));
+        };
+        let (k_min, k_max, rtt) = (Octets(k_min_bytes), Octets(k_max_bytes), Duration::from_nanos(rtt_ns));
+        let v_growth_per_ms = match wire.v_growth_bytes_per_ms {
+            0 => Self::default_v_growth(k_min, k_max, rtt),
+            octets => Octets(octets),
+        };
+        Ok(Self { k_min, k_max, rtt, port_rate: Rate::from_bps(port_rate_bps), v_ecn_permille, v_growth_per_ms })
     }
 }
 
 impl From<PortThresholds> for pb::PortThresholds {
     fn from(thresholds: PortThresholds) -> Self {
-        let PortThresholds { k_min, k_max, rtt, port_rate } = thresholds;
-        Self { k_min_bytes: k_min.get(), k_max_bytes: k_max.get(), rtt_ns: nanos(rtt), port_rate_bps: port_rate.bps() }
+        let PortThresholds { k_min, k_max, rtt, port_rate, v_ecn_permille, v_growth_per_ms } = thresholds;
+        Self {
+            k_min_bytes: k_min.get(),
+            k_max_bytes: k_max.get(),
+            rtt_ns: nanos(rtt),
+            port_rate_bps: port_rate.bps(),
+            v_ecn_permille: v_ecn_permille.into(),
+            v_growth_bytes_per_ms: v_growth_per_ms.get(),
+        }
     }
 }
 
@@ -197,16 +212,58 @@ impl From<&Route> for pb::Route {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
 
     #[test]
     fn thresholds_beyond_their_limits_are_refused_by_field() {
-        let good = pb::PortThresholds { k_min_bytes: 1, k_max_bytes: 2, rtt_ns: 10_000_000_000, port_rate_bps: 1 };
+        let good = pb::PortThresholds {
+            k_min_bytes: 1,
+            k_max_bytes: 2,
+            rtt_ns: 10_000_000_000,
+            port_rate_bps: 1,
+            v_ecn_permille: 1_000,
+            v_growth_bytes_per_ms: 7,
+        };
         assert_eq!(pb::PortThresholds::from(PortThresholds::try_from(good).unwrap()), good);
         let field = |wire: pb::PortThresholds| PortThresholds::try_from(wire).unwrap_err().field;
         assert_eq!(field(pb::PortThresholds { k_min_bytes: 2, ..good }), "thresholds.k_min_bytes");
         assert_eq!(field(pb::PortThresholds { rtt_ns: 0, ..good }), "thresholds.rtt_ns");
         assert_eq!(field(pb::PortThresholds { rtt_ns: 10_000_000_001, ..good }), "thresholds.rtt_ns");
         assert_eq!(field(pb::PortThresholds { port_rate_bps: 0, ..good }), "thresholds.port_rate_bps");
+        assert_eq!(field(pb::PortThresholds { v_ecn_permille: 1_001, ..good }), "thresholds.v_ecn_permille");
+        assert_eq!(field(pb::PortThresholds { v_ecn_permille: 65_537, ..good }), "thresholds.v_ecn_permille");
+    }
+
+    /// The schema before V_ecn and V_growth.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct EarlierThresholds {
+        #[prost(uint64, tag = "1")]
+        k_min_bytes: u64,
+        #[prost(uint64, tag = "2")]
+        k_max_bytes: u64,
+        #[prost(uint64, tag = "3")]
+        rtt_ns: u64,
+        #[prost(uint64, tag = "4")]
+        port_rate_bps: u64,
+    }
+
+    #[test]
+    fn thresholds_of_an_earlier_controller_have_the_defaults_and_an_earlier_agent_reads_those_of_today() {
+        let earlier = EarlierThresholds {
+            k_min_bytes: 62_500_000,
+            k_max_bytes: 125_000_000,
+            rtt_ns: 10_000_000,
+            port_rate_bps: 9,
+        };
+        let wire = pb::PortThresholds::decode(earlier.encode_to_vec().as_slice()).unwrap();
+        let thresholds = PortThresholds::try_from(wire).unwrap();
+        assert_eq!((thresholds.v_ecn_permille, thresholds.v_growth_per_ms), (500, Octets(6_250_000)));
+        let today = PortThresholds { v_ecn_permille: 1, v_growth_per_ms: Octets(2), ..thresholds };
+        let octets = pb::PortThresholds::from(today).encode_to_vec();
+        assert_eq!(EarlierThresholds::decode(octets.as_slice()).unwrap(), earlier);
+        let wire = pb::PortThresholds::decode(octets.as_slice()).unwrap();
+        assert_eq!(PortThresholds::try_from(wire).unwrap(), today);
     }
 }

@@ -93,6 +93,8 @@ const THRESHOLDS: PortThresholds = PortThresholds {
     k_max: Octets(125_000_000),
     rtt: Duration::from_millis(10),
     port_rate: Rate::from_bps(100_000_000_000),
+    v_ecn_permille: 500,
+    v_growth_per_ms: Octets(6_250_000),
 };
 
 /// Two groups, every optional part present somewhere.
@@ -158,6 +160,8 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ports[0].thresholds = Some(PortThresholds { k_max: Octets(1 << 30), ..THRESHOLDS }),
         ports[0].thresholds = Some(PortThresholds { rtt: Duration::from_nanos(1), ..THRESHOLDS }),
         ports[0].thresholds = Some(PortThresholds { port_rate: Rate::from_bps(1), ..THRESHOLDS }),
+        ports[0].thresholds = Some(PortThresholds { v_ecn_permille: 1, ..THRESHOLDS }),
+        ports[0].thresholds = Some(PortThresholds { v_growth_per_ms: Octets(1), ..THRESHOLDS }),
         ports[1].thresholds = Some(THRESHOLDS),
         ports[1].peer = Peer::Node { name: "n2".into(), link_local: ip(0xFF4) },
         ports[1].peer = Peer::Host { name: "x".into(), prefix: net(9), address: ip(0xF), gateway: ip(0x10) },
@@ -282,13 +286,16 @@ fn arb_peer() -> impl Strategy<Value = Peer> {
 }
 
 fn arb_base() -> impl Strategy<Value = NodeBase> {
-    let thresholds = (any::<u32>(), 1..=10_000_000_000_u64, 1_u64..).prop_map(|(k_min, rtt_ns, port_rate_bps)| {
+    let rest = (1..=10_000_000_000_u64, 1_u64.., 1..=1_000_u16, 1_u64..);
+    let thresholds = (any::<u32>(), rest).prop_map(|(k_min, (rtt_ns, port_rate_bps, v_ecn_permille, v_growth))| {
         let k_min = u64::from(k_min);
         PortThresholds {
             k_min: Octets(k_min),
             k_max: Octets(2 * k_min + 1),
             rtt: Duration::from_nanos(rtt_ns),
             port_rate: Rate::from_bps(port_rate_bps),
+            v_ecn_permille,
+            v_growth_per_ms: Octets(v_growth),
         }
     });
     let ports = (arb_port(), arb_name(), 1280u32..=65535, arb_ip(), arb_peer(), prop::option::of(thresholds)).prop_map(

@@ -69,7 +69,7 @@ pub struct Port {
     pub link_local: Ipv6Addr,
     /// A neighbouring node, or a host.
     pub peer: Peer,
-    /// Queue thresholds of the port's egress; `None` where rate or round-trip time are not known.
+    /// Queue thresholds of the port's egress; `None` where the rate is not known, or the round-trip time to another node.
     pub thresholds: Option<PortThresholds>,
 }
 
@@ -80,10 +80,22 @@ pub struct PortThresholds {
     pub k_min: Octets,
     /// K_max: above it, Long-haul CNPs.
     pub k_max: Octets,
-    /// RTT_est when these were computed, 1 ns ..= 10 s.
+    /// RTT_est when these were computed, 1 ns ..= 10 s; towards a host without a known one, the time in which K_max is sent.
     pub rtt: Duration,
     /// R_port, 1 bit/s and more.
     pub port_rate: Rate,
+    /// V_ecn in packets per thousand, 1 ..= 1000: a higher ECN marking rate is second-level congestion.
+    pub v_ecn_permille: u16,
+    /// V_growth in octets per millisecond: a queue that grows faster is second-level congestion.
+    pub v_growth_per_ms: Octets,
+}
+
+impl PortThresholds {
+    /// V_growth where none is configured: the queue grows from K_min to K_max in one RTT_est. Faster than that, ECN marks come too late.
+    pub fn default_v_growth(k_min: Octets, k_max: Octets, rtt: Duration) -> Octets {
+        let room = u128::from(k_max.saturating_sub(k_min).get()) * 1_000_000;
+        u64::try_from(room / rtt.as_nanos().max(1)).map_or(Octets::MAX, Octets)
+    }
 }
 
 /// The far end of a port.

@@ -19,6 +19,10 @@ pub const MAX_LINK_RTT: Duration = Duration::from_secs(10);
 /// Smallest K_base: one RoCEv2 frame with the largest payload (4096), all headers, ICRC and FCS
 /// (draft-tian-ccwg-long-haul-cnp-00 section 5.3.2).
 pub const MIN_K_BASE: Octets = Octets(4_198);
+/// V_ecn in packets per thousand: smallest, largest. At 1000 the marking rate never triggers.
+pub const V_ECN_PERMILLE: std::ops::RangeInclusive<u16> = 1..=1_000;
+/// Default of V_ecn: half of the packets.
+pub const DEFAULT_V_ECN_PERMILLE: u16 = 500;
 /// Smallest buffer: K_min must be below K_max.
 pub const MIN_BUFFER: Octets = Octets(2);
 
@@ -117,6 +121,56 @@ pub struct LinkDecl {
     #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
     #[serde(rename = "kBaseBytes", default, skip_serializing_if = "Option::is_none")]
     pub k_base: Option<Octets>,
+    /// V_ecn in packets per thousand, 1..=1000: a higher marking rate is second-level congestion. One number for both egress ports, or
+    /// `{a, b}`; the controller's default if absent.
+    #[serde(rename = "vEcn", default, skip_serializing_if = "Option::is_none")]
+    pub v_ecn: Option<PortNumber>,
+    /// V_growth in octets per millisecond, 1 and more: a queue that grows faster is second-level congestion. One number for both egress
+    /// ports, or `{a, b}`; the controller's default if absent.
+    #[serde(rename = "vGrowthBytesPerMs", default, skip_serializing_if = "Option::is_none")]
+    pub v_growth: Option<PortNumber>,
+}
+
+/// A number of a link's two egress ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(untagged, expecting = "expected a number, or {a: number, b: number}")]
+pub enum PortNumber {
+    /// The same at both ends.
+    Both(u64),
+    /// Each end its own.
+    Each(EndNumbers),
+}
+
+/// Numbers of the egress ports by end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct EndNumbers {
+    /// Of the port at end `a`, which sends towards `b`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a: Option<u64>,
+    /// Of the port at end `b`, which sends towards `a`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b: Option<u64>,
+}
+
+impl PortNumber {
+    /// Of the port at end `a`.
+    pub fn at_a(self) -> Option<u64> {
+        match self {
+            Self::Both(number) => Some(number),
+            Self::Each(ends) => ends.a,
+        }
+    }
+
+    /// Of the port at end `b`.
+    pub fn at_b(self) -> Option<u64> {
+        match self {
+            Self::Both(number) => Some(number),
+            Self::Each(ends) => ends.b,
+        }
+    }
 }
 
 /// Buffers of a link's two egress ports, octets.
@@ -181,6 +235,8 @@ impl LinkDecl {
             buffer: None,
             alpha: None,
             k_base: None,
+            v_ecn: None,
+            v_growth: None,
         }
     }
 
@@ -395,6 +451,18 @@ fn check_thresholds(i: usize, link: &LinkDecl, errors: &mut FieldErrors) {
     for (field, octets) in buffers {
         within(field, octets.map(Octets::get), MIN_BUFFER.get(), u64::MAX, "a buffer in octets");
     }
+    let ends = |number: Option<PortNumber>| match number {
+        None => [("", None); 2],
+        Some(PortNumber::Both(number)) => [("", Some(number)), ("", None)],
+        Some(PortNumber::Each(ends)) => [(".a", ends.a), (".b", ends.b)],
+    };
+    let (least, most) = (u64::from(*V_ECN_PERMILLE.start()), u64::from(*V_ECN_PERMILLE.end()));
+    for (end, permille) in ends(link.v_ecn) {
+        within(&format!("vEcn{end}"), permille, least, most, "a V_ecn in packets per thousand");
+    }
+    for (end, octets) in ends(link.v_growth) {
+        within(&format!("vGrowthBytesPerMs{end}"), octets, 1, u64::MAX, "a V_growth in octets per millisecond");
+    }
 }
 
 #[cfg(test)]
@@ -447,6 +515,8 @@ mod tests {
         for good in [
             serde_json::json!({"rttUs": 1, "bufferBytes": 2, "alpha": 1, "kBaseBytes": 4198}),
             serde_json::json!({"rttUs": 10_000_000, "bufferBytes": {"b": 2}, "alpha": 65535}),
+            serde_json::json!({"vEcn": 1000, "vGrowthBytesPerMs": {"a": 1}}),
+            serde_json::json!({"vEcn": {"a": 1, "b": 900}, "vGrowthBytesPerMs": u64::MAX}),
         ] {
             let t = link(good.clone()).unwrap();
             t.validate().unwrap();
@@ -460,6 +530,9 @@ mod tests {
             (serde_json::json!({"kBaseBytes": 4197}), "kBaseBytes"),
             (serde_json::json!({"bufferBytes": 1}), "bufferBytes"),
             (serde_json::json!({"bufferBytes": {"a": 9000, "b": 1}}), "bufferBytes.b"),
+            (serde_json::json!({"vEcn": 0}), "vEcn"),
+            (serde_json::json!({"vEcn": {"a": 1001}}), "vEcn.a"),
+            (serde_json::json!({"vGrowthBytesPerMs": {"b": 0}}), "vGrowthBytesPerMs.b"),
         ] {
             let e = refused(bad);
             assert!(e.starts_with(&format!("spec.links[0].{field}: ")) && e.contains(": use "), "{e}");

@@ -16,6 +16,8 @@
 use std::time::Duration;
 
 use canopy_model::instruction::{Action, Metric, Percent};
+use canopy_model::node_spec::PortThresholds;
+use canopy_model::topology::DEFAULT_V_ECN_PERMILLE;
 use canopy_units::{Octets, nanos};
 
 /// Level at K_min, at K_max, and at twice K_max.
@@ -49,16 +51,18 @@ pub struct Limits {
     pub rtt: Duration,
 }
 
-impl Limits {
-    /// Default of V_ecn: half of the packets.
-    pub const DEFAULT_V_ECN_PERMILLE: u16 = 500;
+impl From<PortThresholds> for Limits {
+    fn from(thresholds: PortThresholds) -> Self {
+        let PortThresholds { k_min, k_max, rtt, v_ecn_permille, v_growth_per_ms, .. } = thresholds;
+        Self { k_min, k_max, v_ecn_permille, v_growth_per_ms, rtt }
+    }
+}
 
-    /// Limits with default V_ecn, and a V_growth that fills the queue from K_min to K_max in one RTT: faster than that,
-    /// ECN marks come too late.
+impl Limits {
+    /// Limits with the defaults of V_ecn and V_growth.
     pub fn new(k_min: Octets, k_max: Octets, rtt: Duration) -> Self {
-        let room = u128::from(k_max.saturating_sub(k_min).get()) * 1_000_000;
-        let v_growth_per_ms = u64::try_from(room / rtt.as_nanos().max(1)).map_or(Octets::MAX, Octets);
-        Self { k_min, k_max, v_ecn_permille: Self::DEFAULT_V_ECN_PERMILLE, v_growth_per_ms, rtt }
+        let v_growth_per_ms = PortThresholds::default_v_growth(k_min, k_max, rtt);
+        Self { k_min, k_max, v_ecn_permille: DEFAULT_V_ECN_PERMILLE, v_growth_per_ms, rtt }
     }
 
     /// Compares a reading with the thresholds.

@@ -49,8 +49,7 @@ impl WatcherConfig {
     /// CNPs are sent.
     pub(crate) fn new(base: &NodeBase, flows: KnownFlows, ifindexes: &BTreeMap<PortIndex, u32>) -> Self {
         let ports = base.ports.iter().filter_map(|port| {
-            let t = port.thresholds?;
-            let limits = Limits::new(t.k_min, t.k_max, t.rtt);
+            let limits = Limits::from(port.thresholds?);
             Some((port.index, PortConfig { ifindex: *ifindexes.get(&port.index)?, limits }))
         });
         Self { node_address: base.node_address, device: base.name.clone(), ports: ports.collect(), flows }

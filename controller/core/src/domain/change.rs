@@ -12,7 +12,7 @@ use super::state::State;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
-use crate::record::{Record, StateRecord};
+use crate::record::{Record, RecordedRtt, StateRecord};
 use crate::resource::{Behind, Group, GroupState, Node, Topology};
 use crate::topology::NodeIx;
 
@@ -67,7 +67,7 @@ pub(super) enum Effect {
     None,
     Group(Box<GroupEffect>),
     Topology(Box<TopologyEffect>),
-    Thresholds(Vec<ThresholdEffect>),
+    Thresholds(ThresholdEffects),
 }
 
 /// The new state of a group.
@@ -102,6 +102,14 @@ pub(super) struct Replan {
     pub(super) behind: Option<Behind>,
     /// In the order of [`Group::nodes`].
     pub(super) programs: Vec<GroupProgram>,
+}
+
+/// New thresholds, and the round-trip times that become durable with them.
+#[derive(Debug)]
+pub(super) struct ThresholdEffects {
+    pub(super) nodes: Vec<ThresholdEffect>,
+    /// By node: all that its record contains now; empty where it was deleted.
+    pub(super) recorded: Vec<(String, BTreeMap<String, RecordedRtt>)>,
 }
 
 /// New thresholds of a node's ports.
@@ -221,14 +229,13 @@ impl State {
 
     /// Returns the name of the node.
     pub(super) fn apply_thresholds(&mut self, effect: ThresholdEffect) -> String {
-        self.change_node(effect.node, |spec, _, _| {
-            for (index, thresholds) in effect.ports {
-                if let Some(port) = spec.base.ports.get_mut(usize::from(index.get()) - 1) {
-                    port.thresholds = thresholds;
-                }
-            }
-        });
+        self.change_node(effect.node, |spec, _, _| set_thresholds(spec, effect.ports));
         self.nodes[effect.node].spec.base.name.clone()
+    }
+
+    /// Puts the thresholds that a node had before a restart into its spec, whose generation stays.
+    pub(super) fn restore_thresholds(&mut self, effect: ThresholdEffect) {
+        set_thresholds(Arc::make_mut(&mut self.nodes[effect.node].spec), effect.ports);
     }
 
     /// A node with a new spec of the present revision; its agent's last status and the generations of unchanged
@@ -246,6 +253,14 @@ impl State {
         node.prune_stalls();
         node.prune_losses();
         node
+    }
+}
+
+fn set_thresholds(spec: &mut NodeSpec, ports: Vec<(PortIndex, Option<PortThresholds>)>) {
+    for (index, thresholds) in ports {
+        if let Some(port) = spec.base.ports.get_mut(usize::from(index.get()) - 1) {
+            port.thresholds = thresholds;
+        }
     }
 }
 

@@ -61,7 +61,8 @@ impl LinkViews<'_> {
 
     fn view(&self, declared: Declared) -> Option<LinkView> {
         let topology = self.state.topology.as_ref()?;
-        let Declared { link, from, to, settings, port, rtt: configured } = declared;
+        let Declared { link, from, to, settings, port, source } = declared;
+        let configured = source.configured();
         let direction = self.links.direction(&from);
         let machine = direction.and_then(|d| d.machine.as_ref());
         let report = direction.and_then(|d| d.report);
@@ -79,9 +80,6 @@ impl LinkViews<'_> {
         let reason = match (pushed, port.rate) {
             (Some(_), _) => String::new(),
             (None, Rate::ZERO) => "the rate is not known: set rateBps of the link".to_owned(),
-            (None, _) if topology.network.node(&to.device).is_none() => {
-                format!("no round-trip time: {} is a host and does not answer STAMP: set rttUs of the link", to.device)
-            }
             (None, _) => format!(
                 "no round-trip time yet: the agents of {} and {} measure it when both run, or set rttUs of the link",
                 from.device, to.device
@@ -94,6 +92,8 @@ impl LinkViews<'_> {
             buffer: port.buffer,
             alpha: settings.alpha_permille,
             k_base: settings.k_base,
+            v_ecn: settings.v_ecn_permille,
+            v_growth: settings.v_growth,
             rtt: configured,
         };
         let status = LinkObserved {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Queue thresholds of every link direction out of a node's port (decisions 4.2): declared settings and the agents'
-//! measurements in, threshold changes per node out. In memory only: agents measure again after a restart.
+//! measurements in, threshold changes per node out. Durable are the measured round-trip times in force; agents measure all else again after
+//! a restart.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -9,16 +10,18 @@ use canopy_model::congestion::{MAX_REPORTED_FLOWS, PortCongestion};
 use canopy_model::ids::{Generation, GroupId, PortIndex};
 use canopy_model::node_spec::{BranchKind, Peer, PortThresholds};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
-use canopy_model::topology::{Endpoint, LinkBuffer};
-use canopy_units::{Monotonic, Rate};
+use canopy_model::topology::{Endpoint, LinkBuffer, PortNumber};
+use canopy_units::{Monotonic, Octets, Rate, nanos};
 
-use super::change::{Effect, Prepared, ThresholdEffect};
+use super::change::{Effect, Prepared, ThresholdEffect, ThresholdEffects};
 use super::data_flows::{Carried, DataFlows, Withheld};
 use super::losses::{Loss, Losses, is_congested, judge, judge_data};
+use super::recorded_rtts::RecordedRtts;
 use super::state::State;
-use crate::command::Outcome;
+use crate::command::{MAX_WRITES, Outcome};
+use crate::record::RecordedRtt;
 use crate::resource::{LossMeasure, LossyLink, Node};
-use crate::threshold::{LinkThresholds, PortLimits, ThresholdSettings};
+use crate::threshold::{LinkThresholds, PortLimits, RttSource, ThresholdSettings};
 use crate::topology::{Network, NodeIx, PortInfo};
 
 /// The threshold machines, by node and port name: both stay when a topology renumbers its ports.
@@ -27,7 +30,8 @@ pub(super) struct Links {
     defaults: ThresholdSettings,
     nodes: HashMap<String, BTreeMap<String, Direction>>,
     flows: DataFlows,
-    /// Nodes with threshold changes to push.
+    recorded: RecordedRtts,
+    /// Nodes with threshold changes to push, or with another record than they should have.
     due: BTreeSet<String>,
 }
 
@@ -119,13 +123,20 @@ pub(super) struct Declared {
     pub(super) to: Endpoint,
     pub(super) settings: ThresholdSettings,
     pub(super) port: PortLimits,
-    pub(super) rtt: Option<Duration>,
+    pub(super) source: RttSource,
 }
 
 impl Links {
-    /// Without a link. `defaults` are for links without their own alpha and K_base.
-    pub(super) fn new(defaults: ThresholdSettings) -> Self {
-        Self { defaults, nodes: HashMap::new(), flows: DataFlows::default(), due: BTreeSet::new() }
+    /// The links of a restored state, whose nodes' specs get their thresholds. `defaults` are for links without their own alpha and K_base.
+    pub(super) fn restore(defaults: ThresholdSettings, recorded: RecordedRtts, state: &mut State) -> Self {
+        let (nodes, flows) = (HashMap::new(), DataFlows::default());
+        let mut links = Self { defaults, nodes, flows, recorded, due: BTreeSet::new() };
+        links.tune(state, Monotonic::START);
+        for node in 0..state.nodes.len() {
+            state.restore_thresholds(ThresholdEffect { node, ports: links.changes(state, node) });
+        }
+        links.prune_due(state);
+        links
     }
 
     /// Applies the settings of the topology's links.
@@ -136,7 +147,7 @@ impl Links {
         let named = ports.map(|(node, p)| (Endpoint { device: node.clone(), port: p.name.clone() }, p.index));
         let indexes: HashMap<Endpoint, PortIndex> = named.collect();
         for declared in self.declared(state) {
-            let Declared { from, to, settings, port, rtt, .. } = declared;
+            let Declared { from, to, settings, port, source, .. } = declared;
             let is_new_node = !before.contains_key(&from.device);
             let old = before.get_mut(&from.device).and_then(|ports| ports.remove(&from.port));
             let new = || Direction {
@@ -171,24 +182,41 @@ impl Links {
             direction.machine = match direction.machine.take() {
                 _ if port.rate == Rate::ZERO => None,
                 Some(machine) => Some(machine),
-                None => LinkThresholds::new(settings, port).ok(),
+                None => self.machine(&from, &to, settings, port, now),
             };
             if let Some(machine) = &mut direction.machine {
                 // Settings were validated with the topology and the controller's configuration, so this cannot fail.
-                _ = machine.configure(settings, port, rtt, now);
+                _ = machine.configure(settings, port, source, now);
             }
             nodes.entry(from.device).or_default().insert(from.port, direction);
         }
         self.nodes = nodes;
         self.flows.retain(|node| state.index(node).is_some());
         self.due = state.nodes.iter().map(|n| n.spec.base.name.clone()).collect();
-        self.pushed(state);
+        self.due.extend(self.recorded.nodes().cloned());
+        self.prune_due(state);
+    }
+
+    /// A machine that continues with the recorded round-trip time, if there is one of this path.
+    fn machine(
+        &self,
+        from: &Endpoint,
+        to: &Endpoint,
+        settings: ThresholdSettings,
+        port: PortLimits,
+        now: Monotonic,
+    ) -> Option<LinkThresholds> {
+        let recorded = self.recorded.get(from, to).filter(|rtt| *rtt >= settings.min_rtt);
+        let machine = LinkThresholds::new(settings, port, recorded, now);
+        // A record of another version may have one that this one refuses.
+        machine.or_else(|_| LinkThresholds::new(settings, port, None, now)).ok()
     }
 
     /// See [`super::Domain::link_rtts`].
     pub(super) fn measured(&mut self, state: &State, node: &str, rtts: &[LinkRtt], now: Monotonic) {
         let Some(at) = state.index(node) else { return };
         let (spec, Some(ports)) = (&state.nodes[at].spec, self.nodes.get_mut(node)) else { return };
+        let mut is_changed = false;
         for rtt in rtts {
             let Some(port) = spec.base.ports.get(usize::from(rtt.port.get()) - 1) else { continue };
             let Some(direction) = ports.get_mut(&port.name).filter(|d| d.is_known_to(&state.nodes[at])) else {
@@ -200,11 +228,11 @@ impl Links {
             let newest = rtt.rtt.or(direction.report.and_then(|r| r.rtt));
             direction.report = Some(Report { rtt: newest, samples: rtt.samples, lost: rtt.lost, at: now });
             if let (Some(machine), Some(sample)) = (&mut direction.machine, rtt.rtt) {
-                // A sample out of range is ignored; a resulting change is found below.
-                _ = machine.observe(sample, now);
+                // A sample out of range is ignored.
+                is_changed |= machine.observe(sample, now).is_ok_and(|pushed| pushed.is_some());
             }
         }
-        if !self.changes(state, at).is_empty() {
+        if is_changed {
             self.due.insert(node.to_owned());
         }
     }
@@ -366,48 +394,99 @@ impl Links {
         ports.into_iter().flat_map(BTreeMap::values_mut).for_each(|direction| direction.queue = None);
     }
 
-    /// True when a push would change a node's spec.
+    /// True when a push would change a node's spec or record.
     pub(super) fn are_due(&self, state: &State) -> bool {
-        self.due.iter().filter_map(|name| state.index(name)).any(|at| !self.changes(state, at).is_empty())
+        self.due.iter().any(|name| self.is_due(state, name))
     }
 
-    /// A command that pushes what is due.
+    /// A command that pushes what is due, and writes the round-trip times that it follows from: as many nodes as one transaction holds.
     pub(super) fn prepare_push(&self, state: &State) -> Prepared {
-        let due = self.due.iter().filter_map(|name| state.index(name));
-        let effects = due.map(|node| ThresholdEffect { node, ports: self.changes(state, node) });
-        let effects: Vec<ThresholdEffect> = effects.filter(|effect| !effect.ports.is_empty()).collect();
+        let (mut nodes, mut recorded) = (Vec::new(), Vec::new());
+        for name in &self.due {
+            let rtts = self.in_force(name);
+            if !self.recorded.is(name, &rtts) {
+                // One write is the state record's.
+                if recorded.len() == MAX_WRITES - 1 {
+                    continue;
+                }
+                recorded.push((name.clone(), rtts));
+            }
+            let Some(node) = state.index(name) else { continue };
+            let ports = self.changes(state, node);
+            if !ports.is_empty() {
+                nodes.push(ThresholdEffect { node, ports });
+            }
+        }
         let generation = state.topology.as_ref().map_or(0, |t| t.metadata.generation);
-        if effects.is_empty() {
+        if nodes.is_empty() && recorded.is_empty() {
             return Prepared::noop(state, generation);
         }
-        // The values are not durable, but a node's generation must never decrease: the state record is written.
-        let (writes, cursors) = (Vec::new(), state.pools.cursors());
-        Prepared::change(state, Outcome::Updated, generation, writes, cursors, Effect::Thresholds(effects))
+        // A node's generation must never decrease, so the state record is written also where no round-trip time changed.
+        let writes = recorded.iter().map(|(node, rtts)| RecordedRtts::write(node, rtts, state.revision + 1)).collect();
+        let effect = Effect::Thresholds(ThresholdEffects { nodes, recorded });
+        Prepared::change(state, Outcome::Updated, generation, writes, state.pools.cursors(), effect)
     }
 
-    /// Forgets the nodes whose specs have the present thresholds.
-    pub(super) fn pushed(&mut self, state: &State) {
+    /// Takes note of what became durable, and forgets the nodes whose specs have the present thresholds.
+    pub(super) fn pushed(&mut self, state: &State, recorded: Vec<(String, BTreeMap<String, RecordedRtt>)>) {
+        recorded.into_iter().for_each(|(node, rtts)| self.recorded.set(node, rtts));
+        self.prune_due(state);
+    }
+
+    fn prune_due(&mut self, state: &State) {
         let due = std::mem::take(&mut self.due);
-        let is_due = |name: &String| state.index(name).is_some_and(|at| !self.changes(state, at).is_empty());
-        self.due = due.into_iter().filter(is_due).collect();
+        self.due = due.into_iter().filter(|name| self.is_due(state, name)).collect();
+    }
+
+    /// Whether the node's spec or record is another one than it should be.
+    fn is_due(&self, state: &State, name: &str) -> bool {
+        state.index(name).is_some_and(|at| !self.changes(state, at).is_empty())
+            || !self.recorded.is(name, &self.in_force(name))
+    }
+
+    /// The measured round-trip times of a node's ports that its thresholds were computed from.
+    fn in_force(&self, name: &str) -> BTreeMap<String, RecordedRtt> {
+        let directions = self.nodes.get(name).into_iter().flatten();
+        let of_port = directions.filter_map(|(port, direction)| {
+            let rtt = direction.machine.as_ref()?.in_force()?;
+            Some((port.clone(), RecordedRtt { to: direction.to.clone(), rtt_ns: nanos(rtt) }))
+        });
+        of_port.collect()
     }
 
     /// Every direction out of a node's port, in the topology's order, `a` to `b` first.
     pub(super) fn declared(&self, state: &State) -> Vec<Declared> {
         let Some(network) = state.network() else { return Vec::new() };
         let directions = network.spec.links.iter().enumerate().flat_map(|(link, decl)| {
-            let settings = ThresholdSettings {
-                alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
-                k_base: decl.k_base.unwrap_or(self.defaults.k_base),
-                ..self.defaults
-            };
-            let ends = [
-                (&decl.a, &decl.b, decl.buffer.and_then(LinkBuffer::at_a)),
-                (&decl.b, &decl.a, decl.buffer.and_then(LinkBuffer::at_b)),
-            ];
-            ends.map(|(from, to, buffer)| {
+            let (buffer, v_ecn, v_growth) = (decl.buffer, decl.v_ecn, decl.v_growth);
+            let at_a = (
+                buffer.and_then(LinkBuffer::at_a),
+                v_ecn.and_then(PortNumber::at_a),
+                v_growth.and_then(PortNumber::at_a),
+            );
+            let at_b = (
+                buffer.and_then(LinkBuffer::at_b),
+                v_ecn.and_then(PortNumber::at_b),
+                v_growth.and_then(PortNumber::at_b),
+            );
+            let ends = [(&decl.a, &decl.b, at_a), (&decl.b, &decl.a, at_b)];
+            ends.map(|(from, to, (buffer, v_ecn, v_growth))| {
+                let v_ecn = v_ecn.and_then(|permille| u16::try_from(permille).ok());
+                let settings = ThresholdSettings {
+                    alpha_permille: decl.alpha.unwrap_or(self.defaults.alpha_permille),
+                    k_base: decl.k_base.unwrap_or(self.defaults.k_base),
+                    v_ecn_permille: v_ecn.unwrap_or(self.defaults.v_ecn_permille),
+                    v_growth: v_growth.map(Octets).or(self.defaults.v_growth),
+                    ..self.defaults
+                };
                 let port = PortLimits { rate: decl.rate, buffer };
-                Declared { link, from: from.clone(), to: to.clone(), settings, port, rtt: decl.rtt }
+                let source = match decl.rtt {
+                    Some(rtt) => RttSource::Configured(rtt),
+                    // A host does not answer STAMP.
+                    None if network.node(&to.device).is_none() => RttSource::Unknown,
+                    None => RttSource::Measured,
+                };
+                Declared { link, from: from.clone(), to: to.clone(), settings, port, source }
             })
         });
         directions.filter(|d| network.node(&d.from.device).is_some()).collect()
@@ -432,6 +511,8 @@ impl Links {
                 k_max: pushed.thresholds.k_max,
                 rtt: pushed.rtt,
                 port_rate: pushed.rate,
+                v_ecn_permille: pushed.v_ecn_permille,
+                v_growth_per_ms: pushed.v_growth_per_ms,
             })
         };
         let now = state.nodes[node].spec.base.ports.iter().map(|p| p.thresholds);

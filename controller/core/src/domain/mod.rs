@@ -9,7 +9,8 @@
 //!
 //! - `state`: what commands change, with `groups` and its index `labels`; `change`: what a command changes, and the only
 //!   code that applies it.
-//! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `withholding`: links that carry
+//! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `recorded_rtts`: which of their
+//!   measurements are durable; `withholding`: links that carry
 //!   everything but data; `dead_ports`: which links carry nothing.
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
@@ -56,6 +57,7 @@ mod loss_news;
 mod losses;
 mod member_commands;
 mod multicast;
+mod recorded_rtts;
 mod replan;
 mod reports;
 mod restore;
@@ -101,7 +103,7 @@ impl Domain {
     ///
     /// Every node's spec gets the highest revision ever committed as its generation, so that none goes back; `term` is
     /// the caller's, higher than that of every leader before. `thresholds` are for links without their own alpha and
-    /// K_base; the clock of link measurements starts at 0.
+    /// K_base; the clock of link measurements starts at 0. The thresholds of ports are those of before, as measured then.
     ///
     /// A group that this version cannot plan although an earlier one could is not refused: its status contains the reason.
     ///
@@ -114,9 +116,8 @@ impl Domain {
         term: u64,
         records: impl IntoIterator<Item = (String, Record)>,
     ) -> Result<Domain, RestoreError> {
-        let state = restore::restore(plan, secret, term, records)?;
-        let mut links = Links::new(thresholds);
-        links.tune(&state, Monotonic::START);
+        let (mut state, rtts) = restore::restore(plan, secret, term, records)?;
+        let links = Links::restore(thresholds, rtts, &mut state);
         Ok(Self { state, links })
     }
 
@@ -171,8 +172,8 @@ impl Domain {
                 changed
             }
             Effect::Thresholds(effects) => {
-                let nodes = effects.into_iter().map(|effect| self.state.apply_thresholds(effect)).collect();
-                self.links.pushed(&self.state);
+                let nodes = effects.nodes.into_iter().map(|effect| self.state.apply_thresholds(effect)).collect();
+                self.links.pushed(&self.state, effects.recorded);
                 (nodes, Vec::new())
             }
         };
@@ -292,7 +293,7 @@ impl Domain {
         self.links.queues(&self.state, node, reports, now);
     }
 
-    /// True when [`Command::PushThresholds`] would change a node's spec.
+    /// True when [`Command::PushThresholds`] would change a node's spec, or the record of its measured round-trip times.
     pub fn thresholds_are_due(&self) -> bool {
         self.links.are_due(&self.state)
     }

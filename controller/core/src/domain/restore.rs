@@ -7,6 +7,7 @@ use std::sync::Arc;
 use canopy_model::addressing::AddressPlan;
 
 use super::change::TopologyEffect;
+use super::recorded_rtts::RecordedRtts;
 use super::replan::{InForce, Replanner};
 use super::state::State;
 use crate::error::RestoreError;
@@ -16,13 +17,13 @@ use crate::routes::node_base;
 use crate::secret::Secret;
 use crate::topology::Network;
 
-/// See [`super::Domain::restore`].
+/// See [`super::Domain::restore`]. The nodes' specs are without thresholds; those follow from the round-trip times, which are returned too.
 pub(super) fn restore(
     plan: AddressPlan,
     secret: Secret,
     term: u64,
     records: impl IntoIterator<Item = (String, Record)>,
-) -> Result<State, RestoreError> {
+) -> Result<(State, RecordedRtts), RestoreError> {
     plan.validate().map_err(RestoreError::AddressPlan)?;
     let mut read = Records::default();
     for (key, record) in records {
@@ -55,7 +56,7 @@ pub(super) fn restore(
         }
     }
     restore_topology(&mut state, read.topology, recorded)?;
-    Ok(state)
+    Ok((state, read.rtts))
 }
 
 /// What the records have of the tree in force: the group's own is older than the topology's if that has something of the group.
@@ -173,6 +174,7 @@ struct Records {
     moved: BTreeMap<u32, u32>,
     groups: BTreeMap<String, GroupRecord>,
     members: Vec<(String, MemberRecord)>,
+    rtts: RecordedRtts,
 }
 
 impl Records {
@@ -189,6 +191,7 @@ impl Records {
             }
             Record::Group(record) => _ = self.groups.insert(record.metadata.name.clone(), *record),
             Record::Member(record) => self.members.push((key, *record)),
+            Record::Rtt(record) => self.rtts.set(record.node, record.rtts),
             Record::State(record) => self.state = Some(record),
         }
         Ok(())

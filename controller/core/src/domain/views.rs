@@ -246,6 +246,8 @@ fn port_views(spec: &NodeSpec) -> Vec<PortView> {
             k_max: t.k_max,
             rtt: t.rtt,
             port_rate: t.port_rate,
+            v_ecn: t.v_ecn_permille,
+            v_growth: t.v_growth_per_ms,
         }),
     };
     spec.base.ports.iter().map(view).collect()

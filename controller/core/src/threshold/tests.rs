@@ -74,14 +74,16 @@ fn inputs_out_of_range_are_refused_by_field() {
     let at = |buffer| PortLimits { buffer: Some(Octets(buffer)), ..GBPS_100 };
     assert_eq!(field(ThresholdSettings { alpha_permille: 0, ..settings }, GBPS_100, 1), "alphaPermille");
     assert_eq!(field(ThresholdSettings { k_base: Octets(4_197), ..settings }, GBPS_100, 1), "kBaseBytes");
+    assert_eq!(field(ThresholdSettings { v_ecn_permille: 1_001, ..settings }, GBPS_100, 1), "vEcn");
+    assert_eq!(field(ThresholdSettings { v_growth: Some(Octets(0)), ..settings }, GBPS_100, 1), "vGrowthBytesPerMs");
     assert_eq!(field(settings, PortLimits { rate: Rate::ZERO, ..GBPS_100 }, 1), "rateBps");
     assert_eq!(field(settings, at(1), 1), "bufferBytes");
     assert_eq!(field(settings, GBPS_100, MAX_NS + 1), "rttNs");
-    let mut link = LinkThresholds::new(settings, GBPS_100).unwrap();
+    let mut link = LinkThresholds::new(settings, GBPS_100, None, instant(0)).unwrap();
     assert_eq!(link.observe(span(0), instant(0)).unwrap_err().field, "rttNs");
     assert_eq!(link.pushed(), None);
     let before = link.clone();
-    assert!(link.configure(settings, at(0), None, instant(0)).is_err());
+    assert!(link.configure(settings, at(0), RttSource::Measured, instant(0)).is_err());
     assert_eq!(link, before);
 }
 
@@ -92,7 +94,7 @@ fn run(link: &mut LinkThresholds, samples: impl IntoIterator<Item = (u64, u64)>)
 }
 
 fn link() -> LinkThresholds {
-    LinkThresholds::new(ThresholdSettings::default(), GBPS_100).unwrap()
+    LinkThresholds::new(ThresholdSettings::default(), GBPS_100, None, instant(0)).unwrap()
 }
 
 /// Samples arrive once per `interval`, reports of the smallest since the last once per second; both at any phase.
@@ -153,9 +155,9 @@ fn a_sample_halfway_through_a_step_does_not_start_the_hold() {
 fn a_step_ends_with_its_window() {
     let pushed = run(&mut link(), (0..60).map(|n| (n * S, if n < 10 { 10 * MS } else { (30 + 5 * n) * MS })));
     let gaps: Vec<u64> = pushed.windows(2).map(|two| (two[1].0 - two[0].0) / S).collect();
-    // 10 ms at 0 s, 80 ms at 12 s, then 5 % more each second until the window of the step has passed.
-    assert_eq!(gaps[..4], [12, 1, 1, 1], "{pushed:?}");
-    assert!(gaps[4..].iter().all(|gap| *gap >= 10), "{pushed:?}");
+    // 10 ms at 0 s, 80 ms at 12 s, then 5 % more each second until the window of the step has passed; then not before the next step, to
+    // 190 ms.
+    assert_eq!(gaps, [12, 1, 1, 1, 19, 2], "{pushed:?}");
 }
 
 #[test]
@@ -172,50 +174,130 @@ fn a_queue_does_not_raise_its_own_threshold() {
     assert_eq!(run(&mut link(), samples).len(), 1);
 }
 
+/// Samples of `before` for 30 s, then of `after`, one per second; when K_max changed, in seconds.
+fn two_paths(before: u64, after: u64) -> Vec<u64> {
+    let samples = (0..1_500).map(|n| (n * S, if n < 30 { before } else { after }));
+    run(&mut link(), samples).iter().map(|(at, _)| at / S).collect()
+}
+
+/// A fall is pushed at once: no path is shorter than its shortest sample. A rise below twofold is pushed when samples have come for 10
+/// min without a smaller one.
 #[test]
 fn changes_under_5_percent_are_not_pushed_and_those_from_5_percent_on_are() {
-    let after = |rtt: u64| run(&mut link(), [(0, 10 * MS), (30 * S, rtt)]).len();
-    assert_eq!([9_500_001, 10_499_999, 10 * MS].map(after), [1, 1, 1]);
-    assert_eq!([9_500_000, 10_500_000].map(after), [2, 2]);
+    let unchanged = [9_500_001, 10_499_999, 10 * MS].map(|after| two_paths(10 * MS, after));
+    assert_eq!(unchanged, [[0], [0], [0]]);
+    assert_eq!(two_paths(10 * MS, 9_500_000), [0, 30]);
+    let [0, risen] = two_paths(10 * MS, 10_500_000)[..] else { panic!("a rise of 5 %") };
+    assert!((30 + 525..=30 + 601).contains(&risen), "{risen}");
+}
+
+/// 0.1 % per minute, up or down: each push is 5 % from the one before, and what is in force is never far from the path.
+#[test]
+fn a_slow_creep_is_pushed_each_time_it_exceeds_5_percent_in_total() {
+    for rising in [true, false] {
+        let rtt = |second: u64| if rising { 10 * MS + second * 166 } else { 10 * MS - second * 166 };
+        let mut link = link();
+        let pushed = run(&mut link, (0..12 * 3_600).map(|n| (n * S, rtt(n))));
+        assert!((8..=26).contains(&pushed.len()), "{pushed:?}");
+        assert!(pushed.windows(2).all(|two| two[0].1.abs_diff(two[1].1) * 20 >= two[0].1), "{pushed:?}");
+        let (now, then) = (rtt(12 * 3_600), nanos(link.pushed().unwrap().rtt));
+        assert!(now.abs_diff(then) * 15 <= now, "{then} for {now}");
+    }
+}
+
+/// A machine that is busy delays every test packet of some seconds by up to a millisecond.
+#[test]
+fn a_rise_that_a_busy_node_explains_is_no_step() {
+    let mut link = link();
+    let rtt = |n: u64| if n % 60 < 10 { 1_040_000 } else { 50_000 + n % 3 * 1_000 };
+    assert_eq!(run(&mut link, (10..3_600).map(|n| (n * S, rtt(n)))).len(), 1);
+    let twofold = run(&mut link, (3_600..3_700).map(|n| (n * S, 1_060_000)));
+    assert_eq!(twofold.len(), 1, "1 ms and more is one");
+}
+
+/// A restarted controller continues with what was in force: it is compared with that, and a rise needs 10 min of its own samples.
+#[test]
+fn thresholds_in_force_are_continued_with() {
+    let settings = ThresholdSettings::default();
+    let again = || LinkThresholds::new(settings, GBPS_100, Some(span(10 * MS)), instant(0)).unwrap();
+    let mut link = again();
+    assert_eq!((link.pushed().unwrap().thresholds, link.pushes()), (thresholds(10 * MS, GBPS_100), 0));
+    assert_eq!(link.configure(settings, GBPS_100, RttSource::Measured, instant(0)), Ok(None));
+    assert_eq!(run(&mut link, (0..590).map(|n| (n * S, 11 * MS))), []);
+    assert_eq!(run(&mut link, (590..602).map(|n| (n * S, 11 * MS))).len(), 1);
+    // After a gap in the samples, the time before it does not count.
+    let mut link = again();
+    let samples = (0..400).map(|n| (n * S, 10 * MS)).chain((900..1_490).map(|n| (n * S, 11 * MS)));
+    assert_eq!(run(&mut link, samples), []);
+    let refused = LinkThresholds::new(settings, GBPS_100, Some(span(0)), instant(0)).unwrap_err();
+    assert_eq!(refused.field, "rttNs");
+}
+
+/// Without a round-trip time, K_max is K_base or the smaller buffer, and RTT_est the time in which that is sent.
+#[test]
+fn a_direction_without_a_round_trip_time_has_k_base() {
+    let settings = ThresholdSettings { alpha_permille: 4_000, ..ThresholdSettings::default() };
+    let small = PortLimits { buffer: Some(Octets(8_000)), ..GBPS_100 };
+    let bound = Bound::Buffer { wanted: Octets(64_000) };
+    for (port, k_max, bound, rtt) in [(GBPS_100, 64_000, Bound::Base, 5_120), (small, 8_000, bound, 640)] {
+        let mut link = LinkThresholds::new(settings, port, None, instant(0)).unwrap();
+        let found = link.configure(settings, port, RttSource::Unknown, instant(0)).unwrap().unwrap();
+        assert_eq!((found.k_max.get(), found.k_min.get(), found.bound), (k_max, k_max / 2, bound));
+        assert_eq!((link.pushed().unwrap().rtt, link.estimate(), link.in_force()), (span(rtt), None, None));
+        assert_eq!(run(&mut link, (0..30).map(|n| (n * S, 10 * MS))), [], "a sample changes nothing");
+    }
 }
 
 #[test]
 fn the_clamp_holds_still_while_the_path_does_not_and_configuration_is_pushed_at_once() {
     let settings = ThresholdSettings::default();
     let port = PortLimits { buffer: Some(Octets(10_000_000)), ..GBPS_100 };
-    let mut link = LinkThresholds::new(settings, port).unwrap();
-    assert_eq!(link.configure(settings, port, None, instant(0)), Ok(None), "nothing to push without a sample");
+    let mut link = LinkThresholds::new(settings, port, None, instant(0)).unwrap();
+    assert_eq!(
+        link.configure(settings, port, RttSource::Measured, instant(0)),
+        Ok(None),
+        "nothing to push without a sample"
+    );
     // From 5 to 104 ms: K_max does not change, but the node needs the new RTT.
     let pushed = run(&mut link, (0..100).map(|n| (n * S, (5 + n) * MS)));
     assert!(pushed.iter().all(|(_, k_max)| *k_max == 10_000_000), "{pushed:?}");
     assert!((3..=5).contains(&pushed.len()), "each twofold rise, and nothing between: {pushed:?}");
     assert!(pushed.windows(2).all(|two| two[1].0 - two[0].0 >= 10 * S), "{pushed:?}");
     let larger = PortLimits { buffer: Some(Octets(20_000_000)), ..GBPS_100 };
-    let pushed = link.configure(settings, larger, None, instant(99 * S)).unwrap().unwrap();
+    let pushed = link.configure(settings, larger, RttSource::Measured, instant(99 * S)).unwrap().unwrap();
     assert_eq!((pushed.k_max.get(), link.pushed().unwrap().thresholds), (20_000_000, pushed));
-    assert_eq!(link.configure(settings, larger, None, instant(99 * S)), Ok(None), "it is the same");
+    assert_eq!(link.configure(settings, larger, RttSource::Measured, instant(99 * S)), Ok(None), "it is the same");
 }
 
 #[test]
 fn a_configured_rtt_counts_instead_of_samples_and_a_step_of_it_is_pushed_at_once() {
     let settings = ThresholdSettings::default();
-    let mut link = LinkThresholds::new(settings, GBPS_100).unwrap();
+    let mut link = LinkThresholds::new(settings, GBPS_100, None, instant(0)).unwrap();
     let k_max = |pushed: Result<Option<Thresholds>, ThresholdError>| pushed.unwrap().map(|p| p.k_max.get());
-    assert_eq!(k_max(link.configure(settings, GBPS_100, Some(span(MS)), instant(0))), Some(12_500_000));
+    assert_eq!(
+        k_max(link.configure(settings, GBPS_100, RttSource::Configured(span(MS)), instant(0))),
+        Some(12_500_000)
+    );
     assert_eq!(run(&mut link, (0..60).map(|n| (n * S, 50_000))), [], "samples change nothing");
     assert_eq!((link.measured(), link.estimate()), (Some(span(50_000)), Some(span(MS))), "but they are seen");
-    assert_eq!(k_max(link.configure(settings, GBPS_100, Some(span(40 * MS)), instant(60 * S))), Some(500_000_000));
+    assert_eq!(
+        k_max(link.configure(settings, GBPS_100, RttSource::Configured(span(40 * MS)), instant(60 * S))),
+        Some(500_000_000)
+    );
     let pushed = link.pushed().unwrap();
     assert_eq!(
         (nanos(pushed.rtt), pushed.rate.bps(), pushed.at.nanos(), link.pushes()),
         (40 * MS, 100_000_000_000, 60 * S, 2)
     );
     assert_eq!(
-        k_max(link.configure(settings, GBPS_100, None, instant(61 * S))),
+        k_max(link.configure(settings, GBPS_100, RttSource::Measured, instant(61 * S))),
         Some(625_000),
         "the samples count again"
     );
-    assert_eq!(link.configure(settings, GBPS_100, Some(span(0)), instant(62 * S)).unwrap_err().field, "rttNs");
+    assert_eq!(
+        link.configure(settings, GBPS_100, RttSource::Configured(span(0)), instant(62 * S)).unwrap_err().field,
+        "rttNs"
+    );
     assert_eq!(link.estimate(), Some(span(50_000)), "a refusal changes nothing");
 }
 

@@ -185,7 +185,7 @@ mod tests {
         let link = json!({"apiVersion": "canopy/v1", "kind": "Link",
             "metadata": {"name": "leaf-12/eth1", "tenant": "default", "labels": {}, "generation": 1},
             "spec": {"link": "leaf-12/eth1--spine-3/eth12", "to": "spine-3/eth12", "rateBps": 400_000_000_000_u64, "bufferBytes": null,
-                "alpha": 1000, "kBaseBytes": 64_000, "rttUs": null},
+                "alpha": 1000, "kBaseBytes": 64_000, "vEcn": 500, "vGrowthBytesPerMs": null, "rttUs": null},
             "status": {"pushes": 1, "pushedAgoNs": 1, "pushedRttNs": 1, "reason": "",
                 "rtt": {"configuredNs": null, "measuredNs": 50_000_001, "filteredNs": 50_000_000, "estimateNs": 50_000_000, "samples": 1,
                     "lost": 0, "refused": 0, "reportedAgoNs": 1},

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters to readings, readings to levels and actions.
 
+use canopy_model::node_spec::PortThresholds;
+use canopy_units::Rate;
+
 use super::*;
 use crate::congestion::meter::Meter;
 use proptest::prelude::*;
@@ -56,6 +59,26 @@ fn each_trigger_alone_and_only_above_its_threshold() {
     assert_eq!(qgr(7_000_000).metric(), Metric::QueueGrowthRate(7_000));
     assert_eq!(qgr(6_250_001).action(177, false, span(RTT)), Action::Notify, "the queue is still short");
     assert_eq!(qgr(6_250_001).action(177, true, span(RTT)), Action::RateReduce(percent(28)));
+}
+
+#[test]
+fn a_port_has_the_v_ecn_and_v_growth_of_its_thresholds() {
+    let thresholds = PortThresholds {
+        k_min: Octets(62_500_000),
+        k_max: Octets(125 * MB),
+        rtt: span(RTT),
+        port_rate: Rate::from_bps(1),
+        v_ecn_permille: 900,
+        v_growth_per_ms: Octets(77),
+    };
+    let reading = Reading { emr_permille: 900, qgr_per_ms: Octets(77), ..Reading::default() };
+    let assess = |reading| Limits::from(thresholds).assess(reading);
+    assert!(!assess(reading).second());
+    assert!(assess(Reading { emr_permille: 901, ..reading }).marking);
+    assert!(assess(Reading { qgr_per_ms: Octets(78), ..reading }).growth);
+    // 1000: the marking rate never triggers.
+    let limits = Limits::from(PortThresholds { v_ecn_permille: 1_000, ..thresholds });
+    assert!(!limits.assess(Reading { emr_permille: 1_000, ..Reading::default() }).second());
 }
 
 /// Every packet above K_min is marked: a marking rate of 100 % is no worse than K_max and does not hide a deeper queue.

@@ -53,6 +53,8 @@ const THRESHOLDS: PortThresholds = PortThresholds {
     k_max: Octets(40_000),
     rtt: Duration::from_millis(10),
     port_rate: Rate::from_bps(4_000_000),
+    v_ecn_permille: 500,
+    v_growth_per_ms: Octets(2_000),
 };
 
 /// The copy of a data packet that End.MT makes for the receiver.

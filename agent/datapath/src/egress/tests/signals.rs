@@ -28,6 +28,8 @@ fn a_signal_does_not_end_the_watcher() {
         k_max: Octets(40_000),
         rtt: Duration::from_millis(10),
         port_rate: Rate::from_bps(8_000),
+        v_ecn_permille: 500,
+        v_growth_per_ms: Octets(2_000),
     };
     assert_eq!(bed.bed.reconcile(|spec| spec.base.ports[1].thresholds = Some(thresholds)), []);
     assert!(!watchers().is_empty());

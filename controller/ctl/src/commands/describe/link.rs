@@ -43,6 +43,8 @@ pub(super) async fn describe(client: &Client, name: &str, out: &mut dyn Write) -
 
 fn inputs(out: &mut dyn Write, link: &LinkResource) -> Result<(), Failure> {
     let (spec, rtt) = (&link.spec, &link.status.rtt);
+    let computed = || "from K_min to K_max in one RTT_est".to_owned();
+    let v_growth = spec.v_growth_bytes_per_ms.map_or_else(computed, text);
     fields(
         out,
         [
@@ -53,6 +55,8 @@ fn inputs(out: &mut dyn Write, link: &LinkResource) -> Result<(), Failure> {
             ("Buffer (octets)", text(spec.buffer_bytes)),
             ("Alpha (1/1000)", text(spec.alpha)),
             ("K_base (octets)", text(spec.k_base_bytes)),
+            ("V_ecn (1/1000)", text(spec.v_ecn)),
+            ("V_growth (octets/ms)", v_growth),
         ],
     )?;
     writeln!(out, "\nRound-trip time (ns):")?;
@@ -75,6 +79,7 @@ fn thresholds(out: &mut dyn Write, status: &LinkObserved) -> Result<(), Failure>
     let thresholds = status.thresholds.as_ref();
     let bound = match thresholds.map(|t| t.bound) {
         Some(Bound::Buffer { wanted_bytes }) => format!("the port's buffer; the formula gives {wanted_bytes}"),
+        Some(Bound::Base) if status.rtt.estimate_ns.is_none() => "K_base; no round-trip time is known".to_owned(),
         Some(Bound::Base) => "K_base; the bandwidth-delay product is smaller".to_owned(),
         Some(Bound::BandwidthDelay) => "alpha times the bandwidth-delay product".to_owned(),
         None => text(()),
