@@ -22,6 +22,7 @@ mod start;
 pub mod tag;
 mod task;
 pub mod telemetry;
+mod term;
 mod thresholds;
 
 pub use controller::{AgentConnection, Controller, Done};

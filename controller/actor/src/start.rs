@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use crate::events::Code;
 use crate::record::{decode, op};
 use crate::task::{self, Task};
+use crate::term::{STARTED_KEY, TERM_KEY, start_ops};
 use crate::{Controller, RestoreError, StartError};
 
 /// Prefix of the controller's own records; all others belong to the domain.
@@ -27,15 +28,9 @@ pub struct Running {
     pub task: JoinHandle<Result<(), StoreError>>,
 }
 
-/// The record of the term.
-pub(crate) const TERM_KEY: &str = "controller/term";
-
 /// The record of the key of the domain's unguessable numbers: 64 hexadecimal digits, drawn at the first start. Part of every backup,
 /// since numbers that were given must not be given again after a restore.
 const KEY_KEY: &str = "controller/key";
-
-/// The record of the store's revision at the last start: a restore or an import is behind it by [`RESTORE_GAP`] and more.
-const STARTED_KEY: &str = "controller/started";
 
 /// Reads the store, takes the next term and spawns the task on the current tokio runtime.
 ///
@@ -87,17 +82,6 @@ struct Opened {
     /// The last term, if the next one could not be stored on a full disk.
     unstarted: Option<u64>,
     recovery: Option<Recovery>,
-}
-
-/// What a start writes, and its term.
-pub(crate) fn start_ops(revision: u64, last: u64) -> (u64, Vec<Op>) {
-    let term = (revision + 1).max(last + 1);
-    let digits = |number: u64| number.to_string().into_bytes();
-    let ops = vec![
-        Op::Put { key: TERM_KEY.into(), value: digits(term) },
-        Op::Put { key: STARTED_KEY.into(), value: digits(revision) },
-    ];
-    (term, ops)
 }
 
 fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> Result<Opened, StartError> {

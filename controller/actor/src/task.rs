@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::events::Code;
 use crate::record::op;
-use crate::start::{TERM_KEY, start_ops};
+use crate::term::{TERM_KEY, start_ops};
 use crate::{CommandError, Controller, Done, tag};
 
 /// Commands that may wait in the queue: one second of membership changes. Beyond that, callers wait.

@@ -3,6 +3,7 @@
 //! not acknowledged, and the source sends it again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use canopy_e2e::capture::{ACKS, Capture, DATA, check_no_false_ack, check_resent};
@@ -43,14 +44,28 @@ impl Taps {
         let done = transfer.finish(&bed.lab);
         // First: after a false ACK a transfer does not end.
         let receivers: Vec<_> = self.receivers.into_iter().map(|c| c.stop().unwrap()).collect();
-        let acks = check_no_false_ack(self.start, &self.acks.stop().unwrap(), &receivers).unwrap();
-        let resent = check_resent(self.start, &self.data.stop().unwrap(), &receivers).unwrap();
+        let (acks, data) = (self.acks.stop().unwrap(), self.data.stop().unwrap());
+        let checked = check_no_false_ack(self.start, &acks, &receivers)
+            .and_then(|acks| Ok((acks, check_resent(self.start, &data, &receivers)?)));
+        let (acks, resent) = checked.unwrap_or_else(|e| panic!("{e}; captures: {}", keep(bed).display()));
         println!("{acks} acknowledgements at s1, none of them false; it went back {resent} times");
         assert!(resent > 0, "the source never sent anything again: this proves nothing");
         let report = done.unwrap();
         assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
         assert_eq!(report.source.more.get("false_acks"), Some(&json!(0)));
     }
+}
+
+/// Copies the captures to a directory that outlives the lab: what is wrong is seen nowhere else.
+fn keep(bed: &Bed) -> PathBuf {
+    let kept = std::env::temp_dir().join(format!("canopy-epochs-{}", std::process::id()));
+    std::fs::create_dir_all(&kept).unwrap();
+    for entry in std::fs::read_dir(bed.lab.dir()).unwrap().map(Result::unwrap) {
+        if entry.path().extension().is_some_and(|extension| extension == "pcap") {
+            std::fs::copy(entry.path(), kept.join(entry.file_name())).unwrap();
+        }
+    }
+    kept
 }
 
 fn transfer(bed: &Bed, bytes: u64) -> Transfer {
