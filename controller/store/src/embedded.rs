@@ -73,9 +73,8 @@ impl EmbeddedStore {
         let floor = newest.as_ref().map_or(0, |(_, s)| s.revision);
         let (engine, revision, lost) = open_or_restore(path, kind, &mut reserve, newest, mark.revision)?;
         let saved = if lost.is_some() { 0 } else { floor };
-        if let Some(lost) = &lost {
+        if lost.is_some() {
             mark.set(revision)?;
-            recovery::record(path, lost)?;
         }
         let recovery = lost.or_else(|| recovery::recorded(path));
         let marker = Marker::new(mark)?;
@@ -251,10 +250,12 @@ fn open_or_restore(
                 "the database ends at revision {revision}, and {acknowledged} was acknowledged: the disk has lost its end"
             );
             tracing::error!(store = %path.display(), revision, acknowledged, "the store has lost its last commits: check the disk; changes after this revision have to be made again");
+            let (quarantined, restored_from) = (None, None);
+            let lost = Recovery { time: now(), quarantined, restored_from, restored_revision: revision, detail };
+            // Before the revision that hides the loss from the next start.
+            recovery::record(path, &lost)?;
             let next = acknowledged + RESTORE_GAP;
             engine.write(next, &[]).map_err(|e| e.of_store("continuing after lost commits", path))?;
-            let lost =
-                Recovery { time: now(), quarantined: None, restored_from: None, restored_revision: revision, detail };
             return Ok((engine, next, Some(lost)));
         }
         Ok((engine, revision)) => return Ok((engine, revision, None)),
@@ -267,16 +268,17 @@ fn open_or_restore(
         return Err(StoreError::failed("opening", detail));
     };
     let quarantined = quarantine(path, &dir)?;
+    tracing::error!(?quarantined, restoring = %file.display(), revision = snapshot.revision, %damage,
+        "store was damaged: restoring the newest backup, changes after it are lost");
+    let (restored_revision, restored_from) = (snapshot.revision, Some(file));
+    let lost = Recovery { time: now(), quarantined, restored_from, restored_revision, detail: damage };
+    recovery::record(path, &lost)?;
     let next = snapshot.revision.max(acknowledged) + RESTORE_GAP;
     let restored = kind.open(&dir).and_then(|mut engine| {
         engine.write(next, &puts(&snapshot))?;
         Ok(engine)
     });
     let engine = restored.map_err(|e| e.of_store("restoring a backup", path))?;
-    tracing::error!(?quarantined, restored_from = %file.display(), revision = snapshot.revision, %damage,
-        "store was damaged: restored the newest backup, changes after it are lost");
-    let restored_revision = snapshot.revision;
-    let lost = Recovery { time: now(), quarantined, restored_from: Some(file), restored_revision, detail: damage };
     Ok((engine, next, Some(lost)))
 }
 

@@ -125,6 +125,25 @@ fn a_log_whose_end_is_missing_is_kept_and_reported() {
     });
 }
 
+/// As after a power cut behind the damage and before the record: it is found again.
+#[test]
+fn a_loss_that_cannot_be_recorded_is_not_hidden_from_the_next_start() {
+    each(|kind| {
+        let (dir, older) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        store_with_backup(dir.path(), kind);
+        copy(&dir.path().join(database(kind)), older.path());
+        open(dir.path(), kind).commit(2, &[put("c")]).unwrap();
+        fs::remove_dir_all(dir.path().join(database(kind))).unwrap();
+        copy(older.path(), &dir.path().join(database(kind)));
+        let in_the_way = dir.path().join("recovered");
+        fs::create_dir_all(in_the_way.join("directory")).unwrap();
+        let e = refusal(dir.path(), kind);
+        assert!(e.to_string().contains("recovered"), "{e}");
+        fs::remove_dir_all(in_the_way).unwrap();
+        assert!(open(dir.path(), kind).recovery().is_some(), "{kind}");
+    });
+}
+
 /// As after the database was removed: to start with nothing takes every group down, so it has to be meant.
 #[test]
 fn an_empty_database_without_a_backup_is_refused_while_the_mark_is_there() {
