@@ -104,7 +104,7 @@ impl EmbeddedStore {
         let octets: u64 = ops.iter().map(size).sum();
         self.check_space(octets)?;
         // Taken out before writing: after an error or a panic its content is not known.
-        let mut engine = state.engine()?;
+        let mut engine = state.engine.take().ok_or_else(unknown)?;
         if let Err(error) = engine.prepare(octets) {
             state.engine = Some(engine);
             return Err(error.of_store("committing", &self.path));
@@ -112,10 +112,10 @@ impl EmbeddedStore {
         let engine = match engine.write(next, ops) {
             Ok(()) => engine,
             Err(error) => {
-                let opens_again = engine.abandon();
-                if error.cause != Cause::Full || !opens_again {
+                if error.cause != Cause::Full || !engine.opens_again() {
                     return Err(StoreError::failed("committing", error.detail));
                 }
+                drop(engine);
                 self.write_into_reserve(state, next, ops)?
             }
         };
@@ -155,14 +155,13 @@ impl EmbeddedStore {
     }
 }
 
-impl State {
-    fn engine(&mut self) -> Result<Box<dyn Engine>, StoreError> {
-        self.engine.take().ok_or_else(|| StoreError::failed("committing earlier", "its outcome is unknown"))
-    }
+fn unknown() -> StoreError {
+    StoreError::failed("committing earlier", "its outcome is unknown")
+}
 
+impl State {
     fn entries(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let engine = self.engine.as_ref();
-        let engine = engine.ok_or_else(|| StoreError::failed("committing earlier", "its outcome is unknown"))?;
+        let engine = self.engine.as_ref().ok_or_else(unknown)?;
         engine.entries(prefix).map_err(|e| StoreError::failed("scanning", e.detail))
     }
 }
@@ -170,10 +169,7 @@ impl State {
 impl Store for EmbeddedStore {
     fn revision(&self) -> Result<Revision, StoreError> {
         let state = self.state()?;
-        match &state.engine {
-            Some(_) => Ok(state.revision),
-            None => Err(StoreError::failed("committing earlier", "its outcome is unknown")),
-        }
+        state.engine.as_ref().map(|_| state.revision).ok_or_else(unknown)
     }
 
     fn commit(&self, expected: Revision, ops: &[Op]) -> Result<Revision, StoreError> {
@@ -214,8 +210,7 @@ impl Store for EmbeddedStore {
     fn ready(&self) -> Result<(), StoreError> {
         let mut state = self.state()?;
         state.reserve.take()?;
-        let engine = state.engine.as_mut();
-        let engine = engine.ok_or_else(|| StoreError::failed("committing earlier", "its outcome is unknown"))?;
+        let engine = state.engine.as_mut().ok_or_else(unknown)?;
         engine.prepare(ORDINARY).map_err(|e| e.of_store("committing", &self.path))
     }
 

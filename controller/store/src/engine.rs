@@ -68,8 +68,8 @@ pub(crate) trait Engine: Send {
     /// disk when this returns `Ok`. After an error it is not known which of the two is the case, and the database must be opened again.
     fn write(&mut self, next: Revision, ops: &[Op]) -> Result<(), EngineError>;
 
-    /// Lets go of a database that has failed. True if this process can open it again.
-    fn abandon(self: Box<Self>) -> bool;
+    /// Whether this process can open the database again after a write that failed.
+    fn opens_again(&self) -> bool;
 }
 
 /// Why a database did not do something.

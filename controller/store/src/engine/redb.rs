@@ -69,7 +69,7 @@ impl Engine for Redb {
         Ok(())
     }
 
-    fn abandon(self: Box<Self>) -> bool {
+    fn opens_again(&self) -> bool {
         true
     }
 

@@ -33,7 +33,9 @@ const LEAST_AHEAD: u64 = 4 << 20;
 const LEAST_FOR_BLOBS: u64 = 1 << 20;
 
 pub(super) struct Sled {
-    db: sled::Db,
+    /// `None` after a write that failed. To drop it would wait for buffers that are never written, and so would every process that ends
+    /// by that: it is forgotten.
+    db: Option<sled::Db>,
     files: Files,
 }
 
@@ -52,13 +54,25 @@ impl Sled {
                 opened => break opened.map_err(error)?,
             }
         };
-        Ok(Self { db, files: Files::of(dir)? })
+        Ok(Self { files: Files::of(dir)?, db: Some(db) })
+    }
+
+    fn db(&self) -> Result<&sled::Db, EngineError> {
+        self.db.as_ref().ok_or_else(|| EngineError::damage("an earlier write has failed"))
+    }
+
+    fn apply(&mut self, batch: sled::Batch) -> Result<(), EngineError> {
+        guarded(|| {
+            let db = self.db()?;
+            db.apply_batch(batch).and_then(|()| db.flush()).map_err(error)
+        })?;
+        self.files.sync()
     }
 }
 
 impl Engine for Sled {
     fn revision(&self) -> Result<Revision, EngineError> {
-        let found = guarded(|| self.db.get(REVISION_KEY).map_err(error))?;
+        let found = guarded(|| self.db()?.get(REVISION_KEY).map_err(error))?;
         let Some(value) = found else { return Ok(0) };
         let octets = value.as_ref().try_into();
         octets.map(Revision::from_be_bytes).map_err(|_| EngineError::damage("its revision is not 8 octets"))
@@ -71,16 +85,15 @@ impl Engine for Sled {
             let text = text.map_err(|e| EngineError::damage(format!("key {key:?}: {e}")))?;
             Ok((text.to_owned(), value.to_vec()))
         };
-        guarded(|| self.db.scan_prefix(format!("{DATA}{prefix}")).map(entry).collect())
+        guarded(|| self.db()?.scan_prefix(format!("{DATA}{prefix}")).map(entry).collect())
     }
 
     fn prepare(&mut self, octets: u64) -> Result<(), EngineError> {
         self.files.prepare(octets)
     }
 
-    /// Dropping it would wait for buffers that are never written, and so does every process that ends by that; its lock stays.
-    fn abandon(self: Box<Self>) -> bool {
-        std::mem::forget(self.db);
+    /// Its lock stays.
+    fn opens_again(&self) -> bool {
         false
     }
 
@@ -94,8 +107,7 @@ impl Engine for Sled {
             }
         }
         batch.insert(REVISION_KEY, &next.to_be_bytes());
-        guarded(|| self.db.apply_batch(batch).and_then(|()| self.db.flush().map(|_| ())).map_err(error))?;
-        self.files.sync()
+        self.apply(batch).inspect_err(|_| std::mem::forget(self.db.take()))
     }
 }
 
