@@ -10,7 +10,7 @@ use canopy_controller_core::{Applied, Command, Domain, DomainError, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{GroupPhase, NodeStatus};
-use canopy_store::{Recovery, Store, StoreError};
+use canopy_store::{Recovery, Store};
 use canopy_units::Monotonic;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -42,7 +42,9 @@ pub(crate) struct Shared {
     commands: mpsc::Sender<Message>,
     /// Changes that were applied before their commit, counted.
     applied: AtomicU64,
-    /// Those of them that are durable; closed when the task has ended.
+    /// Why the store takes no changes, for a person; `None` while it does.
+    read_only: Mutex<Option<String>>,
+    /// Those of the applied changes that are durable; closed when the task has ended.
     durable: watch::Receiver<u64>,
     nodes: Mutex<HashMap<String, Node>>,
     incarnations: AtomicU64,
@@ -83,6 +85,7 @@ impl Controller {
             store,
             commands,
             applied: AtomicU64::new(0),
+            read_only: Mutex::default(),
             durable,
             nodes: Mutex::default(),
             incarnations: AtomicU64::new(0),
@@ -279,12 +282,17 @@ impl Controller {
     /// Why it does not answer, for a person.
     pub async fn store_state(&self) -> Result<(u64, Option<String>), String> {
         let store = self.0.store.clone();
-        let asked = tokio::task::spawn_blocking(move || Ok((store.revision()?, store.ready())));
-        match asked.await.map_err(|e| e.to_string())? {
-            Ok((revision, Ok(()))) => Ok((revision, None)),
-            Ok((revision, Err(error))) => Ok((revision, Some(error.to_string()))),
-            Err(error) => Err(StoreError::to_string(&error)),
-        }
+        let asked = tokio::task::spawn_blocking(move || store.revision()).await;
+        let revision = asked.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        Ok((revision, self.read_only().clone()))
+    }
+
+    pub(crate) fn set_read_only(&self, why: Option<String>) {
+        *self.read_only() = why;
+    }
+
+    fn read_only(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.read_only.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// False once the task that carries out commands has ended.

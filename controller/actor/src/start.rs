@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a store to a running controller. First start, restart and restart after a crash use this one path.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use canopy_controller_core::command::MAX_WRITES;
@@ -58,18 +59,17 @@ pub async fn start_with(
 ) -> Result<Running, StartError> {
     let opened = store.clone();
     let opened = tokio::task::spawn_blocking(move || open(&*opened, plan, thresholds)).await;
-    let Opened { domain, revision, unstarted, recovery } = opened.map_err(|_| StartError::Runtime)??;
+    let Opened { domain, revision, unstarted, read_only, recovery } = opened.map_err(|_| StartError::Runtime)??;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let (durable, settled) = watch::channel(0);
     let controller = Controller::new(domain, store.clone(), commands, settled);
-    let is_ready = unstarted.is_none();
     if let Some(lost) = recovery {
         controller.events().note(Code::StoreRecovered, None, None, lost.to_string());
     }
-    if !is_ready {
-        controller.events().note(Code::StoreReadOnly, None, None, "the disk was full at the start: no change is taken");
+    let mut task = Task { controller: controller.clone(), store, revision, unstarted, durable, queue, read_only: None };
+    if let Some(path) = read_only {
+        task.becomes_read_only(path);
     }
-    let task = Task { controller: controller.clone(), store, revision, unstarted, durable, queue, is_ready };
     let task = tokio::spawn(task.run());
     controller.push_thresholds();
     controller.limit_moves(&controller.read(canopy_controller_core::Domain::all_moving));
@@ -81,6 +81,8 @@ struct Opened {
     revision: u64,
     /// The last term, if the next one could not be stored on a full disk.
     unstarted: Option<u64>,
+    /// The full store.
+    read_only: Option<PathBuf>,
     recovery: Option<Recovery>,
 }
 
@@ -94,8 +96,11 @@ fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> 
     let is_new = own(KEY_KEY).is_none();
     // Of a store that was put back, what was given since is not known: it has to leap first.
     let may_wait = !is_new && !is_copy;
-    let is_full = may_wait && matches!(store.ready(), Err(StoreError::Full { .. }));
-    let (term, unstarted) = if is_full { (last, Some(last)) } else { (term, None) };
+    let read_only = match store.ready() {
+        Err(StoreError::Full { path }) if may_wait => Some(path),
+        _ => None,
+    };
+    let (term, unstarted) = if read_only.is_some() { (last, Some(last)) } else { (term, None) };
     let key = match own(KEY_KEY) {
         Some(digits) => key_from(digits).ok_or(StartError::Key)?,
         None => {
@@ -120,7 +125,7 @@ fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> 
     for ops in opened.chunks(MAX_WRITES).chain([&ops[..]]).filter(|_| unstarted.is_none()) {
         revision = store.commit(revision, ops).map_err(StartError::Store)?;
     }
-    Ok(Opened { domain, revision, unstarted, recovery: store.recovery() })
+    Ok(Opened { domain, revision, unstarted, read_only, recovery: store.recovery() })
 }
 
 fn key_from(digits: &[u8]) -> Option<[u8; 32]> {

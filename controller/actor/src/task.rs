@@ -10,11 +10,12 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
-use canopy_store::{MAX_OPS, Op, Revision, Store, StoreError};
+use canopy_store::{MAX_OPS, ORDINARY_OCTETS, Op, Revision, Store, StoreError};
 use canopy_units::Monotonic;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -23,10 +24,8 @@ use crate::record::op;
 use crate::term::{TERM_KEY, start_ops};
 use crate::{CommandError, Controller, Done, tag};
 
-/// Commands that may wait in the queue: one second of membership changes. Beyond that, callers wait.
+/// Commands that may wait in the queue, and that one batch has: one second of membership changes. Beyond that, callers wait.
 pub(crate) const QUEUE: usize = 1024;
-/// Values of one commit of several commands, octets: as many as a store that is ready has space for.
-const BATCH_OCTETS: usize = 2 << 20;
 /// How often a store that is read-only is tried again without a command.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -57,7 +56,8 @@ pub(crate) struct Task {
     /// Of the changes that were applied, those that are durable.
     pub(crate) durable: watch::Sender<u64>,
     pub(crate) queue: mpsc::Receiver<Message>,
-    pub(crate) is_ready: bool,
+    /// The store while its disk is full; `None` while it takes changes.
+    pub(crate) read_only: Option<PathBuf>,
 }
 
 type Answer = oneshot::Sender<Result<Done, CommandError>>;
@@ -83,7 +83,7 @@ struct Batch {
 impl Batch {
     fn has_room(&self, ops: &[Op]) -> bool {
         let new = ops.iter().filter(|op| !self.ops.contains_key(op.key())).count();
-        self.ops.len() + new <= MAX_OPS && self.octets + octets(ops) <= BATCH_OCTETS
+        self.ops.len() + new <= MAX_OPS && self.octets + octets(ops) <= ORDINARY_OCTETS
     }
 
     fn add(&mut self, ops: Vec<Op>) {
@@ -93,11 +93,7 @@ impl Batch {
 }
 
 fn octets(ops: &[Op]) -> usize {
-    let octets = |op: &Op| match op {
-        Op::Put { value, .. } => value.len(),
-        Op::Delete { .. } => 0,
-    };
-    ops.iter().map(octets).sum()
+    ops.iter().map(Op::octets).sum()
 }
 
 impl Task {
@@ -108,7 +104,7 @@ impl Task {
         loop {
             let message = match held.take() {
                 Some(message) => Some(message),
-                None if self.is_ready => self.queue.recv().await,
+                None if self.read_only.is_none() => self.queue.recv().await,
                 None => match tokio::time::timeout(RETRY, self.queue.recv()).await {
                     Ok(message) => message,
                     Err(_) => {
@@ -117,7 +113,7 @@ impl Task {
                     }
                 },
             };
-            if !self.is_ready {
+            if self.read_only.is_some() {
                 self.try_again().await?;
             }
             match message {
@@ -150,6 +146,10 @@ impl Task {
                 }
                 self.apply_before_commit(planned, &mut batch);
             }
+            // Also of commands that write nothing: who came first does not wait for ever.
+            if batch.answers.len() >= QUEUE {
+                break;
+            }
             match self.queue.try_recv() {
                 Ok(Message::Execute(next)) => request = Some(*next),
                 other => held = other.ok(),
@@ -172,10 +172,11 @@ impl Task {
         });
         let end = match prepared {
             Ok(prepared) if dry_run => Ok(Done { outcome: prepared.outcome(), applied: None }),
-            Ok(prepared) if !self.is_ready && !prepared.is_noop() => Err(CommandError::Store(
-                self.store.ready().err().unwrap_or(StoreError::Full { path: Default::default() }),
-            )),
             Ok(prepared) => {
+                if let Some(path) = self.read_only.clone().filter(|_| !prepared.is_noop()) {
+                    batch.answers.push((answer, Err(CommandError::Store(StoreError::Full { path }))));
+                    return None;
+                }
                 let ops = prepared.writes.iter().map(op).collect();
                 return Some(Planned { prepared, ops, rewires, answer });
             }
@@ -257,28 +258,34 @@ impl Task {
         let committed = committed.await;
         let committed =
             committed.unwrap_or_else(|e| Err(StoreError::Failed { doing: "committing", detail: e.to_string() }));
-        let ready = match committed {
+        match committed {
             Ok((revision, ready)) => {
                 self.revision = revision;
-                ready
+                if let Err(StoreError::Full { path }) = ready {
+                    self.becomes_read_only(path);
+                }
+                Ok(())
             }
-            Err(error @ StoreError::Full { .. }) => {
-                self.becomes_read_only(&error);
-                return Err(error);
+            Err(error) => {
+                if let StoreError::Full { path } = &error {
+                    self.becomes_read_only(path.clone());
+                }
+                Err(error)
             }
-            Err(error) => return Err(error),
-        };
-        if let Err(error) = ready {
-            self.becomes_read_only(&error);
         }
-        Ok(())
     }
 
-    fn becomes_read_only(&mut self, error: &StoreError) {
-        if std::mem::replace(&mut self.is_ready, false) {
-            tracing::error!(%error, "no change is taken until the store can be written again; nodes continue to forward");
-            self.controller.events().note(Code::StoreReadOnly, None, None, error.to_string());
+    pub(crate) fn becomes_read_only(&mut self, path: PathBuf) {
+        if self.read_only.is_none() {
+            let error = StoreError::Full { path: path.clone() }.to_string();
+            tracing::error!(
+                error,
+                "no change is taken until the store can be written again; nodes continue to forward"
+            );
+            self.controller.set_read_only(Some(error.clone()));
+            self.controller.events().note(Code::StoreReadOnly, None, None, error);
         }
+        self.read_only = Some(path);
     }
 
     /// Tries a store that was read-only.
@@ -290,7 +297,6 @@ impl Task {
             Ok(ready) => ready?,
             Err(e) => return Err(StoreError::Failed { doing: "checking the disk", detail: e.to_string() }),
         }
-        self.is_ready = true;
         if let Some(last) = self.unstarted {
             let (term, ops) = start_ops(self.revision, last);
             match self.commit(ops).await {
@@ -301,6 +307,8 @@ impl Task {
             let nodes = self.controller.write(|d| d.raise_term(term));
             self.controller.publish_nodes(&nodes);
         }
+        self.read_only = None;
+        self.controller.set_read_only(None);
         tracing::info!("the store can be written again");
         self.controller.events().note(Code::StoreWritable, None, None, "changes are taken again");
         Ok(())

@@ -24,12 +24,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::engine::{Cause, Engine, EngineError};
 use crate::mark::{Mark, Marker};
 use crate::recovery::{self, Recovery};
-use crate::reserve::{RESERVE, Reserve, is_full};
+use crate::reserve::{Reserve, is_full};
 use crate::snapshot::files::SnapshotDir;
-use crate::{EngineKind, Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
-
-/// Values of a commit that the reserve is enough for, whatever else is written, octets.
-const ORDINARY: u64 = RESERVE / 8;
+use crate::{EngineKind, ORDINARY_OCTETS, Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
 
 /// The embedded store.
 pub struct EmbeddedStore {
@@ -97,11 +94,7 @@ impl EmbeddedStore {
 
     fn write(&self, state: &mut State, next: Revision, ops: &[Op]) -> Result<Revision, StoreError> {
         state.reserve.take()?;
-        let size = |op: &Op| match op {
-            Op::Put { value, .. } => value.len() as u64,
-            Op::Delete { .. } => 0,
-        };
-        let octets: u64 = ops.iter().map(size).sum();
+        let octets: u64 = ops.iter().map(|op| op.octets() as u64).sum();
         self.check_space(octets)?;
         // Taken out before writing: after an error or a panic its content is not known.
         let mut engine = state.engine.take().ok_or_else(unknown)?;
@@ -143,7 +136,7 @@ impl EmbeddedStore {
 
     /// A transaction for which the reserve may be too small is written only where there is space beside it.
     fn check_space(&self, octets: u64) -> Result<(), StoreError> {
-        if octets <= ORDINARY {
+        if octets <= ORDINARY_OCTETS as u64 {
             return Ok(());
         }
         let disk = nix::sys::statvfs::statvfs(&self.path).map_err(std::io::Error::from);
@@ -211,7 +204,7 @@ impl Store for EmbeddedStore {
         let mut state = self.state()?;
         state.reserve.take()?;
         let engine = state.engine.as_mut().ok_or_else(unknown)?;
-        engine.prepare(ORDINARY).map_err(|e| e.of_store("committing", &self.path))
+        engine.prepare(ORDINARY_OCTETS as u64).map_err(|e| e.of_store("committing", &self.path))
     }
 
     fn recovery(&self) -> Option<Recovery> {

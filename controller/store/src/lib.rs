@@ -26,4 +26,6 @@ pub use error::StoreError;
 pub use mem::MemStore;
 pub use recovery::{Recovery, acknowledge_recovery};
 pub use snapshot::Snapshot;
-pub use store::{MAX_KEY_BYTES, MAX_OPS, MAX_VALUE_BYTES, Op, RESTORE_GAP, Revision, Store, check_ops};
+pub use store::{
+    MAX_KEY_BYTES, MAX_OPS, MAX_VALUE_BYTES, ORDINARY_OCTETS, Op, RESTORE_GAP, Revision, Store, check_ops,
+};

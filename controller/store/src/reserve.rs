@@ -11,7 +11,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use crate::StoreError;
 
 /// Its size, octets: several times what opening a database and one ordinary commit write.
-pub(crate) const RESERVE: u64 = 16 << 20;
+const RESERVE: u64 = 8 * crate::ORDINARY_OCTETS as u64;
 
 pub(crate) struct Reserve {
     dir: PathBuf,

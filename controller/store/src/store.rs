@@ -16,6 +16,9 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// Bytes of one key, at most.
 pub const MAX_KEY_BYTES: usize = 512;
 
+/// Values of one transaction for which a store that is [ready](Store::ready) has space, octets.
+pub const ORDINARY_OCTETS: usize = 2 << 20;
+
 /// One write of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -38,6 +41,14 @@ impl Op {
     pub fn key(&self) -> &str {
         match self {
             Op::Put { key, .. } | Op::Delete { key } => key,
+        }
+    }
+
+    /// Octets of the value written; 0 for a deletion.
+    pub fn octets(&self) -> usize {
+        match self {
+            Op::Put { value, .. } => value.len(),
+            Op::Delete { .. } => 0,
         }
     }
 }
@@ -84,7 +95,7 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Whether the next commit of an ordinary size, up to 2 MiB of values, will be written.
+    /// Whether the next commit of up to [`ORDINARY_OCTETS`] will be written. May take disk space for it, so it is for the writer.
     ///
     /// # Errors
     /// [`StoreError::Full`] if the disk is full: commits are refused until there is space.
@@ -117,12 +128,10 @@ pub fn check_ops(ops: &[Op]) -> Result<(), StoreError> {
                 key.len()
             )));
         }
-        if let Op::Put { value, .. } = op
-            && value.len() > MAX_VALUE_BYTES
-        {
+        if op.octets() > MAX_VALUE_BYTES {
             return Err(StoreError::Limit(format!(
                 "value of {key:?} has {} bytes, at most {MAX_VALUE_BYTES} are possible",
-                value.len()
+                op.octets()
             )));
         }
     }
