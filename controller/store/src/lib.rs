@@ -16,6 +16,7 @@ mod error;
 mod mark;
 mod mem;
 mod recovery;
+mod replace;
 mod reserve;
 pub mod snapshot;
 mod store;

@@ -5,12 +5,13 @@
 //! A thread of its own writes it after the acknowledgement, so that commits do not wait for a second sync. While commits follow each
 //! other it is behind by as many as one sync takes; it is never ahead of them.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::replace::replace;
 use crate::{Revision, StoreError};
 
 /// Distance of the mark's two records, octets: a write that is torn damages one of them.
@@ -35,7 +36,7 @@ impl Mark {
     pub(crate) fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("acknowledged");
         if !path.exists() {
-            create(dir, &path)?;
+            create(&path)?;
         }
         let io = |e| StoreError::io("opening", &path)(e);
         let file = File::options().read(true).write(true).open(&path).map_err(io)?;
@@ -138,15 +139,9 @@ impl Shared {
 }
 
 /// As a whole, with both records: a new store has no mark that a cut left half written, and a full disk takes no room away from it.
-fn create(dir: &Path, path: &Path) -> Result<(), StoreError> {
-    let half = path.with_extension("half");
-    let written = File::create(&half).and_then(|file| {
-        file.write_all_at(&record(0), 0)?;
-        file.write_all_at(&record(0), APART)?;
-        file.sync_all()
-    });
-    let placed = written.and_then(|()| fs::rename(&half, path)).and_then(|()| File::open(dir)?.sync_all());
-    placed.map_err(StoreError::io("creating", path))
+fn create(path: &Path) -> Result<(), StoreError> {
+    let both = |file: &File| [0, APART].iter().try_for_each(|at| file.write_all_at(&record(0), *at));
+    replace(path, both).map_err(StoreError::io("creating", path))
 }
 
 fn record(revision: Revision) -> [u8; RECORD] {

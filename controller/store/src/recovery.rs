@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `recovered` beside the database: that acknowledged commits are lost, until an operator has taken note of it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::replace::{replace, sync_dir_of};
 use crate::{Revision, StoreError};
 
 /// Recovery from a damaged database.
@@ -56,14 +57,9 @@ pub(crate) fn recorded(dir: &Path) -> Option<Recovery> {
 
 /// Records a recovery durably, in the place of an earlier one; the log has both.
 pub(crate) fn record(dir: &Path, recovery: &Recovery) -> Result<(), StoreError> {
-    let (path, half) = (dir.join(FILE), dir.join("recovered.half"));
+    let path = dir.join(FILE);
     let text = serde_json::to_vec(recovery).expect("it has only strings and numbers");
-    let written = File::create(&half).and_then(|mut file| {
-        file.write_all(&text)?;
-        file.sync_all()
-    });
-    let placed = written.and_then(|()| fs::rename(&half, &path)).and_then(|()| File::open(dir)?.sync_all());
-    placed.map_err(StoreError::io("writing", path))
+    replace(&path, |mut file| file.write_all(&text)).map_err(StoreError::io("writing", path))
 }
 
 /// Removes the record, because an operator has taken note of it, and returns it. A controller may have the store open meanwhile.
@@ -73,7 +69,7 @@ pub(crate) fn record(dir: &Path, recovery: &Recovery) -> Result<(), StoreError> 
 pub fn acknowledge_recovery(dir: &Path) -> Result<Option<Recovery>, StoreError> {
     let Some(recovery) = recorded(dir) else { return Ok(None) };
     let path = dir.join(FILE);
-    let removed = fs::remove_file(&path).and_then(|()| File::open(dir)?.sync_all());
+    let removed = fs::remove_file(&path).and_then(|()| sync_dir_of(&path));
     removed.map_err(StoreError::io("removing", path))?;
     Ok(Some(recovery))
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
+use crate::replace::replace;
 use crate::{Snapshot, StoreError};
 
 /// Backups kept.
@@ -34,14 +35,8 @@ impl SnapshotDir {
     /// Writes a backup durably, then drops the oldest beyond [`KEPT_SNAPSHOTS`].
     pub(crate) fn save(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
         let path = self.0.join(format!("{:020}{SUFFIX}", snapshot.revision));
-        let half = path.with_extension("half");
-        if let Err(error) = write(&half, snapshot) {
-            // It would take space away from the next one.
-            _ = fs::remove_file(&half);
-            return Err(error);
-        }
-        fs::rename(&half, &path).map_err(StoreError::io("renaming backup to", &path))?;
-        File::open(&self.0).and_then(|d| d.sync_all()).map_err(StoreError::io("syncing", &self.0))?;
+        let write = |file: &File| snapshot.write(&mut BufWriter::new(file));
+        replace(&path, write).map_err(StoreError::io("writing backup", &path))?;
         let files = self.files();
         for old in &files[..files.len().saturating_sub(KEPT_SNAPSHOTS)] {
             fs::remove_file(old).map_err(StoreError::io("removing old backup", old))?;
@@ -56,13 +51,6 @@ impl SnapshotDir {
         files.sort();
         files
     }
-}
-
-fn write(path: &Path, snapshot: &Snapshot) -> Result<(), StoreError> {
-    let io = |e| StoreError::io("writing backup", path)(e);
-    let file = File::create(path).map_err(io)?;
-    snapshot.write(&mut BufWriter::new(&file))?;
-    file.sync_all().map_err(io)
 }
 
 fn read(path: &Path) -> Result<Snapshot, StoreError> {

@@ -8,7 +8,7 @@
 
 pub(crate) mod files;
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -50,21 +50,20 @@ impl Snapshot {
     ///
     /// # Errors
     /// The writer failed.
-    pub fn write(&self, out: &mut dyn Write) -> Result<(), StoreError> {
-        let bad = |e: &dyn std::fmt::Display| StoreError::Snapshot(format!("could not be written: {e}"));
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut body = Vec::new();
         for (key, value) in &self.entries {
             let line = match std::str::from_utf8(value) {
                 Ok(text) => Line { key: key.clone(), text: Some(text.to_owned()), hex: None },
                 Err(_) => Line { key: key.clone(), text: None, hex: Some(hex::encode(value)) },
             };
-            serde_json::to_writer(&mut body, &line).map_err(|e| bad(&e))?;
+            serde_json::to_writer(&mut body, &line)?;
             body.push(b'\n');
         }
         let sha256 = checksum(self.revision, &body);
         let header = Header { format: FORMAT.into(), revision: self.revision, entries: self.entries.len(), sha256 };
-        let header = serde_json::to_string(&header).map_err(|e| bad(&e))?;
-        writeln!(out, "{header}").and_then(|()| out.write_all(&body)).and_then(|()| out.flush()).map_err(|e| bad(&e))
+        let header = serde_json::to_string(&header)?;
+        writeln!(out, "{header}").and_then(|()| out.write_all(&body)).and_then(|()| out.flush())
     }
 
     /// Reads a snapshot and checks format, count and checksum.

@@ -137,6 +137,30 @@ impl Bed {
         bed
     }
 
+    /// A session whose source has sent nothing yet.
+    fn before_data(seed: u64) -> Self {
+        let mut bed = Self::new(seed);
+        // What is on the way is of the session before.
+        (bed.nodes, bed.under_way) = Default::default();
+        bed.w.run(leave("g", "h2-1")).unwrap();
+        bed.w.run(receiver("g", "h2-1")).unwrap();
+        bed.w.confirm();
+        (bed.next, bed.acked, bed.rate) = (START, START, 0);
+        bed.run(3 * SECOND);
+        bed
+    }
+
+    /// The link out of spine1 counts as dead within so many milliseconds.
+    #[track_caller]
+    fn leaves_within(&mut self, most: u64) {
+        let from = self.now;
+        while self.dead.is_empty() {
+            self.run(10);
+            assert!(self.now - from <= most, "phases {:?}", self.phases);
+        }
+        assert_eq!(self.dead[0].1, "spine1");
+    }
+
     fn parent_of(&self, node: &str) -> String {
         let view = self.w.domain.group("g").unwrap();
         view.status.tree.into_iter().find(|n| n.node == node).unwrap().parent.unwrap()
@@ -475,22 +499,10 @@ fn data_of_which_nothing_arrives_is_found_within_two_and_a_half_seconds_and_only
 #[test]
 fn data_that_never_arrived_is_found_too() {
     for seed in 0..30 {
-        let mut bed = Bed::new(seed);
-        // What is on the way is of the session before.
-        (bed.nodes, bed.under_way) = Default::default();
-        bed.w.run(leave("g", "h2-1")).unwrap();
-        bed.w.run(receiver("g", "h2-1")).unwrap();
-        bed.w.confirm();
-        (bed.next, bed.acked, bed.rate) = (START, START, 0);
-        bed.run(3 * SECOND);
+        let mut bed = Bed::before_data(seed);
         bed.loss[2] = 1000;
         bed.rate = 10;
-        let from = bed.now;
-        while bed.dead.is_empty() {
-            bed.run(10);
-            assert!(bed.now - from <= 4000, "seed {seed}");
-        }
-        assert_eq!(bed.dead[0].1, "spine1");
+        bed.leaves_within(4000);
     }
 }
 
@@ -498,23 +510,11 @@ fn data_that_never_arrived_is_found_too() {
 #[test]
 fn data_that_stops_to_arrive_at_once_is_found_within_two_and_a_half_seconds() {
     for seed in 0..60 {
-        let mut bed = Bed::new(seed);
-        // What is on the way is of the session before.
-        (bed.nodes, bed.under_way) = Default::default();
-        bed.w.run(leave("g", "h2-1")).unwrap();
-        bed.w.run(receiver("g", "h2-1")).unwrap();
-        bed.w.confirm();
-        (bed.next, bed.acked, bed.rate) = (START, START, 0);
-        bed.run(3 * SECOND);
+        let mut bed = Bed::before_data(seed);
         bed.rate = 10;
         bed.run(20 + seed * 10);
         bed.loss[2] = 1000;
-        let from = bed.now;
-        while bed.dead.is_empty() {
-            bed.run(10);
-            assert!(bed.now - from <= 2500, "seed {seed}");
-        }
-        assert_eq!(bed.dead[0].1, "spine1");
+        bed.leaves_within(2500);
     }
 }
 
