@@ -275,6 +275,8 @@ async fn operators_see_health_version_events_and_a_page() {
 struct Troubled {
     inner: MemStore,
     is_full: AtomicBool,
+    /// A commit takes until this is false again.
+    is_slow: AtomicBool,
 }
 
 impl Store for Troubled {
@@ -284,6 +286,9 @@ impl Store for Troubled {
 
     fn commit(&self, expected: Revision, ops: &[Op]) -> Result<Revision, StoreError> {
         self.ready()?;
+        while self.is_slow.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
         self.inner.commit(expected, ops)
     }
 
@@ -332,6 +337,47 @@ async fn a_loss_and_a_full_disk_are_shown_and_reading_works() {
     let events = api.get("/api/v1/events").await.json();
     let codes: Vec<&str> = events["items"].as_array().unwrap().iter().map(|e| e["code"].as_str().unwrap()).collect();
     assert_eq!(codes[..3], ["StoreRecovered", "StoreReadOnly", "StoreWritable"], "{codes:?}");
+}
+
+/// A liveness probe that waited for the disk would have the controller restarted for it.
+#[tokio::test]
+async fn what_is_not_durable_is_not_shown_and_the_process_is_alive_meanwhile() {
+    let store = Arc::new(Troubled::default());
+    let api = Api::start_on(store.clone()).await;
+    store.is_slow.store(true, Ordering::SeqCst);
+    let is_shown = AtomicBool::new(false);
+    let show = async {
+        // Of three that wait, the first two are applied before the commit.
+        while api.controller.read(|d| d.group("g2").is_none()) {
+            tokio::task::yield_now().await;
+        }
+        let shown = api.get("/api/v1/groups/g2").await;
+        is_shown.store(true, Ordering::SeqCst);
+        shown.status
+    };
+    let live = async {
+        while api.controller.read(|d| d.group("g2").is_none()) {
+            tokio::task::yield_now().await;
+        }
+        let status = api.get("/livez").await.status;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let was_shown = is_shown.load(Ordering::SeqCst);
+        store.is_slow.store(false, Ordering::SeqCst);
+        (status, was_shown)
+    };
+    let (g1, g2, g3) = (group("g1"), group("g2"), group("g3"));
+    let puts = async {
+        tokio::join!(
+            api.put("/api/v1/groups/g1", &g1),
+            api.put("/api/v1/groups/g2", &g2),
+            api.put("/api/v1/groups/g3", &g3)
+        )
+    };
+    let (puts, shown, (live, was_shown)) = tokio::join!(puts, show, live);
+    assert_eq!([puts.0.status, puts.1.status, puts.2.status], [201; 3]);
+    assert!(shown == 200 && live == 200 && !was_shown);
 }
 
 #[tokio::test]
