@@ -277,8 +277,6 @@ impl Node {
     fn notify(&mut self, index: PortIndex, key: FlowKey, found: Assessment, now: Monotonic) {
         let (Some(port), Some(state)) = (self.ports.get(&index), self.flows.get_mut(&key)) else { return };
         let rtt = port.limits.rtt;
-        // Samples may be further apart than the RTT.
-        state.congested(found.level, rtt.max(self.settings.interval * 2), now);
         if state.sent_at.is_some_and(|at| now.since(at) < rtt) {
             self.count(index, key, |counts| counts.rate_limited_flow += 1);
             return;

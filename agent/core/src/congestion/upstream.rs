@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State of a flow, and detection of upstream control: section 5.7, decisions 4.6. A node upstream controls a flow if the flow's arrival
-//! rate fell. Octets that arrive marked CE show that a queue further upstream is above its K_min, where a reduction by the source lowers the
-//! arrival rate only after that queue has drained; they do not show that the node there sends Long-haul CNPs. So they defer the first
-//! message of a congestion only, and by one RTT at most.
+//! State of a flow, and detection of upstream control: section 5.7, decisions 4.6. A node upstream controls a flow if the
+//! flow's arrival rate fell, or if most of its octets arrived marked CE: then a queue further upstream is above its K_min, and a
+//! reduction by the source lowers the arrival rate only after that queue has drained.
 
 use std::time::Duration;
 
@@ -33,7 +32,6 @@ pub(super) struct FlowState {
     previous: Option<[u128; 2]>,
     fell_at: Option<Monotonic>,
     deferral: Option<Deferral>,
-    congestion: Option<Congestion>,
 }
 
 /// Deferral to a node upstream: the level at its start, and its end.
@@ -41,16 +39,8 @@ pub(super) struct FlowState {
 struct Deferral {
     level: u8,
     until: Monotonic,
-}
-
-/// A time in which the flow was among the heaviest of a congested port without a pause.
-#[derive(Clone, Copy, Debug)]
-struct Congestion {
-    since: Monotonic,
-    /// When it was last so.
-    last: Monotonic,
-    /// At the start.
-    level: u8,
+    /// Caused by CE marks; the rate had not fallen.
+    by_marks: bool,
 }
 
 /// Whether to send a Long-haul CNP to a flow's source.
@@ -116,14 +106,7 @@ impl FlowState {
         fell
     }
 
-    /// Records that the flow is among the heaviest of a congested port. After more than `pause` without that, it is another congestion.
-    pub(super) fn congested(&mut self, level: u8, pause: Duration, now: Monotonic) {
-        let same = self.congestion.filter(|congestion| now.since(congestion.last) <= pause);
-        let new = Congestion { since: now, last: now, level };
-        self.congestion = Some(same.map_or(new, |congestion| Congestion { last: now, ..congestion }));
-    }
-
-    /// Whether to send a Long-haul CNP at `level`, decisions 4.6; behind [`Self::congested`].
+    /// Whether to send a Long-haul CNP at `level`, decisions 4.6.
     pub(super) fn verdict(&mut self, level: u8, rtt: Duration, now: Monotonic) -> Verdict {
         // A fall is also detected within a running window.
         if let Some((start, sum)) = self.window
@@ -140,27 +123,31 @@ impl FlowState {
             // Later than an RTT after the deferral, it is a new congestion.
             let fresh = now.since(deferral.until) <= rtt;
             let worse = level > deferral.level || level == u8::MAX;
+            let marked = deferral.by_marks && self.came_marked_at.is_some_and(|at| recent(&at));
+            // A node upstream still controls the flow: defer, and escalate without another window once the level is higher.
+            if fresh && !worse && marked && fell.is_none() && (level < deferral.level || level <= AT_K_MAX) {
+                return Verdict::Defer;
+            }
             self.deferral = None;
             if fresh && worse {
                 return Verdict::Escalate(deferral.level.saturating_add(1));
             }
+            // The level is unchanged and above K_max, and only marks caused the deferral: the nodes upstream only mark.
+            if fresh && level == deferral.level && level > AT_K_MAX && deferral.by_marks {
+                return Verdict::Send;
+            }
         }
-        match fell {
+        if self.unsure {
+            return Verdict::Defer;
+        }
+        match fell.or(self.came_marked_at.filter(recent).map(|_| now)) {
             Some(since) => {
-                self.deferral = Some(Deferral { level, until: since + rtt });
+                let by_marks = fell.is_none();
+                self.deferral = Some(Deferral { level, until: since + rtt, by_marks });
                 Verdict::Defer
             }
-            None if self.is_left_to_marks(level, rtt, now) => Verdict::Defer,
             None => Verdict::Send,
         }
-    }
-
-    /// Whether marks that arrive, or perhaps do, defer the first message of the congestion. The level of an RTT after its start is the
-    /// node's own to answer, as is one above that of K_max and one that rises.
-    fn is_left_to_marks(&self, level: u8, rtt: Duration, now: Monotonic) -> bool {
-        let is_first = |congestion: Congestion| now.since(congestion.since) < rtt && level <= congestion.level;
-        let is_marked = self.unsure || self.came_marked_at.is_some_and(|at| now.since(at) < rtt);
-        level <= AT_K_MAX && is_marked && self.congestion.is_some_and(is_first)
     }
 }
 

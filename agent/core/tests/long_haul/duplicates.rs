@@ -156,18 +156,16 @@ fn tally(estimate: Estimate, runs: u64) -> Tally {
     tally
 }
 
-/// Most are suppressed by the arrival rate. The others are sent where a queue upstream hides its fall: marks alone do not hold a message
-/// back for longer than an RTT, because a node that marks need not send Long-haul CNPs (decisions 4.6).
 #[test]
-fn of_three_congested_nodes_in_a_chain_most_duplicates_are_suppressed() {
+fn of_three_congested_nodes_in_a_chain_at_least_95_percent_of_the_duplicates_are_suppressed() {
     let tally = tally(Estimate::Path, 300);
     assert!(tally.duplicates > 300, "there is something to suppress: {tally:?}");
-    assert!(tally.suppressed() >= 600, "{tally:?}");
+    assert!(tally.suppressed() >= 950, "{tally:?}");
 }
 
 /// With the round-trip time of the next link, a node samples and sends several times before a distant source can respond.
 #[test]
-fn an_rtt_est_of_the_next_link_only_suppresses_fewer() {
+fn an_rtt_est_of_the_next_link_only_suppresses_most() {
     let tally = tally(Estimate::Link, 60);
-    assert!(tally.duplicates > 100 && tally.suppressed() >= 400, "{tally:?}");
+    assert!(tally.duplicates > 100 && tally.suppressed() >= 800, "{tally:?}");
 }

@@ -31,43 +31,30 @@ fn falls(lab: &mut Lab, parts: &[(u64, u64)]) -> u64 {
     lab.node.counts().suppressed
 }
 
-/// Most of the flow is marked: a queue upstream is long, and a node there may have sent a Long-haul CNP or may not. The node waits for an
-/// RTT, once in the congestion, and not at all above 177.
+/// Most of the flow is marked: the node defers for an RTT. Then it escalates at a higher level; at the same level above K_max
+/// it sends a plain instruction, because the nodes upstream only mark; at K_max or below it defers while marks arrive.
 #[test]
-fn a_marked_flow_defers_the_first_message_by_one_rtt_and_never_above_177() {
-    let reduce = |by| Action::RateReduce(percent(by));
+fn a_marked_flow_is_left_to_nodes_upstream_until_the_level_rises() {
+    let worse = (140 * MB, vec![(12, 186, Action::Pause { micros: 10_000 })]);
+    let still = (130 * MB, vec![(12, 180, Action::RateReduce(percent(30)))]);
+    for ((later, expected), before) in [worse, still, (126 * MB, vec![])].into_iter().zip([126, 130, 126]) {
+        let mut lab = lab();
+        assert_eq!(marked_steps(&mut lab, 10, before * MB, 9_000), []);
+        let mut commands = marked_steps(&mut lab, 2, later, 9_000);
+        commands.extend(marked_steps(&mut lab, 5, later, 9_000));
+        assert_eq!(commands, expected, "{later} after {before} MB");
+    }
     let mut lab = lab();
-    let commands = marked_steps(&mut lab, 35, 126 * MB, 9_000);
-    assert_eq!(commands, [12, 22, 32].map(|at| (at, 177, reduce(28))), "the first sample is at 2 ms");
-    // A new congestion: the queue was short for more than an RTT.
-    assert_eq!(marked_steps(&mut lab, 25, MB, 9_000), [(46, 0, Action::Resume(percent(50)))]);
-    assert_eq!(marked_steps(&mut lab, 12, 126 * MB, 9_000), [(71, 177, reduce(28))]);
-    let mut lab = self::lab();
-    let commands = marked_steps(&mut lab, 3, 130 * MB, 9_000);
-    assert_eq!(commands, [(2, 180, reduce(30))], "above 177");
-    let mut lab = self::lab();
     let commands = marked_steps(&mut lab, 3, 126 * MB, 4_500);
-    assert_eq!(commands, [(2, 177, reduce(28))], "half is not most");
+    assert_eq!(commands, [(2, 177, Action::RateReduce(percent(28)))], "half is not most");
 }
 
-/// The level was 177 while the node waited: what it sends is no escalation, because marks show no control by a node upstream.
+/// The deferral has ended and does not start again.
 #[test]
-fn a_level_that_rises_ends_the_wait_for_nodes_upstream() {
+fn a_higher_level_after_the_deferral_is_escalated_at_once() {
     let mut lab = lab();
-    assert_eq!(marked_steps(&mut lab, 5, 126 * MB, 9_000), []);
-    assert_eq!(marked_steps(&mut lab, 1, 140 * MB, 9_000), [(6, 186, Action::RateReduce(percent(34)))]);
-    assert_eq!((lab.node.escalated(), lab.node.counts().suppressed), (0, 4));
-}
-
-/// Two samples are further apart than the RTT: the second is of the same congestion.
-#[test]
-fn an_rtt_shorter_than_the_samples_defers_one_sample() {
-    let mut lab = lab();
-    let near =
-        Limits { v_growth_per_ms: Octets::MAX, ..Limits::new(Octets(62_500_000), Octets(125 * MB), span(50_000)) };
-    lab.node.handle(Input::Port(port(), near), instant(0)).unwrap();
-    let commands = marked_steps(&mut lab, 4, 126 * MB, 9_000);
-    assert_eq!(commands.iter().map(|(at, ..)| *at).collect::<Vec<_>>(), [3, 4]);
+    assert_eq!(marked_steps(&mut lab, 16, 126 * MB, 9_000), []);
+    assert_eq!(marked_steps(&mut lab, 1, 140 * MB, 9_000), [(17, 186, Action::Pause { micros: 10_000 })]);
 }
 
 /// The first congestion ended without an instruction of this node. That nodes upstream did not prevent a worse one two RTTs later shows

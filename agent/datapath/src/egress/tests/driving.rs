@@ -108,8 +108,8 @@ fn a_flow_that_comes_marked_is_left_to_the_node_that_marked_it() {
             KnownFlow { flow: FourTuple { key: flow(1), src_qp: qp(11) }, notify: host(1), accepts_roce: false };
         let mut driver = Driver::new(Settings::default());
         driver.configure(config(vec![known]), instant(MS));
-        driver.handle_snapshot(snapshot(40_100, &[(1, 0)], 2 * MS), instant(2 * MS));
-        let mut marked = snapshot(40_100, &[(1, 9_000)], 4 * MS);
+        driver.handle_snapshot(snapshot(50_000, &[(1, 0)], 2 * MS), instant(2 * MS));
+        let mut marked = snapshot(50_000, &[(1, 9_000)], 4 * MS);
         let flows = Arc::make_mut(marked.flows.as_mut().unwrap());
         flows.values_mut().for_each(|f| f.ce_in = Octets(ce_in));
         (driver.handle_snapshot(marked, instant(4 * MS)).len(), driver.node().counts().suppressed)
