@@ -42,7 +42,7 @@ pub enum StoreError {
     },
     /// The file system, or the quota of the store's owner, has no space left. Nothing was changed.
     #[error(
-        "the disk of {path} is full: the store is read-only until there are 16 MiB of free space; free some, or give the file system more"
+        "the disk of {path} is full: the store is read-only until there are 32 MiB of free space; free some, or give the file system more"
     )]
     Full {
         /// The store's directory.

@@ -121,9 +121,12 @@ fn fill(kind: EngineKind) {
             assert!(matches!(refused, StoreError::Full { .. }), "{kind}, {free} octets free: {refused}");
             assert!(matches!(store.ready(), Err(StoreError::Full { .. })));
         }
-        // And it writes again, in the same process, once there is space.
+        // And it writes again, in the same process, once there is as much space as the refusal asks for, and for blobs twice.
         let store = EmbeddedStore::open(&dir, kind).unwrap();
         drop(filler);
+        let blobs = std::fs::read_dir(dir.join("db/blobs")).into_iter().flatten();
+        let blobs: u64 = blobs.map(|blob| blob.unwrap().metadata().unwrap().len()).sum();
+        let _most = device.fill((32 << 20) + 2 * blobs);
         store.ready().unwrap();
         store.commit(kept.revision, &growing(kept.revision + 1)).unwrap();
         expected = store.scan("").unwrap();
