@@ -283,6 +283,15 @@ impl Node {
         run(self.skel.progs.canopy_dispatch.as_fd(), context, frame)
     }
 
+    /// As [`Node::receive`], on a GSO buffer of packets with `size` octets of payload each.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn receive_gso(&self, ifindex: u32, packet: &[u8], size: u32) -> Result<Run> {
+        let context = run::Context { ingress_ifindex: ifindex, gso_segs: 2, gso_size: size, ..run::Context::default() };
+        run(self.skel.progs.canopy_dispatch.as_fd(), context, &ethernet(packet))
+    }
+
     /// Runs the egress program on a frame to be sent through `ifindex`: a GSO buffer of `gso_segs` packets, or none if that is 0.
     ///
     /// # Errors

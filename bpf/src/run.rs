@@ -26,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) cb: [u32; 5],
     /// Packets that the frame is, as a GSO buffer; 0 = it is none.
     pub(crate) gso_segs: u32,
+    /// Octets of payload of each of them.
+    pub(crate) gso_size: u32,
 }
 
 impl Context {
@@ -36,6 +38,7 @@ impl Context {
         put(offset_of!(__sk_buff, ingress_ifindex), self.ingress_ifindex);
         put(offset_of!(__sk_buff, ifindex), self.ifindex);
         put(offset_of!(__sk_buff, gso_segs), self.gso_segs);
+        put(offset_of!(__sk_buff, gso_size), self.gso_size);
         (0..).zip(self.cb).for_each(|(i, word)| put(offset_of!(__sk_buff, cb) + 4 * i, word));
         out
     }

@@ -174,6 +174,8 @@ fn reason_name(reason: u32) -> String {
         D::DROP_EVENT_LOST => "event_lost",
         D::DROP_NOT_OPEN => "not_open",
         D::DROP_NO_RECEIVER => "no_receiver",
+        D::DROP_EDGE_OTHER_MAC => "edge_other_mac",
+        D::DROP_GSO => "gso",
         D::DROP_EDGE_ICMP_ERROR => "edge_icmp_error",
         D::DROP_EDGE_OWN_ADDRESS => "edge_own_address",
         D(other) => return format!("reason_{other}"),

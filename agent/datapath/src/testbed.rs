@@ -4,6 +4,8 @@
 //! One node n1 (End.MT, Replication-SID): `u0` leads to its parent or source, `d0`..`dN` to branches.
 
 mod packet_socket;
+#[cfg(test)]
+mod tap;
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -30,6 +32,8 @@ use canopy_packet::srh::{Srh, Tlv};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 pub(crate) use packet_socket::PacketSocket;
+#[cfg(test)]
+pub(crate) use tap::Tap;
 
 use crate::egress::config::{KnownFlow, KnownFlows};
 use crate::{Hold, LinuxDatapath, Options};
@@ -180,9 +184,9 @@ impl Testbed {
         bed
     }
 
-    /// As [`Testbed::new`], for measurements: the far ends of the ports are in the same namespace, and what the boundary does there
-    /// with every copy would be counted as time of the copy. It returns with the next reconcile.
-    pub fn to_measure(shape: &Shape) -> Self {
+    /// As [`Testbed::new`], without the boundary at the far ends of the ports, which are in the same namespace: what it does there with
+    /// every copy would be counted as time of the copy, and it drops what is for another node. It returns with the next reconcile.
+    pub fn without_far_boundary(shape: &Shape) -> Self {
         let bed = Self::new(shape);
         for port in &bed.spec.base.ports {
             let far = format!("{}p", port.name);

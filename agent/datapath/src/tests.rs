@@ -26,6 +26,7 @@ mod following;
 mod forged;
 mod forger;
 mod forwarding;
+mod frames;
 mod handover;
 mod icmp_errors;
 mod late;

@@ -162,6 +162,37 @@ static __always_inline bool ctx_is_own(const canopy_ctx *ctx)
 	return ctx->pkt_type == PACKET_LOOPBACK;
 }
 
+/* linux/if_packet.h: a frame to another link-layer address, which the port received because it is promiscuous or a switch floods it. */
+#define PACKET_OTHERHOST 3
+
+static __always_inline bool ctx_is_for_another(const canopy_ctx *ctx)
+{
+	return ctx->pkt_type == PACKET_OTHERHOST;
+}
+
+/* True for a buffer of several packets, of which only the first has headers: the kernel or the NIC divides it when it leaves. */
+static __always_inline bool ctx_is_gso(const canopy_ctx *ctx)
+{
+	return ctx->gso_size;
+}
+
+/* Removes the octets behind the first `len`: padding, or whatever else is behind the payload of IPv6. */
+static __always_inline int ctx_trim(canopy_ctx *ctx, __u32 len)
+{
+	return ctx_len(ctx) > len ? bpf_skb_change_tail(ctx, len, 0) : 0;
+}
+
+/*
+ * Updates the UDP checksum at `off` for two differences of bpf_csum_diff(): of the pseudo-header, and of what the checksum covers besides.
+ * Where the frame's sender left the checksum to the hardware (CHECKSUM_PARTIAL), the field holds the sum of the pseudo-header alone, and
+ * the kernel leaves the second one out: no program sees which it is. 0 becomes all ones (RFC 768).
+ */
+static __always_inline int ctx_update_udp_check(canopy_ctx *ctx, __u32 off, __s64 pseudo, __s64 covered)
+{
+	return bpf_l4_csum_replace(ctx, off, 0, (__u32)pseudo, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0) ||
+	       bpf_l4_csum_replace(ctx, off, 0, (__u32)covered, BPF_F_MARK_MANGLED_0);
+}
+
 /* True for a frame without a VLAN tag, or with a priority tag (VID 0), which is removed. Further tags are the frame's protocol. */
 static __always_inline bool ctx_untag(canopy_ctx *ctx)
 {

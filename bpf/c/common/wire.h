@@ -19,6 +19,11 @@
 #define AETH_LEN 4
 #define CNP_LEN 16
 #define ICRC_LEN 4
+/* RFC 3168: the ECN field of a traffic class. */
+#define ECN_MASK 3
+#define ECN_ECT_1 1
+#define ECN_ECT_0 2
+#define ECN_CE 3
 #define ROCE_PORT 4791
 #define NEXTHDR_HOP_BY_HOP 0
 #define NEXTHDR_IPV4 4
@@ -134,6 +139,9 @@ struct transport {
 #define OP_CLASS_UD 0x60
 #define OP_KIND 0x1F
 
+/* Transport header version, in the second octet of the BTH: 0 is the only one (IBTA section 9.2.4). */
+#define BTH_VERSION 0x0F
+
 #define PSN_MASK 0xFFFFFF
 #define PSN_HALF 0x800000
 #define QPN_MASK 0xFFFFFF
@@ -211,6 +219,12 @@ static __always_inline __u32 bth_qpn(const struct bth *b)
 static __always_inline __u32 bth_psn(const struct bth *b)
 {
 	return bpf_ntohl(b->psn) & PSN_MASK;
+}
+
+/* RoCE ports have one P_Key, the default partition's, with full or limited membership in the top bit (IBTA annex A16). */
+static __always_inline bool pkey_is_default(__be16 pkey)
+{
+	return (pkey | bpf_htons(0x8000)) == 0xFFFF;
 }
 
 /* The 64-bit PSN nearest to `base` whose low 24 bits are `psn`. */

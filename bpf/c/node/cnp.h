@@ -5,7 +5,6 @@
 
 #include "upstream.h"
 
-#define CNP_PAYLOAD (UDP_LEN + BTH_LEN + CNP_LEN + ICRC_LEN)
 /* Traffic class of a CNP: DSCP 48, the default of hosts. */
 #define CNP_TRAFFIC_CLASS (48 << 2)
 /* BECN, in the first octet of the BTH's third word. */
@@ -52,8 +51,9 @@ __noinline __u32 canopy_write_cnp(struct __sk_buff *ctx, const struct canopy_gro
 	f.bth.opcode = OP_CNP;
 	f.bth.qpn |= bpf_htonl(CNP_BECN);
 	f.icrc = g->cnp_icrc;
-	if (ctx_store(ctx, 0, f.eth, ETH_LEN + IP6_LEN + CNP_PAYLOAD))
-		return DROP_TRUNCATED;
+	drop = overwrite(ctx, (struct roce *)&f, CNP_PAYLOAD);
+	if (drop)
+		return drop;
 	__sync_fetch_and_add(&c->cnps_out, 1);
 	return 0;
 }

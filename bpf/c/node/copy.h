@@ -109,17 +109,15 @@ static __always_inline __u32 reth_delta(__u32 delta, __u64 va_xor, __u32 rkey_xo
 /* 32-bit words that differ in a copy, apart from the addresses and the PSN: DestQP, VA (2), R_Key, ICRC. */
 #define CHANGED_WORDS 5
 
-/* RFC 1624: updates the UDP checksum for all changes of a copy; 0 is sent as all ones (RFC 768). */
-static __noinline __u16 udp_check_of(struct decision *d, const struct canopy_branch *b, __be32 *old, __be32 *new)
+/* RFC 1624: updates the UDP checksum of a copy, which is still that of the source, for all that changed. Returns 0, or -1. */
+static __noinline int update_udp_check(canopy_ctx *ctx, struct decision *d, const struct canopy_branch *b, __be32 *old, __be32 *new)
 {
-	__u64 sum = bpf_csum_diff((__be32 *)&d->source, 16, (__be32 *)&d->proxy, 16, (__u16)~d->udp_check);
+	__s64 pseudo = bpf_csum_diff((__be32 *)&d->source, 16, (__be32 *)&d->proxy, 16, 0);
+	__s64 covered = bpf_csum_diff(&d->psn, 4, &d->head.bth.psn, 4, 0);
 
-	sum = bpf_csum_diff(&d->psn, 4, &d->head.bth.psn, 4, sum);
-	sum = bpf_csum_diff((__be32 *)&d->proxy, 16, (__be32 *)&b->dst, 16, sum);
-	sum = bpf_csum_diff(old, 4 * CHANGED_WORDS, new, 4 * CHANGED_WORDS, sum);
-	sum = (sum & 0xFFFF) + (sum >> 16);
-	sum = (sum & 0xFFFF) + (sum >> 16);
-	return ~sum & 0xFFFF ?: 0xFFFF;
+	pseudo = bpf_csum_diff((__be32 *)&d->proxy, 16, (__be32 *)&b->dst, 16, pseudo);
+	covered = bpf_csum_diff(old, 4 * CHANGED_WORDS, new, 4 * CHANGED_WORDS, covered);
+	return ctx_update_udp_check(ctx, ETH_LEN + IP6_LEN + offsetof(struct udp, check), pseudo, covered) ? -1 : 0;
 }
 
 /*
@@ -169,11 +167,9 @@ __noinline int canopy_write_receiver(struct __sk_buff *ctx, struct decision *d, 
 			return -1;
 	}
 	new[4] = d->icrc ^ prepare_icrc(p, diff, tail);
-	if (d->udp_check)
-		h->udp.check = udp_check_of(d, b, old, new);
-	if (ctx_write(ctx, ROCE_LEN + d->tail, &new[4], ICRC_LEN))
+	if (ctx_write(ctx, ROCE_LEN + d->tail, &new[4], ICRC_LEN) || ctx_write(ctx, 0, h->eth, ROCE_LEN))
 		return -1;
-	return ctx_write(ctx, 0, h->eth, ROCE_LEN) ? -1 : 0;
+	return d->udp_check ? update_udp_check(ctx, d, b, old, new) : 0;
 }
 
 static long copy_to_receiver(__u32 i, struct copies *c)

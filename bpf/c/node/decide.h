@@ -54,7 +54,7 @@ __noinline __u32 canopy_read_inner(struct __sk_buff *ctx, struct decision *d, __
 		return DROP_TRUNCATED;
 	len = bpf_ntohs(h->ip6.payload_len);
 	if (bpf_ntohl(h->ip6.vtf) >> 28 != 6 || h->ip6.nexthdr != NEXTHDR_UDP || h->udp.dport != bpf_htons(ROCE_PORT) ||
-	    h->udp.len != h->ip6.payload_len || len < UDP_LEN + BTH_LEN + ICRC_LEN || (h->bth.flags & 0x0F))
+	    h->udp.len != h->ip6.payload_len || len < UDP_LEN + BTH_LEN + ICRC_LEN || h->bth.flags & BTH_VERSION)
 		return DROP_INNER_MALFORMED;
 	if (off + IP6_LEN + len > ctx_len(ctx))
 		return DROP_TRUNCATED;

@@ -17,15 +17,17 @@
 
 static __always_inline int enter_by(canopy_ctx *ctx, enum canopy_role role, const __u32 *group_id)
 {
-	return group_id ? enter(ctx, role, *group_id) : count_drop(0, DROP_GROUP_UNKNOWN);
+	if (!group_id)
+		return count_drop(0, DROP_GROUP_UNKNOWN);
+	return ctx_is_gso(ctx) ? count_drop(*group_id, DROP_GSO) : enter(ctx, role, *group_id);
 }
 
 /* An IPv6 packet that passed the boundary. */
 static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n, const struct ip6 *ip6)
 {
 	const struct canopy_proxy *proxy;
+	__u32 number, any = 0;
 	__be16 dport;
-	__u32 number;
 	__be32 word;
 
 	if (ip6->dst.hi == n->replicate_hi) {
@@ -37,7 +39,7 @@ static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n,
 	}
 	if (addr_eq(&ip6->dst, &n->end_mt) ||
 	    (addr_is_multicast(&ip6->dst) && bpf_map_lookup_elem(&multicasts, &ip6->dst)))
-		return enter(ctx, ROLE_END_MT, 0);
+		return enter_by(ctx, ROLE_END_MT, &any);
 	if (addr_in(&ip6->dst, &n->block) && !addr_in(&ip6->src, &n->nodes))
 		return count_port_drop(ctx_port(ctx), DROP_FABRIC_SOURCE);
 	if (ip6->nexthdr != NEXTHDR_UDP || ctx_read(ctx, ETH_LEN + IP6_LEN + 2, &dport) || dport != bpf_htons(ROCE_PORT))
@@ -51,7 +53,7 @@ static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n,
 	proxy = bpf_map_lookup_elem(&proxies, &ip6->dst);
 	if (!proxy)
 		return ctx_pass_to_fabric(ctx);
-	return enter(ctx, addr_eq(&ip6->src, &proxy->source) ? ROLE_HEADEND : ROLE_FEEDBACK, proxy->group_id);
+	return enter_by(ctx, addr_eq(&ip6->src, &proxy->source) ? ROLE_HEADEND : ROLE_FEEDBACK, &proxy->group_id);
 }
 
 SEC("tc")
@@ -76,6 +78,8 @@ int canopy_dispatch(struct __sk_buff *skb)
 	port = bpf_map_lookup_elem(&ports, &ifindex);
 	if (!port)
 		return receive_outside(skb, n);
+	if (ctx_is_for_another(skb))
+		return port->kind == PORT_EDGE ? count_port_drop(ifindex, DROP_EDGE_OTHER_MAC) : ctx_pass(skb);
 	plain = skb->protocol == bpf_htons(ETH_IPV6) && !ctx_read(skb, ETH_LEN, &ip6);
 	if (port->kind == PORT_EDGE) {
 		if (!plain || !ctx_untag(skb))

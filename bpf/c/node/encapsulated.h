@@ -38,16 +38,15 @@ static __always_inline __u32 read_outer(canopy_ctx *ctx, struct outer *o)
 	return 0;
 }
 
-/* RFC 6040 decapsulation. Returns 0 or a drop reason. */
+/* RFC 6040 section 4.2, figure 4: decapsulation. Returns 0 or a drop reason. */
 static __always_inline __u32 ecn_inward(struct ip6 *inner, __be32 outer_vtf)
 {
-	__u32 tc = traffic_class(inner->vtf);
+	__u32 tc = traffic_class(inner->vtf), is = tc & ECN_MASK, outer = traffic_class(outer_vtf) & ECN_MASK;
 
-	if ((traffic_class(outer_vtf) & 3) != 3)
-		return 0;
-	if ((tc & 3) == 0)
+	if (outer == ECN_CE && !is)
 		return DROP_ECN;
-	inner->vtf = with_traffic_class(inner->vtf, tc | 3);
+	if (outer == ECN_CE || (outer == ECN_ECT_1 && is == ECN_ECT_0))
+		inner->vtf = with_traffic_class(inner->vtf, (tc & ~ECN_MASK) | outer);
 	return 0;
 }
 
@@ -71,6 +70,9 @@ static __always_inline int decide_encapsulated(canopy_ctx *ctx, const struct can
 		return count_drop(g->group_id, drop);
 	d->outer_len = o->len;
 	d->l3_len = IP6_LEN + bpf_ntohs(o->ip6.payload_len);
+	/* What is behind the inner packet would be behind the copies to receivers. */
+	if (d->l3_len != o->len + IP6_LEN + bpf_ntohs(d->head.ip6.payload_len))
+		return count_drop(g->group_id, DROP_INNER_MALFORMED);
 	if (slots_any(&g->receivers)) {
 		drop = receivers_here(ctx, g, &o->srh, o->len, &d->receivers);
 		if (!drop && !write_allowed(d, g))

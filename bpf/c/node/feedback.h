@@ -40,6 +40,12 @@ static __always_inline bool icrc_ok(__u32 crc, __u32 wire)
 	return bpf_htonl(__builtin_bswap32(wire)) == ~crc;
 }
 
+/* IBTA sections 9.6.1.1 and 9.6.1.4: what an endpoint refuses although the ICRC is right. */
+static __always_inline bool bth_ok(const struct bth *b)
+{
+	return !(b->flags & BTH_VERSION) && pkey_is_default(b->pkey);
+}
+
 /* ACK or NAK, by the AETH syndrome. Returns -1 if it was accepted and `out` is what to send upstream, otherwise a verdict. */
 static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g, const struct roce *h, __u32 slot,
 				   struct canopy_feedback *out)
@@ -59,6 +65,8 @@ static __noinline int feedback_ack(canopy_ctx *ctx, const struct canopy_group *g
 		return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);
 	if (!icrc_ok(crc_word(canopy_crc_of(h), end.aeth), end.icrc))
 		return count_drop(g->group_id, DROP_FEEDBACK_ICRC);
+	if (!bth_ok(&h->bth))
+		return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);
 	syndrome = bpf_ntohl(end.aeth) >> 24;
 	received.msn = bpf_ntohl(end.aeth) & 0xFFFFFF;
 	if (syndrome >= 0x61 && syndrome <= 0x64) {
@@ -112,6 +120,8 @@ static __noinline int feedback_cnp(canopy_ctx *ctx, const struct canopy_group *g
 		crc = crc_word(crc, end.reserved[i]);
 	if (!icrc_ok(crc, end.icrc))
 		return count_drop(g->group_id, DROP_FEEDBACK_ICRC);
+	if (!bth_ok(&h->bth))
+		return count_drop(g->group_id, DROP_FEEDBACK_MALFORMED);
 	slot &= SLOT_MASK;
 	bpf_spin_lock(&s->lock);
 	drop = branch_counts(s, g, slot, bpf_ntohs(h->udp.sport));

@@ -6,8 +6,6 @@
 #include "../common/ctx_tc.h"
 #include "maps.h"
 
-#define ECN_MASK 3
-#define ECN_CE 3
 /* The low two bits of the traffic class, in the second octet of the header. */
 #define ECN_SHIFT 4
 

@@ -70,6 +70,8 @@ int canopy_forward(struct __sk_buff *skb)
 	drop = account(d, s, &to);
 	if (drop)
 		return count_drop(d->group_id, drop);
+	if (ctx_trim(skb, ETH_LEN + d->l3_len))
+		return count_drop(d->group_id, DROP_NO_ROOM);
 	/* The copies to receivers are written whole. */
 	if (d->hop_limit && slots_any(&d->children)) {
 		__u8 hop_limit = d->hop_limit;

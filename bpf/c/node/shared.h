@@ -76,6 +76,8 @@ enum canopy_drop {
 	DROP_EDGE_ICMP_ERROR = 47,	/* edge port: ICMPv6 error about a packet that was not sent to the host, or a fragment of one */
 	DROP_EDGE_OWN_ADDRESS = 48,	/* edge port: to an address of the node itself */
 	DROP_NO_RECEIVER = 49,		/* headend: data, or an answer to the source, while every receiver joined late and none has answered its probe */
+	DROP_EDGE_OTHER_MAC = 50,	/* edge port: frame to another link-layer address than the port's */
+	DROP_GSO = 51,			/* buffer of several packets (GSO or GRO), of which each needs its own rewriting */
 	DROP_REASONS
 };
 

@@ -35,6 +35,7 @@ struct ack_frame {
 };
 
 #define ACK_PAYLOAD (UDP_LEN + BTH_LEN + AETH_LEN + ICRC_LEN)
+#define CNP_PAYLOAD (UDP_LEN + BTH_LEN + CNP_LEN + ICRC_LEN)
 
 /* Finds the next hop upstream for a packet of `l3_len` octets. Returns 0 or a drop reason. */
 static __always_inline __u32 resolve_upstream(canopy_ctx *ctx, const struct canopy_group *g, __u32 l3_len, struct hop *hop)
@@ -80,6 +81,31 @@ static __always_inline void fill_upstream(struct roce *f, const struct canopy_gr
 	f->bth.qpn = bpf_htonl(g->up_qpn);
 }
 
+/*
+ * Overwrites the frame with `f`, which has the same `payload` octets behind its IPv6 header; nothing stays behind them. A UDP checksum
+ * that was there is updated, and never becomes 0: where it was left to the hardware, that would still fill it in. Returns 0 or a drop
+ * reason.
+ */
+static __always_inline __u32 overwrite(canopy_ctx *ctx, struct roce *f, __u32 payload)
+{
+	__u8 was[32 + CNP_PAYLOAD] __attribute__((aligned(8))) = {};
+	__s64 pseudo, covered;
+	__be16 check = 0;
+
+	if (ctx_read(ctx, ETH_LEN + IP6_LEN + offsetof(struct udp, check), &check))
+		return DROP_TRUNCATED;
+	if (check && ctx_load(ctx, ETH_LEN + offsetof(struct ip6, src), was, 32 + payload))
+		return DROP_TRUNCATED;
+	f->udp.check = check;
+	if (ctx_store(ctx, 0, f->eth, ETH_LEN + IP6_LEN + payload) || ctx_trim(ctx, ETH_LEN + IP6_LEN + payload))
+		return DROP_TRUNCATED;
+	if (!check)
+		return 0;
+	pseudo = bpf_csum_diff((__be32 *)was, 32, (__be32 *)&f->ip6.src, 32, 0);
+	covered = bpf_csum_diff((__be32 *)(was + 32), payload, (__be32 *)&f->udp, payload, 0);
+	return ctx_update_udp_check(ctx, ETH_LEN + IP6_LEN + offsetof(struct udp, check), pseudo, covered) ? DROP_TRUNCATED : 0;
+}
+
 /* Overwrites the packet with the upstream ACK or NAK `fb`. Returns 0 or a drop reason. */
 __noinline __u32 canopy_write_upstream(struct __sk_buff *ctx, const struct canopy_group *g, const struct canopy_feedback *fb)
 {
@@ -101,7 +127,7 @@ __noinline __u32 canopy_write_upstream(struct __sk_buff *ctx, const struct canop
 	f.aeth = bpf_htonl(fb->syndrome << 24 | fb->msn);
 	crc = crc_word(crc_word(g->ack_seed, f.bth.psn), f.aeth);
 	f.icrc = __builtin_bswap32(bpf_htonl(~crc));
-	return ctx_store(ctx, 0, f.eth, ETH_LEN + IP6_LEN + ACK_PAYLOAD) ? DROP_TRUNCATED : 0;
+	return overwrite(ctx, (struct roce *)&f, ACK_PAYLOAD);
 }
 
 static __always_inline int send_upstream(canopy_ctx *ctx, const struct canopy_group *g, const struct canopy_feedback *fb)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! RoCEv2 datagrams through the kernel: raw IPv6 sockets, many datagrams per system call.
 
+mod frames;
 mod inbox;
 mod outbox;
 
@@ -16,6 +17,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
+use frames::Frames;
+pub use frames::Shape;
 pub use inbox::{Arrival, Inbox};
 pub use outbox::Outbox;
 
@@ -32,6 +35,8 @@ pub struct RoceSocket {
     raw: Socket,
     /// Owns the UDP port, so that the kernel does not answer with "port unreachable". Never read.
     _port: Option<Socket>,
+    /// Sends in place of the raw socket.
+    frames: Option<Frames>,
 }
 
 impl RoceSocket {
@@ -46,7 +51,12 @@ impl RoceSocket {
         grow_buffers(&raw)?;
         raw.set_nonblocking(true)?;
         raw.bind(&SocketAddrV6::new(local, 0, 0, 0).into())?;
-        Ok(Self { raw, _port: occupy_port(local)? })
+        Ok(Self { raw, _port: occupy_port(local)?, frames: None })
+    }
+
+    /// Sends in frames of `shape` from now on, which needs the local address and the traffic class again.
+    pub fn with_frames(self, shape: Shape, local: Ipv6Addr, traffic_class: u8) -> io::Result<Self> {
+        Ok(Self { frames: Some(Frames::open(shape, local, traffic_class)?), ..self })
     }
 
     /// Waits for a datagram, for room to send if `to_send`, for `timeout`, or for a signal.

@@ -15,6 +15,7 @@ mod scapy;
 
 pub use paused::Paused;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,9 @@ use anyhow::{Context, Result, bail, ensure};
 use canopy_lab::{Instance, Lab, LabFile, Options};
 
 static ONE_LAB: Mutex<()> = Mutex::new(());
+
+/// Packets dropped at the boundary of the domain, by interface and reason.
+pub type PortDrops = BTreeMap<(String, String), u64>;
 
 /// A lab that no other test of this process uses at the same time.
 #[derive(Debug)]
@@ -165,5 +169,23 @@ impl Bed {
             }
         }
         Ok(out)
+    }
+
+    /// Packets that a node dropped at the boundary of the domain, from telemetry.
+    ///
+    /// # Errors
+    /// The controller does not answer.
+    pub fn port_drops(&self, node: &str) -> Result<PortDrops> {
+        let (status, body) = self.lab.rest("GET", &format!("/api/v1/nodes/{node}/telemetry"), None)?;
+        ensure!(status == 200, "GET telemetry of {node}: {status} {body}");
+        let of = |d: &serde_json::Value| {
+            Some(((d["port"].as_str()?.into(), d["name"].as_str()?.into()), d["packets"].as_u64()?))
+        };
+        Ok(body["drops"]
+            .as_array()
+            .with_context(|| format!("telemetry without drops: {body}"))?
+            .iter()
+            .filter_map(of)
+            .collect())
     }
 }

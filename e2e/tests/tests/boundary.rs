@@ -17,8 +17,7 @@ use canopy_lab::TransferSpec;
 use serde_json::{Value, json};
 
 use attack::{
-    Attacker, FORGED, add_outside, attack, boundary_drops, forged, from_host, ip, mac, sent_by_source, targets,
-    wait_counted,
+    Attacker, FORGED, add_outside, attack, forged, from_host, ip, mac, sent_by_source, targets, wait_counted,
 };
 
 /// Every attack from an edge port that the boundary counts.
@@ -133,12 +132,12 @@ fn hosts_cannot_send_as_the_domain_and_are_counted_at_their_ports() {
     let mut counted = Vec::new();
     for attacker in ATTACKERS {
         let (host, node, port, _) = attacker;
-        let drops = boundary_drops(&bed, node);
+        let drops = bed.port_drops(node).unwrap();
         let sent = attack(&bed, host, &from_host(&bed, &targets, &FROM_HOSTS, attacker));
         assert!(sent.len() == 11 && sent.values().sum::<u64>() > 1000, "{sent:?}");
         wait_counted(&bed, node, port, &drops, &sent);
         if STRANGERS.contains(&host) {
-            let drops = boundary_drops(&bed, node);
+            let drops = bed.port_drops(node).unwrap();
             let mut sent = attack(&bed, host, &from_host(&bed, &targets, &["own_name"], attacker));
             counted.push((node.to_owned(), "branch_unknown".to_owned(), sent.remove("branch_unknown").unwrap()));
             wait_counted(&bed, node, port, &drops, &sent);
@@ -146,7 +145,7 @@ fn hosts_cannot_send_as_the_domain_and_are_counted_at_their_ports() {
     }
 
     // The source's own host, in its own name: a packet of a connection that is gone.
-    let drops = boundary_drops(&bed, "n6");
+    let drops = bed.port_drops("n6").unwrap();
     let mut strays = targets.clone();
     (strays["attacks"], strays["interface"], strays["mac"]) =
         (json!(["strays"]), json!("eth0"), json!(mac(&bed, "n6", "eth1")));
@@ -162,7 +161,7 @@ fn hosts_cannot_send_as_the_domain_and_are_counted_at_their_ports() {
     bed.lab.wait("the group's drops to be counted", |_| Ok(group_drops() == counted)).unwrap();
 
     // An interface of n1 that the topology does not have.
-    let drops = boundary_drops(&bed, "n1");
+    let drops = bed.port_drops("n1").unwrap();
     let mut what = targets;
     (what["attacks"], what["interface"], what["mac"]) =
         (json!(["outside", "from_outside"]), json!("x1"), json!(mac(&bed, "n1", "x0")));

@@ -29,7 +29,7 @@ pub(crate) fn run() {
 }
 
 fn compare(payload: usize, fan_out: u32) {
-    let bed = Testbed::to_measure(&Shape { receivers: fan_out, ..Shape::default() });
+    let bed = Testbed::without_far_boundary(&Shape { receivers: fan_out, ..Shape::default() });
     let aside = bed.port_aside();
     let plain = data(Opcode::SEND_MIDDLE, 100, &vec![7; payload]);
     let packet = |psn| encapsulated(&data(Opcode::SEND_MIDDLE, psn, &vec![7; payload]), end_mt(), list(0..fan_out), 0);

@@ -76,7 +76,7 @@ fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
 /// Measures a group of this many receivers, in a namespace of this thread's own, once per message from `turns`.
 fn measure(branches: u32, turns: &mpsc::Receiver<()>, results: &mpsc::Sender<[f64; ENTRIES.len()]>) {
     let shape = Shape { receivers: branches, provisioned: true, start_psn: START, ..Shape::default() };
-    let mut bed = Testbed::to_measure(&shape);
+    let mut bed = Testbed::without_far_boundary(&shape);
     let errors = bed.reconcile(|s| {
         s.groups.for_each_mut(|g| {
             (g.params.cnp_min_interval, g.params.cnp_window) = (Duration::ZERO, HOUR);

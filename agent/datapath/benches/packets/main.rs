@@ -62,19 +62,19 @@ fn row(entry: &str, payload: usize, fan_out: u32, bed: &Testbed, port: &str, pac
 }
 
 fn headend(payload: usize) {
-    let bed = Testbed::to_measure(&Shape { receivers: 0, children: 2, headend: true, ..Shape::default() });
+    let bed = Testbed::without_far_boundary(&Shape { receivers: 0, children: 2, headend: true, ..Shape::default() });
     row("headend, two children", payload, 2, &bed, "u0", |psn| data(Opcode::SEND_MIDDLE, psn, &vec![7; payload]));
 }
 
 fn replicate(payload: usize) {
-    let bed = Testbed::to_measure(&Shape { receivers: 0, children: 2, ..Shape::default() });
+    let bed = Testbed::without_far_boundary(&Shape { receivers: 0, children: 2, ..Shape::default() });
     row("End.Replicate, two children", payload, 2, &bed, "u0", |psn| {
         encapsulated(&data(Opcode::SEND_MIDDLE, psn, &vec![7; payload]), replication(), vec![], 0)
     });
 }
 
 fn end_mt_entry(payload: usize, fan_out: u32) {
-    let bed = Testbed::to_measure(&Shape { receivers: fan_out, ..Shape::default() });
+    let bed = Testbed::without_far_boundary(&Shape { receivers: fan_out, ..Shape::default() });
     row("End.MT", payload, fan_out, &bed, "u0", |psn| {
         encapsulated(&data(Opcode::SEND_MIDDLE, psn, &vec![7; payload]), end_mt(), list(0..fan_out), 0)
     });

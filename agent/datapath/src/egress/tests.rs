@@ -14,7 +14,7 @@ use canopy_packet::frame::{RoceBuilder, RoceFrame};
 use canopy_units::{Monotonic, Octets};
 
 use super::{Egress, keys};
-use crate::testbed::{PacketSocket, Shape, Testbed, encapsulated, end_mt};
+use crate::testbed::{PacketSocket, Shape, Tap, Testbed, encapsulated, end_mt};
 
 mod connecting;
 mod depths;
@@ -25,11 +25,8 @@ mod host;
 mod marking;
 mod sending;
 mod signals;
-mod tap;
 mod waking;
 mod windows;
-
-use tap::Tap;
 
 const ECT0: u8 = 2;
 const CE: u8 = 3;

@@ -174,7 +174,7 @@ impl Forger {
 
     fn forge_feedback(&mut self) -> Forged {
         let b = self.branch();
-        let (packet, reason) = match self.dice.below(17) {
+        let (packet, reason) = match self.dice.below(18) {
             0 => (self.flip_bits(b), "feedback_icrc"),
             1 => (self.stranger(b), "branch_unknown"),
             2 => return self.elsewhere(b),
@@ -197,6 +197,7 @@ impl Forger {
             13 => (self.cut(b), "truncated"),
             14 => (cnp_of(b).build().unwrap(), if self.running { "cnp_rate" } else { return self.forge_feedback() }),
             15 => return self.epoch_ahead(),
+            16 => (self.other_header(b), "feedback_malformed"),
             _ => (self.in_the_name_of_the_source(b), "source_unregistered"),
         };
         // Before any data, feedback that is valid except for its PSN is outside the window.
@@ -221,6 +222,16 @@ impl Forger {
             }
         }
         packet
+    }
+
+    /// With a transport version that does not exist, or of another partition than the default one.
+    fn other_header(&mut self, branch: u32) -> Vec<u8> {
+        let mut b = self.any(branch);
+        match self.dice.bool() {
+            true => b.bth.version = 1 + self.dice.below(15) as u8,
+            false => b.bth.pkey = self.dice.below(0x7FFF) as u16 | (u16::from(self.dice.bool()) << 15),
+        }
+        b.build().unwrap()
     }
 
     /// From an address that is no branch, but may differ from one in a single bit.

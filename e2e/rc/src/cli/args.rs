@@ -65,6 +65,12 @@ pub(super) struct EndArgs {
     /// IPv6 traffic class of the packets sent; 2 is ECT(0), so that a congested node can mark.
     #[arg(long, default_value_t = 2)]
     pub(super) traffic_class: u8,
+    /// What the frames sent are like.
+    #[arg(long, value_enum, default_value_t = Frames::Raw)]
+    pub(super) frames: Frames,
+    /// Link-layer address of the node, for frames that the kernel does not make.
+    #[arg(long, value_name = "MAC", value_parser = parse_mac, required_if_eq_any = [("frames", "tagged"), ("frames", "padded")])]
+    pub(super) next_hop: Option<[u8; 6]>,
     /// Time limit for reaching the controller.
     #[arg(long, default_value = "10s", value_parser = parse_duration)]
     pub(super) join_timeout: Duration,
@@ -164,6 +170,19 @@ pub(super) enum Op {
     Write,
 }
 
+/// What frames are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Frames {
+    /// Of a raw socket, without a UDP checksum.
+    Raw,
+    /// Of a UDP socket, whose checksum the kernel leaves to the interface if that can compute it.
+    Udp,
+    /// With a priority tag (VID 0).
+    Tagged,
+    /// With a UDP checksum, and octets behind the packet.
+    Padded,
+}
+
 /// The far end of a unicast connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Peer {
@@ -185,6 +204,13 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
     };
     let address = address.parse().map_err(|_| format!("{address:?} is no IPv6 address"))?;
     Ok(Peer { address, qpn: parse_24_bits(qpn)?, psn: parse_24_bits(psn)? })
+}
+
+fn parse_mac(text: &str) -> Result<[u8; 6], String> {
+    let octets: Option<Vec<_>> = text.split(':').map(|octet| u8::from_str_radix(octet, 16).ok()).collect();
+    octets
+        .and_then(|o| o.try_into().ok())
+        .ok_or_else(|| format!("{text:?} is no link-layer address such as 02:00:00:00:00:01"))
 }
 
 fn parse_qpn(text: &str) -> Result<Qpn, String> {

@@ -8,8 +8,8 @@ use std::net::Ipv6Addr;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::ifaddrs::getifaddrs;
 
-use super::args::{EndArgs, Qpn};
-use crate::socket::RoceSocket;
+use super::args::{EndArgs, Frames, Qpn};
+use crate::socket::{RoceSocket, Shape};
 
 /// The address given, or else the only global address of this host.
 pub(super) fn address(args: &EndArgs) -> Result<Ipv6Addr> {
@@ -32,7 +32,7 @@ pub(super) fn address(args: &EndArgs) -> Result<Ipv6Addr> {
 
 /// A raw socket at the own address.
 pub(super) fn socket(args: &EndArgs, local: Ipv6Addr) -> Result<RoceSocket> {
-    RoceSocket::open(local, args.traffic_class).map_err(|error| {
+    open(args, local).map_err(|error| {
         let hint = match error.kind() {
             ErrorKind::PermissionDenied => "; this needs CAP_NET_RAW",
             ErrorKind::AddrNotAvailable => "; give one of this host's addresses with --address",
@@ -40,6 +40,18 @@ pub(super) fn socket(args: &EndArgs, local: Ipv6Addr) -> Result<RoceSocket> {
         };
         anyhow!(error).context(format!("opening a raw socket at {local}{hint}"))
     })
+}
+
+fn open(args: &EndArgs, local: Ipv6Addr) -> std::io::Result<RoceSocket> {
+    let socket = RoceSocket::open(local, args.traffic_class)?;
+    let next_hop = args.next_hop.unwrap_or_default();
+    let shape = match args.frames {
+        Frames::Raw => return Ok(socket),
+        Frames::Udp => Shape::Udp,
+        Frames::Tagged => Shape::Tagged(next_hop),
+        Frames::Padded => Shape::Padded(next_hop),
+    };
+    socket.with_frames(shape, local, args.traffic_class)
 }
 
 /// The QPN given, or a random one that is not reserved.

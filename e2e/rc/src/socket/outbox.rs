@@ -20,6 +20,7 @@ pub struct Outbox {
     /// `slots[first..last]` are to be sent.
     first: usize,
     last: usize,
+    peer: Ipv6Addr,
     to: [Option<SockaddrIn6>; SLOTS],
     headers: MultiHeaders<SockaddrIn6>,
     errors: u64,
@@ -34,6 +35,7 @@ impl Outbox {
             lengths: [0; SLOTS],
             first: 0,
             last: 0,
+            peer,
             to: [Some(to); SLOTS],
             headers: MultiHeaders::preallocate(SLOTS, None),
             errors: 0,
@@ -88,6 +90,9 @@ impl Outbox {
     }
 
     fn send_some(&mut self, socket: &RoceSocket) -> nix::Result<usize> {
+        if let Some(frames) = &socket.frames {
+            return frames.send(self.peer, &self.slots[self.first][..self.lengths[self.first]]).map(|()| 1);
+        }
         let (slots, lengths) = (&self.slots, &self.lengths);
         let vectors: [[IoSlice<'_>; 1]; SLOTS] = std::array::from_fn(|i| [IoSlice::new(&slots[i][..lengths[i]])]);
         let batch = &vectors[self.first..self.last];

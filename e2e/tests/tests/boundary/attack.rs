@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use canopy_e2e::Bed;
 use canopy_e2e::capture::{Capture, Way};
+use canopy_e2e::{Bed, PortDrops};
 use serde_json::{Value, json};
 
 /// How often each frame is sent.
@@ -16,9 +16,6 @@ pub(super) const COUNT: u64 = 3;
 const FLOW_LABEL: u64 = 0xBADBD;
 /// Capture filter for such packets.
 pub(super) const FORGED: &str = "(ip6 and ip6[0:4] & 0x000fffff = 0x000badbd)";
-
-/// Packets by interface and drop reason.
-pub(super) type Drops = BTreeMap<(String, String), u64>;
 
 pub(super) fn output(command: &mut Command) -> String {
     let out = command.output().unwrap();
@@ -100,20 +97,12 @@ pub(super) fn attack(bed: &Bed, device: &str, what: &Value) -> BTreeMap<String, 
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Packets dropped at the boundary of a node.
-pub(super) fn boundary_drops(bed: &Bed, node: &str) -> Drops {
-    let (status, body) = bed.lab.rest("GET", &format!("/api/v1/nodes/{node}/telemetry"), None).unwrap();
-    assert_eq!(status, 200, "{body}");
-    let of = |d: &Value| Some(((d["port"].as_str()?.into(), d["name"].as_str()?.into()), d["packets"].as_u64()?));
-    body["drops"].as_array().unwrap().iter().filter_map(of).collect()
-}
-
 /// Waits until the drops of `port` have grown by `sent`, no more and no less. The kernel of a host sends link-local packets of its own.
-pub(super) fn wait_counted(bed: &Bed, node: &str, port: &str, before: &Drops, sent: &BTreeMap<String, u64>) {
+pub(super) fn wait_counted(bed: &Bed, node: &str, port: &str, before: &PortDrops, sent: &BTreeMap<String, u64>) {
     const OWN: &str = "edge_link_local";
     let mut grown = BTreeMap::new();
     let counted = bed.lab.wait(&format!("the frames to be counted at {node}/{port}"), |_| {
-        let here = boundary_drops(bed, node).into_iter().filter(|((at, _), _)| at == port);
+        let here = bed.port_drops(node).unwrap().into_iter().filter(|((at, _), _)| at == port);
         let more = here.map(|(k, n)| (k.1.clone(), n - before.get(&k).copied().unwrap_or(0)));
         grown = more.filter(|(_, n)| *n > 0).collect();
         let of_others = |all: &BTreeMap<String, u64>| {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 const ETH_P_IPV6: u16 = 0x86DD;
 
-/// A packet socket at the peer of a port.
-pub(super) struct Tap(OwnedFd);
+/// A packet socket at the far end of a port.
+pub(crate) struct Tap(OwnedFd);
 
 impl Tap {
-    pub(super) fn open(ifindex: u32) -> Self {
+    pub(crate) fn open(ifindex: u32) -> Self {
         // SAFETY: a plain socket(2); the result is checked and owned at once.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0) };
         assert!(fd >= 0, "packet socket: {}", std::io::Error::last_os_error());
@@ -36,7 +36,7 @@ impl Tap {
     }
 
     /// The next received packet, from its IPv6 header on, that `wanted` accepts; others are discarded.
-    pub(super) fn try_next(&self, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    pub(crate) fn try_next(&self, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         let mut buffer = vec![0u8; 65536];
         loop {
             // SAFETY: the buffer has the given length.
@@ -49,7 +49,7 @@ impl Tap {
     }
 
     /// Waits for the next such packet; panics after 20 seconds.
-    pub(super) fn next(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    pub(crate) fn next(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
             if let Some(packet) = self.try_next(&wanted) {
