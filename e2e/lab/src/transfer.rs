@@ -180,6 +180,11 @@ impl Transfer {
         Ok(())
     }
 
+    /// Process of the end at a host; `None` for a host without one, or after its end.
+    pub fn pid(&self, host: &str) -> Option<u32> {
+        (!self.ended.contains_key(host)).then(|| self.children.get(host).map(Child::id))?
+    }
+
     /// Waits until the source and every receiver are done, ends the receivers, and collects the counters of all
     /// programs and links.
     ///

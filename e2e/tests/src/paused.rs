@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Agents that are late.
+//! Agents and applications that are late.
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 
 use crate::Bed;
 
-/// Stops agents as a machine does that is short of memory or time; they continue when this is dropped.
+/// Stops processes as a machine does that is short of memory or time; they continue when this is dropped.
 #[derive(Debug)]
 pub struct Paused(Vec<Pid>);
 
@@ -20,11 +20,27 @@ impl Paused {
         let mut paused = Self(Vec::new());
         for node in nodes {
             let process = bed.lab.state().processes.get(&format!("agent-{node}"));
-            let pid = Pid::from_raw(process.with_context(|| format!("{node} has no agent"))?.pid);
-            kill(pid, Signal::SIGSTOP).with_context(|| format!("stopping the agent of {node}"))?;
-            paused.0.push(pid);
+            let pid = process.with_context(|| format!("{node} has no agent"))?.pid;
+            paused.stop(pid).with_context(|| format!("stopping the agent of {node}"))?;
         }
         Ok(paused)
+    }
+
+    /// Stops one process.
+    ///
+    /// # Errors
+    /// It does not exist any more.
+    pub fn process(pid: u32) -> Result<Self> {
+        let mut paused = Self(Vec::new());
+        paused.stop(pid.try_into()?).with_context(|| format!("stopping process {pid}"))?;
+        Ok(paused)
+    }
+
+    fn stop(&mut self, pid: i32) -> Result<()> {
+        let pid = Pid::from_raw(pid);
+        kill(pid, Signal::SIGSTOP)?;
+        self.0.push(pid);
+        Ok(())
     }
 }
 

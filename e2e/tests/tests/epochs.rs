@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use canopy_e2e::capture::{ACKS, Capture, DATA, check_no_false_ack, check_resent};
@@ -119,8 +120,25 @@ fn a_tree_that_moves_while_two_agents_are_late_acknowledges_nothing_that_a_recei
     taps.check(&bed, transfer);
 }
 
-/// Nothing is stopped and nothing is cut off: the tree moves, and the encoding of its lists, because a link is drained, has another
-/// MTU, and is as before, over and over.
+/// Stops the receivers one after the other, again and again, for longer than the repetitions of a new program take to pass; returns how
+/// often, once `end` is dropped.
+fn pause_in_turn(receivers: &[u32], end: &Receiver<()>) -> usize {
+    let mut pauses = 0;
+    for pid in receivers.iter().cycle() {
+        let paused = Paused::process(*pid).unwrap();
+        let has_ended = end.recv_timeout(Duration::from_millis(100 + 12 * (pauses as u64 % 6)));
+        drop(paused);
+        pauses += 1;
+        if has_ended != Err(RecvTimeoutError::Timeout) || end.recv_timeout(LATE / 10) != Err(RecvTimeoutError::Timeout)
+        {
+            break;
+        }
+    }
+    pauses
+}
+
+/// No agent is late and no receiver is cut off: the tree moves, and the encoding of its lists, because a link is drained, has another MTU,
+/// and is as before, over and over. Each receiver stops for a while again and again, so that now one and now another one is the last.
 #[test]
 fn a_tree_that_moves_all_the_time_under_load_acknowledges_nothing_that_a_receiver_lacks() {
     let moves = if deep() { 200 } else { 40 };
@@ -134,6 +152,9 @@ fn a_tree_that_moves_all_the_time_under_load_acknowledges_nothing_that_a_receive
     // Some packets are lost, so that the source has to send some again.
     bed.lab.set_loss("r3/eth0", "0.1%".parse().unwrap()).unwrap();
     let preferred = parent(&bed);
+    let (end, ended) = mpsc::channel();
+    let receivers = RECEIVERS.map(|r| transfer.pid(r).unwrap());
+    let pauses = std::thread::spawn(move || pause_in_turn(&receivers, &ended));
     let begun = Instant::now();
     for n in 0..moves {
         let epoch = bed.group("g").unwrap()["epoch"].as_u64();
@@ -155,7 +176,10 @@ fn a_tree_that_moves_all_the_time_under_load_acknowledges_nothing_that_a_receive
         assert!(group["epoch"].as_u64() > epoch, "move {n}: the tree stayed as it was");
         assert_eq!(parent(&bed) == preferred, !drained, "move {n}: {group}");
     }
-    println!("{moves} moves in {:.1} s", begun.elapsed().as_secs_f64());
+    drop(end);
+    let pauses = pauses.join().unwrap();
+    println!("{moves} moves in {:.1} s, {pauses} pauses of receivers", begun.elapsed().as_secs_f64());
+    assert!(pauses > RECEIVERS.len(), "not every receiver was the last one once");
     assert!(bed.sent_by("s1").unwrap() < bytes, "the transfer ended before the last move: this proves nothing");
     bed.limit("s1", 1000).unwrap();
     taps.check(&bed, transfer);
