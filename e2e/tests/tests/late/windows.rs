@@ -3,14 +3,15 @@
 //! agent restarts, or a node has lost its pins.
 
 use std::fs;
+use std::process::Child;
 use std::time::Duration;
 
 use canopy_e2e::capture::{ACKS, Capture, Way, check_no_false_ack};
 use canopy_e2e::{Bed, deep, up};
 use canopy_lab::TransferSpec;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{MESSAGE, MIB, join, lose_state, out};
+use super::{MESSAGE, MIB, join, lose_state, member, out};
 
 /// When the receivers join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,17 +43,36 @@ fn is_open(bed: &Bed) -> bool {
     conditions.iter().any(|c| c["type"] == "Open" && c["status"] == "True")
 }
 
+/// Whether the application was asked to join again, because a node lost where its receiver started.
+fn is_asked_again(bed: &Bed, host: &str) -> bool {
+    let evicted = bed.group("g").unwrap()["evicted"].as_array().unwrap().clone();
+    evicted.iter().any(|e| e["host"] == host && e["reason"].as_str().is_some_and(|why| why.ends_with(AGAIN)))
+}
+
 /// The late receiver gets its octets; where it started is lost with the pins of a node, after it has joined again.
-fn receives(bed: &Bed, window: Window, host: &str, mut late: std::process::Child) {
-    while !late.wait().unwrap().success() {
-        let evicted = bed.group("g").unwrap()["evicted"].as_array().unwrap().clone();
-        let asked = |e: &Value| e["host"] == host && e["reason"].as_str().is_some_and(|why| why.ends_with(AGAIN));
-        if !matches!(window, Window::LostPins(_)) || !evicted.iter().any(asked) {
-            let log = fs::read_to_string(bed.lab.dir().join(format!("log/late-{host}.log"))).unwrap();
-            panic!("{window:?}: {host} did not get its octets: {evicted:?} {log}");
-        }
+fn receives(bed: &Bed, window: Window, host: &str, mut late: Child) {
+    let ended = |late: &mut Child| {
+        let what = format!("{window:?}: {host} to get its octets");
+        let ended = bed.lab.wait(&what, |_| {
+            let is_removed = matches!(window, Window::LostPins(_)) && is_asked_again(bed, host);
+            Ok(is_removed || late.try_wait()?.is_some())
+        });
+        ended.unwrap_or_else(|e| {
+            panic!("{e}: {}\n{:#}\n{:#}", log(bed, host), member(bed, host), bed.group("g").unwrap())
+        });
+        late.try_wait().unwrap()
+    };
+    while ended(&mut late).is_none_or(|status| !status.success()) {
+        assert!(matches!(window, Window::LostPins(_)), "{window:?}: {host} did not get its octets: {}", log(bed, host));
+        _ = late.kill();
+        late.wait().unwrap();
         late = join(bed, host, WANTED);
+        bed.lab.wait("it to be a member again", |_| Ok(!is_asked_again(bed, host))).unwrap();
     }
+}
+
+fn log(bed: &Bed, host: &str) -> String {
+    fs::read_to_string(bed.lab.dir().join(format!("log/late-{host}.log"))).unwrap()
 }
 
 /// What the late receiver got is what the source sent from a message on.
@@ -99,6 +119,8 @@ fn session(bed: &mut Bed, window: Window) {
         }
         Window::LostPins(node) => {
             let late = join_all(bed);
+            // The source still sends when those whose start is lost have joined again.
+            bed.limit("s1", 5).unwrap();
             lose_state(bed, node);
             late
         }
@@ -106,6 +128,7 @@ fn session(bed: &mut Bed, window: Window) {
     for (host, late) in LATE.into_iter().zip(late) {
         receives(bed, window, host, late);
     }
+    bed.limit("s1", 50).unwrap();
     let report = transfer.finish(&bed.lab).unwrap();
     assert!(report.mismatches().is_empty(), "{window:?}: {:?}", report.mismatches());
     LATE.iter().for_each(|host| is_in(bed, window, host));
