@@ -120,7 +120,7 @@ fn session(bed: &mut Bed, window: Window) {
         Window::LostPins(node) => {
             let late = join_all(bed);
             // The source still sends when those whose start is lost have joined again.
-            bed.limit("s1", 5).unwrap();
+            bed.limit("s1", 2).unwrap();
             lose_state(bed, node);
             late
         }
