@@ -356,7 +356,9 @@ impl Planner<'_> {
     }
 
     fn segments(&self) -> Result<Vec<Ipv6Addr>, DomainError> {
-        Ok(vec![self.proxy()?, self.sid(0)])
+        let root = self.network.id(self.tree.nodes[0].node);
+        let multicast = self.multicast.map(|m| m.group);
+        Ok(self.addresses.segments(self.proxy()?, multicast, root, self.intent.allocation.tree_id))
     }
 
     fn headend(&self, decision: &Decision, edges: &[usize]) -> Result<Headend, DomainError> {

@@ -27,6 +27,7 @@ pub(crate) fn node_base(network: &Network, plan: &AddressPlan, node: NodeIx) -> 
         ports: ports(network, plan, node),
         routes: routes(network, plan, node),
         addressing: plan.clone(),
+        hmac: None,
     }
 }
 

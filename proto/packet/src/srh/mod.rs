@@ -28,6 +28,10 @@
 mod tlv;
 
 #[cfg(feature = "alloc")]
+mod hmac_text;
+#[cfg(feature = "alloc")]
+pub use hmac_text::hmac_text;
+#[cfg(feature = "alloc")]
 mod value;
 #[cfg(feature = "alloc")]
 pub use value::{Hmac, Srh, Tlv};
