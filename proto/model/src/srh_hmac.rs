@@ -4,6 +4,8 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
+use serde::{Deserialize, Serialize};
+
 use crate::FieldError;
 
 /// Most keys that are accepted at a time: the one in use, and during a rotation the one before or after it.
@@ -68,6 +70,9 @@ pub struct HmacKey {
 pub struct HmacKeyId(NonZeroU32);
 
 impl HmacKeyId {
+    /// The least identifier.
+    pub const FIRST: Self = Self(NonZeroU32::MIN);
+
     /// Checks the range.
     ///
     /// # Errors
@@ -111,7 +116,9 @@ impl fmt::Debug for HmacSecret {
 }
 
 /// How a signed SRH is marked. The HMAC covers the flags.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
 pub enum FlagBit {
     /// No flag, as in RFC 8754.
     #[default]
