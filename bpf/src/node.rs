@@ -144,6 +144,8 @@ impl Node {
         mifs: plain(u32, u32),
         /// Outer headers of groups whose headend is here.
         outers: plain(u32, types::canopy_outer),
+        /// The HMAC TLV of groups whose packets are compared with it.
+        hmacs: plain(u32, types::canopy_hmac),
         /// Branches.
         branches: plain(types::canopy_slot_key, types::canopy_branch),
         /// Branches by address.

@@ -318,6 +318,7 @@ mod tests {
             ports: vec![port(1), port(2)],
             routes: vec![route(node), route(other)],
             addressing: AddressPlan::default(),
+            hmac: None,
         };
         let interfaces = [1, 2].map(|n| (format!("eth{n}"), Interface::alone(n, 9000))).into();
         let led = |hops: &Hops| {

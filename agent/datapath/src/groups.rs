@@ -16,6 +16,7 @@ use canopy_model::ids::GroupId;
 use canopy_model::member::LateStart;
 use canopy_model::node_spec::{GroupProgram, NodeSpec};
 use canopy_model::programs::Programs;
+use canopy_model::srh_hmac::SrhHmac;
 use canopy_model::status::{ItemError, ItemKind};
 
 use crate::observe::{self, Held, is};
@@ -42,6 +43,8 @@ pub(crate) struct Groups {
     programs: Programs,
     /// Ports of the last reconcile: another interface index changes every group that uses the port.
     ports: Ports,
+    /// Keys of the last reconcile: every group's entries follow from them.
+    hmac: Option<SrhHmac>,
     /// Nothing was pinned: the next PSN of every branch is unknown, also of those that joined at a boundary.
     cold: bool,
     /// The maps are marked to have the state of every group: an agent that is restarted before that is cold again.
@@ -91,6 +94,7 @@ impl Groups {
             multicasts: BTreeMap::new(),
             programs: Programs::default(),
             ports: Ports::new(),
+            hmac: None,
             cold,
             is_warm: false,
             cold_groups: BTreeSet::new(),
@@ -102,7 +106,8 @@ impl Groups {
 
     /// Compares the programs of `spec` with what was applied, or with everything in the maps if no program changed.
     pub(crate) fn plan(&mut self, spec: &NodeSpec, ports: Ports) -> Result<Plan> {
-        let all = !self.audited || self.ports != ports;
+        // A step of a key rotation changes all groups of the node, of which there are at most 16,384.
+        let all = !self.audited || self.ports != ports || self.hmac != spec.base.hmac;
         let changed: BTreeSet<u32> = match all {
             true => BTreeSet::new(),
             false => spec.groups.changed_since(&self.programs).map(|(id, _)| id.get()).collect(),
@@ -202,6 +207,7 @@ impl Groups {
         self.audited = errors.is_empty();
         self.programs = spec.groups.clone();
         self.ports = ports;
+        self.hmac.clone_from(&spec.base.hmac);
         Ok(errors)
     }
 
@@ -257,6 +263,12 @@ impl Groups {
             && !is(was.entries.outer.as_deref(), Some(outer))
         {
             bpf.outers().put(&id, outer)?;
+        }
+        // Before the flag that makes the programs read it.
+        if let Some(hmac) = &want.hmac
+            && !is(was.entries.hmac.as_ref(), Some(hmac))
+        {
+            bpf.hmacs().put(&id, hmac)?;
         }
         let known = was.entries.group.filter(|_| !fresh);
         let mut state = was.state.as_deref().copied().filter(|_| !fresh);
@@ -350,6 +362,9 @@ impl Groups {
         if was.entries.outer.is_some() && want.outer.is_none() {
             bpf.outers().delete(&id)?;
         }
+        if was.entries.hmac.is_some() && want.hmac.is_none() {
+            bpf.hmacs().delete(&id)?;
+        }
         if want.group.is_none() {
             bpf.states().delete(&id)?;
             bpf.cnps().delete(&id)?;
@@ -436,6 +451,7 @@ fn is_applied(was: &Held, want: &Rendered) -> bool {
         && a.trees == b.trees
         && a.multicasts == b.multicasts
         && is(a.outer.as_deref(), b.outer.as_deref())
+        && is(a.hmac.as_ref(), b.hmac.as_ref())
         && all(b.branches.iter().all(|(k, v)| is(a.branches.get(k), Some(v))), (a.branches.len(), b.branches.len()))
         && all(b.peers.iter().all(|(k, v)| is(a.peers.get(k), Some(v))), (a.peers.len(), b.peers.len()))
         && was.has_cnps

@@ -28,6 +28,7 @@ mod render;
 mod rules;
 mod sample;
 mod solicit;
+mod srh_hmac;
 #[cfg(any(test, feature = "testbed"))]
 #[allow(missing_docs)]
 pub mod testbed;

@@ -160,6 +160,7 @@ impl LinuxDatapath {
         let entry_points =
             b.proxies().keys().len() + b.qpns().keys().len() + b.trees().keys().len() + b.multicasts().keys().len();
         let branches = b.branches().keys().len() + b.peers().keys().len();
+        let groups = groups + b.hmacs().keys().len();
         groups + entry_points + branches + b.drops().keys().len()
     }
 

@@ -37,6 +37,9 @@ pub(crate) fn all(bpf: &Node) -> Result<BTreeMap<u32, Held>> {
     for (id, outer) in bpf.outers().entries()? {
         held.entry(id).or_default().entries.outer = Some(Box::new(outer));
     }
+    for (id, hmac) in bpf.hmacs().entries()? {
+        held.entry(id).or_default().entries.hmac = Some(hmac);
+    }
     for (key, branch) in bpf.branches().entries()? {
         held.entry(key.group_id).or_default().entries.branches.insert(key.slot, branch);
     }
@@ -81,6 +84,7 @@ pub(crate) fn differences(bpf: &Node, id: u32, want: &Entries) -> Result<Vec<&'s
         check("multicasts", bpf.multicasts().get(&(*address).into())? == Some(id));
     }
     check("outers", is(bpf.outers().get(&id)?.as_ref(), want.outer.as_deref()));
+    check("hmacs", is(bpf.hmacs().get(&id)?.as_ref(), want.hmac.as_ref()));
     for (slot, branch) in &want.branches {
         let key = types::canopy_slot_key { group_id: id, slot: *slot };
         check("branches", is(bpf.branches().get(&key)?.as_ref(), Some(branch)));

@@ -24,6 +24,8 @@ use canopy_units::nanos;
 use ipnet::Ipv6Net;
 use sha2::{Digest, Sha256};
 
+use crate::srh_hmac;
+
 const TURN: u64 = 1 << 24;
 const NEXT_HEADER_ROUTING: u8 = 43;
 const NEXT_HEADER_IPV6: u8 = 41;
@@ -45,6 +47,7 @@ pub(crate) struct Entries {
     pub(crate) trees: BTreeSet<u32>,
     pub(crate) multicasts: BTreeSet<Ipv6Addr>,
     pub(crate) outer: Option<Box<types::canopy_outer>>,
+    pub(crate) hmac: Option<types::canopy_hmac>,
     pub(crate) branches: BTreeMap<u32, types::canopy_branch>,
     pub(crate) peers: BTreeMap<Ipv6Addr, types::canopy_peer>,
 }
@@ -155,7 +158,11 @@ pub(crate) fn render(base: &NodeBase, g: &GroupProgram, ports: &Ports, held: &Sl
         e.peers.insert(b.address, types::canopy_peer { slot, ifindex });
     }
     conf.branches = digest(id, &e.branches);
-    e.outer = outer(base.node_address, g)?.map(Box::new);
+    e.outer = outer(base, g)?.map(Box::new);
+    e.hmac = srh_hmac::expected(base, g)?;
+    if e.hmac.is_some() {
+        conf.flags |= Flag::GROUP_HMAC.0;
+    }
     e.group = Some(conf);
     e.proxies.insert(g.proxy, types::canopy_proxy { group_id: id, pad: 0, source: g.source.address.into() });
     e.qpns.insert(g.designated_qpn.get());
@@ -296,7 +303,7 @@ fn ack_source_port(g: &GroupProgram) -> u16 {
 }
 
 /// Outer IPv6 and SRH, at the headend of a group with child nodes (decisions 2.2).
-fn outer(node_address: Ipv6Addr, g: &GroupProgram) -> Result<Option<types::canopy_outer>, String> {
+fn outer(base: &NodeBase, g: &GroupProgram) -> Result<Option<types::canopy_outer>, String> {
     let Some(h) = &g.headend else { return Ok(None) };
     let first = *h.segments.last().ok_or("headend without a segment list")?;
     let tlvs = h
@@ -309,11 +316,11 @@ fn outer(node_address: Ipv6Addr, g: &GroupProgram) -> Result<Option<types::canop
     let srh = Srh {
         next_header: NEXT_HEADER_IPV6,
         segments_left: 1,
-        flags: 0,
+        flags: base.hmac.as_ref().map_or(0, |hmac| hmac.sending().flag_bit.srh_flags()),
         tag: 0,
         segments: h.segments.clone(),
         tlvs,
-        hmac: None,
+        hmac: base.hmac.as_ref().map(|hmac| srh_hmac::tlv(hmac.sending(), base.node_address, g, &h.segments)),
     };
     let srh = srh.to_vec().map_err(|e| format!("SRH of group {}: {e}", g.name))?;
     let ip = Ipv6 {
@@ -323,7 +330,7 @@ fn outer(node_address: Ipv6Addr, g: &GroupProgram) -> Result<Option<types::canop
         payload_len: 0,
         next_header: NEXT_HEADER_ROUTING,
         hop_limit: 64,
-        src: node_address,
+        src: base.node_address,
         dst: first,
     };
     let mut o = types::canopy_outer::default();

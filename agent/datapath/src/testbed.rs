@@ -21,6 +21,7 @@ use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::PortCongestion;
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::node_spec::*;
+use canopy_model::srh_hmac::{HmacKey, SrhHmac};
 use canopy_model::status::ItemKind;
 use canopy_model::telemetry::{DropCount, GroupTelemetry};
 use canopy_packet::aeth::{Aeth, Syndrome};
@@ -28,7 +29,7 @@ use canopy_packet::bth::Opcode;
 use canopy_packet::end_mt::EndMt;
 use canopy_packet::frame::RoceBuilder;
 use canopy_packet::ipv6::Ipv6;
-use canopy_packet::srh::{Srh, Tlv};
+use canopy_packet::srh::{Hmac, Srh, Tlv};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 pub(crate) use packet_socket::PacketSocket;
@@ -134,6 +135,8 @@ pub struct Shape {
     pub memory: Option<(u64, u32, u64)>,
     /// The kernel's multicast routes replicate to child nodes.
     pub multicast: bool,
+    /// Keys of the SRH HMAC TLV.
+    pub hmac: Option<SrhHmac>,
 }
 
 impl Default for Shape {
@@ -146,6 +149,7 @@ impl Default for Shape {
             start_psn: 100,
             memory: None,
             multicast: false,
+            hmac: None,
         }
     }
 }
@@ -669,6 +673,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
             ports,
             routes: vec![],
             addressing: plan,
+            hmac: s.hmac.clone(),
         },
         groups: [(ok(GroupId::new("group", 5)), group)].into(),
     }
@@ -737,6 +742,25 @@ pub fn encapsulated_for(proxy: Ipv6Addr, inner: &[u8], dst: Ipv6Addr, tlvs: Vec<
     p.extend(srh);
     p.extend_from_slice(inner);
     p
+}
+
+/// The encapsulated packet with this HMAC TLV and these flags.
+pub(crate) fn with_tlv(packet: &[u8], flags: u8, tlv: Option<Hmac>) -> Vec<u8> {
+    let mut srh = ok(Srh::parse(&packet[Ipv6::LEN..]));
+    let behind = Ipv6::LEN + srh.wire_len();
+    (srh.flags, srh.hmac) = (flags, tlv);
+    let srh = ok(srh.to_vec());
+    let mut out = [&packet[..Ipv6::LEN], &srh, &packet[behind..]].concat();
+    let len = (out.len() - Ipv6::LEN) as u16;
+    out[4..6].copy_from_slice(&len.to_be_bytes());
+    out
+}
+
+/// The encapsulated packet as its headend signs it.
+pub fn signed(packet: &[u8], key: &HmacKey) -> Vec<u8> {
+    let srh = ok(Srh::parse(&packet[Ipv6::LEN..]));
+    let hmac = crate::srh_hmac::hmac(key, ok(Ipv6::parse(packet)).src, &srh.segments).to_vec();
+    with_tlv(packet, key.flag_bit.srh_flags(), Some(Hmac { d: true, key_id: key.id.get(), hmac }))
 }
 
 /// End.MT TLVs of this node's receivers.

@@ -44,6 +44,7 @@
 #define ICMPV6_LONG_HAUL 200
 #define SRH_TYPE 4
 #define TLV_PAD1 0
+#define TLV_HMAC 5
 #define TLV_END_MT 124
 
 /* An IPv6 address in wire order. */

@@ -4,6 +4,7 @@
 #define CANOPY_ENCAPSULATED_H
 
 #include "decide.h"
+#include "hmac.h"
 #include "tlv.h"
 
 /* An outer header with its SRH. */
@@ -58,6 +59,9 @@ static __always_inline int decide_encapsulated(canopy_ctx *ctx, const struct can
 
 	if (g->up_ifindex != ctx_port(ctx) && g->alternate_ifindex != ctx_port(ctx))
 		return count_drop(g->group_id, DROP_WRONG_PORT);
+	drop = authentic(ctx, g, &o->ip6, &o->srh, o->len - IP6_LEN);
+	if (drop)
+		return count_drop(g->group_id, drop);
 	if (g->headend.hi && !addr_eq(&o->ip6.src, &g->headend))
 		return count_drop(g->group_id, DROP_FABRIC_SOURCE);
 	if (o->ip6.hop_limit <= 1)

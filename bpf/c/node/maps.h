@@ -57,6 +57,7 @@ PINNED(multicasts, HASH, LAZY, struct canopy_addr, __u32, MAX_GROUPS);
 /* The kernel's multicast interfaces that the agent made: interface index, by MIF. No program reads it. */
 PINNED(mifs, HASH, LAZY, __u32, __u32, MAX_MIFS);
 PINNED(outers, HASH, LAZY, __u32, struct canopy_outer, MAX_GROUPS);
+PINNED(hmacs, HASH, LAZY, __u32, struct canopy_hmac, MAX_GROUPS);
 PINNED(branches, HASH, LAZY, struct canopy_slot_key, struct canopy_branch, MAX_GROUP_BRANCHES);
 PINNED(peers, HASH, LAZY, struct canopy_peer_key, struct canopy_peer, MAX_GROUP_BRANCHES);
 

@@ -21,6 +21,12 @@
 #define CANOPY_MAX_TLVS 128
 /* Receivers in one End.MT TLV: 22 + 20n <= 255. */
 #define CANOPY_TLV_RECEIVERS 11
+/* Segments of a group's packets: the Proxy Address and the tree's first SID. */
+#define CANOPY_SEGMENTS 2
+/* Keys that are accepted at a time: two during a rotation. */
+#define CANOPY_HMAC_KEYS 2
+/* 64-bit words of an HMAC. */
+#define CANOPY_HMAC_WORDS 4
 /* Unwrapped PSNs and MSNs start at 2^24, so that subtractions do not underflow. */
 #define CANOPY_PSN_TURN (1ULL << 24)
 
@@ -78,6 +84,9 @@ enum canopy_drop {
 	DROP_NO_RECEIVER = 49,		/* headend: data, or an answer to the source, while every receiver joined late and none has answered its probe */
 	DROP_EDGE_OTHER_MAC = 50,	/* edge port: frame to another link-layer address than the port's */
 	DROP_GSO = 51,			/* buffer of several packets (GSO or GRO), of which each needs its own rewriting */
+	DROP_HMAC_MISSING = 53,		/* the group's packets have an HMAC TLV as their last one, and this one does not; 52 is not used */
+	DROP_HMAC_KEY = 54,		/* HMAC TLV with a key that is not accepted */
+	DROP_HMAC_MISMATCH = 55,	/* the HMAC, or something that it covers, is not what the headend sends */
 	DROP_REASONS
 };
 
@@ -133,6 +142,7 @@ enum canopy_group_flag {
 	GROUP_CLOSED = 8,		/* headend: data of the source is dropped */
 	GROUP_HELD = 16,		/* headend: no receiver gets data: that of the source is dropped for now, and the source gets no answer */
 	GROUP_MULTICAST = 4,		/* the kernel's IPv6 multicast routes replicate to child nodes */
+	GROUP_HMAC = 32,		/* encapsulated packets are compared with the group's entry in `hmacs` */
 };
 
 /* A set of branch slots. */
@@ -188,6 +198,20 @@ struct canopy_outer {
 	__u32 len;
 	__u32 pad;
 	__u8 bytes[CANOPY_MAX_OUTER];
+};
+
+/* The HMAC of a group's packets with one key. */
+struct canopy_hmac_key {
+	__be32 id;			/* 0 = none */
+	__u32 flags;			/* of the SRH */
+	__u64 hmac[CANOPY_HMAC_WORDS];	/* in wire order */
+};
+
+/* What the HMAC TLV of a group's packets covers and is, at every node that gets such packets. */
+struct canopy_hmac {
+	struct canopy_addr source;	/* node address of the headend */
+	struct canopy_addr segments[CANOPY_SEGMENTS];	/* in the order of the wire */
+	struct canopy_hmac_key keys[CANOPY_HMAC_KEYS];
 };
 
 struct canopy_slot_key {

@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     policies: Mutex<HashSet<(String, String, u32)>>,
     /// What times of links are counted from.
     started: Instant,
+    /// A task is about to take the next step of the SRH HMAC TLV's keys.
+    advancing_hmac: AtomicBool,
     /// A task is about to push thresholds to nodes.
     pushing: AtomicBool,
 }
@@ -96,6 +98,7 @@ impl Controller {
             moves: Moves::default(),
             policies: Mutex::default(),
             started: Instant::now(),
+            advancing_hmac: AtomicBool::new(false),
             pushing: AtomicBool::new(false),
             telemetry: Telemetry::default(),
             events: Events::default(),
@@ -249,6 +252,7 @@ impl Controller {
         }
         self.finish_moves(&groups);
         self.open_groups(&groups);
+        self.advance_hmac();
         Ok(())
     }
 
@@ -364,6 +368,11 @@ impl Controller {
     /// What moves of trees wait for.
     pub(crate) fn moves(&self) -> &Moves {
         &self.0.moves
+    }
+
+    /// True while a task is about to take the next step of the SRH HMAC TLV's keys.
+    pub(crate) fn advancing_hmac(&self) -> &AtomicBool {
+        &self.0.advancing_hmac
     }
 
     /// True while a task is about to push thresholds to nodes.

@@ -54,6 +54,10 @@ pub enum Code {
     LinkChangeNotCarriedOut,
     /// New thresholds of a link were not pushed.
     ThresholdsNotPushed,
+    /// The keys of the SRH HMAC TLV took the next step.
+    HmacKeysChanged,
+    /// That step failed.
+    HmacKeysNotChanged,
     /// Commits that were acknowledged are lost: the store was damaged.
     StoreRecovered,
     /// The disk of the store is full: no change is taken.

@@ -14,6 +14,7 @@
 mod controller;
 pub mod error;
 pub mod events;
+mod hmac;
 mod links;
 mod moves;
 mod policy;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use canopy_controller_core::command::MAX_WRITES;
+use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_controller_core::{Domain, Record, Secret, Write, assume_open};
 use canopy_model::addressing::AddressPlan;
@@ -45,10 +46,10 @@ const KEY_KEY: &str = "controller/key";
 /// # Errors
 /// The store cannot be read or written, or its records are not a consistent domain.
 pub async fn start(store: Arc<dyn Store>, plan: AddressPlan) -> Result<Running, StartError> {
-    start_with(store, plan, ThresholdSettings::default()).await
+    start_with(store, plan, ThresholdSettings::default(), HmacSettings::default()).await
 }
 
-/// [`start`] with the default alpha and K_base, for links without their own.
+/// [`start`] with the default alpha and K_base, for links without their own, and with what operators want of the SRH HMAC TLV.
 ///
 /// # Errors
 /// As [`start`].
@@ -56,9 +57,10 @@ pub async fn start_with(
     store: Arc<dyn Store>,
     plan: AddressPlan,
     thresholds: ThresholdSettings,
+    hmac: HmacSettings,
 ) -> Result<Running, StartError> {
     let opened = store.clone();
-    let opened = tokio::task::spawn_blocking(move || open(&*opened, plan, thresholds)).await;
+    let opened = tokio::task::spawn_blocking(move || open(&*opened, plan, thresholds, hmac)).await;
     let Opened { domain, revision, unstarted, read_only, recovery } = opened.map_err(|_| StartError::Runtime)??;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let (durable, settled) = watch::channel(0);
@@ -72,6 +74,7 @@ pub async fn start_with(
     }
     let task = tokio::spawn(task.run());
     controller.push_thresholds();
+    controller.advance_hmac();
     controller.limit_moves(&controller.read(canopy_controller_core::Domain::all_moving));
     Ok(Running { controller, task })
 }
@@ -86,7 +89,12 @@ struct Opened {
     recovery: Option<Recovery>,
 }
 
-fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> Result<Opened, StartError> {
+fn open(
+    store: &dyn Store,
+    plan: AddressPlan,
+    thresholds: ThresholdSettings,
+    hmac: HmacSettings,
+) -> Result<Opened, StartError> {
     let snapshot = store.scan("").map_err(StartError::Store)?;
     let own = |name: &str| snapshot.entries.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_slice());
     let number = |name: &str| own(name).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
@@ -114,7 +122,7 @@ fn open(store: &dyn Store, plan: AddressPlan, thresholds: ThresholdSettings) -> 
     let expected = snapshot.revision;
     let mut records = decoded(snapshot.entries).map_err(StartError::Restore)?;
     let opened = if is_copy { assume_open(&mut records) } else { Vec::new() };
-    let restored = Domain::restore(plan, thresholds, Secret::new(key), term, records);
+    let restored = Domain::restore(plan, thresholds, hmac, Secret::new(key), term, records);
     let mut domain = restored.map_err(|e| StartError::Restore(e.into()))?;
     if is_copy {
         ops.push(op(&Write::Put(domain.leap())));

@@ -35,6 +35,7 @@ pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<S
         | Command::RetryMove { group: name }
         | Command::OpenGroup { group: name } => (format!("group {name:?}"), domain.group(name).as_ref().map(group)),
         Command::PushThresholds => ("thresholds".into(), None),
+        Command::RotateHmac | Command::AdvanceHmac => ("hmac".into(), None),
         Command::PutMember { group, spec, .. } => member_of(domain, group, &spec.host),
         Command::DeleteMember { group, host }
         | Command::EvictMember { group, host, .. }

@@ -245,6 +245,8 @@ impl Task {
         }
         if rewires {
             self.controller.push_thresholds();
+            // The nodes that have to confirm are others.
+            self.controller.advance_hmac();
         }
     }
 

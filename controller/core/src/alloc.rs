@@ -12,6 +12,7 @@ use std::ops::RangeInclusive;
 
 use canopy_model::addressing::AddressPlan;
 use canopy_model::ids::{GroupId, Psn, Qpn, TreeId};
+use canopy_model::srh_hmac::{HmacKeyId, HmacSecret};
 use serde::{Deserialize, Serialize};
 
 use crate::error::DomainError;
@@ -144,6 +145,16 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
+    /// A key of the SRH HMAC TLV that is drawn at `revision`, under an identifier that is none of `used`.
+    pub(crate) fn hmac_key(&self, revision: u64, used: &[HmacKeyId]) -> (HmacKeyId, HmacSecret) {
+        let id = self.secret.random(Kind::HmacKeyId, revision) as u32;
+        let mut ids = (0..).filter_map(|n| HmacKeyId::new("id", id.wrapping_add(n)).ok());
+        let secret = HmacSecret::new(self.secret.octets(Kind::HmacKey, revision));
+        // At most two are used, so one of the first four is free.
+        let free = ids.find(|id| !used.contains(id));
+        (free.unwrap_or(HmacKeyId::FIRST), secret)
+    }
+
     /// Empty pools for the addresses of `plan`, in the order of `secret`.
     pub(crate) fn new(plan: &AddressPlan, secret: Secret) -> Self {
         let host_bits = 128 - u32::from(plan.proxy_prefix.prefix_len());

@@ -148,6 +148,10 @@ pub enum Command {
     },
     /// Pushes changed thresholds to the nodes concerned.
     PushThresholds,
+    /// Draws the next key of the SRH HMAC TLV, and begins to replace the present one; refused while that is under way, and without keys.
+    RotateHmac,
+    /// Takes the next step of the SRH HMAC TLV's keys; changes nothing if none is due.
+    AdvanceHmac,
 }
 
 /// One durable write.

@@ -65,6 +65,15 @@ pub(crate) struct Question<'a> {
     pub(crate) edges: &'a [usize],
     /// The link between two tree nodes with the smallest MTU, unless the tree is a single node.
     pub(crate) tightest: Option<TightLink>,
+    /// The SRH has an HMAC TLV.
+    pub(crate) signed: bool,
+}
+
+impl Question<'_> {
+    /// Bytes of an SRH with `tlvs` bytes of End.MT TLVs. These are multiples of 4, so the padding is 0 or one PadN of 4.
+    fn srh_bytes(&self, tlvs: usize) -> usize {
+        (BARE_SRH + tlvs).next_multiple_of(8) + if self.signed { srh::HMAC_TLV_LEN } else { 0 }
+    }
 }
 
 /// The decision.
@@ -101,14 +110,14 @@ pub(crate) fn check_host_link(path_mtu: u32, link: &TightLink) -> Result<(), Fie
 pub(crate) fn decide(q: &Question<'_>) -> Result<Decision, FieldError> {
     let (budget, limit) = budget(q)?;
     let lists: Vec<usize> = q.edges.iter().map(|&n| tlv_bytes(n)).collect();
-    let whole = srh_bytes(lists.iter().sum());
+    let whole = q.srh_bytes(lists.iter().sum());
     let all = |in_band: bool| vec![in_band; q.edges.len()];
     match q.choice {
         EncodingChoice::Provisioned => {
             let reason = format!(
                 "spec.encoding asks for it; in-band lists would need an SRH of {whole} bytes of at most {limit}"
             );
-            Ok(Decision { mode: EncodingMode::Provisioned, reason, srh_bytes: BARE_SRH, in_band: all(false) })
+            Ok(Decision { mode: EncodingMode::Provisioned, reason, srh_bytes: q.srh_bytes(0), in_band: all(false) })
         }
         EncodingChoice::Auto | EncodingChoice::InBand if whole <= budget => {
             let reason =
@@ -121,18 +130,18 @@ pub(crate) fn decide(q: &Question<'_>) -> Result<Decision, FieldError> {
                 "inBand would need an SRH of {whole} bytes, but there are at most {limit}: use auto or provisioned"
             ),
         )),
-        EncodingChoice::Auto => Ok(shortest_lists(&lists, budget, whole, &limit)),
+        EncodingChoice::Auto => Ok(shortest_lists(q, &lists, budget, whole, &limit)),
     }
 }
 
 /// As many edges in-band as fit: taking the shortest lists first leaves most edges in-band.
-fn shortest_lists(lists: &[usize], budget: usize, whole: usize, limit: &str) -> Decision {
+fn shortest_lists(q: &Question<'_>, lists: &[usize], budget: usize, whole: usize, limit: &str) -> Decision {
     let mut by_length: Vec<usize> = (0..lists.len()).collect();
     by_length.sort_by_key(|&i| (lists[i], i));
     let mut in_band = vec![false; lists.len()];
     let mut sum = 0;
     for i in by_length {
-        if srh_bytes(sum + lists[i]) > budget {
+        if q.srh_bytes(sum + lists[i]) > budget {
             break;
         }
         sum += lists[i];
@@ -146,24 +155,24 @@ fn shortest_lists(lists: &[usize], budget: usize, whole: usize, limit: &str) -> 
         _ => format!(
             "{why}; the {} longest lists are provisioned, the SRH has {} bytes",
             lists.len() - count,
-            srh_bytes(sum)
+            q.srh_bytes(sum)
         ),
     };
-    Decision { mode, reason, srh_bytes: srh_bytes(sum), in_band }
+    Decision { mode, reason, srh_bytes: q.srh_bytes(sum), in_band }
 }
 
 /// Largest size of the SRH, and the limit in words.
 fn budget(q: &Question<'_>) -> Result<(usize, String), FieldError> {
-    let around = Ipv6::LEN + inner_bytes(q.path_mtu);
+    let (around, bare) = (Ipv6::LEN + inner_bytes(q.path_mtu), q.srh_bytes(0));
     let spec = (srh::MAX_LEN, format!("{}, the largest SRH there can be (RFC 8754)", srh::MAX_LEN));
     let Some(link) = &q.tightest else { return Ok(spec) };
     match (link.mtu as usize).checked_sub(around) {
         Some(left) if left >= srh::MAX_LEN => Ok(spec),
-        Some(left) if left >= BARE_SRH => Ok((
+        Some(left) if left >= bare => Ok((
             left,
             format!("{left}: link {} has MTU {}, and packets with outer headers need {around}", link.label, link.mtu),
         )),
-        _ => Err(too_small(q.path_mtu, link, around + BARE_SRH, around + BARE_SRH - q.path_mtu as usize)),
+        _ => Err(too_small(q.path_mtu, link, around + bare, around + bare - q.path_mtu as usize)),
     }
 }
 
@@ -182,11 +191,6 @@ fn too_small(path_mtu: u32, link: &TightLink, needed: usize, headers: usize) -> 
 /// Bytes of the End.MT TLVs for one edge: as many full TLVs as needed.
 fn tlv_bytes(receivers: usize) -> usize {
     receivers.div_ceil(end_mt::MAX_RECEIVERS) * end_mt::FIXED_LEN + receivers * end_mt::RECEIVER_LEN
-}
-
-/// Bytes of an SRH with `tlvs` bytes of End.MT TLVs. These are multiples of 4, so the padding is 0 or one PadN of 4.
-fn srh_bytes(tlvs: usize) -> usize {
-    (BARE_SRH + tlvs).next_multiple_of(8)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
 //! - `plan`: programs from a group, its members, the tree and the encoding.
 //! - `threshold`: queue thresholds of a link direction from its bandwidth-delay product.
+//! - `hmac`: the keys of the SRH HMAC TLV and their rotation.
 //! - `view`: resources as APIs show them.
 //! - `resource`: resources in memory; `record`: their durable form; `command`: changes of them.
 //! - `status`: plan compared with reports.
@@ -23,6 +24,7 @@ pub mod condition;
 pub mod domain;
 pub mod encoding;
 pub mod error;
+pub mod hmac;
 pub mod limits;
 pub mod metadata;
 pub mod record;

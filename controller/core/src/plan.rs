@@ -33,6 +33,14 @@ use crate::tree::{Tree, TreeNode};
 /// Base virtual address of a source's WRITEs: the same for every group; each edge adds its receiver's own.
 pub(crate) const WRITE_BASE_VA: u64 = 0;
 
+/// Input of the planner for all groups of a domain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Common<'a> {
+    pub(crate) addresses: &'a AddressPlan,
+    /// Headends may sign the SRH: there is room for an HMAC TLV.
+    pub(crate) signed: bool,
+}
+
 /// Input of the planner for one group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intent<'a> {
@@ -100,7 +108,7 @@ struct Placed {
 /// `Invalid` about `spec.pathMtu` or `spec.encoding` of the group, or about a member's host; `Limit` when a node would
 /// get more branches than it can serve, naming it.
 pub(crate) fn plan_group(
-    addresses: &AddressPlan,
+    common: Common<'_>,
     network: Option<&Network>,
     intent: Intent<'_>,
 ) -> Result<Planned, DomainError> {
@@ -147,9 +155,10 @@ pub(crate) fn plan_group(
     let moves = intent.before.is_some_and(|p| has_moved(&p.receivers_by_edge, &receivers_by_edge, intent.epoch));
     let moved = if moves { intent.epoch } else { intent.moved };
     let intent = Intent { moved, ..intent };
-    let multicast = multicast(addresses, network, &intent, &tree)?;
+    let multicast = multicast(common.addresses, network, &intent, &tree)?;
     let planner = Planner {
-        addresses,
+        addresses: common.addresses,
+        signed: common.signed,
         network,
         intent,
         source: &source,
@@ -246,6 +255,7 @@ fn multicast(
 
 struct Planner<'a> {
     addresses: &'a AddressPlan,
+    signed: bool,
     network: &'a Network,
     intent: Intent<'a>,
     source: &'a Placed,
@@ -283,7 +293,16 @@ impl Planner<'_> {
         let links = self.tree.nodes.iter().filter_map(|t| Some(t.parent?.link));
         let tightest = links.min_by_key(|&l| (self.network.spec.links[l].mtu, l)).map(|l| tight_link(self.network, l));
         let spec = self.intent.spec;
-        Ok((decide(&Question { choice: spec.encoding, path_mtu: spec.path_mtu, edges: &counts, tightest })?, edges))
+        Ok((
+            decide(&Question {
+                choice: spec.encoding,
+                path_mtu: spec.path_mtu,
+                edges: &counts,
+                tightest,
+                signed: self.signed,
+            })?,
+            edges,
+        ))
     }
 
     fn program(&self, at: usize, decision: &Decision, edges: &[usize]) -> Result<GroupProgram, DomainError> {
@@ -356,7 +375,9 @@ impl Planner<'_> {
     }
 
     fn segments(&self) -> Result<Vec<Ipv6Addr>, DomainError> {
-        Ok(vec![self.proxy()?, self.sid(0)])
+        let root = self.network.id(self.tree.nodes[0].node);
+        let multicast = self.multicast.map(|m| m.group);
+        Ok(self.addresses.segments(self.proxy()?, multicast, root, self.intent.allocation.tree_id))
     }
 
     fn headend(&self, decision: &Decision, edges: &[usize]) -> Result<Headend, DomainError> {

@@ -2,14 +2,16 @@
 //! Durable records. This crate defines their content and their keys, the caller their encoding.
 //!
 //! Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
-//! `domain/state` for the revision and the allocators. A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no
+//! `domain/hmac` for the keys of the SRH HMAC TLV, `domain/state` for the revision and the allocators. A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no
 //! record is free.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use canopy_model::FieldError;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Qpn;
 use canopy_model::member::Role;
+use canopy_model::srh_hmac::{FlagBit, HmacKey, HmacKeyId, HmacSecret, SrhHmac};
 use canopy_model::topology::{Endpoint, TopologySpec};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -21,6 +23,8 @@ use crate::view::Evicted;
 
 /// Name of the one topology of a domain.
 pub(crate) const TOPOLOGY_NAME: &str = "default";
+/// Key of [`HmacRecord`].
+const HMAC_KEY: &str = "domain/hmac";
 /// Key of [`StateRecord`].
 const STATE_KEY: &str = "domain/state";
 
@@ -36,6 +40,8 @@ pub enum Record {
     Member(Box<MemberRecord>),
     /// A node's measured round-trip times.
     Rtt(RttRecord),
+    /// The keys of the SRH HMAC TLV.
+    Hmac(HmacRecord),
     /// What no resource holds.
     State(StateRecord),
 }
@@ -52,6 +58,7 @@ impl Record {
             "group" => Self::Group(Deserialize::deserialize(from)?),
             "member" => Self::Member(Deserialize::deserialize(from)?),
             "rtt" => Self::Rtt(Deserialize::deserialize(from)?),
+            "domain" if key == HMAC_KEY => Self::Hmac(Deserialize::deserialize(from)?),
             "domain" if key == STATE_KEY => Self::State(Deserialize::deserialize(from)?),
             _ => return Ok(None),
         }))
@@ -64,6 +71,7 @@ impl Record {
             Self::Group(record) => group_key(&record.metadata.name),
             Self::Member(record) => member_key(&record.group, &record.member.spec.host),
             Self::Rtt(record) => rtt_key(&record.node),
+            Self::Hmac(_) => hmac_key(),
             Self::State(_) => STATE_KEY.to_owned(),
         }
     }
@@ -75,6 +83,7 @@ impl Record {
             Self::Group(record) => record.revision,
             Self::Member(record) => record.revision,
             Self::Rtt(record) => record.revision,
+            Self::Hmac(record) => record.revision,
             Self::State(record) => record.revision,
         }
     }
@@ -153,7 +162,7 @@ impl Record {
         match self {
             Self::Group(record) => record.tree = None,
             Self::Topology(record) => (record.behind, record.digests) = Default::default(),
-            Self::Member(_) | Self::Rtt(_) | Self::State(_) => {}
+            Self::Member(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => {}
         }
     }
 }
@@ -198,6 +207,71 @@ pub(crate) struct RecordedRtt {
     pub(crate) rtt_ns: u64,
 }
 
+/// The keys of the SRH HMAC TLV in the present phase; there is none while there are no keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HmacRecord {
+    pub(crate) revision: u64,
+    keys: Vec<RecordedKey>,
+    sending: u32,
+    required: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordedKey {
+    id: u32,
+    #[serde(with = "hex")]
+    secret: HmacSecret,
+    flag_bit: FlagBit,
+}
+
+impl HmacRecord {
+    pub(crate) fn new(revision: u64, hmac: &SrhHmac) -> Self {
+        let key = |key: &HmacKey| RecordedKey { id: key.id.get(), secret: key.secret.clone(), flag_bit: key.flag_bit };
+        Self {
+            revision,
+            keys: hmac.keys().iter().map(key).collect(),
+            sending: hmac.sending().id.get(),
+            required: hmac.required,
+        }
+    }
+
+    /// The keys.
+    ///
+    /// # Errors
+    /// They are none that [`HmacRecord::new`] was given.
+    pub(crate) fn read(self) -> Result<SrhHmac, FieldError> {
+        let key =
+            |RecordedKey { id, secret, flag_bit }| Ok(HmacKey { id: HmacKeyId::new("keys.id", id)?, secret, flag_bit });
+        let keys = self.keys.into_iter().map(key).collect::<Result<_, FieldError>>()?;
+        SrhHmac::new(keys, HmacKeyId::new("sending", self.sending)?, self.required)
+    }
+}
+
+/// A secret as hexadecimal digits.
+mod hex {
+    use canopy_model::srh_hmac::{HmacSecret, SECRET_LEN};
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(secret: &HmacSecret, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&secret.reveal().iter().map(|octet| format!("{octet:02x}")).collect::<String>())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<HmacSecret, D::Error> {
+        let digits = String::deserialize(from)?;
+        let octet = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+        let octets: Option<Vec<u8>> = pairs.iter().map(octet).collect();
+        let octets = octets.filter(|_| rest.is_empty()).and_then(|octets| <[u8; SECRET_LEN]>::try_from(octets).ok());
+        // Without the digits: an error is logged.
+        octets
+            .map(HmacSecret::new)
+            .ok_or_else(|| D::Error::custom(format!("a secret is not {SECRET_LEN} octets in hexadecimal digits")))
+    }
+}
+
 /// State that must survive although no resource holds it: deletions must not decrease the revision, nor make the
 /// allocators reuse what was just freed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,6 +309,11 @@ fn is_zero(n: &u32) -> bool {
 /// Key of the record of a node's round-trip times.
 pub(crate) fn rtt_key(node: &str) -> String {
     format!("rtt/{node}")
+}
+
+/// Key of the record of the keys of the SRH HMAC TLV.
+pub(crate) fn hmac_key() -> String {
+    HMAC_KEY.to_owned()
 }
 
 /// Key of the topology's record.

@@ -10,13 +10,14 @@ use std::cmp::Reverse;
 
 use canopy_model::addressing::AddressPlan;
 use canopy_model::node_spec::{NodeBase, Peer, Port, Route};
+use canopy_model::srh_hmac::SrhHmac;
 use ipnet::Ipv6Net;
 
 use crate::hash::mix;
 use crate::topology::{Adjacent, Far, Network, NodeIx};
 
 /// The base of `node`'s spec.
-pub(crate) fn node_base(network: &Network, plan: &AddressPlan, node: NodeIx) -> NodeBase {
+pub(crate) fn node_base(network: &Network, plan: &AddressPlan, hmac: Option<&SrhHmac>, node: NodeIx) -> NodeBase {
     let id = network.id(node);
     NodeBase {
         name: network.name(node).to_owned(),
@@ -27,6 +28,7 @@ pub(crate) fn node_base(network: &Network, plan: &AddressPlan, node: NodeIx) -> 
         ports: ports(network, plan, node),
         routes: routes(network, plan, node),
         addressing: plan.clone(),
+        hmac: hmac.cloned(),
     }
 }
 
@@ -145,7 +147,7 @@ mod tests {
             }
             let plan = AddressPlan::default();
             let n = Network::build(spec, &plan).unwrap();
-            let bases: Vec<NodeBase> = (0..n.len()).map(|i| node_base(&n, &plan, i)).collect();
+            let bases: Vec<NodeBase> = (0..n.len()).map(|i| node_base(&n, &plan, None, i)).collect();
             for from in 0..n.len() {
                 let (distance, _) = n.distances(from, |_| false);
                 for (to, base) in bases.iter().enumerate() {
@@ -167,7 +169,7 @@ mod tests {
         let plan = AddressPlan::default();
         let n = Network::build(fabric(40, 4, 0), &plan).unwrap();
         let mut uses: BTreeMap<_, usize> = BTreeMap::new();
-        for route in node_base(&n, &plan, 0).routes.iter().filter(|r| r.prefix.prefix_len() == 48) {
+        for route in node_base(&n, &plan, None, 0).routes.iter().filter(|r| r.prefix.prefix_len() == 48) {
             *uses.entry(route.port).or_default() += 1;
         }
         assert_eq!(uses.len(), 4, "{uses:?}");

@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     DesignatedQpn = 3,
     StartPsn = 4,
     Rkey = 5,
+    HmacKey = 6,
+    HmacKeyId = 7,
 }
 
 impl Secret {
@@ -41,6 +43,15 @@ impl Secret {
     /// The pseudorandom number of `counter`: 64 bits of ChaCha20's key stream.
     pub(crate) fn random(&self, kind: Kind, counter: u64) -> u64 {
         self.draw(kind, 0, counter)
+    }
+
+    /// The pseudorandom octets of `counter`.
+    pub(crate) fn octets(&self, kind: Kind, counter: u64) -> [u8; 32] {
+        let mut octets = [0; 32];
+        for (round, word) in (0..).zip(octets.as_chunks_mut::<8>().0) {
+            *word = self.draw(kind, round, counter).to_le_bytes();
+        }
+        octets
     }
 
     /// Where a pseudorandom permutation of `0..=last` has `index`: a balanced Feistel network over the bits of `last`, applied until
@@ -103,6 +114,12 @@ mod tests {
         }
         assert_ne!(secret(1).random(Kind::StartPsn, 1), secret(1).random(Kind::StartPsn, 2));
         assert_ne!(secret(1).random(Kind::StartPsn, 1), secret(1).random(Kind::Rkey, 1));
+        let octets = secret(1).octets(Kind::HmacKey, 1);
+        let words: BTreeSet<_> = octets.as_chunks::<8>().0.iter().collect();
+        assert_eq!(words.len(), 4);
+        for other in [secret(2).octets(Kind::HmacKey, 1), secret(1).octets(Kind::HmacKey, 2)] {
+            assert!(octets.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0).all(|(a, b)| a != b));
+        }
     }
 
     /// A number does not reveal the next one: each bit of that is as often 0 as 1.

@@ -8,6 +8,7 @@ use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_model::group::{EncodingMode, GroupSpec};
 use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
 use canopy_model::member::{Connection, LateStart, MemberSpec};
+use canopy_model::srh_hmac::FlagBit;
 use canopy_model::status::{GroupPhase, ItemError};
 use canopy_model::topology::TopologySpec;
 use canopy_units::{Octets, Rate};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::encoding::EncodingReport;
+use crate::hmac::HmacPhase;
 use crate::metadata::Metadata;
 use crate::threshold::Thresholds;
 
@@ -422,4 +424,37 @@ pub struct MemberStatus {
     pub late: bool,
     /// Where it started then, once its edge has reported it: its edge needs that if it loses its state.
     pub start: Option<LateStart>,
+}
+
+/// The keys of the SRH HMAC TLV, without their secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HmacView {
+    /// How far the domain is.
+    pub phase: HmacPhase,
+    /// The keys that nodes accept, the oldest first.
+    pub keys: Vec<HmacKeyView>,
+    /// Nodes that have not confirmed the phase; the next one waits for them.
+    pub unconfirmed: usize,
+    /// The first of them.
+    pub waiting: Vec<HmacWait>,
+}
+
+/// A key of the SRH HMAC TLV, without its secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HmacKeyView {
+    /// HMAC Key ID.
+    pub id: u32,
+    /// Flags of the SRHs that are signed with it.
+    pub flag_bit: FlagBit,
+    /// Headends sign with it.
+    pub sends: bool,
+}
+
+/// A node that has not confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HmacWait {
+    /// Its name.
+    pub node: String,
+    /// Why not, for operators.
+    pub reason: String,
 }

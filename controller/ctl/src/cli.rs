@@ -35,6 +35,8 @@ pub enum Command {
     Delete(DeleteArgs),
     /// Wait until a group reaches a state.
     Wait(WaitArgs),
+    /// Show or rotate the keys of the SRH HMAC TLV.
+    Hmac(HmacArgs),
     /// Print a completion script.
     Completion {
         /// Shell to print the script for.
@@ -42,6 +44,23 @@ pub enum Command {
     },
     /// Print the versions of this program and of the controller.
     Version,
+}
+
+/// Arguments of `hmac`.
+#[derive(Args)]
+pub struct HmacArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: HmacAction,
+}
+
+/// What to do with the keys of the SRH HMAC TLV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum HmacAction {
+    /// Show the phase, the identifiers of the keys, and the nodes that have not confirmed.
+    Status,
+    /// Begin to replace the key; the steps follow by themselves once every node has confirmed.
+    Rotate,
 }
 
 /// Arguments of `apply`.
@@ -215,6 +234,8 @@ mod tests {
             "get group g1 -o yaml",
             "get members -g g1",
             "get links",
+            "hmac status",
+            "hmac rotate",
             "get flows n1/eth1 -o wide",
             "describe link n1/eth1",
             "wait group g --for deleted --timeout 2m",

@@ -29,6 +29,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Describe(a) => commands::describe::run(&client, &a, out).await,
         Command::Delete(a) => commands::delete::run(&client, &a, out).await,
         Command::Wait(a) => commands::wait::run(&client, &a, out).await,
+        Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
         Command::Completion { shell } => commands::completion(shell, out),
         Command::Version => commands::version(&client, out).await,
     }

@@ -9,7 +9,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::routes::{events, flows, groups, links, members, nodes, telemetry, topology, validate};
+use crate::routes::{events, flows, groups, hmac, links, members, nodes, telemetry, topology, validate};
 use crate::{health, metrics};
 
 #[derive(OpenApi)]
@@ -34,6 +34,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(members::list, members::create))
         .routes(routes!(members::get, members::put, members::delete))
         .routes(routes!(telemetry::group))
+        .routes(routes!(hmac::get))
+        .routes(routes!(hmac::rotate))
         .routes(routes!(events::list))
         .routes(routes!(validate::validate))
         .routes(routes!(health::livez))

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::{
     DEFAULT_ALPHA_PERMILLE, DEFAULT_K_BASE, DEFAULT_MIN_RTT, DEFAULT_V_ECN_PERMILLE, MAX_RTT, MIN_K_BASE,
     ThresholdSettings, V_ECN_PERMILLE,
@@ -11,6 +12,7 @@ use canopy_controller_core::threshold::{
 use canopy_daemon::config::{Faults, Settings, list};
 use canopy_daemon::log::LogConfig;
 use canopy_model::addressing::AddressPlan;
+use canopy_model::srh_hmac::FlagBit;
 use canopy_store::EngineKind;
 use canopy_units::Octets;
 use serde::{Deserialize, Serialize};
@@ -37,6 +39,8 @@ pub struct Config {
     pub addressing: AddressPlan,
     /// Queue thresholds of links that do not have their own settings.
     pub thresholds: ThresholdConfig,
+    /// The SRH HMAC TLV.
+    pub hmac: HmacConfig,
     /// Logging.
     pub log: LogConfig,
 }
@@ -113,6 +117,22 @@ impl Default for ThresholdConfig {
             v_ecn: DEFAULT_V_ECN_PERMILLE,
             v_growth_bytes_per_ms: 0,
         }
+    }
+}
+
+/// Section `hmac`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HmacConfig {
+    /// Headends sign the SRH of every packet, and all nodes require it.
+    pub enabled: bool,
+    /// Flags of signed SRHs: "rfc8754", none, or "linux", 0x08.
+    pub flag_bit: FlagBit,
+}
+
+impl From<HmacConfig> for HmacSettings {
+    fn from(HmacConfig { enabled, flag_bit }: HmacConfig) -> Self {
+        Self { enabled, flag_bit }
     }
 }
 
@@ -238,6 +258,8 @@ mod tests {
             ("thresholds.k_base_bytes = \"4197\"", "thresholds.k_base_bytes"),
             ("thresholds.v_ecn = 0", "thresholds.v_ecn"),
             ("thresholds.v_ecn = 1001", "thresholds.v_ecn"),
+            ("hmac.flag_bit = \"both\"", "hmac.flag_bit"),
+            ("hmac.enabled = 7", "hmac.enabled"),
             ("thresholds.v_growth_bytes_per_ms = -1", "thresholds.v_growth_bytes_per_ms"),
         ] {
             let error = read(text).unwrap_err();

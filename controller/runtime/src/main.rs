@@ -161,8 +161,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         rest.push(listen.bind().await.context("rest.listen")?);
     }
     let on_ready = Box::new(|| Notifier::system().ready());
-    let (addressing, thresholds) = (config.addressing, config.thresholds.into());
-    run(Parts { store: Arc::new(store), addressing, thresholds, grpc, rest, shutdown, on_ready }).await
+    let (addressing, thresholds, hmac) = (config.addressing, config.thresholds.into(), config.hmac.into());
+    run(Parts { store: Arc::new(store), addressing, thresholds, hmac, grpc, rest, shutdown, on_ready }).await
 }
 
 fn maintain(config: &StoreConfig, command: StoreCommand) -> anyhow::Result<()> {

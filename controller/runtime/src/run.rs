@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_model::addressing::AddressPlan;
 use canopy_store::{Store, StoreError};
@@ -25,6 +26,8 @@ pub struct Parts {
     pub addressing: AddressPlan,
     /// Default alpha and K_base, for links without their own.
     pub thresholds: ThresholdSettings,
+    /// What operators want of the SRH HMAC TLV.
+    pub hmac: HmacSettings,
     /// Southbound listeners.
     pub grpc: Vec<Listener>,
     /// Northbound listeners.
@@ -41,8 +44,8 @@ pub struct Parts {
 /// The store's records are not a consistent domain, or the store failed: the process must be restarted, because only
 /// reading the store reveals its state.
 pub async fn run(parts: Parts) -> anyhow::Result<()> {
-    let Parts { store, addressing, thresholds, grpc, rest, mut shutdown, on_ready } = parts;
-    let running = canopy_controller_actor::start_with(store.clone(), addressing, thresholds).await;
+    let Parts { store, addressing, thresholds, hmac, grpc, rest, mut shutdown, on_ready } = parts;
+    let running = canopy_controller_actor::start_with(store.clone(), addressing, thresholds, hmac).await;
     let running = running.context("starting the controller")?;
     let (controller, mut task) = (running.controller, running.task);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), term = controller.read(|d| d.term()), "controller started");

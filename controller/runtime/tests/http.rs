@@ -23,6 +23,7 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
         store: Arc::new(MemStore::new()),
         addressing: Default::default(),
         thresholds: Default::default(),
+        hmac: Default::default(),
         grpc: vec![],
         rest: vec![listener],
         shutdown,

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
+use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::metadata::Labels;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_controller_core::{Command, Domain, DomainError, LateNews, Record, Secret, Write};
@@ -239,5 +240,13 @@ fn restore(term: u64, records: &BTreeMap<String, String>) -> Result<Domain> {
     };
     let records = records.iter().map(read).collect::<Result<Vec<_>>>()?;
     let secret = Secret::new([0; 32]);
-    Domain::restore(AddressPlan::default(), ThresholdSettings::default(), secret, term, records).map_err(|e| anyhow!(e))
+    Domain::restore(
+        AddressPlan::default(),
+        ThresholdSettings::default(),
+        HmacSettings::default(),
+        secret,
+        term,
+        records,
+    )
+    .map_err(|e| anyhow!(e))
 }

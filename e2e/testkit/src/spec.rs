@@ -45,6 +45,7 @@ fn base(name: &str) -> NodeBase {
         ],
         routes: vec![Route { prefix: "5f00:0:2::/48".parse().unwrap(), port: port(1), next_hop: link(2) }],
         addressing: AddressPlan::default(),
+        hmac: None,
     }
 }
 

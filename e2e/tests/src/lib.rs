@@ -136,7 +136,9 @@ impl Bed {
     pub fn map_entries(&self, node: &str) -> Result<usize> {
         let pins = self.pins(node)?;
         let mut total = 0;
-        for map in ["groups", "proxies", "qpns", "trees", "outers", "branches", "peers", "states", "cnps", "drops"] {
+        for map in
+            ["groups", "proxies", "qpns", "trees", "outers", "hmacs", "branches", "peers", "states", "cnps", "drops"]
+        {
             let out = Command::new("bpftool")
                 .args(["-j", "map", "dump", "pinned"])
                 .arg(pins.join(map))

@@ -26,6 +26,7 @@ mod field;
 mod group_program;
 mod membership;
 mod node_base;
+mod srh_hmac;
 mod status;
 mod telemetry;
 #[cfg(test)]

@@ -27,6 +27,7 @@ impl TryFrom<pb::NodeBase> for NodeBase {
             addressing: wire
                 .addressing
                 .map_or_else(|| Ok(AddressPlan::default()), |a| within("addressing", a.try_into()))?,
+            hmac: wire.hmac.map(|hmac| within("hmac", hmac.try_into())).transpose()?,
             name: wire.name,
         })
     }
@@ -43,6 +44,7 @@ impl From<&NodeBase> for pb::NodeBase {
             ports: base.ports.iter().map(Into::into).collect(),
             routes: base.routes.iter().map(Into::into).collect(),
             addressing: Some((&base.addressing).into()),
+            hmac: base.hmac.as_ref().map(Into::into),
         }
     }
 }

@@ -11,6 +11,7 @@ use canopy_model::congestion::{
 use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use canopy_model::member::{LateStart, MemoryRegion};
 use canopy_model::node_spec::*;
+use canopy_model::srh_hmac::{FlagBit, HmacKey, HmacKeyId, HmacSecret, SrhHmac};
 use canopy_units::{Octets, Rate};
 use ipnet::Ipv6Net;
 use proptest::prelude::*;
@@ -97,6 +98,12 @@ const THRESHOLDS: PortThresholds = PortThresholds {
     v_growth_per_ms: Octets(6_250_000),
 };
 
+fn hmac<const N: usize>(keys: [(u32, u8, FlagBit); N], sending: u32, required: bool) -> SrhHmac {
+    let id = |id| HmacKeyId::new("id", id).unwrap();
+    let key = |(n, octet, flag_bit)| HmacKey { id: id(n), secret: HmacSecret::new([octet; 32]), flag_bit };
+    SrhHmac::new(keys.map(key).to_vec(), id(sending), required).unwrap()
+}
+
 /// Two groups, every optional part present somewhere.
 pub(crate) fn full_spec() -> NodeSpec {
     NodeSpec {
@@ -128,6 +135,7 @@ pub(crate) fn full_spec() -> NodeSpec {
             ],
             routes: vec![Route { prefix: net(2), port: port(1), next_hop: ip(0xD) }],
             addressing: AddressPlan::default(),
+            hmac: Some(hmac([(3, 0x55, FlagBit::Rfc8754), (4, 0x66, FlagBit::Linux)], 3, true)),
         },
         groups: [4, 5].map(|id| (GroupId::new("id", id).unwrap(), program(id))).into(),
     }
@@ -176,6 +184,13 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         addressing.node_prefix = net(0xF4),
         addressing.proxy_prefix = net(0xF4),
         addressing.multicast_prefix = net(0xF4),
+        hmac = None,
+        hmac = Some(hmac([(3, 0x55, FlagBit::Rfc8754), (4, 0x66, FlagBit::Linux)], 3, false)),
+        hmac = Some(hmac([(3, 0x55, FlagBit::Rfc8754), (4, 0x66, FlagBit::Linux)], 4, true)),
+        hmac = Some(hmac([(3, 0x55, FlagBit::Rfc8754), (4, 0x66, FlagBit::Rfc8754)], 3, true)),
+        hmac = Some(hmac([(3, 0x56, FlagBit::Rfc8754), (4, 0x66, FlagBit::Linux)], 3, true)),
+        hmac = Some(hmac([(3, 0x55, FlagBit::Rfc8754), (5, 0x66, FlagBit::Linux)], 3, true)),
+        hmac = Some(hmac([(3, 0x55, FlagBit::Rfc8754)], 3, true)),
     );
     type Change = fn(&mut GroupProgram);
     fn receiver(qpn: Qpn, memory: Option<MemoryRegion>) -> BranchKind {
@@ -312,8 +327,9 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
         prop::collection::vec(ports, 0..4),
         prop::collection::vec(routes, 0..4),
         (arb_net(), arb_net(), arb_net(), arb_net()),
+        prop::option::of(arb_hmac()),
     )
-        .prop_map(|(name, id, node_address, un, end_mt, ports, routes, (block, nodes, proxies, groups))| {
+        .prop_map(|(name, id, node_address, un, end_mt, ports, routes, (block, nodes, proxies, groups), hmac)| {
             NodeBase {
                 name,
                 node_id: NodeId::new("id", id).unwrap(),
@@ -323,8 +339,23 @@ fn arb_base() -> impl Strategy<Value = NodeBase> {
                 ports,
                 routes,
                 addressing: AddressPlan { block, node_prefix: nodes, proxy_prefix: proxies, multicast_prefix: groups },
+                hmac,
             }
         })
+}
+
+fn arb_hmac() -> impl Strategy<Value = SrhHmac> {
+    let key = (any::<[u8; 32]>(), any::<bool>());
+    (1..=u32::MAX - 1, prop::collection::vec(key, 1..=2), any::<bool>()).prop_map(|(first, keys, required)| {
+        let key = |(n, (secret, linux))| HmacKey {
+            id: HmacKeyId::new("id", first + n as u32).unwrap(),
+            secret: HmacSecret::new(secret),
+            flag_bit: if linux { FlagBit::Linux } else { FlagBit::Rfc8754 },
+        };
+        let keys: Vec<_> = keys.into_iter().enumerate().map(key).collect();
+        let sending = keys.last().unwrap().id;
+        SrhHmac::new(keys, sending, required).unwrap()
+    })
 }
 
 fn arb_memory() -> impl Strategy<Value = MemoryRegion> {

@@ -127,6 +127,24 @@ impl AddressPlan {
         Ipv6Addr::from(s)
     }
 
+    /// The node that has this address of its own.
+    pub fn node_of(&self, address: Ipv6Addr) -> Option<NodeId> {
+        let node = NodeId::new("node", address.segments()[3].into()).ok()?;
+        (self.node_address(node) == address).then_some(node)
+    }
+
+    /// Segment List of a group's packets in wire order (decisions 2.2): the Proxy Address and the tree's first SID, which is
+    /// `multicast`, the group's address with IP multicast between nodes, or else the headend's Replication-SID.
+    pub fn segments(
+        &self,
+        proxy: Ipv6Addr,
+        multicast: Option<Ipv6Addr>,
+        headend: NodeId,
+        tree: TreeId,
+    ) -> Vec<Ipv6Addr> {
+        vec![proxy, multicast.unwrap_or_else(|| self.replication(headend, tree))]
+    }
+
     /// The link-local address that `node` has on `port`: what neighbours use as next hop.
     pub fn link_local(&self, node: NodeId, port: PortIndex) -> Ipv6Addr {
         Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, node.get(), port.get())
@@ -177,6 +195,10 @@ mod tests {
         let t = TreeId::new("tree", 0x0001_0002).unwrap();
         assert_eq!(plan.replication(n, t), "5f00:0:12:f002:1:2::".parse::<Ipv6Addr>().unwrap());
         assert_eq!(plan.node_address(n), "fcff:0:0:12::1".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(plan.node_of("fcff:0:0:12::1".parse().unwrap()), Some(n));
+        for other in ["fcff:0:0:12::2", "fcff:0:0:0::1", "fcfe:0:0:12::1"] {
+            assert_eq!(plan.node_of(other.parse().unwrap()), None, "{other}");
+        }
         assert_eq!(plan.proxy(7), Some("fcfe::7".parse().unwrap()));
         assert_eq!(plan.proxy(0), None);
         assert_eq!(plan.multicast(7), Some("ff3e::8000:7".parse().unwrap()));

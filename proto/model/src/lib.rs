@@ -8,6 +8,7 @@
 //! - [`addressing`]: the domain's address plan, from which every SID and address is derived.
 //! - [`topology`], [`group`], [`member`]: intents of operators and hosts.
 //! - [`node_spec`]: desired state of one node; leaves the agent no choice. [`programs`]: its part that grows with the groups.
+//! - [`srh_hmac`]: keys of the SRH HMAC TLV.
 //! - [`digest`]: the name of a node's desired state.
 //! - [`status`]: reports of nodes and status of groups.
 //! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
@@ -23,6 +24,7 @@ pub mod instruction;
 pub mod member;
 pub mod node_spec;
 pub mod programs;
+pub mod srh_hmac;
 pub mod status;
 pub mod telemetry;
 pub mod topology;

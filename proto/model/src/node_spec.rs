@@ -12,6 +12,7 @@ use crate::addressing::AddressPlan;
 use crate::ids::{Generation, GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
 use crate::member::{LateStart, MemoryRegion};
 use crate::programs::Programs;
+use crate::srh_hmac::SrhHmac;
 
 /// Most branches of one group at one node.
 pub const MAX_BRANCHES: usize = 128;
@@ -54,6 +55,8 @@ pub struct NodeBase {
     pub routes: Vec<Route>,
     /// Prefixes of the SRv6 domain, which packets from outside must not be addressed to (decisions 6, RFC 8754 section 5.1).
     pub addressing: AddressPlan,
+    /// Keys of the SRH HMAC TLV; `None` = headends send none and nodes ignore it.
+    pub hmac: Option<SrhHmac>,
 }
 
 /// A port and what is at its far end.
@@ -197,6 +200,16 @@ pub struct MulticastRoute {
 }
 
 impl GroupProgram {
+    /// The Segment List of the group's encapsulated packets in wire order, known at every node: the Proxy Address and the tree's first
+    /// SID. `None` where the headend is not known.
+    pub fn segments(&self, addressing: &AddressPlan) -> Option<Vec<Ipv6Addr>> {
+        if let Some(headend) = &self.headend {
+            return Some(headend.segments.clone());
+        }
+        let headend = addressing.node_of(self.headend_address?)?;
+        Some(addressing.segments(self.proxy, self.multicast.map(|m| m.group), headend, self.tree_id))
+    }
+
     /// The multicast route that serves the child nodes. `None` in SRv6 replication, and at a node without child nodes.
     pub fn multicast_route(&self) -> Option<MulticastRoute> {
         let nodes = self.branches.iter().filter(|b| matches!(b.kind, BranchKind::Node { .. }));

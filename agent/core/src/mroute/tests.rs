@@ -216,6 +216,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         ports,
         routes: vec![],
         addressing: AddressPlan::default(),
+        hmac: None,
     };
     let groups = groups.iter().map(|(id, r)| (GroupId::new("id", *id).unwrap(), program(*id, r.clone()))).collect();
     (NodeSpec { term: 1, generation: 1, base, groups }, interfaces)

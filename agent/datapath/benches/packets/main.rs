@@ -4,12 +4,14 @@
 //! Sizes are of the payload. If a frame does not fit a test run (a page less its overhead), the figure is of frames sent
 //! through a veth pair, measured by the kernel's program statistics; these rows are marked `traffic`.
 //! `cargo bench .. -- by-hand` prints only the comparison with a program that does nothing but copy, `-- flat` only the table of
-//! feedback by branches, `-- flows` only that of the egress by flows, `-- boundary` only the cost of the domain's boundary.
+//! feedback by branches, `-- flows` only that of the egress by flows, `-- boundary` only the cost of the domain's boundary, `-- hmac` only
+//! that of the SRH HMAC TLV.
 
 mod boundary;
 mod by_hand;
 mod flat;
 mod flows;
+mod hmac;
 
 use canopy_datapath::testbed::*;
 use canopy_packet::bth::Opcode;
@@ -31,6 +33,9 @@ fn main() {
     if only("boundary") {
         return boundary::run();
     }
+    if only("hmac") {
+        return hmac::run();
+    }
     println!("{:<34} {:>7} {:>8} {:>8} {:>8} {:>8}  how", "entry", "payload", "fan-out", "q1 ns", "median", "q3 ns");
     for payload in [64, 1024, 4096] {
         headend(payload);
@@ -43,6 +48,7 @@ fn main() {
     by_hand::run();
     flat::run();
     flows::run();
+    hmac::run();
 }
 
 fn row(entry: &str, payload: usize, fan_out: u32, bed: &Testbed, port: &str, packet: impl Fn(u32) -> Vec<u8>) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use canopy_model::ids::{Generation, PortIndex};
 use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec, PortThresholds};
 use canopy_model::programs::Programs;
+use canopy_model::srh_hmac::SrhHmac;
 
 use super::state::State;
 use crate::alloc::Cursors;
@@ -68,6 +69,8 @@ pub(super) enum Effect {
     Group(Box<GroupEffect>),
     Topology(Box<TopologyEffect>),
     Thresholds(ThresholdEffects),
+    /// The keys from now on.
+    Hmac(Option<SrhHmac>),
 }
 
 /// The new state of a group.
@@ -225,6 +228,18 @@ impl State {
         changed.extend(old.into_keys());
         self.topology = topology;
         (changed.into_iter().collect(), groups)
+    }
+
+    /// Returns the names of all nodes.
+    pub(super) fn apply_hmac(&mut self, keys: Option<SrhHmac>) -> Vec<String> {
+        // Every node, at each step of a rotation: the keys are the domain's.
+        for node in 0..self.nodes.len() {
+            self.change_node(node, |spec, _, _| spec.base.hmac.clone_from(&keys));
+        }
+        (self.hmac.keys, self.hmac.since) = (keys, self.revision);
+        let mut names: Vec<String> = self.nodes.iter().map(|node| node.spec.base.name.clone()).collect();
+        names.sort_unstable();
+        names
     }
 
     /// Returns the name of the node.

@@ -158,11 +158,11 @@ pub(super) fn plan(state: &State, group: &mut Group) -> Result<Settled, DomainEr
         group.behind = None;
         start_over(state, group);
     }
-    let mut planned = plan_group(&state.addresses, state.network(), intent(group))?;
+    let mut planned = plan_group(state.common(), state.network(), intent(group))?;
     check_ports(state, &planned)?;
     if is_back(group, &planned) {
         start_over(state, group);
-        planned = plan_group(&state.addresses, state.network(), intent(group))?;
+        planned = plan_group(state.common(), state.network(), intent(group))?;
     }
     Ok(settle(planned))
 }
@@ -185,14 +185,13 @@ pub(super) fn is_back(group: &Group, planned: &Planned) -> bool {
 fn plan_behind(state: &State, group: &Group, step: Step) -> Result<Option<(Settled, Step)>, DomainError> {
     let (Some(network), Some(plan)) = (state.network(), group.plan()) else { return Ok(None) };
     let kept = plan.tree.uplinks(network);
-    let present = plan_group(&state.addresses, Some(network), Intent { kept: Some(&kept), ..intent(group) });
+    let present = plan_group(state.common(), Some(network), Intent { kept: Some(&kept), ..intent(group) });
     let Ok(Planned::Live(plan, programs)) = present else { return Ok(None) };
     if matches!(step, Step::GivenUp(_)) {
         return Ok(Some(((GroupState::Live(plan), programs), step)));
     }
     let since = group.making().map_or(state.revision + 1, |making| making.since);
-    let (step, programs) = match plan_group(&state.addresses, Some(network), Intent { before: None, ..intent(group) })?
-    {
+    let (step, programs) = match plan_group(state.common(), Some(network), Intent { before: None, ..intent(group) })? {
         Planned::NoWay(reason) => (Step::NoWay(reason), programs),
         next => match stage(network, group, since, (&plan, programs), &next) {
             Some(staged) => staged,

@@ -15,7 +15,7 @@
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
-//! - `group_commands`, `member_commands`, `topology_commands`: checks of commands, by resource.
+//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`: checks of commands, by resource.
 //! - `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
 //! - `reports`, `stall`, `late`: what agents send.
 
@@ -34,12 +34,13 @@ use canopy_units::Monotonic;
 
 use crate::command::{Applied, Command};
 use crate::error::{DomainError, RestoreError};
+use crate::hmac::HmacSettings;
 use crate::metadata::Selector;
 use crate::record::{Record, StateRecord};
 use crate::resource::Step;
 use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
-use crate::view::{FlowView, GroupView, LinkView, MemberView, NodeView, Page, TopologyView};
+use crate::view::{FlowView, GroupView, HmacView, LinkView, MemberView, NodeView, Page, TopologyView};
 
 mod bound;
 mod change;
@@ -49,6 +50,7 @@ mod dead_ports;
 mod group_change;
 mod group_commands;
 mod groups;
+mod hmac;
 mod labels;
 mod late;
 mod link_views;
@@ -79,6 +81,7 @@ pub use stall::{BranchNews, Reaction};
 
 use change::Effect;
 use group_commands::{GroupCommands, may_open};
+use hmac::HmacCommands;
 use link_views::LinkViews;
 use links::Links;
 use member_commands::MemberCommands;
@@ -103,7 +106,8 @@ impl Domain {
     ///
     /// Every node's spec gets the highest revision ever committed as its generation, so that none goes back; `term` is
     /// the caller's, higher than that of every leader before. `thresholds` are for links without their own alpha and
-    /// K_base; the clock of link measurements starts at 0. The thresholds of ports are those of before, as measured then.
+    /// K_base; `hmac` is what operators want of the SRH HMAC TLV: [`Command::AdvanceHmac`] takes the keys of the records there. The clock
+    /// of link measurements starts at 0. The thresholds of ports are those of before, as measured then.
     ///
     /// A group that this version cannot plan although an earlier one could is not refused: its status contains the reason.
     ///
@@ -112,11 +116,12 @@ impl Domain {
     pub fn restore(
         plan: AddressPlan,
         thresholds: ThresholdSettings,
+        hmac: HmacSettings,
         secret: Secret,
         term: u64,
         records: impl IntoIterator<Item = (String, Record)>,
     ) -> Result<Domain, RestoreError> {
-        let (mut state, rtts) = restore::restore(plan, secret, term, records)?;
+        let (mut state, rtts) = restore::restore(plan, hmac, secret, term, records)?;
         let links = Links::restore(thresholds, rtts, &mut state);
         Ok(Self { state, links })
     }
@@ -152,6 +157,8 @@ impl Domain {
             Command::AnswerMember { group, host, since } => members.answer(&group, &host, since),
             Command::StartMember { group, host, since, start } => members.start(&group, &host, since, start),
             Command::PushThresholds => Ok(self.links.prepare_push(&self.state)),
+            Command::RotateHmac => HmacCommands(&self.state).rotate(),
+            Command::AdvanceHmac => Ok(HmacCommands(&self.state).advance()),
         }
     }
 
@@ -176,6 +183,7 @@ impl Domain {
                 self.links.pushed(&self.state, effects.recorded);
                 (nodes, Vec::new())
             }
+            Effect::Hmac(keys) => (self.state.apply_hmac(keys), Vec::new()),
         };
         Ok(Applied { outcome, generation, nodes, groups })
     }
@@ -296,6 +304,17 @@ impl Domain {
     /// True when [`Command::PushThresholds`] would change a node's spec, or the record of its measured round-trip times.
     pub fn thresholds_are_due(&self) -> bool {
         self.links.are_due(&self.state)
+    }
+
+    /// True when [`Command::AdvanceHmac`] would take the next step of the SRH HMAC TLV's keys: it is wanted, and every node has confirmed
+    /// the step before.
+    pub fn hmac_is_due(&self) -> bool {
+        HmacCommands(&self.state).is_due()
+    }
+
+    /// The keys of the SRH HMAC TLV, without their secrets.
+    pub fn hmac(&self) -> HmacView {
+        HmacCommands(&self.state).view()
     }
 
     /// The group's move, while its next tree is programmed beside the one in force.

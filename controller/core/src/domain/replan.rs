@@ -47,7 +47,7 @@ impl<'a> Replanner<'a> {
         let (state, network) = (self.state, self.network);
         let mut replans = Vec::new();
         for (name, group) in state.groups.with_members() {
-            let plan = |intent| match plan_group(&state.addresses, Some(network), intent) {
+            let plan = |intent| match plan_group(state.common(), Some(network), intent) {
                 Ok(planned) => Ok(Ok(planned)),
                 Err(e) => Ok::<_, DomainError>(Err(on_error(name, group, e)?)),
             };
@@ -140,7 +140,7 @@ impl<'a> Replanner<'a> {
     /// The group's plan over these ports, if there is a tree.
     fn kept(&self, network: &Network, group: &Group, uplinks: &[Endpoint]) -> Option<(GroupPlan, Vec<GroupProgram>)> {
         let intent = Intent { before: None, kept: Some(uplinks), ..intent(group) };
-        match plan_group(&self.state.addresses, Some(network), intent) {
+        match plan_group(self.state.common(), Some(network), intent) {
             Ok(Planned::Live(plan, programs)) => Some((plan, programs)),
             _ => None,
         }

@@ -9,9 +9,12 @@ use canopy_model::addressing::AddressPlan;
 use super::change::TopologyEffect;
 use super::recorded_rtts::RecordedRtts;
 use super::replan::{InForce, Replanner};
-use super::state::State;
+use super::state::{Hmac, State};
 use crate::error::RestoreError;
-use crate::record::{GroupRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, topology_key};
+use crate::hmac::HmacSettings;
+use crate::record::{
+    GroupRecord, HmacRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key, topology_key,
+};
 use crate::resource::{Group, GroupState, Topology};
 use crate::routes::node_base;
 use crate::secret::Secret;
@@ -20,6 +23,7 @@ use crate::topology::Network;
 /// See [`super::Domain::restore`]. The nodes' specs are without thresholds; those follow from the round-trip times, which are returned too.
 pub(super) fn restore(
     plan: AddressPlan,
+    hmac: HmacSettings,
     secret: Secret,
     term: u64,
     records: impl IntoIterator<Item = (String, Record)>,
@@ -30,6 +34,11 @@ pub(super) fn restore(
         read.add(key, record)?;
     }
     let mut state = State::empty(plan, secret, term, read.revision);
+    let since = read.hmac.as_ref().map_or(0, |record| record.revision);
+    let keys = read.hmac.map(HmacRecord::read).transpose();
+    let keys = keys.map_err(|e| RestoreError::Inconsistent { key: hmac_key(), detail: e.to_string() })?;
+    let has_room = hmac.enabled || keys.is_some();
+    state.hmac = Hmac { settings: hmac, keys, since, has_room };
     // Data may have passed in groups of a version that did not open them: their sessions count as open.
     let unrecorded = |record: &&GroupRecord| record.opened.is_none();
     let before_opening: Vec<String> =
@@ -158,7 +167,8 @@ fn restore_topology(
     let replans = Replanner { state, network: &network, recorded }
         .all(|_, _, e| Ok(e.to_string()))
         .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
-    let bases = (0..network.len()).map(|node| node_base(&network, &state.addresses, node)).collect();
+    let bases =
+        (0..network.len()).map(|node| node_base(&network, &state.addresses, state.hmac.keys.as_ref(), node)).collect();
     let (down, silent) = (record.down, record.silent);
     let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network), down, silent });
     state.apply_topology(TopologyEffect { topology, bases, replans });
@@ -175,6 +185,7 @@ struct Records {
     groups: BTreeMap<String, GroupRecord>,
     members: Vec<(String, MemberRecord)>,
     rtts: RecordedRtts,
+    hmac: Option<HmacRecord>,
 }
 
 impl Records {
@@ -192,6 +203,7 @@ impl Records {
             Record::Group(record) => _ = self.groups.insert(record.metadata.name.clone(), *record),
             Record::Member(record) => self.members.push((key, *record)),
             Record::Rtt(record) => self.rtts.set(record.node, record.rtts),
+            Record::Hmac(record) => self.hmac = Some(record),
             Record::State(record) => self.state = Some(record),
         }
         Ok(())

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use canopy_model::addressing::AddressPlan;
 use canopy_model::node_spec::{NodeBase, NodeSpec, Port};
+use canopy_model::srh_hmac::SrhHmac;
 use canopy_model::status::ItemKind;
 use canopy_model::topology::Endpoint;
 
 use super::groups::Groups;
 use crate::alloc::Pools;
+use crate::hmac::HmacSettings;
+use crate::plan::Common;
 use crate::resource::{Node, Topology};
 use crate::secret::Secret;
 use crate::topology::{Network, NodeIx};
@@ -26,13 +29,39 @@ pub(super) struct State {
     /// By node index of the topology's network.
     pub(super) nodes: Vec<Node>,
     pub(super) groups: Groups,
+    pub(super) hmac: Hmac,
+}
+
+/// The keys of the SRH HMAC TLV.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hmac {
+    pub(super) settings: HmacSettings,
+    pub(super) keys: Option<SrhHmac>,
+    /// Revision in which the keys became these.
+    pub(super) since: u64,
+    /// Room for the TLV is counted when groups are planned: it was wanted, or there were keys, when this controller started.
+    pub(super) has_room: bool,
 }
 
 impl State {
     /// Neither topology nor groups.
     pub(super) fn empty(addresses: AddressPlan, secret: Secret, term: u64, revision: u64) -> Self {
         let pools = Pools::new(&addresses, secret);
-        Self { addresses, term, revision, pools, topology: None, nodes: Vec::new(), groups: Groups::default() }
+        Self {
+            addresses,
+            term,
+            revision,
+            pools,
+            topology: None,
+            nodes: Vec::new(),
+            groups: Groups::default(),
+            hmac: Hmac::default(),
+        }
+    }
+
+    /// What all groups have in common.
+    pub(super) fn common(&self) -> Common<'_> {
+        Common { addresses: &self.addresses, signed: self.hmac.has_room }
     }
 
     pub(super) fn network(&self) -> Option<&Network> {

@@ -137,7 +137,8 @@ impl TopologyCommands<'_> {
             silent: silent.clone(),
         };
         let writes = vec![Write::Put(Record::Topology(Box::new(record)))];
-        let base = |node| self.0.with_thresholds(node_base(&network, &self.0.addresses, node));
+        let base =
+            |node| self.0.with_thresholds(node_base(&network, &self.0.addresses, self.0.hmac.keys.as_ref(), node));
         let bases = (0..network.len()).map(base).collect();
         let topology = Some(Topology { metadata, network: Arc::new(network), down, silent });
         let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans }));

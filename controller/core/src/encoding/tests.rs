@@ -11,7 +11,7 @@ fn tight(mtu: u32) -> Option<TightLink> {
 }
 
 fn ask(choice: EncodingChoice, edges: &[usize], path_mtu: u32, mtu: u32) -> Result<Decision, FieldError> {
-    decide(&Question { choice, path_mtu, edges, tightest: tight(mtu) })
+    decide(&Question { choice, path_mtu, edges, tightest: tight(mtu), signed: false })
 }
 
 /// The SRH that a headend would really write, by the crate that writes it.
@@ -25,7 +25,8 @@ proptest! {
     #[test]
     fn sizes_are_those_of_the_real_header(edges in prop::collection::vec(1usize..40, 0..6)) {
         let sum = edges.iter().map(|&n| tlv_bytes(n)).sum();
-        prop_assert_eq!(srh_bytes(sum), real_srh(&edges).wire_len());
+        let question = Question { choice: EncodingChoice::Auto, path_mtu: 1024, edges: &edges, tightest: None, signed: false };
+        prop_assert_eq!(question.srh_bytes(sum), real_srh(&edges).wire_len());
     }
 
     #[test]
@@ -107,7 +108,9 @@ fn what_was_asked_for_is_done_or_refused() {
 
 #[test]
 fn a_tree_of_one_node_has_no_link_to_fit() {
-    let d = decide(&Question { choice: EncodingChoice::Auto, path_mtu: 4096, edges: &[5], tightest: None }).unwrap();
+    let d =
+        decide(&Question { choice: EncodingChoice::Auto, path_mtu: 4096, edges: &[5], tightest: None, signed: false })
+            .unwrap();
     assert_eq!(d.mode, EncodingMode::InBand);
 }
 
@@ -120,5 +123,29 @@ fn host_links_must_carry_the_inner_packet() {
         e.contains("link h1/eth0--n1/eth9 has MTU 4179, this group needs 4180 bytes")
             && e.ends_with("or use pathMtu 2048"),
         "{e}"
+    );
+}
+
+#[test]
+fn the_hmac_tlv_takes_its_place_from_the_lists() {
+    let ask = |edges: &[usize], mtu, signed| {
+        decide(&Question { choice: EncodingChoice::Auto, path_mtu: 1024, edges, tightest: tight(mtu), signed })
+    };
+    for edges in [&[1][..], &[11, 3], &[5; 7]] {
+        let (without, with) = (ask(edges, 9000, false).unwrap(), ask(edges, 9000, true).unwrap());
+        assert_eq!((with.srh_bytes, with.in_band), (without.srh_bytes + 40, without.in_band));
+        let mut srh = real_srh(edges);
+        srh.hmac = Some(canopy_packet::srh::Hmac { d: true, key_id: 1, hmac: vec![0; 32] });
+        assert_eq!(srh.wire_len(), with.srh_bytes, "{edges:?}");
+    }
+    // A group near the limit changes its encoding rather than fail.
+    let need = ask(&[11, 3], 9000, false).unwrap().srh_bytes;
+    let mtu = (Ipv6::LEN + inner_bytes(1024) + need) as u32;
+    assert_eq!(ask(&[11, 3], mtu, false).unwrap().mode, EncodingMode::InBand);
+    assert_eq!(ask(&[11, 3], mtu, true).unwrap().mode, EncodingMode::Hybrid);
+    // Without room for the TLV alone there is no encoding.
+    let bare = (Ipv6::LEN + inner_bytes(1024) + 40) as u32;
+    assert!(
+        ask(&[1], bare, false).is_ok() && ask(&[1], bare + 39, true).is_err() && ask(&[1], bare + 40, true).is_ok()
     );
 }

@@ -6,6 +6,7 @@ pub mod delete;
 pub mod describe;
 mod flows;
 pub mod get;
+pub mod hmac;
 mod rows;
 pub mod wait;
 

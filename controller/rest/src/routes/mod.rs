@@ -4,6 +4,7 @@
 pub(crate) mod events;
 pub(crate) mod flows;
 pub(crate) mod groups;
+pub(crate) mod hmac;
 pub(crate) mod links;
 pub(crate) mod members;
 pub(crate) mod nodes;

@@ -80,6 +80,7 @@ impl Controller {
             store: store.clone(),
             addressing: Default::default(),
             thresholds: Default::default(),
+            hmac: Default::default(),
             grpc: vec![bind("grpc.sock").await],
             rest: vec![bind("rest.sock").await],
             shutdown,

@@ -28,6 +28,10 @@
 mod tlv;
 
 #[cfg(feature = "alloc")]
+mod hmac_text;
+#[cfg(feature = "alloc")]
+pub use hmac_text::hmac_text;
+#[cfg(feature = "alloc")]
 mod value;
 #[cfg(feature = "alloc")]
 pub use value::{Hmac, Srh, Tlv};
@@ -46,6 +50,8 @@ pub const ROUTING_TYPE: u8 = 4;
 pub const FIXED_LEN: usize = 8;
 /// Octets of one segment.
 pub const SEGMENT_LEN: usize = 16;
+/// Octets of an HMAC TLV with the longest HMAC.
+pub const HMAC_TLV_LEN: usize = 8 + HMAC_MAX_LEN;
 /// Octets of the longest SRH that Hdr Ext Len can express.
 pub const MAX_LEN: usize = FIXED_LEN + 8 * u8::MAX as usize;
 

@@ -16,6 +16,7 @@ use canopy_units::{Monotonic, Octets, Rate, nanos};
 use super::Domain;
 use crate::command::{Applied, Command, MAX_WRITES, Write};
 use crate::error::{DomainError, RestoreError};
+use crate::hmac::HmacSettings;
 use crate::metadata::{Labels, Selector};
 use crate::record::Record;
 use crate::secret::Secret;
@@ -23,6 +24,7 @@ use crate::threshold::ThresholdSettings;
 
 mod bound;
 mod data;
+mod hmac;
 mod lifecycle;
 mod links;
 mod losses;
@@ -72,7 +74,8 @@ impl World {
     }
 
     fn empty_with(thresholds: ThresholdSettings) -> Self {
-        let domain = Domain::restore(AddressPlan::default(), thresholds, secret(), TERM, []).unwrap();
+        let domain =
+            Domain::restore(AddressPlan::default(), thresholds, HmacSettings::default(), secret(), TERM, []).unwrap();
         Self { domain, records: BTreeMap::new() }
     }
 
@@ -128,7 +131,8 @@ impl World {
         record.age(epochs);
         let records = self.records.clone();
         let (plan, thresholds) = (AddressPlan::default(), ThresholdSettings::default());
-        self.domain = Domain::restore(plan, thresholds, secret(), self.domain.term(), records).unwrap();
+        self.domain =
+            Domain::restore(plan, thresholds, HmacSettings::default(), secret(), self.domain.term(), records).unwrap();
     }
 
     /// Every node confirms its spec, from a connected agent; then the groups that may be opened are, and that is confirmed too.
@@ -152,7 +156,7 @@ impl World {
 
 /// The domain of the second controller from `records`.
 fn restored(records: Records) -> Result<Domain, RestoreError> {
-    Domain::restore(AddressPlan::default(), ThresholdSettings::default(), secret(), 2, records)
+    Domain::restore(AddressPlan::default(), ThresholdSettings::default(), HmacSettings::default(), secret(), 2, records)
 }
 
 fn topology(spec: TopologySpec) -> Command {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Commands on the keys of the SRH HMAC TLV.
+
+use canopy_model::ids::Generation;
+use canopy_model::srh_hmac::{HmacKey, SrhHmac};
+use canopy_model::status::ItemKind;
+
+use super::change::{Effect, Prepared};
+use super::state::State;
+use crate::command::{Outcome, Write};
+use crate::error::DomainError;
+use crate::hmac::{HmacPhase, Next, next, phase, with_next};
+use crate::record::{HmacRecord, Record, hmac_key};
+use crate::resource::Node;
+use crate::view::{HmacKeyView, HmacView, HmacWait};
+
+/// Most nodes that a view names.
+const MAX_NAMED: usize = 100;
+
+/// Checks commands on the keys against a state.
+pub(super) struct HmacCommands<'a>(pub(super) &'a State);
+
+impl HmacCommands<'_> {
+    /// [`crate::Command::RotateHmac`].
+    pub(super) fn rotate(&self) -> Result<Prepared, DomainError> {
+        let hmac = &self.0.hmac;
+        match phase(hmac.keys.as_ref(), hmac.settings) {
+            HmacPhase::On => Ok(self.prepared(self.drawn())),
+            HmacPhase::Off => Err(DomainError::field(
+                "hmac.enabled",
+                "is false in the controller's configuration: there is no key to replace",
+            )),
+            phase => Err(DomainError::InUse {
+                kind: "hmac",
+                name: "default".to_owned(),
+                detail: format!(
+                    "it is in phase {phase:?}: wait until it is On (canopyctl hmac status names the nodes that have not confirmed)"
+                ),
+            }),
+        }
+    }
+
+    /// [`crate::Command::AdvanceHmac`].
+    pub(super) fn advance(&self) -> Prepared {
+        match self.due() {
+            None => Prepared::noop(self.0, self.generation()),
+            Some(Next::Draw) => self.prepared(self.drawn()),
+            Some(Next::Now(keys) | Next::Confirmed(keys)) => self.prepared(keys),
+        }
+    }
+
+    /// See [`super::Domain::hmac_is_due`].
+    pub(super) fn is_due(&self) -> bool {
+        self.due().is_some()
+    }
+
+    fn due(&self) -> Option<Next> {
+        let hmac = &self.0.hmac;
+        let next = next(hmac.keys.as_ref(), hmac.settings)?;
+        // All nodes, at every report while a step is taken; at no other time.
+        let waits = matches!(next, Next::Confirmed(_)) && self.0.nodes.iter().any(|n| lacks(n, hmac.since).is_some());
+        (!waits).then_some(next)
+    }
+
+    fn drawn(&self) -> Option<SrhHmac> {
+        let hmac = &self.0.hmac;
+        let used: Vec<_> = hmac.keys.iter().flat_map(SrhHmac::keys).map(|key| key.id).collect();
+        let (id, secret) = self.0.pools.hmac_key(self.0.revision + 1, &used);
+        with_next(hmac.keys.as_ref(), HmacKey { id, secret, flag_bit: hmac.settings.flag_bit })
+    }
+
+    fn prepared(&self, keys: Option<SrhHmac>) -> Prepared {
+        let revision = self.0.revision + 1;
+        let write = match &keys {
+            Some(keys) => Write::Put(Record::Hmac(HmacRecord::new(revision, keys))),
+            None => Write::Delete { key: hmac_key() },
+        };
+        let effect = Effect::Hmac(keys);
+        Prepared::change(self.0, Outcome::Updated, revision, vec![write], self.0.pools.cursors(), effect)
+    }
+
+    fn generation(&self) -> Generation {
+        self.0.hmac.since
+    }
+
+    /// See [`super::Domain::hmac`].
+    pub(super) fn view(&self) -> HmacView {
+        let hmac = &self.0.hmac;
+        let key = |key: &HmacKey| HmacKeyView {
+            id: key.id.get(),
+            flag_bit: key.flag_bit,
+            sends: hmac.keys.as_ref().is_some_and(|h| h.sending().id == key.id),
+        };
+        let lacking: Vec<HmacWait> = self.0.nodes.iter().filter_map(|n| lacks(n, hmac.since)).collect();
+        HmacView {
+            phase: phase(hmac.keys.as_ref(), hmac.settings),
+            keys: hmac.keys.iter().flat_map(SrhHmac::keys).map(key).collect(),
+            unconfirmed: lacking.len(),
+            waiting: lacking.into_iter().take(MAX_NAMED).collect(),
+        }
+    }
+}
+
+/// Why the node may still do as before `since`; `None` if it does not.
+fn lacks(node: &Node, since: u64) -> Option<HmacWait> {
+    let reason = match node.observed() {
+        Some(observed) if observed >= since => {
+            let errors = &node.status.as_ref()?.errors;
+            // A group that was not applied keeps its entries, with the former key.
+            errors.iter().find(|e| e.kind == ItemKind::Group)?.detail.clone()
+        }
+        _ if node.connected => "its agent has not confirmed it".to_owned(),
+        _ => "its agent is not connected".to_owned(),
+    };
+    Some(HmacWait { node: node.spec.base.name.clone(), reason })
+}
