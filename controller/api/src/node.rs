@@ -119,7 +119,7 @@ pub struct NodeObserved {
     pub observed_generation: Option<Generation>,
     /// Digest of what the agent last reconciled, 64 hexadecimal digits; empty before its first report.
     pub observed_digest: String,
-    /// Version of the southbound contract that agent and controller agreed on, such as `1.1`; empty before its first report.
+    /// Version of the southbound contract that agent and controller agreed on, such as `1.2`; empty before its first report.
     pub contract: String,
     /// Items that are not in the kernel as desired.
     pub errors: Vec<ItemError>,

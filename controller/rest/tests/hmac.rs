@@ -22,6 +22,7 @@ fn confirm(api: &Api) {
             node: node.name,
             observed_term: term,
             observed_generation: node.spec.generation,
+            minor_version: canopy_model::srh_hmac::MINOR_VERSION,
             ..NodeStatus::default()
         };
         api.controller.report(report).unwrap();

@@ -99,6 +99,11 @@ mod tests {
     }
 
     #[test]
+    fn this_version_of_the_contract_knows_the_keys() {
+        const { assert!(crate::MINOR_VERSION >= canopy_model::srh_hmac::MINOR_VERSION) };
+    }
+
+    #[test]
     fn no_debug_form_shows_a_secret() {
         let base = pb::NodeBase {
             hmac: Some(pb::SrhHmac { keys: vec![key()], sending: 7, required: true }),

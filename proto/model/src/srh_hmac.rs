@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::FieldError;
 
+/// Minor version of the southbound contract from which agents know the keys: an earlier one neither signs nor compares, and confirms all the same.
+pub const MINOR_VERSION: u32 = 2;
+
 /// Most keys that are accepted at a time: the one in use, and during a rotation the one before or after it.
 pub const MAX_KEYS: usize = 2;
 /// Octets of a secret.

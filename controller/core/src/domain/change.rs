@@ -236,7 +236,7 @@ impl State {
         for node in 0..self.nodes.len() {
             self.change_node(node, |spec, _, _| spec.base.hmac.clone_from(&keys));
         }
-        (self.hmac.keys, self.hmac.since) = (keys, self.revision);
+        (self.hmac.keys, self.hmac.since, self.hmac.waits_for) = (keys, self.revision, 0);
         let mut names: Vec<String> = self.nodes.iter().map(|node| node.spec.base.name.clone()).collect();
         names.sort_unstable();
         names

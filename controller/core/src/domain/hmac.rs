@@ -2,7 +2,7 @@
 //! Commands on the keys of the SRH HMAC TLV.
 
 use canopy_model::ids::Generation;
-use canopy_model::srh_hmac::{HmacKey, SrhHmac};
+use canopy_model::srh_hmac::{HmacKey, MINOR_VERSION, SrhHmac};
 use canopy_model::status::ItemKind;
 
 use super::change::{Effect, Prepared};
@@ -12,6 +12,7 @@ use crate::error::DomainError;
 use crate::hmac::{HmacPhase, Next, next, phase, with_next};
 use crate::record::{HmacRecord, Record, hmac_key};
 use crate::resource::Node;
+use crate::topology::NodeIx;
 use crate::view::{HmacKeyView, HmacView, HmacWait};
 
 /// Most nodes that a view names.
@@ -57,8 +58,7 @@ impl HmacCommands<'_> {
     fn due(&self) -> Option<Next> {
         let hmac = &self.0.hmac;
         let next = next(hmac.keys.as_ref(), hmac.settings)?;
-        // All nodes, at every report while a step is taken; at no other time.
-        let waits = matches!(next, Next::Confirmed(_)) && self.0.nodes.iter().any(|n| lacks(n, hmac.since).is_some());
+        let waits = matches!(next, Next::Confirmed(_)) && first_lacking(self.0).is_some();
         (!waits).then_some(next)
     }
 
@@ -101,11 +101,34 @@ impl HmacCommands<'_> {
     }
 }
 
+/// The node that is waited for, if that still has to confirm, or else another one that has to.
+fn first_lacking(state: &State) -> Option<NodeIx> {
+    let (n, hmac) = (state.nodes.len(), &state.hmac);
+    let at = |i| (hmac.waits_for + i) % n;
+    (0..n).map(at).find(|&node| lacks(&state.nodes[node], hmac.since).is_some())
+}
+
+/// After a report: waits for another node if the one that was waited for has confirmed. So a phase checks each node about once, however many
+/// reports there are.
+pub(super) fn wait_for_another(state: &mut State) {
+    let next = next(state.hmac.keys.as_ref(), state.hmac.settings);
+    if let Some(node) = next.filter(|next| matches!(next, Next::Confirmed(_))).and_then(|_| first_lacking(state)) {
+        state.hmac.waits_for = node;
+    }
+}
+
 /// Why the node may still do as before `since`; `None` if it does not.
 fn lacks(node: &Node, since: u64) -> Option<HmacWait> {
+    #[cfg(test)]
+    CHECKED.with(|count| count.set(count.get() + 1));
     let reason = match node.observed() {
         Some(observed) if observed >= since => {
-            let errors = &node.status.as_ref()?.errors;
+            let status = node.status.as_ref()?;
+            if status.minor_version < MINOR_VERSION {
+                let reason = "its agent is of a version that does not know HMAC TLVs: upgrade it".to_owned();
+                return Some(HmacWait { node: node.spec.base.name.clone(), reason });
+            }
+            let errors = &status.errors;
             // A group that was not applied keeps its entries, with the former key.
             errors.iter().find(|e| e.kind == ItemKind::Group)?.detail.clone()
         }
@@ -113,4 +136,10 @@ fn lacks(node: &Node, since: u64) -> Option<HmacWait> {
         _ => "its agent is not connected".to_owned(),
     };
     Some(HmacWait { node: node.spec.base.name.clone(), reason })
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often a node was checked.
+    pub(super) static CHECKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -206,7 +206,9 @@ impl Domain {
     /// # Errors
     /// `NotFound` for a node that the topology does not have; `Invalid` for more errors than a node may report.
     pub fn report(&mut self, status: NodeStatus) -> Result<Vec<String>, DomainError> {
-        Reports(&mut self.state).status(status)
+        let groups = Reports(&mut self.state).status(status)?;
+        hmac::wait_for_another(&mut self.state);
+        Ok(groups)
     }
 
     /// Notes that a node's agent is connected, or no longer is. Returns the names of the groups whose phase, reason or

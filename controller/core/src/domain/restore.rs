@@ -38,7 +38,7 @@ pub(super) fn restore(
     let keys = read.hmac.map(HmacRecord::read).transpose();
     let keys = keys.map_err(|e| RestoreError::Inconsistent { key: hmac_key(), detail: e.to_string() })?;
     let has_room = hmac.enabled || keys.is_some();
-    state.hmac = Hmac { settings: hmac, keys, since, has_room };
+    state.hmac = Hmac { settings: hmac, keys, since, waits_for: 0, has_room };
     // Data may have passed in groups of a version that did not open them: their sessions count as open.
     let unrecorded = |record: &&GroupRecord| record.opened.is_none();
     let before_opening: Vec<String> =

@@ -39,6 +39,8 @@ pub(super) struct Hmac {
     pub(super) keys: Option<SrhHmac>,
     /// Revision in which the keys became these.
     pub(super) since: u64,
+    /// A node that has not confirmed these keys, as far as is known: until it has, no other one is checked.
+    pub(super) waits_for: NodeIx,
     /// Room for the TLV is counted when groups are planned: it was wanted, or there were keys, when this controller started.
     pub(super) has_room: bool,
 }

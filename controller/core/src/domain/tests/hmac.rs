@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The keys of the SRH HMAC TLV: every step is durable, waits for every node, and is resumed by a controller that restarts.
 
-use canopy_model::srh_hmac::{FlagBit, SrhHmac};
+use canopy_model::srh_hmac::{FlagBit, MINOR_VERSION, SrhHmac};
 
 use super::*;
 use crate::hmac::HmacPhase;
@@ -172,4 +172,49 @@ fn no_form_of_a_record_or_a_view_shows_a_secret_but_the_stored_one() {
     let shown =
         format!("{record:?} {:?} {:?}", world.domain.hmac(), world.domain.node_spec(&world.domain.nodes()[0].name));
     assert!(shown.contains("HmacSecret(..)") && !shown.contains(&secret));
+}
+
+#[test]
+fn a_phase_checks_each_node_about_once_however_many_reports_there_are() {
+    let mut world = World::with(crate::testing::fabric(3, 2, 2));
+    world = restarted(&world, ON);
+    advance(&mut world);
+    let names: Vec<String> = world.domain.nodes().iter().map(|n| n.name.clone()).collect();
+    let checked = || super::super::hmac::CHECKED.with(std::cell::Cell::take);
+    checked();
+    let (late, others) = names.split_last().unwrap();
+    for name in (0..100).flat_map(|_| others) {
+        let generation = world.domain.node_spec(name).unwrap().generation;
+        let report = reported(name, generation, vec![]);
+        world.domain.report(NodeStatus { observed_term: world.domain.term(), ..report }).unwrap();
+        assert!(!world.domain.hmac_is_due(), "{late} has not confirmed");
+    }
+    // Once after each report and once for each question, and once more for each node that has confirmed.
+    let (count, most) = (checked(), 2 * 100 * others.len() + names.len());
+    assert!(count <= most, "{count} > {most}");
+    world.confirm();
+    assert!(world.domain.hmac_is_due());
+}
+
+#[test]
+fn an_agent_that_does_not_know_the_tlv_holds_the_first_phase_and_is_named() {
+    let mut world = World::with(crate::testing::fabric(3, 2, 2));
+    world = restarted(&world, ON);
+    advance(&mut world);
+    world.confirm();
+    let node = world.domain.nodes()[0].name.clone();
+    let report = |world: &World, minor_version| {
+        let generation = world.domain.node_spec(&node).unwrap().generation;
+        NodeStatus { observed_term: world.domain.term(), minor_version, ..reported(&node, generation, vec![]) }
+    };
+    let earlier = report(&world, MINOR_VERSION - 1);
+    world.domain.report(earlier).unwrap();
+    advance(&mut world);
+    let view = world.domain.hmac();
+    assert_eq!((view.phase, view.unconfirmed, &view.waiting[0].node), (HmacPhase::Starting, 1, &node));
+    assert!(view.waiting[0].reason.ends_with("upgrade it"), "{:?}", view.waiting);
+    let upgraded = report(&world, MINOR_VERSION);
+    world.domain.report(upgraded).unwrap();
+    advance(&mut world);
+    assert_eq!(world.domain.hmac().phase, HmacPhase::On);
 }

@@ -206,6 +206,7 @@ fn reported(node: &str, observed_generation: u64, errors: Vec<ItemError>) -> Nod
         errors,
         agent_version: "0.1.0".to_owned(),
         kernel: "6.12".to_owned(),
+        minor_version: canopy_model::srh_hmac::MINOR_VERSION,
         ..NodeStatus::default()
     }
 }
