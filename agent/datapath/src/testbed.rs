@@ -4,6 +4,8 @@
 //! One node n1 (End.MT, Replication-SID): `u0` leads to its parent or source, `d0`..`dN` to branches.
 
 mod packet_socket;
+mod packets;
+mod spec;
 #[cfg(test)]
 mod tap;
 
@@ -19,20 +21,16 @@ use canopy_agent_core::{Datapath, DatapathEvent};
 use canopy_bpf::node::types;
 use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::PortCongestion;
-use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
+use canopy_model::ids::{GroupId, NodeId, PortIndex, Qpn, TreeId};
 use canopy_model::node_spec::*;
-use canopy_model::srh_hmac::{HmacKey, SrhHmac};
+use canopy_model::srh_hmac::SrhHmac;
 use canopy_model::status::ItemKind;
 use canopy_model::telemetry::{DropCount, GroupTelemetry};
-use canopy_packet::aeth::{Aeth, Syndrome};
-use canopy_packet::bth::Opcode;
-use canopy_packet::end_mt::EndMt;
-use canopy_packet::frame::RoceBuilder;
-use canopy_packet::ipv6::Ipv6;
-use canopy_packet::srh::{Hmac, Srh, Tlv};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 pub(crate) use packet_socket::PacketSocket;
+pub use packets::*;
+pub(crate) use spec::spec;
 #[cfg(test)]
 pub(crate) use tap::Tap;
 
@@ -374,7 +372,7 @@ impl Testbed {
 
     /// Announces the flow of [`flow_packet`], and no other.
     pub fn announce_flow(&self, n: u32) {
-        let key = FlowKey { src: flow_source(n), dst: receiver(0), dst_qp: ok(Qpn::new("qpn", FLOW_QPN.into())) };
+        let key = packets::flow_key(n);
         ok(self.datapath.egress.set_known(&announced([key])));
     }
 
@@ -524,173 +522,9 @@ pub fn proxy() -> Ipv6Addr {
     plan().proxy(1).unwrap_or(Ipv6Addr::UNSPECIFIED)
 }
 
-const FLOW_QPN: u32 = 0x77;
-
-fn flow_source(n: u32) -> Ipv6Addr {
-    Ipv6Addr::from(0x2001_0db8_00ff_0000_0000_0001_0000_0000_u128 + u128::from(n))
-}
-
-/// A data packet of one of many flows.
-pub fn flow_packet(n: u32) -> Vec<u8> {
-    ok(RoceBuilder::new(flow_source(n), receiver(0), Opcode::SEND_MIDDLE, FLOW_QPN, 1).build())
-}
-
 /// The group's IP multicast address.
 pub fn group_address() -> Ipv6Addr {
     plan().multicast(1).unwrap_or(Ipv6Addr::UNSPECIFIED)
-}
-
-pub(crate) fn spec(s: &Shape) -> NodeSpec {
-    let (plan, me, parent) = (plan(), node(1), node(2));
-    let ll = |n, p| plan.link_local(n, port(p));
-    let mut ports = vec![Port {
-        index: port(1),
-        name: "u0".into(),
-        mtu: 9000,
-        link_local: ll(me, 1),
-        peer: if s.headend {
-            Peer::Host {
-                name: "s1".into(),
-                prefix: ok("2001:db8:ff::/64".parse()),
-                address: source(),
-                gateway: plan.host_gateway(),
-            }
-        } else {
-            Peer::Node { name: "n2".into(), link_local: ll(parent, 1) }
-        },
-        thresholds: None,
-    }];
-    ports.push(Port {
-        index: port(2),
-        name: "d0".into(),
-        mtu: 9000,
-        link_local: ll(me, 2),
-        peer: Peer::Host {
-            name: "r".into(),
-            prefix: ok("2001:db8:1::/64".parse()),
-            address: receiver(0),
-            gateway: plan.host_gateway(),
-        },
-        thresholds: None,
-    });
-    for i in 1..=u64::from(s.children) {
-        ports.push(Port {
-            index: port(2 + i),
-            name: format!("d{i}"),
-            mtu: 9000,
-            link_local: ll(me, 2 + i),
-            peer: Peer::Node { name: format!("n{}", 9 + i), link_local: ll(node(9 + i), 1) },
-            thresholds: None,
-        });
-    }
-    let tree = ok(TreeId::new("tree", 7));
-    let memory = s.memory.map(|(va, rkey, length)| canopy_model::member::MemoryRegion { va, rkey, length });
-    let mut branches: Vec<Branch> = (0..s.receivers)
-        .map(|i| Branch {
-            address: receiver(i),
-            port: port(2),
-            next_hop: receiver(i),
-            kind: BranchKind::Receiver { qpn: ok(Qpn::new("qpn", receiver_qpn(i).into())), memory },
-            at_boundary: false,
-            start: None,
-            since: 1,
-            standby: false,
-            lost: false,
-        })
-        .collect();
-    for i in 1..=u64::from(s.children) {
-        let child = node(9 + i);
-        branches.push(Branch {
-            address: plan.node_address(child),
-            port: port(2 + i),
-            next_hop: ll(child, 1),
-            kind: BranchKind::Node { sid: if s.multicast { group_address() } else { plan.end_mt(child) } },
-            at_boundary: false,
-            start: None,
-            since: 1,
-            standby: false,
-            lost: false,
-        });
-    }
-    let dqpn = ok(Qpn::new("dqpn", DQPN.into()));
-    let list: Vec<_> = (0..s.receivers).map(|i| (receiver(i), ok(Qpn::new("qpn", receiver_qpn(i).into())))).collect();
-    let group = GroupProgram {
-        group_id: ok(GroupId::new("group", 5)),
-        name: "g".into(),
-        epoch: 1,
-        tree_id: tree,
-        proxy: proxy(),
-        designated_qpn: dqpn,
-        start_psn: ok(Psn::new("psn", s.start_psn.into())),
-        source: SourceQp { address: source(), qpn: ok(Qpn::new("qpn", SOURCE_QPN.into())), accepts_roce: false },
-        replication_sid: (!s.multicast).then(|| plan.replication(me, tree)),
-        multicast: s.multicast.then(|| Multicast {
-            source: plan.node_address(if s.headend { me } else { node(9) }),
-            group: group_address(),
-        }),
-        headend: s.headend.then(|| Headend {
-            source_port: port(1),
-            segments: vec![proxy(), if s.multicast { group_address() } else { plan.replication(me, tree) }],
-            tlvs: list.chunks(11).map(|c| EndMtList { edge: plan.node_address(me), receivers: c.to_vec() }).collect(),
-            max_flight: FLIGHT,
-            open: true,
-            held: false,
-        }),
-        headend_address: Some(plan.node_address(if s.headend { me } else { node(9) })),
-        upstream: if s.headend {
-            Upstream {
-                source_address: proxy(),
-                destination: source(),
-                dest_qp: ok(Qpn::new("qpn", SOURCE_QPN.into())),
-                port: port(1),
-                next_hop: source(),
-            }
-        } else {
-            Upstream {
-                source_address: plan.node_address(me),
-                destination: plan.node_address(parent),
-                dest_qp: dqpn,
-                port: port(1),
-                next_hop: ll(parent, 1),
-            }
-        },
-        alternate_upstream: None,
-        branches,
-        receivers_provisioned: s.provisioned,
-        write_base_va: 0x1000,
-        write_rkey: 0xABCD,
-        params: AggregationParams::default(),
-    };
-    NodeSpec {
-        term: 1,
-        generation: 1,
-        base: NodeBase {
-            name: "n1".into(),
-            node_id: me,
-            node_address: plan.node_address(me),
-            un: plan.un(me),
-            end_mt: plan.end_mt(me),
-            ports,
-            routes: vec![],
-            addressing: plan,
-            hmac: s.hmac.clone(),
-        },
-        groups: [(ok(GroupId::new("group", 5)), group)].into(),
-    }
-}
-
-/// A data packet of the source.
-pub fn data(opcode: Opcode, psn: u32, payload: &[u8]) -> Vec<u8> {
-    let mut b = RoceBuilder::new(source(), proxy(), opcode, DQPN, psn);
-    b.payload = payload;
-    ok(b.build())
-}
-
-/// Feedback of receiver `i`.
-pub fn answer(i: u32, syndrome: Syndrome, psn: u32, msn: u32) -> Vec<u8> {
-    let mut b = RoceBuilder::new(receiver(i), proxy(), Opcode::ACKNOWLEDGE, DQPN, psn);
-    b.extensions.aeth = Some(Aeth { syndrome, msn });
-    ok(b.build())
 }
 
 /// Flows as a configuration announces them; only their keys have a meaning.
@@ -698,75 +532,6 @@ pub(crate) fn announced(flows: impl IntoIterator<Item = FlowKey>) -> KnownFlows 
     let src_qp = ok(Qpn::new("qpn", SOURCE_QPN.into()));
     let known = |key| KnownFlow { flow: FourTuple { key, src_qp }, notify: source(), accepts_roce: false };
     flows.into_iter().map(|key| (key, known(key))).collect()
-}
-
-/// The plain packet with this migration bit (MigReq) of the BTH, and the ICRC that belongs to it.
-pub fn with_migration(mut packet: Vec<u8>, bit: bool) -> Vec<u8> {
-    const FLAGS: usize = 40 + 8 + 1;
-    packet[FLAGS] = packet[FLAGS] & !0x40 | u8::from(bit) << 6;
-    packet.truncate(packet.len() - 4);
-    ok(canopy_packet::icrc::append(&mut packet));
-    packet
-}
-
-/// A CNP of receiver `i`.
-pub fn congestion(i: u32) -> Vec<u8> {
-    let mut b = RoceBuilder::new(receiver(i), proxy(), Opcode::CNP, DQPN, 0);
-    b.bth.resv8a = 0x40;
-    b.extensions.cnp = Some(canopy_packet::cnp::Cnp::default());
-    ok(b.build())
-}
-
-/// `inner` as the parent node sends it: with an outer IPv6 header and an SRH with `tlvs`.
-pub fn encapsulated(inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {
-    encapsulated_for(proxy(), inner, dst, tlvs, tc)
-}
-
-/// The same for the group with another Proxy Address.
-pub fn encapsulated_for(proxy: Ipv6Addr, inner: &[u8], dst: Ipv6Addr, tlvs: Vec<Tlv>, tc: u8) -> Vec<u8> {
-    let first = plan().replication(node(9), ok(TreeId::new("tree", 7)));
-    let srh =
-        Srh { next_header: 41, segments_left: 1, flags: 0, tag: 0, segments: vec![proxy, first], tlvs, hmac: None };
-    let srh = ok(srh.to_vec());
-    let ip = Ipv6 {
-        traffic_class: tc,
-        flow_label: 5,
-        payload_len: (srh.len() + inner.len()) as u16,
-        next_header: 43,
-        hop_limit: 60,
-        src: plan().node_address(node(9)),
-        dst,
-    };
-    let mut p = vec![0; 40];
-    ok(ip.emit(&mut p));
-    p.extend(srh);
-    p.extend_from_slice(inner);
-    p
-}
-
-/// The encapsulated packet with this HMAC TLV and these flags.
-pub(crate) fn with_tlv(packet: &[u8], flags: u8, tlv: Option<Hmac>) -> Vec<u8> {
-    let mut srh = ok(Srh::parse(&packet[Ipv6::LEN..]));
-    let behind = Ipv6::LEN + srh.wire_len();
-    (srh.flags, srh.hmac) = (flags, tlv);
-    let srh = ok(srh.to_vec());
-    let mut out = [&packet[..Ipv6::LEN], &srh, &packet[behind..]].concat();
-    let len = (out.len() - Ipv6::LEN) as u16;
-    out[4..6].copy_from_slice(&len.to_be_bytes());
-    out
-}
-
-/// The encapsulated packet as its headend signs it.
-pub fn signed(packet: &[u8], key: &HmacKey) -> Vec<u8> {
-    let srh = ok(Srh::parse(&packet[Ipv6::LEN..]));
-    let hmac = crate::srh_hmac::hmac(key, ok(Ipv6::parse(packet)).src, &srh.segments).to_vec();
-    with_tlv(packet, key.flag_bit.srh_flags(), Some(Hmac { d: true, key_id: key.id.get(), hmac }))
-}
-
-/// End.MT TLVs of this node's receivers.
-pub fn list(receivers: std::ops::Range<u32>) -> Vec<Tlv> {
-    let all: Vec<_> = receivers.map(|i| (receiver(i), receiver_qpn(i))).collect();
-    EndMt::split(plan().node_address(node(1)), &all).into_iter().map(Tlv::EndMt).collect()
 }
 
 /// This node's End.MT SID.
