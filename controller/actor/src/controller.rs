@@ -2,7 +2,7 @@
 //! The handle.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use canopy_controller_core::metadata::Selector;
@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::CommandError;
+use crate::attempts::Attempts;
 use crate::events::Code;
 use crate::events::Events;
 use crate::links::Flap;
@@ -59,10 +60,8 @@ pub(crate) struct Shared {
     policies: Mutex<HashSet<(String, String, u32)>>,
     /// What times of links are counted from.
     started: Instant,
-    /// A task is about to take the next step of the SRH HMAC TLV's keys.
-    advancing_hmac: AtomicBool,
-    /// A task is about to push thresholds to nodes.
-    pushing: AtomicBool,
+    hmac_steps: Attempts,
+    threshold_pushes: Attempts,
 }
 
 struct Node {
@@ -98,8 +97,8 @@ impl Controller {
             moves: Moves::default(),
             policies: Mutex::default(),
             started: Instant::now(),
-            advancing_hmac: AtomicBool::new(false),
-            pushing: AtomicBool::new(false),
+            hmac_steps: Attempts::default(),
+            threshold_pushes: Attempts::default(),
             telemetry: Telemetry::default(),
             events: Events::default(),
         }))
@@ -370,14 +369,14 @@ impl Controller {
         &self.0.moves
     }
 
-    /// True while a task is about to take the next step of the SRH HMAC TLV's keys.
-    pub(crate) fn advancing_hmac(&self) -> &AtomicBool {
-        &self.0.advancing_hmac
+    /// Attempts to take the next step of the SRH HMAC TLV's keys.
+    pub(crate) fn hmac_steps(&self) -> &Attempts {
+        &self.0.hmac_steps
     }
 
-    /// True while a task is about to push thresholds to nodes.
-    pub(crate) fn pushing(&self) -> &AtomicBool {
-        &self.0.pushing
+    /// Attempts to push thresholds to nodes.
+    pub(crate) fn threshold_pushes(&self) -> &Attempts {
+        &self.0.threshold_pushes
     }
 
     /// Now, on the clock of all link measurements, which starts with the controller.

@@ -52,11 +52,11 @@ pub enum Code {
     LinkLossEnded,
     /// Trees could not be moved off or onto a link.
     LinkChangeNotCarriedOut,
-    /// New thresholds of a link were not pushed.
+    /// New thresholds of a link were not pushed: one event until a push succeeds.
     ThresholdsNotPushed,
     /// The keys of the SRH HMAC TLV took the next step.
     HmacKeysChanged,
-    /// That step failed.
+    /// That step failed: one event until one succeeds.
     HmacKeysNotChanged,
     /// Commits that were acknowledged are lost: the store was damaged.
     StoreRecovered,

@@ -1,43 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The steps of the SRH HMAC TLV's keys: each is taken, durable first, once every node has confirmed the one before.
 
-use std::sync::atomic::Ordering;
-
-use canopy_controller_core::{Command, Outcome};
+use canopy_controller_core::{Command, Domain};
 
 use crate::Controller;
+use crate::due::Due;
 use crate::events::Code;
 
+static STEP: Due = Due {
+    is_due: Domain::hmac_is_due,
+    command: || Command::AdvanceHmac,
+    done: report,
+    attempts: Controller::hmac_steps,
+    failure: Code::HmacKeysNotChanged,
+    meanwhile: "nodes keep their present keys",
+};
+
+fn report(controller: &Controller) {
+    let view = controller.read(Domain::hmac);
+    let ids: Vec<u32> = view.keys.iter().map(|key| key.id).collect();
+    controller.events().note(Code::HmacKeysChanged, None, None, format!("keys {ids:?}, phase {:?}", view.phase));
+}
+
 impl Controller {
-    /// Takes the next steps that are due. One task does it for all callers. Must be called on the tokio runtime.
+    /// Takes the next steps that are due. Must be called on the tokio runtime.
     pub(crate) fn advance_hmac(&self) {
-        if !self.read(|d| d.hmac_is_due()) || self.advancing_hmac().swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let this = self.clone();
-        tokio::spawn(async move {
-            loop {
-                let done = this.execute(Command::AdvanceHmac, None, false).await;
-                this.advancing_hmac().store(false, Ordering::Release);
-                match done {
-                    Ok(done) if done.outcome == Outcome::Updated => {
-                        let view = this.read(|d| d.hmac());
-                        let ids: Vec<u32> = view.keys.iter().map(|key| key.id).collect();
-                        let detail = format!("keys {ids:?}, phase {:?}", view.phase);
-                        this.events().note(Code::HmacKeysChanged, None, None, detail);
-                    }
-                    Ok(_) => {}
-                    Err(e) => {
-                        // The next report triggers another attempt.
-                        let detail = format!("nodes keep their present keys until the next attempt: {e}");
-                        this.events().note(Code::HmacKeysNotChanged, None, None, detail);
-                        return;
-                    }
-                }
-                if !this.read(|d| d.hmac_is_due()) || this.advancing_hmac().swap(true, Ordering::AcqRel) {
-                    return;
-                }
-            }
-        });
+        self.execute_due(&STEP);
     }
 }

@@ -11,7 +11,9 @@
 //!   "something that the APIs show has changed".
 //! - [`telemetry`] and [`events`] keep what nodes report, in memory only and bounded.
 
+mod attempts;
 mod controller;
+mod due;
 pub mod error;
 pub mod events;
 mod hmac;

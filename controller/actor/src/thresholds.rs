@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Links: round-trip times, losses and queue reports in; one command that pushes changed thresholds to all nodes concerned out.
 
-use std::sync::atomic::Ordering;
-
 use canopy_controller_core::view::{FlowView, LinkView};
-use canopy_controller_core::{Command, LossNews};
+use canopy_controller_core::{Command, Domain, LossNews};
 use canopy_model::congestion::PortCongestion;
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 
 use crate::Controller;
+use crate::due::Due;
 use crate::events::Code;
+
+static PUSH: Due = Due {
+    is_due: Domain::thresholds_are_due,
+    command: || Command::PushThresholds,
+    done: |_| {},
+    attempts: Controller::threshold_pushes,
+    failure: Code::ThresholdsNotPushed,
+    meanwhile: "nodes keep their present thresholds",
+};
 
 impl Controller {
     /// Processes the round-trip times that a node's agent measured. Returns at once; new thresholds are pushed by a
@@ -77,31 +85,8 @@ impl Controller {
         self.read(|d| d.link(node, port, now))
     }
 
-    /// One task pushes for all callers: changes that become due while a commit is in progress are pushed by the next
-    /// command.
+    /// Pushes the thresholds that are due. Must be called on the tokio runtime.
     pub(crate) fn push_thresholds(&self) {
-        if !self.read(|d| d.thresholds_are_due()) || self.pushing().swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let this = self.clone();
-        tokio::spawn(async move {
-            loop {
-                let done = this.execute(Command::PushThresholds, None, false).await;
-                this.pushing().store(false, Ordering::Release);
-                if let Err(e) = done {
-                    // The next sample triggers another attempt.
-                    this.events().note(
-                        Code::ThresholdsNotPushed,
-                        None,
-                        None,
-                        format!("nodes keep their present thresholds until the next attempt: {e}"),
-                    );
-                    return;
-                }
-                if !this.read(|d| d.thresholds_are_due()) || this.pushing().swap(true, Ordering::AcqRel) {
-                    return;
-                }
-            }
-        });
+        self.execute_due(&PUSH);
     }
 }

@@ -7,9 +7,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use canopy_controller_actor::events::Code;
-use canopy_controller_actor::{CommandError, Controller, Done, Running, start};
+use canopy_controller_actor::{CommandError, Controller, Done, Running, start, start_with};
 use canopy_controller_core::Command;
+use canopy_controller_core::hmac::{HmacPhase, HmacSettings};
 use canopy_controller_core::metadata::Labels;
+use canopy_model::status::NodeStatus;
 use canopy_model::topology::TopologySpec;
 use canopy_store::{MemStore, Op, Revision, Snapshot, Store, StoreError};
 use tokio::task::JoinHandle;
@@ -356,4 +358,40 @@ async fn a_node_that_leaves_the_topology_closes_its_watch() {
     let _new = controller.agent_connected("n3");
     drop(connection);
     assert!(controller.read(|d| d.node("n3").unwrap().status.connected));
+}
+
+#[tokio::test]
+async fn a_step_that_a_full_disk_refuses_is_one_event_and_is_taken_when_there_is_space() {
+    let (store, hmac) = (Arc::new(Gated::default()), HmacSettings { enabled: true, ..HmacSettings::default() });
+    let running = start_with(store.clone(), Default::default(), Default::default(), hmac).await;
+    let controller = running.unwrap().controller;
+    controller.execute(put_topology(1), None, false).await.unwrap();
+    let is_in = |phase| controller.read(|d| d.hmac().phase == phase);
+    until("the first key", || is_in(HmacPhase::Starting)).await;
+    let confirm = || {
+        let (term, node) = controller.read(|d| (d.term(), d.nodes().remove(0)));
+        let status = NodeStatus {
+            node: node.name,
+            observed_term: term,
+            observed_generation: node.spec.generation,
+            minor_version: canopy_model::srh_hmac::MINOR_VERSION,
+            ..NodeStatus::default()
+        };
+        controller.report(status).unwrap();
+    };
+    let events = |code| controller.events().newest(usize::MAX, |e| e.code == code).len();
+    store.full.store(true, Ordering::SeqCst);
+    for _ in 0..20 {
+        confirm();
+        // The attempt that this report makes has ended once a command behind it is answered.
+        assert!(controller.execute(put_group("g"), None, false).await.is_err());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((events(Code::HmacKeysNotChanged), is_in(HmacPhase::Starting)), (1, true));
+    store.full.store(false, Ordering::SeqCst);
+    until("the next phase", || {
+        confirm();
+        is_in(HmacPhase::On)
+    })
+    .await;
 }
