@@ -8,19 +8,22 @@ use std::net::Ipv6Addr;
 
 use canopy_bpf::node::types;
 use canopy_model::node_spec::{GroupProgram, NodeBase};
-use canopy_model::srh_hmac::HmacKey;
+use canopy_model::srh_hmac::{HmacKey, SECRET_LEN};
 use canopy_packet::srh::{Hmac, hmac_text};
 use hmac::{KeyInit, Mac};
 use sha2::Sha256;
+
+/// Octets of a block of SHA-256.
+const BLOCK: usize = 64;
 
 /// HMAC-SHA256 over what the packets with these segments have in common. The octets of the secret are the key, as those of a passphrase
 /// are in Linux.
 pub(crate) fn hmac(key: &HmacKey, source: Ipv6Addr, segments: &[Ipv6Addr]) -> [u8; 32] {
     let text = hmac_text(source, key.flag_bit.srh_flags(), key.id.get(), segments);
-    let secret = key.secret.reveal();
-    // A key of any length is one.
-    let mac = hmac::Hmac::<Sha256>::new_from_slice(secret).map(|mac| mac.chain_update(text).finalize().into_bytes());
-    mac.map_or([0; 32], Into::into)
+    // RFC 2104 fills a shorter key with zeros.
+    let mut block = [0; BLOCK];
+    block[..SECRET_LEN].copy_from_slice(key.secret.reveal());
+    hmac::Hmac::<Sha256>::new(&block.into()).chain_update(text).finalize().into_bytes().into()
 }
 
 /// The TLV that a headend sends.

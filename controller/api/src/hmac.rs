@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The keys of the SRH HMAC TLV and their rotation. Their secrets are in no answer.
 
-use canopy_controller_core::{hmac, view};
-use canopy_model::srh_hmac::FlagBit;
+use canopy_controller_core::view;
+use canopy_model::srh_hmac::{FlagBit, HmacPhase};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,12 +23,11 @@ pub struct Hmac {
 impl From<view::HmacView> for Hmac {
     fn from(view::HmacView { phase, keys, unconfirmed, waiting }: view::HmacView) -> Self {
         let key = |view::HmacKeyView { id, flag_bit, sends }| HmacKey { id, flag_bit, sends };
-        let wait = |view::HmacWait { node, reason }| HmacWait { node, reason };
         Self {
-            phase: phase.into(),
+            phase,
             keys: keys.into_iter().map(key).collect(),
             unconfirmed,
-            waiting: waiting.into_iter().map(wait).collect(),
+            waiting: waiting.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -55,32 +54,4 @@ pub struct HmacWait {
     pub reason: String,
 }
 
-/// How far the keys are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub enum HmacPhase {
-    /// There are no keys.
-    Off,
-    /// Headends begin to sign; nothing is required yet.
-    Starting,
-    /// One key is in use.
-    On,
-    /// Nodes begin to accept the next key.
-    Accepting,
-    /// Headends begin to sign with the next key.
-    Sending,
-    /// Nodes cease to require a signature, headends still sign.
-    Stopping,
-}
-
-impl From<hmac::HmacPhase> for HmacPhase {
-    fn from(phase: hmac::HmacPhase) -> Self {
-        match phase {
-            hmac::HmacPhase::Off => Self::Off,
-            hmac::HmacPhase::Starting => Self::Starting,
-            hmac::HmacPhase::On => Self::On,
-            hmac::HmacPhase::Accepting => Self::Accepting,
-            hmac::HmacPhase::Sending => Self::Sending,
-            hmac::HmacPhase::Stopping => Self::Stopping,
-        }
-    }
-}
+from_fields!(view::HmacWait { node, reason });

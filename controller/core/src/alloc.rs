@@ -147,12 +147,15 @@ pub(crate) struct Pools {
 impl Pools {
     /// A key of the SRH HMAC TLV that is drawn at `revision`, under an identifier that is none of `used`.
     pub(crate) fn hmac_key(&self, revision: u64, used: &[HmacKeyId]) -> (HmacKeyId, HmacSecret) {
-        let id = self.secret.random(Kind::HmacKeyId, revision) as u32;
-        let mut ids = (0..).filter_map(|n| HmacKeyId::new("id", id.wrapping_add(n)).ok());
-        let secret = HmacSecret::new(self.secret.octets(Kind::HmacKey, revision));
-        // At most two are used, so one of the first four is free.
-        let free = ids.find(|id| !used.contains(id));
-        (free.unwrap_or(HmacKeyId::FIRST), secret)
+        let mut number = self.secret.random(Kind::HmacKeyId, revision) as u32;
+        loop {
+            match HmacKeyId::new("id", number) {
+                Ok(id) if !used.contains(&id) => {
+                    return (id, HmacSecret::new(self.secret.octets(Kind::HmacKey, revision)));
+                }
+                _ => number = number.wrapping_add(1),
+            }
+        }
     }
 
     /// Empty pools for the addresses of `plan`, in the order of `secret`.

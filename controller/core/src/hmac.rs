@@ -15,7 +15,7 @@
 //!
 //! An arrow without a word is taken once every node has confirmed the phase: then none sends what another one drops.
 
-use canopy_model::srh_hmac::{FlagBit, HmacKey, SrhHmac};
+use canopy_model::srh_hmac::{FlagBit, HmacKey, HmacPhase, SrhHmac};
 
 /// What operators want of the domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,23 +24,6 @@ pub struct HmacSettings {
     pub enabled: bool,
     /// The flags of signed SRHs; another value makes the domain rotate to a key with it.
     pub flag_bit: FlagBit,
-}
-
-/// How far the domain is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HmacPhase {
-    /// There are no keys.
-    Off,
-    /// Headends begin to sign; nothing is required yet.
-    Starting,
-    /// One key is in use.
-    On,
-    /// Nodes begin to accept the next key.
-    Accepting,
-    /// Headends begin to sign with the next key.
-    Sending,
-    /// Nodes cease to require a signature, headends still sign.
-    Stopping,
 }
 
 /// The phase that a domain with these keys is in.
@@ -63,33 +46,31 @@ pub(crate) enum Next {
     /// A key has to be drawn: the first one, or the next one.
     Draw,
     /// These keys, at once.
-    Now(Option<SrhHmac>),
-    /// These keys, once every node has confirmed the present ones.
+    Now(SrhHmac),
+    /// These keys, or none, once every node has confirmed the present ones.
     Confirmed(Option<SrhHmac>),
 }
 
 /// The step behind the present one; `None` if the domain is as wanted.
 pub(crate) fn next(hmac: Option<&SrhHmac>, settings: HmacSettings) -> Option<Next> {
     let Some(hmac) = hmac else { return settings.enabled.then_some(Next::Draw) };
-    let with = |keys: &[HmacKey], sending: &HmacKey, required| SrhHmac::new(keys.to_vec(), sending.id, required).ok();
     match phase(Some(hmac), settings) {
-        HmacPhase::Starting => Some(Next::Confirmed(with(hmac.keys(), hmac.sending(), true))),
+        HmacPhase::Starting => Some(Next::Confirmed(Some(hmac.requiring(true)))),
         HmacPhase::Stopping => Some(Next::Confirmed(None)),
-        _ if !settings.enabled => Some(Next::Now(with(hmac.keys(), hmac.sending(), false))),
-        HmacPhase::Accepting => Some(Next::Confirmed(with(hmac.keys(), hmac.keys().last()?, true))),
-        HmacPhase::Sending => Some(Next::Confirmed(with(&[hmac.sending().clone()], hmac.sending(), true))),
+        _ if !settings.enabled => Some(Next::Now(hmac.requiring(false))),
+        HmacPhase::Accepting => Some(Next::Confirmed(Some(hmac.sending_newest()))),
+        HmacPhase::Sending => Some(Next::Confirmed(Some(hmac.only_sending()))),
         HmacPhase::On if hmac.sending().flag_bit != settings.flag_bit => Some(Next::Draw),
         HmacPhase::On | HmacPhase::Off => None,
     }
 }
 
 /// The keys with `key` as the next one: the first of a domain without keys, or the one that a rotation begins with.
-pub(crate) fn with_next(hmac: Option<&SrhHmac>, key: HmacKey) -> Option<SrhHmac> {
-    let Some(hmac) = hmac else {
-        let id = key.id;
-        return SrhHmac::new(vec![key], id, false).ok();
-    };
-    SrhHmac::new(vec![hmac.sending().clone(), key], hmac.sending().id, hmac.required).ok()
+pub(crate) fn with_next(hmac: Option<&SrhHmac>, key: HmacKey) -> SrhHmac {
+    match hmac {
+        Some(hmac) => hmac.with_next(key),
+        None => SrhHmac::first(key),
+    }
 }
 
 #[cfg(test)]
@@ -111,8 +92,9 @@ mod tests {
             seen.push(format!("{:?} {keys:?} {sending:?}", phase(hmac.as_ref(), settings)));
             hmac = match next(hmac.as_ref(), settings) {
                 None => break,
-                Some(Next::Draw) => with_next(hmac.as_ref(), key(drawn, settings.flag_bit)),
-                Some(Next::Now(next) | Next::Confirmed(next)) => next,
+                Some(Next::Draw) => Some(with_next(hmac.as_ref(), key(drawn, settings.flag_bit))),
+                Some(Next::Now(next)) => Some(next),
+                Some(Next::Confirmed(next)) => next,
             };
         }
         (seen, hmac)
@@ -123,7 +105,7 @@ mod tests {
         let on = HmacSettings { enabled: true, flag_bit: FlagBit::Rfc8754 };
         let (seen, hmac) = walk(None, on);
         assert_eq!(seen, ["Off [] None", "Starting [10] Some(10)", "On [10] Some(10)"]);
-        let rotating = with_next(hmac.as_ref(), key(7, FlagBit::Rfc8754));
+        let rotating = Some(with_next(hmac.as_ref(), key(7, FlagBit::Rfc8754)));
         let (seen, rotated) = walk(rotating.clone(), on);
         assert_eq!(seen, ["Accepting [10, 7] Some(10)", "Sending [10, 7] Some(7)", "On [7] Some(7)"]);
         let (seen, linux) = walk(rotated.clone(), HmacSettings { flag_bit: FlagBit::Linux, ..on });
@@ -135,7 +117,7 @@ mod tests {
         assert_eq!(hmac, None);
         // Wanted again before it has ended: nothing is required until every node has confirmed that headends sign.
         let stopping = match next(rotating.as_ref(), off) {
-            Some(Next::Now(hmac)) => hmac,
+            Some(Next::Now(hmac)) => Some(hmac),
             other => panic!("{other:?}"),
         };
         let (seen, _) = walk(stopping, on);
@@ -147,17 +129,18 @@ mod tests {
     #[test]
     fn no_node_drops_what_another_one_sends_while_one_is_a_phase_ahead() {
         let settings = [true, false].map(|enabled| HmacSettings { enabled, flag_bit: FlagBit::Rfc8754 });
-        let start = [None, with_next(None, key(1, FlagBit::Rfc8754))];
+        let start = [None, Some(with_next(None, key(1, FlagBit::Rfc8754)))];
         let one = SrhHmac::new(vec![key(1, FlagBit::Rfc8754)], key(1, FlagBit::Rfc8754).id, true).ok();
-        let rotating = with_next(one.as_ref(), key(2, FlagBit::Linux));
+        let rotating = Some(with_next(one.as_ref(), key(2, FlagBit::Linux)));
         for (hmac, settings) in start.into_iter().chain([one, rotating]).flat_map(|h| settings.map(|s| (h.clone(), s)))
         {
             let mut hmac = hmac;
             for drawn in 10.. {
                 let after = match next(hmac.as_ref(), settings) {
                     None => break,
-                    Some(Next::Draw) => with_next(hmac.as_ref(), key(drawn, settings.flag_bit)),
-                    Some(Next::Now(next) | Next::Confirmed(next)) => next,
+                    Some(Next::Draw) => Some(with_next(hmac.as_ref(), key(drawn, settings.flag_bit))),
+                    Some(Next::Now(next)) => Some(next),
+                    Some(Next::Confirmed(next)) => next,
                 };
                 let accepts = |by: &Option<SrhHmac>, from: &Option<SrhHmac>| {
                     let Some(by) = by.as_ref().filter(|by| by.required) else { return true };

@@ -8,7 +8,7 @@ use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_model::group::{EncodingMode, GroupSpec};
 use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
 use canopy_model::member::{Connection, LateStart, MemberSpec};
-use canopy_model::srh_hmac::FlagBit;
+use canopy_model::srh_hmac::{FlagBit, HmacPhase};
 use canopy_model::status::{GroupPhase, ItemError};
 use canopy_model::topology::TopologySpec;
 use canopy_units::{Octets, Rate};
@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::encoding::EncodingReport;
-use crate::hmac::HmacPhase;
 use crate::metadata::Metadata;
 use crate::threshold::Thresholds;
 

@@ -182,7 +182,7 @@ impl Transfer {
 
     /// Process of the end at a host; `None` for a host without one, or after its end.
     pub fn pid(&self, host: &str) -> Option<u32> {
-        (!self.ended.contains_key(host)).then(|| self.children.get(host).map(Child::id))?
+        self.children.get(host).filter(|_| !self.ended.contains_key(host)).map(Child::id)
     }
 
     /// Waits until the source and every receiver are done, ends the receivers, and collects the counters of all

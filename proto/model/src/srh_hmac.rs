@@ -45,6 +45,37 @@ impl SrhHmac {
         Ok(Self { keys, sending, required })
     }
 
+    /// One key, which sends.
+    pub fn first(key: HmacKey) -> Self {
+        Self { sending: key.id, keys: vec![key], required: false }
+    }
+
+    /// The key that sends, and `next` as the newest one, whose identifier is another.
+    pub fn with_next(&self, next: HmacKey) -> Self {
+        debug_assert!(next.id != self.sending);
+        Self { keys: vec![self.sending().clone(), next], ..*self }
+    }
+
+    /// The newest key sends.
+    pub fn sending_newest(&self) -> Self {
+        Self { keys: self.keys.clone(), sending: self.newest().id, ..*self }
+    }
+
+    /// No key but the one that sends.
+    pub fn only_sending(&self) -> Self {
+        Self { keys: vec![self.sending().clone()], ..*self }
+    }
+
+    /// The same keys, with another answer to whether a valid TLV is required.
+    pub fn requiring(&self, required: bool) -> Self {
+        Self { required, ..self.clone() }
+    }
+
+    /// The key that was added last.
+    fn newest(&self) -> &HmacKey {
+        &self.keys[self.keys.len() - 1]
+    }
+
     /// The keys that are accepted, the oldest first.
     pub fn keys(&self) -> &[HmacKey] {
         &self.keys
@@ -55,6 +86,24 @@ impl SrhHmac {
         // `new` made sure that there is one.
         self.keys.iter().find(|key| key.id == self.sending).unwrap_or(&self.keys[0])
     }
+}
+
+/// How far a domain is with its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum HmacPhase {
+    /// There are no keys.
+    Off,
+    /// Headends begin to sign; nothing is required yet.
+    Starting,
+    /// One key is in use.
+    On,
+    /// Nodes begin to accept the next key.
+    Accepting,
+    /// Headends begin to sign with the next key.
+    Sending,
+    /// Nodes cease to require a signature, headends still sign.
+    Stopping,
 }
 
 /// A key.
@@ -73,9 +122,6 @@ pub struct HmacKey {
 pub struct HmacKeyId(NonZeroU32);
 
 impl HmacKeyId {
-    /// The least identifier.
-    pub const FIRST: Self = Self(NonZeroU32::MIN);
-
     /// Checks the range.
     ///
     /// # Errors

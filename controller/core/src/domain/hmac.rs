@@ -2,14 +2,14 @@
 //! Commands on the keys of the SRH HMAC TLV.
 
 use canopy_model::ids::Generation;
-use canopy_model::srh_hmac::{HmacKey, MINOR_VERSION, SrhHmac};
+use canopy_model::srh_hmac::{HmacKey, HmacPhase, MINOR_VERSION, SrhHmac};
 use canopy_model::status::ItemKind;
 
 use super::change::{Effect, Prepared};
 use super::state::State;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
-use crate::hmac::{HmacPhase, Next, next, phase, with_next};
+use crate::hmac::{Next, next, phase, with_next};
 use crate::record::{HmacRecord, Record, hmac_key};
 use crate::resource::Node;
 use crate::topology::NodeIx;
@@ -26,7 +26,7 @@ impl HmacCommands<'_> {
     pub(super) fn rotate(&self) -> Result<Prepared, DomainError> {
         let hmac = &self.0.hmac;
         match phase(hmac.keys.as_ref(), hmac.settings) {
-            HmacPhase::On => Ok(self.prepared(self.drawn())),
+            HmacPhase::On => Ok(self.prepared(Some(self.drawn()))),
             HmacPhase::Off => Err(DomainError::field(
                 "hmac.enabled",
                 "is false in the controller's configuration: there is no key to replace",
@@ -45,8 +45,9 @@ impl HmacCommands<'_> {
     pub(super) fn advance(&self) -> Prepared {
         match self.due() {
             None => Prepared::noop(self.0, self.generation()),
-            Some(Next::Draw) => self.prepared(self.drawn()),
-            Some(Next::Now(keys) | Next::Confirmed(keys)) => self.prepared(keys),
+            Some(Next::Draw) => self.prepared(Some(self.drawn())),
+            Some(Next::Now(keys)) => self.prepared(Some(keys)),
+            Some(Next::Confirmed(keys)) => self.prepared(keys),
         }
     }
 
@@ -62,7 +63,7 @@ impl HmacCommands<'_> {
         (!waits).then_some(next)
     }
 
-    fn drawn(&self) -> Option<SrhHmac> {
+    fn drawn(&self) -> SrhHmac {
         let hmac = &self.0.hmac;
         let used: Vec<_> = hmac.keys.iter().flat_map(SrhHmac::keys).map(|key| key.id).collect();
         let (id, secret) = self.0.pools.hmac_key(self.0.revision + 1, &used);
@@ -91,9 +92,12 @@ impl HmacCommands<'_> {
             flag_bit: key.flag_bit,
             sends: hmac.keys.as_ref().is_some_and(|h| h.sending().id == key.id),
         };
-        let lacking: Vec<HmacWait> = self.0.nodes.iter().filter_map(|n| lacks(n, hmac.since)).collect();
+        let phase = phase(hmac.keys.as_ref(), hmac.settings);
+        // A node that still signs while there are no keys does no harm, and nothing waits for it.
+        let nodes = if phase == HmacPhase::Off { &[][..] } else { &self.0.nodes };
+        let lacking: Vec<HmacWait> = nodes.iter().filter_map(|n| lacks(n, hmac.since)).collect();
         HmacView {
-            phase: phase(hmac.keys.as_ref(), hmac.settings),
+            phase,
             keys: hmac.keys.iter().flat_map(SrhHmac::keys).map(key).collect(),
             unconfirmed: lacking.len(),
             waiting: lacking.into_iter().take(MAX_NAMED).collect(),

@@ -43,7 +43,7 @@ fn show(hmac: &Hmac, out: &mut dyn Write) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use canopy_controller_api::hmac::HmacPhase;
+    use canopy_model::srh_hmac::HmacPhase;
 
     use super::*;
 

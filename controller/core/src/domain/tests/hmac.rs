@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The keys of the SRH HMAC TLV: every step is durable, waits for every node, and is resumed by a controller that restarts.
 
-use canopy_model::srh_hmac::{FlagBit, MINOR_VERSION, SrhHmac};
+use canopy_model::srh_hmac::{FlagBit, HmacPhase, MINOR_VERSION, SrhHmac};
 
 use super::*;
-use crate::hmac::HmacPhase;
 
 const ON: HmacSettings = HmacSettings { enabled: true, flag_bit: FlagBit::Linux };
 
