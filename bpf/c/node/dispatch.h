@@ -15,19 +15,23 @@
 #include "boundary.h"
 #include "roles.h"
 
+/* Continues with the role, on one packet and not on a buffer of several. `group_id` is 0 where only the role finds the group. */
+static __always_inline int enter_once(canopy_ctx *ctx, enum canopy_role role, __u32 group_id)
+{
+	return ctx_is_gso(ctx) ? count_drop(group_id, DROP_GSO) : enter(ctx, role, group_id);
+}
+
 static __always_inline int enter_by(canopy_ctx *ctx, enum canopy_role role, const __u32 *group_id)
 {
-	if (!group_id)
-		return count_drop(0, DROP_GROUP_UNKNOWN);
-	return ctx_is_gso(ctx) ? count_drop(*group_id, DROP_GSO) : enter(ctx, role, *group_id);
+	return group_id ? enter_once(ctx, role, *group_id) : count_drop(0, DROP_GROUP_UNKNOWN);
 }
 
 /* An IPv6 packet that passed the boundary. */
 static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n, const struct ip6 *ip6)
 {
 	const struct canopy_proxy *proxy;
-	__u32 number, any = 0;
 	__be16 dport;
+	__u32 number;
 	__be32 word;
 
 	if (ip6->dst.hi == n->replicate_hi) {
@@ -39,7 +43,7 @@ static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n,
 	}
 	if (addr_eq(&ip6->dst, &n->end_mt) ||
 	    (addr_is_multicast(&ip6->dst) && bpf_map_lookup_elem(&multicasts, &ip6->dst)))
-		return enter_by(ctx, ROLE_END_MT, &any);
+		return enter_once(ctx, ROLE_END_MT, 0);
 	if (addr_in(&ip6->dst, &n->block) && !addr_in(&ip6->src, &n->nodes))
 		return count_port_drop(ctx_port(ctx), DROP_FABRIC_SOURCE);
 	if (ip6->nexthdr != NEXTHDR_UDP || ctx_read(ctx, ETH_LEN + IP6_LEN + 2, &dport) || dport != bpf_htons(ROCE_PORT))
@@ -53,7 +57,7 @@ static __always_inline int receive(canopy_ctx *ctx, const struct canopy_node *n,
 	proxy = bpf_map_lookup_elem(&proxies, &ip6->dst);
 	if (!proxy)
 		return ctx_pass_to_fabric(ctx);
-	return enter_by(ctx, addr_eq(&ip6->src, &proxy->source) ? ROLE_HEADEND : ROLE_FEEDBACK, &proxy->group_id);
+	return enter_once(ctx, addr_eq(&ip6->src, &proxy->source) ? ROLE_HEADEND : ROLE_FEEDBACK, proxy->group_id);
 }
 
 SEC("tc")
