@@ -89,7 +89,7 @@ fuzz: ## the fuzz targets of the packet formats, for a minute together (`make te
 	@python3 scripts/test_fuzz.py
 	@python3 scripts/fuzz.py 60
 
-mutants: tools ## every fault of bpf/mutants.toml, made in the BPF programs, is found by a test: about 1.5 hours
+mutants: tools ## every fault of bpf/mutants.toml, made in the BPF programs, is found by a test: about half an hour
 	python3 scripts/mutants.py run
 
 fmt: ## format the sources

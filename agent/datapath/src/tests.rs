@@ -196,6 +196,7 @@ fn what_cannot_be_processed_whole_is_dropped_whole_and_counted() {
     let outer = |tlvs| encapsulated(&good, end_mt(), tlvs, 0);
     let edge = plan().node_address(node(1));
     let one = |a, q| vec![Tlv::EndMt(EndMt { edge, receivers: vec![(a, q)] })];
+    let ours = (receiver(0), receiver_qpn(0));
     let patched = |at: usize, v: u8| {
         let mut p = outer(list(0..2));
         p[at] = v;
@@ -207,6 +208,8 @@ fn what_cannot_be_processed_whole_is_dropped_whole_and_counted() {
     read.extensions.reth = Some(Reth { va: 0, rkey: 0, dma_len: 4 });
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("tlv_none", outer(vec![])),
+        // Addressed to another edge, which has a receiver of this address and QPN.
+        ("tlv_none", outer(vec![Tlv::EndMt(EndMt { edge: plan().node_address(node(2)), receivers: vec![ours] })])),
         ("tlv_unprovisioned", outer(one(receiver(9), 0x100))),
         ("tlv_unprovisioned", outer(one(receiver(0), 0x999))),
         ("tlv_unprovisioned", outer(one("ff0e::1".parse().unwrap(), 0x100))),
@@ -220,7 +223,13 @@ fn what_cannot_be_processed_whole_is_dropped_whole_and_counted() {
         ("hop_limit", patched(7, 1)),
         ("hop_limit", patched(inner_at + 7, 1)),
         ("truncated", patched(4, 0x7F)),
+        // No receiver, but a child node, which is a branch without a QPN.
+        ("tlv_unprovisioned", outer(one(plan().node_address(node(10)), 0))),
         ("inner_malformed", patched(inner_at + 6, 6)),
+        // UDP length, transport version, and the Proxy Address of another group.
+        ("inner_malformed", patched(inner_at + 45, 0xFF)),
+        ("inner_malformed", patched(inner_at + 49, 0x41)),
+        ("inner_malformed", patched(inner_at + 39, 0xEE)),
         ("opcode_refused", encapsulated(&read.build().unwrap(), end_mt(), list(0..2), 0)),
         (
             "source_unregistered",

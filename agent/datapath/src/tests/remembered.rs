@@ -168,3 +168,20 @@ fn feedback_goes_to_another_parent_at_once() {
     assert!(sent[0] != sent[1] && sent[..2].iter().all(|mac| *mac != [0; 6]), "{sent:?}");
     assert!(sent.chunks(2).all(|pair| pair == &sent[..2]), "{sent:?}");
 }
+
+#[test]
+fn a_copy_that_is_larger_than_its_path_is_dropped_also_behind_one_that_is_not() {
+    let mut bed = Testbed::new(&Shape { receivers: 1, ..Shape::default() });
+    let set = std::process::Command::new("ip").args("link set dev d0 mtu 1400".split(' ')).output().unwrap();
+    assert!(set.status.success(), "{set:?}");
+    let errors = bed.reconcile(|s| s.base.ports.iter_mut().filter(|p| p.name == "d0").for_each(|p| p.mtu = 1400));
+    assert_eq!(errors, []);
+    let packet = |psn, octets| encapsulated(&data(Opcode::SEND_ONLY, psn, &vec![7; octets]), end_mt(), list(0..1), 0);
+    // Some of the pairs are closer than the millisecond for which a next hop is remembered.
+    let pairs = 200;
+    for psn in (100..).step_by(2).take(pairs) {
+        assert_eq!(bed.run("u0", &packet(psn, 1024)).0, REDIRECT);
+        assert_eq!(bed.run("u0", &packet(psn + 1, 1400)).0, SHOT);
+    }
+    assert_eq!((bed.drops().get("mtu"), bed.telemetry().branches[0].packets), (Some(&(pairs as u64)), pairs as u64));
+}
