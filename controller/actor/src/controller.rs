@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use canopy_controller_core::health::Health;
 use canopy_controller_core::metadata::Selector;
 use canopy_controller_core::{Applied, Command, Domain, DomainError, Outcome};
 use canopy_model::ids::GroupId;
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     validations: Semaphore,
     telemetry: Telemetry,
     events: Events,
+    health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
     moves: Moves,
     /// Memberships for which a command of a policy is under way: group, host and epoch of the join.
@@ -93,6 +95,7 @@ impl Controller {
             changes: watch::Sender::new(0),
             phases: Mutex::new(phases),
             validations: Semaphore::new(1),
+            health: Mutex::default(),
             flaps: Mutex::default(),
             moves: Moves::default(),
             policies: Mutex::default(),
@@ -207,11 +210,19 @@ impl Controller {
             n.connections += 1;
             incarnation = Some(n.incarnation);
             // Under the lock: one that ends and one that begins at the same time must not be noted in the wrong order.
-            groups = (n.connections == 1).then(|| self.write(|d| d.agent_connected(node, true)));
+            let now = self.now();
+            groups = (n.connections == 1).then(|| {
+                self.write(|d| {
+                    let mut groups = d.agent_connected(node, true);
+                    groups.extend(d.telemetry_received(node, now));
+                    groups
+                })
+            });
         }
         drop(nodes);
         if let Some(groups) = groups {
             self.0.events.note(Code::AgentConnected, Some(node), None, "the node's agent connected");
+            self.assess_node(node);
             self.groups_changed(&groups);
         }
         AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
@@ -232,6 +243,7 @@ impl Controller {
                 None,
                 "the node's agent disconnected; the node continues to forward",
             );
+            self.assess_node(node);
             self.groups_changed(&groups);
         }
     }
@@ -244,6 +256,7 @@ impl Controller {
         let node = status.node.clone();
         let (is_news, groups) = self.write(|d| (d.is_news(&status), d.report(status)));
         let groups = groups?;
+        self.assess_node(&node);
         self.groups_changed(&groups);
         self.ports_reported(&node);
         if is_news {
@@ -333,6 +346,8 @@ impl Controller {
                 });
             }
         }
+        drop(nodes);
+        names.iter().for_each(|name| self.assess_node(name));
     }
 
     pub(crate) fn groups_changed(&self, groups: &[String]) {
@@ -351,7 +366,22 @@ impl Controller {
                 }
             }
         }
+        groups.iter().for_each(|name| self.assess_group(name));
         self.0.changes.send_modify(|n| *n += 1);
+    }
+
+    pub(crate) fn health_lock(&self) -> &Mutex<Health> {
+        &self.0.health
+    }
+
+    /// Groups that existed when the controller started, and still do.
+    pub(crate) fn group_names(&self) -> Vec<String> {
+        self.0.phases.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    /// Why the store takes no changes; `None` while it does.
+    pub(crate) fn why_read_only(&self) -> Option<String> {
+        self.read_only().clone()
     }
 
     /// Nodes whose ports have not been as they are for long.

@@ -64,6 +64,10 @@ pub enum Code {
     StoreReadOnly,
     /// Changes are taken again.
     StoreWritable,
+    /// A problem opened; `/api/v1/problems` has its causes and what it affects.
+    ProblemOpened,
+    /// A problem closed.
+    ProblemClosed,
 }
 
 impl std::fmt::Display for Code {

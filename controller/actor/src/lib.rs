@@ -16,6 +16,7 @@ mod controller;
 mod due;
 pub mod error;
 pub mod events;
+pub mod health;
 mod hmac;
 mod links;
 mod moves;

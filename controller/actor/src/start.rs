@@ -73,6 +73,7 @@ pub async fn start_with(
         task.becomes_read_only(path);
     }
     let task = tokio::spawn(task.run());
+    tokio::spawn(controller.clone().watch_health(controller.group_names()));
     controller.push_thresholds();
     controller.advance_hmac();
     controller.limit_moves(&controller.read(canopy_controller_core::Domain::all_moving));

@@ -37,6 +37,8 @@ pub enum ConditionKind {
     Moved,
     /// The headend takes data of the source.
     Open,
+    /// Data of the source is acknowledged, or there is none.
+    Delivering,
     /// A branch holds the group up.
     Stalled,
     /// A link of the tree loses packets although its carrier is up.
@@ -58,6 +60,7 @@ impl From<condition::ConditionKind> for ConditionKind {
             condition::ConditionKind::AgentsConnected => Self::AgentsConnected,
             condition::ConditionKind::Moved => Self::Moved,
             condition::ConditionKind::Open => Self::Open,
+            condition::ConditionKind::Delivering => Self::Delivering,
             condition::ConditionKind::Stalled => Self::Stalled,
             condition::ConditionKind::Lossy => Self::Lossy,
             condition::ConditionKind::Ready => Self::Ready,
@@ -100,6 +103,12 @@ pub enum ConditionReason {
     NodeError,
     /// All agents are connected.
     AllConnected,
+    /// No data is unacknowledged, or AckPSN advances.
+    Progress,
+    /// Data is unacknowledged, and AckPSN does not advance.
+    NoProgress,
+    /// No telemetry of the headend arrives.
+    NoTelemetry,
     /// No branch holds the group up.
     NoStall,
     /// A receiver answered with a fatal NAK.
@@ -148,6 +157,9 @@ impl From<condition::ConditionReason> for ConditionReason {
             condition::ConditionReason::NoErrors => Self::NoErrors,
             condition::ConditionReason::NodeError => Self::NodeError,
             condition::ConditionReason::AllConnected => Self::AllConnected,
+            condition::ConditionReason::Progress => Self::Progress,
+            condition::ConditionReason::NoProgress => Self::NoProgress,
+            condition::ConditionReason::NoTelemetry => Self::NoTelemetry,
             condition::ConditionReason::NoStall => Self::NoStall,
             condition::ConditionReason::FatalNak => Self::FatalNak,
             condition::ConditionReason::ReceiverStalled => Self::ReceiverStalled,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::condition::{Condition, conditions};
+use crate::health::Delivery;
 use crate::metadata::Metadata;
 use crate::resource::resource;
 use crate::{ApiVersion, Kind};
@@ -37,7 +38,10 @@ pub struct GroupStatus {
     pub phase: GroupPhase,
     /// Why, as text for operators: names the node, the cause and what to do. Empty when `Ready`.
     pub reason: String,
-    /// `Planned`, `Programmed`, `Open`, `Healthy`, `AgentsConnected`, `Stalled`, `Lossy`; the last two name the receivers or nodes
+    /// Whether the source's data is acknowledged, as the headend reported last; absent before its first report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivery>,
+    /// `Planned`, `Programmed`, `Open`, `Healthy`, `AgentsConnected`, `Delivering`, `Stalled`, `Lossy`; the last two name the receivers or nodes
     /// that stall the group, and the links of its tree that lose packets.
     pub conditions: Vec<Condition>,
     /// Generation of the group that the rest of this status reflects.
@@ -70,6 +74,7 @@ pub struct GroupStatus {
 from_fields!(view::GroupStatus {
     phase, reason, observed_generation, group_id, tree_id, epoch, connection, source, receivers, probing,
 } {
+    delivery = delivery.map(Into::into),
     conditions = self::conditions(conditions),
     evicted = evicted.into_iter().map(Into::into).collect(),
     encoding = encoding.map(Into::into),

@@ -5,7 +5,7 @@
 //! - `resource`: `{apiVersion, kind, metadata, spec, status}`, as in Kubernetes; [`Input`] as a client sends it.
 //! - [`topology`], [`node`], [`link`], [`group`], [`member`]: one file per resource: its status, and the conversion from
 //!   the domain's view of it. Specs are those of `canopy_model`.
-//! - [`hmac`]: the keys of the SRH HMAC TLV.
+//! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen.
 //! - [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
 
 /// Implements `From` for a type of this API and the domain's type of the same name, which has the same fields: those in
@@ -34,6 +34,7 @@ pub mod check;
 pub mod condition;
 pub mod event;
 pub mod group;
+pub mod health;
 pub mod hmac;
 mod input;
 pub mod link;

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
+use crate::health::{Severity, SubjectKind};
+
 /// Parameters of every write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -43,6 +45,26 @@ pub struct EventQuery {
     pub node: Option<String>,
     /// Only events with a larger sequence number.
     pub after: Option<u64>,
+}
+
+/// Filter for problems.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ProblemQuery {
+    /// Number of problems, 1..=5000; 200 when absent.
+    pub limit: Option<usize>,
+    /// Only problems that no other open problem explains.
+    #[serde(default)]
+    pub root: bool,
+    /// Only problems of this severity.
+    #[param(inline)]
+    pub severity: Option<Severity>,
+    /// With `name`: only problems of this object, and those that affect it.
+    #[param(inline)]
+    pub kind: Option<SubjectKind>,
+    /// The object's name.
+    pub name: Option<String>,
 }
 
 /// Filter for flows.

@@ -55,6 +55,12 @@ pub enum Kind {
     GroupTelemetryList,
     /// [`crate::telemetry::NodeSample`].
     NodeTelemetry,
+    /// A list of [`crate::health::ProblemItem`].
+    ProblemList,
+    /// A list of [`crate::health::ProblemCodeItem`].
+    ProblemCodeList,
+    /// [`crate::health::DomainStatus`].
+    DomainStatus,
     /// [`crate::check::DryRun`].
     DryRun,
     /// [`crate::check::Validated`].

@@ -29,6 +29,8 @@ pub enum ConditionKind {
     Moved,
     /// The headend takes data of the source.
     Open,
+    /// Data of the source is acknowledged, or there is none.
+    Delivering,
     /// A branch holds the group up.
     Stalled,
     /// A link of the tree loses packets although its carrier is up.
@@ -74,6 +76,12 @@ pub enum ConditionReason {
     NodeError,
     /// All agents are connected.
     AllConnected,
+    /// No data is unacknowledged, or AckPSN advances.
+    Progress,
+    /// Data is unacknowledged, and AckPSN does not advance.
+    NoProgress,
+    /// No telemetry of the headend arrives.
+    NoTelemetry,
     /// No branch holds the group up.
     NoStall,
     /// A receiver answered with a fatal NAK.

@@ -15,18 +15,22 @@
 //! - `hmac`: the keys of the SRH HMAC TLV and their rotation.
 //! - `view`: resources as APIs show them.
 //! - `resource`: resources in memory; `record`: their durable form; `command`: changes of them.
-//! - `status`: plan compared with reports.
+//! - `delivery`: whether a group's data is acknowledged; `status`: plan compared with reports.
+//! - `problem`: the registry of what can be wrong; `health`: what is, since when, and what caused it.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 pub mod command;
 pub mod condition;
+pub mod delivery;
 pub mod domain;
 pub mod encoding;
 pub mod error;
+pub mod health;
 pub mod hmac;
 pub mod limits;
 pub mod metadata;
+pub mod problem;
 pub mod record;
 pub mod threshold;
 pub mod view;

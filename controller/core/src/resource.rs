@@ -16,6 +16,7 @@ use canopy_units::Monotonic;
 use serde::{Deserialize, Serialize};
 
 use crate::alloc::{Allocation, SessionNumbers};
+use crate::delivery::Delivery;
 use crate::member::Member;
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
@@ -246,9 +247,38 @@ pub(crate) struct Node {
     pub(crate) lossy: BTreeMap<String, LossyLink>,
     /// Ports to other nodes on whose links no data arrives, or did not arrive before.
     pub(crate) withholding: BTreeMap<String, Withholding>,
+    pub(crate) telemetry: Telemetry,
+}
+
+/// What is known of a node by its telemetry.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Telemetry {
+    /// When the newest one arrived, or the agent connected; `None`: since the controller started, or since the node was marked silent,
+    /// neither has happened.
+    pub(crate) received: Option<Monotonic>,
+    /// Time between the last two.
+    pub(crate) interval: Duration,
+    /// None has arrived for too long.
+    pub(crate) is_silent: bool,
+    /// Progress of the groups that it is the headend of.
+    pub(crate) deliveries: BTreeMap<GroupId, Delivery>,
 }
 
 impl Node {
+    /// A node of which nothing is known yet.
+    pub(crate) fn new(spec: Arc<NodeSpec>, since: BTreeMap<GroupId, Generation>) -> Self {
+        Self {
+            spec,
+            since,
+            status: None,
+            connected: false,
+            stalls: BTreeMap::new(),
+            lossy: BTreeMap::new(),
+            withholding: BTreeMap::new(),
+            telemetry: Telemetry::default(),
+        }
+    }
+
     /// Generation of the present term that the agent last reconciled. A report of another term is of another controller's life
     /// and confirms nothing, whatever its numbers.
     pub(crate) fn observed(&self) -> Option<Generation> {

@@ -4,14 +4,16 @@
 //! ```text
 //! Pending      no source, no receiver, or none that gets data
 //! Programming  a tree node has not confirmed the program of this epoch, the tree moves, or the headend does not take data yet
-//! Ready        every tree node read its kernel back and it matched
+//! Ready        every tree node read its kernel back and it matched; data, if any, is acknowledged
+//! Stalled      the headend has unacknowledged data, and its AckPSN has not advanced for stallAfterMs
+//! Unknown      no telemetry of the headend arrives
 //! Degraded     a tree node cannot do its part, the tree could not be moved, or there can be no tree
 //! Failed       the stall policy stopped it
 //! ```
 //!
-//! A receiver that stalls the group does not change the phase but sets the condition `Stalled`, nor does a link that loses packets, which
-//! sets `Lossy`: forwarding continues. Forwarding is
-//! static: a group stays Ready when an agent disconnects after it confirmed, with the condition `AgentsConnected` false.
+//! A branch that acknowledges nothing sets the condition `Stalled`; the phase follows the headend, which sees whether the source waits. A
+//! link that loses packets sets `Lossy` and changes no phase: forwarding continues. Forwarding is static: a group stays Ready when the agent
+//! of another node than its headend disconnects after it confirmed, with the condition `AgentsConnected` false.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -21,6 +23,7 @@ use canopy_model::node_spec::{GroupProgram, NodeSpec, Peer};
 use canopy_model::status::{GroupPhase, ItemError, ItemKind};
 
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
+use crate::delivery::DeliveryState;
 use crate::resource::{Group, GroupState, Node, Stall, Step};
 use crate::view::NodeProgress;
 
@@ -74,6 +77,7 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
     let connected = agents_connected(in_force);
     let stalled = stalled(group.nodes().map(|n| &nodes[n]), id);
     let lossy = lossy(group.nodes().map(|n| &nodes[n]), id);
+    let delivering = delivering(group, plan.tree.nodes.first().map(|t| &nodes[t.node]));
     let (phase, reason) = if !healthy.holds() {
         (GroupPhase::Degraded, healthy.message.clone())
     } else if matches!(moved.reason, Why::GivenUp | Why::Infeasible) {
@@ -86,13 +90,18 @@ pub(crate) fn assess(group: &Group, nodes: &[Node]) -> Assessment {
         (GroupPhase::Pending, open.message.clone())
     } else if !open.holds() {
         (GroupPhase::Programming, open.message.clone())
+    } else if delivering.reason == Why::NoProgress {
+        let by = if stalled.holds() { &stalled.message } else { &delivering.message };
+        (GroupPhase::Stalled, by.clone())
+    } else if delivering.reason == Why::NoTelemetry {
+        (GroupPhase::Unknown, delivering.message.clone())
     } else {
         (GroupPhase::Ready, String::new())
     };
     Assessment {
         phase,
         reason,
-        conditions: vec![planned, programmed, moved, open, healthy, connected, stalled, lossy],
+        conditions: vec![planned, programmed, moved, open, healthy, connected, delivering, stalled, lossy],
         nodes: progress,
     }
 }
@@ -293,6 +302,28 @@ fn agents_connected(progress: &[NodeProgress]) -> Condition {
         some_names(away())
     );
     Condition::new(Kind::AgentsConnected, false, Why::AgentNotConnected, message)
+}
+
+/// Whether data that the source sent is acknowledged, by its headend.
+fn delivering(group: &Group, headend: Option<&Node>) -> Condition {
+    let Some(headend) = headend.filter(|_| group.is_open()) else {
+        return Condition::unknown(Kind::Delivering, Why::Waiting, "the headend takes no data yet");
+    };
+    let name = &headend.spec.base.name;
+    if headend.telemetry.is_silent {
+        let message = format!(
+            "no telemetry arrives from headend {name}: forwarding continues, but whether receivers acknowledge is not known"
+        );
+        return Condition::unknown(Kind::Delivering, Why::NoTelemetry, message);
+    }
+    let delivery = headend.telemetry.deliveries.get(&group.allocation.group_id);
+    if delivery.is_some_and(|d| d.state == DeliveryState::Stalled) {
+        let ms = group.spec.stall_after.as_millis();
+        let message = format!("headend {name} has unacknowledged data, and its AckPSN has not advanced for {ms} ms");
+        return Condition::new(Kind::Delivering, false, Why::NoProgress, message);
+    }
+    let message = "the headend has no unacknowledged data, or its AckPSN advances";
+    Condition::new(Kind::Delivering, true, Why::Progress, message)
 }
 
 /// The condition that one is glad not to have.

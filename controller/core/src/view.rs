@@ -16,6 +16,7 @@ use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
+use crate::delivery::Delivery;
 use crate::encoding::EncodingReport;
 use crate::metadata::Metadata;
 use crate::threshold::Thresholds;
@@ -286,7 +287,9 @@ pub struct GroupStatus {
     pub phase: GroupPhase,
     /// Why, as text for operators: names the node, the cause and what to do. Empty when `Ready`.
     pub reason: String,
-    /// `Planned`, `Programmed`, `Open`, `Healthy`, `AgentsConnected`, `Stalled`, `Lossy`; the last two name the receivers or nodes
+    /// Whether the source's data is acknowledged, as the headend reported last; `None` before its first report.
+    pub delivery: Option<Delivery>,
+    /// `Planned`, `Programmed`, `Open`, `Healthy`, `AgentsConnected`, `Delivering`, `Stalled`, `Lossy`; the last two name the receivers or nodes
     /// that stall the group, and the links of its tree that lose packets.
     pub conditions: Vec<Condition>,
     /// Generation of the group that the rest of this status reflects.

@@ -29,6 +29,15 @@ pub enum Command {
     Apply(ApplyArgs),
     /// List resources, or show one.
     Get(GetArgs),
+    /// Show the domain on one screen: what is wrong first, with the cause and what to do.
+    Status(StatusArgs),
+    /// Show why a group, link, node or host does not work as it should.
+    Why(WhyArgs),
+    /// Print what a problem's code means and what to do; without a code, list all codes.
+    Explain {
+        /// Code, as in `get problems`.
+        code: Option<String>,
+    },
     /// Show a group, node or link in full, with its datapath counters.
     Describe(DescribeArgs),
     /// Delete resources.
@@ -74,6 +83,52 @@ pub struct ApplyArgs {
     pub dry_run: bool,
 }
 
+/// Arguments of `status`.
+#[derive(Args)]
+pub struct StatusArgs {
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Report,
+}
+
+/// Arguments of `why`.
+#[derive(Args)]
+pub struct WhyArgs {
+    /// Kind.
+    #[arg(value_enum)]
+    pub kind: Questionable,
+    /// Name; a link's is `a--b` or one of its ports, n1/eth1.
+    pub name: String,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Report,
+}
+
+/// Formats of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Report {
+    /// For a terminal.
+    #[default]
+    Text,
+    /// For the channel of an incident.
+    Markdown,
+    /// The API's JSON.
+    Json,
+}
+
+/// Kinds that `why` answers about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Questionable {
+    /// A multicast group with its members.
+    Group,
+    /// A link.
+    Link,
+    /// A forwarding node with its ports and links.
+    Node,
+    /// A host in all its groups.
+    Host,
+}
+
 /// Kinds that can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Resource {
@@ -97,6 +152,9 @@ pub enum Resource {
     /// Recent events.
     #[value(alias = "event")]
     Events,
+    /// What is wrong: causes first, the worst first.
+    #[value(alias = "problem")]
+    Problems,
 }
 
 /// Output formats.
@@ -235,6 +293,13 @@ mod tests {
             "get members -g g1",
             "get links",
             "hmac status",
+            "status",
+            "status -o markdown",
+            "why group g",
+            "why link n1/eth1 -o markdown",
+            "explain",
+            "explain LinkDown",
+            "get problems",
             "hmac rotate",
             "get flows n1/eth1 -o wide",
             "describe link n1/eth1",

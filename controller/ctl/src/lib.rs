@@ -26,6 +26,9 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,
+        Command::Status(a) => commands::status::run(&client, &a, out).await,
+        Command::Why(a) => commands::why::run(&client, &a, out).await,
+        Command::Explain { code } => commands::explain::run(&client, code.as_deref(), out).await,
         Command::Describe(a) => commands::describe::run(&client, &a, out).await,
         Command::Delete(a) => commands::delete::run(&client, &a, out).await,
         Command::Wait(a) => commands::wait::run(&client, &a, out).await,

@@ -217,6 +217,7 @@ impl Nodes {
         }
         self.controller.link_losses(&node, &losses);
         self.controller.data_samples(&node, groups.values());
+        self.controller.telemetry_received(&node, groups.values());
         let fatal: Vec<_> = groups.values().flat_map(fatal_branches).collect();
         let late: Vec<_> = groups.values().flat_map(late_receivers).collect();
         let drops = sample.node_drops.into_iter().map(Into::into).collect();

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::Controller;
+use canopy_controller_core::health::ProblemKey;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
 use canopy_units::nanos;
 use prometheus_client::collector::Collector;
@@ -21,6 +22,8 @@ mod links;
 
 /// Branches in one scrape, at most; `canopy_scrape_branches_left_out` counts the others.
 const MAX_BRANCHES: usize = 50_000;
+/// Root problems in one scrape, at most; `canopy_scrape_problems_left_out` counts the others.
+const MAX_PROBLEMS: usize = 1000;
 
 /// Metrics in OpenMetrics text.
 #[utoipa::path(get, path = "/metrics", tag = "health", operation_id = "metrics", responses((status = 200, description = "OpenMetrics text", body = String)))]
@@ -56,6 +59,7 @@ impl std::fmt::Debug for Scrape {
 impl Collector for Scrape {
     fn encode(&self, mut out: DescriptorEncoder) -> Result<(), Error> {
         self.controller(&mut out)?;
+        self.problems(&mut out)?;
         self.nodes(&mut out)?;
         links::encode(&self.controller, &mut out)?;
         let rows = self.rows();
@@ -103,6 +107,39 @@ impl Scrape {
             "canopy_groups",
             "Groups in each phase.",
             phases.iter().map(|(phase, n)| ([("phase", phase.as_str())], *n as u64)),
+        )
+    }
+
+    /// Root problems alone: what they affect is counted, and would be as many series as there are groups.
+    fn problems(&self, out: &mut DescriptorEncoder) -> Result<(), Error> {
+        let roots = self.controller.root_problems();
+        let labels = |key: &ProblemKey| {
+            let info = key.code.info();
+            [
+                ("code", key.code.to_string()),
+                ("severity", info.severity.to_string()),
+                ("kind", info.object.to_string()),
+                ("object", key.object.name()),
+            ]
+        };
+        let shown = || roots.iter().take(MAX_PROBLEMS);
+        gauge(
+            out,
+            "canopy_problem_active",
+            "1 for each problem that no other one explains.",
+            shown().map(|(key, _)| (labels(key), 1)),
+        )?;
+        gauge(
+            out,
+            "canopy_problem_affected",
+            "Problems that this one explains.",
+            shown().map(|(key, affected)| (labels(key), *affected)),
+        )?;
+        gauge(
+            out,
+            "canopy_scrape_problems_left_out",
+            "Root problems beyond what one scrape shows, and symptoms that were not kept.",
+            [(NO_LABELS, roots.len().saturating_sub(MAX_PROBLEMS) as u64 + self.controller.problems_left_out())],
         )
     }
 

@@ -9,7 +9,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::routes::{events, flows, groups, hmac, links, members, nodes, telemetry, topology, validate};
+use crate::routes::{events, flows, groups, hmac, links, members, nodes, problems, telemetry, topology, validate};
 use crate::{health, metrics};
 
 #[derive(OpenApi)]
@@ -36,6 +36,10 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(telemetry::group))
         .routes(routes!(hmac::get))
         .routes(routes!(hmac::rotate))
+        .routes(routes!(problems::status))
+        .routes(routes!(problems::list))
+        .routes(routes!(problems::get))
+        .routes(routes!(problems::codes))
         .routes(routes!(events::list))
         .routes(routes!(validate::validate))
         .routes(routes!(health::livez))

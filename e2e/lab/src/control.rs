@@ -185,7 +185,11 @@ impl Lab {
         Ok(answer)
     }
 
-    fn rest_port(&self) -> Result<u16> {
+    /// Port on 127.0.0.1 at which the controller serves REST and metrics.
+    ///
+    /// # Errors
+    /// The lab has no controller.
+    pub fn rest_port(&self) -> Result<u16> {
         self.state.rest_port.context("this lab has no controller: it was brought up with --network-only")
     }
 

@@ -114,7 +114,8 @@ impl From<GroupPhase> for pb::GroupPhase {
         match phase {
             GroupPhase::Pending => Self::Pending,
             GroupPhase::Programming => Self::Programming,
-            GroupPhase::Ready => Self::Ready,
+            // Members see progress at their own queue pairs: here the phase is that of the programs.
+            GroupPhase::Ready | GroupPhase::Stalled | GroupPhase::Unknown => Self::Ready,
             GroupPhase::Degraded => Self::Degraded,
             GroupPhase::Failed => Self::Failed,
         }

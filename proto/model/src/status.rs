@@ -106,8 +106,12 @@ pub enum GroupPhase {
     Pending,
     /// At least one node has not confirmed the program of the current epoch.
     Programming,
-    /// Every node read its kernel state back and it matched.
+    /// Every node read its kernel state back and it matched, and the source's data, if any, is acknowledged.
     Ready,
+    /// Data is outstanding and its AckPSN has not advanced for `stallAfterMs`; the reason names the branch that holds it up.
+    Stalled,
+    /// No telemetry of the headend arrives: it forwards, and whether receivers acknowledge is not known.
+    Unknown,
     /// At least one node cannot do its part; the reason names it.
     Degraded,
     /// The stall policy `fail` stopped it; the reason names the receiver. Nothing is forwarded until every member has left.

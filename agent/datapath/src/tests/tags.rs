@@ -43,7 +43,7 @@ fn a_frame_of_another_vlan_on_a_fabric_port_is_none_of_the_neighbour() {
     assert_eq!((t.data_packets, t.branches[0].packets), (2, 2), "{:?}", bed.drops());
 }
 
-/// The kernel removes a priority tag, and those behind it too, without another look: what is inside could be for the domain.
+/// The kernel removes a priority tag, and those behind it too, without passing it to the program again: what is inside could be for the domain.
 #[test]
 fn a_frame_with_a_tag_behind_a_priority_tag_ends_at_an_interface_outside() {
     let mut bed = Testbed::new(&Shape::default());

@@ -262,9 +262,10 @@ impl State {
         };
         let since = groups.iter().map(|(id, p)| (*id, unchanged(id, p).unwrap_or(self.revision))).collect();
         let spec = Arc::new(NodeSpec { term: self.term, generation: self.revision, base, groups });
-        let (status, connected, stalls, lossy, withholding) =
-            previous.map_or_else(Default::default, |n| (n.status, n.connected, n.stalls, n.lossy, n.withholding));
-        let mut node = Node { spec, since, status, connected, stalls, lossy, withholding };
+        let mut node = match previous {
+            Some(previous) => Node { spec, since, ..previous },
+            None => Node::new(spec, since),
+        };
         node.prune_stalls();
         node.prune_losses();
         node

@@ -11,7 +11,7 @@ use super::state::State;
 use crate::view::{FlowView, LinkCongestion, LinkDesired, LinkLossView, LinkObserved, LinkRttView, LinkView};
 
 /// Reports older than this are not shown. Agents report once per telemetry interval, 1 s by default.
-const STALE: Duration = Duration::from_secs(60);
+pub(super) const STALE: Duration = Duration::from_secs(60);
 
 /// Views at a time.
 pub(super) struct LinkViews<'a> {

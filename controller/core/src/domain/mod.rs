@@ -17,7 +17,7 @@
 //!   group; `replan`: that of all groups over another network.
 //! - `group_commands`, `member_commands`, `topology_commands`, `hmac`: checks of commands, by resource.
 //! - `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
-//! - `reports`, `stall`, `late`: what agents send.
+//! - `reports`, `stall`, `late`, `deliveries`: what agents send. `symptoms`: signs of problems in all of it.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -30,10 +30,11 @@ use canopy_model::member::Connection;
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
-use canopy_units::Monotonic;
+use canopy_units::{Monotonic, UnixTime};
 
 use crate::command::{Applied, Command};
 use crate::error::{DomainError, RestoreError};
+use crate::health::Symptom;
 use crate::hmac::HmacSettings;
 use crate::metadata::Selector;
 use crate::record::{Record, StateRecord};
@@ -47,6 +48,7 @@ mod change;
 mod connection;
 mod data_flows;
 mod dead_ports;
+mod deliveries;
 mod group_change;
 mod group_commands;
 mod groups;
@@ -66,6 +68,7 @@ mod restore;
 mod staging;
 mod stall;
 mod state;
+mod symptoms;
 #[cfg(test)]
 mod tests;
 mod topology_commands;
@@ -88,6 +91,7 @@ use member_commands::MemberCommands;
 use reports::Reports;
 use stall::Stalls;
 use state::State;
+use symptoms::Symptoms;
 use topology_commands::TopologyCommands;
 use views::Views;
 
@@ -281,6 +285,38 @@ impl Domain {
             changed.insert(node.to_owned());
         }
         changed
+    }
+
+    /// Processes the progress of the groups that `node` is the headend of, at `now` on the same clock and `wall` on the wall clock. Returns
+    /// the groups that stall from now on, or no longer do.
+    pub fn deliveries<'a>(
+        &mut self,
+        node: &str,
+        samples: impl Iterator<Item = &'a GroupTelemetry>,
+        now: Monotonic,
+        wall: UnixTime,
+    ) -> Vec<String> {
+        deliveries::add(&mut self.state, node, samples, now, wall)
+    }
+
+    /// Notes that telemetry of `node` arrived at `now`, or that its agent connected. Returns the groups that are observed again.
+    pub fn telemetry_received(&mut self, node: &str, now: Monotonic) -> Vec<String> {
+        deliveries::received(&mut self.state, node, now)
+    }
+
+    /// Marks nodes from which no telemetry arrives any more, at `now`. Returns them, and the groups that are not observed from now on.
+    pub fn mark_silent_nodes(&mut self, now: Monotonic) -> (Vec<String>, Vec<String>) {
+        deliveries::mark_silent(&mut self.state, now)
+    }
+
+    /// Signs of problems of a node, its ports and its links, at `now`.
+    pub fn node_symptoms(&self, node: &str, now: Monotonic) -> Vec<Symptom> {
+        Symptoms { state: &self.state, links: &self.links, now }.node(node)
+    }
+
+    /// Signs of problems of a group and its members, at `now`.
+    pub fn group_symptoms(&self, group: &str, now: Monotonic) -> Vec<Symptom> {
+        Symptoms { state: &self.state, links: &self.links, now }.group(group)
     }
 
     /// Why the link of this port is taken for one on which no data arrives, for operators; `None` if it is not.

@@ -10,6 +10,7 @@ use canopy_model::node_spec::{BranchKind, NodeSpec, Peer};
 
 use super::state::State;
 use crate::condition::{Condition, ConditionKind as Kind, ConditionReason as Why};
+use crate::delivery::Delivery;
 use crate::limits::MAX_PAGE;
 use crate::member::Member;
 use crate::metadata::Selector;
@@ -96,6 +97,7 @@ impl Views<'_> {
             status: GroupStatus {
                 phase: assessment.phase,
                 reason: assessment.reason,
+                delivery: self.delivery(group),
                 conditions: assessment.conditions,
                 observed_generation: group.metadata.generation,
                 group_id: group.allocation.group_id,
@@ -111,6 +113,11 @@ impl Views<'_> {
                 nodes: assessment.nodes,
             },
         })
+    }
+
+    fn delivery(&self, group: &Group) -> Option<Delivery> {
+        let headend = group.plan()?.tree.nodes.first()?.node;
+        self.0.nodes[headend].telemetry.deliveries.get(&group.allocation.group_id).copied()
     }
 
     fn tree_view(&self, group: &Group) -> Option<Vec<TreeNodeView>> {

@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use canopy_controller_api::event::EventItem;
+use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::link::FlowView;
 use canopy_controller_api::query::{EventQuery, FlowQuery, ListQuery};
 use canopy_controller_api::{GroupResource, LinkResource, List, MemberResource, NodeResource, TopologyResource};
@@ -36,6 +37,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
         Resource::Groups => show::<GroupResource>(answer, args.output, out),
         Resource::Members => show::<MemberResource>(answer, args.output, out),
         Resource::Events => show::<EventItem>(answer, args.output, out),
+        Resource::Problems => show::<ProblemItem>(answer, args.output, out),
     }
 }
 
@@ -81,6 +83,8 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
             let query = EventQuery { group: group.map(str::to_owned), ..EventQuery::default() };
             list(client, "/api/v1/events", &with_query("/api/v1/events", &query)?).await.map(Answer::All)
         }
+        (Resource::Problems, Some(id)) => one(client, &format!("/api/v1/problems/{id}")).await,
+        (Resource::Problems, None) => all("/api/v1/problems?limit=5000").await,
         (Resource::Flows, _) => all("/api/v1/flows").await,
         (Resource::Links, _) => all("/api/v1/links").await,
         (Resource::Nodes, None) => all("/api/v1/nodes").await,

@@ -4,11 +4,15 @@
 pub mod apply;
 pub mod delete;
 pub mod describe;
+pub mod explain;
 mod flows;
 pub mod get;
 pub mod hmac;
+mod problems;
 mod rows;
+pub mod status;
 pub mod wait;
+pub mod why;
 
 use std::io::Write;
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use canopy_controller_api::event::EventItem;
+use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::{GroupResource, MemberResource, NodeResource, TopologyResource};
 
@@ -195,8 +196,33 @@ impl Row for EventItem {
     }
 }
 
+impl Row for ProblemItem {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("ID", |p| text(&p.id), false),
+            ("SEVERITY", |p| text(p.severity), false),
+            ("CODE", |p| text(&p.code), false),
+            ("OBJECT", |p| format!("{}/{}", text(p.object.kind), text(&p.object.name)), false),
+            ("SINCE", |p| instant(p.since_unix_ns), false),
+            ("CAUSED BY", |p| text(p.causes.first().map(|c| &c.id)), false),
+            ("AFFECTS", |p| text(p.affects.len()), false),
+            ("TIMES", |p| text(p.count), true),
+            ("ENDS", |p| text(p.closing), true),
+            ("EVIDENCE", |p| text(p.evidence.first()), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("problem/{}", text(&self.id))
+    }
+}
+
 fn time(event: &EventItem) -> String {
-    let at = UNIX_EPOCH + Duration::from_nanos(event.time_unix_ns);
+    instant(event.time_unix_ns)
+}
+
+fn instant(unix_ns: u64) -> String {
+    let at = UNIX_EPOCH + Duration::from_nanos(unix_ns);
     // Years beyond 9999 cannot be written: u64 nanoseconds end in 2554.
     humantime::format_rfc3339_millis(at).to_string()
 }

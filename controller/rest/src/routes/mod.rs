@@ -8,6 +8,7 @@ pub(crate) mod hmac;
 pub(crate) mod links;
 pub(crate) mod members;
 pub(crate) mod nodes;
+pub(crate) mod problems;
 pub(crate) mod telemetry;
 pub(crate) mod topology;
 pub(crate) mod validate;

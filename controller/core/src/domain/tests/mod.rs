@@ -32,6 +32,7 @@ mod lost;
 mod moving;
 mod multicast;
 mod opening;
+mod problems;
 mod queues;
 mod random;
 mod refusals;

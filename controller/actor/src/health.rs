@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Problems of the domain: assessed when something about a node or a group changed, and when time passes.
+
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use canopy_controller_core::health::{Change, Health, Problem, ProblemKey, Subject, Symptom};
+use canopy_controller_core::problem::{Object, ProblemCode};
+use canopy_model::telemetry::GroupTelemetry;
+use canopy_units::UnixTime;
+
+use crate::Controller;
+use crate::events::Code;
+
+/// Time between two checks of what time alone changes: silent nodes, problems that open or close.
+const TICK: Duration = Duration::from_millis(500);
+
+impl Controller {
+    /// Every problem that is open or closing: roots first, the worst first, then the oldest.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.health().problems()
+    }
+
+    /// Symptoms that were not kept because there were too many.
+    pub fn problems_left_out(&self) -> u64 {
+        self.health().left_out()
+    }
+
+    /// Processes the arrival of a node's telemetry with what it counted of its groups.
+    pub fn telemetry_received<'a>(&self, node: &str, samples: impl Iterator<Item = &'a GroupTelemetry>) {
+        let (now, wall) = (self.now(), UnixTime::now());
+        let groups = self.write(|d| {
+            let mut groups = d.telemetry_received(node, now);
+            groups.extend(d.deliveries(node, samples, now, wall));
+            groups
+        });
+        self.assess_node(node);
+        if !groups.is_empty() {
+            self.groups_changed(&groups);
+        }
+    }
+
+    /// Reads a node's symptoms. Under one lock with storing them, so that older ones never replace newer ones.
+    pub(crate) fn assess_node(&self, node: &str) {
+        let mut health = self.health();
+        let now = self.now();
+        let symptoms = self.read(|d| d.node_symptoms(node, now));
+        health.observe(&Subject::Node(node.to_owned()), symptoms, now, UnixTime::now());
+    }
+
+    /// The same for a group.
+    pub(crate) fn assess_group(&self, group: &str) {
+        let mut health = self.health();
+        let now = self.now();
+        let symptoms = self.read(|d| d.group_symptoms(group, now));
+        health.observe(&Subject::Group(group.to_owned()), symptoms, now, UnixTime::now());
+    }
+
+    fn assess_controller(&self) {
+        let symptom =
+            |code, evidence| Symptom { key: ProblemKey::new(code, Object::Controller), evidence, causes: vec![] };
+        let full = self.why_read_only().map(|why| symptom(ProblemCode::StoreReadOnly, why));
+        let lost = self.store_recovery().map(|lost| symptom(ProblemCode::StoreLostCommits, lost.to_string()));
+        let symptoms = full.into_iter().chain(lost).collect();
+        self.health().observe(&Subject::Controller, symptoms, self.now(), UnixTime::now());
+    }
+
+    /// Assesses everything once, then what time changes, until the controller's task has ended.
+    pub(crate) async fn watch_health(self, groups: Vec<String>) {
+        let nodes: Vec<String> = self.read(|d| d.nodes()).into_iter().map(|n| n.name).collect();
+        nodes.iter().for_each(|node| self.assess_node(node));
+        groups.iter().for_each(|group| self.assess_group(group));
+        while self.is_running() {
+            let now = self.now();
+            let (nodes, groups) = self.write(|d| d.mark_silent_nodes(now));
+            nodes.iter().for_each(|node| self.assess_node(node));
+            if !groups.is_empty() {
+                self.groups_changed(&groups);
+            }
+            self.assess_controller();
+            let changes = {
+                let mut health = self.health();
+                health.handle_timeout(self.now());
+                health.take_changes()
+            };
+            changes.into_iter().for_each(|change| self.note_problem(change));
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// The phase of a group has an event of its own.
+    fn note_problem(&self, change: Change) {
+        let Change { key, is_open, evidence } = change;
+        let node = match &key.object {
+            Object::Group(_) => return,
+            Object::Node(node) => Some(node.as_str()),
+            Object::Port(port) => port.split('/').next(),
+            Object::Controller | Object::Link(_) | Object::Member { .. } => None,
+        };
+        let group = match &key.object {
+            Object::Member { group, .. } => Some(group.as_str()),
+            _ => None,
+        };
+        let info = key.code.info();
+        let (code, detail) = if is_open {
+            let detail = format!("{} {}: {evidence} ({}, problem {})", key.object, info.title, key.code, key.id());
+            (Code::ProblemOpened, detail)
+        } else {
+            (Code::ProblemClosed, format!("{}: {} (problem {})", key.object, key.code, key.id()))
+        };
+        self.events().note(code, node, group, detail);
+    }
+
+    /// How many roots there are of each code.
+    pub fn root_problems(&self) -> BTreeMap<ProblemKey, u64> {
+        let roots = self.health().problems().into_iter().filter(Problem::is_root);
+        roots.map(|p| (p.key, p.affects.len() as u64)).collect()
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health_lock().lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

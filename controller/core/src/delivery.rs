@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a group's data is acknowledged, from the samples of its headend.
+//!
+//! ```text
+//! NoData --data--> Flowing --nothing unacknowledged--> Idle --data--> Flowing
+//!                  Flowing --AckPSN where it was for stallAfterMs--> Stalled --AckPSN advances--> Flowing or Idle
+//! ```
+
+use std::time::Duration;
+
+use canopy_model::telemetry::GroupTelemetry;
+use canopy_units::{Monotonic, UnixTime};
+
+/// How far the acknowledgements of a group's data are, as its headend reported last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// The source has sent nothing in this session, or no receiver gets data.
+    #[default]
+    NoData,
+    /// Data is unacknowledged, and AckPSN has advanced within stallAfterMs.
+    Flowing,
+    /// All data is acknowledged.
+    Idle,
+    /// Data is unacknowledged, and AckPSN has not advanced for stallAfterMs.
+    Stalled,
+}
+
+/// [`DeliveryState`] with what it was found by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// The state.
+    pub state: DeliveryState,
+    /// When it began; for `Stalled`, when AckPSN last advanced.
+    pub since: UnixTime,
+    /// Packets that are not acknowledged.
+    pub outstanding: u64,
+    /// The smallest next PSN of the branches, and when it was first seen.
+    next: Option<(u64, Monotonic, UnixTime)>,
+}
+
+impl Delivery {
+    /// Adds a sample of the group's headend that arrived at `now`.
+    pub(crate) fn add(&mut self, sample: &GroupTelemetry, stall_after: Duration, now: Monotonic, wall: UnixTime) {
+        let high = sample.high.get();
+        let next = sample.min_next.map(canopy_units::UnwrappedPsn::get).filter(|_| high != 0);
+        self.outstanding = next.map_or(0, |next| high.saturating_sub(next));
+        let advanced = match (self.next, next) {
+            (Some((before, at, since)), Some(next)) if before == next && self.state != DeliveryState::Idle => {
+                (at, since)
+            }
+            // What was idle waits from the first sample on that shows data.
+            _ => (now, wall),
+        };
+        self.next = next.map(|next| (next, advanced.0, advanced.1));
+        let state = match next {
+            None => DeliveryState::NoData,
+            Some(_) if self.outstanding == 0 => DeliveryState::Idle,
+            Some(_) if now.since(advanced.0) >= stall_after => DeliveryState::Stalled,
+            Some(_) => DeliveryState::Flowing,
+        };
+        if state != self.state {
+            self.since = if state == DeliveryState::Stalled { advanced.1 } else { wall };
+            self.state = state;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_model::ids::GroupId;
+    use canopy_units::{Octets, UnwrappedPsn};
+
+    use super::*;
+
+    const STALL_AFTER: Duration = Duration::from_millis(1500);
+
+    fn sample(high: u64, min_next: Option<u64>) -> GroupTelemetry {
+        GroupTelemetry {
+            group_id: GroupId::new("g", 1).unwrap(),
+            epoch: 1,
+            high: UnwrappedPsn(high),
+            min_next: min_next.map(UnwrappedPsn),
+            acks_in: 0,
+            acks_out: 0,
+            naks_in: 0,
+            naks_out: 0,
+            cnps_in: 0,
+            cnps_out: 0,
+            data_packets: 0,
+            data_octets: Octets::ZERO,
+            fresh_packets: None,
+            branches: vec![],
+            drops: vec![],
+        }
+    }
+
+    #[test]
+    fn data_that_is_not_acknowledged_for_stall_after_is_a_stall_and_an_idle_group_is_none() {
+        use DeliveryState::{Flowing, Idle, NoData, Stalled};
+        let mut delivery = Delivery::default();
+        let mut at = |ms: u64, high, next| {
+            let (now, wall) = (Monotonic::from_nanos(ms * 1_000_000), UnixTime::from_nanos(ms * 1_000_000));
+            delivery.add(&sample(high, next), STALL_AFTER, now, wall);
+            (delivery.state, delivery.since.nanos() / 1_000_000, delivery.outstanding)
+        };
+        assert_eq!(at(0, 0, None).0, NoData);
+        assert_eq!(at(1000, 150, Some(100)), (Flowing, 1000, 50));
+        assert_eq!(at(2000, 200, Some(180)), (Flowing, 1000, 20));
+        assert_eq!(at(3000, 200, Some(200)), (Idle, 3000, 0));
+        // An hour later the source sends: what waits has waited since then.
+        assert_eq!(at(3_600_000, 300, Some(200)), (Flowing, 3_600_000, 100));
+        assert_eq!(at(3_601_000, 300, Some(200)), (Flowing, 3_600_000, 100));
+        assert_eq!(at(3_601_500, 300, Some(200)), (Stalled, 3_600_000, 100));
+        // More data does not help, an acknowledgement does.
+        assert_eq!(at(3_602_500, 400, Some(200)), (Stalled, 3_600_000, 200));
+        assert_eq!(at(3_603_500, 400, Some(201)), (Flowing, 3_603_500, 199));
+        assert_eq!(at(3_604_500, 400, Some(400)), (Idle, 3_604_500, 0));
+        // Every receiver has left.
+        assert_eq!(at(3_605_500, 400, None).0, NoData);
+    }
+}

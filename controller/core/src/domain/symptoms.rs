@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Signs of problems in a state, and the fixed rules of what explains what:
+//!
+//! ```text
+//! receiver <- port, neighbour        branch to a child <- link, route, program       agent -> node behind -> group not programmed
+//! group <- the receivers and branches that hold its minimum: a child's branch counts only if nothing below it explains it
+//! ```
+
+use std::collections::BTreeMap;
+
+use canopy_model::ids::GroupId;
+use canopy_model::node_spec::Peer;
+use canopy_model::status::{ItemError, ItemKind};
+use canopy_model::topology::Endpoint;
+use canopy_units::Monotonic;
+
+use super::link_views::STALE;
+use super::links::{Links, label, label_at};
+use super::state::State;
+use crate::delivery::DeliveryState;
+use crate::health::{ProblemKey, Symptom};
+use crate::plan::GroupPlan;
+use crate::problem::{Object, ProblemCode as Code};
+use crate::resource::{Group, GroupState, Node, Stall, Step};
+use crate::status::{assess, percent};
+use crate::threshold::Bound;
+use crate::view::NodeProgress;
+
+/// Links that are named as a possible reason why a group has no tree, at most.
+const MAX_SUSPECTS: usize = 32;
+
+/// Reads symptoms off a state.
+pub(super) struct Symptoms<'a> {
+    pub(super) state: &'a State,
+    pub(super) links: &'a Links,
+    pub(super) now: Monotonic,
+}
+
+fn symptom(code: Code, object: Object, evidence: String, causes: Vec<ProblemKey>) -> Symptom {
+    Symptom { key: ProblemKey::new(code, object), evidence, causes }
+}
+
+impl Symptoms<'_> {
+    /// Of a node, its ports and its links. None of a node that does not exist.
+    pub(super) fn node(&self, name: &str) -> Vec<Symptom> {
+        let Some(node) = self.state.node(name) else { return Vec::new() };
+        let object = || Object::Node(name.to_owned());
+        let mut all = Vec::new();
+        if !node.connected {
+            let evidence = "no agent of this node is connected to the controller".to_owned();
+            all.push(symptom(Code::AgentDisconnected, object(), evidence, vec![]));
+        } else if node.telemetry.is_silent {
+            let evidence = "the agent is connected, and no telemetry of it arrives".to_owned();
+            all.push(symptom(Code::AgentSilent, object(), evidence, vec![]));
+        }
+        let desired = node.spec.generation;
+        if node.connected && node.status.is_some() && node.observed() != Some(desired) {
+            let evidence = match node.observed() {
+                Some(observed) => format!("generation {observed} is applied, {desired} is desired"),
+                None => format!("generation {desired} is desired, and none of this controller's term is applied"),
+            };
+            all.push(symptom(Code::NodeBehind, object(), evidence, self.of_agent(name)));
+        }
+        for error in node.status.iter().flat_map(|s| &s.errors) {
+            let key = self.key_of(node, error);
+            let evidence = format!("{name}: {} {}: {}", error.kind, error.name, error.detail);
+            let causes = match key.code {
+                Code::NeighbourUnresolved => self.of_port(node, port_of(error)),
+                Code::LinkBlackHole => vec![ProblemKey::new(Code::LinkDown, key.object.clone())],
+                _ => vec![],
+            };
+            all.push(Symptom { key, evidence, causes });
+        }
+        for (port, withholding) in node.withholding.iter().filter(|(_, w)| w.until.is_some()) {
+            let object = self.port_object(node, port);
+            let down = ProblemKey::new(Code::LinkDown, object.clone());
+            let evidence = format!("{name}: port {port}: {}", withholding.detail);
+            all.push(symptom(Code::LinkBlackHole, object, evidence, vec![down]));
+        }
+        for lossy in node.lossy.values() {
+            let evidence = format!("{} of the packets were lost when it was found", percent(lossy.permille));
+            all.push(symptom(Code::LinkLossy, Object::Link(lossy.link.clone()), evidence, vec![]));
+        }
+        self.queues(node, &mut all);
+        all
+    }
+
+    fn queues(&self, node: &Node, all: &mut Vec<Symptom>) {
+        let name = &node.spec.base.name;
+        for port in &node.spec.base.ports {
+            let from = Endpoint { device: name.clone(), port: port.name.clone() };
+            let Some(direction) = self.links.direction(&from) else { continue };
+            let Some(pushed) = direction.machine.as_ref().and_then(|m| m.pushed()) else { continue };
+            let k_max = pushed.thresholds.k_max;
+            let queue = direction.queue.as_ref().filter(|queue| self.now.since(queue.at) <= STALE);
+            if let Some(peak) = queue.map(|q| q.report.queue.peak_queue).filter(|peak| *peak > k_max) {
+                let evidence =
+                    format!("the largest queue of the last two seconds was {peak} bytes; K_max is {k_max} bytes");
+                all.push(symptom(Code::LinkCongested, Object::Port(from.to_string()), evidence, vec![]));
+            }
+            if let Bound::Buffer { wanted } = pushed.thresholds.bound {
+                let evidence =
+                    format!("K_max is {k_max} bytes; alpha times the bandwidth-delay product is {wanted} bytes");
+                all.push(symptom(Code::ThresholdClamped, Object::Port(from.to_string()), evidence, vec![]));
+            }
+        }
+    }
+
+    /// Of a group and its members. None of a group that does not exist.
+    pub(super) fn group(&self, name: &str) -> Vec<Symptom> {
+        let Some(group) = self.state.groups.get(name) else { return Vec::new() };
+        let object = || Object::Group(name.to_owned());
+        let mut all = Vec::new();
+        let plan = match &group.state {
+            GroupState::Waiting(_) => return all,
+            GroupState::Failed(reason) => {
+                all.push(symptom(Code::GroupFailed, object(), reason.clone(), vec![]));
+                return all;
+            }
+            GroupState::Infeasible(reason) => {
+                all.push(symptom(Code::GroupInfeasible, object(), reason.clone(), self.of_dead_links()));
+                return all;
+            }
+            GroupState::Live(plan) => plan,
+        };
+        let progress = assess(group, &self.state.nodes).nodes;
+        self.confirmations(name, group, plan, &progress, &mut all);
+        match group.behind.as_ref().map(|b| &b.step) {
+            Some(Step::GivenUp(given_up)) => {
+                let causes = self.of_agent(&given_up.node);
+                all.push(symptom(Code::MoveGivenUp, object(), given_up.reason.clone(), causes));
+            }
+            Some(Step::NoWay(reason)) => {
+                all.push(symptom(Code::GroupDegraded, object(), reason.clone(), self.of_dead_links()));
+            }
+            Some(Step::Making(_)) | None => {}
+        }
+        let culprits = self.stalls(name, group, plan, &mut all);
+        if let Some(headend) = plan.tree.nodes.first().map(|t| &self.state.nodes[t.node]) {
+            let at = &headend.spec.base.name;
+            let delivery = headend.telemetry.deliveries.get(&group.allocation.group_id);
+            if headend.telemetry.is_silent && group.is_open() {
+                let evidence = format!("no telemetry arrives from {at}");
+                all.push(symptom(Code::GroupUnobserved, object(), evidence, self.of_agent(at)));
+            } else if let Some(delivery) = delivery.filter(|d| d.state == DeliveryState::Stalled && group.is_open()) {
+                let evidence = format!(
+                    "headend {at}: {} packets are not acknowledged, and AckPSN has not advanced for {} ms",
+                    delivery.outstanding,
+                    group.spec.stall_after.as_millis()
+                );
+                all.push(symptom(Code::GroupStalled, object(), evidence, culprits));
+            }
+        }
+        for member in group.probing() {
+            let member_object = Object::Member { group: name.to_owned(), host: member.spec.host.clone() };
+            let psn = group.allocation.session.start_psn;
+            let evidence = format!("its edge probes the queue pair; rq_psn has to be {psn}");
+            all.push(symptom(Code::ReceiverNotReady, member_object, evidence, vec![]));
+        }
+        all
+    }
+
+    /// Nodes that have not confirmed, and those that report errors about the group.
+    fn confirmations(
+        &self,
+        name: &str,
+        group: &Group,
+        plan: &GroupPlan,
+        progress: &[NodeProgress],
+        all: &mut Vec<Symptom>,
+    ) {
+        let object = || Object::Group(name.to_owned());
+        let in_force = progress.iter().zip(group.nodes()).take(plan.tree.nodes.len());
+        let (mut waiting, mut waiting_for, mut errors, mut causes) = (vec![], vec![], vec![], vec![]);
+        for (p, at) in in_force {
+            let node = &self.state.nodes[at];
+            if !crate::status::is_confirmed(p.observed_generation, p.desired_generation, node.spec.generation) {
+                waiting.push(p.node.as_str());
+                waiting_for.extend(self.of_agent(&p.node));
+                waiting_for.push(ProblemKey::new(Code::NodeBehind, Object::Node(p.node.clone())));
+            }
+            for error in &p.errors {
+                let key = self.key_of(node, error);
+                // What the object itself is found by needs no cause.
+                if key.object != object() {
+                    errors.push(format!("{}: {} {}: {}", p.node, error.kind, error.name, error.detail));
+                    causes.push(key);
+                }
+            }
+        }
+        if !waiting.is_empty() {
+            let evidence = format!("not confirmed by {}", waiting.join(", "));
+            all.push(symptom(Code::GroupNotProgrammed, object(), evidence, waiting_for));
+        }
+        if let Some(first) = errors.first() {
+            let more = errors.len() - 1;
+            let evidence = if more == 0 { first.clone() } else { format!("{first} (and {more} more)") };
+            all.push(symptom(Code::GroupDegraded, object(), evidence, causes));
+        }
+    }
+
+    /// The receivers and branches that hold the group up, and the problems that those are.
+    fn stalls(&self, name: &str, group: &Group, plan: &GroupPlan, all: &mut Vec<Symptom>) -> Vec<ProblemKey> {
+        let id = group.allocation.group_id;
+        let nodes = &plan.tree.nodes;
+        // Parents come before their children, so from the end on every child is known before its parent.
+        let mut explained = vec![false; nodes.len()];
+        let mut culprits = Vec::new();
+        for (position, tree_node) in nodes.iter().enumerate().rev() {
+            let node = &self.state.nodes[tree_node.node];
+            let mut children: BTreeMap<_, usize> = BTreeMap::new();
+            for child in &tree_node.children {
+                children.insert(self.state.nodes[nodes[*child].node].spec.base.node_address, *child);
+            }
+            explained[position] = tree_node.children.iter().any(|child| explained[*child]);
+            for (address, stall) in stalls_of(node, id) {
+                let found = if stall.is_receiver {
+                    Some(self.receiver(name, node, address, stall, id))
+                } else {
+                    let child = children.get(&address).copied();
+                    child.filter(|child| !explained[*child]).and_then(|child| self.branch(node, plan, child))
+                };
+                if let Some(symptom) = found {
+                    explained[position] = true;
+                    culprits.push(symptom.key.clone());
+                    all.push(symptom);
+                }
+            }
+        }
+        culprits
+    }
+
+    fn receiver(&self, group: &str, node: &Node, address: std::net::Ipv6Addr, stall: &Stall, id: GroupId) -> Symptom {
+        let host = stall.who.trim_start_matches("receiver ").to_owned();
+        let at = &node.spec.base.name;
+        let branches = node.spec.groups.get(&id).map(|p| p.branches.as_slice()).unwrap_or_default();
+        let port = branches.iter().find(|b| b.address == address).map(|b| b.port);
+        let port =
+            port.and_then(|index| node.spec.base.ports.iter().find(|p| p.index == index)).map(|p| p.name.clone());
+        let (code, what) = if stall.fatal {
+            (Code::ReceiverFailed, "its fatal NAK arrived at")
+        } else {
+            (Code::ReceiverStalled, "data is forwarded to it, and it acknowledges nothing at")
+        };
+        let evidence = format!("{what} {at}{}", port.as_ref().map(|p| format!(", port {p}")).unwrap_or_default());
+        let causes = if stall.fatal { vec![] } else { port.map(|p| self.of_port(node, &p)).unwrap_or_default() };
+        symptom(code, Object::Member { group: group.to_owned(), host }, evidence, causes)
+    }
+
+    fn branch(&self, parent: &Node, plan: &GroupPlan, child: usize) -> Option<Symptom> {
+        let network = self.state.network()?;
+        let tree_node = &plan.tree.nodes[child];
+        let child = &self.state.nodes[tree_node.node].spec.base.name;
+        let object = Object::Link(label(network, tree_node.parent?.link));
+        let evidence = format!(
+            "{} forwards data to {child}, from which no acknowledgement arrives; no receiver behind {child} explains it",
+            parent.spec.base.name
+        );
+        let mut causes: Vec<ProblemKey> = [Code::LinkDown, Code::LinkBlackHole]
+            .into_iter()
+            .map(|code| ProblemKey::new(code, object.clone()))
+            .collect();
+        for node in [&parent.spec.base.name, child] {
+            for code in [Code::RouteMissing, Code::ProgramNotLoaded] {
+                causes.push(ProblemKey::new(code, Object::Node(node.clone())));
+            }
+        }
+        Some(symptom(Code::BranchSilent, object, evidence, causes))
+    }
+
+    /// The problem that an item error is.
+    fn key_of(&self, node: &Node, error: &ItemError) -> ProblemKey {
+        let of_node = |code| ProblemKey::new(code, Object::Node(node.spec.base.name.clone()));
+        match error.kind {
+            ItemKind::Port => {
+                let port = format!("{}/{}", node.spec.base.name, error.name);
+                ProblemKey::new(Code::PortMisconfigured, Object::Port(port))
+            }
+            ItemKind::Link => match self.port_object(node, &error.name) {
+                link @ Object::Link(_) => ProblemKey::new(Code::LinkDown, link),
+                port => ProblemKey::new(Code::PortDown, port),
+            },
+            ItemKind::Silence => ProblemKey::new(Code::LinkBlackHole, self.port_object(node, &error.name)),
+            ItemKind::Neighbour => {
+                let port = format!("{}/{}", node.spec.base.name, port_of(error));
+                ProblemKey::new(Code::NeighbourUnresolved, Object::Port(port))
+            }
+            ItemKind::Route => of_node(Code::RouteMissing),
+            ItemKind::Program => of_node(Code::ProgramNotLoaded),
+            ItemKind::Group => match error.group.and_then(|id| self.state.groups.name(id)) {
+                Some(name) => ProblemKey::new(Code::ProgramRefused, Object::Group(name.to_owned())),
+                None => of_node(Code::ItemMissing),
+            },
+            ItemKind::Report | ItemKind::Other => of_node(Code::ItemMissing),
+        }
+    }
+
+    /// The link of a port that leads to another node, else the port.
+    fn port_object(&self, node: &Node, port: &str) -> Object {
+        let end = Endpoint { device: node.spec.base.name.clone(), port: port.to_owned() };
+        let leads_to_node = node.spec.base.ports.iter().any(|p| p.name == port && matches!(p.peer, Peer::Node { .. }));
+        match self.state.network().filter(|_| leads_to_node) {
+            Some(network) => Object::Link(label_at(network, &end)),
+            None => Object::Port(end.to_string()),
+        }
+    }
+
+    /// What may be wrong with the far end of a port.
+    fn of_port(&self, node: &Node, port: &str) -> Vec<ProblemKey> {
+        let object = self.port_object(node, port);
+        let neighbour = Object::Port(format!("{}/{port}", node.spec.base.name));
+        let codes: &[Code] = match object {
+            Object::Link(_) => &[Code::LinkDown, Code::LinkBlackHole],
+            _ => &[Code::PortDown],
+        };
+        let of_object = codes.iter().map(|code| ProblemKey::new(*code, object.clone()));
+        let of_port = [Code::PortMisconfigured, Code::NeighbourUnresolved];
+        of_object.chain(of_port.map(|code| ProblemKey::new(code, neighbour.clone()))).collect()
+    }
+
+    /// What may be wrong with a node's agent.
+    fn of_agent(&self, node: &str) -> Vec<ProblemKey> {
+        let codes = [Code::AgentDisconnected, Code::AgentSilent, Code::ProgramNotLoaded];
+        codes.map(|code| ProblemKey::new(code, Object::Node(node.to_owned()))).into()
+    }
+
+    /// The links that trees avoid.
+    fn of_dead_links(&self) -> Vec<ProblemKey> {
+        let Some(network) = self.state.network() else { return Vec::new() };
+        let ports = self.state.down().iter().take(MAX_SUSPECTS);
+        let keys = ports.flat_map(|end| {
+            let link = Object::Link(label_at(network, end));
+            let port = ProblemKey::new(Code::PortDown, Object::Port(end.to_string()));
+            [ProblemKey::new(Code::LinkDown, link.clone()), ProblemKey::new(Code::LinkBlackHole, link), port]
+        });
+        keys.collect()
+    }
+}
+
+fn stalls_of(node: &Node, id: GroupId) -> impl Iterator<Item = (std::net::Ipv6Addr, &Stall)> {
+    let of_group = node.stalls.range((id, std::net::Ipv6Addr::UNSPECIFIED)..).take_while(move |((g, _), _)| *g == id);
+    of_group.map(|((_, address), stall)| (*address, stall))
+}
+
+/// The port of an error about a neighbour, which is named by port and next hop.
+fn port_of(error: &ItemError) -> &str {
+    error.name.split('/').next().unwrap_or(&error.name)
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Signs of problems, and that each leads to one cause.
+
+use canopy_model::telemetry::GroupTelemetry;
+use canopy_model::topology::Endpoint;
+use canopy_units::{UnixTime, UnwrappedPsn};
+
+use super::*;
+use crate::domain::BranchNews;
+use crate::health::{Health, Problem, ProblemKey, Subject, Symptom};
+use crate::problem::{Object, ProblemCode as Code};
+use crate::testing::fabric;
+use canopy_model::status::GroupPhase;
+
+const S: u64 = 1_000_000_000;
+
+/// Group `g` from h1-1 behind leaf1 through the spine to two hosts behind leaf2 and one behind leaf1.
+fn world() -> World {
+    let mut w = World::with(fabric(2, 1, 2));
+    w.run(group("g")).unwrap();
+    w.run(source("g", "h1-1")).unwrap();
+    for host in ["h1-2", "h2-1", "h2-2"] {
+        w.run(receiver("g", host)).unwrap();
+    }
+    w.confirm_all();
+    w
+}
+
+fn key(code: Code, object: Object) -> ProblemKey {
+    ProblemKey::new(code, object)
+}
+
+fn link_key(code: Code) -> ProblemKey {
+    key(code, Object::Link("leaf2/up1--spine1/down2".into()))
+}
+
+fn receiver_key(host: &str) -> ProblemKey {
+    key(Code::ReceiverStalled, Object::Member { group: "g".into(), host: host.into() })
+}
+
+fn group_key(code: Code) -> ProblemKey {
+    key(code, Object::Group("g".into()))
+}
+
+/// Branch `name` of its node in the tree is reported.
+fn report(w: &mut World, name: &str, news: BranchNews) {
+    let status = w.domain.group("g").unwrap().status;
+    let find =
+        |n: &crate::view::TreeNodeView| Some((n.node.clone(), n.branches.iter().find(|b| b.name == name)?.address));
+    let (node, address) = status.tree.iter().find_map(find).unwrap();
+    w.domain.branch_news(&node, status.group_id, address, news);
+}
+
+/// The headend reports this progress at a second; returns the groups that changed.
+fn progress(w: &mut World, second: u64, high: u64, next: u64) -> Vec<String> {
+    let status = w.domain.group("g").unwrap().status;
+    let sample = GroupTelemetry {
+        group_id: status.group_id,
+        epoch: status.epoch,
+        high: UnwrappedPsn(high),
+        min_next: Some(UnwrappedPsn(next)),
+        acks_in: 0,
+        acks_out: 0,
+        naks_in: 0,
+        naks_out: 0,
+        cnps_in: 0,
+        cnps_out: 0,
+        data_packets: 0,
+        data_octets: Octets::ZERO,
+        fresh_packets: None,
+        branches: vec![],
+        drops: vec![],
+    };
+    let now = instant(second * S);
+    let mut changed = w.domain.telemetry_received("leaf1", now);
+    changed.extend(w.domain.deliveries("leaf1", std::iter::once(&sample), now, UnixTime::from_nanos(second * S)));
+    changed
+}
+
+fn stall(w: &mut World) {
+    progress(w, 10, 200, 100);
+    assert_eq!(progress(w, 15, 200, 100), ["g"]);
+}
+
+fn phase(w: &World) -> (GroupPhase, String) {
+    let status = w.domain.group("g").unwrap().status;
+    (status.phase, status.reason)
+}
+
+fn of_group(w: &World) -> Vec<Symptom> {
+    w.domain.group_symptoms("g", instant(20 * S))
+}
+
+fn of_node(w: &World, node: &str) -> Vec<Symptom> {
+    w.domain.node_symptoms(node, instant(20 * S))
+}
+
+/// Everything that is open once all delays have passed.
+fn problems(w: &World) -> Vec<Problem> {
+    let mut health = Health::default();
+    for node in w.domain.nodes() {
+        let symptoms = w.domain.node_symptoms(&node.name, instant(20 * S));
+        health.observe(&Subject::Node(node.name), symptoms, instant(20 * S), UnixTime::default());
+    }
+    health.observe(&Subject::Group("g".into()), of_group(w), instant(20 * S), UnixTime::default());
+    health.handle_timeout(instant(100 * S));
+    health.problems()
+}
+
+fn keys(symptoms: &[Symptom]) -> Vec<ProblemKey> {
+    symptoms.iter().map(|s| s.key.clone()).collect()
+}
+
+fn roots(w: &World) -> Vec<ProblemKey> {
+    problems(w).into_iter().filter(Problem::is_root).map(|p| p.key).collect()
+}
+
+/// As if the node's agent reported these items.
+fn errors(w: &mut World, node: &str, items: &[(ItemKind, &str)]) {
+    let generation = w.domain.node_spec(node).unwrap().generation;
+    let item = |(kind, name): &(ItemKind, &str)| ItemError {
+        kind: *kind,
+        name: (*name).to_owned(),
+        group: None,
+        detail: "is missing".into(),
+    };
+    w.domain.report(reported(node, generation, items.iter().map(item).collect())).unwrap();
+}
+
+#[test]
+fn a_domain_in_which_all_is_well_has_no_symptoms() {
+    let w = world();
+    assert_eq!((roots(&w), phase(&w)), (vec![], (GroupPhase::Ready, String::new())));
+    assert_eq!(
+        (w.domain.group_symptoms("absent", instant(0)), w.domain.node_symptoms("absent", instant(0))),
+        (vec![], vec![])
+    );
+}
+
+#[test]
+fn the_branches_that_hold_the_minimum_lead_to_the_receiver() {
+    let mut w = world();
+    for (branch, news) in
+        [("spine1", BranchNews::Stalled), ("leaf2", BranchNews::Stalled), ("h2-1", BranchNews::Stalled)]
+    {
+        report(&mut w, branch, news);
+    }
+    stall(&mut w);
+    let (now, reason) = phase(&w);
+    assert!(now == GroupPhase::Stalled && reason.starts_with("held up by receiver h2-1 at node leaf2"), "{reason}");
+    let symptoms = of_group(&w);
+    assert_eq!(keys(&symptoms), [receiver_key("h2-1"), group_key(Code::GroupStalled)]);
+    assert_eq!(symptoms[1].causes, [receiver_key("h2-1")]);
+    assert!(symptoms[0].evidence.ends_with("at leaf2, port host1"), "{}", symptoms[0].evidence);
+    assert_eq!(roots(&w), [receiver_key("h2-1")]);
+
+    // Its port explains it.
+    errors(&mut w, "leaf2", &[(ItemKind::Link, "host1")]);
+    let port = key(Code::PortDown, Object::Port("leaf2/host1".into()));
+    let all = problems(&w);
+    assert_eq!(all.iter().filter(|p| p.is_root()).map(|p| &p.key).collect::<Vec<_>>(), [&port]);
+    assert!(all[0].affects.contains(&group_key(Code::GroupStalled)), "{all:?}");
+
+    // An acknowledgement ends it.
+    errors(&mut w, "leaf2", &[]);
+    ["h2-1", "leaf2", "spine1"].iter().for_each(|branch| report(&mut w, branch, BranchNews::Recovered));
+    assert_eq!(progress(&mut w, 16, 200, 101), ["g"]);
+    assert_eq!((roots(&w), phase(&w).0), (vec![], GroupPhase::Ready));
+}
+
+#[test]
+fn a_fatal_nak_is_a_problem_of_its_own() {
+    let mut w = world();
+    report(&mut w, "h1-2", BranchNews::Fatal);
+    let failed = key(Code::ReceiverFailed, Object::Member { group: "g".into(), host: "h1-2".into() });
+    assert_eq!(keys(&of_group(&w)), [failed]);
+}
+
+#[test]
+fn a_branch_counts_only_if_nothing_below_it_explains_it_and_is_then_one_problem() {
+    let mut w = world();
+    report(&mut w, "spine1", BranchNews::Stalled);
+    report(&mut w, "leaf2", BranchNews::Stalled);
+    stall(&mut w);
+    // Only the lowest branch: leaf1 does not share what is between spine1 and leaf2.
+    let silent = link_key(Code::BranchSilent);
+    assert_eq!(keys(&of_group(&w)), [silent.clone(), group_key(Code::GroupStalled)]);
+    assert_eq!(roots(&w), [silent]);
+    errors(&mut w, "spine1", &[(ItemKind::Silence, "down2")]);
+    assert_eq!(roots(&w), [link_key(Code::LinkBlackHole)]);
+    // Beside a receiver behind the same node.
+    report(&mut w, "h2-2", BranchNews::Stalled);
+    let all = keys(&of_group(&w));
+    assert!(all.contains(&receiver_key("h2-2")) && !all.contains(&link_key(Code::BranchSilent)), "{all:?}");
+}
+
+#[test]
+fn both_ends_of_a_link_report_one_problem() {
+    let mut w = world();
+    errors(&mut w, "leaf2", &[(ItemKind::Link, "up1")]);
+    errors(&mut w, "spine1", &[(ItemKind::Link, "down2"), (ItemKind::Neighbour, "down2/fe80::1")]);
+    let all = problems(&w);
+    let root = all.iter().find(|p| p.key == link_key(Code::LinkDown)).unwrap();
+    assert!(root.is_root() && root.evidence.len() == 2, "{all:?}");
+    let unresolved = key(Code::NeighbourUnresolved, Object::Port("spine1/down2".into()));
+    assert!(root.affects.contains(&unresolved) && root.affects.contains(&group_key(Code::GroupDegraded)), "{root:?}");
+    assert_eq!(roots(&w), [link_key(Code::LinkDown)]);
+}
+
+#[test]
+fn every_kind_of_item_has_a_code() {
+    let mut w = world();
+    let items = [
+        (ItemKind::Route, "2001:db8::/64", Code::RouteMissing),
+        (ItemKind::Program, "dispatch", Code::ProgramNotLoaded),
+        (ItemKind::Group, "g", Code::ItemMissing),
+        (ItemKind::Report, "errors", Code::ItemMissing),
+        (ItemKind::Other, "x", Code::ItemMissing),
+    ];
+    errors(&mut w, "leaf2", &[(ItemKind::Port, "up1")]);
+    assert_eq!(keys(&of_node(&w, "leaf2")), [key(Code::PortMisconfigured, Object::Port("leaf2/up1".into()))]);
+    for (kind, name, code) in items {
+        errors(&mut w, "leaf2", &[(kind, name)]);
+        assert_eq!(keys(&of_node(&w, "leaf2")), [key(code, Object::Node("leaf2".into()))], "{kind:?}");
+    }
+    let id = w.domain.group("g").unwrap().status.group_id;
+    let refused =
+        ItemError { kind: ItemKind::Group, name: "g".into(), group: Some(id), detail: "the map is full".into() };
+    let generation = w.domain.node_spec("leaf2").unwrap().generation;
+    w.domain.report(reported("leaf2", generation, vec![refused])).unwrap();
+    assert_eq!(roots(&w), [group_key(Code::ProgramRefused)]);
+}
+
+#[test]
+fn an_agent_that_is_gone_or_silent_is_the_cause_of_what_is_not_known() {
+    let mut w = world();
+    let at = |code| key(code, Object::Node("leaf1".into()));
+    progress(&mut w, 10, 200, 200);
+    progress(&mut w, 11, 200, 200);
+    assert_eq!(w.domain.mark_silent_nodes(instant(13 * S)), (vec![], vec![]), "two seconds are not long");
+    assert_eq!(w.domain.mark_silent_nodes(instant(14 * S)), (vec!["leaf1".into()], vec!["g".into()]));
+    assert_eq!(w.domain.mark_silent_nodes(instant(15 * S)), (vec![], vec![]), "once");
+    let (now, reason) = phase(&w);
+    assert!(now == GroupPhase::Unknown && reason.contains("leaf1"), "{reason}");
+    assert_eq!(roots(&w), [at(Code::AgentSilent)]);
+    w.domain.agent_connected("leaf1", false);
+    assert_eq!(roots(&w), [at(Code::AgentDisconnected)]);
+    assert!(problems(&w)[0].affects.contains(&group_key(Code::GroupUnobserved)));
+
+    // A change that it does not take in waits for it.
+    w.run(leave("g", "h2-2")).unwrap();
+    assert!(problems(&w)[0].affects.contains(&group_key(Code::GroupNotProgrammed)));
+    w.domain.agent_connected("leaf1", true);
+    assert_eq!(progress(&mut w, 20, 200, 200), ["g"]);
+    w.confirm_all();
+    assert_eq!((roots(&w), phase(&w).0), (vec![], GroupPhase::Ready));
+
+    // One that reports every ten seconds is silent after thirty.
+    progress(&mut w, 30, 200, 200);
+    progress(&mut w, 40, 200, 200);
+    assert_eq!(w.domain.mark_silent_nodes(instant(69 * S)), (vec![], vec![]));
+    assert_eq!(w.domain.mark_silent_nodes(instant(70 * S)).0, ["leaf1"]);
+    // Another node's agent does not change the phase.
+    w.domain.telemetry_received("leaf2", instant(70 * S));
+    progress(&mut w, 71, 200, 200);
+    assert_eq!(w.domain.mark_silent_nodes(instant(73 * S)), (vec!["leaf2".into()], vec![]));
+    assert_eq!(phase(&w).0, GroupPhase::Ready);
+}
+
+#[test]
+fn a_node_that_is_connected_and_behind_is_named() {
+    let mut w = world();
+    w.run(leave("g", "h2-2")).unwrap();
+    let waiting = of_node(&w, "leaf2");
+    assert_eq!(keys(&waiting), [key(Code::NodeBehind, Object::Node("leaf2".into()))]);
+    assert!(waiting[0].evidence.ends_with("is desired"), "{}", waiting[0].evidence);
+    let symptoms = of_group(&w);
+    let group = symptoms.iter().find(|s| s.key == group_key(Code::GroupNotProgrammed)).unwrap();
+    assert!(group.evidence.contains("leaf2") && group.causes.contains(&waiting[0].key), "{group:?}");
+}
+
+#[test]
+fn a_broken_link_without_another_way_is_the_cause() {
+    let mut w = world();
+    errors(&mut w, "spine1", &[(ItemKind::Link, "down2")]);
+    let down = Command::PortsDown { node: "spine1".into(), ports: ["down2".to_owned()].into() };
+    w.run(down).unwrap();
+    w.confirm();
+    errors(&mut w, "spine1", &[(ItemKind::Link, "down2")]);
+    let all = problems(&w);
+    let root = all.iter().find(|p| p.is_root()).unwrap();
+    assert_eq!(root.key, link_key(Code::LinkDown), "{all:?}");
+    assert!(root.affects.iter().any(|p| p.object == Object::Group("g".into())), "{all:?}");
+    let end = Endpoint { device: "spine1".into(), port: "down2".into() };
+    assert_eq!(end.to_string(), "spine1/down2");
+}
+
+#[test]
+fn a_stall_of_another_session_is_none_of_this_one() {
+    let mut w = world();
+    stall(&mut w);
+    assert_eq!(phase(&w).0, GroupPhase::Stalled);
+    w.run(leave("g", "h1-1")).unwrap();
+    assert_eq!((phase(&w).0, keys(&of_group(&w))), (GroupPhase::Pending, vec![]));
+}

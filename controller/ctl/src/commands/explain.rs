@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `explain [CODE]`: what a problem's code means, as the controller knows it.
+
+use std::io::Write;
+
+use canopy_controller_api::List;
+use canopy_controller_api::health::ProblemCodeItem;
+
+use super::problems::severity;
+use crate::client::Client;
+use crate::failure::{Exit, Failure};
+use crate::output::{table, text};
+
+/// See the module.
+///
+/// # Errors
+/// The controller cannot be reached, or has no such code.
+pub async fn run(client: &Client, code: Option<&str>, out: &mut dyn Write) -> Result<(), Failure> {
+    let all: List<ProblemCodeItem> = client.get("reading the codes of problems", "/api/v1/problem-codes").await?;
+    let Some(code) = code else {
+        let row = |c: &ProblemCodeItem| {
+            vec![text(&c.code), text(c.severity), format!("{} {}", text(c.object), text(&c.title))]
+        };
+        return table(out, &["CODE", "SEVERITY", "PROBLEM"], all.items.iter().map(row).collect());
+    };
+    let found = all.items.iter().find(|c| c.code.eq_ignore_ascii_case(code));
+    let found = found.ok_or_else(|| {
+        Failure::new(Exit::NotFound, format!("{code:?} is not the code of a problem: `canopyctl explain` lists them"))
+    })?;
+    write(found, out)
+}
+
+fn write(of: &ProblemCodeItem, out: &mut dyn Write) -> Result<(), Failure> {
+    writeln!(out, "{} ({}): a {} {}", text(&of.code), severity(of.severity), text(of.object), text(&of.title))?;
+    writeln!(out, "\n{}\n\nWhat to do: {}\n", text(&of.meaning), text(&of.remedy))?;
+    let seconds = |ms: u64| format!("{} s", ms as f64 / 1e3);
+    Ok(writeln!(out, "Opens after {}, closes after {}.", seconds(of.opens_after_ms), seconds(of.closes_after_ms))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_explained_with_its_remedy_and_its_delays() {
+        let all = ProblemCodeItem::all();
+        let of = all.iter().find(|c| c.code == "LinkCongested").unwrap();
+        let mut out = Vec::new();
+        write(of, &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.starts_with("LinkCongested (WARNING): a port has a queue above K_max\n"), "{out}");
+        assert!(out.contains("What to do: ") && out.ends_with("Opens after 2 s, closes after 5 s.\n"), "{out}");
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `status`: the domain on one screen.
+
+use std::io::Write;
+
+use canopy_controller_api::health::DomainStatus;
+use serde_json::Value;
+
+use super::problems;
+use crate::cli::{Report, StatusArgs};
+use crate::client::{Client, parse};
+use crate::failure::Failure;
+use crate::output::{json, text};
+
+/// Problems that a terminal shows.
+const SHOWN: usize = 5;
+
+/// See the module.
+///
+/// # Errors
+/// The controller cannot be reached; the message states what still works.
+pub async fn run(client: &Client, args: &StatusArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let doing = "reading the status";
+    let answer: Value = client.get(doing, "/api/v1/status").await.map_err(|failure| {
+        let message = format!(
+            "{failure}\nThe controller is the problem: nodes continue to forward what they have, but nothing can be changed or observed"
+        );
+        Failure { message, ..failure }
+    })?;
+    if args.output == Report::Json {
+        return json(out, &answer);
+    }
+    let status: DomainStatus = parse(doing, answer.to_string().as_bytes())?;
+    write(&status, args.output == Report::Markdown, out)
+}
+
+fn write(status: &DomainStatus, is_markdown: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let DomainStatus { nodes, connected_nodes, synced_nodes, hosts, links, .. } = status;
+    writeln!(
+        out,
+        "Controller {}, term {}: {connected_nodes} of {nodes} agents connected, {synced_nodes} of {nodes} nodes in sync, {hosts} hosts, {links} links",
+        text(&status.version),
+        status.term
+    )?;
+    let groups: Vec<String> = status.groups.iter().map(|(phase, n)| format!("{n} {}", text(phase))).collect();
+    writeln!(out, "Groups: {}\n", if groups.is_empty() { "none".to_owned() } else { groups.join(", ") })?;
+    if status.problems.is_empty() {
+        let checked = "agents, nodes, links, ports, routes, programs, groups, receivers, the store";
+        return Ok(writeln!(out, "No problem is open. Checked: {checked}.")?);
+    }
+    for problem in status.problems.iter().take(SHOWN) {
+        if is_markdown {
+            problems::write_markdown(out, problem, status.time_unix_ns)?;
+        } else {
+            problems::write(out, problem, status.time_unix_ns)?;
+        }
+    }
+    let total: u64 = status.roots.values().sum();
+    let shown = status.problems.len().min(SHOWN) as u64;
+    if total > shown {
+        writeln!(out, "{} more causes: canopyctl get problems", total - shown)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use canopy_controller_api::{ApiVersion, Kind};
+
+    use super::*;
+
+    fn status(problems: usize) -> DomainStatus {
+        DomainStatus {
+            api_version: ApiVersion,
+            kind: Kind::DomainStatus,
+            version: "0.1.0".into(),
+            term: 7,
+            time_unix_ns: 13_500_000_000,
+            nodes: 6,
+            connected_nodes: 6,
+            synced_nodes: 5,
+            hosts: 6,
+            links: 12,
+            groups: BTreeMap::from([("Ready".into(), 3), ("Stalled".into(), 1)]),
+            roots: BTreeMap::from([("critical".into(), problems as u64)]),
+            problems: vec![problems::example(); problems],
+            left_out: 0,
+        }
+    }
+
+    fn shown(problems: usize) -> String {
+        let mut out = Vec::new();
+        write(&status(problems), false, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_is_wrong_comes_with_its_cause_and_nothing_wrong_lists_what_was_checked() {
+        let text = shown(1);
+        assert!(text.starts_with(
+            "Controller 0.1.0, term 7: 6 of 6 agents connected, 5 of 6 nodes in sync, 6 hosts, 12 links\n"
+        ));
+        assert!(text.contains("Groups: 3 Ready, 1 Stalled\n\nCRITICAL  port n5/eth3"), "{text}");
+        assert!(shown(0).contains("No problem is open. Checked: agents"));
+        let many = shown(8);
+        assert!(many.ends_with("3 more causes: canopyctl get problems\n"), "{many}");
+        assert!(many.lines().count() < 45, "more than a screen:\n{many}");
+    }
+}

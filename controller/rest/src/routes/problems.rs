@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/problems` and `/api/v1/status`: what is wrong, and why.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use canopy_controller_actor::Controller;
+use canopy_controller_api::health::{DomainStatus, ProblemCodeItem, ProblemItem};
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::ProblemQuery;
+use canopy_controller_api::{ApiVersion, Kind, List};
+use canopy_units::UnixTime;
+
+use crate::error::ApiError;
+use crate::extract::{ApiPath, ApiQuery};
+
+/// Problems of a list without `limit`, and at most.
+const DEFAULT_LIMIT: usize = 200;
+const MAX_LIMIT: usize = 5000;
+/// Root problems in the status.
+const SHOWN: usize = 50;
+
+/// Every problem that is open: roots first, the worst first, then the oldest.
+#[utoipa::path(get, path = "/api/v1/problems", tag = "problems", operation_id = "listProblems", params(ProblemQuery),
+    responses((status = 200, body = List<ProblemItem>, description = "problems"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+pub(crate) async fn list(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<ProblemQuery>,
+) -> Result<Json<List<ProblemItem>>, ApiError> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_LIMIT}")));
+    }
+    let subject = match (query.kind, query.name.as_deref()) {
+        (None, None) => None,
+        (Some(kind), Some(name)) => Some((kind, name)),
+        _ => return Err(ApiError::bad_request("name", "kind and name name an object together: give both or none")),
+    };
+    let wanted = |p: &ProblemItem| {
+        (!query.root || p.root)
+            && query.severity.is_none_or(|severity| p.severity == severity)
+            && subject.is_none_or(|(kind, name)| p.concerns(kind, name))
+    };
+    let items = items(&controller).filter(wanted).take(limit).collect();
+    Ok(Json(List::new(Kind::ProblemList, items)))
+}
+
+/// One problem.
+#[utoipa::path(get, path = "/api/v1/problems/{id}", tag = "problems", operation_id = "getProblem", params(("id" = String, Path)),
+    responses((status = 200, body = ProblemItem, description = "the problem"), (status = 404, body = Problem, description = "no such problem is open")))]
+pub(crate) async fn get(
+    State(controller): State<Controller>,
+    ApiPath(id): ApiPath<String>,
+) -> Result<Json<ProblemItem>, ApiError> {
+    let found = items(&controller).find(|p| p.id == id);
+    found.map(Json).ok_or_else(|| ApiError::not_found("problem", id))
+}
+
+/// Every code of a problem, with what it means and what to do.
+#[utoipa::path(get, path = "/api/v1/problem-codes", tag = "problems", operation_id = "listProblemCodes", responses((status = 200, body = List<ProblemCodeItem>, description = "the registry")))]
+pub(crate) async fn codes() -> Json<List<ProblemCodeItem>> {
+    Json(List::new(Kind::ProblemCodeList, ProblemCodeItem::all()))
+}
+
+/// The domain on one screen: how many of what, and the root problems.
+#[utoipa::path(get, path = "/api/v1/status", tag = "problems", operation_id = "getStatus", responses((status = 200, body = DomainStatus, description = "the status")))]
+pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainStatus> {
+    let (term, topology) = controller.read(|d| (d.term(), d.topology().map(|t| t.status)));
+    let mut roots = BTreeMap::new();
+    let mut problems = Vec::new();
+    for item in items(&controller).filter(|p| p.root) {
+        *roots.entry(severity_name(&item)).or_default() += 1;
+        if problems.len() < SHOWN {
+            problems.push(item);
+        }
+    }
+    let count = |of: fn(&canopy_controller_core::view::TopologyStatus) -> u32| topology.as_ref().map_or(0, of);
+    Json(DomainStatus {
+        api_version: ApiVersion,
+        kind: Kind::DomainStatus,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        term,
+        time_unix_ns: UnixTime::now().nanos(),
+        nodes: count(|t| t.nodes),
+        connected_nodes: count(|t| t.connected_nodes),
+        synced_nodes: count(|t| t.synced_nodes),
+        hosts: count(|t| t.hosts),
+        links: count(|t| t.links),
+        groups: controller.phases().into_iter().map(|(phase, n)| (phase, n as u64)).collect(),
+        roots,
+        problems,
+        left_out: controller.problems_left_out(),
+    })
+}
+
+fn items(controller: &Controller) -> impl Iterator<Item = ProblemItem> + use<> {
+    controller.problems().into_iter().map(Into::into)
+}
+
+/// As the severity is written in JSON.
+fn severity_name(item: &ProblemItem) -> String {
+    format!("{:?}", item.severity).to_lowercase()
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The catalogue of faults: each is made in the lab under load, named by its cause, and closed when it is mended.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use canopy_e2e::{Bed, Paused, bin_dir, up};
+use canopy_lab::{Transfer, TransferSpec};
+use serde_json::{Value, json};
+
+/// Octets that no transfer of this test ends with.
+const ENDLESS: u64 = 1 << 40;
+
+/// `Code kind/name` of the open causes.
+fn roots(bed: &Bed) -> BTreeSet<String> {
+    let (status, body) = bed.lab.rest("GET", "/api/v1/status", None).unwrap();
+    assert_eq!(status, 200, "{body}");
+    let text = |p: &Value, pointer: &str| p.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+    let name = |p: &Value| format!("{} {}/{}", text(p, "/code"), text(p, "/object/kind"), text(p, "/object/name"));
+    body["problems"].as_array().unwrap().iter().map(name).collect()
+}
+
+fn canopyctl(bed: &Bed, args: &[&str]) -> String {
+    let server = format!("http://127.0.0.1:{}", bed.lab.rest_port().unwrap());
+    let program = bin_dir().unwrap().join("canopyctl");
+    let out = std::process::Command::new(program).arg("--server").arg(server).args(args).output().unwrap();
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// The only causes that are open are these, and `canopyctl status` shows the first.
+fn named(bed: &Bed, fault: &str, since: Instant, wanted: &[&str]) {
+    let wanted: BTreeSet<String> = wanted.iter().map(|w| (*w).to_owned()).collect();
+    let mut seen = BTreeSet::new();
+    let waited = bed.lab.wait(&format!("{fault}: {wanted:?}"), |_| {
+        seen = roots(bed);
+        Ok(seen == wanted)
+    });
+    waited.unwrap_or_else(|e| panic!("{e:#}: {seen:?}"));
+    let seconds = since.elapsed().as_secs_f64();
+    let screen = canopyctl(bed, &["status"]);
+    println!("{fault}: named after {seconds:.1} s\n{screen}");
+    let code = wanted.first().unwrap().split(' ').next().unwrap();
+    assert!(screen.contains(code), "{screen}");
+}
+
+/// No problem is open.
+fn closed(bed: &Bed, fault: &str, since: Instant) {
+    let mut seen = BTreeSet::new();
+    let waited = bed.lab.wait(&format!("the end of {fault}"), |_| {
+        seen = roots(bed);
+        Ok(seen.is_empty())
+    });
+    waited.unwrap_or_else(|e| panic!("{e:#}: {seen:?}"));
+    println!("{fault}: closed after {:.1} s", since.elapsed().as_secs_f64());
+    assert!(canopyctl(bed, &["status"]).contains("No problem is open"));
+}
+
+/// Group `g` under a load that lasts until this is dropped.
+fn start(bed: &Bed) -> Transfer {
+    bed.lab.create_group("g", json!({"pathMtu": 4096, "stallAfterMs": 500})).unwrap();
+    bed.limit("s1", 50).unwrap();
+    let mut spec = TransferSpec {
+        timeout: std::time::Duration::from_secs(600),
+        leave: false,
+        ..TransferSpec::new("g", "s1", &["r1", "r2", "r3", "r4", "r5"], ENDLESS)
+    };
+    spec.args.insert("s1".into(), ["--timeout", "200ms", "--retries", "0"].map(Into::into).into());
+    let transfer = bed.lab.start_transfer(spec).unwrap();
+    let flows = |_: &_| Ok(bed.group("g")?["delivery"]["state"] == "Flowing");
+    bed.lab.wait("data to be acknowledged", flows).unwrap();
+    transfer
+}
+
+fn in_host(bed: &Bed, host: &str, program: &str, args: &str) {
+    let out = bed.lab.command(host, program).unwrap().args(args.split(' ')).output().unwrap();
+    assert!(out.status.success(), "{host}: {program} {args}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn phase(bed: &Bed) -> String {
+    bed.group("g").unwrap()["phase"].as_str().unwrap().to_owned()
+}
+
+/// The node and port that a host is attached to.
+fn edge_of(bed: &Bed, host: &str) -> (String, String) {
+    let (_, member) = bed.lab.rest("GET", &format!("/api/v1/groups/g/members/{host}"), None).unwrap();
+    let text = |field: &str| member["status"][field].as_str().unwrap().to_owned();
+    (text("node"), text("port"))
+}
+
+/// The link of the tree in force between `node` and its parent, as the topology names it, and its end at the parent.
+fn link_to(bed: &Bed, node: &str) -> (String, String) {
+    let parent = bed.parent("g", node).unwrap();
+    let tree = bed.group("g").unwrap()["tree"].clone();
+    let at = tree.as_array().unwrap().iter().find(|n| n["node"] == parent.as_str()).unwrap().clone();
+    let branch = at["branches"].as_array().unwrap().iter().find(|b| b["name"] == node).unwrap().clone();
+    let end = format!("{parent}/{}", branch["port"].as_str().unwrap());
+    let (_, link) = bed.lab.rest("GET", &format!("/api/v1/links/{end}"), None).unwrap();
+    (link["spec"]["link"].as_str().unwrap().to_owned(), end)
+}
+
+#[test]
+fn receivers_that_do_not_acknowledge_are_named_and_nothing_else() {
+    let bed = up("figure1").unwrap();
+    let transfer = start(&bed);
+    assert_eq!(roots(&bed), BTreeSet::new());
+
+    let since = Instant::now();
+    let dead = Paused::process(transfer.pid("r3").unwrap()).unwrap();
+    named(&bed, "a dead receiver", since, &["ReceiverStalled member/g/r3"]);
+    bed.wait_phase("g", "Stalled").unwrap();
+    let why = canopyctl(&bed, &["why", "group", "g"]);
+    assert!(why.contains("group g is Stalled: held up by receiver r3") && why.contains("GroupStalled"), "{why}");
+    let markdown = canopyctl(&bed, &["why", "host", "r3", "-o", "markdown"]);
+    assert!(markdown.contains("- **CRITICAL** receiver r3 of group g acknowledges nothing"), "{markdown}");
+    let (mended, _) = (Instant::now(), drop(dead));
+    closed(&bed, "a dead receiver", mended);
+    bed.wait_phase("g", "Ready").unwrap();
+
+    let since = Instant::now();
+    in_host(&bed, "r5", "ip", "link set eth0 mtu 1500");
+    named(&bed, "host MTU", since, &["ReceiverStalled member/g/r5"]);
+    let mended = Instant::now();
+    in_host(&bed, "r5", "ip", "link set eth0 mtu 9000");
+    closed(&bed, "host MTU", mended);
+}
+
+#[test]
+fn links_and_ports_that_lose_packets_are_named_and_nothing_else() {
+    let bed = up("figure1").unwrap();
+    let _transfer = start(&bed);
+
+    let (link, end) = link_to(&bed, "n2");
+    let since = Instant::now();
+    bed.lab.set_loss(&end, "100%".parse().unwrap()).unwrap();
+    named(&bed, "a black hole", since, &[&format!("LinkBlackHole link/{link}")]);
+    bed.wait_phase("g", "Ready").unwrap();
+    let mended = Instant::now();
+    bed.lab.set_loss(&end, "0%".parse().unwrap()).unwrap();
+    closed(&bed, "a black hole", mended);
+
+    let (link, end) = link_to(&bed, "n2");
+    let since = Instant::now();
+    bed.lab.set_loss(&end, "5%".parse().unwrap()).unwrap();
+    named(&bed, "5 % loss", since, &[&format!("LinkLossy link/{link}")]);
+    let mended = Instant::now();
+    bed.lab.set_loss(&end, "0%".parse().unwrap()).unwrap();
+    closed(&bed, "5 % loss", mended);
+
+    let (node, port) = edge_of(&bed, "r1");
+    let since = Instant::now();
+    in_host(&bed, "r1", "ip", "link set eth0 down");
+    named(&bed, "a host's interface that is down", since, &[&format!("PortDown port/{node}/{port}")]);
+    bed.wait_phase("g", "Degraded").unwrap();
+    let wanted = format!("because of port {node}/{port}");
+    let is_explained = |_: &_| {
+        let why = canopyctl(&bed, &["why", "group", "g"]);
+        Ok(why.contains("group g is Degraded: ") && why.contains(&wanted))
+    };
+    bed.lab.wait(&wanted, is_explained).unwrap();
+}
+
+#[test]
+fn interfaces_that_are_not_as_the_topology_wants_them_are_named_and_nothing_else() {
+    let bed = up("figure1").unwrap();
+    let _transfer = start(&bed);
+
+    let (_, end) = link_to(&bed, "n2");
+    let (node, port) = end.split_once('/').unwrap();
+    let since = Instant::now();
+    in_host(&bed, node, "ip", &format!("link set {port} mtu 1500"));
+    named(&bed, "node MTU", since, &[&format!("PortMisconfigured port/{end}")]);
+    let mended = Instant::now();
+    in_host(&bed, node, "ip", &format!("link set {port} mtu 9000"));
+    closed(&bed, "node MTU", mended);
+    bed.wait_phase("g", "Ready").unwrap();
+
+    let (link, end) = link_to(&bed, "n2");
+    let (node, port) = end.split_once('/').unwrap();
+    let since = Instant::now();
+    in_host(&bed, node, "ip", &format!("link del {port}"));
+    named(&bed, "an interface that is gone", since, &[&format!("LinkDown link/{link}")]);
+    bed.wait_phase("g", "Ready").unwrap();
+}
+
+#[test]
+fn agents_that_are_gone_or_hang_are_named_and_nothing_else() {
+    let mut bed = up("figure1").unwrap();
+    let _transfer = start(&bed);
+    let headend = bed.group("g").unwrap()["tree"][0]["node"].as_str().unwrap().to_owned();
+
+    let since = Instant::now();
+    let hung = Paused::new(&bed, &[&headend]).unwrap();
+    named(&bed, "an agent that hangs", since, &[&format!("AgentSilent node/{headend}")]);
+    assert_eq!(phase(&bed), "Unknown");
+    let (mended, _) = (Instant::now(), drop(hung));
+    closed(&bed, "an agent that hangs", mended);
+    bed.wait_phase("g", "Ready").unwrap();
+
+    let since = Instant::now();
+    bed.lab.kill_agent("n2").unwrap();
+    named(&bed, "an agent that was killed", since, &["AgentDisconnected node/n2"]);
+    assert_eq!(phase(&bed), "Ready");
+    let mended = Instant::now();
+    bed.lab.start_agent("n2").unwrap();
+    closed(&bed, "an agent that was killed", mended);
+
+    // A controller that starts again finds nothing wrong.
+    bed.lab.kill_controller().unwrap();
+    bed.lab.start_controller().unwrap();
+    closed(&bed, "a restart of the controller", Instant::now());
+    bed.wait_phase("g", "Ready").unwrap();
+}
