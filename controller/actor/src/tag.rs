@@ -3,11 +3,16 @@
 //!
 //! A group's tag holds its id and its generation: a group that was deleted and created again is another group.
 
-use canopy_controller_core::view::{GroupView, MemberView, TopologyView};
+use canopy_controller_core::view::{DrainView, GroupView, MemberView, TopologyView};
 use canopy_controller_core::{Command, Domain};
 
 /// Tag of the topology.
 pub fn topology(view: &TopologyView) -> String {
+    view.metadata.generation.to_string()
+}
+
+/// Tag of a drain.
+pub fn drain(view: &DrainView) -> String {
     view.metadata.generation.to_string()
 }
 
@@ -26,6 +31,9 @@ pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<S
     match command {
         Command::PutTopology { .. } | Command::DeleteTopology | Command::PortsDown { .. } => {
             ("topology".into(), domain.topology().as_ref().map(topology))
+        }
+        Command::PutDrain { name, .. } | Command::DeleteDrain { name } => {
+            (format!("drain {name:?}"), domain.drain(name).as_ref().map(drain))
         }
         Command::PutGroup { name, .. }
         | Command::DeleteGroup { name }

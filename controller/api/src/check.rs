@@ -59,7 +59,7 @@ impl DryRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Validate {
-    /// `Topology`, `Group` and `Member` resources in the order in which they would be applied.
+    /// `Topology`, `Drain`, `Group` and `Member` resources in the order in which they would be applied.
     #[schema(value_type = Vec<Object>)]
     pub items: Vec<Value>,
 }

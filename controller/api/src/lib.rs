@@ -3,7 +3,7 @@
 //! accepts, and what `canopyctl` sends and reads. A renamed field is a compile error at both ends.
 //!
 //! - `resource`: `{apiVersion, kind, metadata, spec, status}`, as in Kubernetes; [`Input`] as a client sends it.
-//! - [`topology`], [`node`], [`link`], [`group`], [`member`]: one file per resource: its status, and the conversion from
+//! - [`topology`], [`drain`], [`node`], [`link`], [`group`], [`member`]: one file per resource: its status, and the conversion from
 //!   the domain's view of it. Specs are those of `canopy_model`.
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen.
 //! - [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
@@ -32,6 +32,7 @@ macro_rules! from_fields {
 
 pub mod check;
 pub mod condition;
+pub mod drain;
 pub mod event;
 pub mod group;
 pub mod health;
@@ -48,6 +49,7 @@ pub mod telemetry;
 pub mod topology;
 pub mod version;
 
+pub use drain::DrainResource;
 pub use group::GroupResource;
 pub use input::{Input, MetadataInput};
 pub use link::LinkResource;

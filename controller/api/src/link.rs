@@ -32,6 +32,9 @@ pub struct LinkDesired {
     pub link: String,
     /// Device and port at the far end.
     pub to: String,
+    /// The topology or a drain takes the link out of service.
+    #[serde(default)]
+    pub drained: bool,
     /// R_port in bits per second; 0 = not known.
     pub rate_bps: u64,
     /// Octets that the sending port can queue; `null` = not known.
@@ -48,7 +51,7 @@ pub struct LinkDesired {
     pub rtt_us: Option<u64>,
 }
 
-from_fields!(view::LinkDesired { link, to, alpha, v_ecn } [rate, buffer, k_base, v_growth, rtt] {
+from_fields!(view::LinkDesired { link, to, drained, alpha, v_ecn } [rate, buffer, k_base, v_growth, rtt] {
     rate_bps = rate.bps(),
     buffer_bytes = buffer.map(Octets::get),
     k_base_bytes = k_base.get(),

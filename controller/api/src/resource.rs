@@ -31,6 +31,8 @@ impl TryFrom<String> for ApiVersion {
 pub enum Kind {
     /// [`crate::TopologyResource`].
     Topology,
+    /// [`crate::DrainResource`].
+    Drain,
     /// [`crate::NodeResource`].
     Node,
     /// [`crate::LinkResource`].
@@ -39,6 +41,8 @@ pub enum Kind {
     Group,
     /// [`crate::MemberResource`].
     Member,
+    /// A list of drains.
+    DrainList,
     /// A list of nodes.
     NodeList,
     /// A list of link directions.

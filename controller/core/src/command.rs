@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
+use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Generation;
 use canopy_model::member::{LateStart, MemberSpec};
@@ -113,6 +114,24 @@ pub enum Command {
         since: u32,
         /// Text for operators.
         reason: String,
+    },
+    /// Takes a link or a node out of service, or changes such a drain.
+    PutDrain {
+        /// Name of the drain.
+        name: String,
+        /// Its labels.
+        labels: Labels,
+        /// What and why.
+        spec: DrainSpec,
+        /// Only if this is its generation.
+        if_match: Option<Generation>,
+        /// Refuse if it exists.
+        create_only: bool,
+    },
+    /// Puts what a drain took out of service back into it, unless the topology or another drain has it so.
+    DeleteDrain {
+        /// Name of the drain.
+        name: String,
     },
     /// Records which ports of a node carry nothing: trees and routes avoid their links while another path exists. A port that its agent
     /// reports as silent is recorded as such until it is used again.

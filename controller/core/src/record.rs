@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durable records. This crate defines their content and their keys, the caller their encoding.
 //!
-//! Keys: `topology/default`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
+//! Keys: `topology/default`, `drain/<name>`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
 //! `domain/hmac` for the keys of the SRH HMAC TLV, `domain/state` for the revision and the allocators. A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no
 //! record is free.
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::alloc::{Allocation, Cursors};
 use crate::member::Member;
 use crate::metadata::Metadata;
-use crate::resource::Confirmed;
+use crate::resource::{Confirmed, Drain};
 use crate::view::Evicted;
 
 /// Name of the one topology of a domain.
@@ -34,6 +34,8 @@ const STATE_KEY: &str = "domain/state";
 pub enum Record {
     /// The topology.
     Topology(Box<TopologyRecord>),
+    /// A drain.
+    Drain(Box<DrainRecord>),
     /// A group.
     Group(Box<GroupRecord>),
     /// A membership.
@@ -55,6 +57,7 @@ impl Record {
         let kind = key.split_once('/').map_or("", |(kind, _)| kind);
         Ok(Some(match kind {
             "topology" => Self::Topology(Deserialize::deserialize(from)?),
+            "drain" => Self::Drain(Deserialize::deserialize(from)?),
             "group" => Self::Group(Deserialize::deserialize(from)?),
             "member" => Self::Member(Deserialize::deserialize(from)?),
             "rtt" => Self::Rtt(Deserialize::deserialize(from)?),
@@ -68,6 +71,7 @@ impl Record {
     pub fn key(&self) -> String {
         match self {
             Self::Topology(_) => topology_key(),
+            Self::Drain(record) => drain_key(&record.drain.metadata.name),
             Self::Group(record) => group_key(&record.metadata.name),
             Self::Member(record) => member_key(&record.group, &record.member.spec.host),
             Self::Rtt(record) => rtt_key(&record.node),
@@ -80,6 +84,7 @@ impl Record {
     pub(crate) fn revision(&self) -> u64 {
         match self {
             Self::Topology(record) => record.revision,
+            Self::Drain(record) => record.revision,
             Self::Group(record) => record.revision,
             Self::Member(record) => record.revision,
             Self::Rtt(record) => record.revision,
@@ -87,6 +92,14 @@ impl Record {
             Self::State(record) => record.revision,
         }
     }
+}
+
+/// Durable form of a drain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainRecord {
+    pub(crate) revision: u64,
+    #[serde(flatten)]
+    pub(crate) drain: Drain,
 }
 
 /// Durable form of the topology.
@@ -162,7 +175,7 @@ impl Record {
         match self {
             Self::Group(record) => record.tree = None,
             Self::Topology(record) => (record.behind, record.digests) = Default::default(),
-            Self::Member(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => {}
+            Self::Drain(_) | Self::Member(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => {}
         }
     }
 }
@@ -322,6 +335,10 @@ pub(crate) fn topology_key() -> String {
 }
 
 /// Key of a group's record.
+pub(crate) fn drain_key(name: &str) -> String {
+    format!("drain/{name}")
+}
+
 pub(crate) fn group_key(name: &str) -> String {
     format!("group/{name}")
 }

@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, GroupId, Qpn};
 use canopy_model::member::Role;
@@ -32,6 +33,13 @@ pub(crate) struct Topology {
     pub(crate) down: BTreeSet<Endpoint>,
     /// Those of them whose links lost every packet although their carriers were up.
     pub(crate) silent: BTreeSet<Endpoint>,
+}
+
+/// A link or node that an operator takes out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Drain {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: DrainSpec,
 }
 
 /// A group with its members.

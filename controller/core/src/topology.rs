@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 
 use canopy_model::FieldErrors;
 use canopy_model::addressing::AddressPlan;
+use canopy_model::drain::DrainTarget;
 use canopy_model::ids::{NodeId, PortIndex};
 use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, LongHaulFormat, TopologySpec};
 use ipnet::Ipv6Net;
@@ -27,6 +28,8 @@ pub(crate) struct Network {
     hosts: HashMap<String, Attachment>,
     /// Indexes of links of which an end has no carrier.
     broken: BTreeSet<usize>,
+    /// Indexes of links that drains take out of service.
+    drained: BTreeSet<usize>,
 }
 
 /// One port of a node; its index is its place in the list plus one.
@@ -78,11 +81,11 @@ impl Network {
     /// The network with every link in service.
     #[cfg(test)]
     pub(crate) fn build(spec: TopologySpec, plan: &AddressPlan) -> Result<Self, FieldErrors> {
-        Self::build_around(spec, plan, &BTreeSet::new())
+        Self::build_around(spec, plan, &BTreeSet::new(), &[])
     }
 
-    /// Validates `spec` by itself, against the address plan and against the limits. Paths avoid drained links and links
-    /// with a port in `down` as long as all nodes can still reach each other; a node that only a broken link connects
+    /// Validates `spec` by itself, against the address plan and against the limits. Paths avoid links that `spec` or one of `drains` takes out
+    /// of service, and links with a port in `down` as long as all nodes can still reach each other; a node that only a broken link connects
     /// waits for that link, and no new tree leads over it.
     ///
     /// # Errors
@@ -91,6 +94,7 @@ impl Network {
         spec: TopologySpec,
         plan: &AddressPlan,
         down: &BTreeSet<Endpoint>,
+        drains: &[DrainTarget<'_>],
     ) -> Result<Self, FieldErrors> {
         check_sizes(&spec)?;
         spec.validate()?;
@@ -100,11 +104,33 @@ impl Network {
         let (ports, hosts) = connect(&spec, &by_name)?;
         let is_down = |l: &LinkDecl| down.contains(&l.a) || down.contains(&l.b);
         let broken = spec.links.iter().enumerate().filter(|(_, l)| is_down(l)).map(|(i, _)| i).collect();
-        let network = Self { by_name, ports, rows: Vec::new(), adjacent: Vec::new(), hosts, broken, spec };
+        let (rows, adjacent, drained) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let mut network = Self { by_name, ports, rows, adjacent, hosts, broken, drained, spec };
+        network.drained = drains.iter().flat_map(|target| network.links_of(*target)).collect();
         // Drained links are preferred over broken ones.
-        let rank = |i: usize| if network.is_broken(i) { 2 } else { u8::from(network.spec.links[i].drained) };
+        let rank = |i: usize| if network.is_broken(i) { 2 } else { u8::from(network.is_drained(i)) };
         let avoided = network.avoided(rank);
         Ok(network.around(&avoided))
+    }
+
+    /// Whether the topology or a drain takes the link out of service.
+    pub(crate) fn is_drained(&self, link: usize) -> bool {
+        self.spec.links[link].drained || self.drained.contains(&link)
+    }
+
+    /// The links between nodes that a drain of `target` takes out of service; none if the topology does not have it.
+    pub(crate) fn links_of(&self, target: DrainTarget<'_>) -> Vec<usize> {
+        let is_wanted = |p: &PortInfo| match target {
+            DrainTarget::Node(_) => true,
+            DrainTarget::Link(label) => self.spec.links[p.link].label() == label,
+        };
+        let node = match target {
+            DrainTarget::Node(node) => node,
+            DrainTarget::Link(label) => label.split('/').next().unwrap_or_default(),
+        };
+        let ports = self.node(node).map(|node| self.ports(node)).unwrap_or_default();
+        let between_nodes = ports.iter().filter(|p| matches!(p.far, Far::Node { .. }));
+        between_nodes.filter(|p| is_wanted(p)).map(|p| p.link).collect()
     }
 
     /// With paths over all links but these.
@@ -421,7 +447,7 @@ mod tests {
         let spec = fabric(2, 2, 1);
         let down = |ports: &[&str]| ports.iter().map(|p| crate::testing::endpoint(p)).collect::<BTreeSet<_>>();
         let around = |spec: &TopologySpec, ports: &[&str]| {
-            let n = Network::build_around(spec.clone(), &plan, &down(ports)).unwrap();
+            let n = Network::build_around(spec.clone(), &plan, &down(ports), &[]).unwrap();
             let led_over: BTreeSet<usize> = (0..n.len()).flat_map(|i| n.adjacent(i)).map(|a| a.link).collect();
             let between_nodes = |l: &LinkDecl| n.node(&l.a.device).is_some() && n.node(&l.b.device).is_some();
             let links = n.spec.links.iter().enumerate().filter(|(i, l)| between_nodes(l) && !led_over.contains(i));
@@ -441,7 +467,7 @@ mod tests {
             ["leaf1/up2"],
             "drained is better than broken"
         );
-        let n = Network::build_around(spec, &plan, &down(&["spine1/down1"])).unwrap();
+        let n = Network::build_around(spec, &plan, &down(&["spine1/down1"]), &[]).unwrap();
         let (leaf1, spine1) = (n.node("leaf1").unwrap(), n.node("spine1").unwrap());
         assert!(n.adjacent(leaf1).iter().all(|a| a.to != spine1));
     }
@@ -449,7 +475,7 @@ mod tests {
     #[test]
     fn a_port_is_found_by_its_name_and_a_broken_link_by_the_path_that_it_is_on() {
         let down = BTreeSet::from([crate::testing::endpoint("leaf2/up1")]);
-        let n = Network::build_around(fabric(2, 1, 1), &AddressPlan::default(), &down).unwrap();
+        let n = Network::build_around(fabric(2, 1, 1), &AddressPlan::default(), &down, &[]).unwrap();
         let [leaf1, leaf2, spine1] = ["leaf1", "leaf2", "spine1"].map(|name| n.node(name).unwrap());
         let (at, up) = n.across(&crate::testing::endpoint("leaf2/up1")).unwrap();
         assert_eq!((at, up.to, n.endpoint(at, up.port).to_string().as_str()), (leaf2, spine1, "leaf2/up1"));

@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
+use canopy_model::drain::DrainSpec;
 use canopy_model::group::{EncodingMode, GroupSpec};
 use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
 use canopy_model::member::{Connection, LateStart, MemberSpec};
@@ -56,6 +57,28 @@ pub struct TopologyStatus {
     pub links: u32,
     /// Summary.
     pub conditions: Vec<Condition>,
+}
+
+/// A link or node that an operator takes out of service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainView {
+    /// Identity.
+    pub metadata: Metadata,
+    /// As declared; a link as the topology lists it.
+    pub spec: DrainSpec,
+    /// Observed state.
+    pub status: DrainStatus,
+}
+
+/// How far a drain is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainStatus {
+    /// The links that it takes out of service; none if the topology no longer has the target.
+    pub links: Vec<String>,
+    /// Groups that still use them: they move away, or there is no other way. Of a node, those that do not serve hosts behind it.
+    pub groups: u32,
+    /// Hosts behind a drained node that are members of groups.
+    pub hosts: Vec<String>,
 }
 
 /// One forwarding node.
@@ -147,6 +170,8 @@ pub struct LinkDesired {
     pub link: String,
     /// Device and port at the far end.
     pub to: String,
+    /// The topology or a drain takes the link out of service.
+    pub drained: bool,
     /// R_port; 0 = not known.
     pub rate: Rate,
     /// What the sending port can queue; `None` = not known.

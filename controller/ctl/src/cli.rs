@@ -42,6 +42,10 @@ pub enum Command {
     Describe(DescribeArgs),
     /// Delete resources.
     Delete(DeleteArgs),
+    /// Take a link or node out of service: trees leave it without loss where another path exists.
+    Drain(DrainArgs),
+    /// Put a link or node back into service.
+    Undrain(UndrainArgs),
     /// Wait until a group reaches a state.
     Wait(WaitArgs),
     /// Show or rotate the keys of the SRH HMAC TLV.
@@ -75,7 +79,7 @@ pub enum HmacAction {
 /// Arguments of `apply`.
 #[derive(Args)]
 pub struct ApplyArgs {
-    /// YAML or JSON with Topology, Group and Member resources; - is standard input.
+    /// YAML or JSON with Topology, Drain, Group and Member resources; - is standard input.
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
     pub files: Vec<String>,
     /// Only check the files.
@@ -129,11 +133,55 @@ pub enum Questionable {
     Host,
 }
 
+/// Kinds that can be drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Drainable {
+    /// A link between two nodes, by one of its ends or as `a--b`.
+    Link,
+    /// A node with all its links to other nodes.
+    Node,
+}
+
+/// Arguments of `drain`.
+#[derive(Args)]
+pub struct DrainArgs {
+    /// Kind.
+    #[arg(value_enum)]
+    pub kind: Drainable,
+    /// n1/eth1, n1/eth1--n2/eth3, or a node's name.
+    pub target: String,
+    /// Why, for other operators.
+    #[arg(short, long)]
+    pub reason: String,
+    /// Name of the drain; the target's if absent.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Drain a node although hosts behind it are members of groups and have no other node.
+    #[arg(long)]
+    pub accept_loss: bool,
+    /// Wait until no group uses it any more, for example 2m.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub wait: Option<Duration>,
+    /// Only check.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `undrain`.
+#[derive(Args)]
+pub struct UndrainArgs {
+    /// The drain's name, or its link or node if that is drained once.
+    pub name: String,
+}
+
 /// Kinds that can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Resource {
     /// The network.
     Topology,
+    /// Links and nodes that are out of service.
+    #[value(alias = "drain")]
+    Drains,
     /// Forwarding nodes.
     #[value(alias = "node")]
     Nodes,
@@ -222,6 +270,8 @@ pub enum Deletable {
     Group,
     /// A membership; NAME is the host, -g the group.
     Member,
+    /// A drain: what it took out of service returns.
+    Drain,
 }
 
 /// Arguments of `delete`.
@@ -299,6 +349,10 @@ mod tests {
             "why link n1/eth1 -o markdown",
             "explain",
             "explain LinkDown",
+            "drain link n1/eth1 -r optics --wait 2m",
+            "drain node n4 --reason kernel --accept-loss --dry-run",
+            "undrain n4",
+            "get drains",
             "get problems",
             "hmac rotate",
             "get flows n1/eth1 -o wide",
@@ -310,7 +364,15 @@ mod tests {
             Cli::try_parse_from(["canopyctl"].into_iter().chain(good.split(' ')))
                 .unwrap_or_else(|e| panic!("{good}: {e}"));
         }
-        for bad in ["get pods", "apply", "delete", "delete group g -f x", "wait group g --timeout soon", "describe"] {
+        for bad in [
+            "get pods",
+            "apply",
+            "delete",
+            "delete group g -f x",
+            "drain link n1/eth1",
+            "wait group g --timeout soon",
+            "describe",
+        ] {
             assert!(Cli::try_parse_from(["canopyctl"].into_iter().chain(bad.split(' '))).is_err(), "{bad}");
         }
     }

@@ -15,6 +15,8 @@ const MAX_FILE: u64 = 64 << 20;
 pub enum Kind {
     /// The network.
     Topology,
+    /// A link or node out of service.
+    Drain,
     /// A multicast group.
     Group,
     /// A host's membership of a group.
@@ -118,6 +120,10 @@ fn document(origin: String, body: Value) -> Result<Document, Failure> {
             }
             (Kind::Topology, "topology/default".into(), "/api/v1/topology".into())
         }
+        "Drain" => {
+            let name = required("metadata.name", "/metadata/name", "is missing")?;
+            (Kind::Drain, format!("drain/{name}"), format!("/api/v1/drains/{name}"))
+        }
         "Group" => {
             let name = required("metadata.name", "/metadata/name", "is missing")?;
             (Kind::Group, format!("group/{name}"), format!("/api/v1/groups/{name}"))
@@ -128,7 +134,11 @@ fn document(origin: String, body: Value) -> Result<Document, Failure> {
             (Kind::Member, format!("member/{group}/{host}"), format!("/api/v1/groups/{group}/members/{host}"))
         }
         other => {
-            return Err(usage(&origin, "kind", &format!("{other:?} cannot be applied: use Topology, Group or Member")));
+            return Err(usage(
+                &origin,
+                "kind",
+                &format!("{other:?} cannot be applied: use Topology, Drain, Group or Member"),
+            ));
         }
     };
     Ok(Document { kind, name, path, body, origin })

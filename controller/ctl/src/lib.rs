@@ -31,6 +31,8 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Explain { code } => commands::explain::run(&client, code.as_deref(), out).await,
         Command::Describe(a) => commands::describe::run(&client, &a, out).await,
         Command::Delete(a) => commands::delete::run(&client, &a, out).await,
+        Command::Drain(a) => commands::drain::drain(&client, &a, out).await,
+        Command::Undrain(a) => commands::drain::undrain(&client, &a, out).await,
         Command::Wait(a) => commands::wait::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
         Command::Completion { shell } => commands::completion(shell, out),

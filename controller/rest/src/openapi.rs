@@ -9,7 +9,9 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::routes::{events, flows, groups, hmac, links, members, nodes, problems, telemetry, topology, validate};
+use crate::routes::{
+    drains, events, flows, groups, hmac, links, members, nodes, problems, telemetry, topology, validate,
+};
 use crate::{health, metrics};
 
 #[derive(OpenApi)]
@@ -23,6 +25,8 @@ struct Header;
 pub(crate) fn described() -> OpenApiRouter<Controller> {
     OpenApiRouter::with_openapi(Header::openapi())
         .routes(routes!(topology::get, topology::put, topology::delete))
+        .routes(routes!(drains::list, drains::create))
+        .routes(routes!(drains::get, drains::put, drains::delete))
         .routes(routes!(links::list))
         .routes(routes!(links::get))
         .routes(routes!(flows::list))

@@ -94,6 +94,17 @@ impl Bed {
             .with_context(|| format!("{:#}", self.group(name).unwrap_or_default()))
     }
 
+    /// What `canopyctl` prints.
+    ///
+    /// # Errors
+    /// It fails; the error contains its message.
+    pub fn canopyctl(&self, args: &[&str]) -> Result<String> {
+        let server = format!("http://127.0.0.1:{}", self.lab.rest_port()?);
+        let out = Command::new(bin_dir()?.join("canopyctl")).args(["--server", &server]).args(args).output()?;
+        ensure!(out.status.success(), "canopyctl {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        Ok(String::from_utf8(out.stdout)?)
+    }
+
     /// Limits what `host` sends from now on, evenly; the lab's file gives its link a rate.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use canopy_e2e::{Bed, Paused, bin_dir, up};
+use canopy_e2e::{Bed, Paused, up};
 use canopy_lab::{Transfer, TransferSpec};
 use serde_json::{Value, json};
 
@@ -22,11 +22,7 @@ fn roots(bed: &Bed) -> BTreeSet<String> {
 }
 
 fn canopyctl(bed: &Bed, args: &[&str]) -> String {
-    let server = format!("http://127.0.0.1:{}", bed.lab.rest_port().unwrap());
-    let program = bin_dir().unwrap().join("canopyctl");
-    let out = std::process::Command::new(program).arg("--server").arg(server).args(args).output().unwrap();
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
+    bed.canopyctl(args).unwrap()
 }
 
 /// The only causes that are open are these, and `canopyctl status` shows the first.

@@ -143,3 +143,35 @@ fn a_drained_tree_stays_in_force_until_the_next_one_is_made() {
     bed.lab.wait("the tree to move", |_| Ok(moved().holds && parent(&bed) == new)).unwrap();
     bed.wait_phase("g", "Ready").unwrap();
 }
+
+#[test]
+fn a_drain_moves_the_tree_under_load_and_an_applied_topology_keeps_it() {
+    let bed = up("figure1").unwrap();
+    bed.lab.create_group("g", json!({"pathMtu": 1024})).unwrap();
+    bed.limit("s1", 100).unwrap();
+    let spec = TransferSpec {
+        timeout: Duration::from_secs(240),
+        leave: false,
+        ..TransferSpec::new("g", "s1", &["r1", "r2", "r3", "r4", "r5"], 96 << 20)
+    };
+    let transfer = bed.lab.start_transfer(spec).unwrap();
+    bed.lab.wait("data to flow", |_| Ok(sent_by_source(&bed) > 1 << 20)).unwrap();
+    let old = parent(&bed);
+    let end = format!("{old}/{}", port_to_n2(&old));
+    let drained = bed.canopyctl(&["drain", "link", &end, "--reason", "optics", "--wait", "60s"]).unwrap();
+    assert!(drained.ends_with("no group uses its 1 links any more\n"), "{drained}");
+    assert_ne!(parent(&bed), old);
+    // Another operator applies the topology of before, which drains nothing.
+    bed.lab.apply_topology().unwrap();
+    bed.lab.wait("the topology to be in force", |_| Ok(bed.moved("g")?.holds)).unwrap();
+    assert_ne!(parent(&bed), old);
+    let list = bed.canopyctl(&["get", "drains"]).unwrap();
+    assert!(list.contains("optics") && list.contains(&old), "{list}");
+    // A node that serves receivers is refused, with their names.
+    let refused = bed.canopyctl(&["drain", "node", MOVES, "--reason", "kernel"]).unwrap_err().to_string();
+    assert!(refused.contains("r3") && refused.contains("--accept-loss"), "{refused}");
+    assert!(bed.canopyctl(&["undrain", &end]).unwrap().contains("deleted"));
+    bed.lab.wait("the tree to return", |_| Ok(parent(&bed) == old)).unwrap();
+    let report = transfer.finish(&bed.lab).unwrap();
+    assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
+}

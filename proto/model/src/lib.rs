@@ -17,6 +17,7 @@
 pub mod addressing;
 pub mod congestion;
 pub mod digest;
+pub mod drain;
 pub mod error;
 pub mod group;
 pub mod ids;

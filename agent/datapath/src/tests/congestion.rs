@@ -147,7 +147,7 @@ fn a_cnp_that_cannot_be_sent_is_not_counted_as_sent() {
 
 #[test]
 fn the_agent_closes_a_window_after_which_nothing_arrives() {
-    let mut bed = group(5_000_000, 0);
+    let mut bed = group(500_000_000, 0);
     send_cnps(&bed, &[1, 1, 2]);
     let deadline = Instant::now() + PATIENCE;
     while bed.cnps_out() == 0 {

@@ -14,7 +14,7 @@ use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::record::{Record, RecordedRtt, StateRecord};
-use crate::resource::{Behind, Group, GroupState, Node, Topology};
+use crate::resource::{Behind, Drain, Group, GroupState, Node, Topology};
 use crate::topology::NodeIx;
 
 /// A command that passed every check: commit [`Self::writes`] in one transaction, then apply it. A crash between the two
@@ -68,6 +68,8 @@ pub(super) enum Effect {
     None,
     Group(Box<GroupEffect>),
     Topology(Box<TopologyEffect>),
+    /// The drains from now on, without a topology.
+    Drains(BTreeMap<String, Drain>),
     Thresholds(ThresholdEffects),
     /// The keys from now on.
     Hmac(Option<SrhHmac>),
@@ -93,6 +95,8 @@ pub(super) struct TopologyEffect {
     pub(super) bases: Vec<NodeBase>,
     /// Every group that has members.
     pub(super) replans: Vec<Replan>,
+    /// The drains from now on; `None`: as before.
+    pub(super) drains: Option<BTreeMap<String, Drain>>,
 }
 
 /// The new plan of a group over another topology.
@@ -196,7 +200,10 @@ impl State {
 
     /// Returns the names of changed nodes and groups.
     pub(super) fn apply_topology(&mut self, effect: TopologyEffect) -> (Vec<String>, Vec<String>) {
-        let TopologyEffect { topology, bases, replans } = effect;
+        let TopologyEffect { topology, bases, replans, drains } = effect;
+        if let Some(drains) = drains {
+            self.drains = drains;
+        }
         let mut programs = vec![Programs::default(); bases.len()];
         let mut groups = Vec::new();
         for replan in replans {

@@ -88,6 +88,7 @@ impl LinkViews<'_> {
         let spec = LinkDesired {
             link: label(&topology.network, link),
             to: to.to_string(),
+            drained: topology.network.is_drained(link),
             rate: port.rate,
             buffer: port.buffer,
             alpha: settings.alpha_permille,

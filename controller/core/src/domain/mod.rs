@@ -15,7 +15,7 @@
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
-//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`: checks of commands, by resource.
+//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands` with `drain_targets`: checks of commands, by resource.
 //! - `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
 //! - `reports`, `stall`, `late`, `deliveries`: what agents send. `symptoms`: signs of problems in all of it.
 
@@ -41,7 +41,7 @@ use crate::record::{Record, StateRecord};
 use crate::resource::Step;
 use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
-use crate::view::{FlowView, GroupView, HmacView, LinkView, MemberView, NodeView, Page, TopologyView};
+use crate::view::{DrainView, FlowView, GroupView, HmacView, LinkView, MemberView, NodeView, Page, TopologyView};
 
 mod bound;
 mod change;
@@ -49,6 +49,8 @@ mod connection;
 mod data_flows;
 mod dead_ports;
 mod deliveries;
+mod drain_commands;
+mod drain_targets;
 mod group_change;
 mod group_commands;
 mod groups;
@@ -83,6 +85,7 @@ pub use staging::Move;
 pub use stall::{BranchNews, Reaction};
 
 use change::Effect;
+use drain_commands::DrainCommands;
 use group_commands::{GroupCommands, may_open};
 use hmac::HmacCommands;
 use link_views::LinkViews;
@@ -143,6 +146,10 @@ impl Domain {
         match command {
             Command::PutTopology { labels, spec, if_match } => topology.put(labels, spec, if_match),
             Command::DeleteTopology => topology.delete(),
+            Command::PutDrain { name, labels, spec, if_match, create_only } => {
+                DrainCommands(&self.state).put(name, labels, spec, if_match, create_only)
+            }
+            Command::DeleteDrain { name } => DrainCommands(&self.state).delete(name),
             Command::PortsDown { node, ports } => topology.ports_down(&node, ports),
             Command::PutGroup { name, labels, spec, if_match, create_only } => {
                 groups.put(name, labels, spec, if_match, create_only)
@@ -181,6 +188,10 @@ impl Domain {
                 let changed = self.state.apply_topology(*effect);
                 self.links.tune(&self.state, now);
                 changed
+            }
+            Effect::Drains(drains) => {
+                self.state.drains = drains;
+                Default::default()
             }
             Effect::Thresholds(effects) => {
                 let nodes = effects.nodes.into_iter().map(|effect| self.state.apply_thresholds(effect)).collect();
@@ -438,6 +449,16 @@ impl Domain {
     /// The network; `None` before a topology was declared.
     pub fn topology(&self) -> Option<TopologyView> {
         Views(&self.state).topology()
+    }
+
+    /// All drains, in name order.
+    pub fn drains(&self) -> Vec<DrainView> {
+        self.state.drains.values().map(|drain| drain_commands::view(&self.state, drain)).collect()
+    }
+
+    /// One drain.
+    pub fn drain(&self, name: &str) -> Option<DrainView> {
+        self.state.drains.get(name).map(|drain| drain_commands::view(&self.state, drain))
     }
 
     /// All nodes, in name order.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use canopy_model::addressing::AddressPlan;
 
 use super::change::TopologyEffect;
+use super::drain_targets::targets;
 use super::recorded_rtts::RecordedRtts;
 use super::replan::{InForce, Replanner};
 use super::state::{Hmac, State};
@@ -15,7 +16,7 @@ use crate::hmac::HmacSettings;
 use crate::record::{
     GroupRecord, HmacRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key, topology_key,
 };
-use crate::resource::{Group, GroupState, Topology};
+use crate::resource::{Drain, Group, GroupState, Topology};
 use crate::routes::node_base;
 use crate::secret::Secret;
 use crate::topology::Network;
@@ -34,6 +35,7 @@ pub(super) fn restore(
         read.add(key, record)?;
     }
     let mut state = State::empty(plan, secret, term, read.revision);
+    state.drains = read.drains;
     let since = read.hmac.as_ref().map_or(0, |record| record.revision);
     let keys = read.hmac.map(HmacRecord::read).transpose();
     let keys = keys.map_err(|e| RestoreError::Inconsistent { key: hmac_key(), detail: e.to_string() })?;
@@ -162,7 +164,7 @@ fn restore_topology(
             }),
         };
     };
-    let network = Network::build_around(record.spec, &state.addresses, &record.down)
+    let network = Network::build_around(record.spec, &state.addresses, &record.down, &targets(&state.drains))
         .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
     let replans = Replanner { state, network: &network, recorded }
         .all(|_, _, e| Ok(e.to_string()))
@@ -171,7 +173,7 @@ fn restore_topology(
         (0..network.len()).map(|node| node_base(&network, &state.addresses, state.hmac.keys.as_ref(), node)).collect();
     let (down, silent) = (record.down, record.silent);
     let topology = Some(Topology { metadata: record.metadata, network: Arc::new(network), down, silent });
-    state.apply_topology(TopologyEffect { topology, bases, replans });
+    state.apply_topology(TopologyEffect { topology, bases, replans, drains: None });
     Ok(())
 }
 
@@ -182,6 +184,7 @@ struct Records {
     state: Option<StateRecord>,
     topology: Option<TopologyRecord>,
     moved: BTreeMap<u32, u32>,
+    drains: BTreeMap<String, Drain>,
     groups: BTreeMap<String, GroupRecord>,
     members: Vec<(String, MemberRecord)>,
     rtts: RecordedRtts,
@@ -200,6 +203,7 @@ impl Records {
                 self.moved = std::mem::take(&mut record.moved);
                 self.topology = Some(*record);
             }
+            Record::Drain(record) => _ = self.drains.insert(record.drain.metadata.name.clone(), record.drain),
             Record::Group(record) => _ = self.groups.insert(record.metadata.name.clone(), *record),
             Record::Member(record) => self.members.push((key, *record)),
             Record::Rtt(record) => self.rtts.set(record.node, record.rtts),

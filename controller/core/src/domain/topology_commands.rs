@@ -2,7 +2,7 @@
 //! Commands on the topology: every group is replanned before anything changes, so that an update that makes a group
 //! infeasible is refused as a whole.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopy_model::FieldErrors;
@@ -10,6 +10,7 @@ use canopy_model::ids::Generation;
 use canopy_model::topology::{Endpoint, TopologySpec};
 
 use super::change::{Effect, Prepared, Replan, TopologyEffect};
+use super::drain_targets::targets;
 use super::group_change::{check_generation, in_group};
 use super::multicast::check_all;
 use super::replan::{Replanner, Unrecorded};
@@ -18,7 +19,7 @@ use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::metadata::{Labels, Metadata, check_labels};
 use crate::record::{Record, TOPOLOGY_NAME, TopologyRecord, topology_key};
-use crate::resource::{GroupState, Topology};
+use crate::resource::{Drain, GroupState, Topology};
 use crate::routes::node_base;
 use crate::topology::{Network, PortInfo};
 
@@ -54,7 +55,7 @@ impl TopologyCommands<'_> {
         let there: BTreeSet<&Endpoint> = spec.links.iter().flat_map(|l| [&l.a, &l.b]).collect();
         let still = |ports: &BTreeSet<Endpoint>| ports.iter().filter(|p| there.contains(p)).cloned().collect();
         let avoided = Avoided { down: still(self.0.down()), silent: still(self.0.silent()) };
-        let network = Network::build_around(spec, &self.0.addresses, &avoided.down)?;
+        let network = Network::build_around(spec, &self.0.addresses, &avoided.down, &targets(&self.0.drains))?;
         self.check_members(&network)?;
         let replanner = Replanner::new(self.0, &network);
         let replans = replanner.all(|name, group, e| match group.state {
@@ -83,8 +84,12 @@ impl TopologyCommands<'_> {
         }
         let writes = vec![Write::Delete { key: topology_key() }];
         let generation = t.metadata.generation;
-        let effect =
-            Effect::Topology(Box::new(TopologyEffect { topology: None, bases: Vec::new(), replans: Vec::new() }));
+        let effect = Effect::Topology(Box::new(TopologyEffect {
+            topology: None,
+            bases: Vec::new(),
+            replans: Vec::new(),
+            drains: None,
+        }));
         Ok(Prepared::change(self.0, Outcome::Deleted, generation, writes, self.0.pools.cursors(), effect))
     }
 
@@ -108,10 +113,44 @@ impl TopologyCommands<'_> {
         if avoided.down == topology.down && avoided.silent == topology.silent {
             return Ok(Prepared::noop(self.0, topology.metadata.generation));
         }
-        let network = Network::build_around(topology.network.spec.clone(), &self.0.addresses, &avoided.down)?;
+        let network = self.rebuilt(topology, &avoided.down, &self.0.drains)?;
         // A broken link must not take down groups that do not use it.
         let replans = Replanner::new(self.0, &network).all(|_, _, e| Ok(e.to_string()))?;
         Ok(self.prepared(topology.metadata.clone(), network, avoided, replans, Outcome::Updated))
+    }
+
+    /// The same topology with other drains, of which `write` makes the changed one durable, at its `generation`.
+    pub(super) fn with_drains(
+        &self,
+        drains: BTreeMap<String, Drain>,
+        write: Write,
+        generation: Generation,
+        outcome: Outcome,
+    ) -> Result<Prepared, DomainError> {
+        let Some(topology) = &self.0.topology else {
+            let effect = Effect::Drains(drains);
+            return Ok(Prepared::change(self.0, outcome, generation, vec![write], self.0.pools.cursors(), effect));
+        };
+        let network = self.rebuilt(topology, &topology.down, &drains)?;
+        // A drained link is used where there is no other way, so no group is refused.
+        let replans = Replanner::new(self.0, &network).all(|_, _, e| Ok(e.to_string()))?;
+        let avoided = Avoided { down: topology.down.clone(), silent: topology.silent.clone() };
+        let mut prepared = self.prepared(topology.metadata.clone(), network, avoided, replans, outcome);
+        prepared.writes.push(write);
+        prepared.generation = generation;
+        if let Effect::Topology(effect) = &mut prepared.effect {
+            effect.drains = Some(drains);
+        }
+        Ok(prepared)
+    }
+
+    fn rebuilt(
+        &self,
+        topology: &Topology,
+        down: &BTreeSet<Endpoint>,
+        drains: &BTreeMap<String, Drain>,
+    ) -> Result<Network, DomainError> {
+        Ok(Network::build_around(topology.network.spec.clone(), &self.0.addresses, down, &targets(drains))?)
     }
 
     /// Another network and the resulting plans of the groups.
@@ -141,7 +180,7 @@ impl TopologyCommands<'_> {
             |node| self.0.with_thresholds(node_base(&network, &self.0.addresses, self.0.hmac.keys.as_ref(), node));
         let bases = (0..network.len()).map(base).collect();
         let topology = Some(Topology { metadata, network: Arc::new(network), down, silent });
-        let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans }));
+        let effect = Effect::Topology(Box::new(TopologyEffect { topology, bases, replans, drains: None }));
         Prepared::change(self.0, outcome, generation, writes, self.0.pools.cursors(), effect)
     }
 

@@ -47,6 +47,10 @@ fn targets(args: &DeleteArgs) -> Result<Vec<(String, String)>, Failure> {
             let name = segment("group", name.ok_or_else(|| usage("name the group: delete group NAME"))?)?;
             (format!("group/{name}"), format!("/api/v1/groups/{name}"))
         }
+        Deletable::Drain => {
+            let name = segment("drain", name.ok_or_else(|| usage("name the drain: delete drain NAME"))?)?;
+            (format!("drain/{name}"), format!("/api/v1/drains/{name}"))
+        }
         Deletable::Member => {
             let host = segment("host", name.ok_or_else(|| usage("name the host: delete member HOST -g GROUP"))?)?;
             let group = segment(

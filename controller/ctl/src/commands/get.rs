@@ -7,7 +7,9 @@ use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::link::FlowView;
 use canopy_controller_api::query::{EventQuery, FlowQuery, ListQuery};
-use canopy_controller_api::{GroupResource, LinkResource, List, MemberResource, NodeResource, TopologyResource};
+use canopy_controller_api::{
+    DrainResource, GroupResource, LinkResource, List, MemberResource, NodeResource, TopologyResource,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -31,6 +33,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
     let answer = fetch(client, args).await?;
     match args.resource {
         Resource::Topology => show::<TopologyResource>(answer, args.output, out),
+        Resource::Drains => show::<DrainResource>(answer, args.output, out),
         Resource::Nodes => show::<NodeResource>(answer, args.output, out),
         Resource::Links => show::<LinkResource>(answer, args.output, out),
         Resource::Flows => show::<FlowView>(answer, args.output, out),
@@ -69,6 +72,8 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
     match (args.resource, named) {
         (Resource::Topology, None | Some("default")) => one(client, "/api/v1/topology").await,
         (Resource::Topology, Some(_)) => Err(usage("the topology's name is default")),
+        (Resource::Drains, Some(name)) => one(client, &format!("/api/v1/drains/{name}")).await,
+        (Resource::Drains, None) => all("/api/v1/drains").await,
         (Resource::Nodes, Some(name)) => one(client, &format!("/api/v1/nodes/{name}")).await,
         (Resource::Groups, Some(name)) => one(client, &format!("/api/v1/groups/{name}")).await,
         (Resource::Members, named) => {

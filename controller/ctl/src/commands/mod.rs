@@ -4,6 +4,7 @@
 pub mod apply;
 pub mod delete;
 pub mod describe;
+pub mod drain;
 pub mod explain;
 mod flows;
 pub mod get;

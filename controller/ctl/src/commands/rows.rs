@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
-use canopy_controller_api::{GroupResource, MemberResource, NodeResource, TopologyResource};
+use canopy_controller_api::{DrainResource, GroupResource, MemberResource, NodeResource, TopologyResource};
 
 use crate::failure::Failure;
 use crate::output::{table, text};
@@ -51,6 +51,23 @@ impl Row for TopologyResource {
 
     fn name(&self) -> String {
         format!("topology/{}", text(&self.metadata.name))
+    }
+}
+
+impl Row for DrainResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("NAME", |d| text(&d.metadata.name), false),
+            ("TARGET", |d| text(d.spec.link.as_ref().or(d.spec.node.as_ref())), false),
+            ("LINKS", |d| text(d.status.links.len()), false),
+            ("GROUPS LEFT", |d| text(d.status.groups), false),
+            ("HOSTS", |d| text(d.status.hosts.join(",")), false),
+            ("REASON", |d| text(&d.spec.reason), false),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("drain/{}", text(&self.metadata.name))
     }
 }
 
@@ -100,6 +117,7 @@ impl Row for LinkResource {
             ("PEAK LEVEL", |l| of_queue(l, |c| text(c.queue.peak_level)), true),
             ("WANTED", |l| of_thresholds(l, |t| text(wanted(t.bound))), true),
             ("BUFFER", |l| text(l.spec.buffer_bytes), true),
+            ("DRAINED", |l| text(l.spec.drained), true),
             ("ALPHA", |l| text(l.spec.alpha), true),
             ("K_BASE", |l| text(l.spec.k_base_bytes), true),
             ("LOST", |l| text(l.status.rtt.lost), true),

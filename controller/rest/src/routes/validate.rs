@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{groups, members, topology};
+use super::{drains, groups, members, topology};
 use crate::error::ApiError;
 use crate::extract::{ApiJson, from_value};
 
@@ -46,6 +46,11 @@ pub(crate) async fn validate(
 fn command(item: Value) -> Result<Command, ApiError> {
     match item.get("kind").and_then(|kind| Kind::deserialize(kind).ok()) {
         Some(Kind::Topology) => topology::command(input(item)?),
+        Some(Kind::Drain) => {
+            let input: Input<_> = input(item)?;
+            let name = input.metadata.name.clone().unwrap_or_default();
+            drains::command(&name, input, false)
+        }
         Some(Kind::Group) => {
             let input: Input<_> = input(item)?;
             let name = input.metadata.name.clone().unwrap_or_default();
@@ -61,7 +66,7 @@ fn command(item: Value) -> Result<Command, ApiError> {
             };
             members::command(&group, None, input, false)
         }
-        _ => Err(ApiError::invalid(canopy_model::FieldError::new("kind", "must be Topology, Group or Member"))),
+        _ => Err(ApiError::invalid(canopy_model::FieldError::new("kind", "must be Topology, Drain, Group or Member"))),
     }
 }
 

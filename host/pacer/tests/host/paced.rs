@@ -70,8 +70,9 @@ pub(crate) fn pause(wire: &Wire, pacing: &str) {
     wait("it continues", || (arrivals.octets(DEST, paused.end) > 20_000).then_some(()));
     let during = |dest| arrivals.times(dest).iter().filter(|at| paused.contains(at)).count();
     let (stopped, other) = (during(DEST), during(OTHER_DEST));
-    // Packets queued in fq have their departure times already: no more than a socket holds.
-    let left = if pacing == "htb" { 3 } else { 16 };
+    // Packets queued in fq have their departure times already: no more than a socket holds. Where timers are late, as in an emulated guest,
+    // some of those that were due before the pause leave in it: up to an eighth of its time.
+    let left = if pacing == "htb" { 3 } else { 16 + other / 8 };
     assert!(stopped <= left && other > 2 * left, "{pacing}: {stopped} packets in the pause, {other} of the other QP");
     // The cost of the pause's debt in HTB if it outlived the pause: the same time again.
     let first = arrivals.times(DEST).into_iter().find(|at| *at >= paused.end).unwrap();

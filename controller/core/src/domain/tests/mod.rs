@@ -24,6 +24,7 @@ use crate::threshold::ThresholdSettings;
 
 mod bound;
 mod data;
+mod drains;
 mod hmac;
 mod lifecycle;
 mod links;

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `drain link|node NAME` and `undrain NAME`.
+
+use std::io::Write;
+use std::time::Duration;
+
+use canopy_controller_api::{API_VERSION, DrainResource, List};
+use hyper::Method;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::{link_name, segment};
+use crate::cli::{DrainArgs, Drainable, UndrainArgs};
+use crate::client::Client;
+use crate::failure::{Exit, Failure};
+use crate::output::text;
+
+const POLL: Duration = Duration::from_millis(200);
+
+/// `drain`: takes a link or node out of service, and waits until trees have left it if asked to.
+///
+/// # Errors
+/// The controller refuses it, or trees have not left in time.
+pub async fn drain(client: &Client, args: &DrainArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let target = match args.kind {
+        Drainable::Link if args.target.contains("--") => args.target.as_str(),
+        Drainable::Link => link_name(&args.target).map(|_| args.target.as_str())?,
+        Drainable::Node => segment("node", &args.target)?,
+    };
+    let default = default_name(target);
+    let name = segment("drain", args.name.as_deref().unwrap_or(&default))?;
+    let field = match args.kind {
+        Drainable::Link => "link",
+        Drainable::Node => "node",
+    };
+    let mut spec = json!({"reason": args.reason});
+    spec[field] = json!(target);
+    if args.accept_loss {
+        spec["acceptLoss"] = json!(true);
+    }
+    let body = json!({"apiVersion": API_VERSION, "kind": "Drain", "metadata": {"name": name}, "spec": spec});
+    let doing = format!("draining {field} {target}");
+    let path = if args.dry_run { "/api/v1/drains?dryRun=true" } else { "/api/v1/drains" };
+    client.change(&doing, Method::POST, path, Some(&body)).await?;
+    if args.dry_run {
+        return Ok(writeln!(out, "drain/{name} would be created (dry run)")?);
+    }
+    writeln!(out, "drain/{name} created; `canopyctl undrain {name}` puts {field} {target} back into service")?;
+    match args.wait {
+        Some(timeout) => wait(client, name, timeout, out).await,
+        None => Ok(()),
+    }
+}
+
+async fn wait(client: &Client, name: &str, timeout: Duration, out: &mut dyn Write) -> Result<(), Failure> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let drain: DrainResource =
+            client.get(&format!("reading drain {name}"), &format!("/api/v1/drains/{name}")).await?;
+        if drain.status.groups == 0 {
+            let links = drain.status.links.len();
+            return Ok(writeln!(out, "no group uses its {links} links any more")?);
+        }
+        if Instant::now() + POLL > deadline {
+            let message = format!(
+                "{} groups still use what drain {name} takes out of service: they have no other way, or a node is late \
+                 (canopyctl status); it stays in force",
+                drain.status.groups
+            );
+            return Err(Failure::new(Exit::Timeout, message));
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// `undrain`: deletes a drain by its name, or the only one of a link or node.
+///
+/// # Errors
+/// There is none, or several name the target.
+pub async fn undrain(client: &Client, args: &UndrainArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let all: List<DrainResource> = client.get("listing drains", "/api/v1/drains").await?;
+    let names = |d: &&DrainResource| {
+        let is = |field: &Option<String>| field.as_deref() == Some(args.name.as_str());
+        let ends = d.spec.link.iter().flat_map(|link| link.split("--"));
+        is(&d.spec.link) || is(&d.spec.node) || ends.into_iter().any(|end| end == args.name)
+    };
+    let named = all.items.iter().filter(|d| d.metadata.name == args.name).collect::<Vec<_>>();
+    let found = if named.is_empty() { all.items.iter().filter(names).collect() } else { named };
+    match found[..] {
+        [drain] => {
+            let name = segment("drain", &drain.metadata.name)?;
+            client
+                .change(&format!("deleting drain {name}"), Method::DELETE, &format!("/api/v1/drains/{name}"), None)
+                .await?;
+            writeln!(out, "drain/{name} deleted")?;
+            let others = all.items.iter().filter(|d| d.metadata.name != name);
+            let links = &drain.status.links;
+            for other in others.filter(|other| other.status.links.iter().any(|link| links.contains(link))) {
+                writeln!(out, "still drained by drain/{}: {}", text(&other.metadata.name), text(&other.spec.reason))?;
+            }
+            Ok(())
+        }
+        [] => Err(Failure::new(
+            Exit::NotFound,
+            format!(
+                "no drain has this name or target: {}; `canopyctl get drains` lists them, and the topology may drain a link too",
+                args.name
+            ),
+        )),
+        ref several => {
+            let names: Vec<String> = several.iter().map(|d| text(&d.metadata.name)).collect();
+            let message = format!("{} is drained by {}: name the drain", args.name, names.join(", "));
+            Err(Failure::new(Exit::Conflict, message))
+        }
+    }
+}
+
+/// A drain's name from its target: `n4/eth3` is `n4-eth3`.
+fn default_name(target: &str) -> String {
+    let first = target.split("--").next().unwrap_or(target);
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    first.chars().map(plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drain_is_named_after_its_target() {
+        assert_eq!(
+            (default_name("n4/eth3"), default_name("n4/Eth1.3--n2/eth1"), default_name("n4")),
+            ("n4-eth3".into(), "n4-eth1-3".into(), "n4".into())
+        );
+    }
+}
