@@ -68,7 +68,7 @@ build: ## debug build of the whole workspace
 tools: ## install what is missing on this machine
 	@scripts/install-tools.sh
 
-lint: ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, the list of mutants
+lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, the list of mutants
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd proto/control/proto && buf lint && buf breaking --against ../released/canopy-v1.binpb
@@ -79,6 +79,8 @@ lint: ## formatting, clippy, protocol buffers, the words of docs/glossary.md, wh
 	python3 scripts/test_clean_room.py
 	python3 scripts/test_mutants.py
 	python3 scripts/mutants.py
+	PATH="$$PATH:target/prometheus/usr/bin" promtool check rules deploy/prometheus/canopy.rules.yaml
+	PATH="$$PATH:target/prometheus/usr/bin" promtool test rules deploy/prometheus/canopy.rules.test.yaml
 
 deps: ## the arrow rule of ARCHITECTURE.md, from cargo's own graph; no circle of files in a crate
 	@scripts/check-arrows.sh

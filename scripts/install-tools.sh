@@ -59,6 +59,19 @@ if ((EUID == 0)) && ! mountpoint -q /sys/fs/bpf; then
   mount -t bpf bpf /sys/fs/bpf
 fi
 
+# Prometheus judges the alert rules. Unpacked and not installed: the package would start a service.
+if ! { command -v prometheus && command -v promtool; } >/dev/null && [ ! -x target/prometheus/usr/bin/promtool ]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "missing: prometheus, with promtool. Install it and run make again." >&2
+    exit 1
+  fi
+  echo "unpacking into target/prometheus: prometheus"
+  rm -rf target/prometheus
+  mkdir -p target/prometheus
+  (cd target/prometheus && { apt-get download -qq prometheus 2>/dev/null || { apt-get update -qq && apt-get download -qq prometheus; }; } &&
+    dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb)
+fi
+
 # Peers that the packet tests compare with, and the protocol buffer linter: in an environment of the project's own.
 if ! cmp -s scripts/requirements.txt .venv/requirements.txt; then
   echo "installing for python3, in .venv: $(grep -o '^[a-z-]*==[0-9.]*' scripts/requirements.txt | tr '\n' ' ')"

@@ -16,7 +16,7 @@ const MAX_ANSWER: u64 = 64 << 20;
 ///
 /// # Errors
 /// Nothing listens on the port, no answer within 30 s, or the answer is not HTTP.
-pub(crate) fn request(port: u16, method: &str, path: &str, body: Option<&[u8]>) -> Result<(u16, Vec<u8>)> {
+pub fn request(port: u16, method: &str, path: &str, body: Option<&[u8]>) -> Result<(u16, Vec<u8>)> {
     let words = [method, path];
     ensure!(
         words.iter().all(|w| !w.is_empty() && w.bytes().all(|b| b.is_ascii_graphic())),

@@ -31,7 +31,7 @@ mod control;
 mod delay;
 mod down;
 mod host;
-mod http;
+pub mod http;
 mod means;
 mod netns;
 mod network;

@@ -10,6 +10,7 @@ pub mod longhaul;
 pub mod moves;
 pub mod pacer;
 mod paused;
+pub mod prometheus;
 pub mod queue;
 mod scapy;
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use canopy_e2e::prometheus::Prometheus;
 use canopy_e2e::{Bed, Paused, up};
 use canopy_lab::{Transfer, TransferSpec};
 use serde_json::{Value, json};
@@ -25,8 +26,23 @@ fn canopyctl(bed: &Bed, args: &[&str]) -> String {
     bed.canopyctl(args).unwrap()
 }
 
-/// The only causes that are open are these, and `canopyctl status` shows the first.
-fn named(bed: &Bed, fault: &str, since: Instant, wanted: &[&str]) {
+/// A lab whose controller is scraped.
+struct Watched {
+    bed: Bed,
+    prometheus: Prometheus,
+}
+
+/// Figure 1 with group `g` under load.
+fn watched() -> (Watched, Transfer) {
+    let bed = up("figure1").unwrap();
+    let prometheus = Prometheus::start(&bed.lab).unwrap();
+    let transfer = start(&bed);
+    (Watched { bed, prometheus }, transfer)
+}
+
+/// The only causes that are open are these, `canopyctl status` shows the first, and only their alerts fire.
+fn named(watched: &Watched, fault: &str, since: Instant, wanted: &[&str]) {
+    let bed = &watched.bed;
     let wanted: BTreeSet<String> = wanted.iter().map(|w| (*w).to_owned()).collect();
     let mut seen = BTreeSet::new();
     let waited = bed.lab.wait(&format!("{fault}: {wanted:?}"), |_| {
@@ -39,10 +55,26 @@ fn named(bed: &Bed, fault: &str, since: Instant, wanted: &[&str]) {
     println!("{fault}: named after {seconds:.1} s\n{screen}");
     let code = wanted.first().unwrap().split(' ').next().unwrap();
     assert!(screen.contains(code), "{screen}");
+    let alert = |w: &String| {
+        let (code, object) = w.split_once(' ').unwrap();
+        format!("Canopy{code} {}", object.split_once('/').unwrap().1)
+    };
+    alerts(watched, fault, &wanted.iter().map(alert).collect());
+    println!("{fault}: its alert alone fires after {:.1} s", since.elapsed().as_secs_f64());
+}
+
+fn alerts(Watched { bed, prometheus }: &Watched, fault: &str, wanted: &BTreeSet<String>) {
+    let mut seen = BTreeSet::new();
+    let waited = bed.lab.wait(&format!("the alerts of {fault}: {wanted:?}"), |_| {
+        seen = prometheus.firing()?;
+        Ok(seen == *wanted)
+    });
+    waited.unwrap_or_else(|e| panic!("{e:#}: {seen:?}"));
 }
 
 /// No problem is open.
-fn closed(bed: &Bed, fault: &str, since: Instant) {
+fn closed(watched: &Watched, fault: &str, since: Instant) {
+    let bed = &watched.bed;
     let mut seen = BTreeSet::new();
     let waited = bed.lab.wait(&format!("the end of {fault}"), |_| {
         seen = roots(bed);
@@ -51,6 +83,7 @@ fn closed(bed: &Bed, fault: &str, since: Instant) {
     waited.unwrap_or_else(|e| panic!("{e:#}: {seen:?}"));
     println!("{fault}: closed after {:.1} s", since.elapsed().as_secs_f64());
     assert!(canopyctl(bed, &["status"]).contains("No problem is open"));
+    alerts(watched, &format!("the end of {fault}"), &BTreeSet::new());
 }
 
 /// Group `g` under a load that lasts until this is dropped.
@@ -98,60 +131,60 @@ fn link_to(bed: &Bed, node: &str) -> (String, String) {
 
 #[test]
 fn receivers_that_do_not_acknowledge_are_named_and_nothing_else() {
-    let bed = up("figure1").unwrap();
-    let transfer = start(&bed);
-    assert_eq!(roots(&bed), BTreeSet::new());
+    let (watched, transfer) = watched();
+    let bed = &watched.bed;
+    assert_eq!(roots(bed), BTreeSet::new());
 
     let since = Instant::now();
     let dead = Paused::process(transfer.pid("r3").unwrap()).unwrap();
-    named(&bed, "a dead receiver", since, &["ReceiverStalled member/g/r3"]);
+    named(&watched, "a dead receiver", since, &["ReceiverStalled member/g/r3"]);
     bed.wait_phase("g", "Stalled").unwrap();
-    let why = canopyctl(&bed, &["why", "group", "g"]);
+    let why = canopyctl(bed, &["why", "group", "g"]);
     assert!(why.contains("group g is Stalled: held up by receiver r3") && why.contains("GroupStalled"), "{why}");
-    let markdown = canopyctl(&bed, &["why", "host", "r3", "-o", "markdown"]);
+    let markdown = canopyctl(bed, &["why", "host", "r3", "-o", "markdown"]);
     assert!(markdown.contains("- **CRITICAL** receiver r3 of group g acknowledges nothing"), "{markdown}");
     let (mended, _) = (Instant::now(), drop(dead));
-    closed(&bed, "a dead receiver", mended);
+    closed(&watched, "a dead receiver", mended);
     bed.wait_phase("g", "Ready").unwrap();
 
     let since = Instant::now();
-    in_host(&bed, "r5", "ip", "link set eth0 mtu 1500");
-    named(&bed, "host MTU", since, &["ReceiverStalled member/g/r5"]);
+    in_host(bed, "r5", "ip", "link set eth0 mtu 1500");
+    named(&watched, "host MTU", since, &["ReceiverStalled member/g/r5"]);
     let mended = Instant::now();
-    in_host(&bed, "r5", "ip", "link set eth0 mtu 9000");
-    closed(&bed, "host MTU", mended);
+    in_host(bed, "r5", "ip", "link set eth0 mtu 9000");
+    closed(&watched, "host MTU", mended);
 }
 
 #[test]
 fn links_and_ports_that_lose_packets_are_named_and_nothing_else() {
-    let bed = up("figure1").unwrap();
-    let _transfer = start(&bed);
+    let (watched, _transfer) = watched();
+    let bed = &watched.bed;
 
-    let (link, end) = link_to(&bed, "n2");
+    let (link, end) = link_to(bed, "n2");
     let since = Instant::now();
     bed.lab.set_loss(&end, "100%".parse().unwrap()).unwrap();
-    named(&bed, "a black hole", since, &[&format!("LinkBlackHole link/{link}")]);
+    named(&watched, "a black hole", since, &[&format!("LinkBlackHole link/{link}")]);
     bed.wait_phase("g", "Ready").unwrap();
     let mended = Instant::now();
     bed.lab.set_loss(&end, "0%".parse().unwrap()).unwrap();
-    closed(&bed, "a black hole", mended);
+    closed(&watched, "a black hole", mended);
 
-    let (link, end) = link_to(&bed, "n2");
+    let (link, end) = link_to(bed, "n2");
     let since = Instant::now();
     bed.lab.set_loss(&end, "5%".parse().unwrap()).unwrap();
-    named(&bed, "5 % loss", since, &[&format!("LinkLossy link/{link}")]);
+    named(&watched, "5 % loss", since, &[&format!("LinkLossy link/{link}")]);
     let mended = Instant::now();
     bed.lab.set_loss(&end, "0%".parse().unwrap()).unwrap();
-    closed(&bed, "5 % loss", mended);
+    closed(&watched, "5 % loss", mended);
 
-    let (node, port) = edge_of(&bed, "r1");
+    let (node, port) = edge_of(bed, "r1");
     let since = Instant::now();
-    in_host(&bed, "r1", "ip", "link set eth0 down");
-    named(&bed, "a host's interface that is down", since, &[&format!("PortDown port/{node}/{port}")]);
+    in_host(bed, "r1", "ip", "link set eth0 down");
+    named(&watched, "a host's interface that is down", since, &[&format!("PortDown port/{node}/{port}")]);
     bed.wait_phase("g", "Degraded").unwrap();
     let wanted = format!("because of port {node}/{port}");
     let is_explained = |_: &_| {
-        let why = canopyctl(&bed, &["why", "group", "g"]);
+        let why = canopyctl(bed, &["why", "group", "g"]);
         Ok(why.contains("group g is Degraded: ") && why.contains(&wanted))
     };
     bed.lab.wait(&wanted, is_explained).unwrap();
@@ -159,52 +192,51 @@ fn links_and_ports_that_lose_packets_are_named_and_nothing_else() {
 
 #[test]
 fn interfaces_that_are_not_as_the_topology_wants_them_are_named_and_nothing_else() {
-    let bed = up("figure1").unwrap();
-    let _transfer = start(&bed);
+    let (watched, _transfer) = watched();
+    let bed = &watched.bed;
 
-    let (_, end) = link_to(&bed, "n2");
+    let (_, end) = link_to(bed, "n2");
     let (node, port) = end.split_once('/').unwrap();
     let since = Instant::now();
-    in_host(&bed, node, "ip", &format!("link set {port} mtu 1500"));
-    named(&bed, "node MTU", since, &[&format!("PortMisconfigured port/{end}")]);
+    in_host(bed, node, "ip", &format!("link set {port} mtu 1500"));
+    named(&watched, "node MTU", since, &[&format!("PortMisconfigured port/{end}")]);
     let mended = Instant::now();
-    in_host(&bed, node, "ip", &format!("link set {port} mtu 9000"));
-    closed(&bed, "node MTU", mended);
+    in_host(bed, node, "ip", &format!("link set {port} mtu 9000"));
+    closed(&watched, "node MTU", mended);
     bed.wait_phase("g", "Ready").unwrap();
 
-    let (link, end) = link_to(&bed, "n2");
+    let (link, end) = link_to(bed, "n2");
     let (node, port) = end.split_once('/').unwrap();
     let since = Instant::now();
-    in_host(&bed, node, "ip", &format!("link del {port}"));
-    named(&bed, "an interface that is gone", since, &[&format!("LinkDown link/{link}")]);
+    in_host(bed, node, "ip", &format!("link del {port}"));
+    named(&watched, "an interface that is gone", since, &[&format!("LinkDown link/{link}")]);
     bed.wait_phase("g", "Ready").unwrap();
 }
 
 #[test]
 fn agents_that_are_gone_or_hang_are_named_and_nothing_else() {
-    let mut bed = up("figure1").unwrap();
-    let _transfer = start(&bed);
-    let headend = bed.group("g").unwrap()["tree"][0]["node"].as_str().unwrap().to_owned();
+    let (mut watched, _transfer) = watched();
+    let headend = watched.bed.group("g").unwrap()["tree"][0]["node"].as_str().unwrap().to_owned();
 
     let since = Instant::now();
-    let hung = Paused::new(&bed, &[&headend]).unwrap();
-    named(&bed, "an agent that hangs", since, &[&format!("AgentSilent node/{headend}")]);
-    assert_eq!(phase(&bed), "Unknown");
+    let hung = Paused::new(&watched.bed, &[&headend]).unwrap();
+    named(&watched, "an agent that hangs", since, &[&format!("AgentSilent node/{headend}")]);
+    assert_eq!(phase(&watched.bed), "Unknown");
     let (mended, _) = (Instant::now(), drop(hung));
-    closed(&bed, "an agent that hangs", mended);
-    bed.wait_phase("g", "Ready").unwrap();
+    closed(&watched, "an agent that hangs", mended);
+    watched.bed.wait_phase("g", "Ready").unwrap();
 
     let since = Instant::now();
-    bed.lab.kill_agent("n2").unwrap();
-    named(&bed, "an agent that was killed", since, &["AgentDisconnected node/n2"]);
-    assert_eq!(phase(&bed), "Ready");
+    watched.bed.lab.kill_agent("n2").unwrap();
+    named(&watched, "an agent that was killed", since, &["AgentDisconnected node/n2"]);
+    assert_eq!(phase(&watched.bed), "Ready");
     let mended = Instant::now();
-    bed.lab.start_agent("n2").unwrap();
-    closed(&bed, "an agent that was killed", mended);
+    watched.bed.lab.start_agent("n2").unwrap();
+    closed(&watched, "an agent that was killed", mended);
 
     // A controller that starts again finds nothing wrong.
-    bed.lab.kill_controller().unwrap();
-    bed.lab.start_controller().unwrap();
-    closed(&bed, "a restart of the controller", Instant::now());
-    bed.wait_phase("g", "Ready").unwrap();
+    watched.bed.lab.kill_controller().unwrap();
+    watched.bed.lab.start_controller().unwrap();
+    closed(&watched, "a restart of the controller", Instant::now());
+    watched.bed.wait_phase("g", "Ready").unwrap();
 }
