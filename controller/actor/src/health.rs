@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
+use canopy_controller_core::drops::Rise;
 use canopy_controller_core::health::{Change, Health, Problem, ProblemKey, Subject, Symptom};
 use canopy_controller_core::problem::{Object, ProblemCode};
 use canopy_model::telemetry::GroupTelemetry;
@@ -39,6 +40,13 @@ impl Controller {
         if !groups.is_empty() {
             self.groups_changed(&groups);
         }
+    }
+
+    /// Processes drop counters of a node that rose.
+    pub fn drops_rose(&self, node: &str, rises: Vec<Rise>) {
+        let now = self.now();
+        self.write(|d| d.drops_rose(node, rises, now));
+        self.assess_node(node);
     }
 
     /// Reads a node's symptoms. Under one lock with storing them, so that older ones never replace newer ones.

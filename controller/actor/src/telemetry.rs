@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock};
 
+use canopy_controller_core::drops::Rise;
 use canopy_model::ids::GroupId;
 use canopy_model::telemetry::{DropCount, GroupTelemetry};
 use canopy_units::UnixTime;
@@ -31,11 +32,21 @@ pub struct NodeTelemetry {
 pub struct Telemetry(RwLock<HashMap<String, NodeTelemetry>>);
 
 impl Telemetry {
-    /// Stores one sample: its groups replace their previous samples. Groups that `is_known` rejects are dropped, so
+    /// Stores one sample, and returns the drop counters that are higher than in the sample before: its groups replace their previous samples. Groups that `is_known` rejects are dropped, so
     /// that a node cannot make the controller store groups that it did not configure.
-    pub fn record(&self, node: &str, sample: NodeTelemetry, is_known: impl Fn(GroupId) -> bool) {
+    pub fn record(&self, node: &str, sample: NodeTelemetry, is_known: impl Fn(GroupId) -> bool) -> Vec<Rise> {
         let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // The first sample after a start of the controller has what was counted before.
+        let is_first = !nodes.contains_key(node);
         let known = nodes.entry(node.to_owned()).or_default();
+        let mut rises = Vec::new();
+        if !is_first {
+            for (id, group) in &sample.groups {
+                let before = known.groups.get(id).map(|g| g.drops.as_slice()).unwrap_or_default();
+                add_rises(&mut rises, Some(*id), before, &group.drops);
+            }
+            add_rises(&mut rises, None, &known.drops, &sample.drops);
+        }
         known.time = sample.time;
         for (id, mut group) in sample.groups {
             group.branches.truncate(MAX_BRANCHES);
@@ -47,6 +58,7 @@ impl Telemetry {
             known.drops = sample.drops;
             known.drops.truncate(MAX_NODE_DROPS);
         }
+        rises
     }
 
     /// Removes a node.
@@ -76,6 +88,18 @@ impl Telemetry {
     pub fn for_each(&self, mut visit: impl FnMut(&str, &NodeTelemetry)) {
         for (name, node) in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
             visit(name, node);
+        }
+    }
+}
+
+fn add_rises(rises: &mut Vec<Rise>, group: Option<GroupId>, before: &[DropCount], now: &[DropCount]) {
+    let key = |d: &DropCount| (d.reason, d.port.clone());
+    let known: BTreeMap<_, u64> = before.iter().map(|d| (key(d), d.packets)).collect();
+    for drop in now {
+        let packets = drop.packets.saturating_sub(known.get(&key(drop)).copied().unwrap_or(0));
+        if packets > 0 && rises.len() < MAX_NODE_DROPS {
+            let (reason, name, port) = (drop.reason, drop.name.clone(), drop.port.clone());
+            rises.push(Rise { group, port, reason, name, packets });
         }
     }
 }
@@ -111,6 +135,29 @@ mod tests {
             groups: groups.iter().map(|(g, p)| (id(*g), group(*g, *p))).collect(),
             drops: vec![],
         }
+    }
+
+    #[test]
+    fn counters_that_rise_between_two_samples_are_returned() {
+        let drop = |reason, port: Option<&str>, packets| DropCount {
+            reason,
+            name: format!("r{reason}"),
+            packets,
+            port: port.map(str::to_owned),
+        };
+        let t = Telemetry::default();
+        let with = |of_group: Vec<DropCount>, drops: Vec<DropCount>| {
+            let mut sample = sample(&[(1, 10)]);
+            sample.groups.get_mut(&id(1)).unwrap().drops = of_group;
+            sample.drops = drops;
+            t.record("n1", sample, |_| true)
+        };
+        // What was counted before the controller started.
+        assert_eq!(with(vec![drop(6, None, 5)], vec![drop(33, Some("eth1"), 9)]), []);
+        assert_eq!(with(vec![drop(6, None, 5)], vec![drop(33, Some("eth1"), 9)]), []);
+        let rises = with(vec![drop(6, None, 7)], vec![drop(33, Some("eth1"), 9), drop(33, Some("eth2"), 2)]);
+        let short: Vec<_> = rises.iter().map(|r| (r.group.is_some(), r.port.as_deref(), r.reason, r.packets)).collect();
+        assert_eq!(short, [(true, None, 6, 2), (false, Some("eth2"), 33, 2)]);
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! - `view`: resources as APIs show them.
 //! - `resource`: resources in memory; `record`: their durable form; `command`: changes of them.
 //! - `delivery`: whether a group's data is acknowledged; `status`: plan compared with reports.
-//! - `problem`: the registry of what can be wrong; `health`: what is, since when, and what caused it.
+//! - `problem`: the registry of what can be wrong; `drops`: drop counters that are signs of it; `health`: what is, since when, and what caused it.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -24,6 +24,7 @@ pub mod command;
 pub mod condition;
 pub mod delivery;
 pub mod domain;
+pub mod drops;
 pub mod encoding;
 pub mod error;
 pub mod health;

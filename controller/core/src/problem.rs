@@ -306,6 +306,31 @@ problems! {
         "leads to a node from which no acknowledgement arrives",
         "The parent forwards data there. No receiver behind the child is known to be the cause, so data or acknowledgements are lost between the two, or the child does not forward.",
         "Check the link in both directions, then the child's agent and its drop counters (`canopyctl describe node`).";
+    /// Packets that no headend made arrive at a node.
+    PacketsForged: Warning Node, opens 2000 ms, closes 10000 ms,
+        "drops packets that do not fit what was provisioned",
+        "SRHs, receiver lists, sources or HMACs are not those of the headends of its groups: a host or node sends to SIDs of the domain by itself, or a node runs another state than the controller desires.",
+        "The evidence has the drop reasons (docs/datapath.md). If all nodes are in sync, capture at the node and follow the link-layer source.";
+    /// The headend drops what the source sends.
+    SourceRefused: Warning Group, opens 3000 ms, closes 10000 ms,
+        "has a source whose packets the headend drops",
+        "The source sends before the group is open, from another port, queue pair or PSN than it joined with, or operations that cannot be multicast.",
+        "The evidence has the drop reasons (docs/datapath.md). Compare the queue pair with the connection in `canopyctl describe group`.";
+    /// Copies cannot be forwarded.
+    CopiesNotForwarded: Critical Group, opens 1000 ms, closes 3000 ms,
+        "has copies that a node cannot forward",
+        "The FIB or the neighbour table of the node has no next hop for a branch.",
+        "Follow the cause, or compare `ip -6 route show table 4791` and `ip -6 neigh` at the node with `canopyctl describe node`.";
+    /// Copies are larger than a path of the tree.
+    CopiesTooLarge: Critical Group, opens 1000 ms, closes 3000 ms,
+        "has copies that are larger than a path of its tree",
+        "The MTU of a port is smaller than the source's packets with their encapsulation.",
+        "Raise the MTU of the links, or lower pathMtu of the group.";
+    /// A host sends what the boundary refuses.
+    HostRefused: Warning Port, opens 5000 ms, closes 10000 ms,
+        "drops packets at the boundary of the domain",
+        "What is behind the port sends frames, addresses or destinations that it must not: it is misconfigured or hostile. Its groups are not affected by that.",
+        "The evidence has the drop reasons (docs/datapath.md); `tcpdump -i PORT` at the node shows the packets.";
     /// A receiver that joined late has not brought its queue pair up.
     ReceiverNotReady: Warning Member, opens 10000 ms, closes 0 ms,
         "joined late and does not answer the probe of its queue pair",

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::alloc::{Allocation, SessionNumbers};
 use crate::delivery::Delivery;
+use crate::drops::{DropKey, Rising};
 use crate::member::Member;
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
@@ -270,6 +271,8 @@ pub(crate) struct Telemetry {
     pub(crate) is_silent: bool,
     /// Progress of the groups that it is the headend of.
     pub(crate) deliveries: BTreeMap<GroupId, Delivery>,
+    /// Drop counters that have risen lately.
+    pub(crate) rising: BTreeMap<DropKey, Rising>,
 }
 
 impl Node {

@@ -222,11 +222,12 @@ impl Nodes {
         let late: Vec<_> = groups.values().flat_map(late_receivers).collect();
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
         let known = |id| spec.groups.contains_key(&id);
-        self.controller.telemetry().record(
+        let rises = self.controller.telemetry().record(
             &node,
             NodeTelemetry { time: UnixTime::from_nanos(sample.time_unix_ns), groups, drops },
             known,
         );
+        self.controller.drops_rose(&node, rises);
         if self.controller.read(|d| d.node_spec(&node)).is_none() {
             // The node left the topology meanwhile: its telemetry must be removed here.
             self.controller.telemetry().forget_node(&node);

@@ -214,6 +214,31 @@ fn interfaces_that_are_not_as_the_topology_wants_them_are_named_and_nothing_else
 }
 
 #[test]
+fn hosts_that_send_what_they_must_not_are_named_and_nothing_else() {
+    let (watched, _transfer) = watched();
+    let bed = &watched.bed;
+    let (node, port) = edge_of(bed, "r1");
+    let refused = format!("HostRefused port/{node}/{port}");
+    let send = |script: &str| {
+        let mut python = bed.lab.command("r1", "python3").unwrap();
+        python.args(["-c", script]).spawn().unwrap()
+    };
+    const FRAMES: &str = "import socket, time\n\
+        s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n\
+        s.bind(('eth0', 0))\n\
+        while True:\n    s.send(bytes.fromhex('ffffffffffff020000000009') + HEAD + bytes(60))\n    time.sleep(0.05)\n";
+    for (fault, head) in [("a wrong VLAN", "8100000786dd60"), ("a frame that is not IPv6", "080045")] {
+        let since = Instant::now();
+        let mut sender = send(&FRAMES.replace("HEAD", &format!("bytes.fromhex('{head}')")));
+        named(&watched, fault, since, &[&refused]);
+        assert_eq!(phase(bed), "Ready");
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+        closed(&watched, fault, Instant::now());
+    }
+}
+
+#[test]
 fn agents_that_are_gone_or_hang_are_named_and_nothing_else() {
     let (mut watched, _transfer) = watched();
     let headend = watched.bed.group("g").unwrap()["tree"][0]["node"].as_str().unwrap().to_owned();

@@ -17,7 +17,7 @@
 //!   group; `replan`: that of all groups over another network.
 //! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands` with `drain_targets`: checks of commands, by resource.
 //! - `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
-//! - `reports`, `stall`, `late`, `deliveries`: what agents send. `symptoms`: signs of problems in all of it.
+//! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -33,6 +33,7 @@ use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_units::{Monotonic, UnixTime};
 
 use crate::command::{Applied, Command};
+use crate::drops::Rise;
 use crate::error::{DomainError, RestoreError};
 use crate::health::Symptom;
 use crate::hmac::HmacSettings;
@@ -51,6 +52,7 @@ mod dead_ports;
 mod deliveries;
 mod drain_commands;
 mod drain_targets;
+mod drops;
 mod group_change;
 mod group_commands;
 mod groups;
@@ -318,6 +320,11 @@ impl Domain {
     /// Marks nodes from which no telemetry arrives any more, at `now`. Returns them, and the groups that are not observed from now on.
     pub fn mark_silent_nodes(&mut self, now: Monotonic) -> (Vec<String>, Vec<String>) {
         deliveries::mark_silent(&mut self.state, now)
+    }
+
+    /// Notes drop counters of `node` that rose, at `now`.
+    pub fn drops_rose(&mut self, node: &str, rises: Vec<Rise>, now: Monotonic) {
+        drops::rose(&mut self.state, node, rises, now);
     }
 
     /// Signs of problems of a node, its ports and its links, at `now`.

@@ -14,13 +14,15 @@ use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
 
+use super::drops::is_fresh;
 use super::link_views::STALE;
 use super::links::{Links, label, label_at};
 use super::state::State;
 use crate::delivery::DeliveryState;
+use crate::drops::code_of;
 use crate::health::{ProblemKey, Symptom};
 use crate::plan::GroupPlan;
-use crate::problem::{Object, ProblemCode as Code};
+use crate::problem::{Object, ObjectKind, ProblemCode as Code};
 use crate::resource::{Group, GroupState, Node, Stall, Step};
 use crate::status::{assess, percent};
 use crate::threshold::Bound;
@@ -82,7 +84,43 @@ impl Symptoms<'_> {
             all.push(symptom(Code::LinkLossy, Object::Link(lossy.link.clone()), evidence, vec![]));
         }
         self.queues(node, &mut all);
+        self.drops(node, &mut all);
         all
+    }
+
+    fn drops(&self, node: &Node, all: &mut Vec<Symptom>) {
+        let name = &node.spec.base.name;
+        // The first of several reasons names the problem; the others are in its evidence.
+        let mut found: BTreeMap<ProblemKey, Vec<String>> = BTreeMap::new();
+        for (key, rising) in node.telemetry.rising.iter().filter(|(_, rising)| is_fresh(rising, self.now)) {
+            let Some(code) = code_of(key.reason, key.port.is_some()) else { continue };
+            let group = key.group.and_then(|id| self.state.groups.name(id));
+            let object = match (code.info().object, &key.port, group) {
+                (ObjectKind::Port, Some(port), _) => Object::Port(format!("{name}/{port}")),
+                (ObjectKind::Group, _, Some(group)) => Object::Group(group.to_owned()),
+                (ObjectKind::Node, ..) => Object::Node(name.clone()),
+                _ => continue,
+            };
+            let of = group.map(|group| format!(" of group {group}")).unwrap_or_default();
+            let text = format!("{} ({} packets{of} since the sample before)", rising.name, rising.packets);
+            found.entry(ProblemKey::new(code, object)).or_default().push(text);
+        }
+        for (key, reasons) in found {
+            let causes = match key.code {
+                Code::CopiesNotForwarded => {
+                    let ports = node.spec.base.ports.iter();
+                    let of_ports = ports.flat_map(|port| self.of_port(node, &port.name));
+                    of_ports.chain([ProblemKey::new(Code::RouteMissing, Object::Node(name.clone()))]).collect()
+                }
+                Code::CopiesTooLarge => {
+                    let ports = node.spec.base.ports.iter().map(|p| Object::Port(format!("{name}/{}", p.name)));
+                    ports.map(|port| ProblemKey::new(Code::PortMisconfigured, port)).collect()
+                }
+                _ => vec![],
+            };
+            let evidence = format!("{name} drops: {}", reasons.join(", "));
+            all.push(Symptom { key, evidence, causes });
+        }
     }
 
     fn queues(&self, node: &Node, all: &mut Vec<Symptom>) {

@@ -7,6 +7,7 @@ use canopy_units::{UnixTime, UnwrappedPsn};
 
 use super::*;
 use crate::domain::BranchNews;
+use crate::drops::Rise;
 use crate::health::{Health, Problem, ProblemKey, Subject, Symptom};
 use crate::problem::{Object, ProblemCode as Code};
 use crate::testing::fabric;
@@ -293,6 +294,42 @@ fn a_broken_link_without_another_way_is_the_cause() {
     assert!(root.affects.iter().any(|p| p.object == Object::Group("g".into())), "{all:?}");
     let end = Endpoint { device: "spine1".into(), port: "down2".into() };
     assert_eq!(end.to_string(), "spine1/down2");
+}
+
+#[test]
+fn drop_counters_that_rise_are_signs_as_long_as_they_do() {
+    let mut w = world();
+    let id = w.domain.group("g").unwrap().status.group_id;
+    let rise = |reason, group, port: Option<&str>| Rise {
+        group,
+        port: port.map(str::to_owned),
+        reason,
+        name: format!("reason{reason}"),
+        packets: 7,
+    };
+    let rises = vec![
+        rise(33, None, Some("host1")),
+        rise(34, None, Some("host1")),
+        rise(35, None, Some("host2")),
+        rise(6, Some(id), None),
+        rise(17, Some(id), None),
+        rise(19, Some(id), None),
+    ];
+    w.domain.drops_rose("leaf2", rises, instant(18 * S));
+    let found = of_node(&w, "leaf2");
+    let wanted = [
+        key(Code::PacketsForged, Object::Node("leaf2".into())),
+        key(Code::CopiesTooLarge, Object::Group("g".into())),
+        key(Code::HostRefused, Object::Port("leaf2/host1".into())),
+    ];
+    assert_eq!(keys(&found).into_iter().collect::<std::collections::BTreeSet<_>>(), wanted.into());
+    let evidence = |code| found.iter().find(|s| s.key.code == code).unwrap().evidence.clone();
+    assert!(evidence(Code::PacketsForged).contains("reason6 (7 packets of group g"), "{found:?}");
+    let refused = evidence(Code::HostRefused);
+    assert!(refused.contains("reason33") && refused.contains("reason34"), "{refused}");
+    assert_eq!(w.domain.node_symptoms("leaf2", instant(22 * S)), []);
+    w.domain.drops_rose("leaf2", vec![], instant(22 * S));
+    assert_eq!(of_node(&w, "leaf2"), []);
 }
 
 #[test]
