@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use canopy_e2e::prometheus::Prometheus;
-use canopy_e2e::{Bed, Paused, up};
-use canopy_lab::{Transfer, TransferSpec};
+use canopy_e2e::{Bed, Paused, deep, up};
+use canopy_lab::{Lab, Transfer, TransferSpec};
 use serde_json::{Value, json};
 
 /// Octets that no transfer of this test ends with.
@@ -91,7 +91,7 @@ fn start(bed: &Bed) -> Transfer {
     bed.lab.create_group("g", json!({"pathMtu": 4096, "stallAfterMs": 500})).unwrap();
     bed.limit("s1", 50).unwrap();
     let mut spec = TransferSpec {
-        timeout: std::time::Duration::from_secs(600),
+        timeout: Duration::from_secs(3600),
         leave: false,
         ..TransferSpec::new("g", "s1", &["r1", "r2", "r3", "r4", "r5"], ENDLESS)
     };
@@ -264,4 +264,43 @@ fn agents_that_are_gone_or_hang_are_named_and_nothing_else() {
     watched.bed.lab.start_controller().unwrap();
     closed(&watched, "a restart of the controller", Instant::now());
     watched.bed.wait_phase("g", "Ready").unwrap();
+}
+
+/// In `make test-deep`, for thirty minutes.
+#[test]
+fn load_and_a_rolling_restart_raise_no_alert() {
+    let (Watched { mut bed, prometheus }, _transfer) = watched();
+    let lasts = if deep() { Duration::from_secs(1800) } else { Duration::ZERO };
+    let since = Instant::now();
+    let mut late = BTreeSet::new();
+    for n in 1..=6 {
+        let node = format!("n{n}");
+        let killed = Instant::now();
+        bed.lab.kill_agent(&node).unwrap();
+        bed.lab.start_agent(&node).unwrap();
+        let is_back =
+            |lab: &Lab| Ok(lab.rest("GET", &format!("/api/v1/nodes/{node}"), None)?.1["status"]["connected"] == true);
+        bed.lab.wait("the agent to connect", is_back).unwrap();
+        // On a machine that takes longer to start it, the alert is right.
+        if killed.elapsed() > Duration::from_secs(2) {
+            late.insert(node);
+        }
+    }
+    bed.lab.wait_synced().unwrap();
+    while since.elapsed() < lasts {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    bed.wait_phase("g", "Ready").unwrap();
+    // A problem that opens now is seen before the next scrapes.
+    let scrapes = || {
+        let found = prometheus.query("count_over_time(up{job=\"canopy-controller\"}[2h])").unwrap();
+        found[0]["value"][1].as_str().unwrap().parse::<u64>().unwrap()
+    };
+    let before = scrapes();
+    bed.lab.wait("six more scrapes", |_| Ok(scrapes() > before + 6)).unwrap();
+    let fired = prometheus.query("max_over_time(ALERTS{alertstate=\"firing\"}[2h])").unwrap();
+    let is_late = |a: &Value| a["metric"]["object"].as_str().is_some_and(|node| late.contains(node));
+    let unexplained: Vec<&Value> = fired.iter().filter(|a| !is_late(a)).collect();
+    println!("{} alerts in {:?}, agents that were back late: {late:?}", fired.len(), since.elapsed());
+    assert!(unexplained.is_empty(), "{unexplained:?}");
 }
