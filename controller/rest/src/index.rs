@@ -7,7 +7,9 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
 use axum::response::{Html, IntoResponse, Response};
 use canopy_controller_actor::Controller;
+use canopy_controller_core::health::Problem;
 use canopy_controller_core::metadata::Selector;
+use canopy_controller_core::problem::Severity;
 use canopy_controller_core::view::{GroupView, NodeView};
 
 /// Rows per table, at most.
@@ -30,7 +32,10 @@ pub(crate) async fn index(State(controller): State<Controller>) -> Response {
         env!("CARGO_PKG_VERSION")
     );
     for path in [
+        "/api/v1/status",
+        "/api/v1/problems",
         "/api/v1/topology",
+        "/api/v1/drains",
         "/api/v1/nodes",
         "/api/v1/links",
         "/api/v1/flows",
@@ -54,12 +59,44 @@ pub(crate) async fn index(State(controller): State<Controller>) -> Response {
         }
         None => html.push_str("<p>No topology yet: <code>canopyctl apply -f topology.yaml</code></p>"),
     }
+    causes(&mut html, &controller.problems());
     groups(&mut html, &page.items, page.next.is_some());
     node_table(&mut html, &nodes);
     html.push_str("</html>");
     let headers =
         [(CACHE_CONTROL, "no-store"), (CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'")];
     (headers, Html(html)).into_response()
+}
+
+/// What is wrong, before everything else.
+fn causes(html: &mut String, problems: &[Problem]) {
+    html.push_str("<h2>What is wrong</h2>");
+    let mut roots = problems.iter().filter(|p| p.is_root()).peekable();
+    if roots.peek().is_none() {
+        html.push_str("<p class=\"ok\">No problem is open.</p>");
+        return;
+    }
+    html.push_str("<table><tr><th>Severity<th>What<th>Seen<th>Affects<th>What to do");
+    for p in roots.take(MAX_ROWS) {
+        let (info, id) = (p.key.code.info(), p.key.id());
+        let class = match info.severity {
+            Severity::Critical => "bad",
+            Severity::Warning => "wait",
+            Severity::Info => "sub",
+        };
+        _ = write!(
+            html,
+            "<tr><td class=\"{class}\">{}<td><a href=\"/api/v1/problems/{id}\">{}</a> {}<td>",
+            info.severity,
+            Escaped(&p.key.object.to_string()),
+            Escaped(info.title)
+        );
+        for evidence in p.evidence.iter().take(5) {
+            _ = write!(html, "<div>{}</div>", Escaped(evidence));
+        }
+        _ = write!(html, "<td class=\"n\">{}<td>{}", p.affects.len(), Escaped(info.remedy));
+    }
+    html.push_str("</table>");
 }
 
 fn groups(html: &mut String, groups: &[GroupView], more: bool) {
@@ -69,7 +106,7 @@ fn groups(html: &mut String, groups: &[GroupView], more: bool) {
         let phase = format!("{:?}", s.phase);
         let class = match phase.as_str() {
             "Ready" => "ok",
-            "Degraded" => "bad",
+            "Degraded" | "Stalled" | "Failed" => "bad",
             _ => "wait",
         };
         let encoding = s.encoding.as_ref().map_or_else(|| "-".into(), |e| format!("{:?}, {} bytes SRH", e.mode, e.srh));
