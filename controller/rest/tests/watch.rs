@@ -159,6 +159,7 @@ async fn wrong_parameters_are_refused_by_name() {
     let bad = [("last-event-id", "x")];
     let (status, _, errors) = api.send("GET", "/api/v1/groups?watch=true", &bad, "").await.problem();
     assert!(status == 400 && errors[0].starts_with("Last-Event-ID: "), "{errors:?}");
+    api.put("/api/v1/groups/g2", &group("g2")).await;
     assert_eq!(api.get("/api/v1/events?after=0").await.json()["items"][0]["sequence"], 1);
 }
 
