@@ -51,10 +51,11 @@ conformance: build ## docs/conformance.md names tests that exist and run, docs/r
 	python3 scripts/test_check_resources.py
 	python3 scripts/check-resources.py
 
-bench: tools build ## ns per packet, a change among many groups, commits per second, both stores with 10^6 records, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
+bench: tools build ## ns per packet, a change among many groups, commits per second, what 2,000 watchers cost a write, both stores with 10^6 records, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
 	cargo bench -p canopy-datapath --features testbed --bench packets
 	cargo bench -p canopy-agent-runtime --bench delta
 	cargo bench -p canopy-controller-actor --bench commits
+	cargo bench -p canopy-controller-runtime --bench watchers
 	cargo bench -p canopy-store --bench engines
 	cargo run -q -p canopy-e2e --bin canopy-bench
 	cargo run -q -p canopy-e2e --bin canopy-bench-longhaul

@@ -34,6 +34,7 @@ ALLOWED = {
     "controller/actor/src/events.rs": "time stamps of events for operators",
     "controller/actor/src/health.rs": "when problems and stalls began, for operators",
     "controller/rest/src/routes/problems.rs": "the controller's time in its status, for operators",
+    "controller/rest/src/watch/stream.rs": "the controller's time in the heartbeats of streams, for clients that show ages",
     "controller/store/src/embedded.rs": "when a loss was found, for operators",
 }
 

@@ -22,6 +22,7 @@ use crate::events::Code;
 use crate::events::Events;
 use crate::links::Flap;
 use crate::moves::Moves;
+use crate::news::{Follower, GroupChanges, News, WaitedGroups};
 use crate::task::{self, Message, Request};
 use crate::telemetry::Telemetry;
 
@@ -50,7 +51,11 @@ pub(crate) struct Shared {
     durable: watch::Receiver<u64>,
     nodes: Mutex<HashMap<String, Node>>,
     incarnations: AtomicU64,
-    changes: watch::Sender<u64>,
+    group_news: News,
+    node_news: News,
+    waited_groups: Arc<WaitedGroups>,
+    /// See [`Health::version`].
+    problems: watch::Sender<u64>,
     phases: Mutex<HashMap<String, GroupPhase>>,
     validations: Semaphore,
     telemetry: Telemetry,
@@ -92,7 +97,10 @@ impl Controller {
             durable,
             nodes: Mutex::default(),
             incarnations: AtomicU64::new(0),
-            changes: watch::Sender::new(0),
+            group_news: News::default(),
+            node_news: News::default(),
+            waited_groups: Arc::default(),
+            problems: watch::Sender::default(),
             phases: Mutex::new(phases),
             validations: Semaphore::new(1),
             health: Mutex::default(),
@@ -222,7 +230,7 @@ impl Controller {
         drop(nodes);
         if let Some(groups) = groups {
             self.0.events.note(Code::AgentConnected, Some(node), None, "the node's agent connected");
-            self.assess_node(node);
+            self.node_changed(node);
             self.groups_changed(&groups);
         }
         AgentConnection { controller: self.clone(), node: node.to_owned(), incarnation }
@@ -243,7 +251,7 @@ impl Controller {
                 None,
                 "the node's agent disconnected; the node continues to forward",
             );
-            self.assess_node(node);
+            self.node_changed(node);
             self.groups_changed(&groups);
         }
     }
@@ -256,7 +264,7 @@ impl Controller {
         let node = status.node.clone();
         let (is_news, groups) = self.write(|d| (d.is_news(&status), d.report(status)));
         let groups = groups?;
-        self.assess_node(&node);
+        self.node_changed(&node);
         self.groups_changed(&groups);
         self.ports_reported(&node);
         if is_news {
@@ -268,9 +276,24 @@ impl Controller {
         Ok(())
     }
 
-    /// A counter that increases whenever a resource visible in the API changed.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.0.changes.subscribe()
+    /// Changes of one group from now on, its deletion included.
+    pub fn group_changes(&self, group: &str) -> GroupChanges {
+        GroupChanges::new(self.0.waited_groups.clone(), group)
+    }
+
+    /// Names of groups that change from now on.
+    pub fn follow_groups(&self) -> Follower {
+        self.0.group_news.follow()
+    }
+
+    /// Names of nodes that change from now on.
+    pub fn follow_nodes(&self) -> Follower {
+        self.0.node_news.follow()
+    }
+
+    /// A number that changes at most twice a second, if a problem has changed.
+    pub fn follow_problems(&self) -> watch::Receiver<u64> {
+        self.0.problems.subscribe()
     }
 
     /// What nodes counted.
@@ -347,7 +370,7 @@ impl Controller {
             }
         }
         drop(nodes);
-        names.iter().for_each(|name| self.assess_node(name));
+        names.iter().for_each(|name| self.node_changed(name));
     }
 
     pub(crate) fn groups_changed(&self, groups: &[String]) {
@@ -367,15 +390,26 @@ impl Controller {
             }
         }
         groups.iter().for_each(|name| self.assess_group(name));
-        self.0.changes.send_modify(|n| *n += 1);
+        self.0.waited_groups.note(groups);
+        self.0.group_news.note(groups.iter());
+    }
+
+    /// For what the API shows of a node. Telemetry changes none of it.
+    fn node_changed(&self, node: &str) {
+        self.assess_node(node);
+        self.0.node_news.note(std::iter::once(&node.to_owned()));
+    }
+
+    pub(crate) fn problems_are(&self, version: u64) {
+        self.0.problems.send_if_modified(|known| std::mem::replace(known, version) != version);
     }
 
     pub(crate) fn health_lock(&self) -> &Mutex<Health> {
         &self.0.health
     }
 
-    /// Groups that existed when the controller started, and still do.
-    pub(crate) fn group_names(&self) -> Vec<String> {
+    /// Names of all groups.
+    pub fn group_names(&self) -> Vec<String> {
         self.0.phases.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use canopy_model::telemetry::EventCode;
 use canopy_units::UnixTime;
+use tokio::sync::watch;
 
 /// Events kept.
 pub const RING: usize = 4096;
@@ -101,7 +102,10 @@ pub struct Event {
 
 /// The ring.
 #[derive(Default)]
-pub struct Events(Mutex<Ring>);
+pub struct Events {
+    ring: Mutex<Ring>,
+    next: watch::Sender<u64>,
+}
 
 #[derive(Default)]
 struct Ring {
@@ -112,7 +116,7 @@ struct Ring {
 impl Events {
     /// Adds an event. Assigns its sequence number, and the current time if its time is 0.
     pub fn push(&self, mut event: Event) {
-        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         event.sequence = ring.next;
         if event.time == UnixTime::default() {
             event.time = UnixTime::default() + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -123,6 +127,8 @@ impl Events {
             ring.events.pop_front();
         }
         ring.events.push_back(event);
+        // Under the lock, so that the number never falls.
+        self.next.send_replace(ring.next);
     }
 
     /// An event of the controller itself.
@@ -140,10 +146,22 @@ impl Events {
 
     /// Up to `limit` of the newest events that `keep` accepts, oldest first.
     pub fn newest(&self, limit: usize, keep: impl Fn(&Event) -> bool) -> Vec<Event> {
-        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         let mut events: Vec<Event> = ring.events.iter().rev().filter(|e| keep(e)).take(limit).cloned().collect();
         events.reverse();
         events
+    }
+
+    /// The first `limit` of those events whose sequence number is `first` or above.
+    pub fn since(&self, first: u64, limit: usize) -> Vec<Event> {
+        let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = usize::try_from(ring.next.saturating_sub(first)).unwrap_or(usize::MAX);
+        ring.events.iter().skip(ring.events.len().saturating_sub(wanted)).take(limit).cloned().collect()
+    }
+
+    /// The sequence number of the next event, now and after every event.
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.next.subscribe()
     }
 }
 
@@ -168,6 +186,14 @@ mod tests {
         let all = events.newest(usize::MAX, |_| true);
         assert_eq!(all.len(), RING);
         assert_eq!(all[0].sequence, 10);
+        let last = RING as u64 + 9;
+        let since = |first, limit| events.since(first, limit).iter().map(|e| e.sequence).collect::<Vec<_>>();
+        assert_eq!(
+            (since(last, 9), since(last - 5, 2), since(last + 1, 9)),
+            (vec![last], vec![last - 5, last - 4], vec![])
+        );
+        assert_eq!((since(0, usize::MAX).len(), since(0, 1)), (RING, vec![10]));
+        assert_eq!(*events.follow().borrow(), last + 1);
         assert!(all[0].detail.len() <= MAX_DETAIL + '…'.len_utf8());
         let two = events.newest(2, |e| e.node.as_deref() == Some("n1"));
         assert_eq!(two.iter().map(|e| e.sequence).collect::<Vec<_>>(), [RING as u64 + 6, RING as u64 + 8]);

@@ -90,6 +90,7 @@ impl Controller {
             let changes = {
                 let mut health = self.health();
                 health.handle_timeout(self.now());
+                self.problems_are(health.version());
                 health.take_changes()
             };
             changes.into_iter().for_each(|change| self.note_problem(change));

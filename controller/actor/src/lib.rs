@@ -7,8 +7,8 @@
 //! and apply is a restart that reads the records.
 //!
 //! - [`start`] restores the domain and spawns the task; [`Controller`] is the handle, which is cheap to clone.
-//! - Channels: commands in one bounded queue; each node's desired state on a `watch` per node; one `watch` counter for
-//!   "something that the APIs show has changed".
+//! - Channels: commands in one bounded queue; each node's desired state on a `watch` per node; names of what the APIs show and has
+//!   changed, each once, in [`news`].
 //! - [`telemetry`] and [`events`] keep what nodes report, in memory only and bounded.
 
 mod attempts;
@@ -20,6 +20,7 @@ pub mod health;
 mod hmac;
 mod links;
 mod moves;
+pub mod news;
 mod policy;
 mod record;
 mod start;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Query parameters.
+//! Query parameters. Those of a stream are in every list that has one: `deny_unknown_fields` excludes `flatten`.
 
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -16,6 +16,27 @@ pub struct WriteQuery {
     pub dry_run: bool,
 }
 
+/// Parameters of a stream of changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct WatchQuery {
+    /// Send changes as server-sent events instead of a list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// With `watch`: id of the last event that was received; without it, the stream begins with the present state.
+    pub after: Option<String>,
+    /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
+}
+
+impl WatchQuery {
+    /// A stream that continues after this id, or begins with the present state.
+    pub fn new(after: Option<String>) -> Self {
+        Self { watch: true, after, timeout_seconds: None }
+    }
+}
+
 /// Filter and page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -26,10 +47,17 @@ pub struct ListQuery {
     /// Token from the previous page.
     #[serde(rename = "continue")]
     #[param(rename = "continue")]
-    pub after: Option<String>,
+    pub next: Option<String>,
     /// `key=value,key!=value,key`; all must hold.
     #[serde(default)]
     pub label_selector: String,
+    /// Send changes as server-sent events instead of a list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// With `watch`: id of the last event that was received; without it, the stream begins with the present state.
+    pub after: Option<String>,
+    /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
 }
 
 /// Filter for events.
@@ -43,8 +71,13 @@ pub struct EventQuery {
     pub group: Option<String>,
     /// Only events of this node.
     pub node: Option<String>,
-    /// Only events with a larger sequence number.
-    pub after: Option<u64>,
+    /// Only events with a larger sequence number; with `watch`, the id of the last event that was received.
+    pub after: Option<String>,
+    /// Send changes as server-sent events instead of a list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
 }
 
 /// Filter for problems.
@@ -65,6 +98,13 @@ pub struct ProblemQuery {
     pub kind: Option<SubjectKind>,
     /// The object's name.
     pub name: Option<String>,
+    /// Send changes as server-sent events instead of a list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watch: bool,
+    /// With `watch`: id of the last event that was received; without it, the stream begins with the present state.
+    pub after: Option<String>,
+    /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
 }
 
 /// Filter for flows.

@@ -149,6 +149,7 @@ pub struct Health {
     timers: BTreeSet<(Monotonic, ProblemKey)>,
     left_out: u64,
     changes: Vec<Change>,
+    version: u64,
 }
 
 impl Health {
@@ -163,8 +164,11 @@ impl Health {
             }
             if self.begin(&key, now, wall) {
                 let report = Report { evidence, causes };
-                if let Some(known) = self.known.get_mut(&key) {
+                if let Some(known) = self.known.get_mut(&key)
+                    && known.reports.get(subject) != Some(&report)
+                {
                     known.reports.insert(subject.clone(), report);
+                    self.version += 1;
                 }
                 seen.insert(key);
             }
@@ -185,6 +189,7 @@ impl Health {
             && let Some((_, key)) = self.timers.pop_first()
         {
             let Some(known) = self.known.get_mut(&key) else { continue };
+            self.version += 1;
             match known.stage {
                 Stage::Pending(at) if at <= now => {
                     known.stage = Stage::Open;
@@ -210,6 +215,11 @@ impl Health {
     /// What opened and closed since the last call.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
+    }
+
+    /// A number that grows whenever [`Health::problems`] may return something else.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Symptoms that were not kept because there were [`MAX_PROBLEMS`] already.
@@ -260,6 +270,7 @@ impl Health {
             if let Stage::Closing(_) = known.stage {
                 known.stage = Stage::Open;
                 known.count += 1;
+                self.version += 1;
             }
             return true;
         }
@@ -284,6 +295,7 @@ impl Health {
     fn end(&mut self, key: &ProblemKey, subject: &Subject, now: Monotonic) {
         let Some(known) = self.known.get_mut(key) else { return };
         let report = known.reports.remove(subject);
+        self.version += 1;
         if !known.reports.is_empty() {
             return;
         }

@@ -235,6 +235,9 @@ pub struct GetArgs {
     /// Only groups with these labels: key=value,key!=value,key.
     #[arg(short = 'l', long)]
     pub selector: Option<String>,
+    /// Print the present state, then a row per change, until interrupted: groups, nodes, problems and events.
+    #[arg(short, long)]
+    pub watch: bool,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
@@ -354,6 +357,7 @@ mod tests {
             "undrain n4",
             "get drains",
             "get problems",
+            "get events -g g1 -w",
             "hmac rotate",
             "get flows n1/eth1 -o wide",
             "describe link n1/eth1",

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Plain HTTP/1.1 over TCP or a Unix socket; one connection per request.
 
+use std::future::Future;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
-use hyper::{Method, Request};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
@@ -14,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::failure::{Exit, Failure};
+use crate::stream::Stream;
 
 /// A request that takes longer than this fails.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -99,20 +102,57 @@ impl Client {
     /// # Errors
     /// The controller cannot be reached, or did not answer in time.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
-        match tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(method, path, body)).await {
-            Ok(done) => done,
-            Err(_) => {
-                Err(Failure::new(Exit::Timeout, format!("{} did not answer within {REQUEST_TIMEOUT:?}", self.name())))
-            }
-        }
+        self.in_time(async {
+            let (answer, _connection) = self.exchange(method, path, body).await?;
+            self.whole(answer).await
+        })
+        .await
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
+    /// Opens a stream of server-sent events; `doing` is the prefix of the error message.
+    ///
+    /// # Errors
+    /// The controller cannot be reached or refused the request.
+    pub async fn open(&self, doing: &str, path: &str) -> Result<Stream, Failure> {
+        let opened = async {
+            let (answer, connection) = self.exchange(Method::GET, path, None).await?;
+            if answer.status().is_success() {
+                return Ok(Stream::new(answer.into_body(), connection));
+            }
+            let refused = self.whole(answer).await?;
+            Err(Failure::refused(doing, refused.status, &refused.body))
+        };
+        self.in_time(opened).await
+    }
+
+    async fn in_time<T>(&self, exchange: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let late =
+            |_| Failure::new(Exit::Timeout, format!("{} did not answer within {REQUEST_TIMEOUT:?}", self.name()));
+        tokio::time::timeout(REQUEST_TIMEOUT, exchange).await.map_err(late)?
+    }
+
+    async fn whole(&self, answer: Response<Incoming>) -> Result<Answer, Failure> {
+        let status = answer.status().as_u16();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await.map_err(|e| self.broken(&e))?;
+        Ok(Answer { status, body: body.to_bytes() })
+    }
+
+    fn broken(&self, why: &dyn std::fmt::Display) -> Failure {
+        Failure::new(Exit::Error, format!("sending the request to {}: {why}", self.name()))
+    }
+
+    /// The answer without its body, and the connection, which lasts as long as the second value.
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), Failure> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, self.host())
-            .header(ACCEPT, "application/json, application/problem+json");
+            .header(ACCEPT, "application/json, application/problem+json, text/event-stream");
         let bytes = match body {
             None => Bytes::new(),
             Some(value) => {
@@ -144,18 +184,13 @@ impl Client {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         request: Request<Full<Bytes>>,
-    ) -> Result<Answer, Failure> {
-        let broken = |e: &dyn std::fmt::Display| {
-            Failure::new(Exit::Error, format!("sending the request to {}: {e}", self.name()))
-        };
+    ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), Failure> {
         let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.broken(&e))?;
         // The task ends when `sender` and the body are dropped.
         tokio::spawn(connection);
-        let answer = sender.send_request(request).await.map_err(|e| broken(&e))?;
-        let status = answer.status().as_u16();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await.map_err(|e| broken(&e))?.to_bytes();
-        Ok(Answer { status, body })
+        let answer = sender.send_request(request).await.map_err(|e| self.broken(&e))?;
+        Ok((answer, sender))
     }
 
     fn host(&self) -> &str {

@@ -10,6 +10,7 @@ pub mod commands;
 pub mod documents;
 pub mod failure;
 pub mod output;
+pub mod stream;
 
 use std::io::Write;
 

@@ -135,7 +135,7 @@ impl MembershipService for Membership {
         let group = request.into_inner().group;
         check_name("group", &group).map_err(error::field)?;
         // Subscribed before the first snapshot, so that no change in between is missed.
-        let mut changes = self.controller.changes();
+        let mut changes = self.controller.group_changes(&group);
         let missing =
             || error::command(CommandError::Domain(DomainError::NotFound { kind: "group", name: group.clone() }));
         let (id, mut sent) = self.snapshot(&group).ok_or_else(missing)?;
@@ -147,7 +147,7 @@ impl MembershipService for Membership {
             yield Ok(sent.clone());
             loop {
                 tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { yield Err(error::stopping()); return },
+                    () = changes.changed() => {}
                     () = closed(&mut closing) => { yield Err(error::stopping()); return; }
                 }
                 let now = this.snapshot(&group);

@@ -75,9 +75,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ApiQuery<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Query(value) =
-            Query::from_request_parts(parts, state).await.map_err(|e| ApiError::bad_request("query", e.body_text()))?;
+        let Query(value) = Query::from_request_parts(parts, state).await.map_err(|e| parameter(&e.body_text()))?;
         Ok(Self(value))
+    }
+}
+
+/// axum's message has the parameter's name before its cause, if the cause is of one parameter.
+fn parameter(text: &str) -> ApiError {
+    let cause = text.strip_prefix("Failed to deserialize query string: ").and_then(|cause| cause.split_once(": "));
+    match cause {
+        Some((field, detail)) if field.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            ApiError::bad_request(field, detail)
+        }
+        _ => ApiError::bad_request("query", text),
     }
 }
 

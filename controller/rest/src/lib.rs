@@ -5,6 +5,7 @@
 //! - [`error`] maps every refusal to a status code and a problem document (RFC 9457), in one place.
 //! - `extract`: bodies, queries and preconditions, refused with the field's name.
 //! - The types of requests and responses are those of `canopy_controller_api`.
+//! - [`Watches`]: changes as server-sent events.
 //! - `routes`: one file per resource; `health`, `metrics` and `index` for operators.
 
 pub mod error;
@@ -16,8 +17,10 @@ mod metrics;
 mod openapi;
 mod router;
 mod routes;
+mod watch;
 
 pub use extract::MAX_BODY_BYTES;
 pub use host::only_local_names;
 pub use openapi::openapi;
-pub use router::{REQUEST_TIMEOUT, router};
+pub use router::{REQUEST_TIMEOUT, router, router_with};
+pub use watch::Watches;

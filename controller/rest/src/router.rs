@@ -1,25 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The whole API, with the limits that apply to every route.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::get;
+use axum::{Extension, Router};
 use canopy_controller_actor::Controller;
+use tokio::sync::watch;
 use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::extract::MAX_BODY_BYTES;
+use crate::watch::Watches;
 use crate::{index, openapi};
 
-/// A request that takes longer is answered 503 and dropped; its command may still be executed.
+/// A request that takes longer is answered 503 and dropped; its command may still be executed. Streams last longer: their answer is
+/// complete with its headers.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The whole northbound API.
+/// Streams of a router without a listener.
+const STREAMS: usize = 512;
+
+/// The whole northbound API with streams of its own, which end with it.
 pub fn router(controller: Controller) -> Router {
+    let (open, closing) = watch::channel(false);
+    router_with(controller, Watches::new(closing, STREAMS)).layer(Extension(Arc::new(open)))
+}
+
+/// The whole northbound API with these streams.
+pub fn router_with(controller: Controller, watches: Watches) -> Router {
     let (described, _) = openapi::described().split_for_parts();
     described
         .route("/", get(index::index))
@@ -28,6 +41,7 @@ pub fn router(controller: Controller) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn_with_state(controller.clone(), settle))
         .layer(axum::middleware::from_fn(timeout))
+        .layer(Extension(watches))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(TraceLayer::new_for_http())
         .with_state(controller)

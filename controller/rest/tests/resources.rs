@@ -356,6 +356,14 @@ async fn what_is_not_durable_is_not_shown_and_the_process_is_alive_meanwhile() {
         is_shown.store(true, Ordering::SeqCst);
         shown.status
     };
+    let stream = async {
+        while api.controller.read(|d| d.group("g2").is_none()) {
+            tokio::task::yield_now().await;
+        }
+        let first = api.watch("groups", "").await.next().await;
+        is_shown.store(true, Ordering::SeqCst);
+        first.name
+    };
     let live = async {
         while api.controller.read(|d| d.group("g2").is_none()) {
             tokio::task::yield_now().await;
@@ -376,7 +384,8 @@ async fn what_is_not_durable_is_not_shown_and_the_process_is_alive_meanwhile() {
             api.put("/api/v1/groups/g3", &g3)
         )
     };
-    let (puts, shown, (live, was_shown)) = tokio::join!(puts, show, live);
+    let (puts, shown, streamed, (live, was_shown)) = tokio::join!(puts, show, stream, live);
+    assert_eq!(streamed, "added");
     assert_eq!([puts.0.status, puts.1.status, puts.2.status], [201; 3]);
     assert!(shown == 200 && live == 200 && !was_shown);
 }

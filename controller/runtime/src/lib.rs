@@ -10,6 +10,7 @@
 
 pub mod config;
 pub mod listen;
+mod patient;
 mod run;
 mod serve;
 

@@ -51,9 +51,11 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), term = controller.read(|d| d.term()), "controller started");
     let (close, closing) = watch::channel(false);
     let mut servers = JoinSet::new();
+    let watches = canopy_controller_rest::Watches::new(closing.clone(), serve::STREAMS);
     for listener in rest {
         tracing::info!(address = %listener.address()?, "serving REST");
-        let (router, closing) = (canopy_controller_rest::router(controller.clone()), closing.clone());
+        let (controller, watches) = (controller.clone(), watches.with_slots(serve::STREAMS));
+        let (router, closing) = (canopy_controller_rest::router_with(controller, watches), closing.clone());
         servers.spawn(async move {
             serve::http(listener, router, closing).await;
             anyhow::Ok(())

@@ -16,12 +16,17 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 
 use crate::listen::Listener;
+use crate::patient::Patient;
 
 /// HTTP connections at once per listener; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
+/// Of these, streams of changes: others can always connect.
+pub(crate) const STREAMS: usize = MAX_CONNECTIONS / 2;
 /// A request's headers must arrive within this time.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_HEADER_BYTES: usize = 32 << 10;
+/// A connection whose client takes no octet for so long is closed. Streams send one every few seconds.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that open connections get to finish on shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, most likely for lack of file descriptors.
@@ -54,7 +59,10 @@ pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch:
         };
         let mut server = http1::Builder::new();
         server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_BYTES);
-        let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        let connection = server.serve_connection(
+            TokioIo::new(Patient::new(stream, WRITE_TIMEOUT)),
+            TowerToHyperService::new(router.clone()),
+        );
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             let _slot = slot;

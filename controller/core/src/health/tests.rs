@@ -84,6 +84,44 @@ fn a_problem_opens_and_closes_after_its_delays_and_is_one_through_flaps() {
     assert_eq!(health.take_changes().iter().map(|c| c.is_open).collect::<Vec<_>>(), [false]);
 }
 
+/// Catches a change that those who follow the version miss, and one that is none.
+#[test]
+fn the_version_changes_with_what_is_shown() {
+    let mut health = Health::default();
+    let key = ProblemKey::new(ProblemCode::LinkCongested, Object::Port("n1/eth1".into()));
+    let with =
+        |evidence: &str, causes: &[ProblemKey]| Symptom { evidence: evidence.into(), ..symptom(key.clone(), causes) };
+    let steps = [
+        (0, vec![with("a", &[])]),
+        (60_000, vec![with("a", &[])]),
+        (61_000, vec![with("a", &[])]),
+        (62_000, vec![with("b", &[])]),
+        (63_000, vec![with("b", &[port("n1/eth1")])]),
+        (64_000, vec![with("b", &[port("n1/eth1")]), symptom(port("n1/eth1"), &[])]),
+        (124_000, vec![with("b", &[port("n1/eth1")]), symptom(port("n1/eth1"), &[])]),
+        (125_000, vec![symptom(port("n1/eth1"), &[])]),
+        (126_000, vec![with("b", &[]), symptom(port("n1/eth1"), &[])]),
+        (127_000, vec![]),
+        (1_000_000, vec![]),
+    ];
+    let (mut shown, mut differences) = (health.problems(), 0);
+    for (ms, symptoms) in steps {
+        let version = health.version();
+        observe(&mut health, &node("n1"), symptoms, at(ms));
+        let now = health.problems();
+        assert!(health.version() != version || now == shown, "after {ms} ms");
+        differences += usize::from(now != shown);
+        shown = now;
+        let version = health.version();
+        health.handle_timeout(at(ms));
+        assert_eq!(health.version(), version, "after {ms} ms");
+    }
+    assert!(differences >= 7, "{differences}");
+    let version = health.version();
+    observe(&mut health, &node("n1"), vec![], at(1_000_001));
+    assert_eq!(health.version(), version);
+}
+
 #[test]
 fn both_ends_of_a_link_have_one_problem_that_lasts_until_neither_has_it() {
     let key = ProblemKey::new(ProblemCode::LinkBlackHole, Object::Link("a--b".into()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `get KIND [NAME]`.
+//! `get KIND [NAME]`; with `--watch`, see `watch`.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::rows::{self, Column, Row};
-use super::{flows, link_path, segment, with_query};
+use super::{flows, link_path, segment, watch, with_query};
 use crate::cli::{GetArgs, Output, Resource};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -30,6 +30,9 @@ const PAGE: usize = 500;
 /// # Errors
 /// The controller cannot be reached, or there is no such resource.
 pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.watch {
+        return watch::run(client, args, out, &mut std::io::stderr()).await;
+    }
     let answer = fetch(client, args).await?;
     match args.resource {
         Resource::Topology => show::<TopologyResource>(answer, args.output, out),
@@ -109,10 +112,10 @@ async fn list(client: &Client, path: &str, target: &str) -> Result<List<Value>, 
 /// All pages, as one list.
 async fn groups(client: &Client, label_selector: String) -> Result<List<Value>, Failure> {
     const PATH: &str = "/api/v1/groups";
-    let mut query = ListQuery { limit: Some(PAGE), after: None, label_selector };
+    let mut query = ListQuery { limit: Some(PAGE), label_selector, ..ListQuery::default() };
     let mut whole = list(client, PATH, &with_query(PATH, &query)?).await?;
     while let Some(next) = whole.metadata.next.take() {
-        query.after = Some(next);
+        query.next = Some(next);
         let page = list(client, PATH, &with_query(PATH, &query)?).await?;
         whole.items.extend(page.items);
         whole.metadata = page.metadata;

@@ -13,6 +13,7 @@ mod problems;
 mod rows;
 pub mod status;
 pub mod wait;
+mod watch;
 pub mod why;
 
 use std::io::Write;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/groups`.
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use canopy_controller_actor::{Controller, tag};
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::{ListQuery, WriteQuery};
+use canopy_controller_api::query::{ListQuery, WatchQuery, WriteQuery};
 use canopy_controller_api::{GroupResource, Input, Kind, List};
 use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Selector;
@@ -16,6 +16,7 @@ use canopy_model::group::GroupSpec;
 use super::tagged;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
+use crate::watch::{Topic, Watches, only_with_watch};
 
 /// Groups on one page, at most.
 const MAX_PAGE: usize = 500;
@@ -23,22 +24,35 @@ const DEFAULT_PAGE: usize = 100;
 
 /// Groups in name order.
 #[utoipa::path(get, path = "/api/v1/groups", tag = "groups", operation_id = "listGroups", params(ListQuery),
-    responses((status = 200, body = List<GroupResource>, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+    responses((status = 200, description = "one page; with `watch` a stream of changes", content((List<GroupResource> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
 pub(crate) async fn list(
     State(controller): State<Controller>,
+    Extension(watches): Extension<Watches>,
     ApiQuery(query): ApiQuery<ListQuery>,
-) -> Result<Json<List<GroupResource>>, ApiError> {
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
+    if stream.watch {
+        let others = [
+            ("limit", query.limit.is_some()),
+            ("continue", query.next.is_some()),
+            ("labelSelector", !query.label_selector.is_empty()),
+        ];
+        return watches.open(&controller, Topic::Groups, &stream, &headers, &others);
+    }
+    only_with_watch(&stream)?;
     let limit = query.limit.unwrap_or(DEFAULT_PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
         return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_PAGE}")));
     }
     let selector = Selector::parse("labelSelector", &query.label_selector)
         .map_err(|e| ApiError::bad_request(&e.field, e.detail))?;
-    let after = query.after.as_deref().map(decode).transpose()?;
+    let after = query.next.as_deref().map(decode).transpose()?;
     let page = controller.read(|d| d.groups(&selector, after.as_deref(), limit));
-    let mut list = List::new(Kind::GroupList, page.items.into_iter().map(Into::into).collect());
+    let groups: Vec<GroupResource> = page.items.into_iter().map(Into::into).collect();
+    let mut list = List::new(Kind::GroupList, groups);
     list.metadata.next = page.next.map(hex::encode);
-    Ok(Json(list))
+    Ok(Json(list).into_response())
 }
 
 fn decode(token: &str) -> Result<String, ApiError> {

@@ -3,17 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use canopy_controller_actor::Controller;
 use canopy_controller_api::health::{DomainStatus, ProblemCodeItem, ProblemItem};
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::ProblemQuery;
+use canopy_controller_api::query::{ProblemQuery, WatchQuery};
 use canopy_controller_api::{ApiVersion, Kind, List};
 use canopy_units::UnixTime;
 
 use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
+use crate::watch::{Topic, Watches, only_with_watch};
 
 /// Problems of a list without `limit`, and at most.
 const DEFAULT_LIMIT: usize = 200;
@@ -23,11 +26,25 @@ const SHOWN: usize = 50;
 
 /// Every problem that is open: roots first, the worst first, then the oldest.
 #[utoipa::path(get, path = "/api/v1/problems", tag = "problems", operation_id = "listProblems", params(ProblemQuery),
-    responses((status = 200, body = List<ProblemItem>, description = "problems"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+    responses((status = 200, description = "problems; with `watch` a stream of changes", content((List<ProblemItem> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
 pub(crate) async fn list(
     State(controller): State<Controller>,
+    Extension(watches): Extension<Watches>,
     ApiQuery(query): ApiQuery<ProblemQuery>,
-) -> Result<Json<List<ProblemItem>>, ApiError> {
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let stream = WatchQuery { watch: query.watch, after: query.after, timeout_seconds: query.timeout_seconds };
+    if stream.watch {
+        let others = [
+            ("limit", query.limit.is_some()),
+            ("root", query.root),
+            ("severity", query.severity.is_some()),
+            ("kind", query.kind.is_some()),
+            ("name", query.name.is_some()),
+        ];
+        return watches.open(&controller, Topic::Problems, &stream, &headers, &others);
+    }
+    only_with_watch(&stream)?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
         return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_LIMIT}")));
@@ -42,8 +59,8 @@ pub(crate) async fn list(
             && query.severity.is_none_or(|severity| p.severity == severity)
             && subject.is_none_or(|(kind, name)| p.concerns(kind, name))
     };
-    let items = items(&controller).filter(wanted).take(limit).collect();
-    Ok(Json(List::new(Kind::ProblemList, items)))
+    let items: Vec<ProblemItem> = items(&controller).filter(wanted).take(limit).collect();
+    Ok(Json(List::new(Kind::ProblemList, items)).into_response())
 }
 
 /// One problem.

@@ -83,6 +83,22 @@ impl Api {
         Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.into()).unwrap() }
     }
 
+    /// Opens a stream; `query` follows `?watch=true`.
+    pub(crate) async fn watch(&self, kind: &str, query: &str) -> Watch {
+        self.watch_with(kind, query, &[]).await
+    }
+
+    pub(crate) async fn watch_with(&self, kind: &str, query: &str, headers: &[(&str, &str)]) -> Watch {
+        let mut request = Request::builder().uri(format!("/api/v1/{kind}?watch=true{query}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = self.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+        Watch { body: answer.into_body() }
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], "").await
     }
@@ -97,6 +113,64 @@ impl Api {
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send("POST", path, &[("content-type", "application/json")], body.to_string()).await
+    }
+}
+
+/// A stream that is open.
+pub(crate) struct Watch {
+    body: Body,
+}
+
+/// One event of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) name: String,
+    pub(crate) id: Option<String>,
+    pub(crate) data: Value,
+}
+
+impl Event {
+    /// The event and the resource's name.
+    pub(crate) fn brief(&self) -> (&str, &str) {
+        (&self.name, self.data["metadata"]["name"].as_str().unwrap_or_default())
+    }
+}
+
+impl Watch {
+    /// The next event, heartbeats included; `None` at the end. Each event is one frame of the body.
+    pub(crate) async fn any(&mut self) -> Option<Event> {
+        let frame = self.body.frame().await?.unwrap().into_data().unwrap();
+        let text = std::str::from_utf8(&frame).unwrap();
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        assert!(text.ends_with("\n\n") && text.matches("\n\n").count() == 1, "{text:?}");
+        let data = serde_json::from_str(&field("data: ").unwrap()).unwrap();
+        Some(Event { name: field("event: ").unwrap(), id: field("id: "), data })
+    }
+
+    /// The next event that is no heartbeat.
+    pub(crate) async fn next(&mut self) -> Event {
+        let event = async {
+            loop {
+                let event = self.any().await.expect("the stream ended");
+                if event.name != "heartbeat" {
+                    return event;
+                }
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), event).await.expect("no event came")
+    }
+
+    /// Events until the present state is complete, and the token of then.
+    pub(crate) async fn present(&mut self) -> (Vec<Event>, String) {
+        let mut events = Vec::new();
+        loop {
+            let event = self.next().await;
+            if event.name == "synced" {
+                return (events, event.id.unwrap());
+            }
+            assert_eq!((event.name.as_str(), &event.id), ("added", &None));
+            events.push(event);
+        }
     }
 }
 

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `?watch=true`: changes of a kind of resource as server-sent events.
+//!
+//! - [`ring`]: the last changes of one kind, shared by all watchers; [`feed`]: the task that fills it.
+//! - [`stream`]: one watcher, a cursor in the ring; [`present`]: the state that it begins with; [`frame`]: events as bytes.
+
+mod feed;
+mod frame;
+pub(crate) mod present;
+mod ring;
+mod stream;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use canopy_controller_actor::{CommandError, Controller};
+use canopy_controller_api::query::WatchQuery;
+use tokio::sync::{Semaphore, watch};
+
+use self::feed::{Events, Named, Problems};
+use self::present::Present;
+use self::ring::{BOUNDS, Ring};
+use self::stream::{Begin, Watcher};
+use crate::error::ApiError;
+
+/// Seconds that a stream lasts.
+const LASTS: std::ops::RangeInclusive<u64> = 1..=3600;
+const DEFAULT_LASTS: u64 = 300;
+
+/// Kinds that can be watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    Groups,
+    Nodes,
+    Problems,
+    Events,
+}
+
+/// The streams of a controller: one for all its listeners. Rings are shared, connection slots are not.
+#[derive(Clone)]
+pub struct Watches {
+    shared: Arc<Shared>,
+    slots: Arc<Semaphore>,
+    closing: watch::Receiver<bool>,
+}
+
+struct Shared {
+    groups: Feed,
+    nodes: Feed,
+    problems: Feed,
+    events: Feed,
+    /// See [`Begin::turn`].
+    turn: Arc<Semaphore>,
+}
+
+/// A ring, and whether the task that fills it has begun.
+struct Feed {
+    ring: Arc<Ring>,
+    begun: Once,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self { ring: Arc::new(Ring::new(BOUNDS)), begun: Once::new() }
+    }
+}
+
+impl Watches {
+    /// Streams end once `closing` is true, or its sender is dropped. `slots` may be open at once.
+    pub fn new(closing: watch::Receiver<bool>, slots: usize) -> Self {
+        let shared = Shared {
+            groups: Feed::default(),
+            nodes: Feed::default(),
+            problems: Feed::default(),
+            events: Feed::default(),
+            turn: Arc::new(Semaphore::new(1)),
+        };
+        Self { shared: Arc::new(shared), slots: Arc::new(Semaphore::new(slots)), closing }
+    }
+
+    /// The same streams for another listener, which has as many slots of its own.
+    #[must_use]
+    pub fn with_slots(&self, slots: usize) -> Self {
+        Self { slots: Arc::new(Semaphore::new(slots)), ..self.clone() }
+    }
+
+    /// Answers a request for a stream. `others` are parameters of the list that a stream does not have, and whether they were given.
+    pub(crate) fn open(
+        &self,
+        controller: &Controller,
+        topic: Topic,
+        query: &WatchQuery,
+        headers: &HeaderMap,
+        others: &[(&str, bool)],
+    ) -> Result<Response, ApiError> {
+        if let Some((field, _)) = others.iter().find(|(_, is_given)| *is_given) {
+            return Err(ApiError::bad_request(field, "is not possible with watch=true: a stream has everything"));
+        }
+        let lasts = query.timeout_seconds.unwrap_or(DEFAULT_LASTS);
+        if !LASTS.contains(&lasts) {
+            let (least, most) = (LASTS.start(), LASTS.end());
+            return Err(ApiError::bad_request("timeoutSeconds", format!("{lasts} is outside {least}..={most}")));
+        }
+        let feed = self.shared.feed(topic);
+        // A browser that connects again repeats the URL, and has the newer token in the header.
+        let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?"));
+        let token = last.map(|id| ("Last-Event-ID", id)).or(query.after.as_deref().map(|after| ("after", after)));
+        let resumed = token
+            .map(|(field, token)| feed.ring.cursor(token).map_err(|why| ApiError::bad_request(field, why)))
+            .transpose()?;
+        let slot = self.slots.clone().try_acquire_owned().map_err(|_| too_many())?;
+        self.begin(controller, topic);
+        let (cursor, present) = match resumed {
+            Some(cursor) => (cursor, None),
+            None => {
+                let (now, mark) = feed.ring.now();
+                (Some(now), Some(Present::new(controller, topic, mark)))
+            }
+        };
+        let watcher = Watcher::new(Begin {
+            controller: controller.clone(),
+            ring: feed.ring.clone(),
+            cursor,
+            present,
+            turn: self.shared.turn.clone(),
+            lasts: Duration::from_secs(lasts),
+            closing: self.closing.clone(),
+            slot,
+        });
+        let events = futures::stream::unfold(watcher, |mut watcher| async move {
+            let event = watcher.next().await?;
+            Some((Ok::<_, Infallible>(event), watcher))
+        });
+        let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+        Ok((headers, Body::from_stream(events)).into_response())
+    }
+
+    /// Starts the kind's feed, if this is the first watcher.
+    fn begin(&self, controller: &Controller, topic: Topic) {
+        let Feed { ring, begun } = self.shared.feed(topic);
+        begun.call_once(|| {
+            let (of, to) = (controller.clone(), ring.clone());
+            match topic {
+                Topic::Groups => self.spawn(Named::groups(controller).feed(of, to)),
+                Topic::Nodes => self.spawn(Named::nodes(controller).feed(of, to)),
+                Topic::Problems => self.spawn(Problems::new(controller).feed(of, to)),
+                Topic::Events => self.spawn(Events::new(controller, ring).feed(of, to)),
+            }
+        });
+    }
+
+    fn spawn(&self, feed: impl Future<Output = Result<(), CommandError>> + Send + 'static) {
+        let mut closing = self.closing.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = closing.wait_for(|closing| *closing) => {}
+                ended = feed => if let Err(error) = ended {
+                    tracing::debug!(%error, "changes are not streamed any more");
+                },
+            }
+        });
+    }
+}
+
+impl Shared {
+    fn feed(&self, topic: Topic) -> &Feed {
+        match topic {
+            Topic::Groups => &self.groups,
+            Topic::Nodes => &self.nodes,
+            Topic::Problems => &self.problems,
+            Topic::Events => &self.events,
+        }
+    }
+}
+
+fn too_many() -> ApiError {
+    let detail = "as many streams are open as this address may have: close one, or try again later";
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyStreams", detail)
+}
+
+/// Refuses parameters of a stream in a request for a list.
+pub(crate) fn only_with_watch(query: &WatchQuery) -> Result<(), ApiError> {
+    let given = [("after", query.after.is_some()), ("timeoutSeconds", query.timeout_seconds.is_some())];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((field, _)) => Err(ApiError::bad_request(field, "is possible with watch=true only")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The present state, as the beginning of a stream: `added` events, page by page, each durable before it is sent.
+
+use std::collections::HashMap;
+use std::vec::IntoIter;
+
+use axum::body::Bytes;
+use canopy_controller_actor::events::Event;
+use canopy_controller_actor::{CommandError, Controller};
+use canopy_controller_api::event::EventItem;
+use canopy_controller_api::health::ProblemItem;
+use canopy_controller_api::{GroupResource, NodeResource};
+use canopy_controller_core::metadata::Selector;
+use serde::Serialize;
+
+use super::Topic;
+use super::frame::{Change, frame, json};
+
+/// Resources that are read at once.
+const PAGE: usize = 64;
+/// Groups of a page, in octets; a single one may be larger.
+const PAGE_OCTETS: usize = 256 << 10;
+/// Problems that are read at once: each time, all are assembled.
+const PROBLEMS: usize = 1000;
+
+/// What a stream has yet to send of the present state.
+pub(super) struct Present {
+    rest: Rest,
+    /// Read, and perhaps not durable yet.
+    page: Option<Vec<Bytes>>,
+}
+
+enum Rest {
+    /// Groups behind this name.
+    Groups(Option<String>),
+    Nodes(IntoIter<String>),
+    /// By id, the worst first.
+    Problems(IntoIter<String>),
+    /// Sequence numbers: from the first to before the second.
+    Events(u64, u64),
+    Nothing,
+}
+
+impl Present {
+    /// `mark` is the first event that the ring has, or will have.
+    pub(super) fn new(controller: &Controller, topic: Topic, mark: u64) -> Self {
+        let rest = match topic {
+            Topic::Groups => Rest::Groups(None),
+            Topic::Nodes => {
+                let names: Vec<String> = controller.read(|d| d.nodes()).into_iter().map(|n| n.name).collect();
+                Rest::Nodes(names.into_iter())
+            }
+            Topic::Problems => {
+                let ids: Vec<String> = controller.problems().iter().map(|p| p.key.id()).collect();
+                Rest::Problems(ids.into_iter())
+            }
+            Topic::Events => Rest::Events(0, mark),
+        };
+        Self { rest, page: None }
+    }
+
+    /// The next page; `None` at the end. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn next(&mut self, controller: &Controller) -> Result<Option<Vec<Bytes>>, CommandError> {
+        if self.page.is_none() {
+            self.page = self.rest.read(controller);
+        }
+        if self.page.is_some() {
+            controller.settled().await?;
+        }
+        Ok(self.page.take())
+    }
+}
+
+impl Rest {
+    /// The next page, which may be empty; `None` at the end.
+    fn read(&mut self, controller: &Controller) -> Option<Vec<Bytes>> {
+        match self {
+            Self::Groups(after) => {
+                let page = controller.read(|d| d.groups(&Selector::default(), after.as_deref(), PAGE));
+                let (mut frames, mut octets) = (Vec::new(), 0);
+                for view in page.items {
+                    if octets >= PAGE_OCTETS {
+                        return Some(frames);
+                    }
+                    *after = Some(view.metadata.name.clone());
+                    let frame = added(&GroupResource::from(view));
+                    octets += frame.len();
+                    frames.push(frame);
+                }
+                if page.next.is_none() {
+                    *self = Self::Nothing;
+                }
+                Some(frames)
+            }
+            Self::Nodes(names) if names.len() > 0 => {
+                let node = |name: String| controller.read(|d| d.node(&name));
+                Some(names.take(PAGE).filter_map(node).map(|view| added(&NodeResource::from(view))).collect())
+            }
+            Self::Problems(ids) if ids.len() > 0 => {
+                let mut open: HashMap<String, _> = controller.problems().into_iter().map(|p| (p.key.id(), p)).collect();
+                let item = |id: String| open.remove(&id).map(|p| added(&ProblemItem::from(p)));
+                Some(ids.take(PROBLEMS).filter_map(item).collect())
+            }
+            Self::Events(first, end) => {
+                let events = controller.events().since(*first, PAGE).into_iter().filter(|event| event.sequence < *end);
+                let events: Vec<Event> = events.collect();
+                *first = events.last()?.sequence + 1;
+                Some(events.into_iter().map(|event| added(&event_item(event))).collect())
+            }
+            Self::Nodes(_) | Self::Problems(_) | Self::Nothing => None,
+        }
+    }
+}
+
+/// Without an id: a stream that ends before all of the present state was sent begins anew.
+fn added(resource: &impl Serialize) -> Bytes {
+    frame(Change::Added.name(), None, &json(resource))
+}
+
+/// An event as the API shows it.
+pub(crate) fn event_item(event: Event) -> EventItem {
+    EventItem {
+        sequence: event.sequence,
+        time_unix_ns: event.time.nanos(),
+        code: event.code.to_string(),
+        node: event.node,
+        group: event.group,
+        branch: event.branch,
+        detail: event.detail,
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One watcher's stream.
+//!
+//! ```text
+//! present state --synced--> changes --------- timeoutSeconds, or the controller ends --> bye
+//!                             |  ^  |
+//!        token `after` -------+--+  +------- the cursor has fallen out ----------------> gone
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use canopy_controller_actor::{CommandError, Controller};
+use canopy_units::UnixTime;
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+
+use super::frame::{frame, json};
+use super::present::Present;
+use super::ring::{Gone, Ring};
+
+/// A client that gets no event for some of these has lost its connection.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Why a stream ends, for clients.
+enum End {
+    Timeout,
+    Stopping,
+    Gone,
+}
+
+/// What the events of a stream are read from.
+struct Source {
+    controller: Controller,
+    ring: Arc<Ring>,
+    published: watch::Receiver<u64>,
+    /// `None` if the client's token is of another ring.
+    cursor: Option<u64>,
+    /// `None` once all of it was sent.
+    present: Option<Present>,
+    /// One watcher at a time reads the present state, so that many that begin together do not keep writes waiting.
+    turn: Arc<Semaphore>,
+}
+
+impl Source {
+    /// The next events. Dropping the future loses none.
+    async fn next(&mut self) -> Result<Vec<Bytes>, End> {
+        let cursor = self.cursor.ok_or(End::Gone)?;
+        if let Some(present) = &mut self.present {
+            tokio::task::yield_now().await;
+            let _turn = self.turn.acquire().await;
+            // Nothing is awaited after this: what was read is returned.
+            let page = present.next(&self.controller).await.map_err(|_: CommandError| End::Stopping)?;
+            return Ok(page.unwrap_or_else(|| {
+                self.present = None;
+                let token = self.ring.token(cursor);
+                vec![frame("synced", Some(&token), &json(&json!({"token": token})))]
+            }));
+        }
+        loop {
+            // Before the read, so that no publication falls between it and the wait.
+            self.published.mark_unchanged();
+            let (frames, cursor) = self.ring.after(cursor).map_err(|Gone| End::Gone)?;
+            if !frames.is_empty() {
+                self.cursor = Some(cursor);
+                return Ok(frames);
+            }
+            // An error means that the ring was dropped, which this prevents.
+            _ = self.published.changed().await;
+        }
+    }
+}
+
+/// A watcher with its connection slot.
+pub(super) struct Watcher {
+    source: Source,
+    waiting: VecDeque<Bytes>,
+    heartbeat: Interval,
+    until: Instant,
+    closing: watch::Receiver<bool>,
+    has_ended: bool,
+    _slot: OwnedSemaphorePermit,
+}
+
+/// What a watcher begins with.
+pub(super) struct Begin {
+    pub(super) controller: Controller,
+    pub(super) ring: Arc<Ring>,
+    pub(super) cursor: Option<u64>,
+    pub(super) present: Option<Present>,
+    pub(super) turn: Arc<Semaphore>,
+    pub(super) lasts: Duration,
+    pub(super) closing: watch::Receiver<bool>,
+    pub(super) slot: OwnedSemaphorePermit,
+}
+
+impl Watcher {
+    pub(super) fn new(begin: Begin) -> Self {
+        let Begin { controller, ring, cursor, present, turn, lasts, closing, slot } = begin;
+        let now = Instant::now();
+        let mut heartbeat = interval_at(now + HEARTBEAT, HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let published = ring.published();
+        let source = Source { controller, ring, published, cursor, present, turn };
+        let (waiting, until) = (VecDeque::new(), now + lasts);
+        Self { source, waiting, heartbeat, until, closing, has_ended: false, _slot: slot }
+    }
+
+    /// The next event; `None` after the last one.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(frame) = self.waiting.pop_front() {
+                return Some(frame);
+            }
+            if self.has_ended {
+                return None;
+            }
+            // In this order, so that neither the end nor a heartbeat waits for changes that never cease.
+            let next = tokio::select! {
+                biased;
+                () = closed(&mut self.closing) => Err(End::Stopping),
+                () = sleep_until(self.until) => Err(End::Timeout),
+                _ = self.heartbeat.tick() => {
+                    return Some(frame("heartbeat", None, &json(&json!({"timeUnixNs": UnixTime::now().nanos()}))));
+                }
+                next = self.source.next() => next,
+            };
+            match next {
+                Ok(frames) => self.waiting.extend(frames),
+                Err(end) => return Some(self.end(end)),
+            }
+        }
+    }
+
+    fn end(&mut self, why: End) -> Bytes {
+        self.has_ended = true;
+        let (event, reason) = match why {
+            End::Timeout => ("bye", "timeoutSeconds have passed: continue with `after`"),
+            End::Stopping => ("bye", "the controller is stopping"),
+            End::Gone => {
+                ("gone", "the controller does not have the changes after this token: watch again without `after`")
+            }
+        };
+        frame(event, None, &json(&json!({"reason": reason})))
+    }
+}
+
+/// An error means that what served the stream is gone, which is treated as closing.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    _ = closing.wait_for(|closing| *closing).await;
+}
