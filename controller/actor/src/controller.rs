@@ -339,6 +339,11 @@ impl Controller {
         !self.0.commands.is_closed()
     }
 
+    /// Waits until the task that carries out commands has ended.
+    pub(crate) async fn stopped(&self) {
+        self.0.commands.closed().await;
+    }
+
     /// Publishes a command's changes to the nodes and to the watchers of groups.
     pub(crate) fn publish(&self, applied: &Applied) {
         self.publish_nodes(&applied.nodes);

@@ -86,7 +86,8 @@ impl Controller {
                 health.take_changes()
             };
             changes.into_iter().for_each(|change| self.note_problem(change));
-            tokio::time::sleep(TICK).await;
+            // Ends with the task: it holds the store, which the next controller opens.
+            _ = tokio::time::timeout(TICK, self.stopped()).await;
         }
     }
 
