@@ -74,12 +74,12 @@ impl Controller {
         self.health().observe(&Subject::Controller, symptoms, self.now(), UnixTime::now());
     }
 
-    /// Assesses everything once, then what time changes, until the controller's task has ended.
+    /// Assesses everything once, then what time changes, until it is aborted.
     pub(crate) async fn watch_health(self, groups: Vec<String>) {
         let nodes: Vec<String> = self.read(|d| d.nodes()).into_iter().map(|n| n.name).collect();
         nodes.iter().for_each(|node| self.assess_node(node));
         groups.iter().for_each(|group| self.assess_group(group));
-        while self.is_running() {
+        loop {
             let now = self.now();
             let (nodes, groups) = self.write(|d| d.mark_silent_nodes(now));
             nodes.iter().for_each(|node| self.assess_node(node));

@@ -72,7 +72,7 @@ pub(crate) struct WaitedGroups(Mutex<HashMap<String, watch::Sender<()>>>);
 impl WaitedGroups {
     pub(crate) fn note(&self, groups: &[String]) {
         let waited = lock(&self.0);
-        groups.iter().filter_map(|name| waited.get(name)).for_each(|group| _ = group.send_replace(()));
+        groups.iter().filter_map(|name| waited.get(name)).for_each(|group| group.send_replace(()));
     }
 }
 

@@ -72,8 +72,14 @@ pub async fn start_with(
     if let Some(path) = read_only {
         task.becomes_read_only(path);
     }
-    let task = tokio::spawn(task.run());
-    tokio::spawn(controller.clone().watch_health(controller.group_names()));
+    let health = tokio::spawn(controller.clone().watch_health(controller.group_names()));
+    let task = tokio::spawn(async move {
+        let ended = task.run().await;
+        // It holds the store, which the next controller opens.
+        health.abort();
+        _ = health.await;
+        ended
+    });
     controller.push_thresholds();
     controller.advance_hmac();
     controller.limit_moves(&controller.read(canopy_controller_core::Domain::all_moving));

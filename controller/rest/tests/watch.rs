@@ -175,6 +175,7 @@ async fn a_node_is_sent_when_it_differs() {
     let (present, _) = watch.present().await;
     assert_eq!(present.iter().map(|e| e.brief()).collect::<Vec<_>>(), [("added", "n1"), ("added", "n2")]);
     assert_eq!(present[1].data, api.get("/api/v1/nodes/n2").await.json());
+    let _spec = api.controller.watch_node("n1").unwrap();
     let connection = api.controller.agent_connected("n1");
     assert_eq!(watch.next().await.data["status"]["connected"], true);
     for _ in 0..3 {

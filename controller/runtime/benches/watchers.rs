@@ -27,7 +27,7 @@ const GRPC: usize = 1500;
 /// HTTP/2 connections of the gRPC watchers.
 const CHANNELS: usize = 20;
 const ROUNDS: usize = 5;
-const WRITES: usize = 200;
+const WRITES: usize = 2000;
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
