@@ -151,7 +151,9 @@ def test(entries, tree, targets, only, number):
     output.mkdir(parents=True, exist_ok=True)
     command = [*arguments(entries), "--in-place", "--no-shuffle", "--timeout", PATIENCE, "--output", str(output)]
     command += [word for name in only for word in ("--re", f"^{re.escape(name)}$")]
-    code = subprocess.run([*command, "--", *targets], cwd=tree, env=environment()).returncode
+    # Arguments behind `--` would select what is run, but not what is built.
+    command += [f"--cargo-arg={target}" for target in targets]
+    code = subprocess.run(command, cwd=tree, env=environment()).returncode
     if code not in TESTED:
         sys.exit(f"cargo-mutants ended with {code}: see {output}/mutants.out/log")
     outcomes = json.loads((output / "mutants.out/outcomes.json").read_text())["outcomes"]
