@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels bench clean-room conformance build tools lint fmt deps fuzz mutants clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,7 +69,7 @@ build: ## debug build of the whole workspace
 tools: ## install what is missing on this machine
 	@scripts/install-tools.sh
 
-lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, the list of mutants
+lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, alert rules, the lists of mutants
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd proto/control/proto && buf lint && buf breaking --against ../released/canopy-v1.binpb
@@ -80,6 +80,8 @@ lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.
 	python3 scripts/test_clean_room.py
 	python3 scripts/test_mutants.py
 	python3 scripts/mutants.py
+	python3 scripts/test_rust_mutants.py
+	python3 scripts/rust-mutants.py
 	PATH="$$PATH:target/prometheus/usr/bin" promtool check rules deploy/prometheus/canopy.rules.yaml
 	PATH="$$PATH:target/prometheus/usr/bin" promtool test rules deploy/prometheus/canopy.rules.test.yaml
 
@@ -94,6 +96,9 @@ fuzz: ## the fuzz targets of the packet formats, for a minute together (`make te
 
 mutants: tools ## every fault of bpf/mutants.toml, made in the BPF programs, is found by a test: about half an hour
 	python3 scripts/mutants.py run
+
+mutants-rust: ## every mutant that cargo-mutants makes in the crates of mutants/ is found by a test or explained: 4 seconds a mutant, about an hour
+	python3 scripts/rust-mutants.py run
 
 fmt: ## format the sources
 	cargo fmt --all

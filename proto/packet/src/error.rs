@@ -119,4 +119,29 @@ mod tests {
             ParseError { header: "BTH", field: "PSN", problem: Problem::Truncated { needed: 12, available: 3 } };
         assert_eq!(error.to_string(), "cannot parse BTH: PSN: needs 12 octets, only 3 are there");
     }
+
+    #[test]
+    fn every_problem_has_a_message_of_its_own() {
+        for (problem, message) in [
+            (Problem::Expected { expected: 6, found: 4 }, "must be 6, is 4"),
+            (Problem::OutOfRange { min: 1, max: 127, found: 128 }, "must be in 1..=127, is 128"),
+            (Problem::Missing, "must be present in this packet, is not"),
+            (Problem::Unwanted, "must not be present, or not twice, in this packet"),
+            (Problem::Unsupported { found: 21 }, "value 21 is not supported"),
+        ] {
+            let error = EmitError { header: "SRH", field: "Segment List", problem };
+            assert_eq!(error.to_string(), std::format!("cannot emit SRH: Segment List: {message}"));
+        }
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn an_io_error_is_of_the_data_or_of_the_input_and_keeps_the_message() {
+        use std::io::{Error, ErrorKind};
+        let parse = ParseError { header: "CNP", field: "length", problem: Problem::Missing };
+        let emit = EmitError { header: "CNP", field: "buffer", problem: Problem::Missing };
+        let (data, input) = (Error::from(parse), Error::from(emit));
+        assert_eq!((data.kind(), data.to_string()), (ErrorKind::InvalidData, parse.to_string()));
+        assert_eq!((input.kind(), input.to_string()), (ErrorKind::InvalidInput, emit.to_string()));
+    }
 }

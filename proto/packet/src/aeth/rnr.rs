@@ -53,4 +53,9 @@ mod tests {
         let ranks: Vec<u8> = codes.iter().map(|&code| rnr_rank(code)).collect();
         assert_eq!(ranks, (0..=31).collect::<Vec<u8>>());
     }
+
+    #[test]
+    fn an_octet_that_is_no_code_ranks_with_the_longest_timer() {
+        assert!((RNR_TIMER_MAX + 1..=u8::MAX).all(|octet| rnr_rank(octet) == rnr_rank(0)));
+    }
 }

@@ -159,4 +159,30 @@ mod tests {
         assert_eq!(Syndrome::ack(200), Syndrome(0x1f));
         assert_eq!(Syndrome::rnr_nak(200), Syndrome(0x20));
     }
+
+    #[test]
+    fn a_class_is_that_of_its_octets() {
+        let octets = |is: fn(Syndrome) -> bool| (0..=u8::MAX).filter(move |&octet| is(Syndrome(octet)));
+        assert!(octets(Syndrome::is_ack).eq(0x00..=0x1f));
+        assert!(octets(Syndrome::is_rnr_nak).eq(0x20..=0x3f));
+    }
+
+    #[test]
+    fn every_nak_has_the_code_of_the_table() {
+        let naks = [
+            (Syndrome::NAK_PSN_SEQUENCE, 0x60, NakCode::PsnSequence),
+            (Syndrome::NAK_INVALID_REQUEST, 0x61, NakCode::InvalidRequest),
+            (Syndrome::NAK_REMOTE_ACCESS, 0x62, NakCode::RemoteAccess),
+            (Syndrome::NAK_REMOTE_OPERATIONAL, 0x63, NakCode::RemoteOperational),
+            (Syndrome::NAK_INVALID_RD, 0x64, NakCode::InvalidRd),
+        ];
+        for (nak, octet, code) in naks {
+            assert_eq!((nak.0, nak.kind()), (octet, SyndromeKind::Nak(code)));
+        }
+    }
+
+    #[test]
+    fn an_octet_is_shown_with_its_meaning() {
+        assert_eq!(std::format!("{:?}", Syndrome(0x61)), "Syndrome(0x61 Nak(InvalidRequest))");
+    }
 }

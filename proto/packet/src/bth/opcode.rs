@@ -220,6 +220,18 @@ mod tests {
     }
 
     #[test]
+    fn sends_writes_and_read_responses_have_a_payload() {
+        let with = (0..=u8::MAX).filter(|&code| Opcode(code).has_payload());
+        assert!(with.eq((0x00..=0x0b).chain(0x0d..=0x10).chain(0x16..=0x17)));
+    }
+
+    #[test]
+    fn a_code_is_shown_with_its_name() {
+        assert_eq!(std::format!("{:?}", Opcode::WRITE_LAST_IMM), "Opcode(0x09 RC RDMA WRITE Last with Immediate)");
+        assert_eq!(std::format!("{:?}", Opcode(0x15)), "Opcode(0x15 unassigned)");
+    }
+
+    #[test]
     fn operations_divide_the_rc_codes() {
         for op in (0..=u8::MAX).map(Opcode).filter(|&op| op != Opcode::ACKNOWLEDGE) {
             let kinds = [op.is_send(), op.is_write(), op.is_read_or_atomic()];

@@ -129,6 +129,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_error_names_what_the_count_requires() {
+        let tlv = EndMt { edge: Ipv6Addr::LOCALHOST, receivers: vec![(Ipv6Addr::LOCALHOST, 2); 2] };
+        let bytes = emitted(&tlv);
+        assert_eq!(EndMtView::parse(&bytes).unwrap().num_receivers(), 2);
+        let problem = |bytes: &[u8]| EndMt::parse(bytes).unwrap_err().problem;
+        assert_eq!(problem(&bytes[..63]), Problem::Truncated { needed: 64, available: 63 });
+        let changed = |at: usize, octet| {
+            let mut bytes = bytes.clone();
+            bytes[at] = octet;
+            problem(&bytes)
+        };
+        assert_eq!(changed(0, 5), Problem::Expected { expected: 124, found: 5 });
+        assert_eq!(changed(1, 61), Problem::Expected { expected: 62, found: 61 });
+        assert_eq!(changed(20, 3), Problem::Expected { expected: 82, found: 62 });
+    }
+
     proptest! {
         #[test]
         fn what_is_emitted_is_parsed_whatever_reserved_fields_hold(

@@ -82,11 +82,37 @@ fn a_packet_that_ends_before_its_icrc_is_refused() {
 fn a_pad_that_is_not_there_or_not_to_four_octets_is_refused() {
     let mut bytes = packet(Opcode::SEND_ONLY, &[]);
     bytes[49] = 0x10;
-    assert_eq!(RoceFrame::parse(&bytes).unwrap_err().field, "Pad Count");
-    let mut odd = packet(Opcode::SEND_ONLY, &[1, 2, 3]);
+    let missing = Problem::Truncated { needed: 1, available: 0 };
+    let expected = |problem| ParseError { header: "BTH", field: "Pad Count", problem };
+    assert_eq!(RoceFrame::parse(&bytes).unwrap_err(), expected(missing));
+    let mut odd = packet(Opcode::SEND_ONLY, &[1, 2, 3, 4, 5, 6]);
     odd.remove(60);
     (odd[5], odd[45]) = (odd[5] - 1, odd[45] - 1);
-    assert_eq!(RoceFrame::parse(&odd).unwrap_err().field, "Pad Count");
+    // Five octets of payload take a pad of three.
+    let short = Problem::Expected { expected: 3, found: 2 };
+    assert_eq!(RoceFrame::parse(&odd).unwrap_err(), expected(short));
+}
+
+#[test]
+fn a_damaged_packet_is_parsed_and_its_icrc_is_not_valid() {
+    let mut bytes = packet(Opcode::SEND_ONLY, &[1, 2, 3, 4]);
+    assert!(RoceFrame::parse(&bytes).unwrap().icrc_is_valid());
+    bytes[60] ^= 1;
+    let frame = RoceFrame::parse(&bytes).unwrap();
+    assert_eq!((frame.payload, frame.icrc_is_valid()), (&[0, 2, 3, 4][..], false));
+}
+
+#[test]
+fn the_octets_behind_the_bth_are_extension_headers_payload_and_pad() {
+    for (opcode, payload, octets) in [
+        (Opcode::SEND_MIDDLE, &[][..], 0),
+        (Opcode::ACKNOWLEDGE, &[], 4),
+        (Opcode::CNP, &[], 16),
+        (Opcode::WRITE_ONLY_IMM, &[1, 2, 3, 4, 5], 16 + 4 + 5 + 3),
+    ] {
+        let bytes = packet(opcode, payload);
+        assert_eq!(RoceFrame::parse(&bytes).unwrap().octets_behind_bth(), octets, "{opcode:?}");
+    }
 }
 
 #[test]

@@ -103,6 +103,12 @@ mod tests {
         assert_eq!(xpow8(0), ONE);
     }
 
+    /// zlib's x2n_table: x^64, x^128 and x^256 mod P.
+    #[test]
+    fn powers_of_x_are_those_that_zlib_lists() {
+        assert_eq!([8, 16, 32].map(xpow8), [0xb1e6_b092, 0xa06a_2517, 0xed62_7dae]);
+    }
+
     proptest! {
         #[test]
         fn shifting_zeros_is_feeding_zeros(register: u32, octets in 0_usize..5000) {

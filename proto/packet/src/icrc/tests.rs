@@ -68,6 +68,18 @@ fn a_change_that_does_not_fit_is_refused() {
     assert_eq!(change(usize::MAX, &[1], &[2]).unwrap_err().field, "offset of a change");
 }
 
+/// The octets on both sides of each masked field, the first behind the BTH with them, count as in a packet of zeros.
+#[test]
+fn a_change_counts_unless_its_octet_is_masked() {
+    const COVERED: usize = 64;
+    for offset in 0..COVERED {
+        let change = Change { offset, old: &[0x0f], new: &[0] };
+        let masked = matches!(offset, 0..=3 | 7 | 46 | 47 | 52);
+        let counts = if masked { 0 } else { Crc::ZERO.update(&[0x0f]).shift_zeros(COVERED - offset - 1).0 };
+        assert_eq!(delta(COVERED, &[change]), Ok(counts), "octet {offset}");
+    }
+}
+
 proptest! {
     #[test]
     fn a_seed_continued_over_the_rest_is_the_icrc(payload: Vec<u8>) {

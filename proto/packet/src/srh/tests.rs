@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
 
+mod fields;
+
 fn srh(segments: usize) -> Srh {
     Srh {
         next_header: 41,

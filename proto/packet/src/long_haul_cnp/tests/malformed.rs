@@ -162,6 +162,20 @@ fn objects_are_refused_by_field() {
 }
 
 #[test]
+fn an_error_names_the_octets_that_are_needed() {
+    let problem = |octets: &[u8]| ExtensionsView::parse(octets).map(|_| ()).unwrap_err().problem;
+    // A Timestamp has 4 octets of header and 8 of payload.
+    assert_eq!(problem(&extensions(&[(5, 11), (15, 0)])), Problem::Expected { expected: 12, found: 11 });
+    assert_eq!(problem(&extensions(&[(25, 9)])), Problem::Truncated { needed: 12, available: 8 });
+    assert_eq!(problem(&extensions(&[(25, 3)])), Problem::OutOfRange { min: 4, max: 65_535, found: 3 });
+    assert_eq!(problem(&extensions(&[(20, 0xff)])), Problem::Unsupported { found: 0xff });
+    // From the BTH to the end of the 16 octets of a CNP.
+    let plain = roce(vec![]).to_vec().unwrap();
+    let error = RoceView::parse(&plain[48..75]).unwrap_err();
+    assert_eq!((error.field, error.problem), ("length", Problem::Truncated { needed: 28, available: 27 }));
+}
+
+#[test]
 fn icmpv6_messages_are_refused_by_field() {
     let good = message(objects()).to_vec(node(), source()).unwrap();
     let field = |octets: &[u8]| Message::parse(node(), source(), octets).unwrap_err().field;
