@@ -32,6 +32,7 @@ ALLOWED = {
     "agent/datapath/src/egress/cnp.rs": "the Timestamp object of a Long-haul CNP (NTP format): a source host orders the packets of one node by it",
     "host/pacer/src/daemon.rs": "time stamps of changes for operators and hooks",
     "controller/actor/src/events.rs": "time stamps of events for operators",
+    "controller/actor/src/task.rs": "who wrote a resource when, for operators",
     "controller/actor/src/health.rs": "when problems and stalls began, for operators",
     "controller/rest/src/routes/problems.rs": "the controller's time in its status, for operators",
     "controller/rest/src/watch/stream.rs": "the controller's time in the heartbeats of streams, for clients that show ages",

@@ -36,6 +36,10 @@ impl Store for Slower {
         self.0.scan(prefix)
     }
 
+    fn newest(&self, prefix: &str, below: Option<&str>, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.0.newest(prefix, below, limit)
+    }
+
     fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {
         self.0.import(snapshot)
     }

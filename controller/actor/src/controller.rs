@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use canopy_controller_core::health::Health;
 use canopy_controller_core::metadata::Selector;
+use canopy_controller_core::principal::Principal;
 use canopy_controller_core::{Applied, Command, Domain, DomainError, Outcome};
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
@@ -23,21 +24,25 @@ use crate::events::Events;
 use crate::links::Flap;
 use crate::moves::Moves;
 use crate::news::{Follower, GroupChanges, News, WaitedGroups};
+use crate::order::{Order, Precondition};
+use crate::preview::Preview;
 use crate::task::{self, Message, Request};
 use crate::telemetry::Telemetry;
 
 /// What a command did, or would do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     /// To the resource.
     pub outcome: Outcome,
     /// What followed; `None` on a dry run.
     pub applied: Option<Applied>,
+    /// What would follow; of a dry run.
+    pub preview: Option<Box<Preview>>,
 }
 
 /// Everything that the APIs need; cheap to clone.
 #[derive(Clone)]
-pub struct Controller(Arc<Shared>);
+pub struct Controller(pub(crate) Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) domain: RwLock<Domain>,
@@ -115,8 +120,7 @@ impl Controller {
         }))
     }
 
-    /// Carries out `command` durably. With `if_match`, only if the resource's present [`crate::tag`] is that one (`*`: if it exists).
-    /// With `dry_run` everything is checked and nothing changes. Dropping the future does not undo a command that is under way.
+    /// [`Controller::carry_out`] for the controller itself.
     ///
     /// # Errors
     /// See [`CommandError`].
@@ -126,8 +130,17 @@ impl Controller {
         if_match: Option<String>,
         dry_run: bool,
     ) -> Result<Done, CommandError> {
+        let precondition = if_match.map_or(Precondition::None, Precondition::Tag);
+        self.carry_out(Order { precondition, dry_run, ..Order::new(command, Principal::default()) }).await
+    }
+
+    /// Carries out an order durably. Dropping the future does not undo a command that is under way.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub async fn carry_out(&self, order: Order) -> Result<Done, CommandError> {
         let (answer, done) = oneshot::channel();
-        let request = Request { command, if_match, dry_run, answer };
+        let request = Request { order, answer };
         self.0.commands.send(Message::Execute(Box::new(request))).await.map_err(|_| CommandError::Stopping)?;
         done.await.map_err(|_| CommandError::Stopping)?
     }

@@ -20,6 +20,16 @@ pub enum CommandError {
         /// Present tag, or `absent`.
         actual: String,
     },
+    /// The command would have other effects than those that the caller has seen.
+    #[error(
+        "the effects of this change are no longer those of plan {expected}: read the dry run again; its plan is {actual} now"
+    )]
+    PlanChanged {
+        /// Plan the caller sent.
+        expected: String,
+        /// Present plan.
+        actual: String,
+    },
     /// The store rejected the commit. After an engine failure the outcome is unknown and the controller stops.
     #[error("the change could not be stored")]
     Store(#[source] StoreError),

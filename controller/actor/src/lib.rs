@@ -12,19 +12,25 @@
 //! - [`telemetry`] and [`events`] keep what nodes report, in memory only and bounded.
 
 mod attempts;
+pub mod books;
 mod controller;
+pub mod difference;
 mod due;
 pub mod error;
 pub mod events;
 pub mod health;
+mod history;
 mod hmac;
+mod intent;
 mod links;
 mod moves;
 pub mod news;
+mod order;
 mod policy;
+pub mod preview;
 mod record;
 mod start;
-pub mod tag;
+mod tag;
 mod task;
 pub mod telemetry;
 mod term;
@@ -32,4 +38,7 @@ mod thresholds;
 
 pub use controller::{AgentConnection, Controller, Done};
 pub use error::{CommandError, RestoreError, StartError};
+pub use history::AuditFilter;
+pub use intent::{Intent, Target};
+pub use order::{Order, Precondition};
 pub use start::{Running, start, start_with};

@@ -84,12 +84,12 @@ impl Controller {
         }
         let (this, node) = (self.clone(), node.to_owned());
         tokio::spawn(async move {
-            this.carry_out(&node, command).await;
+            this.carry_out_policy(&node, command).await;
             this.policies_under_way().remove(&membership);
         });
     }
 
-    async fn carry_out(&self, node: &str, command: Command) {
+    async fn carry_out_policy(&self, node: &str, command: Command) {
         let (code, group, reason) = match &command {
             Command::EvictMember { group, reason, .. } => (Code::MemberEvicted, group.clone(), reason.clone()),
             Command::FailGroup { name, reason, .. } => (Code::GroupFailed, name.clone(), reason.clone()),

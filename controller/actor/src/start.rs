@@ -13,6 +13,7 @@ use canopy_store::{Op, RESTORE_GAP, Recovery, Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::books::Books;
 use crate::events::Code;
 use crate::record::{decode, op};
 use crate::task::{self, Task};
@@ -61,14 +62,16 @@ pub async fn start_with(
 ) -> Result<Running, StartError> {
     let opened = store.clone();
     let opened = tokio::task::spawn_blocking(move || open(&*opened, plan, thresholds, hmac)).await;
-    let Opened { domain, revision, unstarted, read_only, recovery } = opened.map_err(|_| StartError::Runtime)??;
+    let Opened { domain, revision, books, unstarted, read_only, recovery } =
+        opened.map_err(|_| StartError::Runtime)??;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let (durable, settled) = watch::channel(0);
     let controller = Controller::new(domain, store.clone(), commands, settled);
     if let Some(lost) = recovery {
         controller.events().note(Code::StoreRecovered, None, None, lost.to_string());
     }
-    let mut task = Task { controller: controller.clone(), store, revision, unstarted, durable, queue, read_only: None };
+    let mut task =
+        Task { controller: controller.clone(), store, revision, unstarted, durable, queue, books, read_only: None };
     if let Some(path) = read_only {
         task.becomes_read_only(path);
     }
@@ -89,6 +92,7 @@ pub async fn start_with(
 struct Opened {
     domain: Domain,
     revision: u64,
+    books: Books,
     /// The last term, if the next one could not be stored on a full disk.
     unstarted: Option<u64>,
     /// The full store.
@@ -127,6 +131,7 @@ fn open(
     };
     // Restored before anything is written: a store whose records are not consistent is left unchanged.
     let expected = snapshot.revision;
+    let books = Books::restore(snapshot.entries.iter().map(|(key, value)| (key.as_str(), value.as_slice())));
     let mut records = decoded(snapshot.entries).map_err(StartError::Restore)?;
     let opened = if is_copy { assume_open(&mut records) } else { Vec::new() };
     let restored = Domain::restore(plan, thresholds, hmac, Secret::new(key), term, records);
@@ -140,7 +145,7 @@ fn open(
     for ops in opened.chunks(MAX_WRITES).chain([&ops[..]]).filter(|_| unstarted.is_none()) {
         revision = store.commit(revision, ops).map_err(StartError::Store)?;
     }
-    Ok(Opened { domain, revision, unstarted, read_only, recovery: store.recovery() })
+    Ok(Opened { domain, revision, books, unstarted, read_only, recovery: store.recovery() })
 }
 
 fn key_from(digits: &[u8]) -> Option<[u8; 32]> {

@@ -1,39 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tags that name one state of one resource's intent; the ETags of the REST API.
-//!
-//! A group's tag holds its id and its generation: a group that was deleted and created again is another group.
+//! What a command changes, with its tag: see `Metadata::tag`.
 
-use canopy_controller_core::view::{DrainView, GroupView, MemberView, TopologyView};
 use canopy_controller_core::{Command, Domain};
-
-/// Tag of the topology.
-pub fn topology(view: &TopologyView) -> String {
-    view.metadata.generation.to_string()
-}
-
-/// Tag of a drain.
-pub fn drain(view: &DrainView) -> String {
-    view.metadata.generation.to_string()
-}
-
-/// Tag of a group.
-pub fn group(view: &GroupView) -> String {
-    format!("{}.{}", view.status.group_id, view.metadata.generation)
-}
-
-/// Tag of a membership.
-pub fn member(view: &MemberView) -> String {
-    view.metadata.generation.to_string()
-}
 
 /// Kind, name and present tag of what `command` changes.
 pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<String>) {
     match command {
         Command::PutTopology { .. } | Command::DeleteTopology | Command::PortsDown { .. } => {
-            ("topology".into(), domain.topology().as_ref().map(topology))
+            ("topology".into(), domain.topology().map(|t| t.metadata.tag()))
         }
         Command::PutDrain { name, .. } | Command::DeleteDrain { name } => {
-            (format!("drain {name:?}"), domain.drain(name).as_ref().map(drain))
+            (format!("drain {name:?}"), domain.drain(name).map(|d| d.metadata.tag()))
         }
         Command::PutGroup { name, .. }
         | Command::DeleteGroup { name }
@@ -41,7 +18,9 @@ pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<S
         | Command::FinishMove { group: name }
         | Command::GiveUpMove { group: name, .. }
         | Command::RetryMove { group: name }
-        | Command::OpenGroup { group: name } => (format!("group {name:?}"), domain.group(name).as_ref().map(group)),
+        | Command::OpenGroup { group: name } => {
+            (format!("group {name:?}"), domain.group(name).map(|g| g.metadata.tag()))
+        }
         Command::PushThresholds => ("thresholds".into(), None),
         Command::RotateHmac | Command::AdvanceHmac => ("hmac".into(), None),
         Command::PutMember { group, spec, .. } => member_of(domain, group, &spec.host),
@@ -53,5 +32,5 @@ pub(crate) fn of_target(domain: &Domain, command: &Command) -> (String, Option<S
 }
 
 fn member_of(domain: &Domain, group: &str, host: &str) -> (String, Option<String>) {
-    (format!("member {group}/{host}"), domain.member(group, host).as_ref().map(member))
+    (format!("member {group}/{host}"), domain.member(group, host).map(|m| m.metadata.tag()))
 }

@@ -14,15 +14,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopy_controller_core::principal::{PrincipalKind, Written};
 use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
 use canopy_store::{MAX_OPS, ORDINARY_OCTETS, Op, Revision, Store, StoreError};
-use canopy_units::Monotonic;
+use canopy_units::{Monotonic, UnixTime};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::books::{Books, Entry, Note};
 use crate::events::Code;
+use crate::intent::{Target, wanted};
+use crate::order::Order;
+use crate::preview::Preview;
 use crate::record::op;
 use crate::term::{TERM_KEY, start_ops};
-use crate::{CommandError, Controller, Done, tag};
+use crate::{CommandError, Controller, Done};
 
 /// Commands that may wait in the queue, and that one batch has: one second of membership changes. Beyond that, callers wait.
 pub(crate) const QUEUE: usize = 1024;
@@ -40,9 +45,7 @@ pub(crate) enum Message {
 }
 
 pub(crate) struct Request {
-    pub(crate) command: Command,
-    pub(crate) if_match: Option<String>,
-    pub(crate) dry_run: bool,
+    pub(crate) order: Order,
     pub(crate) answer: oneshot::Sender<Result<Done, CommandError>>,
 }
 
@@ -56,16 +59,26 @@ pub(crate) struct Task {
     /// Of the changes that were applied, those that are durable.
     pub(crate) durable: watch::Sender<u64>,
     pub(crate) queue: mpsc::Receiver<Message>,
+    /// What operators wrote.
+    pub(crate) books: Books,
     /// The store while its disk is full; `None` while it takes changes.
     pub(crate) read_only: Option<PathBuf>,
 }
 
 type Answer = oneshot::Sender<Result<Done, CommandError>>;
 
+/// An order that passed every check.
+struct Checked {
+    prepared: Prepared,
+    note: Option<Note>,
+    preview: Option<Box<Preview>>,
+}
+
 /// A command that passed every check and is not applied yet.
 struct Planned {
     prepared: Prepared,
     ops: Vec<Op>,
+    note: Option<Note>,
     rewires: bool,
     answer: Answer,
 }
@@ -164,21 +177,22 @@ impl Task {
 
     /// `None` if the command ends here; the batch has its answer.
     fn plan(&self, request: Request, batch: &mut Batch) -> Option<Planned> {
-        let Request { command, if_match, dry_run, answer } = request;
-        let rewires = matches!(command, Command::PutTopology { .. } | Command::DeleteTopology);
-        let prepared = self.controller.read(|d| {
-            check_precondition(d, &command, if_match)?;
-            d.prepare(command).map_err(CommandError::from)
-        });
+        let Request { order, answer } = request;
+        let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
+        let dry_run = order.dry_run;
+        let prepared = self.controller.read(|d| self.prepare(d, order));
         let end = match prepared {
-            Ok(prepared) if dry_run => Ok(Done { outcome: prepared.outcome(), applied: None }),
-            Ok(prepared) => {
+            Ok(Checked { prepared, preview, .. }) if dry_run => {
+                Ok(Done { outcome: prepared.outcome(), applied: None, preview })
+            }
+            Ok(Checked { prepared, note, .. }) => {
                 if let Some(path) = self.read_only.clone().filter(|_| !prepared.is_noop()) {
                     batch.answers.push((answer, Err(CommandError::Store(StoreError::Full { path }))));
                     return None;
                 }
-                let ops = prepared.writes.iter().map(op).collect();
-                return Some(Planned { prepared, ops, rewires, answer });
+                let noted = note.iter().flat_map(|note| note.ops.iter().cloned());
+                let ops = prepared.writes.iter().map(op).chain(noted).collect();
+                return Some(Planned { prepared, ops, note, rewires, answer });
             }
             Err(refused) => Err(refused),
         };
@@ -186,20 +200,53 @@ impl Task {
         None
     }
 
-    fn apply_before_commit(&self, planned: Planned, batch: &mut Batch) {
-        let Planned { prepared, ops, rewires, answer } = planned;
+    /// Checks an order, and notes what an operator writes.
+    fn prepare(&self, domain: &Domain, order: Order) -> Result<Checked, CommandError> {
+        order.check(domain)?;
+        let Order { command, by, plan, dry_run, .. } = order;
+        let written = Written { at: UnixTime::now(), by };
+        let is_operator = written.by.kind == PrincipalKind::Operator;
+        let target = Target::of(&command).filter(|_| is_operator || dry_run || plan.is_some());
+        let Some(target) = target else {
+            return Ok(Checked { prepared: domain.prepare_as(command, &written)?, note: None, preview: None });
+        };
+        let (old, new) = (target.declared(domain), wanted(&command));
+        let prepared = domain.prepare_as(command, &written)?;
+        let preview = (dry_run || plan.is_some()).then(|| {
+            let old = old.as_ref().map(|(_, intent)| intent);
+            Box::new(Preview::new(domain, Some(&target), old, new.as_ref(), &prepared))
+        });
+        if let (Some(expected), Some(preview)) = (plan, &preview)
+            && preview.plan != expected
+        {
+            return Err(CommandError::PlanChanged { expected, actual: preview.plan.clone() });
+        }
+        let is_noted = is_operator && !dry_run && !prepared.is_noop();
+        let note = is_noted.then(|| {
+            let (uid, revision) = (Some(domain.next_uid()), domain.revision() + 1);
+            let (old, new) = (old.as_ref(), new.as_ref());
+            self.books.note(&Entry { target: &target, written: &written, old, new, uid, revision })
+        });
+        Ok(Checked { prepared, note, preview })
+    }
+
+    fn apply_before_commit(&mut self, planned: Planned, batch: &mut Batch) {
+        let Planned { prepared, ops, note, rewires, answer } = planned;
         if !ops.is_empty() {
             self.controller.applies();
         }
         batch.add(ops);
         batch.rewires |= rewires;
-        batch.answers.push((answer, self.apply(prepared)));
+        batch.answers.push((answer, self.apply(prepared, note)));
     }
 
-    fn apply(&self, prepared: Prepared) -> Result<Done, CommandError> {
+    fn apply(&mut self, prepared: Prepared, note: Option<Note>) -> Result<Done, CommandError> {
+        if let Some(note) = note {
+            self.books.keep(note);
+        }
         let (now, outcome) = (self.controller.now(), prepared.outcome());
         let applied = self.controller.write(|d| d.apply(prepared, now))?;
-        Ok(Done { outcome, applied: Some(applied) })
+        Ok(Done { outcome, applied: Some(applied), preview: None })
     }
 
     /// Commits what was applied, publishes it and answers. A store that refuses it has failed as well: memory is ahead of it.
@@ -225,7 +272,7 @@ impl Task {
 
     /// Commits, then applies.
     async fn execute(&mut self, planned: Planned) -> Result<(), StoreError> {
-        let Planned { prepared, ops, rewires, answer } = planned;
+        let Planned { prepared, ops, note, rewires, answer } = planned;
         if !ops.is_empty()
             && let Err(error) = self.commit(ops).await
         {
@@ -233,7 +280,7 @@ impl Task {
             _ = answer.send(Err(CommandError::Store(error)));
             return failed.map_or(Ok(()), Err);
         }
-        let done = self.apply(prepared);
+        let done = self.apply(prepared, note);
         self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
         _ = answer.send(done);
         Ok(())
@@ -346,16 +393,6 @@ fn both(mut first: Applied, second: Applied) -> Applied {
         known.dedup();
     }
     first
-}
-
-fn check_precondition(domain: &Domain, command: &Command, if_match: Option<String>) -> Result<(), CommandError> {
-    let Some(expected) = if_match else { return Ok(()) };
-    let (resource, actual) = tag::of_target(domain, command);
-    let holds = if expected == "*" { actual.is_some() } else { actual.as_ref() == Some(&expected) };
-    if holds {
-        return Ok(());
-    }
-    Err(CommandError::Precondition { resource, expected, actual: actual.unwrap_or_else(|| "absent".into()) })
 }
 
 /// See [`Controller::validate`]. Takes as long as all of `commands` take.

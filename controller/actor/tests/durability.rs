@@ -74,6 +74,10 @@ impl Store for Gated {
         self.inner.scan(prefix)
     }
 
+    fn newest(&self, prefix: &str, below: Option<&str>, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.inner.newest(prefix, below, limit)
+    }
+
     fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {
         self.inner.import(snapshot)
     }

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_controller_actor::{Running, start};
+use canopy_controller_actor::{Order, Running, start};
 use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Labels;
+use canopy_controller_core::principal::Principal;
 use canopy_model::group::{GroupSpec, StallPolicy};
 use canopy_model::ids::PortIndex;
 use canopy_model::member::MemberSpec;
@@ -22,12 +23,21 @@ const WRITTEN: &str = include_str!("records.txt");
 const BEFORE_SESSIONS: &str = include_str!("records_before_sessions.txt");
 /// The same of a version that did not record the trees in force.
 const BEFORE_TREES: &str = include_str!("records_before_trees.txt");
+/// The same of a version whose resources had no uid, and whose records did not have who wrote them.
+const BEFORE_UIDS: &str = include_str!("records_before_uids.txt");
 /// The key that identifiers follow from; another one is drawn where the store has none.
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 fn records(store: &MemStore) -> String {
     let entries = store.scan("").unwrap().entries.into_iter();
-    entries.map(|(key, value)| format!("{key} {}\n", String::from_utf8(value).unwrap())).collect()
+    entries.map(|(key, value)| format!("{key} {}\n", timeless(&String::from_utf8(value).unwrap()))).collect()
+}
+
+/// With 7 for every time.
+fn timeless(record: &str) -> String {
+    let mut parts = record.split("\"at\":");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |text, part| text + "\"at\":7" + part.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
 fn group(name: &str, labels: &[(&str, &str)], spec: GroupSpec) -> Command {
@@ -119,7 +129,7 @@ async fn start_on(written: &str) -> (Running, Arc<MemStore>) {
 
 #[tokio::test]
 async fn a_controller_starts_on_records_of_an_earlier_one_and_leaves_them() {
-    for written in [WRITTEN, BEFORE_TREES, BEFORE_SESSIONS] {
+    for written in [WRITTEN, BEFORE_UIDS, BEFORE_TREES, BEFORE_SESSIONS] {
         let (Running { controller, .. }, store) = start_on(written).await;
         let g1 = controller.read(|d| d.group("g1")).unwrap();
         assert_eq!((g1.metadata.labels["job"].as_str(), g1.status.receivers), ("llm", 1));
@@ -131,6 +141,37 @@ async fn a_controller_starts_on_records_of_an_earlier_one_and_leaves_them() {
         let key = |text: &str| text.lines().find_map(|l| Some(l.strip_prefix("controller/key ")?.to_owned()));
         assert!(key(&now).is_some_and(|now| key(written).is_none_or(|before| before == now)));
     }
+}
+
+/// Catches a uid that changes with a restart, or that two resources share, until the resource's next change has stored it.
+#[tokio::test]
+async fn a_resource_of_an_earlier_version_gets_a_uid_that_stays() {
+    let uids = |controller: &canopy_controller_actor::Controller| {
+        controller.read(|d| {
+            let groups = ["g1", "g2", "g3"].map(|g| d.group(g).unwrap().metadata.uid);
+            [d.topology().unwrap().metadata.uid, d.member("g1", "r1").unwrap().metadata.uid]
+                .into_iter()
+                .chain(groups)
+                .collect::<Vec<_>>()
+        })
+    };
+    let (Running { controller, task }, store) = start_on(BEFORE_UIDS).await;
+    let before = uids(&controller);
+    let different: std::collections::BTreeSet<_> = before.iter().collect();
+    assert_eq!(different.len(), before.len());
+    let relabelled = controller.read(|d| d.group("g1")).unwrap();
+    assert_eq!((relabelled.metadata.created.as_ref(), relabelled.metadata.written()), (None, None));
+    let labels = Labels::from([("job".to_owned(), "other".to_owned())]);
+    let change =
+        Command::PutGroup { name: "g1".into(), labels, spec: relabelled.spec, if_match: None, create_only: false };
+    let order = Order::new(change, Principal::operator("alice", Some(1000)));
+    controller.carry_out(order).await.unwrap();
+    controller.stop().await;
+    task.await.unwrap().unwrap();
+    let Running { controller, .. } = start(store, Default::default()).await.unwrap();
+    assert_eq!(uids(&controller), before);
+    let metadata = controller.read(|d| d.group("g1")).unwrap().metadata;
+    assert_eq!((metadata.created, metadata.changed.map(|w| w.by.to_string())), (None, Some("alice".to_owned())));
 }
 
 #[tokio::test]

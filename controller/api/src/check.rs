@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Checks that change nothing: a dry run of one write, and the validation of several resources.
 
+use canopy_controller_core::effect;
+pub use canopy_controller_core::effect::EffectKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -46,14 +48,64 @@ pub struct DryRun {
     /// `created`, `updated`, `unchanged` or `deleted`.
     #[schema(value_type = String)]
     pub outcome: Outcome,
+    /// Changes and effects in one sentence.
+    #[serde(default)]
+    pub summary: String,
+    /// Fields of the resource that would have other values.
+    #[serde(default)]
+    pub changes: Vec<FieldChange>,
+    /// What that does to nodes and groups, the worst first; 1000 at most.
+    #[serde(default)]
+    pub effects: Vec<Effect>,
+    /// How many more effects there are.
+    #[serde(default)]
+    pub more_effects: u64,
+    /// Names these changes and effects. A write with `If-Plan-Match` and this is refused (412) if it would have others by then.
+    #[serde(default)]
+    pub plan: String,
 }
 
-impl DryRun {
-    /// The result for an outcome of the domain.
-    pub fn new(outcome: impl Into<Outcome>) -> Self {
-        Self { api_version: ApiVersion, kind: Kind::DryRun, outcome: outcome.into() }
-    }
+/// A field that would have another value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldChange {
+    /// JSON pointer (RFC 6901): in the new resource, or, of what is gone, in the old one. Empty for the whole resource.
+    pub pointer: String,
+    /// Absent where there was nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub old: Option<Value>,
+    /// Absent where there is nothing any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub new: Option<Value>,
 }
+
+/// What a write does to a node or a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Effect {
+    /// `nodeAdded`, `nodeChanged`, `nodeRemoved`, `treeStarts`, `treeMoves`, `treeStays` (on drained links, for want of others), `treeStops`
+    /// or `groupDeleted`.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    pub kind: effect::EffectKind,
+    /// `Node` or `Group`.
+    #[schema(value_type = String)]
+    pub object: effect::EffectObject,
+    /// Its name.
+    pub name: String,
+    /// What is no longer: of a tree the ports towards the root that only the old one has.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub from: String,
+    /// What is instead; of a tree that stops, why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub to: String,
+    /// Whether no packet is lost by it.
+    pub lossless: bool,
+}
+
+from_fields!(effect::Effect { kind, object, name, from, to, lossless });
 
 /// Resources to check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

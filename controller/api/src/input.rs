@@ -50,6 +50,22 @@ pub struct MetadataInput {
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
     pub generation: Option<Generation>,
+    /// Accepted and ignored, as `generation`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub uid: Option<IgnoredAny>,
+    /// Accepted and ignored.
+    #[serde(default)]
+    #[schema(value_type = Option<u64>)]
+    pub created_unix_ns: Option<IgnoredAny>,
+    /// Accepted and ignored.
+    #[serde(default)]
+    #[schema(value_type = Option<u64>)]
+    pub written_unix_ns: Option<IgnoredAny>,
+    /// Accepted and ignored.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub written_by: Option<IgnoredAny>,
 }
 
 impl<S> Input<S> {

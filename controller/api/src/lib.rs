@@ -5,7 +5,8 @@
 //! - `resource`: `{apiVersion, kind, metadata, spec, status}`, as in Kubernetes; [`Input`] as a client sends it.
 //! - [`topology`], [`drain`], [`node`], [`link`], [`group`], [`member`]: one file per resource: its status, and the conversion from
 //!   the domain's view of it. Specs are those of `canopy_model`.
-//! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen.
+//! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
+//!   operators wrote.
 //! - [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
 
 /// Implements `From` for a type of this API and the domain's type of the same name, which has the same fields: those in
@@ -36,6 +37,7 @@ pub mod drain;
 pub mod event;
 pub mod group;
 pub mod health;
+pub mod history;
 pub mod hmac;
 mod input;
 pub mod link;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use crate::health::{Severity, SubjectKind};
+use crate::history::IntentKind;
 
 /// Parameters of every write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
@@ -14,6 +15,53 @@ pub struct WriteQuery {
     /// Check everything and change nothing.
     #[serde(default)]
     pub dry_run: bool,
+}
+
+/// Conditions of a write.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct WriteHeaders {
+    /// Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise.
+    #[param(rename = "If-Match")]
+    pub if_match: Option<String>,
+    /// With `*`: carry the write out only if the resource does not exist; 412 otherwise.
+    #[param(rename = "If-None-Match")]
+    pub if_none_match: Option<String>,
+    /// Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise.
+    #[param(rename = "If-Plan-Match")]
+    pub if_plan_match: Option<String>,
+}
+
+/// Filter and page of the audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct AuditQuery {
+    /// Number of entries, 1..=1000; 100 when absent.
+    pub limit: Option<usize>,
+    /// Token from the previous page.
+    #[serde(rename = "continue")]
+    #[param(rename = "continue")]
+    pub next: Option<String>,
+    /// Only writes of resources of this kind.
+    #[param(inline)]
+    pub kind: Option<IntentKind>,
+    /// Only writes of resources of this name; a member's is `group/host`.
+    pub name: Option<String>,
+    /// Only writes of the principal with this name.
+    pub by: Option<String>,
+}
+
+/// A resource whose versions are wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct VersionQuery {
+    /// `Topology`, `Drain` or `Group`.
+    #[param(inline)]
+    pub kind: IntentKind,
+    /// Its name; the topology's is `default`.
+    pub name: String,
 }
 
 /// Parameters of a stream of changes.

@@ -55,6 +55,10 @@ pub enum Kind {
     MemberList,
     /// A list of [`crate::event::EventItem`].
     EventList,
+    /// A list of [`crate::history::AuditItem`].
+    AuditList,
+    /// A list of [`crate::history::VersionItem`].
+    VersionList,
     /// A list of [`crate::telemetry::GroupSample`].
     GroupTelemetryList,
     /// [`crate::telemetry::NodeSample`].

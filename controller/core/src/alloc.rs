@@ -158,6 +158,11 @@ impl Pools {
         }
     }
 
+    /// The key that all numbers follow from.
+    pub(crate) fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
     /// Empty pools for the addresses of `plan`, in the order of `secret`.
     pub(crate) fn new(plan: &AddressPlan, secret: Secret) -> Self {
         let host_bits = 128 - u32::from(plan.proxy_prefix.prefix_len());

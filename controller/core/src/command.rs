@@ -13,8 +13,8 @@ use canopy_model::topology::TopologySpec;
 use crate::metadata::Labels;
 use crate::record::Record;
 
-/// Most writes of one command; stores commit them in one transaction.
-pub const MAX_WRITES: usize = 128;
+/// Most writes of one command; stores commit them in one transaction, with what the caller writes about the command itself.
+pub const MAX_WRITES: usize = 122;
 
 /// A change requested by an operator, a host or the controller itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

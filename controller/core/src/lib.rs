@@ -6,7 +6,7 @@
 //! `NodeSpec` per node, and views for APIs. [`Domain`] holds the state. Each of the following modules depends only on
 //! those listed before it:
 //!
-//! - `metadata`, `condition`, `limits`, `hash`, `secret`, `error`: small things that all others use.
+//! - `hash`, `secret`, `uid`, `principal`, `metadata`, `condition`, `limits`, `error`: small things that all others use.
 //! - `topology`: the declared network as a compact graph; `routes`: unicast routes and the rest of a node's base.
 //! - `tree`: the replication tree of a group; `encoding`: how receiver lists travel.
 //! - `alloc`: numbers that are unique while in use; `member`: a membership.
@@ -15,25 +15,30 @@
 //! - `hmac`: the keys of the SRH HMAC TLV and their rotation.
 //! - `view`: resources as APIs show them.
 //! - `resource`: resources in memory; `record`: their durable form; `command`: changes of them.
+//! - `audit`: what operators wrote; `effect`: what a write would do.
 //! - `delivery`: whether a group's data is acknowledged; `status`: plan compared with reports.
 //! - `problem`: the registry of what can be wrong; `drops`: drop counters that are signs of it; `health`: what is, since when, and what caused it.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
+pub mod audit;
 pub mod command;
 pub mod condition;
 pub mod delivery;
 pub mod domain;
 pub mod drops;
+pub mod effect;
 pub mod encoding;
 pub mod error;
 pub mod health;
 pub mod hmac;
 pub mod limits;
 pub mod metadata;
+pub mod principal;
 pub mod problem;
 pub mod record;
 pub mod threshold;
+pub mod uid;
 pub mod view;
 
 mod alloc;

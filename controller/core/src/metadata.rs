@@ -7,6 +7,9 @@ use canopy_model::ids::Generation;
 use canopy_model::{FieldError, FieldErrors};
 use serde::{Deserialize, Serialize};
 
+use crate::principal::Written;
+use crate::uid::Uid;
+
 /// The only tenant; tenants are not a resource yet.
 pub const DEFAULT_TENANT: &str = "default";
 
@@ -29,17 +32,45 @@ pub struct Metadata {
     pub labels: Labels,
     /// 1 at creation, grows by one with every change of labels or spec.
     pub generation: Generation,
+    /// Names this resource for ever. Absent from records of earlier versions.
+    #[serde(default, skip_serializing_if = "Uid::is_absent")]
+    pub uid: Uid,
+    /// Who created it, and when; absent if an earlier version did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Written>,
+    /// Who changed labels or spec last, and when; absent if it is as it was created, or an earlier version did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Written>,
 }
 
 impl Metadata {
     /// Metadata of a new resource.
-    pub(crate) fn created(name: &str, labels: Labels) -> Self {
-        Self { name: name.to_owned(), tenant: DEFAULT_TENANT.to_owned(), labels, generation: 1 }
+    pub(crate) fn created(name: &str, labels: Labels, uid: Uid, written: &Written) -> Self {
+        let created = Some(written.clone());
+        Self {
+            name: name.to_owned(),
+            tenant: DEFAULT_TENANT.to_owned(),
+            labels,
+            generation: 1,
+            uid,
+            created,
+            changed: None,
+        }
     }
 
     /// The same resource after one more change.
-    pub(crate) fn changed(&self, labels: Labels) -> Self {
-        Self { labels, generation: self.generation + 1, ..self.clone() }
+    pub(crate) fn changed(&self, labels: Labels, written: &Written) -> Self {
+        Self { labels, generation: self.generation + 1, changed: Some(written.clone()), ..self.clone() }
+    }
+
+    /// Who wrote the present intent.
+    pub fn written(&self) -> Option<&Written> {
+        self.changed.as_ref().or(self.created.as_ref())
+    }
+
+    /// Tag of this intent, the API's ETag: a resource that was deleted and created again never has one of before.
+    pub fn tag(&self) -> String {
+        format!("{}.{}", self.uid, self.generation)
     }
 }
 

@@ -19,6 +19,8 @@ use crate::alloc::{Allocation, Cursors};
 use crate::member::Member;
 use crate::metadata::Metadata;
 use crate::resource::{Confirmed, Drain};
+use crate::secret::Secret;
+use crate::uid::Uid;
 use crate::view::Evicted;
 
 /// Name of the one topology of a domain.
@@ -77,6 +79,21 @@ impl Record {
             Self::Rtt(record) => rtt_key(&record.node),
             Self::Hmac(_) => hmac_key(),
             Self::State(_) => STATE_KEY.to_owned(),
+        }
+    }
+
+    /// Gives the resource of a version without uids one: the same at every start, until it is stored with the resource's next change.
+    pub(crate) fn name_for_ever(&mut self, secret: &Secret) {
+        // One change writes a group and a member, or a topology and a drain, with one revision.
+        let (metadata, revision, part) = match self {
+            Self::Group(record) => (&mut record.metadata, record.revision, 0),
+            Self::Member(record) => (&mut record.member.metadata, record.revision, 1),
+            Self::Topology(record) => (&mut record.metadata, record.revision, 2),
+            Self::Drain(record) => (&mut record.drain.metadata, record.revision, 3),
+            Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => return,
+        };
+        if metadata.uid.is_absent() {
+            metadata.uid = Uid::of(secret, 0, revision, part);
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Rkey = 5,
     HmacKey = 6,
     HmacKeyId = 7,
+    UidTerm = 8,
+    UidRevision = 9,
 }
 
 impl Secret {
@@ -73,7 +75,8 @@ impl Secret {
         }
     }
 
-    fn draw(&self, kind: Kind, round: u64, counter: u64) -> u64 {
+    /// 64 pseudorandom bits of a kind, a round and a counter.
+    pub(crate) fn draw(&self, kind: Kind, round: u64, counter: u64) -> u64 {
         let mut stream = ChaCha20Rng::from_seed(self.0);
         stream.set_stream((kind as u64) << 32 | round);
         // One block of 16 words for each number.

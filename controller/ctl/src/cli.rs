@@ -40,6 +40,14 @@ pub enum Command {
     },
     /// Show a group, node or link in full, with its datapath counters.
     Describe(DescribeArgs),
+    /// Show what files, or an earlier version of a resource, would change, and what that would do to nodes and groups.
+    Diff(DiffArgs),
+    /// Show the versions of a resource, and who wrote them.
+    History(HistoryArgs),
+    /// Put an earlier version of a resource back into force; of a deleted one, its last.
+    Undo(UndoArgs),
+    /// Show who wrote what, the newest first.
+    Audit(AuditArgs),
     /// Delete resources.
     Delete(DeleteArgs),
     /// Take a link or node out of service: trees leave it without loss where another path exists.
@@ -85,6 +93,92 @@ pub struct ApplyArgs {
     /// Only check the files.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Kinds whose versions are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Versioned {
+    /// The network; its name is default.
+    Topology,
+    /// A link or node out of service.
+    Drain,
+    /// A multicast group.
+    Group,
+}
+
+/// A resource whose versions are kept.
+#[derive(Args)]
+pub struct VersionedArgs {
+    /// Kind.
+    #[arg(value_enum)]
+    pub kind: Option<Versioned>,
+    /// Name; may be left out for the topology.
+    #[arg(requires = "kind")]
+    pub name: Option<String>,
+}
+
+/// Arguments of `diff`.
+#[derive(Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["kind", "files"]))]
+pub struct DiffArgs {
+    /// Which resource.
+    #[command(flatten)]
+    pub of: VersionedArgs,
+    /// Generation to compare the present one with, as `history` shows it; the one before by default.
+    #[arg(long, requires = "kind")]
+    pub to: Option<u64>,
+    /// YAML or JSON to compare with what is in force; - is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub files: Vec<String>,
+}
+
+/// Arguments of `history`.
+#[derive(Args)]
+pub struct HistoryArgs {
+    /// Kind.
+    #[arg(value_enum)]
+    pub kind: Versioned,
+    /// Name; may be left out for the topology.
+    pub name: Option<String>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// Arguments of `undo`.
+#[derive(Args)]
+pub struct UndoArgs {
+    /// Kind.
+    #[arg(value_enum)]
+    pub kind: Versioned,
+    /// Name; may be left out for the topology.
+    pub name: Option<String>,
+    /// Generation to put back, as `history` shows it; the one before by default.
+    #[arg(long)]
+    pub to: Option<u64>,
+    /// Only show what that would change and do.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `audit`.
+#[derive(Args)]
+pub struct AuditArgs {
+    /// Only writes of resources of this kind: Topology, Drain, Group, Member or Hmac.
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// Only writes of the resource with this name; a member's is group/host.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Only writes of this user.
+    #[arg(long)]
+    pub by: Option<String>,
+    /// Number of writes.
+    #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub limit: u16,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Output,
 }
 
 /// Arguments of `status`.
@@ -364,6 +458,12 @@ mod tests {
             "wait group g --for deleted --timeout 2m",
             "delete -f x",
             "apply -f a -f b --dry-run",
+            "diff -f a",
+            "diff group g --to 3",
+            "history topology",
+            "history group g -o json",
+            "undo drain n4 --dry-run",
+            "audit --kind Group --name g -n 7",
         ] {
             Cli::try_parse_from(["canopyctl"].into_iter().chain(good.split(' ')))
                 .unwrap_or_else(|e| panic!("{good}: {e}"));
@@ -376,6 +476,10 @@ mod tests {
             "drain link n1/eth1",
             "wait group g --timeout soon",
             "describe",
+            "diff",
+            "diff group g -f x",
+            "undo member r1",
+            "audit -n 0",
         ] {
             assert!(Cli::try_parse_from(["canopyctl"].into_iter().chain(bad.split(' '))).is_err(), "{bad}");
         }

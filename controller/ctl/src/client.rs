@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use canopy_controller_api::check::DryRun;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
@@ -89,6 +90,43 @@ impl Client {
         if answer.is_empty() { Ok(()) } else { parse::<IgnoredAny>(doing, &answer).map(drop) }
     }
 
+    /// [`Client::change`] with a header that is its condition.
+    ///
+    /// # Errors
+    /// As [`Client::change`], and the condition does not hold.
+    pub async fn change_if(
+        &self,
+        doing: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        condition: (&str, &str),
+    ) -> Result<(), Failure> {
+        let sent = self.in_time(async {
+            let (answer, _connection) = self.exchange(method, path, body, Some(condition)).await?;
+            self.whole(answer).await
+        });
+        let answer = sent.await.map_err(|e| Failure::new(e.exit, format!("{doing}: {e}")))?;
+        if (200..300).contains(&answer.status) {
+            return Ok(());
+        }
+        Err(Failure::refused(doing, answer.status, &answer.body))
+    }
+
+    /// What a write would do.
+    ///
+    /// # Errors
+    /// As [`Client::change`].
+    pub async fn dry_run(
+        &self,
+        doing: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<DryRun, Failure> {
+        parse(doing, &self.succeed(doing, method, &format!("{path}?dryRun=true"), body).await?)
+    }
+
     async fn succeed(&self, doing: &str, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes, Failure> {
         let answer = self.send(method, path, body).await.map_err(|e| Failure::new(e.exit, format!("{doing}: {e}")))?;
         if !(200..300).contains(&answer.status) {
@@ -103,7 +141,7 @@ impl Client {
     /// The controller cannot be reached, or did not answer in time.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
         self.in_time(async {
-            let (answer, _connection) = self.exchange(method, path, body).await?;
+            let (answer, _connection) = self.exchange(method, path, body, None).await?;
             self.whole(answer).await
         })
         .await
@@ -115,7 +153,7 @@ impl Client {
     /// The controller cannot be reached or refused the request.
     pub async fn open(&self, doing: &str, path: &str) -> Result<Stream, Failure> {
         let opened = async {
-            let (answer, connection) = self.exchange(Method::GET, path, None).await?;
+            let (answer, connection) = self.exchange(Method::GET, path, None, None).await?;
             if answer.status().is_success() {
                 return Ok(Stream::new(answer.into_body(), connection));
             }
@@ -147,12 +185,16 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
+        condition: Option<(&str, &str)>,
     ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), Failure> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, self.host())
             .header(ACCEPT, "application/json, application/problem+json, text/event-stream");
+        if let Some((name, value)) = condition {
+            request = request.header(name, value);
+        }
         let bytes = match body {
             None => Bytes::new(),
             Some(value) => {

@@ -29,7 +29,9 @@ pub fn domain(e: &DomainError) -> Status {
 pub fn command(e: CommandError) -> Status {
     match e {
         CommandError::Domain(e) => domain(&e),
-        CommandError::Precondition { .. } => Status::failed_precondition(e.to_string()),
+        CommandError::Precondition { .. } | CommandError::PlanChanged { .. } => {
+            Status::failed_precondition(e.to_string())
+        }
         CommandError::Store(StoreError::Limit(why)) => Status::resource_exhausted(why),
         CommandError::Store(cause @ StoreError::Full { .. }) => Status::unavailable(cause.to_string()),
         CommandError::Store(cause) => {

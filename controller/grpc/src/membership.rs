@@ -10,7 +10,8 @@ use canopy_control::pb::{
     Evicted, GroupPhase, HoldMembershipRequest, HoldMembershipResponse, JoinRequest, JoinResponse, LeaveRequest,
     LeaveResponse, WatchGroupRequest, WatchGroupResponse,
 };
-use canopy_controller_actor::{CommandError, Controller, Done};
+use canopy_controller_actor::{CommandError, Controller, Done, Order};
+use canopy_controller_core::principal::Principal;
 use canopy_controller_core::{Command, DomainError};
 use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, check_name};
@@ -37,8 +38,9 @@ impl Membership {
         Self { controller, closing }
     }
 
-    async fn execute(&self, command: Command) -> Result<Done, Status> {
-        match tokio::time::timeout(UNARY_TIMEOUT, self.controller.execute(command, None, false)).await {
+    async fn execute(&self, command: Command, host: &str) -> Result<Done, Status> {
+        let order = Order::new(command, Principal::host(host));
+        match tokio::time::timeout(UNARY_TIMEOUT, self.controller.carry_out(order)).await {
             Ok(done) => done.map_err(error::command),
             Err(_) => Err(Status::deadline_exceeded(format!(
                 "not answered within {UNARY_TIMEOUT:?}: joining and leaving again is safe"
@@ -84,7 +86,7 @@ impl MembershipService for Membership {
         let host = spec.host.clone();
         let command = Command::PutMember { group: group.clone(), spec, create_only: true, instance };
         async {
-            let done = self.execute(command).await?;
+            let done = self.execute(command, &host).await?;
             tracing::info!(outcome = ?done.outcome, "joined");
             let connection = self.controller.read(|d| d.connection_of(&group, &host));
             self.controller.settled().await.map_err(error::command)?;
@@ -109,7 +111,8 @@ impl MembershipService for Membership {
         check_name("group", &group).map_err(error::field)?;
         check_name("host", &host).map_err(error::field)?;
         async {
-            self.execute(Command::DeleteMember { group, host }).await?;
+            let by = host.clone();
+            self.execute(Command::DeleteMember { group, host }, &by).await?;
             tracing::info!("left");
             Ok(Response::new(LeaveResponse {}))
         }

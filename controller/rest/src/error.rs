@@ -90,6 +90,7 @@ impl From<CommandError> for ApiError {
             CommandError::Precondition { .. } => {
                 Self::new(StatusCode::PRECONDITION_FAILED, "PreconditionFailed", detail)
             }
+            CommandError::PlanChanged { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "PlanChanged", detail),
             CommandError::Store(StoreError::Limit(why)) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Limit", why),
             CommandError::Store(e @ StoreError::Full { .. }) => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "StoreFull", e.to_string())

@@ -3,7 +3,7 @@
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::header::{CONTENT_TYPE, IF_MATCH};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use canopy_model::FieldErrors;
@@ -101,30 +101,6 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for ApiPath
         let Path(value) =
             Path::from_request_parts(parts, state).await.map_err(|e| ApiError::bad_request("path", e.body_text()))?;
         Ok(Self(value))
-    }
-}
-
-/// The If-Match header: one strong entity tag, or `*` (RFC 9110 section 13.1.1).
-pub(crate) struct IfMatch(pub(crate) Option<String>);
-
-impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let Some(header) = parts.headers.get(IF_MATCH) else { return Ok(Self(None)) };
-        let text = header.to_str().unwrap_or("").trim();
-        let tag = if text == "*" {
-            Some("*")
-        } else {
-            text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).filter(|t| !t.is_empty() && !t.contains('"'))
-        };
-        match tag {
-            Some(tag) => Ok(Self(Some(tag.to_owned()))),
-            None => Err(ApiError::bad_request(
-                "If-Match",
-                format!("{text:?} is not one ETag as this API sends it, for example \"7\", nor *"),
-            )),
-        }
     }
 }
 

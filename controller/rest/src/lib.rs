@@ -3,11 +3,12 @@
 //!
 //! - [`router`]: everything that is served; [`openapi`]: its description.
 //! - [`error`] maps every refusal to a status code and a problem document (RFC 9457), in one place.
-//! - `extract`: bodies, queries and preconditions, refused with the field's name.
+//! - `extract`: bodies and queries, refused with the field's name; `conditions`: who sends a write, and its preconditions.
 //! - The types of requests and responses are those of `canopy_controller_api`.
 //! - [`Watches`]: changes as server-sent events.
 //! - `routes`: one file per resource; `health`, `metrics` and `index` for operators.
 
+mod conditions;
 pub mod error;
 mod extract;
 mod health;
@@ -15,10 +16,12 @@ mod host;
 mod index;
 mod metrics;
 mod openapi;
+mod preview;
 mod router;
 mod routes;
 mod watch;
 
+pub use conditions::Caller;
 pub use extract::MAX_BODY_BYTES;
 pub use host::only_local_names;
 pub use openapi::openapi;

@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    drains, events, flows, groups, hmac, links, members, nodes, problems, telemetry, topology, validate,
+    drains, events, flows, groups, history, hmac, links, members, nodes, problems, telemetry, topology, validate,
 };
 use crate::{health, metrics};
 
@@ -45,6 +45,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(problems::get))
         .routes(routes!(problems::codes))
         .routes(routes!(events::list))
+        .routes(routes!(history::audit))
+        .routes(routes!(history::versions))
         .routes(routes!(validate::validate))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))

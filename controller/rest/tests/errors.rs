@@ -174,6 +174,23 @@ async fn a_change_to_something_that_changed_meanwhile_is_412() {
     assert_eq!(delete("/api/v1/groups/g3", "*").await, 204);
     let (status, _, errors) = api.send("DELETE", "/api/v1/groups/g1", &[("if-match", "7")], "").await.problem();
     assert!(status == 400 && errors[0].starts_with("If-Match: "), "{errors:?}");
+    // Creates, and never replaces.
+    let create = async |tag: &str| {
+        let headers = [("content-type", "application/json"), ("if-none-match", tag)];
+        api.send("PUT", "/api/v1/groups/g4", &headers, group("g4").to_string()).await
+    };
+    let created = create("*").await;
+    assert_eq!(created.status, 201);
+    let metadata = &created.json()["metadata"];
+    assert_eq!(created.header("etag"), format!("\"{}.1\"", metadata["uid"].as_str().unwrap()));
+    assert!(
+        metadata["createdUnixNs"].as_u64() > Some(1 << 60) && metadata["createdUnixNs"] == metadata["writtenUnixNs"]
+    );
+    assert_eq!(metadata["writtenBy"], json!({"kind": "operator"}));
+    let (status, code, _) = create("*").await.problem();
+    assert_eq!((status, code.as_str()), (412, "PreconditionFailed"));
+    let (status, _, errors) = create("\"7\"").await.problem();
+    assert!(status == 400 && errors[0].starts_with("If-None-Match: "), "{errors:?}");
     let topology_tag = api.get("/api/v1/topology").await.header("etag").to_owned();
     assert_eq!(delete("/api/v1/topology", "\"99\"").await, 412);
     assert_eq!(delete("/api/v1/topology", &topology_tag).await, 204);

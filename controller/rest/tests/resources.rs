@@ -22,7 +22,12 @@ async fn resources_have_the_shape_that_kubernetes_users_know() {
     assert_eq!((created.status.as_u16(), created.header("location")), (201, "/api/v1/groups/g1"));
     let g = created.json();
     assert_eq!((&g["apiVersion"], &g["kind"]), (&json!("canopy/v1"), &json!("Group")));
-    assert_eq!(g["metadata"], json!({"name": "g1", "tenant": "default", "labels": {"job": "llm"}, "generation": 1}));
+    let metadata = g["metadata"].as_object().unwrap();
+    let known = ["name", "tenant", "labels", "generation"].map(|field| metadata[field].clone());
+    assert_eq!(known, [json!("g1"), json!("default"), json!({"job": "llm"}), json!(1)]);
+    let fields: Vec<&str> = metadata.keys().map(String::as_str).collect();
+    let expected = ["createdUnixNs", "generation", "labels", "name", "tenant", "uid", "writtenBy", "writtenUnixNs"];
+    assert_eq!(fields, expected);
     assert_eq!(g["spec"]["pathMtu"], 4096);
     assert_eq!(g["status"]["phase"], "Pending");
     let joined = api.post("/api/v1/groups/g1/members", &member("r1", "receiver", 17)).await;
@@ -294,6 +299,10 @@ impl Store for Troubled {
 
     fn scan(&self, prefix: &str) -> Result<Snapshot, StoreError> {
         self.inner.scan(prefix)
+    }
+
+    fn newest(&self, prefix: &str, below: Option<&str>, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.inner.newest(prefix, below, limit)
     }
 
     fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {

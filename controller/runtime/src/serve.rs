@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use canopy_controller_actor::Controller;
+use canopy_controller_rest::Caller;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -15,6 +16,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 
+use crate::caller;
 use crate::listen::Listener;
 use crate::patient::Patient;
 
@@ -45,12 +47,12 @@ pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch:
             let slot = slots.clone().acquire_owned().await;
             (accept(&listener).await, slot)
         };
-        let (stream, slot) = tokio::select! {
+        let (accepted, slot) = tokio::select! {
             next = next => next,
             () = closed(&mut closing) => break,
         };
-        let stream = match stream {
-            Ok(stream) => stream,
+        let (stream, caller) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept an HTTP connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -61,7 +63,7 @@ pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch:
         server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_BYTES);
         let connection = server.serve_connection(
             TokioIo::new(Patient::new(stream, WRITE_TIMEOUT)),
-            TowerToHyperService::new(router.clone()),
+            TowerToHyperService::new(caller.serve(router.clone())),
         );
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
@@ -79,14 +81,19 @@ pub(crate) async fn http(listener: Listener, router: Router, mut closing: watch:
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-async fn accept(listener: &Listener) -> std::io::Result<Box<dyn Stream>> {
+async fn accept(listener: &Listener) -> std::io::Result<(Box<dyn Stream>, Caller)> {
     match listener {
         Listener::Tcp(l) => {
-            let (stream, _) = l.accept().await?;
+            let (stream, peer) = l.accept().await?;
             stream.set_nodelay(true)?;
-            Ok(Box::new(stream))
+            let caller = caller::of_tcp(peer, stream.local_addr()?);
+            Ok((Box::new(stream), caller))
         }
-        Listener::Unix(l, _) => Ok(Box::new(l.accept().await?.0)),
+        Listener::Unix(l, _) => {
+            let (stream, _) = l.accept().await?;
+            let caller = caller::of_uid(stream.peer_cred().ok().map(|cred| cred.uid()));
+            Ok((Box::new(stream), caller))
+        }
     }
 }
 

@@ -198,3 +198,58 @@ async fn a_file_with_one_fault_changes_nothing() {
     assert_eq!(deleted.lines().last(), Some("topology/default deleted"));
     controller.stop().await;
 }
+
+/// From the command line over a real socket: what would change, what was, who wrote it, and back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_is_compared_listed_and_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    let file = dir.path().join("g1.yaml");
+    let group = "---\n{apiVersion: canopy/v1, kind: Group, metadata: {name: g1, labels: {job: llm}}, spec: {stallPolicy: evict}}";
+    std::fs::write(&file, group).unwrap();
+    let file = file.to_str().unwrap();
+    let diff = controller.ctl(&["diff", "-f", file]).await.unwrap();
+    assert!(diff.starts_with("group/g1 would be updated: 2 fields; "), "{diff}");
+    for line in ["  + /metadata/labels/job: \"llm\"\n", "  ~ /spec/stallPolicy: \"wait\" -> \"evict\"\n"] {
+        assert!(diff.contains(line), "{line:?} is not in\n{diff}");
+    }
+    let policy = async || controller.get(&["groups", "g1"]).await["spec"]["stallPolicy"].clone();
+    assert_eq!(policy().await, "wait");
+    controller.ctl(&["apply", "-f", file]).await.unwrap();
+    assert_eq!(policy().await, "evict");
+
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    let history = controller.ctl(&["history", "group", "g1"]).await.unwrap();
+    let rows: Vec<Vec<&str>> = history.lines().skip(1).map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(
+        rows.iter().map(|r| (r[0], r[2], *r.last().unwrap())).collect::<Vec<_>>(),
+        [("2", user.as_str(), "force"), ("1", user.as_str(), "replaced")]
+    );
+    let audit = controller.ctl(&["audit", "--kind", "group"]).await.unwrap();
+    let newest: Vec<&str> = audit.lines().nth(1).unwrap().split_whitespace().skip(1).collect();
+    assert_eq!(newest, [user.as_str(), "update", "group/g1", "2", "/metadata/labels/job", "/spec/stallPolicy"]);
+
+    let shown = controller.ctl(&["undo", "group", "g1", "--dry-run"]).await.unwrap();
+    assert!(shown.contains("- /metadata/labels/job: \"llm\""), "{shown}");
+    assert_eq!(policy().await, "evict");
+    let undone = controller.ctl(&["undo", "group", "g1"]).await.unwrap();
+    assert_eq!(undone, "group/g1 is as in generation 1 again; `canopyctl undo` once more takes this back\n");
+    assert_eq!(policy().await, "wait");
+    controller.ctl(&["undo", "group", "g1"]).await.unwrap();
+    assert_eq!(policy().await, "evict");
+    controller.ctl(&["undo", "group", "g1", "--to", "1"]).await.unwrap();
+    assert_eq!(policy().await, "wait");
+    let (code, none) = controller.ctl(&["undo", "group", "g1", "--to", "9"]).await.unwrap_err();
+    assert!(code == 3 && none.contains("no earlier generation 9"), "{none}");
+
+    // A resource that was deleted comes back as it was, without its members.
+    controller.ctl(&["delete", "group", "g1"]).await.unwrap();
+    controller.ctl(&["undo", "group", "g1"]).await.unwrap();
+    assert_eq!(controller.get(&["groups", "g1"]).await["status"]["receivers"], 0);
+    let (code, none) = controller.ctl(&["history", "drain", "never"]).await.unwrap_err();
+    assert!(code == 3, "{none}");
+    let drain = controller.ctl(&["drain", "link", "n1/eth1", "-r", "x", "--dry-run"]).await.unwrap();
+    assert!(drain.starts_with("drain/n1-eth1 would be created; "), "{drain}");
+    controller.stop().await;
+}

@@ -61,3 +61,28 @@ async fn connections_that_are_kept_open_do_not_keep_it_from_ending() {
     tokio::time::timeout(DEADLINE, task).await.expect("it does not end").unwrap().unwrap();
     assert!(TcpStream::connect(address).await.is_err(), "it still accepts");
 }
+
+/// Catches a caller without a name, and one that is always the controller's own user.
+#[tokio::test]
+async fn a_write_over_loopback_has_the_user_who_sent_it() {
+    let (address, stop, task) = start().await;
+    let body = r#"{"apiVersion":"canopy/v1","kind":"Group","metadata":{"name":"g1"},"spec":{}}"#;
+    let request = format!(
+        "POST /api/v1/groups HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let mut buffer = [0; 4096];
+    while !answer.ends_with('}') {
+        let n = tokio::time::timeout(DEADLINE, stream.read(&mut buffer)).await.unwrap().unwrap();
+        assert_ne!(n, 0, "{answer}");
+        answer += &String::from_utf8_lossy(&buffer[..n]);
+    }
+    let uid = nix::unistd::geteuid().as_raw();
+    assert!(answer.contains(r#""writtenBy":{"kind":"operator","name":""#), "{answer}");
+    assert!(answer.contains(&format!(r#","uid":{uid}}}"#)), "{answer}");
+    stop.send_replace(true);
+    task.await.unwrap().unwrap();
+}

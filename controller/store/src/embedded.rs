@@ -179,6 +179,17 @@ impl Store for EmbeddedStore {
         Ok(Snapshot { revision: state.revision, entries: state.entries(prefix)? })
     }
 
+    fn newest(&self, prefix: &str, below: Option<&str>, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let end = end_of(prefix);
+        let to = below.map_or(end.as_str(), |below| below.min(end.as_str()));
+        if to <= prefix {
+            return Ok(Vec::new());
+        }
+        let state = self.state()?;
+        let engine = state.engine.as_ref().ok_or_else(unknown)?;
+        engine.newest(prefix, to, limit).map_err(|e| StoreError::failed("reading the newest entries", e.detail))
+    }
+
     fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {
         let mut state = self.state()?;
         let present = state.entries("")?.len();
@@ -210,6 +221,11 @@ impl Store for EmbeddedStore {
     fn recovery(&self) -> Option<Recovery> {
         self.recovery.clone().filter(|_| recovery::recorded(&self.path).is_some())
     }
+}
+
+/// Above every key with this prefix: keys are text, and no text has this character behind the prefix.
+fn end_of(prefix: &str) -> String {
+    format!("{prefix}{}", char::MAX)
 }
 
 fn puts(snapshot: &Snapshot) -> Vec<Op> {

@@ -61,6 +61,9 @@ pub(crate) trait Engine: Send {
     /// In the order of the keys.
     fn entries(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, EngineError>;
 
+    /// See [`Store::newest`](crate::Store::newest); `from..to` are its keys.
+    fn newest(&self, from: &str, to: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, EngineError>;
+
     /// Takes the disk space that the next [`Engine::write`] of values of `octets` needs, as far as the engine can; changes nothing else.
     fn prepare(&mut self, octets: u64) -> Result<(), EngineError>;
 

@@ -80,6 +80,12 @@ pub trait Store: Send + Sync {
     /// The engine failed.
     fn scan(&self, prefix: &str) -> Result<Snapshot, StoreError>;
 
+    /// Up to `limit` entries whose key begins with `prefix` and is lower than `below`, the one with the highest key first.
+    ///
+    /// # Errors
+    /// The engine failed.
+    fn newest(&self, prefix: &str, below: Option<&str>, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
+
     /// Fills an empty store with an exported one; the revision becomes the larger of both, plus [`RESTORE_GAP`]: whatever was
     /// committed after the export and reached an agent lies before it.
     ///

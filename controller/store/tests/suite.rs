@@ -41,6 +41,23 @@ fn prefixes_are_of_bytes_and_in_order(store: &dyn Store) {
     assert_eq!(keys(store, "c"), Vec::<String>::new());
 }
 
+/// Catches a page that has the key that the last one ended with, or a key of another prefix.
+fn the_newest_entries_come_first_and_in_pages(store: &dyn Store) {
+    store
+        .commit(0, &[put("a/1", "x"), put("a/2", "y"), put("a/3", "z"), put("a", ""), put("a0", ""), put("b/9", "")])
+        .unwrap();
+    let page = |prefix: &str, below: Option<&str>, limit| {
+        let entries = store.newest(prefix, below, limit).unwrap().into_iter();
+        entries.map(|(key, value)| key + "=" + std::str::from_utf8(&value).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(page("a/", None, 2), ["a/3=z", "a/2=y"]);
+    assert_eq!(page("a/", Some("a/2"), 2), ["a/1=x"]);
+    assert_eq!(page("a/", Some("c"), 9), ["a/3=z", "a/2=y", "a/1=x"]);
+    for (prefix, below, limit) in [("a/", Some("a/1"), 9), ("a/", Some("a"), 9), ("c", None, 9), ("a/", None, 0)] {
+        assert_eq!(page(prefix, below, limit), Vec::<String>::new(), "{prefix} {below:?}");
+    }
+}
+
 fn limits_are_refused_and_change_nothing(store: &dyn Store) {
     let full: Vec<Op> = (0..MAX_OPS).map(|i| put(&format!("k{i:03}"), "v")).collect();
     store.commit(0, &full).unwrap();
@@ -127,6 +144,7 @@ suite!(
     transactions_are_all_or_nothing,
     later_operations_of_one_transaction_win,
     prefixes_are_of_bytes_and_in_order,
+    the_newest_entries_come_first_and_in_pages,
     limits_are_refused_and_change_nothing,
     export_goes_into_an_empty_store_only,
     concurrent_writers_never_both_win,

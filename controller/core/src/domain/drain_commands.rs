@@ -17,6 +17,7 @@ use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::limits::MAX_DRAINS;
 use crate::metadata::{Labels, Metadata, check_labels};
+use crate::principal::Written;
 use crate::record::{DrainRecord, Record, TOPOLOGY_NAME, drain_key};
 use crate::resource::{Drain, Node};
 use crate::view::{DrainStatus, DrainView};
@@ -36,6 +37,7 @@ impl DrainCommands<'_> {
         spec: DrainSpec,
         if_match: Option<Generation>,
         create_only: bool,
+        written: &Written,
     ) -> Result<Prepared, DomainError> {
         let old = self.0.drains.get(&name);
         match (old, if_match) {
@@ -66,8 +68,8 @@ impl DrainCommands<'_> {
             self.check_hosts(node)?;
         }
         let (metadata, outcome) = match old {
-            Some(old) => (old.metadata.changed(labels), Outcome::Updated),
-            None => (Metadata::created(&name, labels), Outcome::Created),
+            Some(old) => (old.metadata.changed(labels, written), Outcome::Updated),
+            None => (Metadata::created(&name, labels, self.0.new_uid(), written), Outcome::Created),
         };
         let drain = Drain { metadata, spec };
         let record = DrainRecord { revision: self.0.revision + 1, drain: drain.clone() };

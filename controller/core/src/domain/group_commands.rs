@@ -13,6 +13,7 @@ use crate::command::{MAX_WRITES, Outcome, Write};
 use crate::error::DomainError;
 use crate::limits::MAX_GROUPS;
 use crate::metadata::{Labels, Metadata, check_labels};
+use crate::principal::Written;
 use crate::record::{group_key, member_key};
 use crate::resource::{Behind, Confirmed, GivenUp, Group, GroupState, Making, Step};
 use crate::status::{is_confirmed_in_force, lacking};
@@ -29,15 +30,16 @@ impl GroupCommands<'_> {
         spec: GroupSpec,
         if_match: Option<Generation>,
         create_only: bool,
+        written: &Written,
     ) -> Result<Prepared, DomainError> {
         match self.0.groups.get(&name) {
             Some(_) if create_only => {
                 let detail = "choose another name, or update it".to_owned();
                 Err(DomainError::AlreadyExists { kind: "group", name, detail })
             }
-            Some(group) => self.update(group, labels, spec, if_match),
+            Some(group) => self.update(group, labels, spec, if_match, written),
             None if if_match.is_some() => Err(DomainError::NotFound { kind: "group", name }),
-            None => self.create(&name, labels, spec),
+            None => self.create(&name, labels, spec, written),
         }
     }
 
@@ -130,7 +132,7 @@ impl GroupCommands<'_> {
         GroupChange::new(self.0, group, Outcome::Updated, generation).prepare(self.0)
     }
 
-    fn create(&self, name: &str, labels: Labels, spec: GroupSpec) -> Result<Prepared, DomainError> {
+    fn create(&self, name: &str, labels: Labels, spec: GroupSpec, written: &Written) -> Result<Prepared, DomainError> {
         let mut errors = FieldErrors::default();
         if let Err(e) = check_name("metadata.name", name) {
             errors.0.push(e);
@@ -143,7 +145,7 @@ impl GroupCommands<'_> {
         }
         let (allocation, cursors) = self.0.pools.draw(spec.start_psn)?;
         let group = Group {
-            metadata: Metadata::created(name, labels),
+            metadata: Metadata::created(name, labels, self.0.new_uid(), written),
             spec,
             allocation,
             epoch: 1,
@@ -170,6 +172,7 @@ impl GroupCommands<'_> {
         labels: Labels,
         spec: GroupSpec,
         if_match: Option<Generation>,
+        written: &Written,
     ) -> Result<Prepared, DomainError> {
         let name = old.metadata.name.as_str();
         check_generation("group", name, if_match, old.metadata.generation)?;
@@ -198,7 +201,7 @@ impl GroupCommands<'_> {
             return Ok(Prepared::noop(self.0, old.metadata.generation));
         }
         let mut group = old.clone();
-        group.metadata = old.metadata.changed(labels);
+        group.metadata = old.metadata.changed(labels, written);
         group.allocation.session.start_psn = start_psn;
         if spec.encoding != old.spec.encoding {
             group.epoch += 1;

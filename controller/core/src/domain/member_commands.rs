@@ -18,6 +18,7 @@ use crate::error::DomainError;
 use crate::limits::{MAX_EVICTED, MAX_MEMBERS};
 use crate::member::Member;
 use crate::metadata::{Labels, Metadata};
+use crate::principal::Written;
 use crate::record::{MemberRecord, Record, member_key};
 use crate::resource::Group;
 use crate::view::Evicted;
@@ -33,6 +34,7 @@ impl MemberCommands<'_> {
         spec: MemberSpec,
         create_only: bool,
         instance: Option<NonZeroU64>,
+        written: &Written,
     ) -> Result<Prepared, DomainError> {
         let old =
             self.0.groups.get(group).ok_or_else(|| DomainError::NotFound { kind: "group", name: group.to_owned() })?;
@@ -76,8 +78,10 @@ impl MemberCommands<'_> {
         }
 
         let host = spec.host.clone();
-        let metadata =
-            present.map_or_else(|| Metadata::created(&host, Labels::new()), |m| m.metadata.changed(Labels::new()));
+        let metadata = match present {
+            Some(m) => m.metadata.changed(Labels::new(), written),
+            None => Metadata::created(&host, Labels::new(), self.0.new_uid(), written),
+        };
         let generation = metadata.generation;
         let outcome = if present.is_some() { Outcome::Updated } else { Outcome::Created };
         let late = old.is_open() && spec.role == Role::Receiver;

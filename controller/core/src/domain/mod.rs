@@ -16,7 +16,7 @@
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
 //! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands` with `drain_targets`: checks of commands, by resource.
-//! - `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
+//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
 use std::collections::BTreeSet;
@@ -34,14 +34,17 @@ use canopy_units::{Monotonic, UnixTime};
 
 use crate::command::{Applied, Command};
 use crate::drops::Rise;
+use crate::effect;
 use crate::error::{DomainError, RestoreError};
 use crate::health::Symptom;
 use crate::hmac::HmacSettings;
 use crate::metadata::Selector;
+use crate::principal::Written;
 use crate::record::{Record, StateRecord};
 use crate::resource::Step;
 use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
+use crate::uid::Uid;
 use crate::view::{DrainView, FlowView, GroupView, HmacView, LinkView, MemberView, NodeView, Page, TopologyView};
 
 mod bound;
@@ -53,6 +56,7 @@ mod deliveries;
 mod drain_commands;
 mod drain_targets;
 mod drops;
+mod effects;
 mod group_change;
 mod group_commands;
 mod groups;
@@ -142,19 +146,27 @@ impl Domain {
     /// Any [`DomainError`] but `Stale`. Fields are named as in the API (`spec.qpn`); fields of a group that the command
     /// touches indirectly have the group as a prefix (`groups[g1].spec.pathMtu`).
     pub fn prepare(&self, command: Command) -> Result<Prepared, DomainError> {
+        self.prepare_as(command, &Written::default())
+    }
+
+    /// [`Domain::prepare`] for a change that is `written` by an operator or host: that becomes part of the resource's metadata.
+    ///
+    /// # Errors
+    /// As [`Domain::prepare`].
+    pub fn prepare_as(&self, command: Command, written: &Written) -> Result<Prepared, DomainError> {
         let groups = GroupCommands(&self.state);
         let members = MemberCommands(&self.state);
         let topology = TopologyCommands(&self.state);
         match command {
-            Command::PutTopology { labels, spec, if_match } => topology.put(labels, spec, if_match),
+            Command::PutTopology { labels, spec, if_match } => topology.put(labels, spec, if_match, written),
             Command::DeleteTopology => topology.delete(),
             Command::PutDrain { name, labels, spec, if_match, create_only } => {
-                DrainCommands(&self.state).put(name, labels, spec, if_match, create_only)
+                DrainCommands(&self.state).put(name, labels, spec, if_match, create_only, written)
             }
             Command::DeleteDrain { name } => DrainCommands(&self.state).delete(name),
             Command::PortsDown { node, ports } => topology.ports_down(&node, ports),
             Command::PutGroup { name, labels, spec, if_match, create_only } => {
-                groups.put(name, labels, spec, if_match, create_only)
+                groups.put(name, labels, spec, if_match, create_only, written)
             }
             Command::DeleteGroup { name } => groups.delete(name),
             Command::FailGroup { name, host, since, reason } => groups.fail(name, &host, since, reason),
@@ -163,7 +175,7 @@ impl Domain {
             Command::RetryMove { group } => groups.retry_move(group),
             Command::OpenGroup { group } => groups.open(group),
             Command::PutMember { group, spec, create_only, instance } => {
-                members.put(&group, spec, create_only, instance)
+                members.put(&group, spec, create_only, instance, written)
             }
             Command::DeleteMember { group, host } => members.delete(&group, &host, None),
             Command::EvictMember { group, host, since, reason } => members.evict(&group, &host, since, reason),
@@ -173,6 +185,16 @@ impl Domain {
             Command::RotateHmac => HmacCommands(&self.state).rotate(),
             Command::AdvanceHmac => Ok(HmacCommands(&self.state).advance()),
         }
+    }
+
+    /// What applying a prepared command would do to nodes and groups, the worst first. As long as preparing it took.
+    pub fn effects(&self, prepared: &Prepared) -> Vec<effect::Effect> {
+        effects::effects(&self.state, &prepared.effect)
+    }
+
+    /// The uid of the resource that the next change creates, if it creates one.
+    pub fn next_uid(&self) -> Uid {
+        self.state.new_uid()
     }
 
     /// Applies a prepared command, at `now` on the clock of [`Domain::link_rtts`]. Its writes must be durable before

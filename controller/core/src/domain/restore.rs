@@ -31,7 +31,8 @@ pub(super) fn restore(
 ) -> Result<(State, RecordedRtts), RestoreError> {
     plan.validate().map_err(RestoreError::AddressPlan)?;
     let mut read = Records::default();
-    for (key, record) in records {
+    for (key, mut record) in records {
+        record.name_for_ever(&secret);
         read.add(key, record)?;
     }
     let mut state = State::empty(plan, secret, term, read.revision);

@@ -17,6 +17,7 @@ use crate::plan::Common;
 use crate::resource::{Drain, Node, Topology};
 use crate::secret::Secret;
 use crate::topology::{Network, NodeIx};
+use crate::uid::Uid;
 
 /// A topology, its nodes and the groups over it.
 #[derive(Clone, Debug)]
@@ -62,6 +63,11 @@ impl State {
             groups: Groups::default(),
             hmac: Hmac::default(),
         }
+    }
+
+    /// That of a resource which the next change creates.
+    pub(super) fn new_uid(&self) -> Uid {
+        Uid::of(self.pools.secret(), self.term, self.revision + 1, 0)
     }
 
     /// What all groups have in common.

@@ -18,6 +18,7 @@ use super::state::State;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::metadata::{Labels, Metadata, check_labels};
+use crate::principal::Written;
 use crate::record::{Record, TOPOLOGY_NAME, TopologyRecord, topology_key};
 use crate::resource::{Drain, GroupState, Topology};
 use crate::routes::node_base;
@@ -39,6 +40,7 @@ impl TopologyCommands<'_> {
         labels: Labels,
         spec: TopologySpec,
         if_match: Option<Generation>,
+        written: &Written,
     ) -> Result<Prepared, DomainError> {
         match (&self.0.topology, if_match) {
             (Some(t), _) => check_generation("topology", TOPOLOGY_NAME, if_match, t.metadata.generation)?,
@@ -64,11 +66,10 @@ impl TopologyCommands<'_> {
             _ => Err(in_group(name, e)),
         })?;
         check_all(&network, &replans)?;
-        let metadata = self
-            .0
-            .topology
-            .as_ref()
-            .map_or_else(|| Metadata::created(TOPOLOGY_NAME, labels.clone()), |t| t.metadata.changed(labels.clone()));
+        let metadata = match &self.0.topology {
+            Some(t) => t.metadata.changed(labels, written),
+            None => Metadata::created(TOPOLOGY_NAME, labels, self.0.new_uid(), written),
+        };
         let outcome = if self.0.topology.is_some() { Outcome::Updated } else { Outcome::Created };
         Ok(self.prepared(metadata, network, avoided, replans, outcome))
     }

@@ -9,7 +9,7 @@ use hyper::Method;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{link_name, segment};
+use super::{link_name, preview, segment};
 use crate::cli::{DrainArgs, Drainable, UndrainArgs};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -40,11 +40,12 @@ pub async fn drain(client: &Client, args: &DrainArgs, out: &mut dyn Write) -> Re
     }
     let body = json!({"apiVersion": API_VERSION, "kind": "Drain", "metadata": {"name": name}, "spec": spec});
     let doing = format!("draining {field} {target}");
-    let path = if args.dry_run { "/api/v1/drains?dryRun=true" } else { "/api/v1/drains" };
-    client.change(&doing, Method::POST, path, Some(&body)).await?;
+    let path = "/api/v1/drains";
     if args.dry_run {
-        return Ok(writeln!(out, "drain/{name} would be created (dry run)")?);
+        let answer = client.dry_run(&doing, Method::POST, path, Some(&body)).await?;
+        return preview::write(&format!("drain/{name}"), &answer, out);
     }
+    client.change(&doing, Method::POST, path, Some(&body)).await?;
     writeln!(out, "drain/{name} created; `canopyctl undrain {name}` puts {field} {target} back into service")?;
     match args.wait {
         Some(timeout) => wait(client, name, timeout, out).await,

@@ -2,16 +2,21 @@
 //! One file per verb.
 
 pub mod apply;
+pub mod audit;
 pub mod delete;
 pub mod describe;
+pub mod diff;
 pub mod drain;
 pub mod explain;
 mod flows;
 pub mod get;
+pub mod history;
 pub mod hmac;
+mod preview;
 mod problems;
 mod rows;
 pub mod status;
+pub mod undo;
 pub mod wait;
 mod watch;
 pub mod why;

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
+use canopy_controller_api::metadata::Metadata;
 use canopy_controller_api::{DrainResource, GroupResource, MemberResource, NodeResource, TopologyResource};
 
 use crate::failure::Failure;
@@ -45,7 +46,8 @@ impl Row for TopologyResource {
             ("SYNCED", |t| text(t.status.synced_nodes), false),
             ("HOSTS", |t| text(t.status.hosts), false),
             ("LINKS", |t| text(t.status.links), false),
-            ("GENERATION", |t| text(t.metadata.generation), true),
+            ("GENERATION", |t| text(t.metadata.generation), false),
+            ("CHANGED", |t| changed(&t.metadata), false),
         ]
     }
 
@@ -62,6 +64,8 @@ impl Row for DrainResource {
             ("LINKS", |d| text(d.status.links.len()), false),
             ("GROUPS LEFT", |d| text(d.status.groups), false),
             ("HOSTS", |d| text(d.status.hosts.join(",")), false),
+            ("AGE", |d| age(d.metadata.created_unix_ns), false),
+            ("BY", |d| text(d.metadata.written_by.as_ref().map(ToString::to_string)), false),
             ("REASON", |d| text(&d.spec.reason), false),
         ]
     }
@@ -165,6 +169,8 @@ impl Row for GroupResource {
             ("PROXY", |g| text(g.status.connection.proxy_address), false),
             ("QPN", |g| text(g.status.connection.designated_qpn), false),
             ("ENCODING", |g| text(g.status.encoding.as_ref().map(|e| e.mode)), false),
+            ("AGE", |g| age(g.metadata.created_unix_ns), false),
+            ("CHANGED", |g| changed(&g.metadata), true),
             ("EPOCH", |g| text(g.status.epoch), true),
             ("TREE", |g| text(g.status.tree_id), true),
             ("SRH BYTES", |g| text(g.status.encoding.as_ref().map(|e| e.srh_bytes)), true),
@@ -235,11 +241,32 @@ impl Row for ProblemItem {
     }
 }
 
+/// `5m`: how long ago that was, in the largest unit that shows it.
+fn age(unix_ns: Option<u64>) -> String {
+    let Some(at) = unix_ns else { return text(()) };
+    let passed = (UNIX_EPOCH + Duration::from_nanos(at)).elapsed().unwrap_or_default().as_secs();
+    match passed {
+        0..120 => format!("{passed}s"),
+        120..7_200 => format!("{}m", passed / 60),
+        7_200..172_800 => format!("{}h", passed / 3_600),
+        _ => format!("{}d", passed / 86_400),
+    }
+}
+
+/// `5m ago by alice`.
+fn changed(metadata: &Metadata) -> String {
+    match (age(metadata.written_unix_ns), &metadata.written_by) {
+        (age, Some(by)) if metadata.written_unix_ns.is_some() => format!("{age} ago by {}", text(by.to_string())),
+        _ => text(()),
+    }
+}
+
 fn time(event: &EventItem) -> String {
     instant(event.time_unix_ns)
 }
 
-fn instant(unix_ns: u64) -> String {
+/// RFC 3339, UTC.
+pub(super) fn instant(unix_ns: u64) -> String {
     let at = UNIX_EPOCH + Duration::from_nanos(unix_ns);
     // Years beyond 9999 cannot be written: u64 nanoseconds end in 2554.
     humantime::format_rfc3339_millis(at).to_string()

@@ -5,16 +5,17 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use canopy_controller_actor::{Controller, tag};
+use canopy_controller_actor::Controller;
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::WriteQuery;
+use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{DrainResource, Input, Kind, List};
 use canopy_controller_core::Command;
 use canopy_model::drain::DrainSpec;
 
 use super::tagged;
+use crate::conditions::Conditions;
 use crate::error::ApiError;
-use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
+use crate::extract::{ApiJson, ApiPath};
 
 /// All drains, in name order.
 #[utoipa::path(get, path = "/api/v1/drains", tag = "drains", operation_id = "listDrains", responses((status = 200, body = List<DrainResource>, description = "all drains")))]
@@ -24,17 +25,17 @@ pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<Drai
 }
 
 /// Takes a link or node out of service; 409 when there is a drain of this name, or hosts behind the node are members of groups.
-#[utoipa::path(post, path = "/api/v1/drains", tag = "drains", operation_id = "createDrain", params(WriteQuery), request_body = Input<DrainSpec>,
+#[utoipa::path(post, path = "/api/v1/drains", tag = "drains", operation_id = "createDrain", params(WriteQuery, WriteHeaders), request_body = Input<DrainSpec>,
     responses((status = 201, body = DrainResource, description = "created; see the Location header"), (status = 404, body = Problem, description = "there is no topology"),
         (status = 409, body = Problem, description = "exists, or the node serves hosts"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
     ApiJson(input): ApiJson<Input<DrainSpec>>,
 ) -> Result<Response, ApiError> {
     let name = input.metadata.name.clone().unwrap_or_default();
     let command = command(&name, input, true)?;
-    super::write(&controller, command, None, query, format!("/api/v1/drains/{name}"), |c| read(c, &name)).await
+    super::write(&controller, command, conditions, format!("/api/v1/drains/{name}"), |c| read(c, &name)).await
 }
 
 /// One drain.
@@ -49,7 +50,7 @@ pub(crate) async fn get(
 }
 
 /// Creates or changes a drain.
-#[utoipa::path(put, path = "/api/v1/drains/{drain}", tag = "drains", operation_id = "putDrain", params(("drain" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
+#[utoipa::path(put, path = "/api/v1/drains/{drain}", tag = "drains", operation_id = "putDrain", params(("drain" = String, Path), WriteQuery, WriteHeaders),
     request_body = Input<DrainSpec>,
     responses((status = 200, body = DrainResource, description = "changed or unchanged"), (status = 201, body = DrainResource, description = "created"),
         (status = 404, body = Problem, description = "there is no topology"), (status = 409, body = Problem, description = "the node serves hosts"),
@@ -57,24 +58,22 @@ pub(crate) async fn get(
 pub(crate) async fn put(
     State(controller): State<Controller>,
     ApiPath(drain): ApiPath<String>,
-    IfMatch(if_match): IfMatch,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
     ApiJson(input): ApiJson<Input<DrainSpec>>,
 ) -> Result<Response, ApiError> {
     let command = command(&drain, input, false)?;
-    super::write(&controller, command, if_match, query, format!("/api/v1/drains/{drain}"), |c| read(c, &drain)).await
+    super::write(&controller, command, conditions, format!("/api/v1/drains/{drain}"), |c| read(c, &drain)).await
 }
 
 /// Puts the link or node back into service, unless the topology or another drain has it drained.
-#[utoipa::path(delete, path = "/api/v1/drains/{drain}", tag = "drains", operation_id = "deleteDrain", params(("drain" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
+#[utoipa::path(delete, path = "/api/v1/drains/{drain}", tag = "drains", operation_id = "deleteDrain", params(("drain" = String, Path), WriteQuery, WriteHeaders),
     responses((status = 204, description = "removed"), (status = 404, body = Problem, description = "no such drain"), (status = 412, body = Problem, description = "changed meanwhile")))]
 pub(crate) async fn delete(
     State(controller): State<Controller>,
     ApiPath(drain): ApiPath<String>,
-    IfMatch(if_match): IfMatch,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
 ) -> Result<Response, ApiError> {
-    super::delete(&controller, Command::DeleteDrain { name: drain }, if_match, query).await
+    super::delete(&controller, Command::DeleteDrain { name: drain }, conditions).await
 }
 
 pub(crate) fn command(name: &str, input: Input<DrainSpec>, create_only: bool) -> Result<Command, ApiError> {
@@ -90,5 +89,5 @@ pub(crate) fn command(name: &str, input: Input<DrainSpec>, create_only: bool) ->
 
 fn read(controller: &Controller, drain: &str) -> Result<(String, DrainResource), ApiError> {
     let view = controller.read(|d| d.drain(drain)).ok_or_else(|| ApiError::not_found("drain", drain))?;
-    Ok((tag::drain(&view), view.into()))
+    Ok((view.metadata.tag(), view.into()))
 }

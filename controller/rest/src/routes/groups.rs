@@ -5,17 +5,18 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use canopy_controller_actor::{Controller, tag};
+use canopy_controller_actor::Controller;
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::{ListQuery, WatchQuery, WriteQuery};
+use canopy_controller_api::query::{ListQuery, WatchQuery, WriteHeaders, WriteQuery};
 use canopy_controller_api::{GroupResource, Input, Kind, List};
 use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Selector;
 use canopy_model::group::GroupSpec;
 
 use super::tagged;
+use crate::conditions::Conditions;
 use crate::error::ApiError;
-use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
+use crate::extract::{ApiJson, ApiPath, ApiQuery};
 use crate::watch::{Topic, Watches, only_with_watch};
 
 /// Groups on one page, at most.
@@ -66,16 +67,16 @@ fn decode(token: &str) -> Result<String, ApiError> {
 }
 
 /// Creates a group; 409 when there is one of this name.
-#[utoipa::path(post, path = "/api/v1/groups", tag = "groups", operation_id = "createGroup", params(WriteQuery), request_body = Input<GroupSpec>,
+#[utoipa::path(post, path = "/api/v1/groups", tag = "groups", operation_id = "createGroup", params(WriteQuery, WriteHeaders), request_body = Input<GroupSpec>,
     responses((status = 201, body = GroupResource, description = "created; see the Location header"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
     ApiJson(input): ApiJson<Input<GroupSpec>>,
 ) -> Result<Response, ApiError> {
     let name = input.metadata.name.clone().unwrap_or_default();
     let command = command(&name, input, true)?;
-    super::write(&controller, command, None, query, format!("/api/v1/groups/{name}"), |c| read(c, &name)).await
+    super::write(&controller, command, conditions, format!("/api/v1/groups/{name}"), |c| read(c, &name)).await
 }
 
 /// One group.
@@ -90,31 +91,29 @@ pub(crate) async fn get(
 }
 
 /// Creates or replaces a group.
-#[utoipa::path(put, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "putGroup", params(("group" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
+#[utoipa::path(put, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "putGroup", params(("group" = String, Path), WriteQuery, WriteHeaders),
     request_body = Input<GroupSpec>,
     responses((status = 200, body = GroupResource, description = "changed or unchanged"), (status = 201, body = GroupResource, description = "created"),
         (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn put(
     State(controller): State<Controller>,
     ApiPath(group): ApiPath<String>,
-    IfMatch(if_match): IfMatch,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
     ApiJson(input): ApiJson<Input<GroupSpec>>,
 ) -> Result<Response, ApiError> {
     let command = command(&group, input, false)?;
-    super::write(&controller, command, if_match, query, format!("/api/v1/groups/{group}"), |c| read(c, &group)).await
+    super::write(&controller, command, conditions, format!("/api/v1/groups/{group}"), |c| read(c, &group)).await
 }
 
 /// Removes a group and its memberships.
-#[utoipa::path(delete, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "deleteGroup", params(("group" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
+#[utoipa::path(delete, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "deleteGroup", params(("group" = String, Path), WriteQuery, WriteHeaders),
     responses((status = 204, description = "removed"), (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile")))]
 pub(crate) async fn delete(
     State(controller): State<Controller>,
     ApiPath(group): ApiPath<String>,
-    IfMatch(if_match): IfMatch,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
 ) -> Result<Response, ApiError> {
-    super::delete(&controller, Command::DeleteGroup { name: group }, if_match, query).await
+    super::delete(&controller, Command::DeleteGroup { name: group }, conditions).await
 }
 
 pub(crate) fn command(name: &str, input: Input<GroupSpec>, create_only: bool) -> Result<Command, ApiError> {
@@ -130,5 +129,5 @@ pub(crate) fn command(name: &str, input: Input<GroupSpec>, create_only: bool) ->
 
 fn read(controller: &Controller, group: &str) -> Result<(String, GroupResource), ApiError> {
     let view = controller.read(|d| d.group(group)).ok_or_else(|| ApiError::not_found("group", group))?;
-    Ok((tag::group(&view), view.into()))
+    Ok((view.metadata.tag(), view.into()))
 }

@@ -8,6 +8,7 @@ use canopy_controller_api::hmac::Hmac;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_core::Command;
 
+use crate::conditions::Conditions;
 use crate::error::ApiError;
 
 /// The keys of the SRH HMAC TLV, without their secrets, and how far a rotation is.
@@ -20,7 +21,10 @@ pub(crate) async fn get(State(controller): State<Controller>) -> Json<Hmac> {
 /// Begins to replace the key. The steps follow by themselves, each once every node has confirmed the one before.
 #[utoipa::path(post, path = "/api/v1/hmac/rotate", tag = "hmac", operation_id = "rotateHmac",
     responses((status = 200, body = Hmac, description = "begun"), (status = 409, body = Problem, description = "under way already"), (status = 422, body = Problem, description = "the HMAC TLV is not enabled")))]
-pub(crate) async fn rotate(State(controller): State<Controller>) -> Result<Json<Hmac>, ApiError> {
-    controller.execute(Command::RotateHmac, None, false).await?;
+pub(crate) async fn rotate(
+    State(controller): State<Controller>,
+    conditions: Conditions,
+) -> Result<Json<Hmac>, ApiError> {
+    controller.carry_out(conditions.order(Command::RotateHmac)).await?;
     Ok(get(State(controller)).await)
 }

@@ -5,16 +5,17 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use canopy_controller_actor::{Controller, tag};
+use canopy_controller_actor::Controller;
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::WriteQuery;
+use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{Input, Kind, List, MemberResource};
 use canopy_controller_core::Command;
 use canopy_model::member::MemberSpec;
 
 use super::tagged;
+use crate::conditions::Conditions;
 use crate::error::ApiError;
-use crate::extract::{ApiJson, ApiPath, ApiQuery, IfMatch};
+use crate::extract::{ApiJson, ApiPath};
 
 /// All members of a group, in host order.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "listMembers", params(("group" = String, Path)),
@@ -28,19 +29,19 @@ pub(crate) async fn list(
 }
 
 /// Joins a group; joining again with the same content is a success (200), with other content 409.
-#[utoipa::path(post, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "createMember", params(("group" = String, Path), WriteQuery),
+#[utoipa::path(post, path = "/api/v1/groups/{group}/members", tag = "members", operation_id = "createMember", params(("group" = String, Path), WriteQuery, WriteHeaders),
     request_body = Input<MemberSpec>,
     responses((status = 201, body = MemberResource, description = "joined; see the Location header"), (status = 200, body = MemberResource, description = "was a member already"),
         (status = 404, body = Problem, description = "no such group"), (status = 409, body = Problem, description = "is a member with other content"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
     ApiPath(group): ApiPath<String>,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
     ApiJson(input): ApiJson<Input<MemberSpec>>,
 ) -> Result<Response, ApiError> {
     let host = input.spec.host.clone();
     let command = command(&group, None, input, true)?;
-    super::write(&controller, command, None, query, path(&group, &host), |c| read(c, &group, &host)).await
+    super::write(&controller, command, conditions, path(&group, &host), |c| read(c, &group, &host)).await
 }
 
 /// One membership.
@@ -56,31 +57,29 @@ pub(crate) async fn get(
 
 /// Joins a group, or replaces the membership.
 #[utoipa::path(put, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "putMember",
-    params(("group" = String, Path), ("host" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)), request_body = Input<MemberSpec>,
+    params(("group" = String, Path), ("host" = String, Path), WriteQuery, WriteHeaders), request_body = Input<MemberSpec>,
     responses((status = 200, body = MemberResource, description = "changed or unchanged"), (status = 201, body = MemberResource, description = "joined"),
         (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn put(
     State(controller): State<Controller>,
     ApiPath((group, host)): ApiPath<(String, String)>,
-    IfMatch(if_match): IfMatch,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
     ApiJson(input): ApiJson<Input<MemberSpec>>,
 ) -> Result<Response, ApiError> {
     let command = command(&group, Some(&host), input, false)?;
-    super::write(&controller, command, if_match, query, path(&group, &host), |c| read(c, &group, &host)).await
+    super::write(&controller, command, conditions, path(&group, &host), |c| read(c, &group, &host)).await
 }
 
 /// Leaves a group.
 #[utoipa::path(delete, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "deleteMember",
-    params(("group" = String, Path), ("host" = String, Path), WriteQuery, ("If-Match" = Option<String>, Header)),
+    params(("group" = String, Path), ("host" = String, Path), WriteQuery, WriteHeaders),
     responses((status = 204, description = "left"), (status = 404, body = Problem, description = "no such membership"), (status = 412, body = Problem, description = "changed meanwhile")))]
 pub(crate) async fn delete(
     State(controller): State<Controller>,
     ApiPath((group, host)): ApiPath<(String, String)>,
-    IfMatch(if_match): IfMatch,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
 ) -> Result<Response, ApiError> {
-    super::delete(&controller, Command::DeleteMember { group, host }, if_match, query).await
+    super::delete(&controller, Command::DeleteMember { group, host }, conditions).await
 }
 
 pub(crate) fn command(
@@ -102,5 +101,5 @@ fn read(controller: &Controller, group: &str, host: &str) -> Result<(String, Mem
         if d.group(group).is_some() { Ok(d.member(group, host)) } else { Err(ApiError::not_found("group", group)) }
     })?;
     let view = view.ok_or_else(|| ApiError::not_found("member", format!("{group}/{host}")))?;
-    Ok((tag::member(&view), view.into()))
+    Ok((view.metadata.tag(), view.into()))
 }

@@ -5,6 +5,7 @@ pub(crate) mod drains;
 pub(crate) mod events;
 pub(crate) mod flows;
 pub(crate) mod groups;
+pub(crate) mod history;
 pub(crate) mod hmac;
 pub(crate) mod links;
 pub(crate) mod members;
@@ -19,12 +20,12 @@ use axum::http::header::{ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::{Controller, Done};
-use canopy_controller_api::check::DryRun;
-use canopy_controller_api::query::WriteQuery;
 use canopy_controller_core::{Command, Outcome};
 use serde::Serialize;
 
+use crate::conditions::Conditions;
 use crate::error::ApiError;
+use crate::preview::dry_run;
 
 /// A resource with its ETag.
 fn tagged<T: Serialize>(status: StatusCode, tag: &str, resource: T) -> Response {
@@ -39,13 +40,12 @@ fn tagged<T: Serialize>(status: StatusCode, tag: &str, resource: T) -> Response 
 async fn write<T: Serialize>(
     controller: &Controller,
     command: Command,
-    if_match: Option<String>,
-    query: WriteQuery,
+    conditions: Conditions,
     path: String,
     read: impl FnOnce(&Controller) -> Result<(String, T), ApiError>,
 ) -> Result<Response, ApiError> {
-    let done = match controller.execute(command, if_match, query.dry_run).await? {
-        Done { outcome, applied: None } => return Ok(Json(DryRun::new(outcome)).into_response()),
+    let done = match controller.carry_out(conditions.order(command)).await? {
+        done @ Done { applied: None, .. } => return Ok(Json(dry_run(done)).into_response()),
         done => done,
     };
     let (tag, resource) = read(controller)?;
@@ -60,14 +60,9 @@ async fn write<T: Serialize>(
 }
 
 /// Executes a deletion.
-async fn delete(
-    controller: &Controller,
-    command: Command,
-    if_match: Option<String>,
-    query: WriteQuery,
-) -> Result<Response, ApiError> {
-    match controller.execute(command, if_match, query.dry_run).await? {
-        Done { outcome, applied: None } => Ok(Json(DryRun::new(outcome)).into_response()),
+async fn delete(controller: &Controller, command: Command, conditions: Conditions) -> Result<Response, ApiError> {
+    match controller.carry_out(conditions.order(command)).await? {
+        done @ Done { applied: None, .. } => Ok(Json(dry_run(done)).into_response()),
         _ => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }

@@ -4,16 +4,17 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use canopy_controller_actor::{Controller, tag};
+use canopy_controller_actor::Controller;
 use canopy_controller_api::problem::Problem;
-use canopy_controller_api::query::WriteQuery;
+use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{Input, Kind, TopologyResource};
 use canopy_controller_core::Command;
 use canopy_model::topology::TopologySpec;
 
 use super::tagged;
+use crate::conditions::Conditions;
 use crate::error::ApiError;
-use crate::extract::{ApiJson, ApiQuery, IfMatch};
+use crate::extract::ApiJson;
 
 const NAME: &str = "default";
 
@@ -26,28 +27,23 @@ pub(crate) async fn get(State(controller): State<Controller>) -> Result<Response
 }
 
 /// Declares or replaces the whole network.
-#[utoipa::path(put, path = "/api/v1/topology", tag = "topology", operation_id = "putTopology", params(WriteQuery, ("If-Match" = Option<String>, Header)),
+#[utoipa::path(put, path = "/api/v1/topology", tag = "topology", operation_id = "putTopology", params(WriteQuery, WriteHeaders),
     request_body = Input<TopologySpec>,
     responses((status = 200, body = TopologyResource, description = "replaced or unchanged"), (status = 201, body = TopologyResource, description = "declared"),
         (status = 409, body = Problem, description = "in use"), (status = 412, body = Problem, description = "changed meanwhile"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn put(
     State(controller): State<Controller>,
-    IfMatch(if_match): IfMatch,
-    ApiQuery(query): ApiQuery<WriteQuery>,
+    conditions: Conditions,
     ApiJson(input): ApiJson<Input<TopologySpec>>,
 ) -> Result<Response, ApiError> {
-    super::write(&controller, command(input)?, if_match, query, "/api/v1/topology".into(), read).await
+    super::write(&controller, command(input)?, conditions, "/api/v1/topology".into(), read).await
 }
 
 /// Removes the topology.
-#[utoipa::path(delete, path = "/api/v1/topology", tag = "topology", operation_id = "deleteTopology", params(WriteQuery, ("If-Match" = Option<String>, Header)),
+#[utoipa::path(delete, path = "/api/v1/topology", tag = "topology", operation_id = "deleteTopology", params(WriteQuery, WriteHeaders),
     responses((status = 204, description = "removed"), (status = 404, body = Problem, description = "none was declared"), (status = 409, body = Problem, description = "groups have members")))]
-pub(crate) async fn delete(
-    State(controller): State<Controller>,
-    IfMatch(if_match): IfMatch,
-    ApiQuery(query): ApiQuery<WriteQuery>,
-) -> Result<Response, ApiError> {
-    super::delete(&controller, Command::DeleteTopology, if_match, query).await
+pub(crate) async fn delete(State(controller): State<Controller>, conditions: Conditions) -> Result<Response, ApiError> {
+    super::delete(&controller, Command::DeleteTopology, conditions).await
 }
 
 pub(crate) fn command(input: Input<TopologySpec>) -> Result<Command, ApiError> {
@@ -57,5 +53,5 @@ pub(crate) fn command(input: Input<TopologySpec>) -> Result<Command, ApiError> {
 
 fn read(controller: &Controller) -> Result<(String, TopologyResource), ApiError> {
     let view = controller.read(|d| d.topology()).ok_or_else(|| ApiError::not_found("topology", NAME))?;
-    Ok((tag::topology(&view), view.into()))
+    Ok((view.metadata.tag(), view.into()))
 }

@@ -64,6 +64,19 @@ impl Engine for Redb {
         })
     }
 
+    fn newest(&self, from: &str, to: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
+        guarded(|| {
+            let read = self.0.begin_read().map_err(other)?;
+            let data = read.open_table(DATA).map_err(other)?;
+            let entries = data.range::<&str>(from..to).map_err(other)?.rev().take(limit);
+            let owned = |entry: Result<(redb::AccessGuard<'_, &str>, redb::AccessGuard<'_, &[u8]>), StorageError>| {
+                let (key, value) = entry.map_err(other)?;
+                Ok((key.value().to_owned(), value.value().to_vec()))
+            };
+            entries.map(owned).collect()
+        })
+    }
+
     /// After an error of the disk it can be opened again, so that the space that the store keeps is enough.
     fn prepare(&mut self, _: u64) -> Result<(), EngineError> {
         Ok(())

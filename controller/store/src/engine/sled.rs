@@ -79,13 +79,12 @@ impl Engine for Sled {
     }
 
     fn entries(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
-        let entry = |entry: sled::Result<(sled::IVec, sled::IVec)>| {
-            let (key, value) = entry.map_err(error)?;
-            let text = std::str::from_utf8(&key[DATA.len()..]);
-            let text = text.map_err(|e| EngineError::damage(format!("key {key:?}: {e}")))?;
-            Ok((text.to_owned(), value.to_vec()))
-        };
         guarded(|| self.db()?.scan_prefix(format!("{DATA}{prefix}")).map(entry).collect())
+    }
+
+    fn newest(&self, from: &str, to: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
+        let keys = format!("{DATA}{from}")..format!("{DATA}{to}");
+        guarded(|| self.db()?.range(keys).rev().take(limit).map(entry).collect())
     }
 
     fn prepare(&mut self, octets: u64) -> Result<(), EngineError> {
@@ -124,6 +123,13 @@ fn remove_half_snapshots(dir: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn entry(entry: sled::Result<(sled::IVec, sled::IVec)>) -> Result<(String, Vec<u8>), EngineError> {
+    let (key, value) = entry.map_err(error)?;
+    let text = std::str::from_utf8(&key[DATA.len()..]);
+    let text = text.map_err(|e| EngineError::damage(format!("key {key:?}: {e}")))?;
+    Ok((text.to_owned(), value.to_vec()))
 }
 
 fn error(error: sled::Error) -> EngineError {

@@ -25,6 +25,7 @@ use crate::threshold::ThresholdSettings;
 mod bound;
 mod data;
 mod drains;
+mod effects;
 mod hmac;
 mod lifecycle;
 mod links;

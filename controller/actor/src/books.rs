@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What operators wrote, beside what is in force: an entry per write (`audit/`), and the version that each write replaced (`version/`).
+//!
+//! Both are records of the store and written in the transaction of the write itself. In memory there is only which records are to
+//! be removed: a write removes at most [`MAX_REMOVED`] old records of each kind, so that the books shrink to their bounds without a change
+//! that is larger than others.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use canopy_controller_core::audit::{Action, AuditEntry, IntentKind, MAX_FIELDS};
+use canopy_controller_core::command::MAX_WRITES;
+use canopy_controller_core::metadata::{Labels, Metadata};
+use canopy_controller_core::principal::Written;
+use canopy_controller_core::uid::Uid;
+use canopy_model::ids::Generation;
+use canopy_store::{MAX_OPS, MAX_VALUE_BYTES, Op};
+use canopy_units::UnixTime;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::difference::differences;
+use crate::intent::{Intent, Target};
+
+/// Entries of the audit that are kept.
+pub const MAX_AUDIT: usize = 100_000;
+/// Octets of these, at most.
+pub const MAX_AUDIT_OCTETS: u64 = 64 << 20;
+/// Replaced versions of one resource that are kept.
+pub const MAX_VERSIONS: usize = 50;
+/// Replaced versions of all resources that are kept, and their octets.
+pub const MAX_ALL_VERSIONS: usize = 200_000;
+/// See [`MAX_ALL_VERSIONS`].
+pub const MAX_VERSION_OCTETS: u64 = 256 << 20;
+/// How long a replaced version is kept; the newest one of a resource is kept longer, so that the last change can always be undone.
+pub const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Old records of each kind that one write removes, at most.
+const MAX_REMOVED: usize = 2;
+/// One entry and one version, and what they displace, fit into the transaction of every command.
+const _: () = assert!(MAX_WRITES + 2 + 2 * MAX_REMOVED <= MAX_OPS);
+
+const AUDIT: &str = "audit/";
+const VERSION: &str = "version/";
+
+/// An intent that a write has replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Version {
+    /// Of which resource of this name.
+    pub uid: Uid,
+    /// Its generation then.
+    pub generation: Generation,
+    /// Its labels.
+    #[serde(default)]
+    pub labels: Labels,
+    /// Its spec.
+    pub spec: Value,
+    /// Who wrote it; absent if an earlier version of the controller wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<Written>,
+    /// Who replaced or deleted it; absent for the one in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Written>,
+    /// It was deleted, not replaced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
+
+impl Version {
+    /// The intent of a resource as it is now.
+    pub fn present(metadata: Metadata, intent: Intent) -> Self {
+        let written = metadata.written().cloned();
+        let Metadata { uid, generation, .. } = metadata;
+        let Intent { labels, spec } = intent;
+        Self { uid, generation, labels, spec, written, ended: None, deleted: false }
+    }
+}
+
+/// A write of an operator that passed every check.
+pub(crate) struct Entry<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) written: &'a Written,
+    pub(crate) old: Option<&'a (Metadata, Intent)>,
+    /// `None`: deleted, or no resource.
+    pub(crate) new: Option<&'a Intent>,
+    /// Of the resource that it creates.
+    pub(crate) uid: Option<Uid>,
+    /// The domain's revision with it: greater with every write.
+    pub(crate) revision: u64,
+}
+
+/// What an entry adds and removes: durable with [`Note::ops`], and kept by [`Books::keep`] then.
+pub(crate) struct Note {
+    pub(crate) ops: Vec<Op>,
+    audited: u32,
+    audits_removed: usize,
+    version: Option<(Target, Kept)>,
+    versions_removed: Vec<(Target, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    revision: u64,
+    at: UnixTime,
+    octets: u32,
+}
+
+/// Which records there are.
+#[derive(Default)]
+pub(crate) struct Books {
+    /// Sequence of the oldest entry of the audit.
+    first: u64,
+    /// Octets of each.
+    audit: VecDeque<u32>,
+    audit_octets: u64,
+    /// Oldest first.
+    versions: BTreeMap<Target, VecDeque<Kept>>,
+    /// By revision, the oldest of all first.
+    by_age: BTreeMap<u64, Target>,
+    version_octets: u64,
+}
+
+impl Books {
+    /// From all records of the store; others are ignored. A record that cannot be read counts with its size only.
+    pub(crate) fn restore<'a>(records: impl Iterator<Item = (&'a str, &'a [u8])>) -> Self {
+        let mut books = Self::default();
+        for (key, value) in records {
+            if let Some(sequence) = key.strip_prefix(AUDIT).and_then(number) {
+                // In the order of their keys. A hole would be an entry of no octets.
+                if books.audit.is_empty() {
+                    books.first = sequence;
+                }
+                let holes = sequence.saturating_sub(books.first + books.audit.len() as u64).min(MAX_AUDIT as u64);
+                books.audit.extend(std::iter::repeat_n(0, holes as usize));
+                books.add_audit(value.len() as u32);
+            } else if let Some((target, revision)) = key.strip_prefix(VERSION).and_then(version_of) {
+                let ended = serde_json::from_slice::<Version>(value).ok().and_then(|version| version.ended);
+                let at = ended.map(|ended| ended.at).unwrap_or_default();
+                books.add_version(target, Kept { revision, at, octets: value.len() as u32 });
+            }
+        }
+        books
+    }
+
+    /// What is to be stored with the write of `entry`.
+    pub(crate) fn note(&self, entry: &Entry<'_>) -> Note {
+        let sequence = self.first + self.audit.len() as u64;
+        let record = serialized(&audit(entry, sequence));
+        let audited = record.len() as u32;
+        let mut ops = vec![Op::Put { key: audit_key(sequence), value: record }];
+        let audits_removed = self.audits_beyond(audited);
+        ops.extend((0..audits_removed as u64).map(|i| Op::Delete { key: audit_key(self.first + i) }));
+        let mut note = Note { ops, audited, audits_removed, version: None, versions_removed: Vec::new() };
+        if let Some(old) = entry.old.filter(|_| has_versions(entry.target.kind)) {
+            self.note_version(entry, old, &mut note);
+        }
+        note
+    }
+
+    fn note_version(&self, entry: &Entry<'_>, (metadata, intent): &(Metadata, Intent), note: &mut Note) {
+        let mut version = Version::present(metadata.clone(), intent.clone());
+        (version.ended, version.deleted) = (Some(entry.written.clone()), entry.new.is_none());
+        let value = serialized(&version);
+        if value.len() > MAX_VALUE_BYTES {
+            tracing::warn!(resource = %entry.target, octets = value.len(), "the version that this write replaces is too large to be kept: the write cannot be undone");
+            return;
+        }
+        let kept = Kept { revision: entry.revision, at: entry.written.at, octets: value.len() as u32 };
+        note.ops.push(Op::Put { key: version_key(entry.target, entry.revision), value });
+        note.versions_removed = self.versions_beyond(entry.target, kept);
+        note.ops
+            .extend(note.versions_removed.iter().map(|(t, revision)| Op::Delete { key: version_key(t, *revision) }));
+        note.version = Some((entry.target.clone(), kept));
+    }
+
+    /// Takes note of what is durable, or will be before anyone sees it.
+    pub(crate) fn keep(&mut self, note: Note) {
+        self.add_audit(note.audited);
+        for _ in 0..note.audits_removed {
+            self.audit_octets -= u64::from(self.audit.pop_front().unwrap_or(0));
+            self.first += 1;
+        }
+        if let Some((target, kept)) = note.version {
+            self.add_version(target, kept);
+        }
+        for (target, revision) in note.versions_removed {
+            self.remove_version(&target, revision);
+        }
+    }
+
+    fn add_audit(&mut self, octets: u32) {
+        self.audit.push_back(octets);
+        self.audit_octets += u64::from(octets);
+    }
+
+    fn add_version(&mut self, target: Target, kept: Kept) {
+        self.version_octets += u64::from(kept.octets);
+        self.by_age.insert(kept.revision, target.clone());
+        self.versions.entry(target).or_default().push_back(kept);
+    }
+
+    fn remove_version(&mut self, target: &Target, revision: u64) {
+        self.by_age.remove(&revision);
+        let Some(all) = self.versions.get_mut(target) else { return };
+        if let Some(at) = all.iter().position(|kept| kept.revision == revision)
+            && let Some(kept) = all.remove(at)
+        {
+            self.version_octets -= u64::from(kept.octets);
+        }
+        if all.is_empty() {
+            self.versions.remove(target);
+        }
+    }
+
+    /// How many entries leave when one of `octets` comes.
+    fn audits_beyond(&self, octets: u32) -> usize {
+        let mut total = self.audit_octets + u64::from(octets);
+        let mut leaving = 0;
+        while leaving < MAX_REMOVED
+            && (self.audit.len() + 1 - leaving > MAX_AUDIT || total > MAX_AUDIT_OCTETS)
+            && let Some(first) = self.audit.get(leaving)
+        {
+            total -= u64::from(*first);
+            leaving += 1;
+        }
+        leaving
+    }
+
+    /// Which versions leave when `new` of `target` comes: the resource's own that are too many or too old, else the oldest of all.
+    fn versions_beyond(&self, target: &Target, new: Kept) -> Vec<(Target, u64)> {
+        let own = self.versions.get(target);
+        let own_count = own.map_or(0, VecDeque::len) + 1;
+        let is_old = |kept: &Kept| new.at.nanos().saturating_sub(kept.at.nanos()) > canopy_units::nanos(KEPT);
+        let own = own.into_iter().flatten().enumerate();
+        let own = own.filter(|(i, kept)| own_count - i > MAX_VERSIONS || is_old(kept));
+        let mut leaving: Vec<(Target, u64)> =
+            own.take(MAX_REMOVED).map(|(_, kept)| (target.clone(), kept.revision)).collect();
+        let is_full = self.by_age.len() + 1 > MAX_ALL_VERSIONS
+            || self.version_octets + u64::from(new.octets) > MAX_VERSION_OCTETS;
+        if leaving.is_empty() && is_full {
+            leaving.extend(self.by_age.iter().take(MAX_REMOVED).map(|(revision, target)| (target.clone(), *revision)));
+        }
+        leaving
+    }
+}
+
+fn audit(entry: &Entry<'_>, sequence: u64) -> AuditEntry {
+    let old = entry.old.map(|(metadata, _)| metadata);
+    let (action, uid, generation) = match (old, entry.new) {
+        (None, Some(_)) => (Action::Create, entry.uid, Some(1)),
+        (Some(m), Some(_)) => (Action::Update, Some(m.uid), Some(m.generation + 1)),
+        (Some(m), None) => (Action::Delete, Some(m.uid), Some(m.generation)),
+        (None, None) => (Action::Rotate, None, None),
+    };
+    let (mut fields, mut more_fields) = (Vec::new(), 0);
+    if let (Some((_, old)), Some(new)) = (entry.old, entry.new) {
+        fields = differences(Some(&old.value()), Some(&new.value())).into_iter().map(|d| d.pointer).collect();
+        more_fields = fields.len().saturating_sub(MAX_FIELDS);
+        fields.truncate(MAX_FIELDS);
+    }
+    let (written, Target { kind, name }) = (entry.written.clone(), entry.target.clone());
+    AuditEntry { sequence, written, action, kind, name, uid, generation, fields, more_fields }
+}
+
+/// Members belong to their hosts: who left joins again by itself.
+fn has_versions(kind: IntentKind) -> bool {
+    matches!(kind, IntentKind::Topology | IntentKind::Drain | IntentKind::Group)
+}
+
+fn serialized(record: &impl Serialize) -> Vec<u8> {
+    // Structs of strings, numbers and JSON values: serialising them cannot fail.
+    serde_json::to_vec(record).expect("a record is JSON")
+}
+
+/// All entries of the audit have keys below this one, in the order of their sequence.
+pub(crate) fn audit_key(sequence: u64) -> String {
+    format!("{AUDIT}{sequence:016x}")
+}
+
+/// Prefix of all entries of the audit.
+pub(crate) fn audit_prefix() -> &'static str {
+    AUDIT
+}
+
+/// Prefix of a resource's versions.
+pub(crate) fn version_prefix(target: &Target) -> String {
+    format!("{VERSION}{target}/")
+}
+
+fn version_key(target: &Target, revision: u64) -> String {
+    format!("{}{revision:016x}", version_prefix(target))
+}
+
+fn version_of(rest: &str) -> Option<(Target, u64)> {
+    let (target, revision) = rest.rsplit_once('/')?;
+    let (kind, name) = target.split_once('/')?;
+    Some((Target { kind: kind.parse().ok()?, name: name.to_owned() }, number(revision)?))
+}
+
+fn number(digits: &str) -> Option<u64> {
+    u64::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_controller_core::principal::Principal;
+
+    use super::*;
+
+    const DAY: u64 = 24 * 3_600 * 1_000_000_000;
+
+    /// Books over the records that their notes have made.
+    #[derive(Default)]
+    struct Library {
+        books: Books,
+        records: BTreeMap<String, Vec<u8>>,
+        revision: u64,
+    }
+
+    impl Library {
+        /// A group's change at `at`, with a spec of about `octets`. Returns how many records it removed.
+        fn change(&mut self, group: &str, at: u64, octets: usize) -> usize {
+            self.revision += 1;
+            let metadata = metadata(self.revision);
+            let intent = |text: String| Intent { labels: Labels::new(), spec: Value::String(text) };
+            let target = Target { kind: IntentKind::Group, name: group.to_owned() };
+            let written = Written { at: UnixTime::from_nanos(at), by: Principal::operator("alice", None) };
+            let (old, new) = ((metadata, intent("x".repeat(octets))), intent("y".into()));
+            let (target, written, revision) = (&target, &written, self.revision);
+            let entry = Entry { target, written, old: Some(&old), new: Some(&new), uid: None, revision };
+            let note = self.books.note(&entry);
+            let mut removed = 0;
+            for op in note.ops.clone() {
+                match op {
+                    Op::Put { key, value } => assert_eq!(self.records.insert(key, value), None),
+                    Op::Delete { key } => {
+                        assert!(self.records.remove(&key).is_some(), "{key} is removed and was not there");
+                        removed += 1;
+                    }
+                }
+            }
+            self.books.keep(note);
+            removed
+        }
+
+        fn versions(&self, group: &str) -> Vec<u64> {
+            let prefix = version_prefix(&Target { kind: IntentKind::Group, name: group.to_owned() });
+            self.records.keys().filter_map(|key| number(key.strip_prefix(&prefix)?)).collect()
+        }
+
+        fn audits(&self) -> Vec<u64> {
+            self.records.keys().filter_map(|key| number(key.strip_prefix(AUDIT)?)).collect()
+        }
+
+        /// What is in memory follows from the records.
+        fn check(&self) {
+            let records = self.records.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+            let read = Books::restore(records);
+            assert_eq!((read.first, &read.audit), (self.books.first, &self.books.audit));
+            assert_eq!((&read.versions, &read.by_age), (&self.books.versions, &self.books.by_age));
+            assert_eq!((read.audit_octets, read.version_octets), (self.books.audit_octets, self.books.version_octets));
+        }
+    }
+
+    fn metadata(generation: u64) -> Metadata {
+        let json = serde_json::json!({"name": "g", "tenant": "default", "generation": generation});
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn fifty_versions_of_a_resource_are_kept_and_those_of_others_stay() {
+        let mut library = Library::default();
+        library.change("other", DAY, 1);
+        (0..MAX_VERSIONS + 7).for_each(|_| _ = library.change("g", DAY, 1));
+        let kept = library.versions("g");
+        assert_eq!((kept.len(), kept[0], library.versions("other")), (MAX_VERSIONS, 9, vec![1]));
+        library.check();
+    }
+
+    #[test]
+    fn versions_of_a_month_ago_go_with_the_next_change_and_never_the_newest() {
+        let mut library = Library::default();
+        (0..5).for_each(|_| _ = library.change("g", DAY, 1));
+        assert_eq!(library.change("g", 31 * DAY, 1), 0);
+        assert_eq!(library.change("g", 31 * DAY + 1, 1), 2);
+        assert_eq!(library.versions("g"), [3, 4, 5, 6, 7]);
+        // Long after everything: the version of this change stays.
+        (0..9).for_each(|i| _ = library.change("g", (100 + i * 40) * DAY, 1));
+        assert_eq!(library.versions("g").last(), Some(&16));
+        library.check();
+    }
+
+    /// By octets: a hundred thousand entries take as long.
+    #[test]
+    fn the_audit_and_all_versions_have_bounds_and_the_oldest_go_first() {
+        let mut library = Library::default();
+        let megabyte = 1_000_000;
+        (0..300).for_each(|i| _ = library.change(&format!("g{i}"), DAY, megabyte));
+        let octets: u64 =
+            library.records.iter().filter(|(k, _)| k.starts_with(VERSION)).map(|(_, v)| v.len() as u64).sum();
+        assert!(octets <= MAX_VERSION_OCTETS && octets > MAX_VERSION_OCTETS - 3 * megabyte as u64, "{octets}");
+        assert_eq!((library.versions("g0"), library.versions("g299")), (vec![], vec![300]));
+        library.check();
+        library.books.audit_octets = MAX_AUDIT_OCTETS;
+        library.change("g", DAY, 1);
+        assert_eq!((library.audits()[0], library.audits().len()), (2, 299));
+        library.books.audit_octets -=
+            MAX_AUDIT_OCTETS - library.books.audit.iter().map(|o| u64::from(*o)).sum::<u64>().min(MAX_AUDIT_OCTETS);
+    }
+
+    /// Catches a write that fails because the version that it replaces is larger than a record may be.
+    #[test]
+    fn a_version_that_is_too_large_is_left_out() {
+        let mut library = Library::default();
+        library.change("g", DAY, MAX_VALUE_BYTES);
+        assert_eq!((library.versions("g"), library.audits()), (vec![], vec![0]));
+        library.check();
+    }
+}

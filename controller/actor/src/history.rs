@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading what operators wrote.
+
+use canopy_controller_core::audit::{AuditEntry, IntentKind};
+use canopy_store::StoreError;
+use serde::de::DeserializeOwned;
+
+use crate::books::{Version, audit_key, audit_prefix, version_prefix};
+use crate::{CommandError, Controller, Target};
+
+/// Entries of the audit that one request reads, at most: beyond them, the answer has where to continue.
+const MAX_READ: usize = 10_000;
+/// Entries read from the store at once.
+const CHUNK: usize = 500;
+
+/// Which entries of the audit are wanted; the default selects all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Of resources of this kind.
+    pub kind: Option<IntentKind>,
+    /// Of resources of this name.
+    pub name: Option<String>,
+    /// Of the principal with this name.
+    pub by: Option<String>,
+}
+
+impl AuditFilter {
+    fn takes(&self, entry: &AuditEntry) -> bool {
+        self.kind.is_none_or(|kind| kind == entry.kind)
+            && self.name.as_ref().is_none_or(|name| *name == entry.name)
+            && self.by.as_ref().is_none_or(|by| *by == entry.written.by.name)
+    }
+}
+
+impl Controller {
+    /// Up to `limit` entries of the audit, the newest first, all with a sequence below `before`; and, if there may be more, the `before`
+    /// with which they continue.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn audit(
+        &self,
+        filter: AuditFilter,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<(Vec<AuditEntry>, Option<u64>), CommandError> {
+        let store = self.0.store.clone();
+        let read = move || {
+            let (mut found, mut below, mut read_so_far) = (Vec::new(), before, 0);
+            loop {
+                let key = below.map(audit_key);
+                let page = store.newest(audit_prefix(), key.as_deref(), CHUNK)?;
+                for (_, value) in &page {
+                    let Some(entry) = parsed::<AuditEntry>(value) else { continue };
+                    if found.len() == limit {
+                        return Ok((found, below));
+                    }
+                    below = Some(entry.sequence);
+                    read_so_far += 1;
+                    if filter.takes(&entry) {
+                        found.push(entry);
+                    }
+                }
+                if page.len() < CHUNK {
+                    return Ok((found, None));
+                }
+                if read_so_far >= MAX_READ {
+                    return Ok((found, below));
+                }
+            }
+        };
+        blocking(read).await
+    }
+
+    /// The versions of a resource, the newest first: the one in force, if it is there, and those that were replaced.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn versions(&self, target: Target) -> Result<Vec<Version>, CommandError> {
+        let present = self.read(|d| target.declared(d)).map(|(metadata, intent)| Version::present(metadata, intent));
+        let store = self.0.store.clone();
+        let replaced = blocking(move || store.newest(&version_prefix(&target), None, CHUNK)).await?;
+        let replaced = replaced.iter().filter_map(|(_, value)| parsed(value));
+        Ok(present.into_iter().chain(replaced).collect())
+    }
+}
+
+/// `None` for a record of a later version that this one cannot read.
+fn parsed<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
+    serde_json::from_slice(value).ok()
+}
+
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, CommandError> {
+    let read = tokio::task::spawn_blocking(read).await.map_err(|_| CommandError::Stopping)?;
+    read.map_err(CommandError::Store)
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What operators declare: labels and spec of a resource, as JSON, whatever its kind.
+
+use canopy_controller_core::audit::IntentKind;
+use canopy_controller_core::metadata::{Labels, Metadata};
+use canopy_controller_core::{Command, Domain};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// A resource by kind and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    /// Its kind.
+    pub kind: IntentKind,
+    /// Its name; a member's is `group/host`, the topology's `default`.
+    pub name: String,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+/// The declared part of a resource.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Intent {
+    /// Labels.
+    pub labels: Labels,
+    /// Spec, as the API has it.
+    pub spec: Value,
+}
+
+impl Intent {
+    fn new(labels: &Labels, spec: &impl Serialize) -> Self {
+        // Specs are structs of strings, numbers and lists: serialising them cannot fail.
+        Self { labels: labels.clone(), spec: serde_json::to_value(spec).expect("a spec is JSON") }
+    }
+
+    /// As one value, in which JSON pointers are those of the resource.
+    pub fn value(&self) -> Value {
+        json!({"metadata": {"labels": self.labels}, "spec": self.spec})
+    }
+}
+
+impl Target {
+    /// What a command of an operator writes; `None` for commands that the controller gives itself.
+    pub fn of(command: &Command) -> Option<Self> {
+        let (kind, name) = match command {
+            Command::PutTopology { .. } | Command::DeleteTopology => (IntentKind::Topology, "default".to_owned()),
+            Command::PutDrain { name, .. } | Command::DeleteDrain { name } => (IntentKind::Drain, name.clone()),
+            Command::PutGroup { name, .. } | Command::DeleteGroup { name } => (IntentKind::Group, name.clone()),
+            Command::PutMember { group, spec, .. } => (IntentKind::Member, format!("{group}/{}", spec.host)),
+            Command::DeleteMember { group, host } => (IntentKind::Member, format!("{group}/{host}")),
+            Command::RotateHmac => (IntentKind::Hmac, "keys".to_owned()),
+            Command::EvictMember { .. }
+            | Command::StartMember { .. }
+            | Command::AnswerMember { .. }
+            | Command::FailGroup { .. }
+            | Command::PortsDown { .. }
+            | Command::FinishMove { .. }
+            | Command::GiveUpMove { .. }
+            | Command::RetryMove { .. }
+            | Command::OpenGroup { .. }
+            | Command::PushThresholds
+            | Command::AdvanceHmac => return None,
+        };
+        Some(Self { kind, name })
+    }
+
+    /// The resource as it is declared now; `None` if it is not there, or no resource.
+    pub fn declared(&self, domain: &Domain) -> Option<(Metadata, Intent)> {
+        match self.kind {
+            IntentKind::Topology => domain.topology().map(|t| (Intent::new(&t.metadata.labels, &t.spec), t.metadata)),
+            IntentKind::Drain => {
+                domain.drain(&self.name).map(|d| (Intent::new(&d.metadata.labels, &d.spec), d.metadata))
+            }
+            IntentKind::Group => {
+                domain.group(&self.name).map(|g| (Intent::new(&g.metadata.labels, &g.spec), g.metadata))
+            }
+            IntentKind::Member => {
+                let (group, host) = self.name.split_once('/')?;
+                domain.member(group, host).map(|m| (Intent::new(&m.metadata.labels, &m.spec), m.metadata))
+            }
+            IntentKind::Hmac => None,
+        }
+        .map(|(intent, metadata)| (metadata, intent))
+    }
+}
+
+/// What a command declares its target to be from now on; `None` where it deletes it, or declares nothing.
+pub(crate) fn wanted(command: &Command) -> Option<Intent> {
+    match command {
+        Command::PutTopology { labels, spec, .. } => Some(Intent::new(labels, spec)),
+        Command::PutDrain { labels, spec, .. } => Some(Intent::new(labels, spec)),
+        Command::PutGroup { labels, spec, .. } => Some(Intent::new(labels, spec)),
+        Command::PutMember { spec, .. } => Some(Intent::new(&Labels::new(), spec)),
+        _ => None,
+    }
+}

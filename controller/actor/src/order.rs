@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A command with who gives it, and under which conditions.
+
+use canopy_controller_core::principal::Principal;
+use canopy_controller_core::{Command, Domain};
+
+use crate::{CommandError, tag};
+
+/// A command with who gives it, and under which conditions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// What to do.
+    pub command: Command,
+    /// Who wants it.
+    pub by: Principal,
+    /// On the present state of the resource that the command names.
+    pub precondition: Precondition,
+    /// Only if the command has exactly the effects of this [`Preview::plan`](crate::preview::Preview::plan).
+    pub plan: Option<String>,
+    /// Everything is checked, and nothing changes.
+    pub dry_run: bool,
+}
+
+/// What has to hold of the resource that a command names (RFC 9110 section 13.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Precondition {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is there.
+    Exists,
+    /// It is not there.
+    Absent,
+    /// It is there with this tag: see `Metadata::tag`.
+    Tag(String),
+}
+
+impl Order {
+    /// Without conditions.
+    pub fn new(command: Command, by: Principal) -> Self {
+        Self { command, by, precondition: Precondition::None, plan: None, dry_run: false }
+    }
+
+    /// Checks the precondition.
+    ///
+    /// # Errors
+    /// [`CommandError::Precondition`].
+    pub(crate) fn check(&self, domain: &Domain) -> Result<(), CommandError> {
+        let expected = match &self.precondition {
+            Precondition::None => return Ok(()),
+            Precondition::Exists => "any",
+            Precondition::Absent => "absent",
+            Precondition::Tag(tag) => tag,
+        };
+        let (resource, actual) = tag::of_target(domain, &self.command);
+        let holds = match &self.precondition {
+            Precondition::None => true,
+            Precondition::Exists => actual.is_some(),
+            Precondition::Absent => actual.is_none(),
+            Precondition::Tag(tag) => actual.as_ref() == Some(tag),
+        };
+        if holds {
+            return Ok(());
+        }
+        let (expected, actual) = (expected.to_owned(), actual.unwrap_or_else(|| "absent".into()));
+        Err(CommandError::Precondition { resource, expected, actual })
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an operator has written: one entry per write, stored in the same transaction as the write.
+
+use canopy_model::ids::Generation;
+use serde::{Deserialize, Serialize};
+
+use crate::principal::Written;
+use crate::uid::Uid;
+
+/// Fields that one entry names, at most.
+pub const MAX_FIELDS: usize = 20;
+
+/// What operators write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum IntentKind {
+    /// The network.
+    Topology,
+    /// A link or node out of service.
+    Drain,
+    /// A multicast group.
+    Group,
+    /// A membership; its name is `group/host`.
+    Member,
+    /// The keys of the SRH HMAC TLV.
+    Hmac,
+}
+
+impl std::fmt::Display for IntentKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The variants' names are the API's.
+        write!(f, "{self:?}")
+    }
+}
+
+impl std::str::FromStr for IntentKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Self::Topology, Self::Drain, Self::Group, Self::Member, Self::Hmac];
+        let found = all.into_iter().find(|kind| kind.to_string() == text);
+        found.ok_or_else(|| format!("{text:?} is not a kind: use Topology, Drain, Group, Member or Hmac"))
+    }
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// A resource was created.
+    Create,
+    /// Labels or spec were replaced.
+    Update,
+    /// A resource was deleted.
+    Delete,
+    /// A rotation of keys was begun.
+    Rotate,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    /// Grows with every entry.
+    pub sequence: u64,
+    /// Who wrote, and when.
+    pub written: Written,
+    /// What it did.
+    pub action: Action,
+    /// To a resource of which kind.
+    pub kind: IntentKind,
+    /// To the resource of which name.
+    pub name: String,
+    /// Which resource of that name; absent for what is not a resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Uid>,
+    /// Its generation from then on; of a deleted one, the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
+    /// JSON pointers (RFC 6901) of the fields that have other values, [`MAX_FIELDS`] at most; empty where all or none of it is new.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+    /// How many more there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_fields: usize,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}

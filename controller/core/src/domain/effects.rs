@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a prepared command would do to nodes and groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_model::topology::Endpoint;
+
+use super::change::{Effect as Change, GroupEffect, Replan, TopologyEffect};
+use super::state::State;
+use crate::effect::{Effect, EffectKind, EffectObject};
+use crate::resource::{Behind, Drain, Group, GroupState, Step};
+use crate::topology::Network;
+
+/// Ports towards the root of a tree.
+type Uplinks = BTreeSet<Endpoint>;
+
+/// See [`super::Domain::effects`]. As long as preparing the command took: all groups for a topology, one for a group.
+pub(super) fn effects(state: &State, change: &Change) -> Vec<Effect> {
+    let mut found = match change {
+        Change::Group(effect) => of_group(state, effect).into_iter().collect(),
+        Change::Topology(effect) => of_topology(state, effect),
+        Change::None | Change::Drains(_) | Change::Thresholds(_) | Change::Hmac(_) => Vec::new(),
+    };
+    found.sort_by(|a, b| b.kind.cmp(&a.kind).then_with(|| a.cmp(b)));
+    found
+}
+
+fn of_group(state: &State, effect: &GroupEffect) -> Option<Effect> {
+    let old = state.groups.get(&effect.name);
+    let network = state.network();
+    match (&effect.group, old) {
+        (None, Some(old)) => {
+            let members = match old.members.len() {
+                0 => return None,
+                1 => "1 member".to_owned(),
+                n => format!("{n} members"),
+            };
+            Some(group(EffectKind::GroupDeleted, &effect.name, members, String::new(), false))
+        }
+        (Some(new), old) => {
+            let before = old.map(|old| settled(network, old));
+            tree(&effect.name, before, settled(network, new), next_tree(new.behind.as_ref()))
+        }
+        (None, None) => None,
+    }
+}
+
+fn of_topology(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
+    let mut found = nodes(state, effect);
+    let (old, new) = (state.network(), effect.topology.as_ref().map(|t| &*t.network));
+    let drained = new.zip(effect.drains.as_ref()).map(|(network, drains)| drained(network, drains)).unwrap_or_default();
+    for replan in &effect.replans {
+        let Some(group) = state.groups.get(&replan.name) else { continue };
+        found.extend(of_replan(replan, settled(old, group), new, &drained));
+    }
+    found
+}
+
+fn of_replan(replan: &Replan, before: Settled, new: Option<&Network>, drained: &Uplinks) -> Vec<Effect> {
+    let after = state_of(new, &replan.state);
+    let next = next_tree(replan.behind.as_ref());
+    let in_the_end = next.clone().or_else(|| after.clone().ok());
+    let kept: Vec<String> =
+        in_the_end.iter().flatten().filter(|port| drained.contains(*port)).map(Endpoint::to_string).collect();
+    let stays = || group(EffectKind::TreeStays, &replan.name, String::new(), kept.join(", "), true);
+    let stays = (!kept.is_empty()).then(stays);
+    tree(&replan.name, Some(before), after, next).into_iter().chain(stays).collect()
+}
+
+/// The tree of a group, or why it has none.
+type Settled = Result<Uplinks, String>;
+
+fn settled(network: Option<&Network>, group: &Group) -> Settled {
+    state_of(network, &group.state)
+}
+
+fn state_of(network: Option<&Network>, state: &GroupState) -> Settled {
+    match (state, network) {
+        (GroupState::Live(plan), Some(network)) => Ok(plan.tree.uplinks(network).into_iter().collect()),
+        (GroupState::Live(_), None) => Err("there is no topology".to_owned()),
+        (GroupState::Waiting(reason), _) => Err((*reason).to_owned()),
+        (GroupState::Infeasible(reason) | GroupState::Failed(reason), _) => Err(reason.clone()),
+    }
+}
+
+/// The tree that is made beside the one in force.
+fn next_tree(behind: Option<&Behind>) -> Option<Uplinks> {
+    match &behind?.step {
+        Step::Making(making) if !making.next.is_empty() => Some(making.next.iter().cloned().collect()),
+        Step::Making(_) | Step::GivenUp(_) | Step::NoWay(_) => None,
+    }
+}
+
+fn tree(name: &str, before: Option<Settled>, after: Settled, next: Option<Uplinks>) -> Option<Effect> {
+    match (before, after) {
+        (Some(Ok(old)), Ok(new)) => {
+            let is_made_first = next.is_some();
+            let new = next.unwrap_or(new);
+            // A tree that only grows or shrinks at its ends moves no receiver.
+            let (from, to) = (only(&old, &new), only(&new, &old));
+            let lossless = is_made_first || from.is_empty() || to.is_empty();
+            (old != new).then(|| group(EffectKind::TreeMoves, name, from, to, lossless))
+        }
+        (Some(Ok(old)), Err(reason)) => {
+            Some(group(EffectKind::TreeStops, name, only(&old, &Uplinks::new()), reason, false))
+        }
+        (None | Some(Err(_)), Ok(new)) => {
+            Some(group(EffectKind::TreeStarts, name, String::new(), only(&new, &Uplinks::new()), true))
+        }
+        (_, Err(_)) => None,
+    }
+}
+
+fn only(these: &Uplinks, not_these: &Uplinks) -> String {
+    these.difference(not_these).map(Endpoint::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn nodes(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
+    let old: BTreeMap<&str, _> = state.nodes.iter().map(|n| (n.spec.base.name.as_str(), &n.spec.base)).collect();
+    let new: BTreeSet<&str> = effect.bases.iter().map(|base| base.name.as_str()).collect();
+    let node = |kind, name: &str, lossless| Effect {
+        kind,
+        object: EffectObject::Node,
+        name: name.to_owned(),
+        from: String::new(),
+        to: String::new(),
+        lossless,
+    };
+    let removed = old.keys().filter(|name| !new.contains(*name));
+    let removed = removed.map(|name| node(EffectKind::NodeRemoved, name, false));
+    let changed = effect.bases.iter().filter_map(|base| match old.get(base.name.as_str()) {
+        None => Some(node(EffectKind::NodeAdded, &base.name, true)),
+        Some(before) if **before != *base => Some(node(EffectKind::NodeChanged, &base.name, true)),
+        Some(_) => None,
+    });
+    removed.chain(changed).collect()
+}
+
+/// Both ends of all links that are drained.
+fn drained(network: &Network, drains: &BTreeMap<String, Drain>) -> Uplinks {
+    let links = drains.values().filter_map(|drain| drain.spec.target()).flat_map(|target| network.links_of(target));
+    links.flat_map(|link| [&network.spec.links[link].a, &network.spec.links[link].b]).cloned().collect()
+}
+
+fn group(kind: EffectKind, name: &str, from: String, to: String, lossless: bool) -> Effect {
+    Effect { kind, object: EffectObject::Group, name: name.to_owned(), from, to, lossless }
+}

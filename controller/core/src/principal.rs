@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who makes a change, and when.
+
+use canopy_units::UnixTime;
+use serde::{Deserialize, Serialize};
+
+/// Longest name that is kept of a principal, octets.
+pub const MAX_PRINCIPAL_NAME: usize = 64;
+
+/// Kinds of principals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PrincipalKind {
+    /// A person or program that uses the REST API.
+    Operator,
+    /// A user of a host, through the membership API.
+    Host,
+    /// The controller itself.
+    #[default]
+    Controller,
+}
+
+/// Who makes a change, as far as the socket shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Principal {
+    /// Kind.
+    pub kind: PrincipalKind,
+    /// An operator's login name, a host's name; empty for the controller, and where the name is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Numeric user id on the controller's machine, where the caller is on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+}
+
+impl Principal {
+    /// An operator; the name is cut at [`MAX_PRINCIPAL_NAME`].
+    pub fn operator(name: impl Into<String>, uid: Option<u32>) -> Self {
+        Self { kind: PrincipalKind::Operator, name: cut(name.into()), uid }
+    }
+
+    /// A user of the host with this name.
+    pub fn host(name: impl Into<String>) -> Self {
+        Self { kind: PrincipalKind::Host, name: cut(name.into()), uid: None }
+    }
+}
+
+/// `alice`, `uid 1000`, `host r1`, `the controller`.
+impl std::fmt::Display for Principal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.kind, self.name.as_str(), self.uid) {
+            (PrincipalKind::Controller, ..) => f.write_str("the controller"),
+            (PrincipalKind::Host, name, _) => write!(f, "host {name}"),
+            (PrincipalKind::Operator, "", Some(uid)) => write!(f, "uid {uid}"),
+            (PrincipalKind::Operator, "", None) => f.write_str("an operator"),
+            (PrincipalKind::Operator, name, _) => f.write_str(name),
+        }
+    }
+}
+
+fn cut(mut name: String) -> String {
+    if name.len() > MAX_PRINCIPAL_NAME {
+        let end = (0..=MAX_PRINCIPAL_NAME).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+        name.truncate(end);
+    }
+    name
+}
+
+/// Who wrote a resource's intent, and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// On the controller's wall clock; for people, never for a decision.
+    pub at: UnixTime,
+    /// Who did.
+    pub by: Principal,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn principals_are_named_as_people_write_it() {
+        let names = [
+            (Principal::operator("alice", Some(1000)), "alice"),
+            (Principal::operator("", Some(1000)), "uid 1000"),
+            (Principal::operator("", None), "an operator"),
+            (Principal::host("r1"), "host r1"),
+            (Principal::default(), "the controller"),
+        ];
+        for (principal, name) in names {
+            assert_eq!(principal.to_string(), name);
+        }
+        assert_eq!(Principal::operator("ä".repeat(40), None).name, "ä".repeat(32));
+        assert_eq!(Principal::host("x".repeat(65)).name.len(), MAX_PRINCIPAL_NAME);
+    }
+}

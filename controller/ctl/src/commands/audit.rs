@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `audit`: who wrote what.
+
+use std::io::Write;
+
+use canopy_controller_api::List;
+use canopy_controller_api::history::{AuditItem, IntentKind};
+use canopy_controller_api::query::AuditQuery;
+use serde_json::json;
+
+use super::rows::instant;
+use super::with_query;
+use crate::cli::{AuditArgs, Output};
+use crate::client::Client;
+use crate::failure::{Exit, Failure};
+use crate::output::{json, table, text, yaml};
+
+const PATH: &str = "/api/v1/audit";
+/// Entries per request.
+const PAGE: usize = 1000;
+
+/// See the module.
+///
+/// # Errors
+/// The controller cannot be reached or refuses the filter.
+pub async fn run(client: &Client, args: &AuditArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let entries = entries(client, args).await?;
+    match args.output {
+        Output::Json => json(out, &json!(entries)),
+        Output::Yaml => yaml(out, &json!(entries)),
+        Output::Name => {
+            for entry in &entries.items {
+                writeln!(out, "audit/{}", entry.sequence)?;
+            }
+            Ok(())
+        }
+        Output::Table | Output::Wide => {
+            let wide = args.output == Output::Wide;
+            let mut header = vec!["TIME", "BY", "ACTION", "OBJECT", "GENERATION", "FIELDS"];
+            header.extend(wide.then_some("UID"));
+            table(out, &header, entries.items.iter().map(|entry| row(entry, wide)).collect())
+        }
+    }
+}
+
+/// As many as wanted, from as many pages as that takes.
+async fn entries(client: &Client, args: &AuditArgs) -> Result<List<AuditItem>, Failure> {
+    let kind = args.kind.as_deref().map(kind).transpose()?;
+    let wanted = usize::from(args.limit);
+    let mut query =
+        AuditQuery { limit: Some(wanted.min(PAGE)), next: None, kind, name: args.name.clone(), by: args.by.clone() };
+    let mut all: List<AuditItem> = client.get("reading the audit", &with_query(PATH, &query)?).await?;
+    while let Some(next) = all.metadata.next.take().filter(|_| all.items.len() < wanted) {
+        (query.next, query.limit) = (Some(next), Some((wanted - all.items.len()).min(PAGE)));
+        let page: List<AuditItem> = client.get("reading the audit", &with_query(PATH, &query)?).await?;
+        all.items.extend(page.items);
+        all.metadata = page.metadata;
+    }
+    Ok(all)
+}
+
+fn kind(name: &str) -> Result<IntentKind, Failure> {
+    let all = [IntentKind::Topology, IntentKind::Drain, IntentKind::Group, IntentKind::Member, IntentKind::Hmac];
+    let found = all.into_iter().find(|kind| text(kind).eq_ignore_ascii_case(name));
+    found.ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("--kind {name:?} is not one of Topology, Drain, Group, Member, Hmac"))
+    })
+}
+
+fn row(entry: &AuditItem, wide: bool) -> Vec<String> {
+    let fields = match (entry.fields.join(" "), entry.more_fields) {
+        (fields, 0) => fields,
+        (fields, more) => format!("{fields} and {more} more"),
+    };
+    let mut row = vec![
+        instant(entry.time_unix_ns),
+        text(entry.by.to_string()),
+        text(entry.action),
+        format!("{}/{}", text(entry.kind).to_lowercase(), text(&entry.name)),
+        text(entry.generation),
+        text(fields),
+    ];
+    row.extend(wide.then(|| text(entry.uid)));
+    row
+}

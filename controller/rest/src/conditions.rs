@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What every write has besides its command: who sends it, and under which conditions it is carried out (RFC 9110 section 13.1).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::FromRequestParts;
+use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
+use canopy_controller_actor::{Order, Precondition};
+use canopy_controller_api::query::WriteQuery;
+use canopy_controller_core::Command;
+use canopy_controller_core::principal::Principal;
+use tokio::sync::OnceCell;
+use tower_http::add_extension::AddExtension;
+
+use crate::error::ApiError;
+use crate::extract::ApiQuery;
+
+/// Names the changes and effects that a write may have: those of a dry run.
+const IF_PLAN_MATCH: HeaderName = HeaderName::from_static("if-plan-match");
+
+/// Who is at the other end of a connection: an extension of its requests.
+#[derive(Clone)]
+pub struct Caller {
+    principal: Arc<OnceCell<Principal>>,
+    ask: Arc<dyn Fn() -> Principal + Send + Sync>,
+}
+
+impl Caller {
+    /// `ask` may block; it is called at the first write of the connection.
+    pub fn new(ask: impl Fn() -> Principal + Send + Sync + 'static) -> Self {
+        Self { principal: Arc::default(), ask: Arc::new(ask) }
+    }
+
+    /// `router` for the requests of this caller.
+    pub fn serve(self, router: Router) -> AddExtension<Router, Self> {
+        AddExtension::new(router, self)
+    }
+
+    async fn principal(&self) -> Principal {
+        let ask = self.ask.clone();
+        let asked = async { tokio::task::spawn_blocking(move || ask()).await.unwrap_or_else(|_| unknown()) };
+        self.principal.get_or_init(|| asked).await.clone()
+    }
+}
+
+/// An operator who is not known.
+fn unknown() -> Principal {
+    Principal::operator("", None)
+}
+
+/// Sender and conditions of a write.
+#[derive(Clone, Debug)]
+pub(crate) struct Conditions {
+    pub(crate) by: Principal,
+    pub(crate) precondition: Precondition,
+    pub(crate) plan: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+impl Conditions {
+    /// `command` under these conditions.
+    pub(crate) fn order(self, command: Command) -> Order {
+        let Self { by, precondition, plan, dry_run } = self;
+        Order { precondition, plan, dry_run, ..Order::new(command, by) }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Conditions {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let ApiQuery(query) = ApiQuery::<WriteQuery>::from_request_parts(parts, state).await?;
+        let precondition = precondition(&parts.headers)?;
+        let by = match parts.extensions.get::<Caller>() {
+            Some(caller) => caller.principal().await,
+            None => unknown(),
+        };
+        let plan = parts.headers.get(IF_PLAN_MATCH).map(|value| value.to_str().unwrap_or("").trim().to_owned());
+        Ok(Self { by, precondition, plan, dry_run: query.dry_run })
+    }
+}
+
+fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("").trim());
+    match (text(IF_MATCH), text(IF_NONE_MATCH)) {
+        (None, None) => Ok(Precondition::None),
+        (Some("*"), None) => Ok(Precondition::Exists),
+        (Some(text), None) => tag(text).map(Precondition::Tag).ok_or_else(|| {
+            let detail = format!("{text:?} is not one ETag as this API sends it, for example \"01234567-89ab-8def-8123-456789abcdef.7\", nor *");
+            ApiError::bad_request("If-Match", detail)
+        }),
+        (None, Some("*")) => Ok(Precondition::Absent),
+        (None, Some(text)) => {
+            Err(ApiError::bad_request("If-None-Match", format!("{text:?} is not supported: only * is, which creates and never replaces")))
+        }
+        (Some(_), Some(_)) => Err(ApiError::bad_request("If-None-Match", "contradicts If-Match: send one of them")),
+    }
+}
+
+/// One strong entity tag.
+fn tag(text: &str) -> Option<String> {
+    let tag = text.strip_prefix('"')?.strip_suffix('"')?;
+    (!tag.is_empty() && !tag.contains('"')).then(|| tag.to_owned())
+}

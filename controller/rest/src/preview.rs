@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The answer to a dry run.
+
+use canopy_controller_actor::Done;
+use canopy_controller_actor::difference::Difference;
+use canopy_controller_api::check::{DryRun, Effect, FieldChange, Outcome};
+use canopy_controller_api::{ApiVersion, Kind};
+use canopy_controller_core::effect::EffectKind;
+
+/// Effects in an answer, at most.
+const MAX_EFFECTS: usize = 1000;
+
+/// What a write would do, for people and for programs.
+pub(crate) fn dry_run(done: Done) -> DryRun {
+    let outcome = Outcome::from(done.outcome);
+    let preview = done.preview.map(|preview| *preview);
+    let (changes, effects, plan) = preview.map(|p| (p.changes, p.effects, p.plan)).unwrap_or_default();
+    let count = |kind: EffectKind| effects.iter().filter(|e| e.kind == kind).count();
+    let lossy = effects.iter().filter(|e| e.kind == EffectKind::TreeMoves && !e.lossless).count();
+    let parts = [
+        (count(EffectKind::TreeStops), "stop", "tree", "trees"),
+        (count(EffectKind::GroupDeleted), "delete with their members", "group", "groups"),
+        (lossy, "move with a gap", "tree", "trees"),
+        (count(EffectKind::TreeMoves) - lossy, "move without loss", "tree", "trees"),
+        (count(EffectKind::TreeStays), "stay for want of another way", "tree", "trees"),
+        (count(EffectKind::TreeStarts), "start", "tree", "trees"),
+        (count(EffectKind::NodeRemoved), "remove", "node", "nodes"),
+        (count(EffectKind::NodeAdded), "add", "node", "nodes"),
+        (count(EffectKind::NodeChanged), "change", "node", "nodes"),
+    ];
+    let sentences = parts.iter().filter(|(n, ..)| *n > 0).map(|(n, what, one, many)| {
+        let noun = if *n == 1 { one } else { many };
+        format!("{n} {noun} {what}")
+    });
+    let sentences: Vec<String> = sentences.collect();
+    let fields = match changes.len() {
+        _ if outcome != Outcome::Updated => String::new(),
+        1 => ": 1 field".to_owned(),
+        n => format!(": {n} fields"),
+    };
+    let verb = match outcome {
+        Outcome::Created => "created",
+        Outcome::Updated => "updated",
+        Outcome::Unchanged => "unchanged",
+        Outcome::Deleted => "deleted",
+    };
+    let effect = if sentences.is_empty() { "no node or tree changes".to_owned() } else { sentences.join(", ") };
+    let summary = if outcome == Outcome::Unchanged { verb.to_owned() } else { format!("{verb}{fields}; {effect}") };
+    let more_effects = effects.len().saturating_sub(MAX_EFFECTS) as u64;
+    let effects = effects.into_iter().take(MAX_EFFECTS).map(Effect::from).collect();
+    let changes = changes.into_iter().map(change).collect();
+    DryRun { api_version: ApiVersion, kind: Kind::DryRun, outcome, summary, changes, effects, more_effects, plan }
+}
+
+fn change(difference: Difference) -> FieldChange {
+    let Difference { pointer, old, new } = difference;
+    FieldChange { pointer, old, new }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/audit` and `/api/v1/versions`: what operators wrote.
+
+use axum::Json;
+use axum::extract::State;
+use canopy_controller_actor::books::Version;
+use canopy_controller_actor::{AuditFilter, Controller, Target};
+use canopy_controller_api::history::{AuditItem, IntentKind, VersionItem};
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::{AuditQuery, VersionQuery};
+use canopy_controller_api::{Kind, List};
+
+use crate::error::ApiError;
+use crate::extract::ApiQuery;
+
+/// Entries of the audit on one page, at most.
+const MAX_PAGE: usize = 1000;
+const DEFAULT_PAGE: usize = 100;
+
+/// The writes of operators, the newest first. A page may be short although more entries follow: as long as there is a `continue`.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "history", operation_id = "listAudit", params(AuditQuery),
+    responses((status = 200, body = List<AuditItem>, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+pub(crate) async fn audit(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<AuditQuery>,
+) -> Result<Json<List<AuditItem>>, ApiError> {
+    let limit = query.limit.unwrap_or(DEFAULT_PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_PAGE}")));
+    }
+    let before = query.next.as_deref().map(|token| {
+        token.parse::<u64>().map_err(|_| {
+            let detail =
+                format!("{token:?} is not a token of this API: use the one of the previous page, or leave it out");
+            ApiError::bad_request("continue", detail)
+        })
+    });
+    let filter = AuditFilter { kind: query.kind.map(Into::into), name: query.name, by: query.by };
+    let (entries, next) = controller.audit(filter, before.transpose()?, limit).await?;
+    let mut list = List::new(Kind::AuditList, entries.into_iter().map(Into::into).collect());
+    list.metadata.next = next.map(|sequence| sequence.to_string());
+    Ok(Json(list))
+}
+
+/// The versions of a resource, the newest first: the one in force, if there is one, then those that were replaced or deleted.
+#[utoipa::path(get, path = "/api/v1/versions", tag = "history", operation_id = "listVersions", params(VersionQuery),
+    responses((status = 200, body = List<VersionItem>, description = "all versions that are kept"), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 404, body = Problem, description = "there is no version of such a resource")))]
+pub(crate) async fn versions(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<VersionQuery>,
+) -> Result<Json<List<VersionItem>>, ApiError> {
+    let kind = match query.kind {
+        IntentKind::Topology => "topology",
+        IntentKind::Drain => "drain",
+        IntentKind::Group => "group",
+        IntentKind::Member | IntentKind::Hmac => {
+            let detail = "has no versions: use Topology, Drain or Group; /api/v1/audit has who wrote it";
+            return Err(ApiError::bad_request("kind", detail));
+        }
+    };
+    let target = Target { kind: query.kind.into(), name: query.name.clone() };
+    let versions = controller.versions(target).await?;
+    if versions.is_empty() {
+        return Err(ApiError::not_found(kind, query.name));
+    }
+    Ok(Json(List::new(Kind::VersionList, versions.into_iter().map(item).collect())))
+}
+
+fn item(version: Version) -> VersionItem {
+    let Version { uid, generation, labels, spec, written, ended, deleted } = version;
+    VersionItem {
+        uid,
+        generation,
+        labels,
+        spec,
+        written_unix_ns: written.as_ref().map(|w| w.at.nanos()),
+        written_by: written.map(|w| w.by.into()),
+        ended_unix_ns: ended.as_ref().map(|w| w.at.nanos()),
+        ended_by: ended.map(|w| w.by.into()),
+        deleted,
+    }
+}
