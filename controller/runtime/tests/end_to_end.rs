@@ -247,6 +247,14 @@ async fn a_change_is_compared_listed_and_taken_back() {
     controller.ctl(&["delete", "group", "g1"]).await.unwrap();
     controller.ctl(&["undo", "group", "g1"]).await.unwrap();
     assert_eq!(controller.get(&["groups", "g1"]).await["status"]["receivers"], 0);
+    // A file with the uid and generation that it was read with replaces that and nothing later.
+    let read = controller.ctl(&["get", "group", "g1", "-o", "yaml"]).await.unwrap();
+    let again = read.replace("stallPolicy: wait", "stallPolicy: evict");
+    let applied = controller.apply(&again).await.unwrap();
+    assert_eq!(applied, "group/g1 updated\n");
+    let (code, stale) = controller.apply(&read).await.unwrap_err();
+    assert!(code == 4 && stale.contains("read it again, or remove both"), "{stale}");
+    assert_eq!(policy().await, "evict");
     let (code, none) = controller.ctl(&["history", "drain", "never"]).await.unwrap_err();
     assert!(code == 3, "{none}");
     let drain = controller.ctl(&["drain", "link", "n1/eth1", "-r", "x", "--dry-run"]).await.unwrap();

@@ -4,14 +4,15 @@
 use std::io::Write;
 
 use canopy_controller_api::check::{Outcome, Validate, Validated};
+use canopy_controller_api::metadata::Metadata;
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::ApplyArgs;
 use crate::client::{Client, parse};
 use crate::documents::{self, Document};
-use crate::failure::Failure;
-use crate::output::text;
+use crate::failure::{Exit, Failure};
+use crate::output::{clean, text};
 
 /// See the module.
 ///
@@ -31,23 +32,60 @@ pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Resu
             writeln!(out, "{} {outcome} (dry run)", document.name)?;
             continue;
         }
+        let mut note = None;
         if outcomes.get(i) != Some(&Outcome::Unchanged) {
-            let put = client
-                .change(
-                    &format!("applying {} from {}", document.name, document.origin),
-                    Method::PUT,
-                    &document.path,
-                    Some(&document.body),
-                )
-                .await;
+            let put = match tag(&document.body) {
+                Some(tag) => put_read(client, document, &tag).await,
+                None => {
+                    note = other_writer(client, document).await;
+                    client.change(&doing(document), Method::PUT, &document.path, Some(&document.body)).await
+                }
+            };
             if let Err(mut failure) = put {
                 failure.message += &format!("\n  {i} of {} resources were applied before", documents.len());
                 return Err(failure);
             }
         }
         writeln!(out, "{} {outcome}", document.name)?;
+        if let Some(note) = note {
+            writeln!(out, "  {note}")?;
+        }
     }
     Ok(())
+}
+
+fn doing(document: &Document) -> String {
+    format!("applying {} from {}", document.name, document.origin)
+}
+
+/// The state that the document was read in, if it was read from a controller.
+fn tag(body: &Value) -> Option<String> {
+    let uid = body.pointer("/metadata/uid")?.as_str()?;
+    let generation = body.pointer("/metadata/generation")?.as_u64()?;
+    Some(format!("\"{uid}.{generation}\""))
+}
+
+/// Replaces what the document was read from, unless that has changed since.
+async fn put_read(client: &Client, document: &Document, tag: &str) -> Result<(), Failure> {
+    let condition = ("if-match", tag);
+    let put = client.change_if(&doing(document), Method::PUT, &document.path, Some(&document.body), condition).await;
+    put.map_err(|mut failure| {
+        if failure.exit == Exit::Conflict {
+            failure.message += "\n  the file has the uid and generation that it was read with: read it again, or remove both to overwrite what others wrote";
+        }
+        failure
+    })
+}
+
+/// A note where another operator wrote the resource last, which a document without its generation overwrites.
+async fn other_writer(client: &Client, document: &Document) -> Option<String> {
+    let present: Value = client.get("reading the present version", &document.path).await.ok()?;
+    let metadata: Metadata = serde_json::from_value(present.get("metadata")?.clone()).ok()?;
+    let by = metadata.written_by?;
+    let is_other = by.uid.is_some_and(|uid| uid != nix::unistd::geteuid().as_raw());
+    let history = document.name.replace('/', " ");
+    is_other
+        .then(|| format!("{} wrote it last: `canopyctl history {history}` has that version", clean(&by.to_string())))
 }
 
 /// The outcome for each resource, without applying it.
