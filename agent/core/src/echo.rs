@@ -236,6 +236,53 @@ mod tests {
         assert!(echo.poll_timeout() <= at(20_050));
     }
 
+    /// A late request is followed by one at its own time; one that is due already is left out.
+    #[test]
+    fn requests_keep_their_times_and_do_not_catch_up() {
+        let mut echo = echo();
+        for (now, due) in [(0, 50), (60, 100), (149, 150), (200, 250), (420, 470)] {
+            assert!(echo.handle_timeout(at(now)).is_some());
+            assert_eq!(echo.poll_timeout(), at(due), "sent at {now}");
+        }
+    }
+
+    #[test]
+    fn another_interval_holds_from_the_next_request_on_and_delays_none() {
+        let mut echo = echo();
+        assert!(echo.handle_timeout(at(0)).is_some());
+        echo.set_interval(interval(1000), at(10));
+        assert_eq!(echo.poll_timeout(), at(50));
+        assert!(echo.handle_timeout(at(50)).is_some());
+        assert_eq!(echo.poll_timeout(), at(550));
+        echo.set_interval(interval(4), at(60));
+        assert_eq!(echo.poll_timeout(), at(110));
+    }
+
+    #[test]
+    fn a_neighbour_answers_once_an_answer_arrived_and_until_a_request_has_none() {
+        let mut echo = echo();
+        assert!(!echo.answers(), "nothing was sent");
+        run(&mut echo, 0, 50, |_| true);
+        assert!(echo.answers());
+        run(&mut echo, 50, 100, |_| false);
+        assert!(!echo.answers());
+        run(&mut echo, 100, 150, |_| true);
+        assert!(echo.answers());
+    }
+
+    /// Sequence numbers wrap: of two that are half of all numbers apart, none is the earlier one.
+    #[test]
+    fn an_answer_is_known_among_the_last_32768_requests() {
+        let mut echo = echo();
+        run(&mut echo, 0, 50, |_| true);
+        run(&mut echo, 50, 32_769 * 50, |_| false);
+        assert_eq!((echo.next, echo.is_silent()), (32_769, true));
+        echo.handle_answer(0);
+        assert!(echo.is_silent(), "32769 requests ago");
+        echo.handle_answer(1);
+        assert!(!echo.is_silent());
+    }
+
     #[test]
     fn nodes_of_many_links_find_silence_and_losses_too() {
         for (links, silent_after) in [(100, 1500), (1000, 3000), (4000, 12_000)] {

@@ -76,3 +76,48 @@ fn routes(g: &GroupProgram) -> impl Iterator<Item = HopRoute> + '_ {
 pub fn neighbours(g: &GroupProgram) -> impl Iterator<Item = Neighbour> + '_ {
     g.branches.iter().map(|b| (b.port, b.next_hop)).chain([(g.upstream.port, g.upstream.next_hop)])
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::testing::{any, branch, index, program};
+
+    fn programs(all: impl IntoIterator<Item = GroupProgram>) -> Programs {
+        all.into_iter().map(|program| (program.group_id, program)).collect()
+    }
+
+    /// The ports of the routes, and of the neighbours.
+    fn ports(hops: &Hops) -> (Vec<u16>, Vec<u16>) {
+        (
+            hops.routes().map(|(_, port, _)| port.get()).collect(),
+            hops.neighbours().map(|(port, _)| port.get()).collect(),
+        )
+    }
+
+    #[test]
+    fn a_hop_is_there_as_long_as_a_group_needs_it() {
+        let mut hops = Hops::default();
+        hops.follow(&programs([program(1, [2, 3]), program(2, [3, 4])]));
+        assert_eq!(ports(&hops), (vec![2, 3, 4], vec![1, 2, 3, 4]), "the source behind port 1 is no node");
+        assert_eq!(hops.routes().next(), Some(&(branch(2).address, index(2), any())));
+        hops.follow(&programs([program(1, [2, 3]), program(2, [4])]));
+        assert_eq!(ports(&hops), (vec![2, 3, 4], vec![1, 2, 3, 4]), "group 1 still has a child behind port 3");
+        hops.follow(&programs([program(2, [4])]));
+        assert_eq!(ports(&hops), (vec![4], vec![1, 4]));
+        hops.follow(&Programs::default());
+        assert_eq!(ports(&hops), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_parent_node_has_a_route_and_receivers_have_none() {
+        let mut g = program(1, [2, 3]);
+        g.branches[1].kind = BranchKind::Receiver { qpn: g.designated_qpn, memory: None };
+        g.upstream.next_hop = "fe80::9".parse().unwrap();
+        let mut hops = Hops::default();
+        hops.follow(&programs([g.clone()]));
+        let upstream = (g.upstream.destination, index(1), g.upstream.next_hop);
+        assert_eq!(hops.routes().copied().collect::<Vec<_>>(), [(branch(2).address, index(2), any()), upstream]);
+        assert_eq!(ports(&hops).1, [1, 2, 3]);
+    }
+}

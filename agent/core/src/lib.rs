@@ -11,6 +11,10 @@ pub mod slots;
 pub mod stall;
 pub mod stamp;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod testing;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 

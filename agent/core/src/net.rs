@@ -275,11 +275,10 @@ pub fn plan(desired: &NetState, observed: &NetState) -> Vec<NetCommand> {
 mod tests {
     use std::net::Ipv6Addr;
 
-    use canopy_model::addressing::AddressPlan;
-    use canopy_model::ids::{NodeId, PortIndex};
-    use canopy_model::node_spec::{Port, Route};
+    use canopy_model::node_spec::Route;
 
     use super::*;
+    use crate::testing::{any, base, index, port};
 
     const MACHINE: Machine = Machine { user: 0, multicast_rules: true };
 
@@ -298,28 +297,9 @@ mod tests {
 
     #[test]
     fn a_tree_keeps_its_route_to_a_node_while_unicast_paths_avoid_its_link() {
-        let index = |n| PortIndex::new("port", n).unwrap();
         let [node, other, gateway]: [Ipv6Addr; 3] = ["fcff::2", "fcff::3", "fe80::1"].map(|a| a.parse().unwrap());
-        let port = |n: u64| Port {
-            index: index(n),
-            name: format!("eth{n}"),
-            mtu: 9000,
-            link_local: gateway,
-            peer: Peer::Node { name: "n".into(), link_local: gateway },
-            thresholds: None,
-        };
         let route = |to: Ipv6Addr| Route { prefix: to.into(), port: index(1), next_hop: gateway };
-        let base = NodeBase {
-            name: "n1".into(),
-            node_id: NodeId::new("n", 1).unwrap(),
-            node_address: "fcff::1".parse().unwrap(),
-            un: "5f00:0:1::/48".parse().unwrap(),
-            end_mt: "5f00:0:1:1::".parse().unwrap(),
-            ports: vec![port(1), port(2)],
-            routes: vec![route(node), route(other)],
-            addressing: AddressPlan::default(),
-            hmac: None,
-        };
+        let base = NodeBase { routes: vec![route(node), route(other)], ..base(vec![port(1), port(2)]) };
         let interfaces = [1, 2].map(|n| (format!("eth{n}"), Interface::alone(n, 9000))).into();
         let led = |hops: &Hops| {
             let (state, _) = desired(&base, hops, &interfaces, MACHINE);
@@ -328,6 +308,41 @@ mod tests {
         };
         assert_eq!(led(&Hops::default()), (vec![1], vec![1]));
         assert_eq!(led(&Hops::of((node, index(2), gateway))), (vec![2], vec![1]), "one route to each");
+    }
+
+    /// eth1 is a VLAN of nic; mgmt has no part in the fabric.
+    #[test]
+    fn ports_get_the_agents_programs_and_what_is_outside_gets_the_boundarys() {
+        let interfaces = BTreeMap::from([
+            ("lo".to_string(), Interface::alone(1, 65_536)),
+            ("eth1".into(), Interface { lower: Some(3), ..Interface::alone(2, 9000) }),
+            ("nic".into(), Interface::alone(3, 9000)),
+            ("mgmt".into(), Interface::alone(4, 1500)),
+        ]);
+        let (state, errors) = desired(&base(vec![port(1)]), &Hops::default(), &interfaces, MACHINE);
+        assert_eq!(errors, []);
+        assert_eq!((state.attached, state.guarded), (BTreeSet::from([2]), BTreeSet::from([4])));
+        assert_eq!(state.up, BTreeSet::from([1, 2]));
+        assert_eq!(state.neighbours, BTreeSet::from([(2, any())]));
+        let addresses = [(1, Ipv6Net::from(any())), (2, Ipv6Net::new_assert(any(), 64))];
+        assert_eq!(state.addresses, BTreeSet::from(addresses));
+    }
+
+    #[test]
+    fn a_port_without_its_interface_its_carrier_or_its_mtu_is_an_error_and_one_that_is_down_is_not() {
+        let found = |eth1: Option<Interface>| {
+            let interfaces = eth1.map(|eth1| ("eth1".to_string(), eth1)).into_iter().collect();
+            let (_, errors) = desired(&base(vec![port(1)]), &Hops::default(), &interfaces, MACHINE);
+            errors.into_iter().map(|e| (e.kind, e.name)).collect::<Vec<_>>()
+        };
+        let of = |kind| vec![(kind, "eth1".to_string())];
+        let eth1 = |mtu| Interface::alone(2, mtu);
+        assert_eq!(found(None), of(ItemKind::Link));
+        assert_eq!([8999, 9000, 9001].map(|mtu| found(Some(eth1(mtu)))), [of(ItemKind::Port), vec![], vec![]]);
+        let without = Interface { carrier: false, ..eth1(9000) };
+        assert_eq!(found(Some(without.clone())), of(ItemKind::Link));
+        // The agent sets it up; then its carrier is known.
+        assert_eq!(found(Some(Interface { up: false, ..without })), []);
     }
 
     #[test]

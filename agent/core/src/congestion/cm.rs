@@ -136,10 +136,12 @@ mod tests {
     #[test]
     fn requests_are_bounded_and_a_repeated_one_counts_once() {
         let mut seen = Connections::new(4);
+        assert!(seen.is_empty());
         for id in 0..100 {
             seen.handle(request(1, 2, id, 0x11));
             seen.handle(request(1, 2, id, 0x12));
             assert!(seen.len() <= 4 && seen.order.len() == seen.len());
+            assert!(!seen.is_empty());
         }
         assert_eq!(seen.handle(reply(2, 1, 95, 0x22)), None, "the oldest was evicted");
         let [there, _] = seen.handle(reply(2, 1, 96, 0x22)).unwrap();

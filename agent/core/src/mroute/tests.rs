@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use canopy_model::addressing::AddressPlan;
-use canopy_model::ids::{GroupId, NodeId, PortIndex, Psn, Qpn, TreeId};
-use canopy_model::node_spec::{
-    AggregationParams, Branch, BranchKind, GroupProgram, Multicast, NodeBase, Peer, Port, SourceQp, Upstream,
-};
+use canopy_model::ids::NodeId;
+use canopy_model::node_spec::{GroupProgram, Multicast};
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing;
 
 fn flow(n: u16) -> Flow {
     let plan = AddressPlan::default();
@@ -163,63 +162,16 @@ proptest! {
     }
 }
 
-/// A node whose groups each have the source on port 1 and children on the given ports.
+/// A node whose groups each have the source on port 1 and children on the given ports; ports have the interface indices from 101.
 fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, Interface>) {
-    let port = |n: u64| PortIndex::new("port", n).unwrap();
-    let any = "fcff::1".parse::<Ipv6Addr>().unwrap();
-    let qpn = Qpn::new("qpn", 2).unwrap();
-    let (mut ports, mut interfaces) = (Vec::new(), BTreeMap::new());
-    for n in 1..=50 {
-        let name = format!("eth{n}");
-        let peer = Peer::Node { name: "x".into(), link_local: any };
-        ports.push(Port { index: port(n), name: name.clone(), mtu: 9000, link_local: any, peer, thresholds: None });
-        interfaces.insert(name, Interface::alone(100 + n as u32, 9000));
-    }
-    let branch = |n| Branch {
-        address: Ipv6Addr::from(u128::from(n)),
-        port: port(n),
-        next_hop: any,
-        kind: BranchKind::Node { sid: any },
-        at_boundary: false,
-        start: None,
-        since: 1,
-        standby: false,
-        lost: false,
+    let interfaces = (1..=50).map(|n| (format!("eth{n}"), Interface::alone(100 + n, 9000))).collect();
+    let program = |(id, children): &(u64, std::ops::Range<u64>)| {
+        let multicast = Some(Multicast { source: flow(1).0, group: flow(*id as u16).1 });
+        let program = GroupProgram { multicast, ..testing::program(*id, children.clone()) };
+        (program.group_id, program)
     };
-    let program = |id: u64, children: std::ops::Range<u64>| GroupProgram {
-        group_id: GroupId::new("id", id).unwrap(),
-        name: format!("g{id}"),
-        epoch: 1,
-        tree_id: TreeId::new("t", id).unwrap(),
-        proxy: any,
-        designated_qpn: qpn,
-        start_psn: Psn::new("p", 0).unwrap(),
-        source: SourceQp { address: any, qpn, accepts_roce: false },
-        replication_sid: None,
-        multicast: Some(Multicast { source: flow(1).0, group: flow(id as u16).1 }),
-        headend: None,
-        headend_address: None,
-        upstream: Upstream { source_address: any, destination: any, dest_qp: qpn, port: port(1), next_hop: any },
-        alternate_upstream: None,
-        branches: children.map(branch).collect(),
-        receivers_provisioned: false,
-        write_base_va: 0,
-        write_rkey: 0,
-        params: AggregationParams::default(),
-    };
-    let base = NodeBase {
-        name: "n1".into(),
-        node_id: NodeId::new("n", 1).unwrap(),
-        node_address: any,
-        un: "5f00:0:1::/48".parse().unwrap(),
-        end_mt: any,
-        ports,
-        routes: vec![],
-        addressing: AddressPlan::default(),
-        hmac: None,
-    };
-    let groups = groups.iter().map(|(id, r)| (GroupId::new("id", *id).unwrap(), program(*id, r.clone()))).collect();
-    (NodeSpec { term: 1, generation: 1, base, groups }, interfaces)
+    let base = testing::base((1..=50).map(testing::port).collect());
+    (NodeSpec { term: 1, generation: 1, base, groups: groups.iter().map(program).collect() }, interfaces)
 }
 
 #[test]
@@ -239,4 +191,15 @@ fn a_group_without_a_free_interface_is_reported_and_the_others_are_served() {
     let (d, _) = desired(&spec, &interfaces, &recorded, &BTreeSet::from([1, 9]));
     assert_eq!(d.kept, BTreeSet::from([flow(1).1, flow(9).1]));
     assert!(d.ours.contains(&flow(9).1) && !d.routes.contains_key(&flow(1)));
+}
+
+#[test]
+fn an_interface_whose_index_does_not_fit_into_mif6ctl_is_refused() {
+    let (spec, mut interfaces) = spec(&[(1, 2..3)]);
+    for (index, fits) in [(65_534, true), (65_535, true), (65_536, false), (u32::MAX, false)] {
+        interfaces.insert("eth2".into(), Interface::alone(index, 9000));
+        let (d, errors) = desired(&spec, &interfaces, &BTreeMap::new(), &BTreeSet::new());
+        assert_eq!((d.routes.len(), errors.len()), if fits { (1, 0) } else { (0, 1) }, "{index}");
+        assert!(errors.iter().all(|e| e.detail.contains(&format!("interface index {index} on n1"))), "{errors:?}");
+    }
 }

@@ -147,6 +147,44 @@ fn an_unconfirmed_branch_is_reported_and_a_pending_one_is_not() {
     assert_eq!(reported, [], "no data is forwarded");
 }
 
+/// Nothing was sent to it before: time without data does not count.
+#[test]
+fn an_unconfirmed_branch_has_a_whole_stall_time_from_the_first_data_on() {
+    let mut stalls = Stalls::default();
+    let at = |high, data| {
+        let mut g = group(1, high, data, &[(1, None)]);
+        g.branches[0].unconfirmed = true;
+        g
+    };
+    for n in 0..100 {
+        assert_eq!(step(&mut stalls, n, &[at(0, 0)]), []);
+    }
+    let reported = (100..110).find(|n| !step(&mut stalls, *n, &[at(BASE, *n)]).is_empty());
+    assert_eq!(reported, Some(103), "60 ms after the last idle sample");
+}
+
+#[test]
+fn a_branch_has_a_third_of_the_stall_time_to_acknowledge_data_and_no_more() {
+    let mut stalls = Stalls::default();
+    // Forwarded: 40 ms after the last progress.
+    let data = [(0, 1), (20, 1), (40, 2), (59, 2), (60, 2)];
+    let reported = data.map(|(ms, data)| {
+        let sample = group(1, BASE + 9, data, &[(1, Some(BASE))]);
+        stalls.observe(&[sample], |_| Some(span(AFTER)), instant(ms * MS), UnixTime::from_nanos(7)).len()
+    });
+    assert_eq!(reported, [0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn a_branch_holds_nothing_up_once_nothing_is_outstanding() {
+    let mut stalls = Stalls::default();
+    let at = |n: u64, high| group(1, high, n, &[(1, Some(BASE))]);
+    let reported: Vec<_> = (0..8).flat_map(|n| step(&mut stalls, n, &[at(n, BASE + 9)])).collect();
+    assert_eq!(reported, [stalled(1, 1)]);
+    // The programs lost the data that was sent, and start anew from the branch's PSN.
+    assert_eq!(step(&mut stalls, 8, &[at(8, BASE)]), [recovered(1, 1)]);
+}
+
 #[test]
 fn a_branch_without_progress_while_data_is_forwarded_is_reported_once_and_again_after_progress() {
     let mut stalls = Stalls::default();

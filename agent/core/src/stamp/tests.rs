@@ -87,6 +87,17 @@ fn a_round_trip_time_excludes_the_reflectors_delay_and_does_not_depend_on_its_cl
     }
 }
 
+/// A clock of PTP format writes nanoseconds where NTP has fractions (RFC 8762 section 4.2.1).
+#[test]
+fn the_delay_of_a_reflector_with_ptp_timestamps_is_excluded_too() {
+    let mut s = session();
+    let packet = send(&mut s, 0).unwrap();
+    let mut answer = reflect(packet, 15 * MS, 515 * MS, 0);
+    answer.error_estimate.ptp = true;
+    (answer.receive_timestamp, answer.timestamp) = (5 << 32 | 900_000_000, 6 << 32 | 400_000_000);
+    assert_eq!(s.handle_answer(&answer, at(540 * MS)), Some(span(40 * MS)));
+}
+
 #[test]
 fn only_the_answer_to_an_outstanding_packet_counts_and_only_once() {
     let mut s = session();
@@ -144,6 +155,33 @@ fn a_delayed_sender_sends_one_packet_not_many() {
     assert!(send(&mut s, 100 * S).is_some());
     assert!(send(&mut s, 100 * S + 1).is_none());
     assert_eq!(s.poll_timeout(), instant(101 * S));
+    // A packet that is late is followed by one at its own time; one that is due already is left out.
+    for (now, due) in [(101_500, 102_000), (103_000, 104_000), (104_999, 105_000)] {
+        assert!(send(&mut s, now * MS).is_some());
+        assert_eq!(s.poll_timeout(), instant(due * MS));
+    }
+}
+
+#[test]
+fn links_to_nodes_are_measured_and_links_to_hosts_are_not() {
+    let host = Peer::Host {
+        name: "h".into(),
+        prefix: "2001:db8::/64".parse().unwrap(),
+        gateway: "2001:db8::1".parse().unwrap(),
+        address: "2001:db8::2".parse().unwrap(),
+    };
+    let [one, two, mut three] = [1, 2, 3].map(crate::testing::port);
+    three.peer = Peer::Node { name: "n3".into(), link_local: neighbour() };
+    let ports = vec![one, canopy_model::node_spec::Port { peer: host, ..two }, three];
+    let spec = NodeSpec { term: 1, generation: 1, base: crate::testing::base(ports), groups: Default::default() };
+    let found = stamp_links(&spec);
+    let link = |n: u64, neighbour| StampLink {
+        port: crate::testing::index(n),
+        interface: format!("eth{n}"),
+        own: crate::testing::any(),
+        neighbour,
+    };
+    assert_eq!(found, [link(1, crate::testing::any()), link(3, neighbour())]);
 }
 
 #[test]

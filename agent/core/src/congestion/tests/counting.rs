@@ -73,9 +73,33 @@ fn flows_sum_to_their_port_and_ports_to_the_node() {
         for (key, counts) in node.flow_counts(at(port)) {
             let mine = commands.iter().filter(|c| (c.port, c.flow.key) == (at(port), key)).count();
             assert_eq!(counts.cnps.sent(), mine as u64);
-            assert!(counts.unknown_source_qp == 0 || node.src_qp(&key).is_none());
+            let provisioned = (1..=4).any(|n| key == self::key(n)).then_some((qp(100), Origin::Provisioned));
+            assert_eq!(node.src_qp(&key), provisioned);
+            assert!(counts.unknown_source_qp == 0 || provisioned.is_none());
         }
     }
+}
+
+/// Its source got an instruction of another port less than an RTT ago.
+#[test]
+fn a_resume_that_waits_for_the_limit_of_its_flow_is_counted_and_sent_later() {
+    let mut node = node();
+    let mut sent = Vec::new();
+    for step in 1..=30 {
+        let now = instant(step * MS);
+        let is_long = [(1..=2).contains(&step), (11..=12).contains(&step)];
+        for (port, is_long) in PORTS.into_iter().zip(is_long) {
+            if is_long {
+                node.handle(Input::Arrived(at(port), key(1), Octets(1_000)), now).unwrap();
+            }
+            let queue = Octets(if is_long { 126 * MB } else { MB });
+            node.handle(Input::Sample(at(port), Counters { queue, packets: step, ce_packets: 0 }), now).unwrap();
+        }
+        sent.extend(std::iter::from_fn(|| node.next_command()).map(|c| (step, u64::from(c.port.get()), c.action)));
+    }
+    let reduce = Action::RateReduce(percent(28));
+    assert_eq!(sent, [(2, 1, reduce), (12, 2, reduce), (22, 1, Action::Resume(percent(50)))]);
+    assert_eq!(node.port_counts(at(1)).rate_limited_flow, 9, "13 to 21 ms");
 }
 
 #[test]

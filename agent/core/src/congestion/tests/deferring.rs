@@ -43,6 +43,8 @@ fn a_marked_flow_is_left_to_nodes_upstream_until_the_level_rises() {
         let mut commands = marked_steps(&mut lab, 2, later, 9_000);
         commands.extend(marked_steps(&mut lab, 5, later, 9_000));
         assert_eq!(commands, expected, "{later} after {before} MB");
+        let pauses = expected.iter().filter(|(.., action)| matches!(action, Action::Pause { .. })).count();
+        assert_eq!(lab.node.escalated(), pauses as u64);
     }
     let mut lab = lab();
     let commands = marked_steps(&mut lab, 3, 126 * MB, 4_500);
@@ -55,6 +57,36 @@ fn a_higher_level_after_the_deferral_is_escalated_at_once() {
     let mut lab = lab();
     assert_eq!(marked_steps(&mut lab, 16, 126 * MB, 9_000), []);
     assert_eq!(marked_steps(&mut lab, 1, 140 * MB, 9_000), [(17, 186, Action::Pause { micros: 10_000 })]);
+}
+
+/// The level fell in between: the higher one counts from the start of the deferral.
+#[test]
+fn a_level_that_rises_again_after_the_deferral_is_escalated_at_once() {
+    let mut lab = lab();
+    assert_eq!(marked_steps(&mut lab, 11, 140 * MB, 9_000), []);
+    assert_eq!(marked_steps(&mut lab, 2, 130 * MB, 9_000), []);
+    assert_eq!(marked_steps(&mut lab, 1, 150 * MB, 9_000), [(14, 192, Action::Pause { micros: 10_000 })]);
+}
+
+/// Two RTTs after the first one, a congestion of the same level is a new one.
+#[test]
+fn a_later_congestion_is_left_to_nodes_upstream_again() {
+    let mut lab = lab();
+    assert_eq!(marked_steps(&mut lab, 3, 130 * MB, 9_000), []);
+    assert_eq!(marked_steps(&mut lab, 30, MB, 0), []);
+    assert_eq!(marked_steps(&mut lab, 3, 130 * MB, 9_000), []);
+}
+
+/// Marks caused the deferral; when it ends, the rate has fallen as well.
+#[test]
+fn a_fall_at_the_end_of_a_deferral_by_marks_starts_another_one() {
+    let mut lab = lab();
+    for ms in 1..=12 {
+        let octets = if ms < 7 { 9_000 } else { 4_000 };
+        lab.node.handle(Input::Arrived(port(), key(1), Octets(octets)), instant(ms * MS)).unwrap();
+        lab.node.handle(Input::CameMarked(port(), key(1), Octets(octets)), instant(ms * MS)).unwrap();
+        assert_eq!(lab.step(126 * MB, &[]), [], "{ms} ms");
+    }
 }
 
 /// The first congestion ended without an instruction of this node. That nodes upstream did not prevent a worse one two RTTs later shows
@@ -86,13 +118,15 @@ fn a_gap_in_the_polls_of_flows_is_no_fall() {
     lab.steps(100, MB, &[]);
     let commands = lab.steps(3, 126 * MB, &[(1, 10_000)]);
     assert_eq!((commands.len(), lab.node.counts().suppressed), (1, 0));
-    // A gap shorter than half an RTT counts as time without packets.
-    let mut lab = self::lab();
-    lab.steps(16, 60 * MB, &[(1, 10_000)]);
-    lab.steps(4, 60 * MB, &[]);
-    lab.steps(2, 60 * MB, &[(1, 1_000)]);
-    lab.step(126 * MB, &[(1, 1_000)]);
-    assert_eq!(lab.node.counts().suppressed, 1);
+    // Half an RTT and two intervals at most are time without packets.
+    for (polls, suppressed) in [(4, 1), (6, 1), (7, 0), (15, 0)] {
+        let mut lab = self::lab();
+        lab.steps(16, 60 * MB, &[(1, 10_000)]);
+        lab.steps(polls, 60 * MB, &[]);
+        lab.steps(2, 60 * MB, &[(1, 1_000)]);
+        lab.step(126 * MB, &[(1, 1_000)]);
+        assert_eq!(lab.node.counts().suppressed, suppressed, "{polls}");
+    }
 }
 
 /// Flows are read seldom while a queue is short: what came marked at the end of a long interval is a small part of what came in it.
@@ -115,6 +149,7 @@ fn a_fall_is_detected_wherever_it_starts_in_a_window() {
     assert_eq!(falls(&mut lab(), &[(13, 10_000), (8, 8_400)]), 1, "split over two windows");
     assert_eq!(falls(&mut lab(), &[(16, 10_000), (2, 5_000)]), 1, "the window still runs");
     assert_eq!(falls(&mut lab(), &[(11, 10_000), (10, 9_200)]), 0, "less than a tenth");
+    assert_eq!(falls(&mut lab(), &[(11, 10_000), (10, 9_000)]), 0, "no more than a tenth");
     assert_eq!(falls(&mut lab(), &[(6, 5_000), (15, 10_000)]), 0, "a rise");
     assert_eq!(falls(&mut lab(), &[(11, 10_000), (25, 5_000)]), 0, "more than an RTT ago");
 }

@@ -56,6 +56,7 @@ fn each_trigger_alone_and_only_above_its_threshold() {
     // The default V_growth: 62.5 MB in 10 ms.
     let qgr = |octets| limits().assess(Reading { qgr_per_ms: Octets(octets), ..Reading::default() });
     assert!(!qgr(6_250_000).second() && qgr(6_250_001).second() && qgr(6_250_001).growth && !qgr(6_250_001).marking);
+    assert_eq!([0, 3_125_000, 6_250_000, 12_500_000].map(|octets| qgr(octets).level), [0, 42, 177, 255]);
     assert_eq!(qgr(7_000_000).metric(), Metric::QueueGrowthRate(7_000));
     assert_eq!(qgr(6_250_001).action(177, false, span(RTT)), Action::Notify, "the queue is still short");
     assert_eq!(qgr(6_250_001).action(177, true, span(RTT)), Action::RateReduce(percent(28)));

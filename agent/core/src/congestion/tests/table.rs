@@ -80,6 +80,7 @@ fn a_source_qp_comes_from_the_most_trusted_origin() {
     assert_eq!(table.learn(from(10), Origin::Learned, instant(0)), Ok(None));
     assert!(table.is_empty(), "ACKs alone add nothing");
     see(&mut table, 1, 0);
+    assert!(!table.is_empty());
     let steps = [
         (10, Origin::Learned, (10, Origin::Learned)),
         (11, Origin::Learned, (11, Origin::Learned)),
