@@ -21,6 +21,7 @@ mod hmac;
 mod links;
 mod moves;
 pub mod news;
+mod phases;
 mod policy;
 mod record;
 mod start;

@@ -43,6 +43,7 @@ pub(crate) struct Request {
     pub(crate) command: Command,
     pub(crate) if_match: Option<String>,
     pub(crate) dry_run: bool,
+    pub(crate) arrived: Monotonic,
     pub(crate) answer: oneshot::Sender<Result<Done, CommandError>>,
 }
 
@@ -67,6 +68,8 @@ struct Planned {
     prepared: Prepared,
     ops: Vec<Op>,
     rewires: bool,
+    /// When it arrived, if it is an operator's or an application's.
+    intent: Option<Monotonic>,
     answer: Answer,
 }
 
@@ -164,8 +167,9 @@ impl Task {
 
     /// `None` if the command ends here; the batch has its answer.
     fn plan(&self, request: Request, batch: &mut Batch) -> Option<Planned> {
-        let Request { command, if_match, dry_run, answer } = request;
+        let Request { command, if_match, dry_run, arrived, answer } = request;
         let rewires = matches!(command, Command::PutTopology { .. } | Command::DeleteTopology);
+        let intent = is_intent(&command).then_some(arrived);
         let prepared = self.controller.read(|d| {
             check_precondition(d, &command, if_match)?;
             d.prepare(command).map_err(CommandError::from)
@@ -178,7 +182,7 @@ impl Task {
                     return None;
                 }
                 let ops = prepared.writes.iter().map(op).collect();
-                return Some(Planned { prepared, ops, rewires, answer });
+                return Some(Planned { prepared, ops, rewires, intent, answer });
             }
             Err(refused) => Err(refused),
         };
@@ -187,18 +191,24 @@ impl Task {
     }
 
     fn apply_before_commit(&self, planned: Planned, batch: &mut Batch) {
-        let Planned { prepared, ops, rewires, answer } = planned;
+        let Planned { prepared, ops, rewires, intent, answer } = planned;
         if !ops.is_empty() {
             self.controller.applies();
         }
         batch.add(ops);
         batch.rewires |= rewires;
-        batch.answers.push((answer, self.apply(prepared)));
+        batch.answers.push((answer, self.apply(prepared, intent)));
     }
 
-    fn apply(&self, prepared: Prepared) -> Result<Done, CommandError> {
+    fn apply(&self, prepared: Prepared, intent: Option<Monotonic>) -> Result<Done, CommandError> {
         let (now, outcome) = (self.controller.now(), prepared.outcome());
         let applied = self.controller.write(|d| d.apply(prepared, now))?;
+        if let Some(arrived) = intent {
+            // Before anything of it is published, so that no node has confirmed it yet.
+            let desired = |node: &String| self.controller.read(|d| d.node_spec(node).map(|spec| spec.generation));
+            let nodes: Vec<_> = applied.nodes.iter().filter_map(|node| Some((node.as_str(), desired(node)?))).collect();
+            self.controller.confirmations_lock().change(arrived, nodes.into_iter());
+        }
         Ok(Done { outcome, applied: Some(applied) })
     }
 
@@ -225,7 +235,7 @@ impl Task {
 
     /// Commits, then applies.
     async fn execute(&mut self, planned: Planned) -> Result<(), StoreError> {
-        let Planned { prepared, ops, rewires, answer } = planned;
+        let Planned { prepared, ops, rewires, intent, answer } = planned;
         if !ops.is_empty()
             && let Err(error) = self.commit(ops).await
         {
@@ -233,7 +243,7 @@ impl Task {
             _ = answer.send(Err(CommandError::Store(error)));
             return failed.map_or(Ok(()), Err);
         }
-        let done = self.apply(prepared);
+        let done = self.apply(prepared, intent);
         self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
         _ = answer.send(done);
         Ok(())
@@ -327,6 +337,21 @@ impl Task {
         self.controller.publish_nodes(&nodes);
         Ok(())
     }
+}
+
+/// A command that changes what operators and applications want; the others follow from the state.
+fn is_intent(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::PutTopology { .. }
+            | Command::DeleteTopology
+            | Command::PutDrain { .. }
+            | Command::DeleteDrain { .. }
+            | Command::PutGroup { .. }
+            | Command::DeleteGroup { .. }
+            | Command::PutMember { .. }
+            | Command::DeleteMember { .. }
+    )
 }
 
 /// The store changed nothing and works.

@@ -22,6 +22,7 @@
 
 pub mod command;
 pub mod condition;
+pub mod confirmations;
 pub mod delivery;
 pub mod domain;
 pub mod drops;

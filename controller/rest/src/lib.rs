@@ -13,7 +13,7 @@ mod extract;
 mod health;
 mod host;
 mod index;
-mod metrics;
+pub mod metrics;
 mod openapi;
 mod router;
 mod routes;

@@ -206,6 +206,7 @@ fn spec(groups: &[(u64, std::ops::Range<u64>)]) -> (NodeSpec, BTreeMap<String, I
         write_base_va: 0,
         write_rkey: 0,
         params: AggregationParams::default(),
+        branch_metrics: false,
     };
     let base = NodeBase {
         name: "n1".into(),
