@@ -13,10 +13,11 @@ LAB := target/lab
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-lab: tools ## Figure 1 with real parts: multicast 64 MiB from s1 to r1..r5, then leave the lab up
+# For example LAB_OPTIONS=--with-prometheus.
+lab: tools ## Figure 1 with real parts: multicast 64 MiB from s1 to r1..r5, then leave the lab up; LAB_OPTIONS=--with-prometheus adds Prometheus
 	@[ -x $(LAB)/canopy-lab ] || echo "building the programs: about 5 minutes on 2 CPUs the first time"
 	cargo build --locked --workspace --exclude canopy-e2e --exclude canopy-sim --bins --profile lab
-	$(LAB)/canopy-lab run e2e/topologies/figure1.yaml --bytes 64MiB
+	$(LAB)/canopy-lab run e2e/topologies/figure1.yaml --bytes 64MiB $(LAB_OPTIONS)
 
 down: ## take the lab down
 	$(LAB)/canopy-lab down
@@ -69,7 +70,7 @@ build: ## debug build of the whole workspace
 tools: ## install what is missing on this machine
 	@scripts/install-tools.sh
 
-lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, alert rules, the lists of mutants
+lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.md, who reads the wall clock, settings of the clean room, alert rules, dashboards, the lists of mutants
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cd proto/control/proto && buf lint && buf breaking --against ../released/canopy-v1.binpb
@@ -82,6 +83,8 @@ lint: tools ## formatting, clippy, protocol buffers, the words of docs/glossary.
 	python3 scripts/mutants.py
 	python3 scripts/test_rust_mutants.py
 	python3 scripts/rust-mutants.py
+	python3 scripts/test_dashboards.py
+	python3 scripts/dashboards.py --check
 	PATH="$$PATH:target/prometheus/usr/bin" promtool check rules deploy/prometheus/canopy.rules.yaml
 	PATH="$$PATH:target/prometheus/usr/bin" promtool test rules deploy/prometheus/canopy.rules.test.yaml
 

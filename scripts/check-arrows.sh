@@ -43,6 +43,7 @@ forbid canopy-controller-api "canopy-(agent|datapath|store|controller-(actor|grp
 forbid canopy-agent-core "canopy-(agent-|controller|store|datapath).*|$outside" 'the core is pure'
 forbid canopy-host-core "canopy-(agent|controller|store|datapath|control|host).*|$outside" 'the core is pure'
 forbid canopy-daemon 'canopy-.*' 'what every daemon needs knows none of them'
+forbid canopy-metrics 'canopy-.*' 'what every scrape needs knows no daemon'
 forbid canopy-store 'canopy-.*' 'a store keeps bytes'
 forbid canopy-reference "canopy-.*|$outside" 'the reference shares nothing with what it judges'
 for c in canopy-controller-actor canopy-controller-grpc canopy-controller-rest canopy-controller-runtime canopy-controller-api canopyctl; do

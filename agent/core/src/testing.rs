@@ -77,5 +77,6 @@ pub(crate) fn program(id: u64, children: impl IntoIterator<Item = u64>) -> Group
         write_base_va: 0,
         write_rkey: 0,
         params: AggregationParams::default(),
+        branch_metrics: false,
     }
 }

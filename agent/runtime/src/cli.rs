@@ -81,6 +81,9 @@ pub(crate) struct Flags {
     /// Whether Long-haul CNPs carry the queue metric, true or false [default: true].
     #[arg(long, global = true, value_name = "BOOL")]
     congestion_disclose: Option<String>,
+    /// Address of http://ADDRESS/metrics for Prometheus, such as [::1]:9464, "" for none [default: none].
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    metrics: Option<String>,
     /// Format of log lines [default: auto].
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -106,6 +109,7 @@ impl Flags {
             .with("stamp.interval", self.stamp_interval)
             .with("congestion.interval", self.congestion_interval)
             .with("congestion.disclose", self.congestion_disclose)
+            .with("metrics.listen", self.metrics)
             .with("log.format", self.log_format.map(LogFormat::name))
             .with("log.level", self.log_level);
         let sources = Sources::new(SYSTEM_FILE, self.config, flags);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of the agent; `canopy_daemon::config` describes their sources and how keys are written.
 
+use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use canopy_daemon::config::{Faults, Settings, list, text};
 use canopy_daemon::log::LogConfig;
 use canopy_daemon::socket;
 use canopy_model::ids::check_name;
+use canopy_model::status::check_metrics_address;
 use canopy_packet::stamp::PORT;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +42,8 @@ pub struct Config {
     pub stamp: Stamp,
     /// Sampling of queues.
     pub congestion: Congestion,
+    /// Metrics for Prometheus.
+    pub metrics: MetricsConfig,
     /// Logging.
     pub log: LogConfig,
 }
@@ -82,6 +86,62 @@ pub struct Congestion {
     pub disclose: bool,
 }
 
+/// Section `metrics`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// Address of `http://ADDRESS/metrics`; none = not served. They are not protected: every program that reaches it can read them.
+    #[serde(with = "or_empty")]
+    pub listen: Option<SocketAddr>,
+    /// Where Prometheus finds them, `host:port`; empty = `listen`.
+    pub advertise: String,
+}
+
+impl MetricsConfig {
+    /// Where Prometheus finds the metrics; `None` if they are not served.
+    pub fn address(&self) -> Option<String> {
+        let listen = self.listen?;
+        Some(if self.advertise.is_empty() { listen.to_string() } else { self.advertise.clone() })
+    }
+
+    fn check(&self, faults: &mut Faults) {
+        if !self.advertise.is_empty() {
+            let checked = check_metrics_address("metrics.advertise", &self.advertise);
+            faults.check("metrics.advertise", checked.map_err(|error| error.detail));
+        }
+        let Some(listen) = self.listen else { return };
+        if listen.port() == 0 {
+            faults.push("metrics.listen", "0 is not a port: use 1 to 65535");
+        }
+        if listen.ip().is_unspecified() && self.advertise.is_empty() {
+            faults.push("metrics.advertise", format!("must be set: Prometheus cannot connect to {listen}"));
+        }
+    }
+}
+
+/// An address, or an empty text for none.
+mod or_empty {
+    use std::net::SocketAddr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<SocketAddr>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&value.map(|address| address.to_string()).unwrap_or_default())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+        let text = String::deserialize(from)?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let fault = |_| {
+            D::Error::custom(format_args!("{text:?} is not a listen address: use 192.0.2.1:9464 or [2001:db8::1]:9464"))
+        };
+        text.parse().map(Some).map_err(fault)
+    }
+}
+
 impl Config {
     /// The defaults on a host of this name; its node has the same name, without the domain.
     pub fn defaults(hostname: &str) -> Self {
@@ -100,6 +160,7 @@ impl Config {
             },
             stamp: Stamp { port: PORT, interval: Duration::from_secs(1) },
             congestion: Congestion { interval: Duration::from_millis(1), disclose: true },
+            metrics: MetricsConfig::default(),
             log: LogConfig::default(),
         }
     }
@@ -126,6 +187,7 @@ impl Settings for Config {
         faults.check("telemetry_interval", within(self.telemetry_interval, ms(100), s(3600)));
         faults.check("stamp.interval", within(self.stamp.interval, ms(10), s(60)));
         faults.check("congestion.interval", within(self.congestion.interval, ms(1), s(1)));
+        self.metrics.check(faults);
         faults.check("log.level", self.log.check_level());
     }
 }
@@ -201,11 +263,24 @@ mod tests {
             ("stamp.interval = '1ms'", "stamp.interval"),
             ("congestion.interval = '10us'", "congestion.interval"),
             ("congestion.disclose = 'maybe'", "congestion.disclose"),
+            ("metrics.listen = '9464'", "metrics.listen"),
+            ("metrics.listen = '[::1]:0'", "metrics.listen"),
+            ("metrics.advertise = 'n1'", "metrics.advertise"),
             ("log.level = 'verbose'", "log.level"),
         ] {
             let error = read(file, &[]).unwrap_err();
             assert!(error.starts_with(&format!("{key} (from ")) && error.contains("agent.toml"), "{file}: {error}");
         }
+    }
+
+    #[test]
+    fn metrics_are_found_where_they_are_served_unless_that_is_everywhere() {
+        let address = |text: &str| read(text, &[]).unwrap().metrics.address();
+        assert_eq!(address(""), None);
+        assert_eq!(address("metrics.listen = '[::1]:9464'").as_deref(), Some("[::1]:9464"));
+        assert!(read("metrics.listen = '[::]:9464'", &[]).unwrap_err().starts_with("metrics.advertise"));
+        let everywhere = "metrics = { listen = '[::]:9464', advertise = 'n1.example:9464' }";
+        assert_eq!(address(everywhere).as_deref(), Some("n1.example:9464"));
     }
 
     #[test]

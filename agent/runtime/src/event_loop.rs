@@ -19,6 +19,7 @@ use canopy_units::UnixTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::ledger::Ledger;
+use crate::metrics::{Exporter, Sampled};
 use crate::schedule::Schedule;
 use crate::stall_watch::StallWatch;
 
@@ -52,6 +53,8 @@ pub struct Parts<D> {
     pub notifier: Notifier,
     /// Time between samples.
     pub telemetry_interval: Duration,
+    /// Where samples go for scrapes, and the address at which Prometheus finds them; `None` without `metrics.listen`.
+    pub metrics: Option<(Exporter, String)>,
 }
 
 /// The link's worker ended although it never should; what the kernel holds keeps forwarding.
@@ -206,10 +209,12 @@ impl<D: Datapath> Agent<D> {
     }
 
     async fn sample(&mut self) {
+        let started = Instant::now();
         let sample = match self.parts.datapath.sample().await {
             Ok(sample) => sample,
             Err(error) => return self.sample_failed(&error),
         };
+        let took = started.elapsed();
         let link_losses = self.link_losses();
         match &link_losses {
             Ok(_) => self.sampling_failed = false,
@@ -217,12 +222,17 @@ impl<D: Datapath> Agent<D> {
             Err(error) => self.sample_failed(error),
         }
         let time = (self.parts.clock)();
+        let (link_rtts, link_losses) = (self.parts.prober.take(), link_losses.unwrap_or_default());
+        if let (Some((exporter, _)), Some(spec)) = (&self.parts.metrics, &self.stored) {
+            let sampled = Sampled { spec, sample: &sample, rtts: &link_rtts, losses: &link_losses, took };
+            exporter.sampled(&sampled, Instant::now());
+        }
         self.parts.link.telemetry.push_sample(TelemetrySample {
             time,
             groups: sample.groups,
             node_drops: sample.node_drops,
-            link_rtts: self.parts.prober.take(),
-            link_losses: link_losses.unwrap_or_default(),
+            link_rtts,
+            link_losses,
             congestion: Some(sample.congestion),
         });
     }
@@ -239,6 +249,9 @@ impl<D: Datapath> Agent<D> {
     }
 
     fn sample_failed(&mut self, error: &DatapathError) {
+        if let Some((exporter, _)) = &self.parts.metrics {
+            exporter.failed();
+        }
         if !std::mem::replace(&mut self.sampling_failed, true) {
             let (time, detail) = ((self.parts.clock)(), with_causes(error));
             self.emit(Event { time, code: EventCode::SampleFailed, group: None, branch: None, epoch: None, detail });
@@ -287,6 +300,7 @@ impl<D: Datapath> Agent<D> {
             errors,
             agent_version: self.parts.agent_version.clone(),
             kernel: self.parts.kernel.clone(),
+            metrics_address: self.parts.metrics.as_ref().map(|(_, address)| address.clone()).unwrap_or_default(),
         });
     }
 

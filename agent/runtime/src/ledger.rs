@@ -130,6 +130,11 @@ impl Ledger {
         Ok(())
     }
 
+    /// Size of the log on the disk; `None` while there is none.
+    pub fn octets(&self) -> Option<u64> {
+        fs::metadata(self.path()).ok().map(|file| file.len())
+    }
+
     fn write_anew(&self, held: &HeldSpec) -> Result<Log, LedgerError> {
         let temporary = self.dir.join("spec.log.tmp");
         let written = (|| {

@@ -14,6 +14,7 @@ pub mod doctor;
 mod event_loop;
 pub mod host_socket;
 pub mod ledger;
+pub mod metrics;
 mod schedule;
 mod stall_watch;
 

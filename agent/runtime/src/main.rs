@@ -14,6 +14,7 @@ use canopy_agent_core::congestion::Settings;
 use canopy_agent_runtime::config::Config;
 use canopy_agent_runtime::host_socket::Hosts;
 use canopy_agent_runtime::ledger::Ledger;
+use canopy_agent_runtime::metrics::{About, Exporter};
 use canopy_agent_runtime::{Parts, doctor, run};
 use canopy_daemon::config::Loaded;
 use canopy_daemon::notify::Notifier;
@@ -75,7 +76,7 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     let shutdown = signals::end()?;
     let kernel = doctor::kernel_release();
     tracing::info!(version = VERSION, node = config.node, controller = %config.controller, kernel, "starting");
-    let ledger = Ledger::open(&config.state_dir)?;
+    let ledger = Arc::new(Ledger::open(&config.state_dir)?);
     let known = ledger.load(&config.node)?.map(Arc::new);
     let hold_multicast = hold(&config)?;
     let congestion =
@@ -96,6 +97,18 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
     };
     let (close, closing) = tokio::sync::watch::channel(false);
     let hosts = tokio::spawn(hosts.run(closing));
+    let metrics = config.metrics.address().map(|address| (Exporter::default(), address));
+    if let (Some((exporter, _)), Some(listen)) = (&metrics, config.metrics.listen) {
+        let about = About {
+            version: VERSION.to_owned(),
+            kernel: kernel.clone(),
+            ledger: Arc::clone(&ledger),
+            specs: link.specs.clone(),
+            session: link.session.clone(),
+            telemetry: link.telemetry.clone(),
+        };
+        tokio::spawn(exporter.clone().serve(listen, about));
+    }
     let parts = Parts {
         node: config.node,
         kernel,
@@ -103,11 +116,12 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
         datapath,
         prober: Box::new(Prober::new(StampSettings { port: config.stamp.port, interval: config.stamp.interval })),
         link,
-        ledger: Arc::new(ledger),
+        ledger,
         known,
         clock: Box::new(canopy_units::UnixTime::now),
         notifier: Notifier::system(),
         telemetry_interval: config.telemetry_interval,
+        metrics,
     };
     let ended = run(parts, shutdown).await;
     close.send_replace(true);

@@ -232,3 +232,45 @@ async fn samples_are_sent_also_while_the_queues_cannot_be_read() {
     assert!(worker.telemetry.dropped() >= 10, "{}", worker.telemetry.dropped());
     agent.stop().await;
 }
+
+/// A group of another name or number, a port by its index, or a branch that was not asked for, would be found by none of the queries.
+#[tokio::test(start_paused = true)]
+async fn a_scrape_has_what_the_kernel_counts_under_the_names_of_the_spec() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut agent, mut worker) = start(dir.path());
+    *agent.kernel.groups.lock().unwrap() = vec![memory::group(110, 100)];
+    push(&worker, spec(3, 7, &[1]));
+    reconcile(&mut agent).await;
+    assert_eq!(status(&mut worker, |_| true).await.metrics_address, memory::METRICS_ADDRESS);
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    let text = agent.metrics();
+    for line in [
+        "canopy_agent_build_info{version=\"0.1.0\",kernel=\"6.8.0\"} 1",
+        "canopy_agent_session_up 0",
+        "canopy_agent_groups 1",
+        "canopy_ledger_term 3",
+        "canopy_ledger_generation 7",
+        "canopy_group_high_psn{group=\"g1\"} 110",
+        "canopy_group_min_next_psn{group=\"g1\"} 100",
+        "canopy_drops_total{group=\"\",port=\"\",reason=\"branch_unknown\"} 4",
+        "canopy_link_queue_bytes{port=\"eth2\"} 7000",
+        "canopy_link_long_haul_cnps_held_back_total{port=\"eth2\",reason=\"unknown_source_qp\"} 3",
+        "canopy_agent_series_left_out 0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    let value = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).unwrap().parse::<f64>().unwrap();
+    assert!(value("canopy_group_data_packets_total{group=\"g1\"} ") >= 1.0, "{text}");
+    assert!((0.0..=1.0).contains(&value("canopy_agent_sample_age_seconds ")), "{text}");
+    assert!(value("canopy_ledger_size_bytes ") > 100.0, "{text}");
+    assert!(!text.contains("canopy_branch_packets_total{"), "{text}");
+    let mut labelled = spec(3, 8, &[1]);
+    labelled.groups.for_each_mut(|group| group.branch_metrics = true);
+    push(&worker, labelled);
+    reconcile(&mut agent).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let text = agent.metrics();
+    let branch = "canopy_branch_next_psn{group=\"g1\",branch=\"2001:db8:1::2\"} 100";
+    assert!(text.lines().any(|l| l == branch), "{branch} is not in\n{text}");
+    agent.stop().await;
+}

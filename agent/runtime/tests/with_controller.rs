@@ -12,13 +12,10 @@ use canopy_agent_link::{Target, channels};
 use canopy_control::{HeldSpec, Items, delta_response, pb, snapshot_responses};
 use canopy_daemon::notify::Notifier;
 use canopy_model::congestion::PortCongestion;
-use canopy_model::ids::GroupId;
 use canopy_model::node_spec::NodeSpec;
-use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use canopy_testkit::controller::{Controller, soon};
 use canopy_testkit::spec::{delta, snapshot, spec};
-use canopy_units::{Octets, UnwrappedPsn};
-use memory::Agent;
+use memory::{Agent, group};
 
 fn start(dir: &Path) -> Agent {
     let target: Target = format!("unix:{}", dir.join("controller.sock").display()).parse().unwrap();
@@ -161,41 +158,6 @@ async fn samples_arrive() {
     let [port] = &sample.congestion.unwrap().ports[..] else { panic!("one port") };
     assert_eq!(PortCongestion::try_from(port.clone()).unwrap(), memory::queue());
     agent.stop().await;
-}
-
-/// Group 1 with the one receiver that `spec` gives it.
-fn group(high: u64, next: u64) -> GroupTelemetry {
-    let branch = BranchTelemetry {
-        address: "2001:db8:1::2".parse().unwrap(),
-        next: Some(UnwrappedPsn(next)),
-        unconfirmed: false,
-        ack_psn: None,
-        epsn: None,
-        fatal: None,
-        late: None,
-        start: None,
-        ccount: 0,
-        last_feedback: None,
-        packets: 0,
-        octets: Octets::ZERO,
-    };
-    GroupTelemetry {
-        group_id: GroupId::new("group", 1).unwrap(),
-        epoch: 1,
-        high: UnwrappedPsn(high),
-        min_next: Some(UnwrappedPsn(next)),
-        acks_in: 0,
-        acks_out: 0,
-        naks_in: 0,
-        naks_out: 0,
-        cnps_in: 0,
-        cnps_out: 0,
-        data_packets: 0,
-        fresh_packets: None,
-        data_octets: Octets::ZERO,
-        branches: vec![branch],
-        drops: vec![],
-    }
 }
 
 /// Code, group and branch of the next event about a branch.

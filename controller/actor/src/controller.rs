@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The handle.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use canopy_controller_core::confirmations::Confirmations;
 use canopy_controller_core::health::Health;
 use canopy_controller_core::metadata::Selector;
 use canopy_controller_core::principal::Principal;
@@ -26,6 +27,7 @@ use crate::moves::Moves;
 use crate::news::{Follower, GroupChanges, News, WaitedGroups};
 use crate::order::{Order, Precondition};
 use crate::preview::Preview;
+use crate::phases::Phases;
 use crate::task::{self, Message, Request};
 use crate::telemetry::Telemetry;
 
@@ -61,7 +63,8 @@ pub(crate) struct Shared {
     waited_groups: Arc<WaitedGroups>,
     /// See [`Health::version`].
     problems: watch::Sender<u64>,
-    phases: Mutex<HashMap<String, GroupPhase>>,
+    phases: Mutex<Phases>,
+    confirmations: Mutex<Confirmations>,
     validations: Semaphore,
     telemetry: Telemetry,
     events: Events,
@@ -107,6 +110,7 @@ impl Controller {
             waited_groups: Arc::default(),
             problems: watch::Sender::default(),
             phases: Mutex::new(phases),
+            confirmations: Mutex::default(),
             validations: Semaphore::new(1),
             health: Mutex::default(),
             flaps: Mutex::default(),
@@ -140,7 +144,7 @@ impl Controller {
     /// See [`CommandError`].
     pub async fn carry_out(&self, order: Order) -> Result<Done, CommandError> {
         let (answer, done) = oneshot::channel();
-        let request = Request { order, answer };
+        let request = Request { order, arrived: self.now(), answer };
         self.0.commands.send(Message::Execute(Box::new(request))).await.map_err(|_| CommandError::Stopping)?;
         done.await.map_err(|_| CommandError::Stopping)?
     }
@@ -275,8 +279,15 @@ impl Controller {
     /// The node is unknown.
     pub fn report(&self, status: NodeStatus) -> Result<(), DomainError> {
         let node = status.node.clone();
-        let (is_news, groups) = self.write(|d| (d.is_news(&status), d.report(status)));
+        let (is_news, confirmed, groups) = self.write(|d| {
+            let confirmed = (status.observed_term == d.term()).then_some(status.observed_generation);
+            (d.is_news(&status), confirmed, d.report(status))
+        });
         let groups = groups?;
+        if let Some(generation) = confirmed {
+            let now = self.now();
+            self.confirmations_lock().confirmed(&node, generation, now);
+        }
         self.node_changed(&node);
         self.groups_changed(&groups);
         self.ports_reported(&node);
@@ -320,12 +331,13 @@ impl Controller {
     }
 
     /// How many groups are in each phase.
-    pub fn phases(&self) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        for phase in self.0.phases.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            *counts.entry(format!("{phase:?}")).or_default() += 1;
-        }
-        counts
+    pub fn phases(&self) -> [(GroupPhase, usize); GroupPhase::ALL.len()] {
+        self.phases_lock().counts()
+    }
+
+    /// Changes on their way to the nodes, and how long others took.
+    pub fn confirmations<R>(&self, read: impl FnOnce(&Confirmations) -> R) -> R {
+        read(&self.confirmations_lock())
     }
 
     /// The store's revision, asked of the store itself, which shows that it answers; and why it takes no changes, if it is read-only.
@@ -369,6 +381,7 @@ impl Controller {
             let Some(spec) = self.read(|d| d.node_spec(name)) else {
                 nodes.remove(name);
                 self.0.telemetry.forget_node(name);
+                self.confirmations_lock().forget(name);
                 continue;
             };
             self.0.telemetry.retain(name, |g: GroupId| spec.groups.contains_key(&g));
@@ -389,12 +402,12 @@ impl Controller {
     pub(crate) fn groups_changed(&self, groups: &[String]) {
         for name in groups {
             // Locked before the read, so that an older phase never overwrites a newer one.
-            let mut phases = self.0.phases.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut phases = self.phases_lock();
             let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason));
             match now {
-                None => _ = phases.remove(name),
+                None => phases.remove(name),
                 Some((phase, reason)) => {
-                    if phases.insert(name.clone(), phase) != Some(phase) {
+                    if phases.set(name, phase) {
                         let detail =
                             if reason.is_empty() { format!("{phase:?}") } else { format!("{phase:?}: {reason}") };
                         self.0.events.note(Code::GroupPhase, None, Some(name), detail);
@@ -423,7 +436,15 @@ impl Controller {
 
     /// Names of all groups.
     pub fn group_names(&self) -> Vec<String> {
-        self.0.phases.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.phases_lock().names()
+    }
+
+    fn phases_lock(&self) -> MutexGuard<'_, Phases> {
+        self.0.phases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn confirmations_lock(&self) -> MutexGuard<'_, Confirmations> {
+        self.0.confirmations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why the store takes no changes; `None` while it does.
@@ -466,11 +487,13 @@ impl Controller {
     }
 }
 
-fn phases_of(domain: &Domain) -> HashMap<String, GroupPhase> {
-    let (mut phases, mut after) = (HashMap::new(), None);
+fn phases_of(domain: &Domain) -> Phases {
+    let (mut phases, mut after) = (Phases::default(), None);
     loop {
         let page = domain.groups(&Selector::default(), after.as_deref(), 500);
-        phases.extend(page.items.into_iter().map(|g| (g.metadata.name, g.status.phase)));
+        for group in page.items {
+            phases.set(&group.metadata.name, group.status.phase);
+        }
         match page.next {
             Some(next) => after = Some(next),
             None => return phases,

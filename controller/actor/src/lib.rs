@@ -26,6 +26,7 @@ mod links;
 mod moves;
 pub mod news;
 mod order;
+mod phases;
 mod policy;
 pub mod preview;
 mod record;

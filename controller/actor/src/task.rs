@@ -46,6 +46,7 @@ pub(crate) enum Message {
 
 pub(crate) struct Request {
     pub(crate) order: Order,
+    pub(crate) arrived: Monotonic,
     pub(crate) answer: oneshot::Sender<Result<Done, CommandError>>,
 }
 
@@ -80,6 +81,8 @@ struct Planned {
     ops: Vec<Op>,
     note: Option<Note>,
     rewires: bool,
+    /// When it arrived, if it is an operator's or an application's.
+    intent: Option<Monotonic>,
     answer: Answer,
 }
 
@@ -177,8 +180,9 @@ impl Task {
 
     /// `None` if the command ends here; the batch has its answer.
     fn plan(&self, request: Request, batch: &mut Batch) -> Option<Planned> {
-        let Request { order, answer } = request;
+        let Request { order, arrived, answer } = request;
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
+        let intent = is_intent(&order.command).then_some(arrived);
         let dry_run = order.dry_run;
         let prepared = self.controller.read(|d| self.prepare(d, order));
         let end = match prepared {
@@ -192,7 +196,7 @@ impl Task {
                 }
                 let noted = note.iter().flat_map(|note| note.ops.iter().cloned());
                 let ops = prepared.writes.iter().map(op).chain(noted).collect();
-                return Some(Planned { prepared, ops, note, rewires, answer });
+                return Some(Planned { prepared, ops, note, rewires, intent, answer });
             }
             Err(refused) => Err(refused),
         };
@@ -231,21 +235,32 @@ impl Task {
     }
 
     fn apply_before_commit(&mut self, planned: Planned, batch: &mut Batch) {
-        let Planned { prepared, ops, note, rewires, answer } = planned;
+        let Planned { prepared, ops, note, rewires, intent, answer } = planned;
         if !ops.is_empty() {
             self.controller.applies();
         }
         batch.add(ops);
         batch.rewires |= rewires;
-        batch.answers.push((answer, self.apply(prepared, note)));
+        batch.answers.push((answer, self.apply(prepared, note, intent)));
     }
 
-    fn apply(&mut self, prepared: Prepared, note: Option<Note>) -> Result<Done, CommandError> {
+    fn apply(
+        &mut self,
+        prepared: Prepared,
+        note: Option<Note>,
+        intent: Option<Monotonic>,
+    ) -> Result<Done, CommandError> {
         if let Some(note) = note {
             self.books.keep(note);
         }
         let (now, outcome) = (self.controller.now(), prepared.outcome());
         let applied = self.controller.write(|d| d.apply(prepared, now))?;
+        if let Some(arrived) = intent {
+            // Before anything of it is published, so that no node has confirmed it yet.
+            let desired = |node: &String| self.controller.read(|d| d.node_spec(node).map(|spec| spec.generation));
+            let nodes: Vec<_> = applied.nodes.iter().filter_map(|node| Some((node.as_str(), desired(node)?))).collect();
+            self.controller.confirmations_lock().change(arrived, nodes.into_iter());
+        }
         Ok(Done { outcome, applied: Some(applied), preview: None })
     }
 
@@ -272,7 +287,7 @@ impl Task {
 
     /// Commits, then applies.
     async fn execute(&mut self, planned: Planned) -> Result<(), StoreError> {
-        let Planned { prepared, ops, note, rewires, answer } = planned;
+        let Planned { prepared, ops, note, rewires, intent, answer } = planned;
         if !ops.is_empty()
             && let Err(error) = self.commit(ops).await
         {
@@ -280,7 +295,7 @@ impl Task {
             _ = answer.send(Err(CommandError::Store(error)));
             return failed.map_or(Ok(()), Err);
         }
-        let done = self.apply(prepared, note);
+        let done = self.apply(prepared, note, intent);
         self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
         _ = answer.send(done);
         Ok(())
@@ -374,6 +389,21 @@ impl Task {
         self.controller.publish_nodes(&nodes);
         Ok(())
     }
+}
+
+/// A command that changes what operators and applications want; the others follow from the state.
+fn is_intent(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::PutTopology { .. }
+            | Command::DeleteTopology
+            | Command::PutDrain { .. }
+            | Command::DeleteDrain { .. }
+            | Command::PutGroup { .. }
+            | Command::DeleteGroup { .. }
+            | Command::PutMember { .. }
+            | Command::DeleteMember { .. }
+    )
 }
 
 /// The store changed nothing and works.

@@ -83,13 +83,6 @@ impl Telemetry {
         let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
         nodes.iter().filter_map(|(name, n)| Some((name.clone(), (n.time, n.groups.get(&id)?.clone())))).collect()
     }
-
-    /// Calls `visit` for every node, in arbitrary order.
-    pub fn for_each(&self, mut visit: impl FnMut(&str, &NodeTelemetry)) {
-        for (name, node) in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            visit(name, node);
-        }
-    }
 }
 
 fn add_rises(rises: &mut Vec<Rise>, group: Option<GroupId>, before: &[DropCount], now: &[DropCount]) {

@@ -45,6 +45,7 @@ pub mod member;
 pub mod metadata;
 pub mod node;
 pub mod problem;
+pub mod prometheus;
 pub mod query;
 mod resource;
 pub mod telemetry;

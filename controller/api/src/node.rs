@@ -127,10 +127,13 @@ pub struct NodeObserved {
     pub agent_version: String,
     /// Kernel release, empty before the first report.
     pub kernel: String,
+    /// Where Prometheus finds the agent's metrics, `host:port`; empty if it serves none.
+    #[serde(default)]
+    pub metrics_address: String,
     /// `Connected`, `Synced`, `Healthy`.
     pub conditions: Vec<Condition>,
 }
 
 from_fields!(view::NodeObserved {
-    connected, observed_term, observed_generation, observed_digest, contract, errors, agent_version, kernel,
+    connected, observed_term, observed_generation, observed_digest, contract, errors, agent_version, kernel, metrics_address,
 } { conditions = self::conditions(conditions) });

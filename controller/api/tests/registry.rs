@@ -88,10 +88,17 @@ fn the_alert_rules_are_current() {
         ),
         (
             "CanopyProblemsLeftOut",
-            "canopy_scrape_problems_left_out > 0",
+            "canopy_controller_problems_left_out > 0",
             "0s",
             "warning",
             "there are more problems than are shown",
+        ),
+        (
+            "CanopySeriesLeftOut",
+            "max by (job, instance) ({__name__=~\"canopy_(agent|controller)_series_left_out\"}) > 0",
+            "5m",
+            "warning",
+            "{{ $labels.instance }} has more series than it shows",
         ),
     ];
     rules.push_str("- name: canopy-controller\n  rules:\n");
@@ -102,6 +109,20 @@ fn the_alert_rules_are_current() {
             quoted(summary)
         )
         .unwrap();
+    }
+    // What several dashboards show, and what joins series of agents with those of the controller.
+    let recorded = [
+        ("canopy:drops:rate5m", "sum by (node, group, port, reason) (rate(canopy_drops_total[5m]))"),
+        // Every node of a tree gets all data of a group: the source's own is what the first of them gets.
+        ("canopy:group_source_bits:rate1m", "max by (group) (rate(canopy_group_data_bytes_total[1m])) * 8"),
+        (
+            "canopy:link_load:ratio1m",
+            "rate(canopy_link_bytes_total[1m]) * 8 / on (node, port) group_left () canopy_link_rate_bits_per_second",
+        ),
+    ];
+    rules.push_str("- name: canopy-records\n  rules:\n");
+    for (record, expr) in recorded {
+        write!(rules, "  - record: {record}\n    expr: {expr}\n").unwrap();
     }
     check("deploy/prometheus/canopy.rules.yaml", &rules);
 }

@@ -24,6 +24,7 @@
 pub mod audit;
 pub mod command;
 pub mod condition;
+pub mod confirmations;
 pub mod delivery;
 pub mod domain;
 pub mod drops;

@@ -16,6 +16,11 @@ pub const DEFAULT_TENANT: &str = "default";
 /// Most labels per resource.
 pub const MAX_LABELS: usize = 32;
 
+/// Label of a group that chooses its metrics; with the value [`BRANCHES`], agents export those of its branches, too.
+pub const METRICS_LABEL: &str = "canopy/metrics";
+/// See [`METRICS_LABEL`].
+pub const BRANCHES: &str = "branches";
+
 /// Labels of a resource: key to value, both in Kubernetes' syntax.
 pub type Labels = BTreeMap<String, String>;
 

@@ -64,6 +64,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) held: bool,
     /// Why the group was stopped, if it was.
     pub(crate) failed: Option<&'a str>,
+    /// Agents export metrics of its branches, too.
+    pub(crate) branch_metrics: bool,
 }
 
 /// A tree and how receiver lists travel over it.
@@ -337,6 +339,7 @@ impl Planner<'_> {
                 stall_after: spec.stall_after,
                 ..AggregationParams::default()
             },
+            branch_metrics: self.intent.branch_metrics,
         })
     }
 

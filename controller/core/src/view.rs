@@ -290,8 +290,27 @@ pub struct NodeObserved {
     pub agent_version: String,
     /// Kernel release, empty before the first report.
     pub kernel: String,
+    /// Where Prometheus finds the agent's metrics, `host:port`; empty if it serves none.
+    pub metrics_address: String,
     /// `Connected`, `Synced`, `Healthy`.
     pub conditions: Vec<Condition>,
+}
+
+/// What metrics and service discovery show of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeSummary<'a> {
+    /// Name in the topology.
+    pub name: &'a str,
+    /// The agent has a live connection to this controller.
+    pub connected: bool,
+    /// Generation of the desired state.
+    pub desired: Generation,
+    /// Generation that the agent last reconciled; `None` before its first report.
+    pub observed: Option<Generation>,
+    /// Items that are not in the kernel as desired.
+    pub errors: usize,
+    /// Where Prometheus finds the agent's metrics; empty if it serves none.
+    pub metrics_address: &'a str,
 }
 
 /// One multicast group.

@@ -14,7 +14,7 @@ mod extract;
 mod health;
 mod host;
 mod index;
-mod metrics;
+pub mod metrics;
 mod openapi;
 mod preview;
 mod router;

@@ -52,6 +52,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(health::readyz))
         .routes(routes!(health::version))
         .routes(routes!(metrics::serve))
+        .routes(routes!(metrics::targets))
 }
 
 /// The OpenAPI 3.1 document.

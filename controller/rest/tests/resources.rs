@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use canopy_controller_actor::telemetry::NodeTelemetry;
+use canopy_model::status::NodeStatus;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
 use canopy_store::{MemStore, Op, Recovery, Revision, Snapshot, Store, StoreError};
 use serde_json::{Value, json};
@@ -226,27 +227,62 @@ async fn telemetry_is_shown_by_group_and_by_node() {
 }
 
 #[tokio::test]
-async fn metrics_are_what_nodes_counted() {
+async fn metrics_are_what_the_controller_alone_knows() {
     let api = with_telemetry().await;
-    let answer = api.get("/metrics").await;
-    assert!(answer.header("content-type").starts_with("application/openmetrics-text"));
+    let open = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+    let answer = api.send("GET", "/metrics", &[("accept", open)], "").await;
+    assert_eq!(answer.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
     for line in [
+        "# TYPE canopy_controller_build info",
+        "# TYPE canopy_intent_unmeasured_changes counter",
+        "canopy_intent_unmeasured_changes_total 0",
         "canopy_groups{phase=\"Programming\"} 1",
+        "canopy_groups{phase=\"Failed\"} 0",
         "canopy_node_connected{node=\"n1\"} 0",
-        "canopy_group_data_packets_total{node=\"n2\",group=\"g1\"} 42",
-        "canopy_group_acks_sent_total{node=\"n2\",group=\"g1\"} 5",
-        "canopy_branch_packets_total{node=\"n2\",group=\"g1\",branch=\"2001:db8:2::1\"} 7",
-        "canopy_branch_last_feedback_seconds{node=\"n2\",group=\"g1\",branch=\"2001:db8:2::1\"} 1.5",
-        "canopy_drops_total{node=\"n2\",group=\"g1\",port=\"\",reason=\"branch_unknown\"} 3",
-        "canopy_drops_total{node=\"n2\",group=\"\",port=\"\",reason=\"not_ours\"} 9",
+        "canopy_controller_series_left_out 0",
     ] {
         assert!(answer.text.lines().any(|l| l == line), "{line} is not in\n{}", answer.text);
     }
     assert!(answer.text.ends_with("# EOF\n"));
-    // A deleted group leaves no series.
-    api.delete("/api/v1/groups/g1").await;
+    // What kernels count, agents export.
+    for family in ["canopy_group_", "canopy_branch_", "canopy_drops", "canopy_link_packets"] {
+        assert!(!answer.text.contains(family), "{family} is in\n{}", answer.text);
+    }
+    let text = api.get("/metrics").await;
+    assert_eq!(text.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    for line in ["# TYPE canopy_controller_build_info gauge", "# TYPE canopy_intent_unmeasured_changes_total counter"] {
+        assert!(text.text.lines().any(|l| l == line), "{line} is not in\n{}", text.text);
+    }
+    assert!(!text.text.contains("# EOF"), "{}", text.text);
+    let bucket = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("canopy_intent_to_kernel_seconds_{name} ")));
+        line.unwrap_or_else(|| panic!("{name} is not in\n{text}")).parse::<f64>().unwrap()
+    };
+    // A change of a topology of two nodes waits for both, and is measured when the second confirms.
+    assert_eq!(bucket(&text.text, "count"), 0.0);
+    let confirm = |node: &str, metrics_address: &str| {
+        let (observed_term, generation) = api.controller.read(|d| (d.term(), d.node_spec(node).unwrap().generation));
+        let (node, metrics_address) = (node.to_owned(), metrics_address.to_owned());
+        let report = NodeStatus {
+            node,
+            observed_term,
+            observed_generation: generation,
+            metrics_address,
+            ..NodeStatus::default()
+        };
+        api.controller.report(report).unwrap();
+    };
+    confirm("n2", "[2001:db8::2]:9464");
+    assert_eq!(bucket(&api.get("/metrics").await.text, "count"), 0.0);
+    confirm("n1", "");
     let after = api.get("/metrics").await.text;
-    assert!(!after.contains("group=\"g1\""), "{after}");
+    assert!(
+        bucket(&after, "count") >= 1.0 && bucket(&after, "bucket{le=\"+Inf\"}") == bucket(&after, "count"),
+        "{after}"
+    );
+    assert!(after.contains("\ncanopy_intent_unconfirmed_changes 0\n"), "{after}");
+    let targets = api.get("/api/v1/prometheus/targets").await.json();
+    assert_eq!(targets, json!([{"targets": ["[2001:db8::2]:9464"], "labels": {"node": "n2"}}]));
 }
 
 #[tokio::test]
@@ -330,7 +366,7 @@ async fn a_loss_and_a_full_disk_are_shown_and_reading_works() {
     assert!(lost.text.contains(line) && lost.text.contains("[+] store: revision"), "{}", lost.text);
     let metrics = api.get("/metrics").await.text;
     assert!(
-        metrics.contains("canopy_store_lost_commits{} 1") && metrics.contains("canopy_store_writable{} 1"),
+        metrics.contains("\ncanopy_store_lost_commits 1\n") && metrics.contains("\ncanopy_store_writable 1\n"),
         "{metrics}"
     );
     store.is_full.store(true, Ordering::SeqCst);
@@ -340,7 +376,7 @@ async fn a_loss_and_a_full_disk_are_shown_and_reading_works() {
     let full = api.get("/readyz").await;
     assert!(full.status == 200 && full.text.contains("read-only: the disk of /store is full"), "{}", full.text);
     let metrics = api.get("/metrics").await.text;
-    assert!(metrics.contains("canopy_store_writable{} 0"), "{metrics}");
+    assert!(metrics.contains("\ncanopy_store_writable 0\n"), "{metrics}");
     store.is_full.store(false, Ordering::SeqCst);
     assert_eq!(api.put("/api/v1/groups/g1", &group("g1")).await.status, 201);
     let events = api.get("/api/v1/events").await.json();

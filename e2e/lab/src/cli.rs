@@ -111,6 +111,9 @@ pub(crate) struct UpArgs {
     /// Random loss of every link and direction, for example 1%; overrides the lab file.
     #[arg(long)]
     pub(crate) loss: Option<Loss>,
+    /// A management link to every node, and Prometheus, which scrapes controller and agents every second.
+    #[arg(long)]
+    pub(crate) with_prometheus: bool,
     /// Directory of canopy-controller, canopy-agent and canopy-rc [default: this program's directory].
     #[arg(long)]
     bin_dir: Option<PathBuf>,
@@ -130,6 +133,7 @@ impl UpArgs {
             dir,
             bin_dir: self.bin_dir.clone(),
             rest_port: self.rest_port,
+            management: self.with_prometheus && !network_only,
             network_only,
             timeout: Duration::from_secs(self.timeout),
         }

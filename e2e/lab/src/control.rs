@@ -15,6 +15,8 @@ use crate::netns;
 use crate::process::Process;
 
 const CONTROLLER: &str = "controller";
+/// Port of every agent's metrics.
+const METRICS_PORT: u16 = 9464;
 const POLL: Duration = Duration::from_millis(50);
 
 impl Lab {
@@ -66,11 +68,17 @@ impl Lab {
             "node = \"{node}\"\ncontroller = \"unix:{dir}/controller.sock\"\nstate_dir = \"{dir}/agents/{node}\"\npin_dir = \"{}\"\n\n[host_socket]\npath = \"{}\"\n",
             pins.display(),
             host_socket.display()
-        );
+        ) + &self.metrics_of(node);
         let path = self.write_config(&format!("agent-{node}.toml"), &config)?;
         let mut command = netns::command(&self.state.instance.namespace(node), self.binary("canopy-agent")?);
         command.arg("--config").arg(path);
         self.start(&format!("agent-{node}"), command)
+    }
+
+    /// The agent's metrics at the management link, if there is one.
+    fn metrics_of(&self, node: &str) -> String {
+        self.management_address(node)
+            .map_or_else(String::new, |address| format!("\n[metrics]\nlisten = \"{address}:{METRICS_PORT}\"\n"))
     }
 
     /// Gives the controller, or the agent of a node, more environment variables when it is started next.
@@ -199,7 +207,7 @@ impl Lab {
         Ok(path)
     }
 
-    fn start(&mut self, name: &str, mut command: Command) -> Result<()> {
+    pub(crate) fn start(&mut self, name: &str, mut command: Command) -> Result<()> {
         if let Some(p) = self.state.processes.get(name) {
             ensure!(!p.is_alive(), "{name} runs already (process {})", p.pid);
             p.reap();

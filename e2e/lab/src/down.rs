@@ -33,6 +33,9 @@ pub fn down(dir: &Path) -> Result<bool> {
 
     let _lock = host::lock()?;
     netns::remove(names())?;
+    if let Some(management) = state.management {
+        management.remove()?;
+    }
     if state.claimed {
         remove(&state.instance.pins())?;
         remove(&state.instance.agent_pins())?;

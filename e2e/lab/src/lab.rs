@@ -31,6 +31,8 @@ pub struct Options {
     pub bin_dir: Option<PathBuf>,
     /// The controller's REST port; when absent 8640 in the default instance and a free one in others.
     pub rest_port: Option<u16>,
+    /// A management link to every node, at which its agent serves metrics.
+    pub management: bool,
     /// Only namespaces and links, no controller and no agents.
     pub network_only: bool,
     /// Time limit for the controller and the agents to become ready.
@@ -45,6 +47,7 @@ impl Default for Options {
             dir: None,
             bin_dir: None,
             rest_port: None,
+            management: false,
             network_only: false,
             timeout: Duration::from_secs(60),
         }
@@ -83,6 +86,8 @@ impl Lab {
             rest_port,
             claimed: false,
             namespaces: Vec::new(),
+            management: None,
+            prometheus_port: None,
             delay_means: None,
             processes: Default::default(),
         };
@@ -95,7 +100,7 @@ impl Lab {
         fs::create_dir_all(&lab.state.dir).with_context(|| format!("creating {}", lab.state.dir.display()))?;
         lab.state.save()?;
         lab.owned = true;
-        if let Err(e) = lab.build() {
+        if let Err(e) = lab.build(options.management) {
             lab.owned = false;
             return Err(match down::down(&lab.state.dir) {
                 Ok(_) => e,
@@ -105,8 +110,8 @@ impl Lab {
         Ok(lab)
     }
 
-    fn build(&mut self) -> Result<()> {
-        network::create(&mut self.state).context("making the network")?;
+    fn build(&mut self, management: bool) -> Result<()> {
+        network::create(&mut self.state, management).context("making the network")?;
         delay::start_lines(&mut self.state).context("starting delay lines")?;
         if self.state.rest_port.is_some() {
             self.start_control_plane()?;
@@ -162,6 +167,12 @@ impl Lab {
             path.display()
         );
         Ok(path)
+    }
+
+    /// Address of a node on the management link; `None` without one.
+    pub fn management_address(&self, node: &str) -> Option<Ipv4Addr> {
+        let index = self.state.file.spec.nodes.iter().position(|n| n.name == node)?;
+        self.state.management?.of_node(index)
     }
 
     /// What was created and where it is.

@@ -79,6 +79,10 @@ fn bring_up(
         file.spec.links.len()
     );
     let mut lab = Lab::up(file, up.options(instance.clone(), dir, network_only))?;
+    if up.with_prometheus && !network_only {
+        let port = lab.start_prometheus()?;
+        eprintln!("Prometheus is at http://127.0.0.1:{port}/");
+    }
     lab.keep();
     eprintln!("up; state, configuration and logs are in {}", lab.dir().display());
     Ok(lab)
@@ -97,6 +101,10 @@ fn lab_for(file: Option<PathBuf>, up: &UpArgs, instance: &Instance, dir: Option<
             lab.state().file.metadata.name
         );
     }
+    ensure!(
+        !up.with_prometheus || lab.state().prometheus_port.is_some(),
+        "the lab is up without Prometheus: take it down with `canopy-lab down` first"
+    );
     if let Some(loss) = up.loss {
         lab.set_loss("all", loss)?;
     }
@@ -126,8 +134,9 @@ fn next_steps(lab: &Lab) -> String {
     let url = format!("http://127.0.0.1:{}", state.rest_port.unwrap_or_default());
     let instance =
         if state.instance.is_default() { String::new() } else { format!(" --instance {}", state.instance.label()) };
+    let prometheus = state.prometheus_port.map_or_else(String::new, |port| format!("  http://127.0.0.1:{port}/\n"));
     format!(
-        "\nThe lab stays up. Inspect\n  {url}/\n  {url}/api/v1/groups/{}\n  {url}/metrics\nNext\n  \
+        "\nThe lab stays up. Inspect\n  {url}/\n  {url}/api/v1/groups/{}\n  {url}/metrics\n{prometheus}Next\n  \
          canopyctl --server {url} get groups\n  canopy-lab{instance} status\n  canopy-lab{instance} loss all 1%\n  canopy-lab{instance} run\n  canopy-lab{instance} down\n",
         demo::GROUP
     )

@@ -14,6 +14,7 @@ use canopy_units::{Octets, Rate};
 
 use crate::delay;
 use crate::file::Link;
+use crate::management::Management;
 use crate::means::Means;
 use crate::state::State;
 use crate::{host, loss, netns, order, sh};
@@ -23,7 +24,7 @@ use crate::{host, loss, netns, order, sh};
 /// # Errors
 /// A namespace of that name exists (nothing is touched then), or the kernel refuses something; the caller takes down
 /// what the state lists.
-pub(crate) fn create(state: &mut State) -> Result<()> {
+pub(crate) fn create(state: &mut State, management: bool) -> Result<()> {
     let spec = &state.file.spec;
     let nodes: Vec<String> = spec.nodes.iter().map(|n| state.instance.namespace(&n.name)).collect();
     let hosts: Vec<String> = spec.hosts.iter().map(|h| state.instance.namespace(&h.name)).collect();
@@ -43,6 +44,12 @@ pub(crate) fn create(state: &mut State) -> Result<()> {
             netns::add(ns)?;
         }
         prepare_delays(state, &lines)?;
+        if management {
+            let management = Management::choose(nodes.len())?;
+            state.management = Some(management);
+            state.save()?;
+            management.create()?;
+        }
     }
     for ns in &nodes {
         netns::within(ns, || ipv6_settings(true))?;
@@ -53,6 +60,9 @@ pub(crate) fn create(state: &mut State) -> Result<()> {
 
     let links: Vec<Link> = state.file.links().collect();
     wire(state, &links)?;
+    if let Some(management) = state.management {
+        management.connect(&nodes)?;
+    }
     order::keep(&state.namespaces)?;
     if state.delay_means == Some(Means::Netem) {
         netns::within(&lines, || delay::start_netem(state)).context("starting netem")?;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::file::LabFile;
+use crate::management::Management;
 use crate::means::Means;
 use crate::names::Instance;
 use crate::process::Process;
@@ -34,10 +35,16 @@ pub struct State {
     pub claimed: bool,
     /// Namespaces that belong to this lab.
     pub namespaces: Vec<String>,
+    /// The management link, if there is one.
+    #[serde(default)]
+    pub management: Option<Management>,
+    /// Port of Prometheus on 127.0.0.1, if it was started.
+    #[serde(default)]
+    pub prometheus_port: Option<u16>,
     /// How links are delayed, if any is.
     #[serde(default)]
     pub delay_means: Option<Means>,
-    /// `controller`, `agent-<node>` and `delay-line <link>`.
+    /// `controller`, `agent-<node>`, `prometheus` and `delay-line <link>`.
     pub processes: BTreeMap<String, Process>,
 }
 

@@ -4,7 +4,12 @@
 
 mod common;
 
-use canopy_lab::Lab;
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use canopy_lab::{Lab, Options};
 use common::{forward_by_hand, ip, leftovers, options, ping, run, small};
 use serde_json::Value;
 
@@ -23,6 +28,29 @@ fn what_two_hosts_exchange_is_counted_on_both_links_in_both_directions() {
             assert!((50..60).contains(&c.passed_packets), "{} from {direction}: {c:?}", link.a);
             assert!((53_100..54_100).contains(&c.passed_octets.get()), "{} from {direction}: {c:?}", link.a);
         }
+    }
+}
+
+/// Two labs at once: each reaches its own node from the machine's namespace, and leaves nothing behind.
+#[test]
+fn a_management_link_reaches_the_node_and_ends_with_the_lab() {
+    let up = |instance| Lab::up(small(), Options { management: true, ..options(instance) }).unwrap();
+    let labs = [up("t-mgmt"), up("t-mgmt2")];
+    let mut bridges = Vec::new();
+    for lab in labs {
+        let address = lab.management_address("n1").unwrap();
+        assert_eq!(lab.management_address("s1"), None);
+        assert!(ip(&lab, "n1", "-4 addr show dev mgmt0").contains(&format!("{address}/24")));
+        // No program listens there: only the node itself can refuse.
+        let refused = TcpStream::connect_timeout(&(address, 9).into(), Duration::from_secs(10)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{address}");
+        bridges.push(format!("cnpmgmt{}", address.octets()[2]));
+        lab.down().unwrap();
+    }
+    assert_ne!(bridges[0], bridges[1]);
+    for bridge in bridges {
+        let shown = Command::new("ip").args(["link", "show", "dev", &bridge]).output().unwrap();
+        assert!(!shown.status.success(), "{bridge} is still there");
     }
 }
 

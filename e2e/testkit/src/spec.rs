@@ -92,5 +92,6 @@ fn program(id: u64) -> GroupProgram {
         write_base_va: 0,
         write_rkey: 0,
         params: AggregationParams::default(),
+        branch_metrics: false,
     }
 }

@@ -65,12 +65,24 @@ pub fn up(name: &str) -> Result<Bed> {
 /// # Errors
 /// As [`Lab::up`], and those of `change`.
 pub fn up_changed(name: &str, change: impl FnOnce(&mut LabFile) -> Result<()>) -> Result<Bed> {
+    up_with(name, Options::default(), change)
+}
+
+/// Brings `e2e/topologies/<name>.yaml` up with a management link.
+///
+/// # Errors
+/// As [`Lab::up`].
+pub fn up_managed(name: &str) -> Result<Bed> {
+    up_with(name, Options { management: true, ..Options::default() }, |_| Ok(()))
+}
+
+fn up_with(name: &str, options: Options, change: impl FnOnce(&mut LabFile) -> Result<()>) -> Result<Bed> {
     let turn = ONE_LAB.lock().unwrap_or_else(PoisonError::into_inner);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies").join(format!("{name}.yaml"));
     let mut file = LabFile::read(&path)?;
     change(&mut file)?;
     let instance = Instance::new(Some(format!("t{}", std::process::id() % 100_000)))?;
-    let lab = Lab::up(file, Options { instance, bin_dir: Some(bin_dir()?), ..Options::default() })?;
+    let lab = Lab::up(file, Options { instance, bin_dir: Some(bin_dir()?), ..options })?;
     Ok(Bed { lab, _turn: turn })
 }
 

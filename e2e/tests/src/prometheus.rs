@@ -1,57 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A real Prometheus that scrapes a lab's controller and evaluates the rules that operators install, every second.
+//! A lab's Prometheus, as a client of its API.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use canopy_lab::{Lab, http};
 use serde_json::Value;
 
-/// Ends with its value.
-#[derive(Debug)]
+/// A Prometheus that evaluates the rules that operators install, every second; it ends with its lab.
+#[derive(Clone, Copy, Debug)]
 pub struct Prometheus {
-    child: Child,
     port: u16,
 }
 
 impl Prometheus {
-    /// Starts it and waits until it has scraped the controller.
+    /// Starts it, see [`Lab::start_prometheus`].
     ///
     /// # Errors
     /// It is not installed (`make tools`), or does not start.
-    pub fn start(lab: &Lab) -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let dir = lab.dir().join("prometheus");
-        std::fs::create_dir_all(&dir)?;
-        let rules = root.join("deploy/prometheus/canopy.rules.yaml").canonicalize()?;
-        let config = format!(
-            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\nscrape_configs:\n- job_name: canopy-controller\n  static_configs:\n  - targets: \
-             ['127.0.0.1:{}']\n",
-            rules.display(),
-            lab.rest_port()?
-        );
-        let file = dir.join("prometheus.yml");
-        std::fs::write(&file, config)?;
-        // Another program could take the port until Prometheus binds it; then it does not start.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let log = std::fs::File::create(lab.dir().join("log/prometheus.log"))?;
-        let child = Command::new(program(&root)?)
-            .args([
-                format!("--config.file={}", file.display()),
-                format!("--storage.tsdb.path={}", dir.join("data").display()),
-            ])
-            .args([format!("--web.listen-address=127.0.0.1:{port}"), "--log.level=warn".to_owned()])
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()?;
-        let this = Self { child, port };
-        let scraped =
-            |_: &Lab| Ok(this.query("up{job=\"canopy-controller\"} == 1").is_ok_and(|found| !found.is_empty()));
-        lab.wait("Prometheus to scrape the controller", scraped)?;
-        Ok(this)
+    pub fn start(lab: &mut Lab) -> Result<Self> {
+        Ok(Self { port: lab.start_prometheus()? })
     }
 
     /// The result of a query, now.
@@ -59,9 +27,30 @@ impl Prometheus {
     /// # Errors
     /// It does not answer, or refuses the query.
     pub fn query(&self, promql: &str) -> Result<Vec<Value>> {
-        let encoded: String = promql.bytes().map(|b| format!("%{b:02X}")).collect();
-        let data = self.get(&format!("/api/v1/query?query={encoded}"))?;
+        let data = self.get(&format!("/api/v1/query?query={}", encoded(promql)))?;
         Ok(data["result"].as_array().context("no result")?.clone())
+    }
+
+    /// Values of a label of the series that match.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses the selector.
+    pub fn label_values(&self, selector: &str, label: &str) -> Result<BTreeSet<String>> {
+        let data = self.get(&format!("/api/v1/series?match[]={}", encoded(selector)))?;
+        let series = data.as_array().context("no series")?;
+        Ok(series.iter().filter_map(|s| s[label].as_str()).map(str::to_owned).collect())
+    }
+
+    /// Every rule by name, with its health: `ok`, or why it cannot be evaluated.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn rules(&self) -> Result<Vec<(String, String)>> {
+        let data = self.get("/api/v1/rules")?;
+        let groups = data["groups"].as_array().context("no groups")?;
+        let text = |rule: &Value, field: &str| rule[field].as_str().unwrap_or_default().to_owned();
+        let rule = |rule: &Value| (text(rule, "name"), format!("{}{}", text(rule, "health"), text(rule, "lastError")));
+        Ok(groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()).map(rule).collect())
     }
 
     /// Alerts that fire: `Name object`.
@@ -83,19 +72,6 @@ impl Prometheus {
     }
 }
 
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        // It has ended already if this fails.
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
-
-/// The installed program, else the one that `make tools` has unpacked.
-fn program(root: &Path) -> Result<PathBuf> {
-    let unpacked = root.join("target/prometheus/usr/bin/prometheus");
-    let installed =
-        std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
-    let mut all = installed.map(|dir| dir.join("prometheus")).chain([unpacked]);
-    all.find(|p| p.is_file()).context("prometheus is missing: run `make tools`")
+fn encoded(text: &str) -> String {
+    text.bytes().map(|b| format!("%{b:02X}")).collect()
 }

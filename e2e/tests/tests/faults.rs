@@ -34,8 +34,8 @@ struct Watched {
 
 /// Figure 1 with group `g` under load.
 fn watched() -> (Watched, Transfer) {
-    let bed = up("figure1").unwrap();
-    let prometheus = Prometheus::start(&bed.lab).unwrap();
+    let mut bed = up("figure1").unwrap();
+    let prometheus = Prometheus::start(&mut bed.lab).unwrap();
     let transfer = start(&bed);
     (Watched { bed, prometheus }, transfer)
 }

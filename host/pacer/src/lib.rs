@@ -19,7 +19,7 @@ pub mod engine;
 mod hook;
 mod kernel;
 mod learn;
-mod metrics;
+pub mod metrics;
 mod nodes;
 pub mod notice;
 mod service;

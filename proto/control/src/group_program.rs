@@ -55,6 +55,7 @@ impl TryFrom<pb::GroupProgram> for GroupProgram {
             write_base_va: wire.write_base_va,
             write_rkey: wire.write_rkey,
             params: within("params", required("params", wire.params)?.try_into())?,
+            branch_metrics: wire.branch_metrics,
         })
     }
 }
@@ -83,6 +84,7 @@ impl From<&GroupProgram> for pb::GroupProgram {
             write_base_va: p.write_base_va,
             write_rkey: p.write_rkey,
             params: Some(p.params.into()),
+            branch_metrics: p.branch_metrics,
         }
     }
 }

@@ -4,7 +4,7 @@
 use canopy_model::FieldError;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{GroupId, check_name};
-use canopy_model::status::{ItemError, ItemKind, NodeStatus};
+use canopy_model::status::{ItemError, ItemKind, NodeStatus, check_metrics_address};
 
 use crate::field::each;
 use crate::pb;
@@ -22,6 +22,7 @@ impl TryFrom<pb::ReportRequest> for NodeStatus {
             agent_version: wire.agent_version,
             kernel: wire.kernel,
             minor_version: wire.minor_version,
+            metrics_address: metrics_address(wire.metrics_address)?,
         })
     }
 }
@@ -37,8 +38,17 @@ impl From<&NodeStatus> for pb::ReportRequest {
             agent_version: s.agent_version.clone(),
             kernel: s.kernel.clone(),
             minor_version: s.minor_version,
+            metrics_address: s.metrics_address.clone(),
         }
     }
+}
+
+/// It becomes a target of Prometheus: nothing that is not an address may get there.
+fn metrics_address(wire: String) -> Result<String, FieldError> {
+    if !wire.is_empty() {
+        check_metrics_address("metrics_address", &wire)?;
+    }
+    Ok(wire)
 }
 
 impl TryFrom<pb::ItemError> for ItemError {
@@ -122,8 +132,17 @@ mod tests {
             agent_version: "0.1".into(),
             kernel: "6.12".into(),
             minor_version: 3,
+            metrics_address: "[2001:db8::1]:9464".into(),
         };
         assert_eq!(NodeStatus::try_from(pb::ReportRequest::from(&status)).unwrap(), status);
+        let mut wire = pb::ReportRequest::from(&status);
+        wire.metrics_address.clear();
+        assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().metrics_address, "", "of an earlier agent");
+        for bad in ["n1", "n1:0", "n1:65536", ":9464", "n 1:9464", "2001:db8::1:9464", "[n1]:9464", "n1/x:80"] {
+            wire.metrics_address = bad.into();
+            let error = NodeStatus::try_from(wire.clone()).unwrap_err().to_string();
+            assert!(error.starts_with("metrics_address: "), "{bad}: {error}");
+        }
         let mut wire = pb::ReportRequest::from(&status);
         wire.errors[1].kind = 99;
         let later = NodeStatus::try_from(wire.clone()).unwrap();

@@ -86,6 +86,7 @@ fn program(id: u64) -> GroupProgram {
         write_base_va: 0x5000,
         write_rkey: 0x99,
         params: AggregationParams::default(),
+        branch_metrics: true,
     }
 }
 
@@ -249,6 +250,7 @@ pub(crate) fn every_field_changed() -> Vec<(&'static str, NodeSpec)> {
         ("receivers_provisioned", |p| p.receivers_provisioned = false),
         ("write_base_va", |p| p.write_base_va += 1),
         ("write_rkey", |p| p.write_rkey += 1),
+        ("branch_metrics", |p| p.branch_metrics = false),
         ("params.window", |p| p.params.window -= 1),
         ("params.reack_interval_ns", |p| p.params.reack_interval += Duration::from_nanos(1)),
         ("params.nak_merge_ns", |p| p.params.nak_merge += Duration::from_nanos(1)),
@@ -446,11 +448,11 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
         prop::option::of(arb_port()),
         prop::collection::vec(arb_branch(), 0..4),
     );
-    (ids, rest, any::<((bool, bool), u64, u32)>(), params).prop_map(
+    (ids, rest, any::<((bool, bool, bool), u64, u32)>(), params).prop_map(
         |(
             (id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn),
             (replication_sid, multicast, (headend, headend_address), upstream, alternate_upstream, branches),
-            ((receivers_provisioned, accepts_roce), write_base_va, write_rkey),
+            ((receivers_provisioned, accepts_roce, branch_metrics), write_base_va, write_rkey),
             params,
         )| {
             GroupProgram {
@@ -473,6 +475,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
                 write_base_va,
                 write_rkey,
                 params,
+                branch_metrics,
             }
         },
     )

@@ -177,6 +177,8 @@ pub struct GroupProgram {
     pub write_rkey: u32,
     /// Aggregation constants.
     pub params: AggregationParams,
+    /// The agent exports metrics of the group's branches, too.
+    pub branch_metrics: bool,
 }
 
 /// The (S, G) of a group that nodes forward as native IP multicast. G is the first SID, an End.MT SID at every edge.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What nodes observe, and the phases of groups.
 
+use std::net::Ipv6Addr;
+
 use serde::{Deserialize, Serialize};
 
+use crate::FieldError;
 use crate::digest::SpecDigest;
 use crate::ids::{Generation, GroupId};
 
@@ -32,6 +35,29 @@ pub struct NodeStatus {
     /// Minor version of the southbound contract that agent and controller agreed on.
     #[serde(default)]
     pub minor_version: u32,
+    /// Where Prometheus finds the agent's metrics, `host:port`; empty if it serves none.
+    #[serde(default)]
+    pub metrics_address: String,
+}
+
+/// Accepts `host:port`, the host being a name, an IPv4 address or an IPv6 address in brackets.
+///
+/// # Errors
+/// The field, and what is permitted.
+pub fn check_metrics_address(field: &str, address: &str) -> Result<(), FieldError> {
+    let is_name =
+        |host: &str| host.len() <= 253 && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b));
+    let is_host = |host: &str| match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && is_name(host),
+    };
+    match address.rsplit_once(':') {
+        Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(()),
+        _ => Err(FieldError::new(
+            field,
+            format!("{address:?} is not an address: use host:port, with an IPv6 address in brackets"),
+        )),
+    }
 }
 
 /// Kind of a desired item.
@@ -116,4 +142,17 @@ pub enum GroupPhase {
     Degraded,
     /// The stall policy `fail` stopped it; the reason names the receiver. Nothing is forwarded until every member has left.
     Failed,
+}
+
+impl GroupPhase {
+    /// Every phase.
+    pub const ALL: [Self; 7] =
+        [Self::Pending, Self::Programming, Self::Ready, Self::Stalled, Self::Unknown, Self::Degraded, Self::Failed];
+}
+
+impl std::fmt::Display for GroupPhase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The variants' names are the API's.
+        write!(f, "{self:?}")
+    }
 }

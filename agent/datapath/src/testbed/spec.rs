@@ -128,6 +128,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
         write_base_va: 0x1000,
         write_rkey: 0xABCD,
         params: AggregationParams::default(),
+        branch_metrics: false,
     };
     NodeSpec {
         term: 1,

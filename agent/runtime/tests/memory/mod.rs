@@ -12,15 +12,17 @@ use std::time::Duration;
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_agent_link::Link;
 use canopy_agent_runtime::ledger::Ledger;
+use canopy_agent_runtime::metrics::{About, BOUND, Exporter};
 use canopy_agent_runtime::{LinkGone, Parts, run};
 use canopy_control::HeldSpec;
 use canopy_daemon::notify::Notifier;
+use canopy_metrics::format::Format;
 use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry};
-use canopy_model::ids::{PortIndex, Qpn};
+use canopy_model::ids::{GroupId, PortIndex, Qpn};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemError, ItemKind};
-use canopy_model::telemetry::{DropCount, GroupTelemetry};
-use canopy_units::{Octets, Rate};
+use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
+use canopy_units::{Octets, Rate, UnwrappedPsn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -109,7 +111,12 @@ pub struct Agent {
     pub kernel: Kernel,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), LinkGone>>,
+    exporter: Exporter,
+    about: Arc<About>,
 }
+
+/// Where Prometheus finds the agent's metrics.
+pub const METRICS_ADDRESS: &str = "leaf-1.example:9464";
 
 impl Agent {
     /// Starts the loop on `state_dir`; `link` makes the line to the controller from what the ledger holds.
@@ -127,6 +134,7 @@ impl Agent {
             groups: Arc::clone(&groups),
             queues_fail: Arc::clone(&queues_fail),
         };
+        let exporter = Exporter::default();
         let parts = Parts {
             prober: Box::new(canopy_agent_core::stamp::NoProber),
             node: "leaf-1".into(),
@@ -139,18 +147,73 @@ impl Agent {
             clock: Box::new(|| canopy_units::UnixTime::from_nanos(1_700_000_000_000_000_000)),
             notifier,
             telemetry_interval: Duration::from_secs(1),
+            metrics: Some((exporter.clone(), METRICS_ADDRESS.to_owned())),
+        };
+        let about = About {
+            version: parts.agent_version.clone(),
+            kernel: parts.kernel.clone(),
+            ledger: Arc::clone(&parts.ledger),
+            specs: parts.link.specs.clone(),
+            session: parts.link.session.clone(),
+            telemetry: parts.link.telemetry.clone(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(run(parts, async {
             let _ = stopped.await;
         }));
-        Self { kernel: Kernel { reconciles: reconciles_rx, events, errors, groups, queues_fail }, stop, task }
+        Self {
+            kernel: Kernel { reconciles: reconciles_rx, events, errors, groups, queues_fail },
+            stop,
+            task,
+            exporter,
+            about: Arc::new(about),
+        }
+    }
+
+    /// What Prometheus would get now, as text.
+    pub fn metrics(&self) -> String {
+        Format::Text.write(self.exporter.scrape(&self.about), BOUND).unwrap()
     }
 
     /// What SIGTERM does; afterwards `state_dir` is free.
     pub async fn stop(self) {
         self.stop.send(()).unwrap();
         self.task.await.unwrap().unwrap();
+    }
+}
+
+/// Group 1 with the one receiver that `spec` gives it.
+pub fn group(high: u64, next: u64) -> GroupTelemetry {
+    let branch = BranchTelemetry {
+        address: "2001:db8:1::2".parse().unwrap(),
+        next: Some(UnwrappedPsn(next)),
+        unconfirmed: false,
+        ack_psn: None,
+        epsn: None,
+        fatal: None,
+        late: None,
+        start: None,
+        ccount: 0,
+        last_feedback: None,
+        packets: 0,
+        octets: Octets::ZERO,
+    };
+    GroupTelemetry {
+        group_id: GroupId::new("group", 1).unwrap(),
+        epoch: 1,
+        high: UnwrappedPsn(high),
+        min_next: Some(UnwrappedPsn(next)),
+        acks_in: 0,
+        acks_out: 0,
+        naks_in: 0,
+        naks_out: 0,
+        cnps_in: 0,
+        cnps_out: 0,
+        data_packets: 0,
+        fresh_packets: None,
+        data_octets: Octets::ZERO,
+        branches: vec![branch],
+        drops: vec![],
     }
 }
 

@@ -12,6 +12,7 @@ use super::state::State;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
+use crate::metadata::{BRANCHES, METRICS_LABEL};
 use crate::plan::{Intent, Planned, plan_group};
 use crate::record::{GroupRecord, Record, TreeRecord};
 use crate::resource::{Behind, Group, GroupState, Step};
@@ -216,6 +217,7 @@ pub(super) fn intent(group: &Group) -> Intent<'_> {
         open: group.is_open(),
         held: group.is_held(),
         failed: group.failed.as_deref(),
+        branch_metrics: group.metadata.labels.get(METRICS_LABEL).is_some_and(|value| value == BRANCHES),
     }
 }
 

@@ -45,7 +45,9 @@ use crate::resource::Step;
 use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
-use crate::view::{DrainView, FlowView, GroupView, HmacView, LinkView, MemberView, NodeView, Page, TopologyView};
+use crate::view::{
+    DrainView, FlowView, GroupView, HmacView, LinkView, MemberView, NodeSummary, NodeView, Page, TopologyView,
+};
 
 mod bound;
 mod change;
@@ -488,6 +490,11 @@ impl Domain {
     /// One drain.
     pub fn drain(&self, name: &str) -> Option<DrainView> {
         self.state.drains.get(name).map(|drain| drain_commands::view(&self.state, drain))
+    }
+
+    /// Calls `visit` for every node, in arbitrary order; costs no copy of a spec.
+    pub fn for_each_node(&self, visit: impl FnMut(NodeSummary<'_>)) {
+        Views(&self.state).summaries().for_each(visit);
     }
 
     /// All nodes, in name order.

@@ -56,6 +56,18 @@ impl Views<'_> {
         views
     }
 
+    /// See [`super::Domain::for_each_node`].
+    pub(super) fn summaries(&self) -> impl Iterator<Item = NodeSummary<'_>> {
+        self.0.nodes.iter().map(|node| NodeSummary {
+            name: &node.spec.base.name,
+            connected: node.connected,
+            desired: node.spec.generation,
+            observed: node.status.as_ref().map(|status| status.observed_generation),
+            errors: node.status.as_ref().map_or(0, |status| status.errors.len()),
+            metrics_address: node.status.as_ref().map_or("", |status| &status.metrics_address),
+        })
+    }
+
     /// One node.
     pub(super) fn node(&self, name: &str) -> Option<NodeView> {
         self.0.node(name).map(node_view)
@@ -233,6 +245,7 @@ fn node_view(node: &Node) -> NodeView {
             errors: status.map(|s| s.errors.clone()).unwrap_or_default(),
             agent_version: status.map(|s| s.agent_version.clone()).unwrap_or_default(),
             kernel: status.map(|s| s.kernel.clone()).unwrap_or_default(),
+            metrics_address: status.map(|s| s.metrics_address.clone()).unwrap_or_default(),
             conditions: node_conditions(node),
         },
     }

@@ -104,7 +104,12 @@ pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainS
         synced_nodes: count(|t| t.synced_nodes),
         hosts: count(|t| t.hosts),
         links: count(|t| t.links),
-        groups: controller.phases().into_iter().map(|(phase, n)| (phase, n as u64)).collect(),
+        groups: controller
+            .phases()
+            .into_iter()
+            .filter(|(_, n)| *n > 0)
+            .map(|(phase, n)| (phase.to_string(), n as u64))
+            .collect(),
         roots,
         problems,
         left_out: controller.problems_left_out(),

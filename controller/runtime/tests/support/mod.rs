@@ -194,6 +194,7 @@ impl Agent {
             agent_version: "test".into(),
             kernel: "test".into(),
             errors: vec![],
+            metrics_address: String::new(),
         };
         self.client.report(report).await.unwrap();
     }

@@ -187,7 +187,7 @@ fn metrics_match_status() {
         "canopy_pacer_received_total{format=\"icmpv6\"} 1".to_owned(),
         "canopy_pacer_outcomes_total{reason=\"applied\"} 1".to_owned(),
         "canopy_pacer_actions_total{action=\"reduce\"} 1".to_owned(),
-        format!("canopy_pacer_qp_rate_bps{{qpn=\"17\",peer=\"{PEER}\"}} {}", LINE_BPS / 2),
+        format!("canopy_pacer_qp_rate_bits_per_second{{qpn=\"17\",peer=\"{PEER}\"}} {}", LINE_BPS / 2),
     ] {
         assert!(text.contains(&line), "{line} is not in {text}");
     }

@@ -202,6 +202,7 @@ fn a_field_that_only_the_agent_knows_has_its_default() {
     let mut wire = pb::GroupProgram::from(spec.groups.get(&id).unwrap());
     (wire.source_accepts_roce, wire.multicast, wire.alternate_upstream) = (false, None, 0);
     wire.headend_address.clear();
+    wire.branch_metrics = false;
     let mut items = Items::encode(&spec);
     items.upsert(id, wire.encode_to_vec().into());
     let name = (spec.term, spec.generation, items.digest());
@@ -209,6 +210,7 @@ fn a_field_that_only_the_agent_knows_has_its_default() {
     let program = spec.groups.get_mut(&id).unwrap();
     (program.source.accepts_roce, program.multicast, program.alternate_upstream) = (false, None, None);
     program.headend_address = None;
+    program.branch_metrics = false;
     let after = apply(None, pages).unwrap();
     assert_eq!((after.spec(), after.items()), (&spec, &items));
 }

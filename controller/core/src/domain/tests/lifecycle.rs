@@ -164,6 +164,23 @@ fn only_nodes_of_the_tree_get_a_change() {
         w.run(put).unwrap(),
         Applied { outcome: Outcome::Updated, generation: 2, nodes: vec![], groups: vec!["g".into()] }
     );
+    // But for the one that agents have to know, and that needs no epoch.
+    let epoch = |w: &World| w.domain.group("g").unwrap().status.epoch;
+    let before = epoch(&w);
+    let labels = Labels::from([("canopy/metrics".to_owned(), "branches".to_owned())]);
+    let put = |labels, generation| Command::PutGroup {
+        name: "g".into(),
+        labels,
+        spec: GroupSpec::default(),
+        if_match: Some(generation),
+        create_only: false,
+    };
+    assert_eq!(w.run(put(labels, 2)).unwrap().nodes, ["leaf1", "leaf3", "spine1"]);
+    let is_set = |w: &World| w.domain.node_spec("spine1").unwrap().groups.values().all(|g| g.branch_metrics);
+    assert!(is_set(&w) && epoch(&w) == before);
+    let labels = Labels::from([("canopy/metrics".to_owned(), "none".to_owned())]);
+    assert_eq!(w.run(put(labels, 3)).unwrap().nodes, ["leaf1", "leaf3", "spine1"]);
+    assert!(!is_set(&w) && epoch(&w) == before);
     assert_eq!(w.run(leave("g", "h3-1")).unwrap().nodes, ["leaf1", "leaf3", "spine1"]);
 }
 

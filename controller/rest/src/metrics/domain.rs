@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One scrape of the controller: itself, its store, changes, groups by phase and problems, then nodes and links.
+
+use canopy_controller_actor::Controller;
+use canopy_controller_core::confirmations::BOUNDS;
+use canopy_controller_core::health::ProblemKey;
+use canopy_metrics::{Description, Family, Kind, Page, Source};
+
+use super::{links, nodes};
+
+/// Root problems in one scrape, at most.
+const MAX_PROBLEMS: usize = 1000;
+
+pub(super) static LEFT_OUT: Family<0> =
+    Family::gauge("canopy_controller_series_left_out", "Series beyond the 50,000 that one scrape shows.", []);
+static BUILD: Family<1> = Family::new(Kind::Info, "canopy_controller_build", "Version of the controller.", ["version"]);
+static TERM: Family<0> = Family::gauge("canopy_controller_term", "Term that this controller took at its start.", []);
+static REVISION: Family<0> =
+    Family::gauge("canopy_controller_domain_revision", "Commands that changed the domain since the start.", []);
+static WRITABLE: Family<0> = Family::gauge(
+    "canopy_store_writable",
+    "1 while the store takes changes; 0 on a full disk, or when it has failed.",
+    [],
+);
+static LOST: Family<0> = Family::gauge(
+    "canopy_store_lost_commits",
+    "1 from the start that found acknowledged commits missing until an operator has taken note.",
+    [],
+);
+static CONFIRMED: Family<0> = Family::new(
+    Kind::Histogram,
+    "canopy_intent_to_kernel_seconds",
+    "Time from the arrival of a change until every node that it concerns has read it back from its kernel.",
+    [],
+);
+static WAITING: Family<0> =
+    Family::gauge("canopy_intent_unconfirmed_changes", "Changes that a node has not confirmed yet.", []);
+static UNMEASURED: Family<0> = Family::counter(
+    "canopy_intent_unmeasured_changes",
+    "Changes without a time: a node has left meanwhile, or too many waited.",
+    [],
+);
+static GROUPS: Family<1> = Family::gauge("canopy_groups", "Groups in each phase.", ["phase"]);
+static ACTIVE: Family<4> = Family::gauge(
+    "canopy_problem_active",
+    "1 for each problem that no other one explains.",
+    ["code", "severity", "kind", "object"],
+);
+static AFFECTED: Family<4> = Family::gauge(
+    "canopy_problem_affected",
+    "Problems that this one explains.",
+    ["code", "severity", "kind", "object"],
+);
+static PROBLEMS_LEFT_OUT: Family<0> = Family::gauge(
+    "canopy_controller_problems_left_out",
+    "Root problems beyond what one scrape shows, and symptoms that were not kept.",
+    [],
+);
+
+pub(super) fn families() -> Vec<Description> {
+    let own = [&LEFT_OUT, &TERM, &REVISION, &WRITABLE, &LOST, &CONFIRMED, &WAITING, &UNMEASURED, &PROBLEMS_LEFT_OUT];
+    let mut all: Vec<_> = own.iter().map(|family| family.describe()).collect();
+    all.extend([BUILD.describe(), GROUPS.describe(), ACTIVE.describe(), AFFECTED.describe()]);
+    all
+}
+
+pub(super) struct Scrape {
+    pub(super) controller: Controller,
+    /// The store takes changes.
+    pub(super) writable: bool,
+}
+
+impl Source for Scrape {
+    fn scrape(&self, page: &mut Page<'_>) -> std::fmt::Result {
+        self.controller(page)?;
+        self.changes(page)?;
+        self.problems(page)?;
+        nodes::write(&self.controller, page)?;
+        links::write(&self.controller, page)
+    }
+}
+
+impl Scrape {
+    fn controller(&self, page: &mut Page<'_>) -> std::fmt::Result {
+        let (term, revision) = self.controller.read(|d| (d.term(), d.revision()));
+        page.write(&BUILD, [([env!("CARGO_PKG_VERSION")], 1)])?;
+        page.one(&TERM, term)?;
+        page.one(&REVISION, revision)?;
+        page.one(&WRITABLE, u64::from(self.writable))?;
+        page.one(&LOST, u64::from(self.controller.store_recovery().is_some()))?;
+        let phases = self.controller.phases().map(|(phase, n)| (phase.to_string(), n as u64));
+        page.write(&GROUPS, phases.iter().map(|(phase, n)| ([phase.as_str()], *n)))
+    }
+
+    fn changes(&self, page: &mut Page<'_>) -> std::fmt::Result {
+        let (times, waiting, unmeasured) = self.controller.confirmations(|c| (c.times(), c.waiting(), c.unmeasured()));
+        let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64()).chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
+        page.histogram(&CONFIRMED, times.sum.as_secs_f64(), &buckets)?;
+        page.one(&WAITING, waiting as u64)?;
+        page.one(&UNMEASURED, unmeasured)
+    }
+
+    /// Root problems alone: what they affect is counted, and would be as many series as there are groups.
+    fn problems(&self, page: &mut Page<'_>) -> std::fmt::Result {
+        let roots = self.controller.root_problems();
+        let labels = |key: &ProblemKey| {
+            let info = key.code.info();
+            [key.code.to_string(), info.severity.to_string(), info.object.to_string(), key.object.name()]
+        };
+        let shown: Vec<_> = roots.iter().take(MAX_PROBLEMS).map(|(key, affected)| (labels(key), *affected)).collect();
+        let each = || shown.iter().map(|(labels, affected)| (labels.each_ref().map(String::as_str), *affected));
+        page.write(&ACTIVE, each().map(|(labels, _)| (labels, 1)))?;
+        page.write(&AFFECTED, each())?;
+        let left_out = (roots.len() - shown.len()) as u64 + self.controller.problems_left_out();
+        page.one(&PROBLEMS_LEFT_OUT, left_out)
+    }
+}
