@@ -6,17 +6,18 @@
 //! - `extract`: bodies, queries and preconditions, refused with the field's name.
 //! - The types of requests and responses are those of `canopy_controller_api`.
 //! - [`Watches`]: changes as server-sent events.
-//! - `routes`: one file per resource; `health`, `metrics` and `index` for operators.
+//! - `routes`: one file per resource; `health`, `metrics` and `plain` for operators; `ui`: the web UI.
 
 pub mod error;
 mod extract;
 mod health;
 mod host;
-mod index;
 mod metrics;
 mod openapi;
+mod plain;
 mod router;
 mod routes;
+mod ui;
 mod watch;
 
 pub use extract::MAX_BODY_BYTES;
