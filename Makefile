@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Where `make lab` builds: optimised for a short build and a fast enough lab; `make test` builds with tests, in target/debug.
 LAB := target/lab
 
-.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust clean
+.PHONY: help lab down test test-unit test-e2e test-verbs test-deep verbs kernels web web-build bench clean-room conformance build tools lint fmt deps fuzz mutants mutants-rust clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,14 @@ conformance: build ## docs/conformance.md names tests that exist and run, docs/r
 	python3 scripts/check-conformance.py
 	python3 scripts/test_check_resources.py
 	python3 scripts/check-resources.py
+
+web: ## the web UI: its generated types and its build are those of the sources; lint, types, unit tests, size
+	@scripts/install-tools.sh web
+	@scripts/web.sh check
+
+web-build: ## what the controller embeds, from the sources in web/: run after a change there, or of the API description
+	@scripts/install-tools.sh web
+	@scripts/web.sh build
 
 bench: tools build ## ns per packet, a change among many groups, commits per second, what 2,000 watchers cost a write, both stores with 10^6 records, time to Ready, goodput beside one unicast flow, what Long-haul CNPs gain
 	cargo bench -p canopy-datapath --features testbed --bench packets

@@ -17,10 +17,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUFFIXES = {".rs", ".c", ".h", ".proto", ".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".json"}
+SUFFIXES = {".ts", ".tsx", ".css", ".rs", ".c", ".h", ".proto", ".py", ".sh", ".md", ".toml", ".yaml", ".yml", ".json"}
 NAMES = {"Makefile"}
 # Not read: other people's text, generated lists, and the two files that contain the words in order to find them.
-SKIPPED = ("Cargo.lock", "*/Cargo.lock", "LICENSE*", "scripts/check-words.py", "scripts/test_check_words.py")
+SKIPPED = ("Cargo.lock", "*/Cargo.lock", "web/package-lock.json", "web/dist/*", "LICENSE*", "scripts/check-words.py", "scripts/test_check_words.py")
 
 # What to write instead, and the words that it replaces; a word with a blank is a phrase.
 INSTEAD = {

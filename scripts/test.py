@@ -28,6 +28,8 @@ STAGES = [
     ("deps", ["make", "-s", "deps"], False),
     ("fuzz", ["make", "-s", "fuzz"], False),
     ("conformance", ["make", "-s", "conformance"], False),
+    # Before `unit`, which has the tests of the UI in Chromium: this stage installs what they need.
+    ("web", ["make", "-s", "web"], False),
     ("verbs", ["make", "-s", "test-verbs"], False),
     ("unit", None, False),
     ("e2e", None, False),
@@ -36,6 +38,7 @@ E2E_PACKAGE = "canopy-e2e"
 # Python tools are in the project's own environment.
 os.environ["PATH"] = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
 RUST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
+VITEST = re.compile(r"^\s+Tests  (?:(\d+) failed)?(?: \| )?(?:(\d+) passed)?(?: \| )?(?:(\d+) skipped)?")
 UNITTEST = re.compile(r"^Ran (\d+) tests? in ")
 UNITTEST_FAILED = re.compile(r"^FAILED \((.*)\)")
 
@@ -52,6 +55,9 @@ class Stage:
         if m := RUST.match(line):
             passed, failed, ignored = map(int, m.groups())
             self.passed, self.failed, self.skipped = self.passed + passed, self.failed + failed, self.skipped + ignored
+        elif m := VITEST.match(line):
+            failed, passed, skipped = (int(n or 0) for n in m.groups())
+            self.passed, self.failed, self.skipped = self.passed + passed, self.failed + failed, self.skipped + skipped
         elif m := UNITTEST.match(line):
             self.passed += int(m[1])
         elif m := UNITTEST_FAILED.match(line):

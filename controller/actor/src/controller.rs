@@ -26,8 +26,8 @@ use crate::links::Flap;
 use crate::moves::Moves;
 use crate::news::{Follower, GroupChanges, News, WaitedGroups};
 use crate::order::{Order, Precondition};
-use crate::preview::Preview;
 use crate::phases::Phases;
+use crate::preview::Preview;
 use crate::task::{self, Message, Request};
 use crate::telemetry::Telemetry;
 

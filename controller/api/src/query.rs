@@ -85,6 +85,17 @@ impl WatchQuery {
     }
 }
 
+/// Parameters of the stream of several kinds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct TopicsQuery {
+    /// Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`.
+    pub topics: String,
+    /// How long the stream lasts, 1..=3600 seconds; 300 when absent.
+    pub timeout_seconds: Option<u64>,
+}
+
 /// Filter and page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

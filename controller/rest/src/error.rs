@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Maps every refusal of this API to a status code, a stable code word, and the invalid fields.
 
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::CommandError;
 use canopy_controller_api::problem::Extensions;
@@ -50,6 +50,12 @@ impl ApiError {
     /// No such resource (404).
     pub fn not_found(kind: &'static str, name: impl Into<String>) -> Self {
         DomainError::NotFound { kind, name: name.into() }.into()
+    }
+
+    /// Nothing is served at this path (404).
+    pub(crate) fn no_route(uri: &Uri) -> Self {
+        let detail = format!("nothing is served at {}: see /api/v1/openapi.json", uri.path());
+        Self::new(StatusCode::NOT_FOUND, "NotFound", detail)
     }
 
     /// Prefixes every field name, for items of a list.

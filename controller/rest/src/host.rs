@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Accepts only requests whose Host header names this machine.
+//! Accepts only requests whose Host header names this machine, and writes of a browser only from a page of this address.
 //!
 //! A web page can make its own name resolve to 127.0.0.1 and then send requests as if we were its origin (DNS
 //! rebinding). Its requests carry its name in Host; requests of local users and programs carry localhost or a loopback
 //! address.
+//!
+//! A page of another origin, also one on another port of this machine, can send requests here without reading the answers.
+//! A browser names the page's origin in every request that is no GET or HEAD; programs name none.
 
 use std::net::IpAddr;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::http::header::HOST;
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, Method};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 
 use crate::error::ApiError;
 
-/// `router` for a TCP listener on loopback: other names in Host are answered 421. Not needed for a Unix socket.
+/// `router` for a TCP listener on loopback: other names in Host are answered 421, writes of pages of other origins 403. Not needed for a
+/// Unix socket.
 pub fn only_local_names(router: Router) -> Router {
     router.layer(from_fn(check))
 }
@@ -24,6 +29,7 @@ pub fn only_local_names(router: Router) -> Router {
 async fn check(request: Request, next: Next) -> Result<Response, ApiError> {
     let host = request.headers().get(HOST).and_then(|h| h.to_str().ok()).unwrap_or("");
     if is_local(host) {
+        check_origin(request.method(), request.headers(), host)?;
         return Ok(next.run(request).await);
     }
     Err(ApiError::new(
@@ -31,6 +37,31 @@ async fn check(request: Request, next: Next) -> Result<Response, ApiError> {
         "ForeignHost",
         format!("Host is {host:?}: use localhost or a loopback address"),
     ))
+}
+
+/// Refuses a write of a page that this address did not serve.
+fn check_origin(method: &Method, headers: &HeaderMap, host: &str) -> Result<(), ApiError> {
+    if method == Method::GET || method == Method::HEAD {
+        return Ok(());
+    }
+    let foreign = |origin: &str| {
+        ApiError::new(
+            StatusCode::FORBIDDEN,
+            "ForeignOrigin",
+            format!("Origin is {origin:?}: pages of http://{host} only"),
+        )
+    };
+    for origin in headers.get_all(ORIGIN) {
+        let origin = origin.to_str().map_err(|_| foreign("?"))?;
+        let named = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        if !named.is_some_and(|named| named.eq_ignore_ascii_case(host)) {
+            return Err(foreign(origin));
+        }
+    }
+    match headers.get("sec-fetch-site").map(|site| site.as_bytes()) {
+        None | Some(b"same-origin" | b"none") => Ok(()),
+        Some(site) => Err(foreign(&String::from_utf8_lossy(site))),
+    }
 }
 
 fn is_local(host: &str) -> bool {

@@ -6,19 +6,20 @@
 //! - `extract`: bodies and queries, refused with the field's name; `conditions`: who sends a write, and its preconditions.
 //! - The types of requests and responses are those of `canopy_controller_api`.
 //! - [`Watches`]: changes as server-sent events.
-//! - `routes`: one file per resource; `health`, `metrics` and `index` for operators.
+//! - `routes`: one file per resource; `health`, `metrics` and `plain` for operators; `ui`: the web UI.
 
 mod conditions;
 pub mod error;
 mod extract;
 mod health;
 mod host;
-mod index;
 pub mod metrics;
 mod openapi;
+mod plain;
 mod preview;
 mod router;
 mod routes;
+mod ui;
 mod watch;
 
 pub use conditions::Caller;

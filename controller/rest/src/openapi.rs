@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use crate::routes::{
     drains, events, flows, groups, history, hmac, links, members, nodes, problems, telemetry, topology, validate,
 };
-use crate::{health, metrics};
+use crate::{health, metrics, watch};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -47,6 +47,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(events::list))
         .routes(routes!(history::audit))
         .routes(routes!(history::versions))
+        .routes(routes!(watch::topics))
         .routes(routes!(validate::validate))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))

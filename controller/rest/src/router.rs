@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -16,7 +16,7 @@ use tower_http::trace::TraceLayer;
 use crate::error::ApiError;
 use crate::extract::MAX_BODY_BYTES;
 use crate::watch::Watches;
-use crate::{index, openapi};
+use crate::{openapi, plain, ui};
 
 /// A request that takes longer is answered 503 and dropped; its command may still be executed. Streams last longer: their answer is
 /// complete with its headers.
@@ -35,24 +35,17 @@ pub fn router(controller: Controller) -> Router {
 pub fn router_with(controller: Controller, watches: Watches) -> Router {
     let (described, _) = openapi::described().split_for_parts();
     described
-        .route("/", get(index::index))
+        .route("/plain", get(plain::page))
         .route("/api/v1/openapi.json", get(openapi::serve))
-        .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(axum::middleware::from_fn_with_state(controller.clone(), settle))
+        // Not below `settle`: the UI is served whatever the state of the store.
+        .fallback(ui::fallback)
         .layer(axum::middleware::from_fn(timeout))
         .layer(Extension(watches))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(TraceLayer::new_for_http())
         .with_state(controller)
-}
-
-async fn no_route(uri: Uri) -> ApiError {
-    ApiError::new(
-        StatusCode::NOT_FOUND,
-        "NotFound",
-        format!("nothing is served at {}: see /api/v1/openapi.json", uri.path()),
-    )
 }
 
 async fn no_method(request: Request) -> ApiError {

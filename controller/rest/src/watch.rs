@@ -15,19 +15,24 @@ use std::future::Future;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::{CommandError, Controller};
-use canopy_controller_api::query::WatchQuery;
-use tokio::sync::{Semaphore, watch};
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::{TopicsQuery, WatchQuery};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use self::feed::{Events, Named, Problems};
+use self::frame::frame;
 use self::present::Present;
 use self::ring::{BOUNDS, Ring};
-use self::stream::{Begin, Watcher};
+use self::stream::{Begin, From, Watcher};
 use crate::error::ApiError;
+use crate::extract::ApiQuery;
 
 /// Seconds that a stream lasts.
 const LASTS: std::ops::RangeInclusive<u64> = 1..=3600;
@@ -40,6 +45,26 @@ pub(crate) enum Topic {
     Nodes,
     Problems,
     Events,
+}
+
+impl Topic {
+    const ALL: [Self; 4] = [Self::Groups, Self::Nodes, Self::Problems, Self::Events];
+
+    /// As a client writes it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Groups => "groups",
+            Self::Nodes => "nodes",
+            Self::Problems => "problems",
+            Self::Events => "events",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, ApiError> {
+        Self::ALL.into_iter().find(|topic| topic.name() == text).ok_or_else(|| {
+            ApiError::bad_request("topics", format!("{text:?} is none of groups, nodes, problems, events"))
+        })
+    }
 }
 
 /// The streams of a controller: one for all its listeners. Rings are shared, connection slots are not.
@@ -102,11 +127,7 @@ impl Watches {
         if let Some((field, _)) = others.iter().find(|(_, is_given)| *is_given) {
             return Err(ApiError::bad_request(field, "is not possible with watch=true: a stream has everything"));
         }
-        let lasts = query.timeout_seconds.unwrap_or(DEFAULT_LASTS);
-        if !LASTS.contains(&lasts) {
-            let (least, most) = (LASTS.start(), LASTS.end());
-            return Err(ApiError::bad_request("timeoutSeconds", format!("{lasts} is outside {least}..={most}")));
-        }
+        let lasts = lasts(query.timeout_seconds)?;
         let feed = self.shared.feed(topic);
         // A browser that connects again repeats the URL, and has the newer token in the header.
         let last = headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?"));
@@ -123,13 +144,46 @@ impl Watches {
                 (Some(now), Some(Present::new(controller, topic, mark)))
             }
         };
+        let from = From { ring: feed.ring.clone(), cursor, present, topic: None };
+        Ok(self.answer(controller, vec![from], None, lasts, slot))
+    }
+
+    /// Answers a request for changes of several kinds in one stream, from now on.
+    pub(crate) fn open_topics(&self, controller: &Controller, query: &TopicsQuery) -> Result<Response, ApiError> {
+        let lasts = lasts(query.timeout_seconds)?;
+        let mut topics = Vec::new();
+        for topic in query.topics.split(',') {
+            let topic = Topic::parse(topic)?;
+            if topics.contains(&topic) {
+                return Err(ApiError::bad_request("topics", format!("{} is there twice", topic.name())));
+            }
+            topics.push(topic);
+        }
+        let slot = self.slots.clone().try_acquire_owned().map_err(|_| too_many())?;
+        let mut from = Vec::with_capacity(topics.len());
+        for topic in topics {
+            self.begin(controller, topic);
+            let ring = self.shared.feed(topic).ring.clone();
+            let (now, _) = ring.now();
+            from.push(From { ring, cursor: Some(now), present: None, topic: Some(topic.name()) });
+        }
+        Ok(self.answer(controller, from, Some(frame("synced", None, b"{}")), lasts, slot))
+    }
+
+    fn answer(
+        &self,
+        controller: &Controller,
+        from: Vec<From>,
+        first: Option<Bytes>,
+        lasts: Duration,
+        slot: OwnedSemaphorePermit,
+    ) -> Response {
         let watcher = Watcher::new(Begin {
             controller: controller.clone(),
-            ring: feed.ring.clone(),
-            cursor,
-            present,
+            from,
+            first,
             turn: self.shared.turn.clone(),
-            lasts: Duration::from_secs(lasts),
+            lasts,
             closing: self.closing.clone(),
             slot,
         });
@@ -138,7 +192,7 @@ impl Watches {
             Some((Ok::<_, Infallible>(event), watcher))
         });
         let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-        Ok((headers, Body::from_stream(events)).into_response())
+        (headers, Body::from_stream(events)).into_response()
     }
 
     /// Starts the kind's feed, if this is the first watcher.
@@ -177,6 +231,26 @@ impl Shared {
             Topic::Events => &self.events,
         }
     }
+}
+
+/// Changes of several kinds as server-sent events, from now on: read the lists after `synced`.
+#[utoipa::path(get, path = "/api/v1/watch", tag = "watch", operation_id = "watchTopics", params(TopicsQuery),
+    responses((status = 200, description = "a stream of changes", body = String, content_type = "text/event-stream"), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
+pub(crate) async fn topics(
+    State(controller): State<Controller>,
+    Extension(watches): Extension<Watches>,
+    ApiQuery(query): ApiQuery<TopicsQuery>,
+) -> Result<Response, ApiError> {
+    watches.open_topics(&controller, &query)
+}
+
+fn lasts(seconds: Option<u64>) -> Result<Duration, ApiError> {
+    let lasts = seconds.unwrap_or(DEFAULT_LASTS);
+    if LASTS.contains(&lasts) {
+        return Ok(Duration::from_secs(lasts));
+    }
+    let (least, most) = (LASTS.start(), LASTS.end());
+    Err(ApiError::bad_request("timeoutSeconds", format!("{lasts} is outside {least}..={most}")))
 }
 
 fn too_many() -> ApiError {

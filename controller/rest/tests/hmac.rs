@@ -63,9 +63,15 @@ async fn a_rotation_is_begun_followed_and_shown_without_secrets() {
     let record: Value = serde_json::from_slice(&stored[0].1).unwrap();
     let secrets: Vec<&str> = record["keys"].as_array().unwrap().iter().map(|k| k["secret"].as_str().unwrap()).collect();
     assert_eq!(secrets.iter().map(|s| s.len()).collect::<Vec<_>>(), [64, 64]);
-    for path in
-        ["/", "/metrics", "/api/v1/hmac", "/api/v1/nodes", "/api/v1/nodes/n1", "/api/v1/events", "/api/v1/topology"]
-    {
+    for path in [
+        "/plain",
+        "/metrics",
+        "/api/v1/hmac",
+        "/api/v1/nodes",
+        "/api/v1/nodes/n1",
+        "/api/v1/events",
+        "/api/v1/topology",
+    ] {
         let text = api.get(path).await.text;
         assert!(secrets.iter().all(|secret| !text.contains(secret)), "{path} shows a secret");
     }

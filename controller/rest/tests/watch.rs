@@ -240,3 +240,52 @@ async fn problems_open_change_and_close_in_the_stream() {
     while apply(watch.next().await) > 0 {}
     assert_eq!(api.get("/api/v1/problems").await.json()["items"], json!([]));
 }
+
+/// Catches a kind that is missing in the stream of several, one that is there without being asked for, and a change between `synced` and
+/// the list that is read after it.
+#[tokio::test]
+async fn one_stream_has_the_changes_of_several_kinds() {
+    let api = Api::prepared().await;
+    let mut watch = api.watch_topics("?topics=groups,nodes").await;
+    assert_eq!(watch.next().await.name, "synced");
+    api.put("/api/v1/groups/g2", &group("g2")).await;
+    let added = watch.next().await;
+    assert_eq!((added.brief(), &added.id), (("groups.added", "g2"), &None));
+    assert_eq!(added.data, api.get("/api/v1/groups/g2").await.json());
+    // The events of both are not asked for.
+    let wider = with(topology(), |t| t["spec"]["nodes"][1] = json!({"name": "n3", "id": 3}));
+    let wider = with(
+        wider,
+        |t| t["spec"]["links"] = json!([{"a": "n1/eth1", "b": "n3/eth1"}, {"a": "n1/eth2", "b": "s1/eth0"}, {"a": "n3/eth2", "b": "r1/eth0"}, {"a": "n3/eth3", "b": "r2/eth0"}]),
+    );
+    assert_eq!(api.put("/api/v1/topology", &wider).await.status, 200);
+    let mut names = std::collections::BTreeSet::new();
+    while names.len() < 3 {
+        let event = watch.next().await;
+        let (kind, name) = event.brief();
+        if kind.starts_with("nodes.") {
+            names.insert((kind.to_owned(), name.to_owned()));
+        }
+    }
+    let names: Vec<_> = names.iter().map(|(kind, name)| (kind.as_str(), name.as_str())).collect();
+    assert_eq!(names, [("nodes.added", "n3"), ("nodes.deleted", "n2"), ("nodes.modified", "n1")]);
+}
+
+/// Catches a stream that ends without a word, and a parameter that is not checked.
+#[tokio::test]
+async fn a_stream_of_several_kinds_ends_and_refuses_as_the_others_do() {
+    let api = Api::prepared().await;
+    let mut watch = api.watch_topics("?topics=events&timeoutSeconds=1").await;
+    assert_eq!((watch.next().await.name.as_str(), watch.next().await.name.as_str()), ("synced", "bye"));
+    assert_eq!(watch.any().await, None);
+    for (query, field) in [
+        ("topics=", "topics"),
+        ("topics=groups,groups", "topics"),
+        ("topics=links", "topics"),
+        ("topics=nodes&timeoutSeconds=0", "timeoutSeconds"),
+    ] {
+        let (status, _, errors) = api.get(&format!("/api/v1/watch?{query}")).await.problem();
+        assert_eq!(status, 400, "{query}");
+        assert!(errors[0].starts_with(field), "{errors:?}");
+    }
+}

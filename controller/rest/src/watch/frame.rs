@@ -38,6 +38,17 @@ pub(crate) fn frame(event: &str, id: Option<&str>, json: &[u8]) -> Bytes {
     frame.into()
 }
 
+/// The same event in a stream of several kinds: its name begins with the kind, and it has no id.
+pub(crate) fn of_topic(topic: &str, event: &Bytes) -> Bytes {
+    let Some(rest) = event.strip_prefix(b"event: ") else { return event.clone() };
+    let end = |of: &[u8]| of.iter().position(|byte| *byte == b'\n').map_or(of.len(), |at| at + 1);
+    let (name, mut rest) = rest.split_at(end(rest));
+    if rest.starts_with(b"id: ") {
+        rest = &rest[end(rest)..];
+    }
+    [b"event: ", topic.as_bytes(), b".", name, rest].concat().into()
+}
+
 /// JSON on one line.
 pub(crate) fn json(of: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(of).unwrap_or_else(|error| {
@@ -57,5 +68,13 @@ mod tests {
         let text = json(&"a\nb\u{2028}");
         assert_eq!(frame("added", Some("1.2"), &text), "event: added\nid: 1.2\ndata: \"a\\nb\u{2028}\"\n\n".as_bytes());
         assert_eq!(frame("bye", None, b"{}"), "event: bye\ndata: {}\n\n".as_bytes());
+    }
+
+    /// Catches a token of one kind in a stream of several, and a change that loses its data.
+    #[test]
+    fn an_event_of_a_topic_has_the_kind_and_no_id() {
+        let with_id = frame("added", Some("1.2"), b"{\"id: \":1}");
+        assert_eq!(of_topic("groups", &with_id), "event: groups.added\ndata: {\"id: \":1}\n\n".as_bytes());
+        assert_eq!(of_topic("nodes", &frame("deleted", None, b"{}")), "event: nodes.deleted\ndata: {}\n\n".as_bytes());
     }
 }

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
-use super::frame::{frame, json};
+use super::frame::{frame, json, of_topic};
 use super::present::Present;
 use super::ring::{Gone, Ring};
 
@@ -32,7 +32,7 @@ enum End {
     Gone,
 }
 
-/// What the events of a stream are read from.
+/// What the events of one kind are read from.
 struct Source {
     controller: Controller,
     ring: Arc<Ring>,
@@ -43,11 +43,21 @@ struct Source {
     present: Option<Present>,
     /// One watcher at a time reads the present state, so that many that begin together do not keep writes waiting.
     turn: Arc<Semaphore>,
+    /// The kind, in a stream of several.
+    topic: Option<&'static str>,
 }
 
 impl Source {
     /// The next events. Dropping the future loses none.
     async fn next(&mut self) -> Result<Vec<Bytes>, End> {
+        let frames = self.read().await?;
+        Ok(match self.topic {
+            Some(topic) => frames.iter().map(|frame| of_topic(topic, frame)).collect(),
+            None => frames,
+        })
+    }
+
+    async fn read(&mut self) -> Result<Vec<Bytes>, End> {
         let cursor = self.cursor.ok_or(End::Gone)?;
         if let Some(present) = &mut self.present {
             tokio::task::yield_now().await;
@@ -76,7 +86,7 @@ impl Source {
 
 /// A watcher with its connection slot.
 pub(super) struct Watcher {
-    source: Source,
+    sources: Vec<Source>,
     waiting: VecDeque<Bytes>,
     heartbeat: Interval,
     until: Instant,
@@ -85,12 +95,21 @@ pub(super) struct Watcher {
     _slot: OwnedSemaphorePermit,
 }
 
-/// What a watcher begins with.
-pub(super) struct Begin {
-    pub(super) controller: Controller,
+/// Where a watcher begins in one kind.
+pub(super) struct From {
     pub(super) ring: Arc<Ring>,
     pub(super) cursor: Option<u64>,
     pub(super) present: Option<Present>,
+    /// See [`Source::topic`].
+    pub(super) topic: Option<&'static str>,
+}
+
+/// What a watcher begins with.
+pub(super) struct Begin {
+    pub(super) controller: Controller,
+    pub(super) from: Vec<From>,
+    /// The first event, if there is one.
+    pub(super) first: Option<Bytes>,
     pub(super) turn: Arc<Semaphore>,
     pub(super) lasts: Duration,
     pub(super) closing: watch::Receiver<bool>,
@@ -99,14 +118,17 @@ pub(super) struct Begin {
 
 impl Watcher {
     pub(super) fn new(begin: Begin) -> Self {
-        let Begin { controller, ring, cursor, present, turn, lasts, closing, slot } = begin;
+        let Begin { controller, from, first, turn, lasts, closing, slot } = begin;
         let now = Instant::now();
         let mut heartbeat = interval_at(now + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let published = ring.published();
-        let source = Source { controller, ring, published, cursor, present, turn };
-        let (waiting, until) = (VecDeque::new(), now + lasts);
-        Self { source, waiting, heartbeat, until, closing, has_ended: false, _slot: slot }
+        let source = |From { ring, cursor, present, topic }| {
+            let (published, turn) = (ring.published(), turn.clone());
+            Source { controller: controller.clone(), ring, published, cursor, present, turn, topic }
+        };
+        let sources = from.into_iter().map(source).collect();
+        let (waiting, until) = (first.into_iter().collect(), now + lasts);
+        Self { sources, waiting, heartbeat, until, closing, has_ended: false, _slot: slot }
     }
 
     /// The next event; `None` after the last one.
@@ -126,7 +148,7 @@ impl Watcher {
                 _ = self.heartbeat.tick() => {
                     return Some(frame("heartbeat", None, &json(&json!({"timeUnixNs": UnixTime::now().nanos()}))));
                 }
-                next = self.source.next() => next,
+                next = next_of(&mut self.sources) => next,
             };
             match next {
                 Ok(frames) => self.waiting.extend(frames),
@@ -146,6 +168,15 @@ impl Watcher {
         };
         frame(event, None, &json(&json!({"reason": reason})))
     }
+}
+
+/// The next events of any kind; kinds that change at the same time take turns. Dropping the future loses none.
+async fn next_of(sources: &mut [Source]) -> Result<Vec<Bytes>, End> {
+    let nexts = sources.iter_mut().map(|source| Box::pin(source.next()));
+    let (next, at, _) = futures::future::select_all(nexts).await;
+    // The one that had something is asked last, so that a kind that changes all the time does not hide the others.
+    sources[at..].rotate_left(1);
+    next
 }
 
 /// An error means that what served the stream is gone, which is treated as closing.

@@ -88,8 +88,17 @@ impl Api {
         self.watch_with(kind, query, &[]).await
     }
 
+    /// Opens a stream of several kinds.
+    pub(crate) async fn watch_topics(&self, query: &str) -> Watch {
+        self.open(&format!("/api/v1/watch{query}"), &[]).await
+    }
+
     pub(crate) async fn watch_with(&self, kind: &str, query: &str, headers: &[(&str, &str)]) -> Watch {
-        let mut request = Request::builder().uri(format!("/api/v1/{kind}?watch=true{query}"));
+        self.open(&format!("/api/v1/{kind}?watch=true{query}"), headers).await
+    }
+
+    async fn open(&self, path: &str, headers: &[(&str, &str)]) -> Watch {
+        let mut request = Request::builder().uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -61,11 +61,21 @@ pub(crate) struct Controller {
     stop: watch::Sender<bool>,
     task: JoinHandle<anyhow::Result<()>>,
     pub(crate) store: Arc<dyn Store>,
+    web: Option<String>,
 }
 
 impl Controller {
     /// On the store and sockets in `dir`.
     pub(crate) async fn start(dir: &Path) -> Self {
+        Self::start_with(dir, None).await
+    }
+
+    /// Also on a port of 127.0.0.1, for browsers; 0 selects a free one.
+    pub(crate) async fn start_web(dir: &Path, port: u16) -> Self {
+        Self::start_with(dir, Some(Listen::Tcp(([127, 0, 0, 1], port).into()))).await
+    }
+
+    async fn start_with(dir: &Path, tcp: Option<Listen>) -> Self {
         let path = dir.join("store");
         let store: Arc<dyn Store> = Arc::new(
             tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))
@@ -74,6 +84,13 @@ impl Controller {
                 .unwrap(),
         );
         let bind = async |name: &str| Listen::Unix(dir.join(name)).bind().await.unwrap();
+        let mut rest = vec![bind("rest.sock").await];
+        let mut web = None;
+        if let Some(listen) = tcp {
+            let listener = listen.bind().await.unwrap();
+            web = Some(listener.address().unwrap().to_string());
+            rest.push(listener);
+        }
         let (stop, shutdown) = watch::channel(false);
         let (ready, is_ready) = oneshot::channel();
         let parts = Parts {
@@ -82,13 +99,18 @@ impl Controller {
             thresholds: Default::default(),
             hmac: Default::default(),
             grpc: vec![bind("grpc.sock").await],
-            rest: vec![bind("rest.sock").await],
+            rest,
             shutdown,
             on_ready: Box::new(move || ready.send(()).unwrap()),
         };
         let task = tokio::spawn(run(parts));
         is_ready.await.unwrap();
-        Self { dir: dir.into(), stop, task, store }
+        Self { dir: dir.into(), stop, task, store, web }
+    }
+
+    /// Address and port for browsers.
+    pub(crate) fn web(&self) -> &str {
+        self.web.as_deref().unwrap()
     }
 
     /// Ends it as SIGTERM would.

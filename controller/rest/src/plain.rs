@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/`: one status page for browsers. Rendered here, no script, every text escaped.
+//! `/plain`: the state of the domain on one page, for browsers without JavaScript. Rendered here, every text escaped.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ h1{margin:0}h2{margin:2rem 0 .5rem}table{border-collapse:collapse;width:100%}th,
 code,td.n{font-family:ui-monospace,monospace;font-size:13px}.ok{color:#116329}.wait{color:#7d4e00}.bad{color:#a40e26}nav a{margin-right:1rem}p.sub{margin:.2rem 0 1rem;color:#57606a}\
 @media(prefers-color-scheme:dark){body{color:#e6edf3;background:#0d1117}th,td{border-color:#30363d}a{color:#58a6ff}.ok{color:#3fb950}.wait{color:#d29922}.bad{color:#ff7b72}p.sub{color:#8d96a0}}";
 
-pub(crate) async fn index(State(controller): State<Controller>) -> Response {
+pub(crate) async fn page(State(controller): State<Controller>) -> Response {
     let (nodes, page, topology, term) =
         controller.read(|d| (d.nodes(), d.groups(&Selector::default(), None, MAX_ROWS), d.topology(), d.term()));
     let mut html = String::with_capacity(16 << 10);
@@ -28,7 +28,7 @@ pub(crate) async fn index(State(controller): State<Controller>) -> Response {
     _ = write!(
         html,
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><meta http-equiv=\"refresh\" content=\"5\">\
-<title>Canopy</title><style>{STYLE}</style><h1>Canopy</h1><p class=\"sub\">RDMA multicast over SRv6 &middot; controller {} &middot; term {term}</p><nav>",
+<title>Canopy</title><style>{STYLE}</style><h1>Canopy</h1><p class=\"sub\">RDMA multicast over SRv6 &middot; controller {} &middot; term {term}</p><nav><a href=\"/\">Web UI</a>",
         env!("CARGO_PKG_VERSION")
     );
     for path in [

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The web UI in web/: `build` makes what the controller embeds, `check` proves it, `install` only fetches the packages.
+set -euo pipefail
+cd "$(dirname "$0")/../web"
+export PATH="$PWD/../.venv/bin:$PATH" NO_COLOR=1
+
+install() {
+  # As the lockfile has them, by their hashes; without their install scripts.
+  if ! cmp -s package-lock.json node_modules/.package-lock.json.installed; then
+    npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+    cp package-lock.json node_modules/.package-lock.json.installed
+  fi
+}
+
+# What is generated from the API description and from the sources, written into directory $1.
+generate() {
+  npx --no-install openapi-typescript ../controller/rest/openapi.json -o "$1/schema.ts" >/dev/null
+}
+
+case "${1:-check}" in
+install)
+  install
+  ;;
+build)
+  install
+  generate src/api
+  npm run --silent check
+  npx --no-install vite build --logLevel warn
+  ;;
+check)
+  install
+  made=$(mktemp -d)
+  trap 'rm -rf "$made"' EXIT
+  generate "$made"
+  if ! cmp "$made/schema.ts" src/api/schema.ts; then
+    echo "web/src/api/schema.ts is not what controller/rest/openapi.json describes: run scripts/web.sh build and commit the result" >&2
+    exit 1
+  fi
+  npm run --silent check
+  npm run --silent lint
+  npm run --silent test
+  npx --no-install vite build --logLevel warn --outDir "$made/dist"
+  if ! diff -r "$made/dist" dist; then
+    echo "web/dist is not what the sources make: run scripts/web.sh build and commit the result" >&2
+    exit 1
+  fi
+  # What the first view loads, and everything, compressed.
+  size() { cat "$@" | gzip -9 | wc -c; }
+  first=$(size dist/index.html dist/assets/index-*.css dist/assets/index-*.js dist/assets/vendor-*.js dist/assets/rolldown-runtime-*.js)
+  all=$(size dist/index.html dist/assets/*)
+  echo "first view $((first / 1000)) kB, everything $((all / 1000)) kB, gzip"
+  if ((first > 200000 || all > 350000)); then
+    echo "the UI is larger than it may be: 200 kB for the first view, 350 kB for everything" >&2
+    exit 1
+  fi
+  ;;
+*)
+  echo "usage: scripts/web.sh build|check|install" >&2
+  exit 2
+  ;;
+esac

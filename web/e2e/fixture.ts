@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// A server that answers like a controller with many objects, for pictures of the UI. It is no test of the API: those use the real controller.
+import { readFile } from "node:fs/promises";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { extname, join } from "node:path";
+import type { DomainStatus, Event, Group, GroupPhase, GroupSample, Link, Member, Node, Problem, Topology, TreeNode } from "../src/api/types";
+
+const API = { apiVersion: "canopy/v1" } as const;
+const T0 = 1_795_596_380e9;
+const PHASES: readonly GroupPhase[] = ["Ready", "Ready", "Ready", "Programming", "Degraded", "Stalled", "Pending", "Failed", "Unknown"];
+
+export interface Sizes {
+  nodes: number;
+  groups: number;
+  events: number;
+  problems: number;
+}
+
+const metadata = (name: string) => ({ name, tenant: "default", labels: { team: name.length % 2 ? "storage" : "training" }, generation: 3 });
+
+/** A Clos of `nodes` nodes: one host below each leaf, four leaves per spine at least. */
+export function topology(nodes: number): Topology {
+  const spines = nodes < 3 ? 0 : Math.max(1, Math.floor(nodes / 5));
+  const leaves = nodes - spines;
+  const links = [];
+  for (let leaf = 1; leaf <= leaves; leaf += 1) {
+    links.push({ a: `leaf${leaf}/eth1`, b: `host${leaf}/eth0`, rateBps: 400e9 });
+    for (let up = 0; up < Math.min(spines, 4); up += 1) {
+      const spine = ((leaf * 4 + up) % spines) + 1;
+      links.push({ a: `leaf${leaf}/eth${up + 2}`, b: `spine${spine}/eth${leaf}`, rateBps: 400e9, drained: leaf === 7 && up === 1 });
+    }
+  }
+  const named = (kind: string, count: number) => Array.from({ length: count }, (_, at) => `${kind}${at + 1}`);
+  return {
+    ...API,
+    kind: "Topology",
+    metadata: metadata("default"),
+    spec: {
+      nodes: [...named("spine", spines), ...named("leaf", leaves)].map((name, at) => ({ name, id: at + 1 })),
+      hosts: named("host", leaves).map((name, at) => ({ name, prefix: `2001:db8:${(at + 1).toString(16)}::/64`, address: `2001:db8:${(at + 1).toString(16)}::1` })),
+      links,
+    },
+    status: { nodes, connectedNodes: nodes, syncedNodes: nodes, hosts: leaves, links: links.length, conditions: [] },
+  };
+}
+
+function tree(leaves: number): TreeNode[] {
+  const address = (name: string) => `fcff::${name}`;
+  const branch = (name: string, kind: "node" | "receiver", port: string) => ({ name, kind, port, address: address(name), qpn: kind === "receiver" ? 17 : null });
+  const edges = Array.from({ length: Math.max(1, Math.ceil(leaves / 2)) }, (_, at) => `leaf${at + 2}`);
+  const receivers = Array.from({ length: leaves }, (_, at) => `host${at + 2}`);
+  return [
+    { node: "leaf1", parent: null, roles: ["headend"], sid: "5f00::1", upstreamPort: "eth1", branches: [branch("spine1", "node", "eth2")] },
+    { node: "spine1", parent: "leaf1", roles: ["transit"], sid: "5f00::2", upstreamPort: "eth1", branches: edges.map((edge, at) => branch(edge, "node", `eth${at + 2}`)) },
+    ...edges.map((edge, at): TreeNode => ({ node: edge, parent: "spine1", roles: ["edge"], sid: `5f00::${at + 3}`, upstreamPort: "eth2", branches: receivers.slice(at * 2, at * 2 + 2).map((host, port) => branch(host, "receiver", `eth${port + 8}`)) })),
+  ];
+}
+
+function group(at: number): Group {
+  const phase = PHASES[(at * 7) % PHASES.length] ?? "Ready";
+  const receivers = [5, 1, 12, 40, 90][at % 5] ?? 5;
+  const nodes = tree(receivers);
+  return {
+    ...API,
+    kind: "Group",
+    metadata: metadata(`group-${String(at + 1).padStart(5, "0")}`),
+    spec: { encoding: "auto", replication: "srv6", pathMtu: 4096, startPsn: null, stallPolicy: "wait", stallAfterMs: 200, cnpWindowUs: 1000, maxFlight: 65536, minReceivers: 1 },
+    status: {
+      phase,
+      reason: phase === "Ready" ? "" : phase === "Programming" ? "waiting for leaf2, leaf3 and 4 more to confirm epoch 7" : "receiver host4 at leaf3/eth8 acknowledges nothing",
+      delivery: { state: phase === "Stalled" ? "Stalled" : at % 3 ? "Flowing" : "Idle", sinceUnixNs: T0 - at * 61e9, outstandingPackets: phase === "Stalled" ? 65536 : at % 900 },
+      conditions: [
+        { type: "Planned", status: "True", reason: "TreeComputed", message: `the tree has ${nodes.length} nodes` },
+        { type: "Programmed", status: phase === "Programming" ? "False" : "True", reason: "Confirmed", message: "every node confirmed epoch 7" },
+        { type: "Stalled", status: phase === "Stalled" ? "True" : "False", reason: "NoStall", message: "a branch holds the group up" },
+      ],
+      observedGeneration: 3,
+      groupId: at + 1,
+      treeId: 3115474814,
+      epoch: 7,
+      connection: { session: 0, proxyAddress: "fcfe::9de5:7644:f299:d77e", designatedQpn: 9021637, startPsn: 1586060, pathMtu: 4096, writeBaseVa: 0, writeRkey: 1, writeLength: 0 },
+      source: "host1",
+      receivers,
+      evicted: [],
+      encoding: { mode: "inBand", reason: "the lists of all edges fit: the SRH has 216 bytes of at most 2048", srhBytes: 216, overheadBytes: 256, segments: [], inBandEdges: [], provisionedEdges: [] },
+      tree: nodes,
+      nodes: nodes.map(({ node }, i) => ({ node, connected: true, desiredGeneration: 9, observedGeneration: phase === "Programming" && i > 2 ? 8 : 9, errors: [] })),
+    },
+  };
+}
+
+function members(of: Group): Member[] {
+  const hosts = ["host1", ...Array.from({ length: of.status.receivers }, (_, at) => `host${at + 2}`)];
+  return hosts.map((host, at) => ({
+    ...API,
+    kind: "Member",
+    metadata: { group: of.metadata.name, name: host, tenant: "default", generation: 1 },
+    spec: { host, role: at ? "receiver" : "source", qpn: 17 + at },
+    status: { address: `2001:db8:${(at + 1).toString(16)}::1`, node: `leaf${Math.ceil(at / 2) + 1}`, port: "eth8", encoding: at ? "inBand" : null, ended: false, late: at === 3, start: null },
+  }));
+}
+
+function samples(of: Group): GroupSample[] {
+  const second = Date.now() / 1000;
+  const high = Math.floor((second % 1e6) * 90_000);
+  return of.status.tree.map((node) => ({
+    node: node.node,
+    group: of.metadata.name,
+    timeUnixNs: Date.now() * 1e6,
+    groupId: 1,
+    epoch: 7,
+    high,
+    minNext: high - 900,
+    acksIn: 1,
+    acksOut: 1,
+    naksIn: 0,
+    naksOut: 0,
+    cnpsIn: 0,
+    cnpsOut: 0,
+    dataPackets: high,
+    dataBytes: high * 4352,
+    freshPackets: high,
+    drops: [],
+    branches: node.branches.map((b, at) => {
+      const behind = of.status.phase === "Stalled" && (b.name === "host4" || b.name === "leaf3" || b.name === "spine1") ? 60_000 : (at * 331 + b.name.length * 97) % 900;
+      return { address: b.address, next: high - behind, unconfirmed: false, ackPsn: (high - behind - 1) & 0xffffff, epsn: null, ccount: 0, lastFeedbackNs: 2e6, packets: high, bytes: high * 4352 };
+    }),
+  }));
+}
+
+function node(name: string, at: number, ports: Link[]): Node {
+  const [connected, behind] = [at % 61 !== 60, at % 37 === 36 ? 2 : 0];
+  return {
+    ...API,
+    kind: "Node",
+    metadata: metadata(name),
+    spec: {
+      id: at + 1,
+      nodeAddress: `fcff:0:0:${(at + 1).toString(16)}::1`,
+      un: `5f00:0:${(at + 1).toString(16)}::/48`,
+      endMt: `5f00:0:${(at + 1).toString(16)}:f001::`,
+      term: 1,
+      generation: 40 + (at % 9),
+      groups: (at * 13) % 400,
+      routes: 900,
+      ports: ports.slice(0, 24).map((link, index) => ({ index: index + 1, name: link.metadata.name.split("/")[1] ?? "", peer: link.spec.to, mtu: 9000, linkLocal: "fe80::1", thresholds: { kMinBytes: 32000, kMaxBytes: 64000, rttNs: 45_187, portRateBps: 400e9, vEcn: 500, vGrowthBytesPerMs: 0 } })),
+    },
+    status: {
+      connected,
+      observedTerm: 1,
+      observedGeneration: 40 + (at % 9) - behind,
+      observedDigest: "",
+      contract: "1.2",
+      errors: [],
+      agentVersion: "0.1.0",
+      kernel: "6.12.48",
+      conditions: [{ type: "Connected", status: connected ? "True" : "False", reason: connected ? "AgentConnected" : "AgentNotConnected", message: connected ? "the agent is connected" : "the agent is not connected" }],
+    },
+  };
+}
+
+function links(of: Topology): Link[] {
+  const both = of.spec.links.flatMap((link) => [[link.a, link.b], [link.b, link.a]].map(([from, to]) => ({ from: from ?? "", to: to ?? "", link })));
+  return both
+    .filter(({ from }) => !from.startsWith("host"))
+    .map(({ from, to, link }, at) => ({
+      ...API,
+      kind: "Link",
+      metadata: metadata(from),
+      spec: { link: `${link.a}--${link.b}`, to, drained: link.drained ?? false, rateBps: 400e9, bufferBytes: 6250000, alpha: 1000, kBaseBytes: 64000, vEcn: 500, vGrowthBytesPerMs: null, rttUs: null },
+      status: {
+        rtt: { configuredNs: null, measuredNs: 39490, filteredNs: 21516, estimateNs: 20_000 + at * 7, samples: 557, lost: 0, refused: 0, reportedAgoNs: 9e8 },
+        thresholds: { kMaxBytes: 64000, kMinBytes: 32000, bound: { by: "base" } },
+        reason: "",
+        pushes: 1,
+        pushedAgoNs: 5e11,
+        pushedRttNs: 14155,
+        congestion: { queueBytes: (at * 977) % 64_000, peakQueueBytes: (at * 1973) % 90_000, depthSource: "kernel", level: 0, peakLevel: 0, emrPermille: 0, qgrBytesPerMs: 0, packets: at * 91, bytes: at * 72581, marked: at % 11, ce: 0, notEct: 0, cnps: { notify: 0, pause: 0, rateReduce: 0, resume: 0, failed: 0 }, suppressed: 0, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0, reportedAgoNs: at % 19 === 18 ? 42e9 : 9e8 },
+        loss: { requests: 11139, lost: at % 23 === 22 ? 12 : 0, queueDrops: 0, dataPackets: 0, dataLost: 0, permille: at % 23 === 22 ? 4 : null },
+      },
+    }));
+}
+
+function problems(count: number, of: Topology, names: readonly string[]): Problem[] {
+  return Array.from({ length: count }, (_, at): Problem => {
+    const link = of.spec.links[(at * 5 + 1) % Math.max(1, of.spec.links.length)];
+    const name = link ? `${link.a}--${link.b}` : "leaf1/eth1--host1/eth0";
+    const critical = at % 3 === 0;
+    return {
+      id: (0x9a3f00 + at).toString(16).padStart(16, "0"),
+      code: critical ? "LinkBlackHole" : "LinkLossy",
+      severity: critical ? "critical" : at % 3 === 1 ? "warning" : "info",
+      object: { kind: "link", name },
+      title: critical ? "loses every packet, or every packet of data, although its carrier is up" : "loses packets although its carrier is up",
+      sinceUnixNs: T0 - (at + 1) * 95e9,
+      count: at % 4 === 3 ? 3 : 1,
+      closing: at % 5 === 4,
+      root: at % 2 === 0 || at === 1,
+      evidence: ["12 of 1000 STAMP packets in the last 10 s got no answer", "4 of 1000 packets of data did not arrive at the other end"],
+      causes: [],
+      affects: names.slice(0, (at * 3) % 9).map((group) => ({ id: "0000000000000abc", code: "GroupDegraded", object: { kind: "group", name: group } })),
+      remedy: "Check optics, cables and counters at both ends. Drain the link to move its trees away.",
+    };
+  });
+}
+
+/** Serves `dist` and the answers. */
+export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server: Server }> {
+  const fabric = topology(sizes.nodes);
+  const all = links(fabric);
+  const byNode = new Map<string, Link[]>();
+  for (const link of all) {
+    const [name = ""] = link.metadata.name.split("/");
+    byNode.set(name, [...(byNode.get(name) ?? []), link]);
+  }
+  const nodes = fabric.spec.nodes.map(({ name }, at) => node(name, at, byNode.get(name) ?? [])).sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
+  const groups = Array.from({ length: sizes.groups }, (_, at) => group(at));
+  const open = problems(sizes.problems, fabric, groups.map((g) => g.metadata.name));
+  const phases: Record<string, number> = {};
+  for (const g of groups) phases[g.status.phase] = (phases[g.status.phase] ?? 0) + 1;
+  const status: DomainStatus = { ...API, kind: "DomainStatus", version: "0.1.0", term: 1, timeUnixNs: T0, nodes: sizes.nodes, connectedNodes: sizes.nodes, syncedNodes: sizes.nodes, hosts: fabric.spec.hosts?.length ?? 0, links: fabric.spec.links.length, groups: phases, roots: {}, problems: [], leftOut: 0 };
+  const events: Event[] = Array.from({ length: sizes.events }, (_, at) => ({ sequence: at + 1, timeUnixNs: T0 - (sizes.events - at) * 3.7e9, code: ["GroupPhase", "AgentConnected", "ProblemOpened", "FirstData"][at % 4] ?? "", node: at % 4 === 1 ? "leaf1" : null, group: at % 4 === 1 ? null : `group-${String((at % 90) + 1).padStart(5, "0")}`, branch: null, detail: "Programming: waiting for leaf2, leaf3 and 4 more to confirm epoch 6" }));
+  const list = (items: unknown[], next?: string) => ({ ...API, kind: "List", metadata: next ? { continue: next } : {}, items });
+  const answers: Record<string, (url: URL) => unknown> = {
+    "/api/v1/status": () => status,
+    "/api/v1/problems": () => list(open),
+    "/api/v1/problem-codes": () => list([{ code: "LinkLossy", severity: "warning", object: "link", title: "loses packets although its carrier is up", meaning: "Packets that one end sent did not arrive at the other.", remedy: "Check optics.", opensAfterMs: 0, closesAfterMs: 0 }]),
+    "/api/v1/nodes": () => list(nodes),
+    "/api/v1/links": () => list(all),
+    "/api/v1/topology": () => (sizes.nodes ? fabric : undefined),
+    "/api/v1/drains": () => list(sizes.nodes > 2 ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: "leaf7/eth3--spine2/eth7", reason: "optics" }, status: { groups: 3, hosts: [], links: ["leaf7/eth3--spine2/eth7"] } }] : []),
+    "/api/v1/events": () => list(events),
+    "/api/v1/groups": (url) => {
+      const from = Number(url.searchParams.get("continue") ?? 0);
+      const to = from + Number(url.searchParams.get("limit") ?? 100);
+      return list(groups.slice(from, to), to < groups.length ? String(to) : undefined);
+    },
+    "/readyz": () => "[+] commands: executed\n[+] store: revision 16\nready\n",
+  };
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+    const url = new URL(request.url ?? "/", "http://fixture");
+    if (url.pathname === "/api/v1/watch") {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write("event: synced\ndata: {}\n\n");
+      const beat = setInterval(() => response.write(`event: heartbeat\ndata: {"timeUnixNs":${T0}}\n\n`), 5000);
+      response.on("close", () => clearInterval(beat));
+      return;
+    }
+    const [, name, part] = /^\/api\/v1\/groups\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? [];
+    const one = groups.find((g) => g.metadata.name === name);
+    const found = one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url);
+    if (found !== undefined) {
+      response.writeHead(200, { "content-type": typeof found === "string" ? "text/plain" : "application/json" });
+      response.end(typeof found === "string" ? found : JSON.stringify(found));
+    } else if (url.pathname.startsWith("/api/")) {
+      response.writeHead(404, { "content-type": "application/problem+json" });
+      response.end(JSON.stringify({ title: "Not Found", status: 404, code: "NotFound", detail: `nothing at ${url.pathname}` }));
+    } else {
+      const types: Record<string, string> = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+      const type = types[extname(url.pathname)];
+      response.writeHead(200, { "content-type": type ?? "text/html" });
+      response.end(await readFile(join(dist, type ? url.pathname : "index.html")));
+    }
+  };
+  const server = createServer((request, response) => void answer(request, response));
+  return new Promise((resolve) => {
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      resolve({ server, url: `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}` });
+    });
+  });
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures of every page, for people to judge: `npm run pictures -- DIRECTORY [WORD]`, in web/, writes them; WORD selects by name.
+import { mkdirSync } from "node:fs";
+import { chromium } from "playwright-core";
+import { serve, type Sizes } from "./fixture";
+
+const [directory = "pictures", word = ""] = process.argv.slice(2);
+const SIZES: Record<string, Sizes> = {
+  "0": { nodes: 0, groups: 0, events: 0, problems: 0 },
+  "1": { nodes: 1, groups: 1, events: 1, problems: 1 },
+  "100": { nodes: 100, groups: 100, events: 100, problems: 7 },
+  "10000": { nodes: 10_000, groups: 10_000, events: 4096, problems: 60 },
+};
+const PAGES: Record<string, string> = {
+  overview: "/",
+  groups: "/groups",
+  group: "/groups/group-00001",
+  "group-stalled": "/groups/group-00003",
+  "group-wide": "/groups/group-00004",
+  topology: "/topology",
+  links: "/links",
+  link: "/links/leaf1/eth2",
+  nodes: "/nodes",
+  node: "/nodes/leaf1",
+  drains: "/drains",
+  events: "/events",
+  problem: "/problems/00000000009a3f00",
+};
+const SCREENS = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
+
+mkdirSync(directory, { recursive: true });
+const browser = await chromium.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+for (const [size, sizes] of Object.entries(SIZES)) {
+  const { url, server } = await serve("dist", sizes);
+  for (const [screen, viewport] of Object.entries(SCREENS)) {
+    for (const colorScheme of ["dark", "light"] as const) {
+      const context = await browser.newContext({ viewport, colorScheme });
+      const page = await context.newPage();
+      page.on("pageerror", (error) => console.error(`${page.url()}: ${error.message}`));
+      for (const [name, path] of Object.entries(PAGES)) {
+        const file = `${name}-${size}-${screen}-${colorScheme}.png`;
+        if (!file.includes(word)) continue;
+        await page.goto(url + path);
+        await page.getByRole("heading", { level: 1 }).first().waitFor();
+        // Two samples make a rate.
+        await page.waitForTimeout(path.startsWith("/groups/") ? 2300 : 400);
+        await page.screenshot({ path: `${directory}/${file}` });
+        console.log(file);
+      }
+      await context.close();
+    }
+  }
+  server.closeAllConnections();
+  server.close();
+}
+await browser.close();

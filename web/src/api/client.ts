@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+import createClient from "openapi-fetch";
+import type { paths } from "./schema";
+import type { ErrorDocument } from "./types";
+
+/** Requests of the description's paths, with its types; the page's own origin. */
+export const api = createClient<paths>({ baseUrl: location.origin });
+
+/** A refusal of the controller, or of the way to it. */
+export class ApiError extends Error {
+  readonly document: ErrorDocument | undefined;
+  readonly status: number;
+
+  constructor(status: number, document: ErrorDocument | undefined) {
+    super(document?.detail ?? (status ? `The controller answered ${status}.` : "The controller cannot be reached."));
+    this.status = status;
+    this.document = document;
+  }
+}
+
+interface Result<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** The data of an answer. Throws an [`ApiError`] otherwise. */
+export async function data<T>(request: Promise<Result<T>>): Promise<T> {
+  let result: Result<T>;
+  try {
+    result = await request;
+  } catch {
+    throw new ApiError(0, undefined);
+  }
+  if (!result.response.ok) throw new ApiError(result.response.status, asDocument(result.error));
+  return result.data as T;
+}
+
+function asDocument(error: unknown): ErrorDocument | undefined {
+  return typeof error === "object" && error !== null && "detail" in error ? (error as ErrorDocument) : undefined;
+}

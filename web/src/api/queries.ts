@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What pages read. Lists of groups, nodes, problems and events follow the stream; the rest has no stream and is read again.
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { api, data } from "./client";
+import type { GroupPage } from "./changes";
+import { EVENTS_KEPT } from "./changes";
+import { note } from "../lib/clock";
+import type { Event, GroupSample, Node, Problem } from "./types";
+
+/** How often something without a stream is read while a page shows it. */
+const REREAD = 2000;
+export const PAGE = 500;
+
+export const status = queryOptions({
+  queryKey: ["status"],
+  queryFn: async () => {
+    const domain = await data(api.GET("/api/v1/status"));
+    note(domain.timeUnixNs);
+    return domain;
+  },
+});
+
+export const groups = infiniteQueryOptions({
+  queryKey: ["groups"],
+  initialPageParam: undefined as string | undefined,
+  queryFn: ({ pageParam }) =>
+    data(api.GET("/api/v1/groups", { params: { query: { limit: PAGE, ...(pageParam && { continue: pageParam }) } } })) as Promise<GroupPage>,
+  getNextPageParam: (last) => last.metadata.continue ?? undefined,
+});
+
+export const group = (name: string) =>
+  queryOptions({
+    queryKey: ["group", name],
+    queryFn: () => data(api.GET("/api/v1/groups/{group}", { params: { path: { group: name } } })),
+  });
+
+export const members = (name: string) =>
+  queryOptions({
+    queryKey: ["members", name],
+    queryFn: async () => (await data(api.GET("/api/v1/groups/{group}/members", { params: { path: { group: name } } }))).items,
+  });
+
+/** Read directly, never through React's state. */
+export async function groupTelemetry(name: string): Promise<GroupSample[]> {
+  return (await data(api.GET("/api/v1/groups/{group}/telemetry", { params: { path: { group: name } } }))).items;
+}
+
+export const nodes = queryOptions({
+  queryKey: ["nodes"],
+  queryFn: async () => ((await data(api.GET("/api/v1/nodes"))) as { items: Node[] }).items,
+});
+
+export const nodeTelemetry = (name: string) =>
+  queryOptions({
+    queryKey: ["nodeTelemetry", name],
+    queryFn: () => data(api.GET("/api/v1/nodes/{node}/telemetry", { params: { path: { node: name } } })),
+    refetchInterval: REREAD,
+  });
+
+export const links = queryOptions({
+  queryKey: ["links"],
+  queryFn: async () => (await data(api.GET("/api/v1/links"))).items,
+  // The list has no pages: in a large fabric it is read when its page is opened, and not again by itself.
+  refetchInterval: (query) => ((query.state.data?.length ?? 0) > 4000 ? false : REREAD),
+});
+
+export const topology = queryOptions({
+  queryKey: ["topology"],
+  queryFn: async () => {
+    const { data: found, response, error } = await api.GET("/api/v1/topology");
+    if (response.status === 404) return null;
+    return data(Promise.resolve({ ...(found && { data: found }), error, response }));
+  },
+});
+
+export const drains = queryOptions({
+  queryKey: ["drains"],
+  queryFn: async () => (await data(api.GET("/api/v1/drains"))).items,
+});
+
+export const problems = queryOptions({
+  queryKey: ["problems"],
+  queryFn: async () => ((await data(api.GET("/api/v1/problems", { params: { query: { limit: 5000 } } }))) as { items: Problem[] }).items,
+});
+
+export const problemCodes = queryOptions({
+  queryKey: ["problemCodes"],
+  queryFn: async () => (await data(api.GET("/api/v1/problem-codes"))).items,
+  staleTime: Infinity,
+});
+
+export const events = queryOptions({
+  queryKey: ["events"],
+  queryFn: async () => ((await data(api.GET("/api/v1/events", { params: { query: { limit: EVENTS_KEPT } } }))) as { items: Event[] }).items,
+});
+
+/** The lines of /readyz. */
+export const readiness = queryOptions({
+  queryKey: ["readiness"],
+  queryFn: async () => {
+    const answer = await fetch("/readyz?verbose");
+    return (await answer.text()).split("\n").filter((line) => line.startsWith("["));
+  },
+  refetchInterval: 10_000,
+});

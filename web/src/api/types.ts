@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Short names for the schemas of the API description.
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+
+export type Group = Schemas["GroupResource"];
+export type GroupPhase = Schemas["GroupPhase"];
+export type DeliveryState = Schemas["DeliveryState"];
+export type GroupSample = Schemas["GroupSample"];
+export type TreeNode = Schemas["TreeNodeView"];
+export type Member = Schemas["MemberResource"];
+export type Node = Schemas["NodeResource"];
+export type Link = Schemas["LinkResource"];
+export type Topology = Schemas["TopologyResource"];
+export type Drain = Schemas["DrainResource"];
+export type DrainSpec = Schemas["DrainSpec"];
+export type Problem = Schemas["ProblemItem"];
+export type ProblemRef = Schemas["ProblemRef"];
+export type ObjectRef = Schemas["ObjectRef"];
+export type Severity = Schemas["Severity"];
+export type Event = Schemas["EventItem"];
+export type DomainStatus = Schemas["DomainStatus"];
+export type ConditionStatus = Schemas["ConditionStatus"];
+export type Condition = Schemas["Condition"];
+export type ErrorDocument = Schemas["Problem"];

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a drain is called, and the command that does the same.
+
+export type Target = { link: string } | { node: string };
+
+export const targetName = (target: Target): string => ("link" in target ? target.link : target.node);
+
+/** The target's name as a DNS-1123 label, as canopyctl makes it: an interface may have capitals and dots. */
+export function drainName(target: Target): string {
+  const [first = ""] = targetName(target).split("--");
+  return first.toLowerCase().replace(/[^a-z0-9]/g, "-");
+}
+
+/** A word for a shell. */
+export const quoted = (word: string): string => (/^[A-Za-z0-9_./:=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
+
+export function drainCommand(target: Target, reason: string, acceptLoss: boolean): string {
+  const kind = "link" in target ? "link" : "node";
+  return `canopyctl drain ${kind} ${quoted(targetName(target))} --reason ${quoted(reason || "REASON")}${acceptLoss ? " --accept-loss" : ""}`;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The four states of the visual language, for every closed set of the API.
+import type { ConditionStatus, DeliveryState, GroupPhase, Severity } from "../api/types";
+
+export type State = "ok" | "pending" | "degraded" | "failed";
+
+const PHASES: Record<GroupPhase, State> = {
+  Ready: "ok",
+  Pending: "pending",
+  Programming: "pending",
+  Unknown: "degraded",
+  Degraded: "degraded",
+  Stalled: "failed",
+  Failed: "failed",
+};
+const SEVERITIES: Record<Severity, State> = { critical: "failed", warning: "degraded", info: "pending" };
+const DELIVERIES: Record<DeliveryState, State> = { NoData: "pending", Idle: "ok", Flowing: "ok", Stalled: "failed" };
+
+export const ofPhase = (phase: GroupPhase): State => PHASES[phase];
+export const ofSeverity = (severity: Severity): State => SEVERITIES[severity];
+export const ofDelivery = (delivery: DeliveryState): State => DELIVERIES[delivery];
+
+/** Conditions that are true when something is wrong. */
+const BAD_WHEN_TRUE = new Set(["Stalled", "Lossy"]);
+
+export function ofCondition(type: string, status: ConditionStatus): State {
+  if (status === "Unknown") return "pending";
+  return (status === "True") === BAD_WHEN_TRUE.has(type) ? "degraded" : "ok";
+}
+
+/** Of several the worst. */
+export function worst(states: readonly State[]): State {
+  const order: readonly State[] = ["ok", "pending", "degraded", "failed"];
+  return states.reduce<State>((a, b) => (order.indexOf(b) > order.indexOf(a) ? b : a), "ok");
+}
+
+/** The phases, those that need someone first. */
+export const PHASE_ORDER: readonly GroupPhase[] = ["Failed", "Stalled", "Degraded", "Unknown", "Programming", "Pending", "Ready"];

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+import { expect, it } from "vitest";
+import type { TreeNode } from "../api/types";
+import { DRAWN, layout } from "./tree";
+
+const node = (name: string, parent: string | null, branches: [string, "node" | "receiver"][]): TreeNode => ({
+  node: name,
+  parent,
+  roles: ["transit"],
+  sid: "::",
+  upstreamPort: "eth1",
+  branches: branches.map(([to, kind], at) => ({ name: to, kind, address: `fc::${to}`, port: `eth${at + 2}`, qpn: null })),
+});
+
+it("puts each hop in a column and a parent between its branches", () => {
+  const { places, edges, rows, hops } = layout([
+    node("n6", null, [["n4", "node"], ["n5", "node"]]),
+    node("n4", "n6", [["r1", "receiver"], ["r2", "receiver"]]),
+    node("n5", "n6", [["r3", "receiver"]]),
+  ]);
+  const at = Object.fromEntries(places.map((p) => [p.name, [p.hop, p.row]]));
+  expect(at).toEqual({ n6: [0, 1.25], n4: [1, 0.5], r1: [2, 0], r2: [2, 1], n5: [1, 2], r3: [2, 2] });
+  expect([rows, hops, edges.length]).toEqual([3, 2, 5]);
+});
+
+// Catches a tree of hundreds of lines of receivers, and a page that never ends drawing nodes that name each other.
+it("draws many receivers as one strip per edge, and a circle once", () => {
+  const many = Array.from({ length: DRAWN + 1 }, (_, i): [string, "receiver"] => [`r${i}`, "receiver"]);
+  const { places } = layout([node("n1", null, many)]);
+  expect(places.map((p) => [p.kind, p.receivers.length])).toEqual([["strip", DRAWN + 1], ["node", 0]]);
+  const circle = layout([node("a", null, [["b", "node"]]), node("b", "a", [["a", "node"]])]);
+  expect(circle.places.length).toBe(2);
+});

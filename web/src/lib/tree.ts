@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group's tree from left to right by hop: where each node and receiver is drawn.
+import type { TreeNode } from "../api/types";
+
+export interface Place {
+  /** A node's name, or a receiver's host. */
+  name: string;
+  kind: "node" | "receiver" | "strip";
+  roles: readonly string[];
+  /** Hops from the headend. */
+  hop: number;
+  /** In rows from the top; may be fractional. */
+  row: number;
+  /** What a strip stands for. */
+  receivers: readonly string[];
+}
+
+export interface Edge {
+  from: string;
+  to: string;
+  /** Interface of the branch at `from`. */
+  port: string;
+  /** Address that identifies the branch. */
+  address: string;
+}
+
+export interface Layout {
+  places: Place[];
+  edges: Edge[];
+  rows: number;
+  hops: number;
+}
+
+/** Receivers that are drawn one by one; above, those of an edge are one strip. */
+export const DRAWN = 64;
+
+/** Places of a tree's nodes and receivers. A parent is drawn at the middle of its branches. */
+export function layout(tree: readonly TreeNode[]): Layout {
+  const byName = new Map(tree.map((node) => [node.node, node]));
+  const receivers = tree.reduce((sum, node) => sum + node.branches.filter((b) => b.kind === "receiver").length, 0);
+  const places: Place[] = [];
+  const edges: Edge[] = [];
+  const seen = new Set<string>();
+  let rows = 0;
+  let hops = 0;
+  const put = (place: Omit<Place, "row">, row: number) => {
+    places.push({ ...place, row });
+    hops = Math.max(hops, place.hop);
+    return row;
+  };
+  const visit = (node: TreeNode, hop: number): number => {
+    seen.add(node.node);
+    const under: number[] = [];
+    const mine: string[] = [];
+    for (const branch of node.branches) {
+      const child = branch.kind === "node" ? byName.get(branch.name) : undefined;
+      if (child && !seen.has(child.node)) under.push(visit(child, hop + 1));
+      else if (branch.kind === "node") continue;
+      else if (receivers > DRAWN) {
+        mine.push(branch.name);
+        continue;
+      } else under.push(put({ name: branch.name, kind: "receiver", roles: [], hop: hop + 1, receivers: [] }, rows++));
+      edges.push({ from: node.node, to: branch.name, port: branch.port, address: branch.address });
+    }
+    if (mine.length) {
+      const strip = `${node.node} receivers`;
+      under.push(put({ name: strip, kind: "strip", roles: [], hop: hop + 1, receivers: mine }, rows++));
+      edges.push({ from: node.node, to: strip, port: "", address: "" });
+    }
+    const row = under.length ? ((under[0] ?? 0) + (under.at(-1) ?? 0)) / 2 : rows++;
+    return put({ name: node.node, kind: "node", roles: node.roles, hop, receivers: [] }, row);
+  };
+  for (const root of tree.filter((node) => !node.parent || !byName.has(node.parent))) visit(root, 0);
+  return { places, edges, rows, hops };
+}

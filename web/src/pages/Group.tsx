@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// One group: where its data is, who is behind, and what it was given.
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useCallback, useRef } from "react";
+import * as queries from "../api/queries";
+import type { Group, Member, Problem } from "../api/types";
+import { count, counted, rate } from "../lib/format";
+import { psn } from "../lib/psn";
+import { ofCondition, ofPhase } from "../lib/state";
+import { Age } from "../ui/Age";
+import { Command, Mono } from "../ui/Command";
+import { Empty, Loaded, Page } from "../ui/Page";
+import { StateWord } from "../ui/State";
+import { Race } from "./group/Race";
+import { Tree } from "./group/Tree";
+import { Table, type Column } from "../ui/Table";
+
+const route = getRouteApi("/groups/$group");
+const NONE: readonly Problem[] = [];
+
+export function GroupPage() {
+  const { group: name } = route.useParams();
+  const query = useQuery(queries.group(name));
+  return (
+    <>
+      <nav className="crumbs" aria-label="Breadcrumbs">
+        <Link to="/groups">Groups</Link>
+      </nav>
+      <Loaded query={query} title={name}>{(group) => <Detail group={group} />}</Loaded>
+    </>
+  );
+}
+
+function Detail({ group }: { group: Group }) {
+  const { name } = group.metadata;
+  const { phase, reason, delivery } = group.status;
+  const members = useQuery(queries.members(name));
+  const problems = useQuery(queries.problems).data ?? NONE;
+  const lines = useRef<SVGSVGElement>(null);
+  const onPath = useCallback((path: readonly string[], rates: ReadonlyMap<string, number>) => {
+    for (const line of lines.current?.querySelectorAll<SVGElement>("[data-branch]") ?? []) {
+      line.classList.toggle("waited", path.includes(line.dataset["branch"] ?? ""));
+    }
+    for (const text of lines.current?.querySelectorAll<SVGElement>("[data-rate]") ?? []) {
+      const bits = rates.get(text.dataset["rate"] ?? "");
+      text.textContent = bits ? rate(bits) : "";
+    }
+  }, []);
+  return (
+    <Page title={name} tab={`${name}: ${phase}`} aside={<StateWord state={ofPhase(phase)}>{phase}</StateWord>}>
+      <p>
+        {reason ? `${phase}: ${reason}. ` : phase === "Ready" ? "Every node of the tree confirmed its program. " : ""}
+        {delivery ? (
+          <>
+            {delivery.state === "Stalled" ? "AckPSN has not advanced for" : `${delivery.state} for`} <Age since={delivery.sinceUnixNs} />, {counted(delivery.outstandingPackets, "packet")} not
+            acknowledged.
+          </>
+        ) : (
+          <span className="faint">The headend has not reported yet.</span>
+        )}
+      </p>
+      <h2>Tree</h2>
+      <Tree group={group} problems={problems} lines={lines} />
+      <h2>Race</h2>
+      <Race group={group} onPath={onPath} />
+      <h2>Members</h2>
+      <Loaded query={members}>
+        {(list) =>
+          list.length ? (
+            <Table label="Members" columns={MEMBERS} rows={list} rowKey={(m) => m.spec.host} />
+          ) : (
+            <Empty command={`canopyctl apply -f member.yaml`}>No host has joined yet; applications join by canopy-host.</Empty>
+          )
+        }
+      </Loaded>
+      <div className="columns">
+        <Conditions group={group} />
+        <Facts group={group} />
+      </div>
+    </Page>
+  );
+}
+
+const MEMBERS: readonly Column<Member>[] = [
+  { name: "Host", width: "minmax(6rem, 1fr)", cell: (m) => m.spec.host, sort: (m) => m.spec.host },
+  { name: "Role", width: "5.5rem", cell: (m) => m.spec.role, sort: (m) => m.spec.role },
+  { name: "Node", width: "minmax(7rem, 1fr)", cell: (m) => `${m.status.node}/${m.status.port}`, sort: (m) => `${m.status.node}/${m.status.port}` },
+  { name: "State", width: "minmax(5rem, 1fr)", cell: (m) => (m.status.ended ? "session ended" : m.status.late ? "late" : "in time"), sort: (m) => Number(m.status.late) },
+  { name: "QPN", width: "6rem", right: true, wide: true, cell: (m) => <Mono>{m.spec.qpn}</Mono> },
+  { name: "Address", width: "minmax(9rem, 1.5fr)", wide: true, cell: (m) => <Mono>{m.status.address}</Mono> },
+  { name: "Receiver list", width: "7rem", wide: true, cell: (m) => m.status.encoding ?? "–" },
+];
+
+function Conditions({ group }: { group: Group }) {
+  return (
+    <section aria-label="Conditions">
+      <h2>Conditions</h2>
+      <table className="plain">
+        <tbody>
+          {group.status.conditions.map((condition) => (
+            <tr key={condition.type}>
+              <td>
+                <StateWord state={ofCondition(condition.type, condition.status)}>
+                  {condition.type}: {condition.status}
+                </StateWord>
+              </td>
+              <td>{condition.message}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Facts({ group }: { group: Group }) {
+  const { connection, encoding, epoch, groupId, treeId, evicted } = group.status;
+  return (
+    <section aria-label="Connection and configuration">
+      <h2>Connection and configuration</h2>
+      <dl className="facts">
+        <dt>Proxy Address</dt>
+        <dd><Mono>{connection.proxyAddress}</Mono></dd>
+        <dt>Designated QPN</dt>
+        <dd><Mono>{connection.designatedQpn}</Mono></dd>
+        <dt>Start PSN</dt>
+        <dd><Mono>{psn(connection.startPsn)}</Mono></dd>
+        <dt>Path MTU</dt>
+        <dd>{count(connection.pathMtu)} bytes of payload per packet</dd>
+        <dt>Epoch, group, tree</dt>
+        <dd>{epoch}, <Mono>{groupId}</Mono>, <Mono>{treeId}</Mono></dd>
+        <dt>Replication</dt>
+        <dd>{group.spec.replication}</dd>
+        <dt>Receiver lists</dt>
+        <dd>{encoding ? `${encoding.mode}: ${encoding.reason}` : "–"}</dd>
+        <dt>Overhead</dt>
+        <dd>{encoding ? `${count(encoding.overheadBytes)} bytes per packet, of these ${count(encoding.srhBytes)} of the SRH` : "–"}</dd>
+        <dt>Stall policy</dt>
+        <dd>{group.spec.stallPolicy} after {count(group.spec.stallAfterMs)} ms</dd>
+        <dt>Evicted</dt>
+        <dd>{evicted.length ? evicted.map((e) => <div key={e.host}>{e.host}: {e.reason}</div>) : "none"}</dd>
+        <dt>The same by command</dt>
+        <dd><Command line={`canopyctl describe group ${group.metadata.name}`} /></dd>
+      </dl>
+    </section>
+  );
+}

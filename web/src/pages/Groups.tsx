@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of my groups need me?
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useCallback, useEffect, useMemo } from "react";
+import * as queries from "../api/queries";
+import type { Group, GroupPhase } from "../api/types";
+import { count } from "../lib/format";
+import { ofPhase, PHASE_ORDER } from "../lib/state";
+import { Age } from "../ui/Age";
+import { Empty, ErrorNote, Page } from "../ui/Page";
+import { StateWord } from "../ui/State";
+import { Table, type Column } from "../ui/Table";
+
+/** Up to so many groups are read whole, so that filters and sorting are of all of them. */
+const WHOLE = 2000;
+
+const route = getRouteApi("/groups");
+
+const COLUMNS: readonly Column<Group>[] = [
+  {
+    name: "Name",
+    width: "minmax(7rem, 2fr)",
+    cell: (g) => <Link to="/groups/$group" params={{ group: g.metadata.name }}>{g.metadata.name}</Link>,
+    sort: (g) => g.metadata.name,
+  },
+  {
+    name: "Phase",
+    width: "7.5rem",
+    cell: (g) => <StateWord state={ofPhase(g.status.phase)}>{g.status.phase}</StateWord>,
+    sort: (g) => PHASE_ORDER.indexOf(g.status.phase),
+  },
+  { name: "Receivers", width: "5.5rem", right: true, cell: (g) => <span className="num">{count(g.status.receivers)}</span>, sort: (g) => g.status.receivers },
+  { name: "Source", width: "minmax(6rem, 1fr)", wide: true, cell: (g) => g.status.source ?? <span className="faint">none</span>, sort: (g) => g.status.source ?? "" },
+  {
+    name: "Delivery",
+    width: "minmax(9rem, 1fr)",
+    wide: true,
+    cell: (g) => (g.status.delivery ? <>{g.status.delivery.state} for <Age since={g.status.delivery.sinceUnixNs} /></> : <span className="faint">not reported</span>),
+    sort: (g) => g.status.delivery?.state ?? "",
+  },
+  { name: "Outstanding", width: "6.5rem", right: true, wide: true, cell: (g) => count(g.status.delivery?.outstandingPackets ?? 0), sort: (g) => g.status.delivery?.outstandingPackets ?? 0 },
+  { name: "Why", width: "minmax(8rem, 3fr)", wide: true, cell: (g) => <span title={g.status.reason}>{g.status.reason}</span> },
+];
+
+export function Groups() {
+  const { phase, q } = route.useSearch();
+  const navigate = route.useNavigate();
+  const query = useInfiniteQuery(queries.groups);
+  const totals = useQuery(queries.status).data?.groups;
+  const total = totals ? Object.values(totals).reduce((a, b) => a + b, 0) : undefined;
+  const loaded = useMemo(() => query.data?.pages.flatMap((page) => page.items) ?? [], [query.data]);
+  const { hasNextPage, isFetching, fetchNextPage } = query;
+  const more = useCallback(() => {
+    if (hasNextPage && !isFetching) void fetchNextPage();
+  }, [hasNextPage, isFetching, fetchNextPage]);
+  useEffect(() => {
+    if (total !== undefined && total <= WHOLE) more();
+  }, [total, more]);
+  const text = q?.toLowerCase() ?? "";
+  const rows = useMemo(
+    () => loaded.filter((g) => (!phase || g.status.phase === phase) && (!text || searched(g).includes(text))),
+    [loaded, phase, text],
+  );
+  const filtered = Boolean(phase || text);
+  return (
+    <Page title="Groups" tab="Groups">
+      {query.error && <ErrorNote error={query.error} />}
+      <div className="tools">
+        <input
+          type="search"
+          aria-label="Filter by name, source or label"
+          placeholder="name, source or label"
+          value={q ?? ""}
+          onChange={(event) => void navigate({ search: (old) => ({ ...old, q: event.target.value || undefined }), replace: true })}
+        />
+        <select
+          aria-label="Phase"
+          value={phase ?? ""}
+          onChange={(event) => void navigate({ search: (old) => ({ ...old, phase: (event.target.value || undefined) as GroupPhase | undefined }), replace: true })}
+        >
+          <option value="">every phase</option>
+          {PHASE_ORDER.map((name) => (
+            <option key={name} value={name}>
+              {name}
+              {totals ? ` (${count(totals[name] ?? 0)})` : ""}
+            </option>
+          ))}
+        </select>
+        <span className="faint" role="status">
+          {filtered ? `${count(rows.length)} shown, ` : ""}
+          {count(loaded.length)}
+          {total !== undefined && total > loaded.length ? ` of ${count(total)}` : ""} groups{hasNextPage ? " read; filters and sorting are of these. Scroll to the end for more." : ""}
+        </span>
+      </div>
+      {query.data && loaded.length === 0 ? (
+        <Empty command="canopyctl apply -f group.yaml">There is no group yet.</Empty>
+      ) : rows.length === 0 && query.data ? (
+        <Empty>No group that was read passes the filter.</Empty>
+      ) : (
+        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} total={filtered ? rows.length : total} onEnd={more} />
+      )}
+    </Page>
+  );
+}
+
+function searched(g: Group): string {
+  const labels = Object.entries(g.metadata.labels ?? {}).map(([key, value]) => `${key}=${value}`);
+  return [g.metadata.name, g.status.source ?? "", ...labels].join("\n").toLowerCase();
+}

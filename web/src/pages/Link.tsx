@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// One direction of a link: its queue against the thresholds, loss, RTT.
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link as To } from "@tanstack/react-router";
+import { useState, type ReactNode } from "react";
+import * as queries from "../api/queries";
+import type { Link } from "../api/types";
+import { bytes, count, counted, permille, rate, span } from "../lib/format";
+import { ReportedAgo } from "../ui/Age";
+import { Command } from "../ui/Command";
+import { Loaded, Page } from "../ui/Page";
+import { ProblemsOf } from "../ui/ProblemsOf";
+import { StateWord } from "../ui/State";
+import { DrainDialog } from "./drains/DrainDialog";
+import { byObject, stateOf } from "./Links";
+
+const route = getRouteApi("/links/$node/$port");
+
+export function LinkPage() {
+  const { node, port } = route.useParams();
+  const name = `${node}/${port}`;
+  const query = useQuery(queries.links);
+  return (
+    <>
+      <nav className="crumbs" aria-label="Breadcrumbs">
+        <To to="/links">Links</To>
+      </nav>
+      <Loaded query={query} title={name}>
+        {(list) => {
+          const link = list.find((l) => l.metadata.name === name);
+          return link ? <Detail link={link} /> : <Page title={name} tab={name}><p>No link leaves a port of this name.</p></Page>;
+        }}
+      </Loaded>
+    </>
+  );
+}
+
+const dash = <T,>(value: T | null | undefined, write: (value: T) => string): string => (value === null || value === undefined ? "–" : write(value));
+
+function Detail({ link }: { link: Link }) {
+  const { spec, status, metadata } = link;
+  const { congestion, loss, rtt, thresholds } = status;
+  const problems = useQuery(queries.problems).data ?? [];
+  const [state, word] = stateOf(link, byObject(problems));
+  const [draining, setDraining] = useState(false);
+  const [a = "", b = ""] = spec.link.split("--");
+  const betweenNodes = useQuery(queries.nodes).data?.some((n) => n.metadata.name === spec.to.split("/")[0]) ?? false;
+  return (
+    <Page
+      title={`${metadata.name} to ${spec.to}`}
+      tab={`${metadata.name}: ${word}`}
+      aside={
+        <>
+          <StateWord state={state}>{word}</StateWord>
+          <button type="button" disabled={!betweenNodes} onClick={() => setDraining(true)}>Drain…</button>
+          {!betweenNodes && <span className="faint">A link to a host cannot be drained: the host has no other.</span>}
+        </>
+      }
+    >
+      {draining && <DrainDialog target={{ link: spec.link }} onClose={() => setDraining(false)} />}
+      <ProblemsOf kind="link" name={spec.link} />
+      <ProblemsOf kind="port" name={metadata.name} />
+      <div className="columns">
+        <Facts title="Queue">
+          <dt>Now, peak</dt>
+          <dd>{dash(congestion?.queueBytes, bytes)}, {dash(congestion?.peakQueueBytes, bytes)}</dd>
+          <dt>K_min, K_max</dt>
+          <dd>{dash(thresholds?.kMinBytes, bytes)}, {dash(thresholds?.kMaxBytes, bytes)} {thresholds && <span className="faint">(decided by {thresholds.bound.by})</span>}</dd>
+          <dt>Buffer</dt>
+          <dd>{dash(spec.bufferBytes, bytes)}</dd>
+          <dt>Marked CE here</dt>
+          <dd>{dash(congestion?.marked, (packets) => counted(packets, "packet"))}, {dash(congestion?.emrPermille, permille)} in the last sample</dd>
+          <dt>Congestion Level</dt>
+          <dd>{dash(congestion?.level, count)} of 255, peak {dash(congestion?.peakLevel, count)}</dd>
+          <dt>Long-haul CNPs</dt>
+          <dd>{congestion ? `Notify ${count(congestion.cnps.notify)}, Rate Reduce ${count(congestion.cnps.rateReduce)}, Pause ${count(congestion.cnps.pause)}, Resume ${count(congestion.cnps.resume)}` : "–"}</dd>
+          <dt>Depth from</dt>
+          <dd>{congestion?.depthSource ?? "–"}</dd>
+          <dt>Reported</dt>
+          <dd><ReportedAgo ns={congestion?.reportedAgoNs} /></dd>
+        </Facts>
+        <Facts title="Loss and delay">
+          <dt>Loss</dt>
+          <dd>{loss ? `${loss.permille ? permille(loss.permille) : "none known"}; ${count(loss.lost)} of ${count(loss.requests)} probes, ${count(loss.dataLost)} data packets, ${count(loss.queueDrops)} dropped by the queue` : "not measured"}</dd>
+          <dt>RTT estimate</dt>
+          <dd>{dash(rtt.estimateNs, span)}</dd>
+          <dt>RTT measured, filtered</dt>
+          <dd>{dash(rtt.measuredNs, span)}, {dash(rtt.filteredNs, span)}</dd>
+          <dt>Samples</dt>
+          <dd>{count(rtt.samples)}, {count(rtt.lost)} lost, {count(rtt.refused)} refused</dd>
+          <dt>Rate</dt>
+          <dd>{rate(spec.rateBps)}</dd>
+          <dt>Link</dt>
+          <dd>{a} to {b}{spec.drained ? ", drained" : ""}</dd>
+          <dt>The same by command</dt>
+          <dd><Command line={`canopyctl describe link ${metadata.name}`} /></dd>
+        </Facts>
+      </div>
+    </Page>
+  );
+}
+
+function Facts({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <section aria-label={title}>
+      <h2>{title}</h2>
+      <dl className="facts">{children}</dl>
+    </section>
+  );
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which link is bad?
+import { useQuery } from "@tanstack/react-query";
+import { Link as To } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import * as queries from "../api/queries";
+import type { Link, Problem } from "../api/types";
+import { bytes, count, permille, rate, span } from "../lib/format";
+import { ofSeverity, worst, type State } from "../lib/state";
+import { ReportedAgo } from "../ui/Age";
+import { Empty, Loaded, Page } from "../ui/Page";
+import { StateWord } from "../ui/State";
+import { Table, type Column } from "../ui/Table";
+
+interface Row {
+  link: Link;
+  state: State;
+  word: string;
+}
+
+const ORDER: readonly State[] = ["failed", "degraded", "pending", "ok"];
+const loss = (row: Row) => row.link.status.loss?.permille ?? 0;
+const queue = (row: Row) => row.link.status.congestion?.queueBytes ?? 0;
+
+const COLUMNS: readonly Column<Row>[] = [
+  { name: "Port", width: "minmax(6rem, 1fr)", cell: ({ link }) => <Name link={link} />, sort: (r) => r.link.metadata.name },
+  { name: "To", width: "minmax(6rem, 1fr)", cell: (r) => r.link.spec.to, sort: (r) => r.link.spec.to },
+  { name: "State", width: "minmax(9rem, 1.3fr)", cell: (r) => <StateWord state={r.state}>{r.word}</StateWord>, sort: (r) => ORDER.indexOf(r.state) },
+  { name: "Loss", width: "4rem", right: true, cell: (r) => (r.link.status.loss ? (loss(r) ? permille(loss(r)) : "0") : "–"), sort: loss },
+  { name: "Queue", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(queue(r)) : "–"), sort: queue },
+  { name: "Peak", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.congestion ? bytes(r.link.status.congestion.peakQueueBytes) : "–"), sort: (r) => r.link.status.congestion?.peakQueueBytes ?? 0 },
+  { name: "K_max", width: "4.2rem", right: true, wide: true, cell: (r) => (r.link.status.thresholds ? bytes(r.link.status.thresholds.kMaxBytes) : "–"), sort: (r) => r.link.status.thresholds?.kMaxBytes ?? 0 },
+  { name: "Marked", width: "4rem", right: true, wide: true, cell: (r) => count(r.link.status.congestion?.marked ?? 0), sort: (r) => r.link.status.congestion?.marked ?? 0 },
+  { name: "RTT_est", width: "4.5rem", right: true, wide: true, cell: (r) => (r.link.status.rtt.estimateNs ? span(r.link.status.rtt.estimateNs) : "–"), sort: (r) => r.link.status.rtt.estimateNs ?? 0 },
+  { name: "Rate", width: "5.2rem", right: true, wide: true, cell: (r) => rate(r.link.spec.rateBps), sort: (r) => r.link.spec.rateBps },
+  { name: "Reported", width: "5.2rem", right: true, wide: true, cell: (r) => <ReportedAgo ns={r.link.status.congestion?.reportedAgoNs} /> },
+];
+
+function Name({ link }: { link: Link }) {
+  const [node = "", port = ""] = link.metadata.name.split("/");
+  return <To to="/links/$node/$port" params={{ node, port }}>{link.metadata.name}</To>;
+}
+
+/** A link's state: the worst problem of the link or of its port, else drained or not. */
+export function stateOf(link: Link, problems: ReadonlyMap<string, Problem[]>): [State, string] {
+  const found = [...(problems.get(link.spec.link) ?? []), ...(problems.get(link.metadata.name) ?? [])];
+  const first = found[0];
+  if (first) return [worst(found.map((p) => ofSeverity(p.severity))), first.code];
+  return link.spec.drained ? ["pending", "drained"] : ["ok", "in service"];
+}
+
+/** Problems of links and ports by the object's name. */
+export function byObject(problems: readonly Problem[]): Map<string, Problem[]> {
+  const map = new Map<string, Problem[]>();
+  for (const problem of problems) {
+    if (problem.object.kind === "link" || problem.object.kind === "port") map.set(problem.object.name, [...(map.get(problem.object.name) ?? []), problem]);
+  }
+  return map;
+}
+
+export function Links() {
+  const query = useQuery(queries.links);
+  const problems = useQuery(queries.problems).data;
+  const [text, setText] = useState("");
+  const rows = useMemo(() => {
+    const known = byObject(problems ?? []);
+    return (query.data ?? [])
+      .map((link) => {
+        const [state, word] = stateOf(link, known);
+        return { link, state, word };
+      })
+      .filter((row) => `${row.link.metadata.name}\n${row.link.spec.to}\n${row.word}`.includes(text));
+  }, [query.data, problems, text]);
+  return (
+    <Page title="Links" tab="Links">
+      <Loaded query={query}>
+        {(all) =>
+          all.length === 0 ? (
+            <Empty command="canopyctl apply -f topology.yaml">There is no link: links are part of the topology.</Empty>
+          ) : (
+            <>
+              <div className="tools">
+                <input type="search" aria-label="Filter by port or state" placeholder="port or state" value={text} onChange={(event) => setText(event.target.value)} />
+                <span className="faint" role="status">
+                  {count(rows.length)} of {count(all.length)} link directions, each out of a node's port
+                </span>
+              </div>
+              <Table label="Links" columns={COLUMNS} rows={rows} rowKey={(r) => r.link.metadata.name} />
+            </>
+          )
+        }
+      </Loaded>
+    </Page>
+  );
+}

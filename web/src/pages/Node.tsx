@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node: what it was given, what it has, and what is wrong with it.
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useState } from "react";
+import * as queries from "../api/queries";
+import type { Node } from "../api/types";
+import { bytes, count, rate, span } from "../lib/format";
+import { syncWord } from "../lib/node";
+import { ofCondition } from "../lib/state";
+import { Instant } from "../ui/Age";
+import { Command, Mono } from "../ui/Command";
+import { Loaded, Page } from "../ui/Page";
+import { ProblemsOf } from "../ui/ProblemsOf";
+import { StateWord } from "../ui/State";
+import { DrainDialog } from "./drains/DrainDialog";
+
+const route = getRouteApi("/nodes/$node");
+
+export function NodePage() {
+  const { node: name } = route.useParams();
+  const query = useQuery(queries.nodes);
+  return (
+    <>
+      <nav className="crumbs" aria-label="Breadcrumbs">
+        <Link to="/nodes">Nodes</Link>
+      </nav>
+      <Loaded query={query} title={name}>
+        {(list) => {
+          const node = list.find((n) => n.metadata.name === name);
+          return node ? <Detail node={node} /> : <Page title={name} tab={name}><p>There is no node of this name in the topology.</p></Page>;
+        }}
+      </Loaded>
+    </>
+  );
+}
+
+function Detail({ node }: { node: Node }) {
+  const { spec, status, metadata } = node;
+  const [state, word] = syncWord(node);
+  const [draining, setDraining] = useState(false);
+  const telemetry = useQuery(queries.nodeTelemetry(metadata.name)).data;
+  return (
+    <Page
+      title={metadata.name}
+      tab={`${metadata.name}: ${word}`}
+      aside={
+        <>
+          <StateWord state={state}>{word}</StateWord>
+          <button type="button" onClick={() => setDraining(true)}>Drain…</button>
+        </>
+      }
+    >
+      {draining && <DrainDialog target={{ node: metadata.name }} onClose={() => setDraining(false)} />}
+      <ProblemsOf kind="node" name={metadata.name} />
+      <div className="columns">
+        <section aria-label="State">
+          <h2>State</h2>
+          <table className="plain">
+            <tbody>
+              {status.conditions.map((condition) => (
+                <tr key={condition.type}>
+                  <td><StateWord state={ofCondition(condition.type, condition.status)}>{condition.type}: {condition.status}</StateWord></td>
+                  <td>{condition.message}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          {status.errors.map((error) => (
+            <p key={`${error.kind} ${error.name}`} className="degraded">
+              {error.kind} <code>{error.name}</code>: {error.detail}
+            </p>
+          ))}
+        </section>
+        <section aria-label="Configuration">
+          <h2>Configuration</h2>
+          <dl className="facts">
+            <dt>Desired, applied</dt>
+            <dd className="num">generation {spec.generation} of term {spec.term}, {status.observedGeneration ?? "–"} of {status.observedTerm ?? "–"}</dd>
+            <dt>Groups, routes</dt>
+            <dd>{count(spec.groups)}, {count(spec.routes)}</dd>
+            <dt>Address</dt>
+            <dd><Mono>{spec.nodeAddress}</Mono></dd>
+            <dt>Locator</dt>
+            <dd><Mono>{spec.un}</Mono></dd>
+            <dt>End.MT</dt>
+            <dd><Mono>{spec.endMt}</Mono></dd>
+            <dt>Agent, kernel</dt>
+            <dd>{status.agentVersion || "–"}, {status.kernel || "–"}</dd>
+            <dt>Last sample</dt>
+            <dd>{telemetry?.timeUnixNs ? <Instant at={telemetry.timeUnixNs} /> : "none"}</dd>
+            <dt>The same by command</dt>
+            <dd><Command line={`canopyctl describe node ${metadata.name}`} /></dd>
+          </dl>
+        </section>
+      </div>
+      <h2>Ports</h2>
+      <div className="scroll">
+        <table className="plain">
+          <thead>
+            <tr>
+              <th>Port</th><th>To</th><th className="right">Rate</th><th className="right">MTU</th><th className="right">K_min</th><th className="right">K_max</th><th className="right">RTT_est</th>
+            </tr>
+          </thead>
+          <tbody>
+            {spec.ports.map((port) => (
+              <tr key={port.name}>
+                <td><Link to="/links/$node/$port" params={{ node: metadata.name, port: port.name }}>{port.name}</Link></td>
+                <td>{port.peer}</td>
+                <td className="right num">{port.thresholds ? rate(port.thresholds.portRateBps) : "–"}</td>
+                <td className="right num">{port.mtu}</td>
+                <td className="right num">{port.thresholds ? bytes(port.thresholds.kMinBytes) : "–"}</td>
+                <td className="right num">{port.thresholds ? bytes(port.thresholds.kMaxBytes) : "–"}</td>
+                <td className="right num">{port.thresholds ? span(port.thresholds.rttNs) : "–"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <h2>Drops that belong to no group</h2>
+      {telemetry?.drops.length ? (
+        <table className="plain">
+          <thead><tr><th>Reason</th><th>Port</th><th className="right">Packets</th></tr></thead>
+          <tbody>
+            {telemetry.drops.map((drop) => (
+              <tr key={`${drop.reason} ${drop.port ?? ""}`}><td><code>{drop.name}</code></td><td>{drop.port ?? "–"}</td><td className="right num">{count(drop.packets)}</td></tr>
+            ))}
+          </tbody>
+        </table>
+      ) : (
+        <p className="faint">{telemetry?.timeUnixNs ? "None." : "The node has sent no sample."}</p>
+      )}
+    </Page>
+  );
+}

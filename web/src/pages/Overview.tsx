@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is anything wrong, and what is the cause?
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import * as queries from "../api/queries";
+import type { DomainStatus, Problem } from "../api/types";
+import { count, counted } from "../lib/format";
+import { ofPhase, PHASE_ORDER } from "../lib/state";
+import { Command } from "../ui/Command";
+import { Empty, Loaded, Page } from "../ui/Page";
+import { ProblemSentence } from "../ui/ProblemSentence";
+import { Shape, StateWord } from "../ui/State";
+
+/** Root problems on this page; more are counted. */
+const SHOWN = 50;
+/** Up to so many links their reports are counted here. */
+const LINKS = 2000;
+
+export function Overview() {
+  const status = useQuery(queries.status);
+  const problems = useQuery(queries.problems);
+  return (
+    <Page title="Overview" tab={tab(problems.data)}>
+      <Loaded query={problems}>{(list) => <Causes problems={list} status={status.data} />}</Loaded>
+      <Loaded query={status}>{(domain) => <Totals domain={domain} />}</Loaded>
+    </Page>
+  );
+}
+
+function tab(problems: Problem[] | undefined): string {
+  const roots = problems?.filter((problem) => problem.root).length ?? 0;
+  return roots ? counted(roots, "problem") : "Overview";
+}
+
+function Causes({ problems, status }: { problems: Problem[]; status: DomainStatus | undefined }) {
+  const roots = problems.filter((problem) => problem.root);
+  const left = status?.leftOut ?? 0;
+  return (
+    <section aria-label="What is wrong">
+      {roots.length === 0 ? (
+        <p className="clear">
+          <span className="ok">
+            <Shape state="ok" />
+          </span>
+          No problem is open.
+        </p>
+      ) : (
+        <p className="faint" role="status">
+          {counted(roots.length, "root problem")}, {count(problems.length - roots.length)} more that follow from {roots.length === 1 ? "it" : "them"}
+        </p>
+      )}
+      {roots.slice(0, SHOWN).map((problem) => (
+        <ProblemSentence key={problem.id} problem={problem} />
+      ))}
+      {roots.length > SHOWN && (
+        <p className="faint">
+          {count(roots.length - SHOWN)} more: <Command line="canopyctl get problems" />
+        </p>
+      )}
+      {left > 0 && <p className="degraded">{counted(left, "symptom")} not kept: there were too many problems.</p>}
+    </section>
+  );
+}
+
+function Totals({ domain }: { domain: DomainStatus }) {
+  const readiness = useQuery(queries.readiness).data ?? [];
+  // The list of a large fabric is too much for one line of text.
+  const links = useQuery({ ...queries.links, enabled: domain.links > 0 && domain.links <= LINKS }).data ?? [];
+  if (domain.nodes === 0) {
+    return <Empty command="canopyctl apply -f topology.yaml">There is no topology yet: the network has to be declared first.</Empty>;
+  }
+  const reported = links.filter((link) => (link.status.congestion?.reportedAgoNs ?? Infinity) < 5e9).length;
+  const probed = links.filter((link) => (link.status.loss?.requests ?? 0) > 0).length;
+  const store = readiness.find((line) => line.includes("store:"));
+  const checked = [
+    `${counted(domain.connectedNodes, "agent")} of ${count(domain.nodes)} connected`,
+    `${counted(domain.syncedNodes, "node")} in sync`,
+    links.length > 0 && `${count(reported)} of ${counted(links.length, "link direction")} reported within 5 s, ${count(probed)} probed`,
+    store && `store: ${store.replace(/^\[.\] store: /, "")}`,
+  ].filter(Boolean);
+  const total = Object.values(domain.groups).reduce((a, b) => a + b, 0);
+  return (
+    <>
+      <p className="faint">Checked: {checked.join("; ")}.</p>
+      <section aria-label="Totals">
+        <h2>Domain</h2>
+        <dl className="totals">
+          <Total name="Groups" value={total} />
+          <Total name="Nodes" value={domain.nodes} />
+          <Total name="Links" value={domain.links} />
+          <Total name="Hosts" value={domain.hosts} />
+        </dl>
+        <h2>Groups by phase</h2>
+        {total === 0 ? (
+          <Empty command="canopyctl apply -f group.yaml">There is no group yet.</Empty>
+        ) : (
+          <dl className="totals">
+            {PHASE_ORDER.filter((phase) => domain.groups[phase]).map((phase) => (
+              <div key={phase}>
+                <dt>
+                  <StateWord state={ofPhase(phase)}>{phase}</StateWord>
+                </dt>
+                <dd className="num">
+                  <Link to="/groups" search={{ phase }}>
+                    {count(domain.groups[phase] ?? 0)}
+                  </Link>
+                </dd>
+              </div>
+            ))}
+          </dl>
+        )}
+      </section>
+    </>
+  );
+}
+
+function Total({ name, value }: { name: string; value: number }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd className="num">{count(value)}</dd>
+    </div>
+  );
+}

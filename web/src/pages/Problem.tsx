@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// One problem: what it means, what it was seen by, its causes and what follows from it.
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import * as queries from "../api/queries";
+import type { Problem, ProblemRef } from "../api/types";
+import { object, sentence } from "../lib/problem";
+import { ofSeverity } from "../lib/state";
+import { Age, Instant } from "../ui/Age";
+import { Command } from "../ui/Command";
+import { Empty, Loaded, Page } from "../ui/Page";
+import { ObjectLink } from "../ui/ObjectLink";
+import { StateWord } from "../ui/State";
+
+const route = getRouteApi("/problems/$id");
+
+export function ProblemPage() {
+  const { id } = route.useParams();
+  const query = useQuery(queries.problems);
+  return (
+    <Loaded query={query} title="Problem">
+      {(list) => {
+        const problem = list.find((p) => p.id === id);
+        return problem ? (
+          <Detail problem={problem} />
+        ) : (
+          <Page title="Problem" tab="Problem">
+            <Empty>
+              Problem <code>{id}</code> is not open: it has ended, or never was. <Link to="/events" search={{ q: id }}>Events that name it</Link>
+            </Empty>
+          </Page>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+function Detail({ problem }: { problem: Problem }) {
+  const info = useQuery(queries.problemCodes).data?.find((code) => code.code === problem.code);
+  return (
+    <Page title={sentence(problem)} tab={`${problem.code} ${problem.object.name}`} aside={<StateWord state={ofSeverity(problem.severity)}>{problem.severity}</StateWord>}>
+      <dl className="facts">
+        <dt>Object</dt>
+        <dd>
+          <ObjectLink of={problem.object} />
+        </dd>
+        <dt>Since</dt>
+        <dd>
+          <Instant at={problem.sinceUnixNs} />, for <Age since={problem.sinceUnixNs} />
+          {problem.count > 1 && `, its symptoms began ${problem.count} times`}
+          {problem.closing && "; not seen at present, it ends soon"}
+        </dd>
+        <dt>Seen</dt>
+        <dd>{problem.evidence.length ? problem.evidence.map((line) => <div key={line}>{line}</div>) : "–"}</dd>
+        <dt>Meaning</dt>
+        <dd>{info?.meaning ?? "…"}</dd>
+        <dt>What to do</dt>
+        <dd>{problem.remedy}</dd>
+        <dt>Code</dt>
+        <dd>
+          <Command line={`canopyctl explain ${problem.code}`} />
+        </dd>
+      </dl>
+      <Refs title="Explained by" none="No other open problem explains it: it is a root." refs={problem.causes} />
+      {problem.root && <Refs title="Explains" none="Nothing else follows from it." refs={problem.affects} />}
+    </Page>
+  );
+}
+
+function Refs({ title, none, refs }: { title: string; none: string; refs: readonly ProblemRef[] }) {
+  return (
+    <section aria-label={title}>
+      <h2>{title}</h2>
+      {refs.length === 0 && <p className="faint">{none}</p>}
+      <ul>
+        {refs.map((ref) => (
+          <li key={ref.id}>
+            <Link to="/problems/$id" params={{ id: ref.id }}>
+              {ref.code}
+            </Link>{" "}
+            of <ObjectLink of={ref.object} text={object(ref.object)} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

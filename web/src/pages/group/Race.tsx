@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// A lane per receiver. Samples are written into the rows as they come; React makes the rows and never sees a sample.
+import { useCallback, useMemo, useRef } from "react";
+import { useTelemetry } from "../../api/useTelemetry";
+import type { Group, GroupSample } from "../../api/types";
+import { controllerNow } from "../../lib/clock";
+import { age, count, rate } from "../../lib/format";
+import { psn } from "../../lib/psn";
+import { Race as Positions, waitedFor } from "../../lib/race";
+
+/** Lanes that are drawn; more are counted. */
+const LANES = 64;
+const OLD = 5e9;
+
+interface Props {
+  group: Group;
+  /** Addresses of the branches that are waited for, from the headend on; and the rate of each branch, bits per second. */
+  onPath: (path: readonly string[], rates: ReadonlyMap<string, number>) => void;
+}
+
+export function Race({ group, onPath }: Props) {
+  const { tree } = group.status;
+  const receivers = useMemo(
+    () => tree.flatMap((node) => node.branches.filter((b) => b.kind === "receiver").map((b) => ({ host: b.name, address: b.address, edge: node.node }))),
+    [tree],
+  );
+  const root = tree.find((node) => !node.parent)?.node;
+  const childOf = useMemo(() => new Map(tree.flatMap((node) => node.branches.filter((b) => b.kind === "node").map((b) => [b.address, b.name] as const))), [tree]);
+  const positions = useMemo(() => new Positions(receivers.map((r) => r.address)), [receivers]);
+  const branches = useMemo(() => tree.flatMap((node) => node.branches.map((b) => b.address)), [tree]);
+  const all = useMemo(() => new Positions(branches), [branches]);
+  const rows = useRef<HTMLDivElement>(null);
+  const verdict = useRef<HTMLParagraphElement>(null);
+
+  const onSamples = useCallback(
+    (samples: GroupSample[]) => {
+      positions.update(samples);
+      all.update(samples);
+      const path = root ? waitedFor(root, samples, childOf) : [];
+      const outstanding = positions.furthest();
+      const now = controllerNow();
+      for (const row of rows.current?.querySelectorAll<HTMLElement>("[data-lane]") ?? []) {
+        const at = Number(row.dataset["lane"]);
+        writeLane(row, positions, at, outstanding, now, path.at(-1) === receivers[at]?.address);
+      }
+      if (verdict.current) verdict.current.textContent = sentence(positions, receivers, path.at(-1), outstanding);
+      onPath(path, new Map(branches.map((address, at) => [address, all.rate[at] ?? Number.NaN])));
+    },
+    [positions, all, receivers, branches, root, childOf, onPath],
+  );
+  useTelemetry(group.metadata.name, onSamples);
+
+  if (receivers.length === 0) return <p className="faint">No receiver is in the tree.</p>;
+  return (
+    <>
+      <p ref={verdict}>Reading…</p>
+      <div role="table" aria-label="Race" className="race" ref={rows}>
+        <div role="row">
+          <div role="columnheader">Receiver</div>
+          <div role="columnheader">Share acknowledged</div>
+          <div role="columnheader" className="right">Behind</div>
+          <div role="columnheader" className="right wide">AckPSN</div>
+          <div role="columnheader" className="right wide">Copies</div>
+        </div>
+        {receivers.slice(0, LANES).map((receiver, at) => (
+          <div role="row" key={receiver.address} data-lane={at}>
+            <div role="rowheader">
+              {receiver.host} <span className="faint">at {receiver.edge}</span>
+            </div>
+            <div role="cell" className="lane">
+              <div className="track" aria-hidden="true">
+                <div className="bar" />
+              </div>
+            </div>
+            <div role="cell" className="right num" data-cell="behind">–</div>
+            <div role="cell" className="right num wide mono" data-cell="psn">–</div>
+            <div role="cell" className="right num wide" data-cell="rate">–</div>
+          </div>
+        ))}
+      </div>
+      {receivers.length > LANES && <p className="faint">{count(receivers.length - LANES)} more receivers are not drawn.</p>}
+      <p className="faint">
+        Both ends of a lane are of one sample of the receiver's edge. Not in the telemetry yet: which receiver completed each advance of AckPSN, the age of the oldest unacknowledged packet.
+      </p>
+    </>
+  );
+}
+
+function writeLane(row: HTMLElement, positions: Positions, at: number, outstanding: number, now: number, isWaitedFor: boolean): void {
+  const behind = positions.behind[at] ?? Number.NaN;
+  const sampledAgo = now - (positions.sampledAt[at] ?? Number.NaN);
+  const set = (name: string, text: string) => {
+    const cell = row.querySelector<HTMLElement>(`[data-cell="${name}"]`);
+    if (cell && cell.textContent !== text) cell.textContent = text;
+    cell?.classList.toggle("stale", sampledAgo > OLD);
+  };
+  row.querySelector<HTMLElement>(".lane")?.classList.toggle("behind", isWaitedFor);
+  const bar = row.querySelector<HTMLElement>(".bar");
+  if (bar) bar.style.transform = `scaleX(${positions.share(at, outstanding)})`;
+  const old = sampledAgo > OLD ? `, ${age(sampledAgo)} ago` : "";
+  set("behind", Number.isNaN(behind) ? "not active" : `${count(behind)}${old}`);
+  const next = positions.next[at] ?? Number.NaN;
+  set("psn", Number.isNaN(next) ? "–" : psn(next - 1));
+  const bits = positions.rate[at] ?? Number.NaN;
+  set("rate", Number.isNaN(bits) ? "–" : rate(bits));
+}
+
+function sentence(positions: Positions, receivers: readonly { host: string }[], waited: string | undefined, outstanding: number): string {
+  const known = positions.behind.filter((behind) => !Number.isNaN(behind)).length;
+  if (known === 0) return "No edge has reported positions of receivers yet.";
+  if (outstanding === 0) return known === receivers.length ? "Every receiver acknowledged everything that its edge has forwarded." : `${count(known)} of ${count(receivers.length)} receivers are active; they acknowledged everything.`;
+  const at = positions.behind.indexOf(outstanding);
+  const host = receivers[at]?.host ?? "a receiver";
+  return `${host} is furthest behind: ${count(outstanding)} packets that its edge forwarded are not acknowledged${waited ? "; the accent line is the path that the headend waits for" : ""}.`;
+}

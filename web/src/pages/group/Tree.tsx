@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tree from left to right by hop. State by colour, dash and the name that assistive technology reads.
+import { Link } from "@tanstack/react-router";
+import { useMemo, type Ref } from "react";
+import type { Group, Problem } from "../../api/types";
+import { counted } from "../../lib/format";
+import { ofSeverity, worst, type State } from "../../lib/state";
+import { layout, type Place } from "../../lib/tree";
+
+const COLUMN = 236;
+const ROW = 44;
+const BOX = { width: 124, height: 32 };
+
+interface Props {
+  group: Group;
+  problems: readonly Problem[];
+  /** The element whose lines and rates are written when a sample comes. */
+  lines: Ref<SVGSVGElement>;
+}
+
+const WORDS: Record<State, string> = { ok: "works", pending: "not confirmed yet", degraded: "degraded", failed: "failed" };
+
+export function Tree({ group, problems, lines }: Props) {
+  const { tree } = group.status;
+  const drawn = useMemo(() => layout(tree), [tree]);
+  const states = useMemo(() => statesOf(group, problems), [group, problems]);
+  if (tree.length === 0) return <p className="faint">There is no tree: {group.status.reason || "the group waits for its members"}.</p>;
+  const at = new Map(drawn.places.map((place) => [place.name, place]));
+  const x = (place: Place) => 8 + place.hop * COLUMN;
+  const y = (place: Place) => 24 + place.row * ROW;
+  const size = { width: 16 + drawn.hops * COLUMN + BOX.width, height: 32 + Math.max(1, drawn.rows) * ROW };
+  return (
+    <div className="tree">
+      <svg ref={lines} {...size} role="group" aria-label={`Tree of ${group.metadata.name}: ${counted(tree.length, "node")}, ${counted(group.status.receivers, "receiver")}`}>
+        {drawn.edges.map((edge) => {
+          const [from, to] = [at.get(edge.from), at.get(edge.to)];
+          if (!from || !to) return null;
+          const [x1, y1, x2, y2] = [x(from) + BOX.width, y(from) + BOX.height / 2, x(to), y(to) + BOX.height / 2];
+          const state = states.get(edge.to) ?? "ok";
+          const middle = (x1 + x2) / 2;
+          return (
+            <g key={`${edge.from} ${edge.to}`} className={state}>
+              <path className="edge" data-branch={edge.address} d={`M${x1} ${y1} C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`} strokeDasharray={state === "ok" ? undefined : state === "pending" ? "2 4" : "7 4"} />
+              <text className="small" x={x2 - 6} y={y1 < y2 ? y2 + 14 : y2 - 5} textAnchor="end" data-rate={edge.address} aria-hidden="true" />
+            </g>
+          );
+        })}
+        {drawn.places.map((place) => (
+          <PlaceBox key={`${place.kind} ${place.name}`} place={place} x={x(place)} y={y(place)} state={states.get(place.name) ?? "ok"} />
+        ))}
+      </svg>
+    </div>
+  );
+}
+
+function PlaceBox({ place, x, y, state }: { place: Place; x: number; y: number; state: State }) {
+  const name = place.kind === "strip" ? counted(place.receivers.length, "receiver") : place.name;
+  const under = place.kind === "node" ? place.roles.join(", ") : place.kind;
+  const box = (
+    <g transform={`translate(${x} ${y})`} className={state}>
+      <rect className="box" width={BOX.width} height={BOX.height} rx={place.kind === "node" ? 4 : 16} />
+      <Mark state={state} />
+      <text x="28" y="14">{name}</text>{" "}
+      <text x="28" y="27" className="small">{under}</text>
+    </g>
+  );
+  // Begins with the text that is drawn, so that what is seen can be used to name it.
+  const label = `${name} ${under}: ${WORDS[state]}`;
+  if (place.kind === "node") {
+    return (
+      <Link to="/nodes/$node" params={{ node: place.name }} aria-label={label}>
+        {box}
+      </Link>
+    );
+  }
+  return (
+    <g role="img" aria-label={label}>
+      {box}
+    </g>
+  );
+}
+
+function Mark({ state }: { state: State }) {
+  const place = "translate(9 10)";
+  switch (state) {
+    case "ok":
+      return <circle cx="15" cy="16" r="5" fill="currentColor" />;
+    case "pending":
+      return <circle cx="15" cy="16" r="4" fill="none" stroke="currentColor" strokeWidth="2" strokeDasharray="3 2" />;
+    case "degraded":
+      return <path transform={place} d="M6 1 L11.5 11 H0.5 Z" fill="currentColor" />;
+    case "failed":
+      return <path transform={place} d="M1 1h10v10H1z M3.5 3.5l5 5 M8.5 3.5l-5 5" fill="currentColor" stroke="var(--raised)" strokeWidth="1.5" />;
+  }
+}
+
+/** By node or host: what nodes confirmed, and which problems are open. */
+function statesOf(group: Group, problems: readonly Problem[]): Map<string, State> {
+  const states = new Map<string, State[]>();
+  const add = (name: string, state: State) => states.set(name, [...(states.get(name) ?? []), state]);
+  for (const progress of group.status.nodes) {
+    if (!progress.connected || progress.errors.length) add(progress.node, "failed");
+    else if ((progress.observedGeneration ?? 0) < progress.desiredGeneration) add(progress.node, "pending");
+  }
+  for (const host of group.status.probing ?? []) add(host, "pending");
+  const ports = new Set(group.status.tree.flatMap((n) => [n.upstreamPort, ...n.branches.map((b) => b.port)].map((port) => `${n.node}/${port}`)));
+  const prefix = `${group.metadata.name}/`;
+  for (const problem of problems) {
+    const { kind, name } = problem.object;
+    if (kind === "member" && name.startsWith(prefix)) add(name.slice(prefix.length), ofSeverity(problem.severity));
+    if (kind === "node") add(name, ofSeverity(problem.severity));
+    if (kind === "port" && ports.has(name)) add(name.split("/")[0] ?? name, ofSeverity(problem.severity));
+  }
+  return new Map([...states].map(([name, list]) => [name, worst(list)]));
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+import type { QueryClient } from "@tanstack/react-query";
+import { createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import * as queries from "./api/queries";
+import type { GroupPhase } from "./api/types";
+import { PHASE_ORDER } from "./lib/state";
+import { Shell } from "./Shell";
+import { Overview } from "./pages/Overview";
+import { NotFound, Failed } from "./pages/NotFound";
+
+const root = createRootRouteWithContext<{ queries: QueryClient }>()({ component: Shell });
+
+// A loader reads what the page shows before the page is shown. A failure is shown by the page, not by the router.
+const read = (promise: Promise<unknown>) => promise.catch(() => undefined);
+
+interface GroupSearch {
+  q?: string | undefined;
+  phase?: GroupPhase | undefined;
+}
+interface EventSearch {
+  q?: string | undefined;
+  code?: string | undefined;
+  node?: string | undefined;
+  group?: string | undefined;
+}
+/** A search parameter, if it is text. The router reads numbers and booleans as such. */
+const text = <K extends string>(search: Record<string, unknown>, name: K): Partial<Record<K, string>> => {
+  const value = search[name];
+  return value === undefined || value === "" ? {} : ({ [name]: String(value) } as Record<K, string>);
+};
+
+const overview = createRoute({
+  getParentRoute: () => root,
+  path: "/",
+  component: Overview,
+  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.status), context.queries.ensureQueryData(queries.problems)])),
+});
+const problem = createRoute({
+  getParentRoute: () => root,
+  path: "/problems/$id",
+  component: lazyRouteComponent(() => import("./pages/Problem"), "ProblemPage"),
+  loader: ({ context }) => read(context.queries.ensureQueryData(queries.problems)),
+});
+const groups = createRoute({
+  getParentRoute: () => root,
+  path: "/groups",
+  validateSearch: (search: Record<string, unknown>): GroupSearch => ({
+    ...text(search, "q"),
+    ...(PHASE_ORDER.some((phase) => phase === search["phase"]) && { phase: search["phase"] as GroupPhase }),
+  }),
+  component: lazyRouteComponent(() => import("./pages/Groups"), "Groups"),
+  loader: ({ context }) => read(context.queries.ensureInfiniteQueryData(queries.groups)),
+});
+const group = createRoute({
+  getParentRoute: () => root,
+  path: "/groups/$group",
+  component: lazyRouteComponent(() => import("./pages/Group"), "GroupPage"),
+  loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.group(params.group))),
+});
+const events = createRoute({
+  getParentRoute: () => root,
+  path: "/events",
+  validateSearch: (search: Record<string, unknown>): EventSearch => ({ ...text(search, "q"), ...text(search, "code"), ...text(search, "node"), ...text(search, "group") }),
+  component: lazyRouteComponent(() => import("./pages/Events"), "Events"),
+  loader: ({ context }) => read(context.queries.ensureQueryData(queries.events)),
+});
+
+const nodes = createRoute({
+  getParentRoute: () => root,
+  path: "/nodes",
+  component: lazyRouteComponent(() => import("./pages/Nodes"), "Nodes"),
+  loader: ({ context }) => read(context.queries.ensureQueryData(queries.nodes)),
+});
+const node = createRoute({
+  getParentRoute: () => root,
+  path: "/nodes/$node",
+  component: lazyRouteComponent(() => import("./pages/Node"), "NodePage"),
+  loader: ({ context }) => read(context.queries.ensureQueryData(queries.nodes)),
+});
+const links = createRoute({
+  getParentRoute: () => root,
+  path: "/links",
+  component: lazyRouteComponent(() => import("./pages/Links"), "Links"),
+  loader: ({ context }) => read(context.queries.ensureQueryData(queries.links)),
+});
+const link = createRoute({
+  getParentRoute: () => root,
+  path: "/links/$node/$port",
+  component: lazyRouteComponent(() => import("./pages/Link"), "LinkPage"),
+  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.links), context.queries.ensureQueryData(queries.nodes)])),
+});
+const topology = createRoute({
+  getParentRoute: () => root,
+  path: "/topology",
+  component: lazyRouteComponent(() => import("./pages/Topology"), "TopologyPage"),
+  loader: ({ context }) => read(context.queries.ensureQueryData(queries.topology)),
+});
+const drains = createRoute({
+  getParentRoute: () => root,
+  path: "/drains",
+  component: lazyRouteComponent(() => import("./pages/Drains"), "Drains"),
+  loader: ({ context }) => read(context.queries.ensureQueryData(queries.drains)),
+});
+
+export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, nodes, node, drains, events]);
+
+export const makeRouter = (client: QueryClient) =>
+  createRouter({
+    routeTree: tree,
+    context: { queries: client },
+    defaultPreload: "intent",
+    // React Query decides what is fresh.
+    defaultPreloadStaleTime: 0,
+    defaultNotFoundComponent: NotFound,
+    defaultErrorComponent: Failed,
+  });
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: ReturnType<typeof makeRouter>;
+  }
+}

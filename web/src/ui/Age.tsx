@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+import { useSyncExternalStore } from "react";
+import { controllerNow, everySecond } from "../lib/clock";
+import { age, instant } from "../lib/format";
+import { useUtc } from "./settings";
+
+/** How long ago an instant was, and the instant on hover. */
+export function Age({ since }: { since: number }) {
+  const now = useSyncExternalStore(everySecond, controllerNow);
+  const utc = useUtc();
+  return (
+    <time className="num" title={instant(since, utc)}>
+      {age(now - since)}
+    </time>
+  );
+}
+
+/** An instant. */
+export function Instant({ at }: { at: number }) {
+  const utc = useUtc();
+  return <time className="num">{instant(at, utc)}</time>;
+}
+
+/** An age that the API gave; grey once it is old. */
+export function ReportedAgo({ ns }: { ns: number | null | undefined }) {
+  if (ns === null || ns === undefined) return <span className="faint">never reported</span>;
+  return <span className={ns > 5e9 ? "num stale" : "num"}>{age(ns)} ago</span>;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+import { useState } from "react";
+
+/** A command that does the same as what is shown, to copy. */
+export function Command({ line }: { line: string }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(line);
+    setCopied(true);
+    window.setTimeout(() => setCopied(false), 1500);
+  };
+  return (
+    <span className="command">
+      <code>{line}</code>
+      <button type="button" className="quiet" onClick={() => void copy()} aria-label={`Copy ${line}`}>
+        {copied ? "copied" : "copy"}
+      </button>
+    </span>
+  );
+}
+
+/** An address, SID or number in monospace; a click copies it. */
+export function Mono({ children }: { children: string | number }) {
+  const text = String(children);
+  return (
+    <button type="button" className="mono" title={`${text} – click to copy`} onClick={() => void navigator.clipboard.writeText(text)}>
+      {text}
+    </button>
+  );
+}

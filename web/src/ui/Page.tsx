@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+import { useEffect, type ReactNode } from "react";
+import type { UseQueryResult } from "@tanstack/react-query";
+import { ApiError } from "../api/client";
+import { Command } from "./Command";
+
+/** Heading and browser title of a page. */
+export function Page({ title, tab, aside, children }: { title: ReactNode; tab: string; aside?: ReactNode; children: ReactNode }) {
+  useEffect(() => {
+    document.title = `${tab} – Canopy`;
+  }, [tab]);
+  return (
+    <>
+      <header className="page-head">
+        <h1>{title}</h1>
+        {aside}
+      </header>
+      {children}
+    </>
+  );
+}
+
+/** An error with its code; what was read before stays on the page, under it. */
+export function ErrorNote({ error }: { error: unknown }) {
+  if (!error) return null;
+  const document = error instanceof ApiError ? error.document : undefined;
+  return (
+    <div role="alert" className="note failed">
+      <strong>{document?.title ?? "No answer"}</strong> {error instanceof Error ? error.message : String(error)}
+      {document && <code className="faint"> {document.code}</code>}
+      {document?.errors?.map((field) => (
+        <div key={field.field}>
+          <code>{field.field}</code>: {field.detail}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+interface LoadedProps<T> {
+  query: UseQueryResult<T>;
+  /** Heading as long as there is nothing, where the content has its own. */
+  title?: string;
+  children: (data: T) => ReactNode;
+}
+
+/** What is read, once it is there; until then a word, and an error if there is one. */
+export function Loaded<T>({ query, title, children }: LoadedProps<T>) {
+  return (
+    <>
+      {title && query.data === undefined && <h1>{title}</h1>}
+      {query.error && <ErrorNote error={query.error} />}
+      {query.data === undefined ? (
+        !query.error && <p className="faint" role="status">Reading…</p>
+      ) : (
+        <div className={query.error ? "stale-block" : undefined}>{children(query.data)}</div>
+      )}
+    </>
+  );
+}
+
+/** Nothing is there: why, and the command that makes the first one. */
+export function Empty({ children, command }: { children: ReactNode; command?: string }) {
+  return (
+    <div className="empty">
+      <p>{children}</p>
+      {command && <Command line={command} />}
+    </div>
+  );
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// One root problem: what, where, since, what it affects, what to do, and the way there.
+import { Link } from "@tanstack/react-router";
+import type { Problem } from "../api/types";
+import { affected, object, sentence } from "../lib/problem";
+import { ofSeverity } from "../lib/state";
+import { Age } from "./Age";
+import { ObjectLink } from "./ObjectLink";
+import { Shape } from "./State";
+
+const SEEN = 3;
+
+export function ProblemSentence({ problem }: { problem: Problem }) {
+  const hit = affected(problem.affects);
+  return (
+    <article className="problem" aria-label={`${problem.severity}: ${sentence(problem)}`}>
+      <div className="what">
+        <Shape state={ofSeverity(problem.severity)} />
+        <span>
+          <span className={ofSeverity(problem.severity)}>{problem.severity}</span> {sentence(problem)}
+        </span>
+      </div>
+      <div className="detail faint">
+        <code>{problem.code}</code> for <Age since={problem.sinceUnixNs} />
+        {problem.count > 1 && `, ${problem.count} times`}
+        {problem.closing && ", not seen at present"}
+        {hit && `; affects ${hit}`}
+      </div>
+      {problem.evidence.slice(0, SEEN).map((line) => (
+        <div key={line} className="detail">
+          {line}
+        </div>
+      ))}
+      <div className="detail">
+        <strong>Do:</strong> {problem.remedy}
+      </div>
+      <div className="act">
+        <ObjectLink of={problem.object} className="button" text={`Open ${object(problem.object)}`} />
+        <Link to="/problems/$id" params={{ id: problem.id }}>
+          Cause and effects
+        </Link>
+      </div>
+    </article>
+  );
+}
