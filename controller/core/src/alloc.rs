@@ -102,9 +102,10 @@ impl Pool {
             }
             count = behind;
         }
-        Err(DomainError::Limit(match self.once() && !self.range.contains(&count) {
-            true => format!("all {} have been given, and none is used again: set up another domain", self.what),
-            false => format!("all {} {} are in use: delete groups that are not needed", self.used.len(), self.what),
+        // Behind the range is the count of a pool that uses each number once.
+        Err(DomainError::Limit(match self.range.contains(&count) {
+            true => format!("all {} {} are in use: delete groups that are not needed", self.used.len(), self.what),
+            false => format!("all {} have been given, and none is used again: set up another domain", self.what),
         }))
     }
 
@@ -416,6 +417,41 @@ mod tests {
             pools.resume(&cursors);
             let clash = |(tree, qpn): &(TreeId, Qpn)| *tree == a.tree_id || *qpn == a.session.designated_qpn;
             assert!(!given.iter().any(clash));
+        }
+    }
+
+    #[test]
+    fn numbers_are_used_once_where_there_are_2_to_the_32_and_packets_of_earlier_sessions_may_carry_them() {
+        let once = |range, order| Pool::new("numbers", range, order).once();
+        let top = u64::from(u32::MAX);
+        assert!(once(1..=top, Some(Kind::TreeId)) && once(2..=top + 1, Some(Kind::TreeId)));
+        assert!(once(1..=u64::MAX, Some(Kind::Proxy)));
+        assert!(!once(1..=top - 1, Some(Kind::TreeId)) && !once(2..=top, Some(Kind::TreeId)));
+        assert!(!once(1..=top, Some(Kind::DesignatedQpn)) && !once(1..=top, None));
+    }
+
+    #[test]
+    fn a_pool_of_numbers_that_are_used_once_runs_out_for_good() {
+        let mut pool = Pool::new("tree identifiers", 1..=u64::from(u32::MAX), Some(Kind::TreeId));
+        pool.resume(u64::from(u32::MAX));
+        let (last, behind) = pool.peek(&secret()).unwrap();
+        assert!(pool.claim(last));
+        pool.resume(behind);
+        for _ in 0..2 {
+            let error = pool.peek(&secret()).unwrap_err().to_string();
+            assert!(error.starts_with("all tree identifiers have been given, and none is used again"), "{error}");
+            pool.used.remove(&last);
+        }
+    }
+
+    /// 2^20 is 6 more than a multiple of 10.
+    #[test]
+    fn a_leap_stays_within_a_small_pool() {
+        for (next, expected) in [(2, 8), (5, 11), (6, 2), (7, 3)] {
+            let mut pool = Pool::new("numbers", 2..=11, None);
+            pool.resume(next);
+            pool.leap();
+            assert_eq!(pool.next, expected, "from {next}");
         }
     }
 

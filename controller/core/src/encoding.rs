@@ -177,7 +177,7 @@ fn budget(q: &Question<'_>) -> Result<(usize, String), FieldError> {
 }
 
 fn too_small(path_mtu: u32, link: &TightLink, needed: usize, headers: usize) -> FieldError {
-    let fits = [2048, 1024, 512, 256].into_iter().find(|m| m + headers <= link.mtu as usize && *m < path_mtu as usize);
+    let fits = [2048, 1024, 512, 256].into_iter().find(|m| m + headers <= link.mtu as usize);
     let mut detail = format!(
         "link {} has MTU {}, this group needs {needed} bytes ({path_mtu} of payload, {headers} of headers): raise the link's MTU",
         link.label, link.mtu

@@ -119,3 +119,15 @@ pub enum RestoreError {
         detail: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_are_those_of_an_invalid_input() {
+        let invalid = DomainError::field("spec.qpn", "is 0");
+        assert_eq!(invalid.fields().iter().map(|e| e.field.as_str()).collect::<Vec<_>>(), ["spec.qpn"]);
+        assert_eq!(DomainError::Limit("x".into()).fields(), []);
+    }
+}

@@ -270,7 +270,6 @@ impl Health {
             if let Stage::Closing(_) = known.stage {
                 known.stage = Stage::Open;
                 known.count += 1;
-                self.version += 1;
             }
             return true;
         }

@@ -194,4 +194,26 @@ mod tests {
         assert_eq!(errors.0.len(), 2, "{errors}");
         assert!(errors.to_string().contains("metadata.labels[k]"));
     }
+
+    /// The limits are those of Kubernetes.
+    #[test]
+    fn labels_have_limits() {
+        let errors = |labels: Labels| {
+            let mut errors = FieldErrors::default();
+            check_labels(&labels, &mut errors);
+            errors.0.len()
+        };
+        let number = |n: usize| errors((0..n).map(|i| (format!("k{i}"), String::new())).collect());
+        assert_eq!([31, 32, 33, 40].map(number), [0, 0, 1, 1]);
+        let key = |key: String| errors([(key, String::new())].into());
+        assert_eq!([252, 253, 254, 300].map(|n| key("p".repeat(n) + "/k")), [0, 0, 1, 1]);
+        assert_eq!([62, 63, 64].map(|n| key("k".repeat(n))), [0, 0, 1]);
+        assert_eq!(["p/", "p q/k", "p/q/k"].map(|k| key(k.to_owned())), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_selector_names_the_values_that_the_index_finds() {
+        let selector = Selector::parse("selector", "job=llm,team!=a,zone,rack=7").unwrap();
+        assert_eq!(selector.equalities().collect::<Vec<_>>(), [("job", "llm"), ("rack", "7")]);
+    }
 }

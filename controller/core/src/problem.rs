@@ -364,4 +364,10 @@ mod tests {
         }
         assert_eq!(ProblemCode::from_name("Nothing"), None);
     }
+
+    #[test]
+    fn severities_are_words_of_the_metrics() {
+        let all = [Severity::Critical, Severity::Warning, Severity::Info];
+        assert_eq!(all.map(|severity| severity.to_string()), ["critical", "warning", "info"]);
+    }
 }

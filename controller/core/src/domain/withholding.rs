@@ -64,3 +64,19 @@ pub(super) fn end(state: &mut State, node: &str, now: Monotonic) -> bool {
 pub(super) fn is_tried_again(withholding: &Withholding, now: Monotonic) -> bool {
     withholding.until.is_none() && now.since(withholding.tried) < FIRST
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_tried_again_for_a_minute_after_it_was_avoided() {
+        let tried = Monotonic::START + Duration::from_secs(100);
+        let at = |until, ms| {
+            let withholding = Withholding { until, tried, lasts: FIRST, detail: String::new() };
+            is_tried_again(&withholding, tried + Duration::from_millis(ms))
+        };
+        assert_eq!([0, 1, 59_999, 60_000, 600_000].map(|ms| at(None, ms)), [true, true, true, false, false]);
+        assert_eq!([0, 1, 60_000].map(|ms| at(Some(tried), ms)), [false; 3], "it is avoided");
+    }
+}

@@ -86,7 +86,16 @@ fn a_tight_link_sets_the_budget_and_is_named() {
         e.to_string(),
         "spec.pathMtu: link n6/eth1--n4/eth1 has MTU 1500, this group needs 4260 bytes (4096 of payload, 164 of headers): raise the link's MTU or use pathMtu 1024"
     );
+    // 164 bytes of headers.
+    for (mtu, fits) in [(2048 + 164, 2048), (2048 + 163, 1024), (1024 + 163, 512), (512 + 163, 256)] {
+        let e = ask(EncodingChoice::Auto, &[1], 4096, mtu).unwrap_err().to_string();
+        assert!(e.ends_with(&format!("or use pathMtu {fits}")), "{mtu}: {e}");
+    }
+    let e = ask(EncodingChoice::Auto, &[1], 4096, 256 + 163).unwrap_err().to_string();
+    assert!(e.ends_with("raise the link's MTU"), "{e}");
     assert!(ask(EncodingChoice::Auto, &[1], 4096, 4259).is_err());
+    let none = ask(EncodingChoice::Auto, &[1], 4096, 4260).unwrap();
+    assert!(none.reason.ends_with("; no list fits"), "{}", none.reason);
     assert_eq!(ask(EncodingChoice::Auto, &[1], 4096, 4260).unwrap().mode, EncodingMode::Provisioned);
     assert_eq!(ask(EncodingChoice::Auto, &[1], 4096, 4260 + 47).unwrap().mode, EncodingMode::Provisioned);
     let d = ask(EncodingChoice::Auto, &[1], 4096, 4260 + 48).unwrap();

@@ -84,6 +84,26 @@ fn a_problem_opens_and_closes_after_its_delays_and_is_one_through_flaps() {
     assert_eq!(health.take_changes().iter().map(|c| c.is_open).collect::<Vec<_>>(), [false]);
 }
 
+/// The timer of its first end is no timer of the second.
+#[test]
+fn a_problem_that_returns_while_it_closes_has_the_whole_delay_again() {
+    let key = ProblemKey::new(ProblemCode::LinkCongested, Object::Port("n1/eth1".into()));
+    let (opens, closes) = (key.code.info().opens_after, key.code.info().closes_after);
+    let mut health = Health::default();
+    let seen = || vec![symptom(key.clone(), &[])];
+    observe(&mut health, &node("n1"), seen(), T0);
+    let gone = T0 + opens;
+    observe(&mut health, &node("n1"), seen(), gone);
+    observe(&mut health, &node("n1"), vec![], gone);
+    observe(&mut health, &node("n1"), seen(), gone + closes / 4);
+    let again = gone + closes / 2;
+    observe(&mut health, &node("n1"), vec![], again);
+    health.handle_timeout(gone + closes);
+    assert_eq!(keys(&health.problems()), [&key]);
+    health.handle_timeout(again + closes);
+    assert_eq!(keys(&health.problems()), [&key; 0]);
+}
+
 /// Catches a change that those who follow the version miss, and one that is none.
 #[test]
 fn the_version_changes_with_what_is_shown() {
@@ -109,6 +129,7 @@ fn the_version_changes_with_what_is_shown() {
         let version = health.version();
         observe(&mut health, &node("n1"), symptoms, at(ms));
         let now = health.problems();
+        assert!(health.version() >= version, "after {ms} ms");
         assert!(health.version() != version || now == shown, "after {ms} ms");
         differences += usize::from(now != shown);
         shown = now;

@@ -538,6 +538,8 @@ fn a_link_without_data_is_tried_again_after_a_time_that_doubles() {
             bed.run(SECOND);
         }
         waits.push((bed.now - from) / SECOND);
+        let is_tried_again = |port| bed.w.domain.is_tried_again("spine1", port, instant(bed.now * MS));
+        assert!(is_tried_again("down2") && !is_tried_again("down1"));
         // Back again.
         assert_eq!(bed.parent_of("leaf2"), "spine1");
         bed.rate = 10;

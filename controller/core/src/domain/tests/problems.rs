@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Signs of problems, and that each leads to one cause.
 
+use canopy_model::congestion::{PortCongestion, QueueTelemetry};
+use canopy_model::ids::PortIndex;
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_model::topology::Endpoint;
 use canopy_units::{UnixTime, UnwrappedPsn};
@@ -330,6 +332,43 @@ fn drop_counters_that_rise_are_signs_as_long_as_they_do() {
     assert_eq!(w.domain.node_symptoms("leaf2", instant(22 * S)), []);
     w.domain.drops_rose("leaf2", vec![], instant(22 * S));
     assert_eq!(of_node(&w, "leaf2"), []);
+}
+
+/// What leads to a neighbour is the cause of copies that were not forwarded, an MTU that of copies that were too large.
+#[test]
+fn drops_of_copies_lead_to_the_ports_of_their_node() {
+    let mut w = world();
+    let id = w.domain.group("g").unwrap().status.group_id;
+    for (reason, code, cause) in [
+        (15, Code::CopiesNotForwarded, key(Code::NeighbourUnresolved, Object::Port("leaf2/up1".into()))),
+        (16, Code::CopiesNotForwarded, key(Code::RouteMissing, Object::Node("leaf2".into()))),
+        (17, Code::CopiesTooLarge, key(Code::PortMisconfigured, Object::Port("leaf2/up1".into()))),
+    ] {
+        let rise = Rise { group: Some(id), port: None, reason, name: "x".into(), packets: 7 };
+        w.domain.drops_rose("leaf2", vec![rise], instant(18 * S));
+        let found = of_node(&w, "leaf2").into_iter().find(|s| s.key.code == code).unwrap();
+        assert!(found.causes.contains(&cause), "{reason}: {:?}", found.causes);
+    }
+}
+
+/// K_max of 10 ms at 100 Gb/s is 125 MB; agents report once a second.
+#[test]
+fn a_queue_above_k_max_is_a_congestion_while_its_report_is_fresh() {
+    let mut spec = fabric(2, 1, 1);
+    spec.links.iter_mut().for_each(|l| l.rate = Rate::from_bps(100_000_000_000));
+    spec.links[0].rtt = Some(Duration::from_millis(10));
+    let mut w = World::with(spec);
+    w.domain.agent_connected("leaf1", true);
+    w.run(Command::PushThresholds).unwrap();
+    let mut congested = |peak: u64, seconds: u64| {
+        let queue = QueueTelemetry { peak_queue: Octets(peak), ..QueueTelemetry::default() };
+        let port = PortIndex::new("port", 1).unwrap();
+        w.domain.queues("leaf1", vec![PortCongestion { port, queue, flows: vec![] }], instant(18 * S));
+        let symptoms = w.domain.node_symptoms("leaf1", instant((18 + seconds) * S));
+        symptoms.iter().any(|s| s.key == key(Code::LinkCongested, Object::Port("leaf1/up1".into())))
+    };
+    assert_eq!([124_999_999, 125_000_000, 125_000_001].map(|peak| congested(peak, 0)), [false, false, true]);
+    assert_eq!([60, 61].map(|seconds| congested(200_000_000, seconds)), [true, false]);
 }
 
 #[test]

@@ -205,6 +205,19 @@ fn the_sources_join_fixes_the_start_psn_while_no_receiver_has_joined() {
     w.run(with_psn("h1-1", Role::Source, u64::from(next))).unwrap();
     let problem = w.problem(with_psn("h1-2", Role::Receiver, u64::from(next)));
     assert!(problem.contains("only the source fixes"), "{problem}");
+    // A source that joins again begins a session without receivers; a receiver that becomes the source does not.
+    let psn = Some(Psn::new("p", other).unwrap());
+    let put = |host: &str, qpn| Command::PutMember {
+        group: "g".into(),
+        spec: MemberSpec { start_psn: psn, ..member(host, Role::Source, qpn) },
+        create_only: false,
+        instance: None,
+    };
+    w.run(put("h1-1", 0x99)).unwrap();
+    assert_eq!(u64::from(connection(&w).start_psn.get()), other);
+    w.run(leave("g", "h1-1")).unwrap();
+    w.run(receiver("g", "h1-2")).unwrap();
+    assert!(w.problem(put("h1-2", 0x99)).contains("spec.startPsn"));
 }
 
 #[test]

@@ -117,6 +117,17 @@ fn evict_removes_the_receiver_and_reports_it_until_it_or_the_source_joins_again(
 }
 
 #[test]
+fn evictions_are_reported_side_by_side_and_once_each() {
+    let mut w = world(StallPolicy::Evict);
+    for host in ["h2-1", "h2-2"] {
+        let command = report(&mut w, host, BranchNews::Stalled).command.unwrap();
+        w.run(command).unwrap();
+    }
+    let evicted = |w: &World| status(w, "g").evicted.into_iter().map(|e| e.host).collect::<Vec<_>>();
+    assert_eq!(evicted(&w), ["h2-1", "h2-2"]);
+}
+
+#[test]
 fn fail_stops_the_group_until_all_have_left() {
     let mut w = world(StallPolicy::Fail);
     let command = report(&mut w, "h2-1", BranchNews::Stalled).command.unwrap();

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Records as a store keeps them: each is read at its own key, in the form in which it was written.
+
+use canopy_model::drain::DrainSpec;
+use canopy_model::srh_hmac::{FlagBit, HmacKey, HmacKeyId, HmacSecret, SrhHmac};
+
+use super::*;
+use crate::assume_open;
+use crate::record::{HmacRecord, RecordedRtt, RttRecord};
+use crate::testing::{endpoint, fabric};
+
+/// Group `g` from h1-1 to h2-1, and group `idle` with a receiver and no source.
+fn world() -> World {
+    let mut w = World::with(fabric(2, 2, 1));
+    for name in ["g", "idle"] {
+        w.run(group(name)).unwrap();
+        w.run(receiver(name, "h2-1")).unwrap();
+    }
+    w.run(source("g", "h1-1")).unwrap();
+    w
+}
+
+/// A record of each kind at least.
+fn all() -> Vec<Record> {
+    let mut w = world();
+    let spec =
+        DrainSpec { link: Some("leaf1/up1--spine1/down1".into()), reason: "optics".into(), ..DrainSpec::default() };
+    let drain = Command::PutDrain { name: "d".into(), labels: Labels::new(), spec, if_match: None, create_only: true };
+    w.run(drain).unwrap();
+    let key =
+        HmacKey { id: HmacKeyId::new("id", 7).unwrap(), secret: HmacSecret::new([0xA5; 32]), flag_bit: FlagBit::Linux };
+    let rtt = RecordedRtt { to: endpoint("spine1/down1"), rtt_ns: 7 };
+    w.records.extend(
+        [
+            w.domain.leap(),
+            Record::Hmac(HmacRecord::new(3, &SrhHmac::first(key))),
+            Record::Rtt(RttRecord { node: "leaf1".into(), revision: 3, rtts: [("up1".to_owned(), rtt)].into() }),
+        ]
+        .map(|record| (record.key(), record)),
+    );
+    w.records.into_values().collect()
+}
+
+#[test]
+fn a_record_is_read_at_its_key_as_it_was_written() {
+    let mut kinds: Vec<String> = Vec::new();
+    for record in all() {
+        let key = record.key();
+        let stored = serde_json::to_value(&record).unwrap();
+        assert_eq!(Record::read(&key, stored).unwrap(), Some(record), "{key}");
+        kinds.push(key.split('/').next().unwrap().to_owned());
+        if key.starts_with("domain/") {
+            kinds.push(key);
+        }
+    }
+    for kind in ["topology", "drain", "group", "member", "rtt", "domain/hmac", "domain/state"] {
+        assert!(kinds.iter().any(|k| k == kind), "{kind} of {kinds:?}");
+    }
+}
+
+#[test]
+fn what_is_not_the_domains_is_not_read() {
+    for key in ["", "topology", "domain", "domain/other", "hmac", "lease/leader", "x/topology/default"] {
+        assert_eq!(Record::read(key, serde_json::json!({})).unwrap(), None, "{key:?}");
+    }
+    for key in ["topology/default", "drain/d", "group/g", "member/g/h", "rtt/n", "domain/hmac", "domain/state"] {
+        assert!(Record::read(key, serde_json::json!({})).is_err(), "{key}");
+    }
+}
+
+/// Versions that did not know sessions have no number of the first one.
+#[test]
+fn the_first_session_has_no_number_in_the_record_and_the_others_have() {
+    let mut w = world();
+    let Some(Record::Group(record)) = w.records.get_mut("group/g") else { panic!() };
+    for (session, stored) in [(0, None), (1, Some(1)), (7, Some(7))] {
+        record.session = session;
+        let record = Record::Group(record.clone());
+        let value = serde_json::to_value(&record).unwrap();
+        assert_eq!(value.get("session").and_then(|s| s.as_u64()), stored);
+        assert_eq!(Record::read("group/g", value).unwrap(), Some(record));
+    }
+}
+
+/// The group's record names the session that was opened by the epoch in which its source joined.
+#[test]
+fn groups_with_a_source_count_as_open_in_a_copy_and_others_stay_as_they_are() {
+    let w = world();
+    for (opened, since, changes) in [(Some(3), 3, false), (Some(2), 3, true), (Some(4), 3, true), (None, 3, false)] {
+        let mut records: Vec<(String, Record)> = w.records.clone().into_iter().collect();
+        for (_, record) in &mut records {
+            match record {
+                Record::Group(group) => group.opened = opened,
+                Record::Member(member) => member.member.since = since,
+                _ => {}
+            }
+        }
+        let before = records.clone();
+        let changed = assume_open(&mut records);
+        let keys: Vec<String> = changed.iter().map(Record::key).collect();
+        assert_eq!(keys, if changes { vec!["group/g".to_owned()] } else { vec![] }, "{opened:?} {since}");
+        for ((key, record), (_, old)) in records.iter().zip(&before) {
+            let is_changed = changes && key == "group/g";
+            assert_eq!(record != old, is_changed, "{key}");
+            assert!(!is_changed || matches!(record, Record::Group(group) if group.opened.is_none()));
+        }
+    }
+}
+
+#[test]
+fn groups_without_members_keep_their_epoch_through_changes_of_the_topology() {
+    let mut w = World::with(fabric(2, 2, 1));
+    w.run(group("g")).unwrap();
+    let id = w.domain.group("g").unwrap().status.group_id.get();
+    let moved = |w: &World| match &w.records["topology/default"] {
+        Record::Topology(topology) => topology.moved.clone(),
+        other => panic!("{other:?}"),
+    };
+    w.run(topology(fabric(3, 2, 1))).unwrap();
+    assert_eq!(moved(&w), BTreeMap::new(), "its own record has its epoch");
+    // An earlier change of the topology moved the group's tree, and its record was not written since.
+    let Some(Record::Topology(record)) = w.records.get_mut("topology/default") else { panic!() };
+    record.moved.insert(id, 9);
+    w.domain = w.restarted();
+    w.run(topology(fabric(3, 3, 1))).unwrap();
+    assert_eq!(moved(&w), BTreeMap::from([(id, 9)]));
+    assert_eq!(w.restarted().group("g").unwrap().status.epoch, 9);
+}
