@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The writes of operators, the newest first. A page may be short although more entries follow: as long as there is a `continue`. */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/drains": {
         parameters: {
             query?: never;
@@ -336,6 +353,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/prometheus/targets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The agents that serve metrics, for Prometheus' HTTP service discovery. The label `node` of their series is from here. */
+        get: operations["prometheusTargets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/status": {
         parameters: {
             query?: never;
@@ -389,6 +423,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The versions of a resource, the newest first: the one in force, if there is one, then those that were replaced or deleted. */
+        get: operations["listVersions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/watch": {
         parameters: {
             query?: never;
@@ -430,7 +481,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Metrics in OpenMetrics text. */
+        /** Metrics of the controller, as Prometheus text 0.0.4 or OpenMetrics 1.0, whichever the header Accept prefers. */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -481,6 +532,37 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description One write of an operator. */
+        AuditItem: {
+            /** @description `create`, `update`, `delete` or `rotate`. */
+            action: string;
+            /** @description Who did. */
+            by: components["schemas"]["Principal"];
+            /** @description JSON pointers of the fields that have other values since, 20 at most. */
+            fields?: string[];
+            generation?: components["schemas"]["u64"] | null;
+            /** @description Kind of the resource. */
+            kind: string;
+            /**
+             * Format: int64
+             * @description How many more there are.
+             */
+            moreFields?: number;
+            /** @description Its name; a member's is `group/host`. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Grows with every entry.
+             */
+            sequence: number;
+            /**
+             * Format: int64
+             * @description When, nanoseconds since 1970.
+             */
+            timeUnixNs: number;
+            /** @description Which resource of that name; absent for what is not a resource. */
+            uid?: string | null;
+        };
         BTreeMap: {
             [key: string]: string;
         };
@@ -1611,6 +1693,46 @@ export interface components {
             continue?: string | null;
         };
         /** @description Several resources. */
+        List_AuditItem: {
+            /** @description `canopy/v1`. */
+            apiVersion: string;
+            /** @description The resources. */
+            items: {
+                /** @description `create`, `update`, `delete` or `rotate`. */
+                action: string;
+                /** @description Who did. */
+                by: components["schemas"]["Principal"];
+                /** @description JSON pointers of the fields that have other values since, 20 at most. */
+                fields?: string[];
+                generation?: components["schemas"]["u64"] | null;
+                /** @description Kind of the resource. */
+                kind: string;
+                /**
+                 * Format: int64
+                 * @description How many more there are.
+                 */
+                moreFields?: number;
+                /** @description Its name; a member's is `group/host`. */
+                name: string;
+                /**
+                 * Format: int64
+                 * @description Grows with every entry.
+                 */
+                sequence: number;
+                /**
+                 * Format: int64
+                 * @description When, nanoseconds since 1970.
+                 */
+                timeUnixNs: number;
+                /** @description Which resource of that name; absent for what is not a resource. */
+                uid?: string | null;
+            }[];
+            /** @description The items' kind and `List`. */
+            kind: string;
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_DrainResource: {
             /** @description `canopy/v1`. */
             apiVersion: string;
@@ -1872,6 +1994,40 @@ export interface components {
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
+        /** @description Several resources. */
+        List_VersionItem: {
+            /** @description `canopy/v1`. */
+            apiVersion: string;
+            /** @description The resources. */
+            items: {
+                /** @description It was deleted, not replaced. */
+                deleted: boolean;
+                endedBy?: components["schemas"]["Principal"] | null;
+                /**
+                 * Format: int64
+                 * @description When it was replaced or deleted; absent for the one in force.
+                 */
+                endedUnixNs?: number | null;
+                /** @description Its generation. */
+                generation: components["schemas"]["u64"];
+                /** @description Its labels. */
+                labels: components["schemas"]["BTreeMap"];
+                /** @description Its spec. */
+                spec: Record<string, never>;
+                /** @description Which resource of this name. */
+                uid: string;
+                writtenBy?: components["schemas"]["Principal"] | null;
+                /**
+                 * Format: int64
+                 * @description When it was written, nanoseconds since 1970; absent if an earlier version of the controller wrote it.
+                 */
+                writtenUnixNs?: number | null;
+            }[];
+            /** @description The items' kind and `List`. */
+            kind: string;
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
         /**
          * @description The two formats of draft-tian-ccwg-long-haul-cnp-00 section 6.
          * @enum {string}
@@ -1943,6 +2099,11 @@ export interface components {
         };
         /** @description Identity and bookkeeping of a resource. */
         Metadata: {
+            /**
+             * Format: int64
+             * @description When it was created, nanoseconds since 1970; absent if an earlier version of the controller created it.
+             */
+            createdUnixNs?: number | null;
             /** @description 1 at creation, grows by one with every change of labels or spec. */
             generation: components["schemas"]["u64"];
             /** @description For selectors and for people. */
@@ -1951,9 +2112,25 @@ export interface components {
             name: string;
             /** @description Owner; `default` unless tenants are in use. */
             tenant: string;
+            /**
+             * @description Names this resource for ever; one that is deleted and created again has another. Absent from resources that are derived from
+             *     declared ones.
+             */
+            uid?: string | null;
+            writtenBy?: components["schemas"]["Principal"] | null;
+            /**
+             * Format: int64
+             * @description When labels or spec were last written, nanoseconds since 1970.
+             */
+            writtenUnixNs?: number | null;
         };
         /** @description Identity of a resource as a client sends it. */
         MetadataInput: {
+            /**
+             * Format: int64
+             * @description Accepted and ignored.
+             */
+            createdUnixNs?: number | null;
             /**
              * Format: int64
              * @description Accepted and ignored: use If-Match to make a change conditional.
@@ -1969,6 +2146,15 @@ export interface components {
             name?: string | null;
             /** @description `default`, or left out. */
             tenant?: string | null;
+            /** @description Accepted and ignored, as `generation`. */
+            uid?: string | null;
+            /** @description Accepted and ignored. */
+            writtenBy?: Record<string, never> | null;
+            /**
+             * Format: int64
+             * @description Accepted and ignored.
+             */
+            writtenUnixNs?: number | null;
         };
         /** @description A forwarding node. */
         NodeDecl: {
@@ -2026,6 +2212,8 @@ export interface components {
             errors: components["schemas"]["ItemError"][];
             /** @description Kernel release, empty before the first report. */
             kernel: string;
+            /** @description Where Prometheus finds the agent's metrics, `host:port`; empty if it serves none. */
+            metricsAddress?: string;
             /** @description Digest of what the agent last reconciled, 64 hexadecimal digits; empty before its first report. */
             observedDigest: string;
             observedGeneration?: components["schemas"]["u64"] | null;
@@ -2146,6 +2334,18 @@ export interface components {
             /** @description Node or host at the far end. */
             peer: string;
             thresholds?: components["schemas"]["PortThresholdsView"] | null;
+        };
+        /** @description Who makes changes, as far as the socket shows. */
+        Principal: {
+            /** @description `operator`, `host` or `controller`. */
+            kind: string;
+            /** @description An operator's login name, a host's name; absent for the controller, and where the name is not known. */
+            name?: string;
+            /**
+             * Format: int32
+             * @description Numeric user id on the controller's machine, where the caller is on it.
+             */
+            uid?: number | null;
         };
         /** @description The problem document as it is sent, for the API description. */
         Problem: components["schemas"]["Extensions"] & {
@@ -2321,6 +2521,18 @@ export interface components {
          * @enum {string}
          */
         StallPolicy: "wait" | "evict" | "fail";
+        /** @description An agent that serves metrics. */
+        TargetGroup: {
+            /** @description Labels that its series get. */
+            labels: components["schemas"]["TargetLabels"];
+            /** @description One address, `host:port`. */
+            targets: string[];
+        };
+        /** @description Labels of an agent's series. */
+        TargetLabels: {
+            /** @description Name of the node in the topology. */
+            node: string;
+        };
         /** @description Thresholds of one link direction. */
         Thresholds: {
             /** @description What decided K_max. */
@@ -2439,6 +2651,31 @@ export interface components {
             /** @description Controller's version. */
             version: string;
         };
+        /** @description A version of a resource: the one in force, or one that was replaced or deleted. */
+        VersionItem: {
+            /** @description It was deleted, not replaced. */
+            deleted: boolean;
+            endedBy?: components["schemas"]["Principal"] | null;
+            /**
+             * Format: int64
+             * @description When it was replaced or deleted; absent for the one in force.
+             */
+            endedUnixNs?: number | null;
+            /** @description Its generation. */
+            generation: components["schemas"]["u64"];
+            /** @description Its labels. */
+            labels: components["schemas"]["BTreeMap"];
+            /** @description Its spec. */
+            spec: Record<string, never>;
+            /** @description Which resource of this name. */
+            uid: string;
+            writtenBy?: components["schemas"]["Principal"] | null;
+            /**
+             * Format: int64
+             * @description When it was written, nanoseconds since 1970; absent if an earlier version of the controller wrote it.
+             */
+            writtenUnixNs?: number | null;
+        };
         /** Format: int64 */
         u64: number;
     };
@@ -2450,6 +2687,46 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    listAudit: {
+        parameters: {
+            query?: {
+                /** @description Number of entries, 1..=1000; 100 when absent. */
+                limit?: number;
+                /** @description Token from the previous page. */
+                continue?: string;
+                /** @description Only writes of resources of this kind. */
+                kind?: "Topology" | "Drain" | "Group" | "Member" | "Hmac";
+                /** @description Only writes of resources of this name; a member's is `group/host`. */
+                name?: string;
+                /** @description Only writes of the principal with this name. */
+                by?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description one page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_AuditItem"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listDrains: {
         parameters: {
             query?: never;
@@ -2476,7 +2753,14 @@ export interface operations {
                 /** @description Check everything and change nothing. */
                 dryRun?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
+                "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2562,7 +2846,12 @@ export interface operations {
                 dryRun?: boolean;
             };
             header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
                 "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
             };
             path: {
                 drain: string;
@@ -2638,7 +2927,12 @@ export interface operations {
                 dryRun?: boolean;
             };
             header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
                 "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
             };
             path: {
                 drain: string;
@@ -2829,7 +3123,14 @@ export interface operations {
                 /** @description Check everything and change nothing. */
                 dryRun?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
+                "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2906,7 +3207,12 @@ export interface operations {
                 dryRun?: boolean;
             };
             header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
                 "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
             };
             path: {
                 group: string;
@@ -2964,7 +3270,12 @@ export interface operations {
                 dryRun?: boolean;
             };
             header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
                 "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
             };
             path: {
                 group: string;
@@ -3037,7 +3348,14 @@ export interface operations {
                 /** @description Check everything and change nothing. */
                 dryRun?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
+                "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
+            };
             path: {
                 group: string;
             };
@@ -3135,7 +3453,12 @@ export interface operations {
                 dryRun?: boolean;
             };
             header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
                 "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
             };
             path: {
                 group: string;
@@ -3203,7 +3526,12 @@ export interface operations {
                 dryRun?: boolean;
             };
             header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
                 "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
             };
             path: {
                 group: string;
@@ -3596,6 +3924,26 @@ export interface operations {
             };
         };
     };
+    prometheusTargets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description targets, in name order */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetGroup"][];
+                };
+            };
+        };
+    };
     getStatus: {
         parameters: {
             query?: never;
@@ -3652,7 +4000,12 @@ export interface operations {
                 dryRun?: boolean;
             };
             header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
                 "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -3717,7 +4070,12 @@ export interface operations {
                 dryRun?: boolean;
             };
             header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
                 "If-Match"?: string | null;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: string | null;
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -3784,6 +4142,49 @@ export interface operations {
             };
             /** @description an item is not valid */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listVersions: {
+        parameters: {
+            query: {
+                /** @description `Topology`, `Drain` or `Group`. */
+                kind: "Topology" | "Drain" | "Group" | "Member" | "Hmac";
+                /** @description Its name; the topology's is `default`. */
+                name: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description all versions that are kept */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_VersionItem"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no version of such a resource */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3865,7 +4266,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description OpenMetrics text */
+            /** @description Prometheus text or OpenMetrics */
             200: {
                 headers: {
                     [name: string]: unknown;
