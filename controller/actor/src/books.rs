@@ -76,6 +76,12 @@ impl Version {
     }
 }
 
+/// The part of a [`Version`] that a start reads: most of it is the spec.
+#[derive(Deserialize)]
+struct Ended {
+    ended: Option<Written>,
+}
+
 /// A write of an operator that passed every check.
 pub(crate) struct Entry<'a> {
     pub(crate) target: &'a Target,
@@ -125,7 +131,7 @@ impl Books {
     pub(crate) fn restore<'a>(records: impl Iterator<Item = (&'a str, &'a [u8])>) -> Self {
         let mut books = Self::default();
         for (key, value) in records {
-            if let Some(sequence) = key.strip_prefix(AUDIT).and_then(number) {
+            if let Some(sequence) = audit_sequence(key) {
                 // In the order of their keys. A hole would be an entry of no octets.
                 if books.audit.is_empty() {
                     books.first = sequence;
@@ -134,7 +140,7 @@ impl Books {
                 books.audit.extend(std::iter::repeat_n(0, holes as usize));
                 books.add_audit(value.len() as u32);
             } else if let Some((target, revision)) = key.strip_prefix(VERSION).and_then(version_of) {
-                let ended = serde_json::from_slice::<Version>(value).ok().and_then(|version| version.ended);
+                let ended = serde_json::from_slice::<Ended>(value).ok().and_then(|version| version.ended);
                 let at = ended.map(|ended| ended.at).unwrap_or_default();
                 books.add_version(target, Kept { revision, at, octets: value.len() as u32 });
             }
@@ -226,21 +232,33 @@ impl Books {
         leaving
     }
 
-    /// Which versions leave when `new` of `target` comes: the resource's own that are too many or too old, else the oldest of all.
+    /// Which versions leave when `new` of `target` comes: the resource's own that are too many or too old, then the oldest of all while
+    /// there is no room.
     fn versions_beyond(&self, target: &Target, new: Kept) -> Vec<(Target, u64)> {
         let own = self.versions.get(target);
         let own_count = own.map_or(0, VecDeque::len) + 1;
         let is_old = |kept: &Kept| new.at.nanos().saturating_sub(kept.at.nanos()) > canopy_units::nanos(KEPT);
-        let own = own.into_iter().flatten().enumerate();
-        let own = own.filter(|(i, kept)| own_count - i > MAX_VERSIONS || is_old(kept));
-        let mut leaving: Vec<(Target, u64)> =
-            own.take(MAX_REMOVED).map(|(_, kept)| (target.clone(), kept.revision)).collect();
-        let is_full = self.by_age.len() + 1 > MAX_ALL_VERSIONS
-            || self.version_octets + u64::from(new.octets) > MAX_VERSION_OCTETS;
-        if leaving.is_empty() && is_full {
-            leaving.extend(self.by_age.iter().take(MAX_REMOVED).map(|(revision, target)| (target.clone(), *revision)));
+        let leaves = |(i, kept): &(usize, &Kept)| own_count - i > MAX_VERSIONS || is_old(kept);
+        let own = own.into_iter().flatten().enumerate().filter(leaves).take(MAX_REMOVED);
+        let mut leaving: BTreeMap<u64, &Target> = own.map(|(_, kept)| (kept.revision, target)).collect();
+        let mut oldest = self.by_age.iter();
+        while leaving.len() < MAX_REMOVED && !self.has_room(&leaving, new) {
+            let Some((revision, target)) = oldest.next() else { break };
+            leaving.insert(*revision, target);
         }
-        leaving
+        leaving.into_iter().map(|(revision, target)| (target.clone(), revision)).collect()
+    }
+
+    /// Whether `new` fits beside all versions but those that leave.
+    fn has_room(&self, leaving: &BTreeMap<u64, &Target>, new: Kept) -> bool {
+        let freed = leaving.iter().filter_map(|(revision, target)| self.kept(target, *revision));
+        let freed: u64 = freed.map(|kept| u64::from(kept.octets)).sum();
+        self.by_age.len() + 1 - leaving.len() <= MAX_ALL_VERSIONS
+            && self.version_octets + u64::from(new.octets) - freed <= MAX_VERSION_OCTETS
+    }
+
+    fn kept(&self, target: &Target, revision: u64) -> Option<&Kept> {
+        self.versions.get(target)?.iter().find(|kept| kept.revision == revision)
     }
 }
 
@@ -272,9 +290,14 @@ fn serialized(record: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(record).expect("a record is JSON")
 }
 
-/// All entries of the audit have keys below this one, in the order of their sequence.
+/// Keys are in the order of the sequence.
 pub(crate) fn audit_key(sequence: u64) -> String {
     format!("{AUDIT}{sequence:016x}")
+}
+
+/// The sequence of the entry with this key.
+pub(crate) fn audit_sequence(key: &str) -> Option<u64> {
+    key.strip_prefix(AUDIT).and_then(number)
 }
 
 /// Prefix of all entries of the audit.
@@ -404,8 +427,20 @@ mod tests {
         library.books.audit_octets = MAX_AUDIT_OCTETS;
         library.change("g", DAY, 1);
         assert_eq!((library.audits()[0], library.audits().len()), (2, 299));
-        library.books.audit_octets -=
-            MAX_AUDIT_OCTETS - library.books.audit.iter().map(|o| u64::from(*o)).sum::<u64>().min(MAX_AUDIT_OCTETS);
+    }
+
+    /// Catches a bound that a resource with too many versions of its own exceeds with each larger one.
+    #[test]
+    fn a_larger_version_than_the_one_that_leaves_displaces_another_too() {
+        let mut library = Library::default();
+        let other = 1_000_000;
+        (0..MAX_VERSIONS).for_each(|_| _ = library.change("g", DAY, 1));
+        (0..268).for_each(|i| _ = library.change(&format!("o{i}"), DAY, other));
+        assert!(library.books.version_octets + other as u64 > MAX_VERSION_OCTETS);
+        assert_eq!(library.change("g", DAY, other), 2);
+        // Its own oldest one, and the oldest of all, which is its own too.
+        assert_eq!(library.versions("g")[0], 3);
+        library.check();
     }
 
     /// Catches a write that fails because the version that it replaces is larger than a record may be.

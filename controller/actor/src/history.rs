@@ -5,7 +5,7 @@ use canopy_controller_core::audit::{AuditEntry, IntentKind};
 use canopy_store::StoreError;
 use serde::de::DeserializeOwned;
 
-use crate::books::{Version, audit_key, audit_prefix, version_prefix};
+use crate::books::{Version, audit_key, audit_prefix, audit_sequence, version_prefix};
 use crate::{CommandError, Controller, Target};
 
 /// Entries of the audit that one request reads, at most: beyond them, the answer has where to continue.
@@ -50,16 +50,14 @@ impl Controller {
             loop {
                 let key = below.map(audit_key);
                 let page = store.newest(audit_prefix(), key.as_deref(), CHUNK)?;
-                for (_, value) in &page {
-                    let Some(entry) = parsed::<AuditEntry>(value) else { continue };
+                for (key, value) in &page {
                     if found.len() == limit {
                         return Ok((found, below));
                     }
-                    below = Some(entry.sequence);
+                    // By the key: the page also ends behind an entry that cannot be read.
+                    below = audit_sequence(key);
                     read_so_far += 1;
-                    if filter.takes(&entry) {
-                        found.push(entry);
-                    }
+                    found.extend(parsed::<AuditEntry>(value).filter(|entry| filter.takes(entry)));
                 }
                 if page.len() < CHUNK {
                     return Ok((found, None));
@@ -80,7 +78,10 @@ impl Controller {
         let present = self.read(|d| target.declared(d)).map(|(metadata, intent)| Version::present(metadata, intent));
         let store = self.0.store.clone();
         let replaced = blocking(move || store.newest(&version_prefix(&target), None, CHUNK)).await?;
-        let replaced = replaced.iter().filter_map(|(_, value)| parsed(value));
+        let replaced = replaced.iter().filter_map(|(_, value)| parsed::<Version>(value));
+        // What was in force a moment ago may have been replaced since.
+        let is_present = |v: &Version| present.as_ref().is_some_and(|p| (p.uid, p.generation) == (v.uid, v.generation));
+        let replaced: Vec<Version> = replaced.filter(|version| !is_present(version)).collect();
         Ok(present.into_iter().chain(replaced).collect())
     }
 }

@@ -70,21 +70,34 @@ impl Target {
 
     /// The resource as it is declared now; `None` if it is not there, or no resource.
     pub fn declared(&self, domain: &Domain) -> Option<(Metadata, Intent)> {
+        fn owned(declared: Option<(&Metadata, &impl Serialize)>) -> Option<(Metadata, Intent)> {
+            declared.map(|(metadata, spec)| (metadata.clone(), Intent::new(&metadata.labels, spec)))
+        }
         match self.kind {
-            IntentKind::Topology => domain.topology().map(|t| (Intent::new(&t.metadata.labels, &t.spec), t.metadata)),
-            IntentKind::Drain => {
-                domain.drain(&self.name).map(|d| (Intent::new(&d.metadata.labels, &d.spec), d.metadata))
-            }
-            IntentKind::Group => {
-                domain.group(&self.name).map(|g| (Intent::new(&g.metadata.labels, &g.spec), g.metadata))
-            }
+            IntentKind::Topology => owned(domain.declared_topology()),
+            IntentKind::Drain => owned(domain.declared_drain(&self.name)),
+            IntentKind::Group => owned(domain.declared_group(&self.name)),
             IntentKind::Member => {
                 let (group, host) = self.name.split_once('/')?;
-                domain.member(group, host).map(|m| (Intent::new(&m.metadata.labels, &m.spec), m.metadata))
+                owned(domain.declared_member(group, host))
             }
             IntentKind::Hmac => None,
         }
-        .map(|(intent, metadata)| (metadata, intent))
+    }
+
+    /// Its tag: see `Metadata::tag`.
+    pub(crate) fn tag(&self, domain: &Domain) -> Option<String> {
+        let metadata = match self.kind {
+            IntentKind::Topology => domain.declared_topology()?.0,
+            IntentKind::Drain => domain.declared_drain(&self.name)?.0,
+            IntentKind::Group => domain.declared_group(&self.name)?.0,
+            IntentKind::Member => {
+                let (group, host) = self.name.split_once('/')?;
+                domain.declared_member(group, host)?.0
+            }
+            IntentKind::Hmac => return None,
+        };
+        Some(metadata.tag())
     }
 }
 

@@ -31,7 +31,6 @@ mod policy;
 pub mod preview;
 mod record;
 mod start;
-mod tag;
 mod task;
 pub mod telemetry;
 mod term;

@@ -4,7 +4,7 @@
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::{Command, Domain};
 
-use crate::{CommandError, tag};
+use crate::{CommandError, Target};
 
 /// A command with who gives it, and under which conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,8 @@ impl Order {
             Precondition::Absent => "absent",
             Precondition::Tag(tag) => tag,
         };
-        let (resource, actual) = tag::of_target(domain, &self.command);
+        let target = Target::of(&self.command);
+        let actual = target.as_ref().and_then(|target| target.tag(domain));
         let holds = match &self.precondition {
             Precondition::None => true,
             Precondition::Exists => actual.is_some(),
@@ -62,6 +63,7 @@ impl Order {
         if holds {
             return Ok(());
         }
+        let resource = target.map_or_else(|| "what this command changes".to_owned(), |target| target.to_string());
         let (expected, actual) = (expected.to_owned(), actual.unwrap_or_else(|| "absent".into()));
         Err(CommandError::Precondition { resource, expected, actual })
     }

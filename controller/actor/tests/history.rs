@@ -160,6 +160,21 @@ async fn the_audit_is_read_in_pages_and_by_kind_name_and_person() {
     assert_eq!(of(drains, None, 1000).await, (vec![], None));
 }
 
+/// Catches a reader that asks for the same page for ever, because it does not know where an entry that it cannot read stands.
+#[tokio::test]
+async fn entries_of_a_later_version_are_passed_over() {
+    let store = Arc::new(MemStore::new());
+    let unreadable: Vec<Op> =
+        (0..1200).map(|i| Op::Put { key: format!("audit/{i:016x}"), value: b"{\"later\":1}".to_vec() }).collect();
+    for (revision, ops) in (0..).zip(unreadable.chunks(100)) {
+        store.commit(revision, ops).unwrap();
+    }
+    let Running { controller, .. } = start(store, Default::default()).await.unwrap();
+    run(&controller, put("g", 1024), alice()).await;
+    let (entries, next) = controller.audit(AuditFilter::default(), None, 10).await.unwrap();
+    assert_eq!((entries.iter().map(|e| e.sequence).collect::<Vec<_>>(), next), (vec![1200], None));
+}
+
 /// Catches a plan that only counts, and one that any change of the domain outdates.
 #[tokio::test]
 async fn a_write_with_a_plan_is_carried_out_while_its_effects_are_those() {

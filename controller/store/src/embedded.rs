@@ -26,6 +26,7 @@ use crate::mark::{Mark, Marker};
 use crate::recovery::{self, Recovery};
 use crate::reserve::{Reserve, is_full};
 use crate::snapshot::files::SnapshotDir;
+use crate::store::keys_below;
 use crate::{EngineKind, ORDINARY_OCTETS, Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
 
 /// The embedded store.
@@ -180,14 +181,12 @@ impl Store for EmbeddedStore {
     }
 
     fn newest(&self, prefix: &str, below: Option<&str>, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let end = end_of(prefix);
-        let to = below.map_or(end.as_str(), |below| below.min(end.as_str()));
-        if to <= prefix {
-            return Ok(Vec::new());
-        }
+        let Some(keys) = keys_below(prefix, below) else { return Ok(Vec::new()) };
         let state = self.state()?;
         let engine = state.engine.as_ref().ok_or_else(unknown)?;
-        engine.newest(prefix, to, limit).map_err(|e| StoreError::failed("reading the newest entries", e.detail))
+        engine
+            .newest(&keys.start, &keys.end, limit)
+            .map_err(|e| StoreError::failed("reading the newest entries", e.detail))
     }
 
     fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {
@@ -221,11 +220,6 @@ impl Store for EmbeddedStore {
     fn recovery(&self) -> Option<Recovery> {
         self.recovery.clone().filter(|_| recovery::recorded(&self.path).is_some())
     }
-}
-
-/// Above every key with this prefix: keys are text, and no text has this character behind the prefix.
-fn end_of(prefix: &str) -> String {
-    format!("{prefix}{}", char::MAX)
 }
 
 fn puts(snapshot: &Snapshot) -> Vec<Op> {

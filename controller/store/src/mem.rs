@@ -2,9 +2,9 @@
 //! A store in memory.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
+use crate::store::keys_below;
 use crate::{Op, RESTORE_GAP, Revision, Snapshot, Store, StoreError, check_ops};
 
 /// Keeps all entries in memory; not durable.
@@ -57,16 +57,9 @@ impl Store for MemStore {
 
     fn newest(&self, prefix: &str, below: Option<&str>, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         let state = self.state()?;
-        let bounds = (Bound::Included(prefix), below.map_or(Bound::Unbounded, Bound::Excluded));
-        if below.is_some_and(|below| below <= prefix) {
-            return Ok(Vec::new());
-        }
-        // Behind the last key with the prefix there are others.
-        let entries = state.entries.range::<str, _>(bounds).take_while(|(k, _)| k.starts_with(prefix));
-        let mut entries: Vec<_> = entries.map(|(k, v)| (k.clone(), v.clone())).collect();
-        entries.reverse();
-        entries.truncate(limit);
-        Ok(entries)
+        let Some(keys) = keys_below(prefix, below) else { return Ok(Vec::new()) };
+        let newest = state.entries.range(keys).rev().take(limit);
+        Ok(newest.map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
     fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {

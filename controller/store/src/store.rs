@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The trait and its limits.
 
+use std::ops::Range;
+
 use crate::{Recovery, Snapshot, StoreError};
 
 /// Increment of the revision after a restore or an import: larger than the number of commits possible after the backup.
@@ -113,6 +115,14 @@ pub trait Store: Send + Sync {
     fn recovery(&self) -> Option<Recovery> {
         None
     }
+}
+
+/// The keys that begin with `prefix` and are lower than `below`; `None` if there can be none.
+pub(crate) fn keys_below(prefix: &str, below: Option<&str>) -> Option<Range<String>> {
+    // Keys are text, and no text has this character behind the prefix.
+    let end = format!("{prefix}{}", char::MAX);
+    let to = below.map_or(end.as_str(), |below| below.min(end.as_str()));
+    (prefix < to).then(|| prefix.to_owned()..to.to_owned())
 }
 
 /// Checks a transaction against the limits, so that all engines refuse the same transactions.

@@ -25,11 +25,14 @@ use std::sync::Arc;
 
 use canopy_model::addressing::AddressPlan;
 use canopy_model::congestion::PortCongestion;
+use canopy_model::drain::DrainSpec;
+use canopy_model::group::GroupSpec;
 use canopy_model::ids::GroupId;
-use canopy_model::member::Connection;
+use canopy_model::member::{Connection, MemberSpec};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::status::{ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
+use canopy_model::topology::TopologySpec;
 use canopy_units::{Monotonic, UnixTime};
 
 use crate::command::{Applied, Command};
@@ -38,7 +41,7 @@ use crate::effect;
 use crate::error::{DomainError, RestoreError};
 use crate::health::Symptom;
 use crate::hmac::HmacSettings;
-use crate::metadata::Selector;
+use crate::metadata::{Metadata, Selector};
 use crate::principal::Written;
 use crate::record::{Record, StateRecord};
 use crate::resource::Step;
@@ -187,6 +190,26 @@ impl Domain {
             Command::RotateHmac => HmacCommands(&self.state).rotate(),
             Command::AdvanceHmac => Ok(HmacCommands(&self.state).advance()),
         }
+    }
+
+    /// The topology as it is declared; nothing of its state.
+    pub fn declared_topology(&self) -> Option<(&Metadata, &TopologySpec)> {
+        self.state.topology.as_ref().map(|t| (&t.metadata, &t.network.spec))
+    }
+
+    /// A drain as it is declared.
+    pub fn declared_drain(&self, name: &str) -> Option<(&Metadata, &DrainSpec)> {
+        self.state.drains.get(name).map(|d| (&d.metadata, &d.spec))
+    }
+
+    /// A group as it is declared.
+    pub fn declared_group(&self, name: &str) -> Option<(&Metadata, &GroupSpec)> {
+        self.state.groups.get(name).map(|g| (&g.metadata, &g.spec))
+    }
+
+    /// A membership as it is declared.
+    pub fn declared_member(&self, group: &str, host: &str) -> Option<(&Metadata, &MemberSpec)> {
+        self.state.groups.get(group)?.members.get(host).map(|m| (&m.metadata, &m.spec))
     }
 
     /// What applying a prepared command would do to nodes and groups, the worst first. As long as preparing it took.
