@@ -161,12 +161,27 @@ pub struct UndoArgs {
     pub dry_run: bool,
 }
 
+/// Kinds whose writes are audited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Audited {
+    /// The network.
+    Topology,
+    /// A link or node out of service.
+    Drain,
+    /// A multicast group.
+    Group,
+    /// A membership; its name is group/host.
+    Member,
+    /// The keys of the SRH HMAC TLV.
+    Hmac,
+}
+
 /// Arguments of `audit`.
 #[derive(Args)]
 pub struct AuditArgs {
-    /// Only writes of resources of this kind: Topology, Drain, Group, Member or Hmac.
-    #[arg(long)]
-    pub kind: Option<String>,
+    /// Only writes of resources of this kind.
+    #[arg(long, value_enum)]
+    pub kind: Option<Audited>,
     /// Only writes of the resource with this name; a member's is group/host.
     #[arg(long)]
     pub name: Option<String>,
@@ -463,7 +478,7 @@ mod tests {
             "history topology",
             "history group g -o json",
             "undo drain n4 --dry-run",
-            "audit --kind Group --name g -n 7",
+            "audit --kind group --name g -n 7",
         ] {
             Cli::try_parse_from(["canopyctl"].into_iter().chain(good.split(' ')))
                 .unwrap_or_else(|e| panic!("{good}: {e}"));
@@ -480,6 +495,7 @@ mod tests {
             "diff group g -f x",
             "undo member r1",
             "audit -n 0",
+            "audit --kind pod",
         ] {
             assert!(Cli::try_parse_from(["canopyctl"].into_iter().chain(bad.split(' '))).is_err(), "{bad}");
         }

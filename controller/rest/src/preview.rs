@@ -18,21 +18,19 @@ pub(crate) fn dry_run(done: Done) -> DryRun {
     let count = |kind: EffectKind| effects.iter().filter(|e| e.kind == kind).count();
     let lossy = effects.iter().filter(|e| e.kind == EffectKind::TreeMoves && !e.lossless).count();
     let parts = [
-        (count(EffectKind::TreeStops), "stop", "tree", "trees"),
-        (count(EffectKind::GroupDeleted), "delete with their members", "group", "groups"),
-        (lossy, "move with a gap", "tree", "trees"),
-        (count(EffectKind::TreeMoves) - lossy, "move without loss", "tree", "trees"),
-        (count(EffectKind::TreeStays), "stay for want of another way", "tree", "trees"),
-        (count(EffectKind::TreeStarts), "start", "tree", "trees"),
-        (count(EffectKind::NodeRemoved), "remove", "node", "nodes"),
-        (count(EffectKind::NodeAdded), "add", "node", "nodes"),
-        (count(EffectKind::NodeChanged), "change", "node", "nodes"),
+        (count(EffectKind::TreeStops), "tree stops", "trees stop"),
+        (count(EffectKind::GroupDeleted), "group is deleted with its members", "groups are deleted with their members"),
+        (lossy, "tree moves with a gap", "trees move with a gap"),
+        (count(EffectKind::TreeMoves) - lossy, "tree moves without loss", "trees move without loss"),
+        (count(EffectKind::TreeStays), "tree stays for want of another way", "trees stay for want of another way"),
+        (count(EffectKind::TreeStarts), "tree starts", "trees start"),
+        (count(EffectKind::NodeRemoved), "node is removed", "nodes are removed"),
+        (count(EffectKind::NodeAdded), "node is added", "nodes are added"),
+        (count(EffectKind::NodeChanged), "node changes", "nodes change"),
     ];
-    let sentences = parts.iter().filter(|(n, ..)| *n > 0).map(|(n, what, one, many)| {
-        let noun = if *n == 1 { one } else { many };
-        format!("{n} {noun} {what}")
-    });
-    let sentences: Vec<String> = sentences.collect();
+    let happens = parts.iter().filter(|(n, ..)| *n > 0);
+    let sentences: Vec<String> =
+        happens.map(|(n, one, many)| format!("{n} {}", if *n == 1 { one } else { many })).collect();
     let fields = match changes.len() {
         _ if outcome != Outcome::Updated => String::new(),
         1 => ": 1 field".to_owned(),

@@ -44,7 +44,7 @@ async fn a_dry_run_has_fields_and_effects_and_its_plan_is_a_condition() {
     api.post("/api/v1/groups/g1/members", &member("s1", "source", 17)).await;
     let join = api.post("/api/v1/groups/g1/members?dryRun=true", &member("r1", "receiver", 18)).await.json();
     assert_eq!((&join["effects"][0]["type"], &join["effects"][0]["name"]), (&json!("treeStarts"), &json!("g1")));
-    assert!(join["summary"].as_str().unwrap().ends_with("; 1 tree start"), "{join}");
+    assert!(join["summary"].as_str().unwrap().ends_with("; 1 tree starts"), "{join}");
     api.post("/api/v1/groups/g1/members", &member("r1", "receiver", 18)).await;
     let delete = api.send("DELETE", "/api/v1/groups/g1?dryRun=true", &[], "").await.json();
     assert_eq!(

@@ -245,7 +245,8 @@ async fn a_change_is_compared_listed_and_taken_back() {
 
     // A resource that was deleted comes back as it was, without its members.
     controller.ctl(&["delete", "group", "g1"]).await.unwrap();
-    controller.ctl(&["undo", "group", "g1"]).await.unwrap();
+    let undone = controller.ctl(&["undo", "group", "g1"]).await.unwrap();
+    assert_eq!(undone, "group/g1 was deleted, and is there again as in generation 5\n");
     assert_eq!(controller.get(&["groups", "g1"]).await["status"]["receivers"], 0);
     // A file with the uid and generation that it was read with replaces that and nothing later.
     let read = controller.ctl(&["get", "group", "g1", "-o", "yaml"]).await.unwrap();

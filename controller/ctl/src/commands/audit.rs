@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::rows::instant;
 use super::with_query;
-use crate::cli::{AuditArgs, Output};
+use crate::cli::{AuditArgs, Audited, Output};
 use crate::client::Client;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::output::{json, table, text, yaml};
 
 const PATH: &str = "/api/v1/audit";
@@ -45,7 +45,7 @@ pub async fn run(client: &Client, args: &AuditArgs, out: &mut dyn Write) -> Resu
 
 /// As many as wanted, from as many pages as that takes.
 async fn entries(client: &Client, args: &AuditArgs) -> Result<List<AuditItem>, Failure> {
-    let kind = args.kind.as_deref().map(kind).transpose()?;
+    let kind = args.kind.map(kind);
     let wanted = usize::from(args.limit);
     let mut query =
         AuditQuery { limit: Some(wanted.min(PAGE)), next: None, kind, name: args.name.clone(), by: args.by.clone() };
@@ -59,12 +59,14 @@ async fn entries(client: &Client, args: &AuditArgs) -> Result<List<AuditItem>, F
     Ok(all)
 }
 
-fn kind(name: &str) -> Result<IntentKind, Failure> {
-    let all = [IntentKind::Topology, IntentKind::Drain, IntentKind::Group, IntentKind::Member, IntentKind::Hmac];
-    let found = all.into_iter().find(|kind| text(kind).eq_ignore_ascii_case(name));
-    found.ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("--kind {name:?} is not one of Topology, Drain, Group, Member, Hmac"))
-    })
+fn kind(kind: Audited) -> IntentKind {
+    match kind {
+        Audited::Topology => IntentKind::Topology,
+        Audited::Drain => IntentKind::Drain,
+        Audited::Group => IntentKind::Group,
+        Audited::Member => IntentKind::Member,
+        Audited::Hmac => IntentKind::Hmac,
+    }
 }
 
 fn row(entry: &AuditItem, wide: bool) -> Vec<String> {

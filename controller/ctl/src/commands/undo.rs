@@ -3,8 +3,7 @@
 
 use std::io::Write;
 
-use canopy_controller_api::history::VersionItem;
-use canopy_controller_api::{API_VERSION, List};
+use canopy_controller_api::API_VERSION;
 use hyper::Method;
 use serde_json::{Value, json};
 
@@ -26,11 +25,13 @@ pub async fn run(client: &Client, args: &UndoArgs, out: &mut dyn Write) -> Resul
     let (header, tag) = &earlier.condition;
     let condition = (*header, tag.as_str());
     client.change_if(&doing, Method::PUT, &earlier.path, Some(&earlier.body), condition).await?;
-    Ok(writeln!(
-        out,
-        "{} is as in generation {} again; `canopyctl undo` once more takes this back",
-        earlier.name, earlier.generation
-    )?)
+    let Earlier { name, generation, is_there, .. } = &earlier;
+    if *is_there {
+        writeln!(out, "{name} is as in generation {generation} again; `canopyctl undo` once more takes this back")?;
+    } else {
+        writeln!(out, "{name} was deleted, and is there again as in generation {generation}")?;
+    }
+    Ok(())
 }
 
 /// What putting the version back would change and do.
@@ -53,14 +54,15 @@ struct Earlier {
     generation: u64,
     path: String,
     body: Value,
-    /// The resource is as it was when the versions were read.
+    /// The resource was there, and not deleted, when the versions were read.
+    is_there: bool,
+    /// It is as it was then.
     condition: (&'static str, String),
 }
 
 impl Earlier {
     async fn find(client: &Client, kind: Versioned, name: Option<&str>, to: Option<u64>) -> Result<Self, Failure> {
         let (name, versions) = history::versions(client, kind, name).await?;
-        let versions: List<VersionItem> = versions;
         let shown = history::shown(kind, &name);
         let none = |what: String| {
             Failure::new(Exit::NotFound, format!("{shown} {what}: `canopyctl history` lists those that are kept"))
@@ -85,6 +87,6 @@ impl Earlier {
             Some(v) => ("if-match", format!("\"{}.{}\"", v.uid, v.generation)),
             None => ("if-none-match", "*".to_owned()),
         };
-        Ok(Self { name: shown, generation: wanted.generation, path, body, condition })
+        Ok(Self { name: shown, generation: wanted.generation, path, body, is_there: present.is_some(), condition })
     }
 }
