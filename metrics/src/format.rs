@@ -4,8 +4,6 @@
 //! Prometheus text is made from OpenMetrics, of which it is nearly a part: a counter's family has its samples' name, an info is a gauge, and
 //! there are no units, exemplars or end.
 
-use std::borrow::Cow;
-
 use crate::page::{Bound, Source, open_metrics};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -88,25 +86,11 @@ fn to_text(open: &str) -> String {
             };
             out.extend(["# HELP ", name, suffix, " ", help, "\n# TYPE ", name, suffix, " ", kind, "\n"]);
         } else if !line.starts_with('#') {
-            out.extend([&*without_exemplar(line), "\n"]);
+            // As it is: no family has exemplars, which text cannot have.
+            out.extend([line, "\n"]);
         }
     }
     out
-}
-
-/// A sample as far as its value: a label's value may have any text, `# {` too.
-fn without_exemplar(line: &str) -> Cow<'_, str> {
-    let (mut quoted, mut escaped) = (false, false);
-    for (at, c) in line.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' if quoted => escaped = true,
-            '"' => quoted = !quoted,
-            '#' if !quoted => return line[..at].trim_end().into(),
-            _ => {}
-        }
-    }
-    line.into()
 }
 
 #[cfg(test)]
@@ -136,7 +120,7 @@ mod tests {
     #[test]
     fn text_differs_where_the_formats_do() {
         let open = "# HELP a_seconds Time.\n# TYPE a_seconds histogram\n# UNIT a_seconds seconds\n\
-            a_seconds_bucket{le=\"+Inf\"} 3 # {trace_id=\"#x\"} 0.5 1.0\n\
+            a_seconds_bucket{le=\"+Inf\"} 3\n\
             # HELP b Build.\n# TYPE b info\nb_info{version=\"1 # {\\\" #\"} 1\n\
             # HELP c Packets of a, or b.\n# TYPE c counter\nc_total 1\n\
             # HELP d Depth.\n# TYPE d gauge\nd{x=\"y\"} 0.5\n# EOF\n";

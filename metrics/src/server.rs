@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `GET /metrics` over HTTP/1.1: one request per connection, each with a time limit, so that no client can keep others out for long.
+//! `GET /metrics` over HTTP/1.1: one request per connection, each with a time limit. A client that opens connections without end can keep others out.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,6 +23,8 @@ use crate::page::{Bound, Source};
 const MAX_CONNECTIONS: usize = 8;
 /// Time for a whole connection: Prometheus gives up after 10 s unless configured otherwise.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time until the request's headers are there: an idle connection holds its slot no longer.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_HEADER_BYTES: usize = 16 << 10;
 /// Pause after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -65,7 +67,8 @@ where
         async move { Ok::<_, Infallible>(answer(&request, bound, prepare).await) }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).keep_alive(false).max_buf_size(MAX_HEADER_BYTES);
+    server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    server.keep_alive(false).max_buf_size(MAX_HEADER_BYTES);
     let served = server.serve_connection(TokioIo::new(stream), service);
     match tokio::time::timeout(CONNECTION_TIMEOUT, served).await {
         Ok(Ok(())) => {}

@@ -110,6 +110,11 @@ impl MetricsConfig {
             faults.check("metrics.advertise", checked.map_err(|error| error.detail));
         }
         let Some(listen) = self.listen else { return };
+        // The controller would not take it.
+        let is_needed = self.advertise.is_empty() && listen.port() != 0 && !listen.ip().is_unspecified();
+        if is_needed && check_metrics_address("metrics.listen", &listen.to_string()).is_err() {
+            faults.push("metrics.advertise", format!("must be set: {listen} is an address on one interface only"));
+        }
         if listen.port() == 0 {
             faults.push("metrics.listen", "0 is not a port: use 1 to 65535");
         }
@@ -278,7 +283,11 @@ mod tests {
         let address = |text: &str| read(text, &[]).unwrap().metrics.address();
         assert_eq!(address(""), None);
         assert_eq!(address("metrics.listen = '[::1]:9464'").as_deref(), Some("[::1]:9464"));
-        assert!(read("metrics.listen = '[::]:9464'", &[]).unwrap_err().starts_with("metrics.advertise"));
+        // Catches an address that the controller refuses, and with it every report of the node.
+        for nowhere in ["[::]:9464", "[fe80::1%2]:9464"] {
+            let e = read(&format!("metrics.listen = '{nowhere}'"), &[]).unwrap_err();
+            assert!(e.starts_with("metrics.advertise"), "{e}");
+        }
         let everywhere = "metrics = { listen = '[::]:9464', advertise = 'n1.example:9464' }";
         assert_eq!(address(everywhere).as_deref(), Some("n1.example:9464"));
     }

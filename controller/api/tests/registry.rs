@@ -95,7 +95,7 @@ fn the_alert_rules_are_current() {
         ),
         (
             "CanopySeriesLeftOut",
-            "max by (job, instance) ({__name__=~\"canopy_(agent|controller)_series_left_out\"}) > 0",
+            "max by (job, instance) ({__name__=~\"canopy_(agent|controller|pacer)_series_left_out\"}) > 0",
             "5m",
             "warning",
             "{{ $labels.instance }} has more series than it shows",
@@ -117,7 +117,7 @@ fn the_alert_rules_are_current() {
         ("canopy:group_source_bits:rate1m", "max by (group) (rate(canopy_group_data_bytes_total[1m])) * 8"),
         (
             "canopy:link_load:ratio1m",
-            "rate(canopy_link_bytes_total[1m]) * 8 / on (node, port) group_left () canopy_link_rate_bits_per_second",
+            "rate(canopy_link_bytes_total[1m]) * 8 / on (node, port) group_left () max by (node, port) (canopy_link_rate_bits_per_second)",
         ),
     ];
     rules.push_str("- name: canopy-records\n  rules:\n");

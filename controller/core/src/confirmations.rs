@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time from an intent to the kernels: from a command's arrival until every node whose desired state it changed has read that state, or a
-//! later one, back from its kernel.
+//! Time from an intent to the kernels: from a command's arrival until every node whose desired state it changed has reconciled that state, or
+//! a later one: has written it and read it back. What the kernel refused counts as reconciled; the node's errors have it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_model::ids::Generation;
@@ -26,24 +28,31 @@ pub const BOUNDS: [Duration; 15] = [
     Duration::from_secs(30),
     Duration::from_secs(60),
 ];
-/// Changes that wait at most; those beyond are not measured. 10,000 changes a second, for as long as a node may be away unnoticed.
-const MAX_WAITING: usize = 100_000;
+/// Confirmations that are waited for, at most, of all nodes together: some tens of octets each. Beyond them the oldest changes are given
+/// up, those of a node that is away first.
+const MAX_WAITING: usize = 500_000;
 
 /// Changes that wait for nodes, and how long those took that do not.
 #[derive(Clone, Debug, Default)]
 pub struct Confirmations {
-    changes: HashMap<u64, Change>,
+    /// In the order of their arrival.
+    changes: BTreeMap<u64, Change>,
     next: u64,
-    /// Of each node, the changes that wait for it, in the order of generations.
-    nodes: HashMap<String, VecDeque<(Generation, u64)>>,
+    /// Of each node, the changes that wait for it, in the order of their arrival, which is that of the generations.
+    nodes: HashMap<Arc<str>, VecDeque<(Generation, u64)>>,
+    /// In all queues of `nodes` together.
+    waiting: usize,
     times: Times,
     unmeasured: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Change {
     since: Monotonic,
-    nodes: usize,
+    /// Nodes that it concerns.
+    nodes: Vec<Arc<str>>,
+    /// How many of them have not confirmed it.
+    left: usize,
 }
 
 /// Times of the changes that every node has confirmed.
@@ -58,49 +67,62 @@ pub struct Times {
 impl Confirmations {
     /// Notes a change that arrived at `since`, and the generation that it gave each of these nodes.
     pub fn change<'a>(&mut self, since: Monotonic, nodes: impl Iterator<Item = (&'a str, Generation)>) {
-        let mut nodes = nodes.peekable();
-        if nodes.peek().is_none() {
-            return;
-        }
-        if self.changes.len() >= MAX_WAITING {
-            self.unmeasured += 1;
-            return;
-        }
         let id = self.next;
-        self.next += 1;
-        let mut waits = 0;
+        let mut concerned = Vec::new();
         for (node, generation) in nodes {
-            self.nodes.entry(node.to_owned()).or_default().push_back((generation, id));
-            waits += 1;
+            let name = self.nodes.get_key_value(node).map_or_else(|| Arc::from(node), |(name, _)| name.clone());
+            self.nodes.entry(name.clone()).or_default().push_back((generation, id));
+            concerned.push(name);
         }
-        self.changes.insert(id, Change { since, nodes: waits });
+        if concerned.is_empty() {
+            return;
+        }
+        self.next += 1;
+        let left = concerned.len();
+        self.waiting += left;
+        self.changes.insert(id, Change { since, nodes: concerned, left });
+        while self.waiting > MAX_WAITING
+            && let Some((oldest, _)) = self.changes.first_key_value()
+        {
+            self.give_up(*oldest);
+        }
     }
 
-    /// Notes that a node has this generation in its kernel. Costs the changes that it confirms.
+    /// Notes that a node has reconciled this generation. Costs the changes that it confirms.
     pub fn confirmed(&mut self, node: &str, generation: Generation, now: Monotonic) {
-        let Some(waiting) = self.nodes.get_mut(node) else { return };
-        let mut last = Vec::new();
-        while let Some((_, id)) = waiting.pop_front_if(|(of, _)| *of <= generation) {
-            let Some(change) = self.changes.get_mut(&id) else { continue };
-            change.nodes -= 1;
-            if change.nodes == 0 {
-                last.push(id);
+        let Some(queue) = self.nodes.get_mut(node) else { return };
+        while let Some((_, id)) = queue.pop_front_if(|(of, _)| *of <= generation) {
+            self.waiting -= 1;
+            let Entry::Occupied(mut change) = self.changes.entry(id) else { continue };
+            change.get_mut().left -= 1;
+            if change.get().left == 0 {
+                self.times.add(now.since(change.remove().since));
             }
         }
-        if waiting.is_empty() {
+        if queue.is_empty() {
             self.nodes.remove(node);
-        }
-        for id in last {
-            if let Some(change) = self.changes.remove(&id) {
-                self.times.add(now.since(change.since));
-            }
         }
     }
 
     /// Forgets what waits for a node that is no longer there: no other node can confirm it.
     pub fn forget(&mut self, node: &str) {
-        for (_, id) in self.nodes.remove(node).into_iter().flatten() {
-            self.unmeasured += u64::from(self.changes.remove(&id).is_some());
+        let waiting: Vec<u64> = self.nodes.get(node).into_iter().flatten().map(|(_, id)| *id).collect();
+        waiting.into_iter().for_each(|id| self.give_up(id));
+    }
+
+    /// No longer waits for a change, wherever it is queued.
+    fn give_up(&mut self, id: u64) {
+        let Some(change) = self.changes.remove(&id) else { return };
+        self.unmeasured += 1;
+        for node in change.nodes {
+            let Some(queue) = self.nodes.get_mut(&node) else { continue };
+            if let Ok(at) = queue.binary_search_by_key(&id, |(_, id)| *id) {
+                queue.remove(at);
+                self.waiting -= 1;
+            }
+            if queue.is_empty() {
+                self.nodes.remove(&node);
+            }
         }
     }
 
@@ -161,10 +183,27 @@ mod tests {
     fn what_no_node_will_confirm_is_not_measured_and_does_not_stay() {
         let mut c = Confirmations::default();
         c.change(at(0), [("a", 1), ("b", 1)].into_iter());
+        c.change(at(0), [("b", 2)].into_iter());
         c.forget("a");
-        c.confirmed("b", 1, at(1));
-        assert_eq!((c.waiting(), c.unmeasured(), buckets(&c)), (0, 1, vec![]));
-        (0..=MAX_WAITING as u64).for_each(|g| c.change(at(0), [("a", g)].into_iter()));
-        assert_eq!((c.waiting(), c.unmeasured()), (MAX_WAITING, 2));
+        assert_eq!((c.waiting(), c.unmeasured(), buckets(&c)), (1, 1, vec![]));
+        assert_eq!(c.nodes["b"], [(2, 1)]);
+        c.forget("b");
+        assert_eq!((c.waiting(), c.unmeasured(), c.nodes.len(), c.waiting), (0, 2, 0, 0));
+    }
+
+    /// Catches one node that is away for days and ends the measurement of all others, and queues that grow while all are away.
+    #[test]
+    fn a_node_that_is_away_costs_the_oldest_changes_and_no_later_ones() {
+        let mut c = Confirmations::default();
+        let away = MAX_WAITING as u64 / 2 + 1;
+        (0..away).for_each(|g| c.change(at(0), [("away", g), ("b", g)].into_iter()));
+        assert_eq!((c.waiting(), c.unmeasured(), c.waiting), (MAX_WAITING / 2, 1, MAX_WAITING));
+        c.change(at(5), [("c", 1)].into_iter());
+        c.confirmed("c", 1, at(7));
+        assert_eq!((c.unmeasured(), buckets(&c)), (2, vec![(1, 1)]));
+        c.confirmed("b", away, at(10));
+        c.confirmed("away", away, at(10));
+        assert_eq!((c.waiting(), c.waiting, c.nodes.len()), (0, 0, 0));
+        assert_eq!(c.times.buckets.iter().sum::<u64>(), away - 2 + 1);
     }
 }

@@ -51,8 +51,10 @@ pub fn check_metrics_address(field: &str, address: &str) -> Result<(), FieldErro
         Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
         None => !host.is_empty() && is_name(host),
     };
+    let is_port =
+        |port: &str| port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
     match address.rsplit_once(':') {
-        Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(()),
+        Some((host, port)) if is_host(host) && is_port(port) => Ok(()),
         _ => Err(FieldError::new(
             field,
             format!("{address:?} is not an address: use host:port, with an IPv6 address in brackets"),

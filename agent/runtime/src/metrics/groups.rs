@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Groups in a scrape: the first 1,000 that the node has, each by its name, and all others together as group `_other`.
 //!
-//! A group stays where it is until it leaves the node. What is under `_other` is the sum of rises, so that it never falls when one of
-//! those groups leaves: Prometheus would take that for a restart and count everything again.
+//! A group stays where it is until it leaves the node or the agent restarts. What is under `_other` is the sum of rises since the agent
+//! started, so that it does not fall when one of those groups leaves: Prometheus would take that for a restart and count everything again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -109,6 +109,8 @@ pub(super) struct Groups {
     shown: BTreeSet<GroupId>,
     others: HashMap<GroupId, Counts>,
     sum: Counts,
+    /// A sample has been taken in.
+    has_begun: bool,
 }
 
 impl Groups {
@@ -127,10 +129,13 @@ impl Groups {
                 continue;
             }
             let now = Counts::of(group);
-            let before = self.others.entry(id).or_default();
-            self.sum.add_rise(before, &now);
-            *before = now;
+            // What the kernel counted for an agent before this one was in the sum of that one.
+            if self.has_begun {
+                self.sum.add_rise(self.others.get(&id).unwrap_or(&Counts::default()), &now);
+            }
+            self.others.insert(id, now);
         }
+        self.has_begun = true;
     }
 
     /// What a scrape shows of this sample, which is at most [`MAX_GROUPS`] groups.
@@ -269,9 +274,68 @@ mod tests {
         assert_eq!(other(&groups), (41, Some(4)));
     }
 
+    /// Catches a restart of the agent that adds what the kernel has counted for years to the rate of one minute.
+    #[test]
+    fn the_sum_begins_at_zero_with_the_agent() {
+        let mut groups = Groups::default();
+        groups.update(&sample(&[(1, 1_000_000, 7)]));
+        assert_eq!((groups.others.len(), other(&groups)), (1, (0, None)));
+        groups.update(&sample(&[(1, 1_000_005, 8), (2, 3, 0)]));
+        assert_eq!(other(&groups), (8, Some(1)));
+    }
+
+    #[test]
+    fn a_scrape_has_the_sum_of_the_others_and_counts_the_branches_that_it_leaves_out() {
+        static LEFT_OUT: Family<0> = Family::gauge("t_left_out", "Series left out.", []);
+        static DROPS: Family<3> = Family::counter("t_drops", "Drops.", ["group", "port", "reason"]);
+        struct Scrape(GroupRows);
+        impl canopy_metrics::Source for Scrape {
+            fn scrape(&self, page: &mut Page<'_>) -> std::fmt::Result {
+                self.0.write(page)?;
+                page.write(&DROPS, self.0.drops())?;
+                self.0.write_branches(page)
+            }
+        }
+        let mut groups = Groups::default();
+        groups.update(&sample(&[]));
+        groups.update(&sample(&[(1, 10, 2)]));
+        let mut shown = group(1, 4, 0);
+        let branch = |n: u16| BranchTelemetry {
+            address: std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n),
+            next: None,
+            unconfirmed: false,
+            ack_psn: None,
+            epsn: None,
+            fatal: None,
+            late: None,
+            start: None,
+            ccount: 0,
+            last_feedback: None,
+            packets: 9,
+            octets: Octets::ZERO,
+        };
+        shown.branches = vec![branch(1), branch(2)];
+        let row = Row { name: "demo".into(), branches: shown.branches.clone(), counters: shown };
+        let rows = GroupRows { rows: vec![row], other: Some(groups.sum.clone()), groups: 1001, others: 1 };
+        // 21 series before the branches, and room for one of them.
+        let bound = canopy_metrics::Bound { most: 26, left_out: &LEFT_OUT };
+        let text = canopy_metrics::format::Format::Text.write(Scrape(rows), bound).unwrap();
+        for line in [
+            "canopy_group_data_packets_total{group=\"demo\"} 4",
+            "canopy_group_data_packets_total{group=\"_other\"} 10",
+            "t_drops_total{group=\"_other\",port=\"\",reason=\"branch_unknown\"} 2",
+            "canopy_branch_packets_total{group=\"demo\",branch=\"2001:db8::1\"} 9",
+            "t_left_out 5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("2001:db8::2"), "{text}");
+    }
+
     #[test]
     fn a_place_goes_to_a_new_group_and_to_none_that_was_in_the_sum() {
         let mut groups = Groups::default();
+        groups.update(&sample(&[]));
         groups.update(&sample(&[(1, 10, 0)]));
         let mut without_first = sample(&[(1, 11, 0)]);
         without_first.remove(0);

@@ -30,7 +30,7 @@ static LOST: Family<0> = Family::gauge(
 static CONFIRMED: Family<0> = Family::new(
     Kind::Histogram,
     "canopy_intent_to_kernel_seconds",
-    "Time from the arrival of a change until every node that it concerns has read it back from its kernel.",
+    "Time from the arrival of a change until every node that it concerns has reconciled it, with or without errors.",
     [],
 );
 static WAITING: Family<0> =
