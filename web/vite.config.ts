@@ -8,7 +8,7 @@ const controller = process.env["CANOPY_SERVER"] ?? "http://127.0.0.1:8640";
 export default defineConfig({
   plugins: [react()],
   build: {
-    // The controller embeds this directory; it is checked in, and `npm run check-dist` compares it with the sources.
+    // The controller embeds this directory; it is checked in, and `make web` compares it with the sources.
     outDir: "dist",
     emptyOutDir: true,
     modulePreload: { polyfill: false },

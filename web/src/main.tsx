@@ -9,9 +9,12 @@ import { startClock } from "./lib/clock";
 import { makeRouter } from "./router";
 import "./style.css";
 
-// What is in the cache follows the stream, so it does not become stale by itself.
+// What is in the cache follows the stream, so it does not become stale by itself. A browser without a network still reaches the controller.
 const queries = new QueryClient({
-  defaultOptions: { queries: { staleTime: Infinity, retry: 1, refetchOnWindowFocus: false } },
+  defaultOptions: {
+    queries: { staleTime: Infinity, retry: 1, refetchOnWindowFocus: false, networkMode: "always" },
+    mutations: { networkMode: "always" },
+  },
 });
 const live = new LiveStream(queries);
 const router = makeRouter(queries);

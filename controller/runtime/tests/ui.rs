@@ -42,9 +42,9 @@ fn missing() -> Option<String> {
     let installed = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
     let is_there = |program: &str| installed.iter().any(|directory| directory.join(program).exists());
     if !is_there("node") || !web().join("node_modules/.bin/rolldown").exists() {
-        return Some("without Node and the packages of web/: make tools".into());
+        return Some("without Node and the packages of web/: make web".into());
     }
-    (!is_there("chromium")).then(|| "without chromium: make tools".into())
+    (!is_there("chromium")).then(|| "without chromium: make web".into())
 }
 
 /// What a scenario acts on.

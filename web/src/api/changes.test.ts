@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import { QueryClient } from "@tanstack/react-query";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { applyChanges, bySeverity, merged, mergedPages, withEvents, type Change } from "./changes";
-import type { Event, Group, Problem } from "./types";
+import type { Event, Group, Node, Problem } from "./types";
 
 const group = (name: string, phase = "Ready") => ({ metadata: { name }, status: { phase } }) as unknown as Group;
 const key = (g: Group) => g.metadata.name;
@@ -24,6 +24,43 @@ it("reads pages again only if groups came or went", () => {
   expect(mergedPages(pages, [{ kind: "added", data: group("c") }])[1]).toBe(true);
   expect(mergedPages(pages, [{ kind: "deleted", data: group("a") }])[1]).toBe(true);
   expect(mergedPages(pages, [{ kind: "deleted", data: group("z") }])[1]).toBe(false);
+  // Of a million groups nearly every one that changes is on no page that was read.
+  expect(mergedPages(pages, [{ kind: "modified", data: group("z") }])[1]).toBe(false);
+  const more = [{ items: [group("a"), group("c")], metadata: { continue: "x" } }];
+  expect(mergedPages(more, [{ kind: "added", data: group("b") }])[1]).toBe(true);
+  expect(mergedPages(more, [{ kind: "added", data: group("d") }])[1]).toBe(false);
+});
+
+// Catches an answer that was made before a change and arrives after it.
+it("keeps a change that came while the list was read", async () => {
+  const queries = new QueryClient();
+  let answer: (nodes: Node[]) => void = () => undefined;
+  const node = (name: string, connected: boolean) => ({ metadata: { name }, status: { connected } }) as unknown as Node;
+  const read = queries.fetchQuery({ queryKey: ["nodes"], queryFn: () => new Promise<Node[]>((resolve) => (answer = resolve)) });
+  applyChanges(queries, [{ topic: "nodes", kind: "modified", data: node("n1", false) }]);
+  applyChanges(queries, [{ topic: "nodes", kind: "added", data: node("n2", true) }]);
+  answer([node("n1", true)]);
+  await read;
+  const shown = () => queries.getQueryData<Node[]>(["nodes"])?.map((n) => [n.metadata.name, n.status.connected]);
+  await expect.poll(shown).toEqual([["n1", false], ["n2", true]]);
+});
+
+// Catches a summary that is read again with every change, and one whose last change is not in it.
+it("reads summaries again at once, and then every two seconds", () => {
+  vi.useFakeTimers();
+  const queries = new QueryClient();
+  const reads = vi.spyOn(queries, "invalidateQueries");
+  const count = () => reads.mock.calls.filter(([filter]) => JSON.stringify(filter?.queryKey) === '["status"]').length;
+  const change: Change = { topic: "problems", kind: "modified", data: { id: "p" } as Problem };
+  applyChanges(queries, [change]);
+  expect(count()).toBe(1);
+  for (let i = 0; i < 7; i += 1) applyChanges(queries, [change]);
+  expect(count()).toBe(1);
+  vi.advanceTimersByTime(2000);
+  expect(count()).toBe(2);
+  vi.advanceTimersByTime(10_000);
+  expect(count()).toBe(2);
+  vi.useRealTimers();
 });
 
 it("shows each event once", () => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What changes of resources do to the lists and resources that are in the query cache.
-import type { InfiniteData, QueryClient } from "@tanstack/react-query";
+import type { InfiniteData, Query, QueryClient, QueryKey } from "@tanstack/react-query";
 import type { Event, Group, Node, Problem } from "./types";
 
 type Kind = "added" | "modified" | "deleted";
@@ -34,7 +34,7 @@ export function merged<T>(list: T[], changes: readonly { kind: Kind; data: T }[]
   return hasNew ? items.sort((a, b) => (key(a) < key(b) ? -1 : 1)) : items;
 }
 
-/** Pages with the changes of groups that are on them; whether groups came or went, so that the pages have to be read again. */
+/** Pages with the changes of groups that are on them; whether a group of these pages came or went, so that they have to be read again. */
 export function mergedPages(pages: GroupPage[], changes: readonly { kind: Kind; data: Group }[]): [GroupPage[], boolean] {
   const latest = new Map(changes.map((change) => [change.data.metadata.name, change]));
   const replaced = (group: Group) => {
@@ -42,7 +42,11 @@ export function mergedPages(pages: GroupPage[], changes: readonly { kind: Kind; 
     return change && change.kind !== "deleted" ? change.data : group;
   };
   const known = new Set(pages.flatMap((page) => page.items.map((group) => group.metadata.name)));
-  const isOther = [...latest].some(([name, { kind }]) => (kind === "deleted") === known.has(name));
+  const end = pages.at(-1);
+  const last = end?.metadata.continue ? (end.items.at(-1)?.metadata.name ?? "") : undefined;
+  const isOther = [...latest].some(([name, { kind }]) =>
+    kind === "deleted" ? known.has(name) : kind === "added" && !known.has(name) && (last === undefined || name <= last),
+  );
   return [pages.map((page) => ({ ...page, items: page.items.map(replaced) })), isOther];
 }
 
@@ -58,11 +62,60 @@ export function bySeverity(a: Problem, b: Problem): number {
   );
 }
 
+/** Changes that came while something was read, by what was read. */
+const held = new WeakMap<Query, Change[]>();
+
+/** Applies changes again once what is being read has been read: the answer may be older than they are. */
+function applyAfterRead(queries: QueryClient, queryKey: QueryKey, changes: readonly Change[]): void {
+  const cache = queries.getQueryCache();
+  const query = cache.find({ queryKey, exact: true });
+  if (!query || !changes.length || query.state.fetchStatus !== "fetching") return;
+  const waiting = held.get(query);
+  if (waiting) {
+    waiting.push(...changes);
+    return;
+  }
+  const kept = [...changes];
+  held.set(query, kept);
+  const stop = cache.subscribe(() => {
+    if (query.state.fetchStatus === "fetching") return;
+    stop();
+    held.delete(query);
+    applyChanges(queries, kept);
+  });
+}
+
+/** How often something is read again because something else changed. */
+const AGAIN_EVERY = 2000;
+const again = new WeakMap<QueryClient, Map<string, "quiet" | "wanted">>();
+
+/** Reads it again: at once, and then at most every two seconds. A read that is under way is not begun anew. */
+function readAgain(queries: QueryClient, queryKey: QueryKey): void {
+  const key = JSON.stringify(queryKey);
+  const pauses = again.get(queries) ?? new Map<string, "quiet" | "wanted">();
+  again.set(queries, pauses);
+  if (pauses.has(key)) {
+    pauses.set(key, "wanted");
+    return;
+  }
+  pauses.set(key, "quiet");
+  void queries.invalidateQueries({ queryKey }, { cancelRefetch: false });
+  setTimeout(() => {
+    const wanted = pauses.get(key) === "wanted";
+    pauses.delete(key);
+    if (wanted) readAgain(queries, queryKey);
+  }, AGAIN_EVERY);
+}
+
 export function applyChanges(queries: QueryClient, changes: readonly Change[]): void {
   const groups = changes.filter((change) => change.topic === "groups");
   const nodes = changes.filter((change) => change.topic === "nodes");
   const problems = changes.filter((change) => change.topic === "problems");
   const events = changes.filter((change) => change.topic === "events");
+  applyAfterRead(queries, ["nodes"], nodes);
+  applyAfterRead(queries, ["problems"], problems);
+  applyAfterRead(queries, ["events"], events);
+  applyAfterRead(queries, ["groups"], groups);
   if (nodes.length) {
     queries.setQueryData<Node[]>(["nodes"], (list) => list && merged(list, nodes, named));
   }
@@ -80,21 +133,23 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
       isOther = other;
       return { ...list, pages };
     });
-    if (isOther) void queries.invalidateQueries({ queryKey: ["groups"] });
-    for (const { kind, data } of groups) {
+    if (isOther) readAgain(queries, ["groups"]);
+    for (const change of groups) {
+      const { kind, data } = change;
       const key = ["group", data.metadata.name];
+      applyAfterRead(queries, key, [change]);
       if (kind === "deleted") void queries.invalidateQueries({ queryKey: key });
       else queries.setQueryData(key, (old: Group | undefined) => old && data);
       void queries.invalidateQueries({ queryKey: ["members", data.metadata.name] });
     }
-    void queries.invalidateQueries({ queryKey: ["drains"] });
+    readAgain(queries, ["drains"]);
   }
   // Nodes come and go with the topology only.
   if (nodes.some((change) => change.kind !== "modified")) {
     void queries.invalidateQueries({ queryKey: ["topology"] });
     void queries.invalidateQueries({ queryKey: ["links"] });
   }
-  if (groups.length || nodes.length || problems.length) void queries.invalidateQueries({ queryKey: ["status"] });
+  if (groups.length || nodes.length || problems.length) readAgain(queries, ["status"]);
 }
 
 /** Newest last, each once, the oldest forgotten. */

@@ -49,7 +49,8 @@ export class LiveStream {
     document.addEventListener("visibilitychange", () => {
       window.clearTimeout(this.timer);
       if (document.visibilityState === "hidden") this.timer = window.setTimeout(() => this.pause(), HIDDEN_AFTER);
-      else if (this.live.phase === "paused") void this.connect();
+      // Paused, or waiting to try again: the timer of that was just cleared.
+      else if (!this.abort) void this.connect();
     });
     void this.connect();
   }
@@ -113,7 +114,7 @@ export class LiveStream {
     if (event === "synced") {
       this.failures = 0;
       this.set("live");
-      // Changes before this moment are in the lists, those after it in the stream.
+      // Changes before this moment are in the lists, those after it in the stream; see applyChanges for lists that are being read.
       void this.queries.invalidateQueries();
       return;
     }

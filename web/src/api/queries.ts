@@ -61,11 +61,14 @@ export const links = queryOptions({
   queryKey: ["links"],
   queryFn: async () => (await data(api.GET("/api/v1/links"))).items,
   // The list has no pages: in a large fabric it is read when its page is opened, and not again by itself.
+  staleTime: REREAD,
   refetchInterval: (query) => ((query.state.data?.length ?? 0) > 4000 ? false : REREAD),
 });
 
 export const topology = queryOptions({
   queryKey: ["topology"],
+  // Read when a page of it is opened, and when nodes come or go.
+  staleTime: 0,
   queryFn: async () => {
     const { data: found, response, error } = await api.GET("/api/v1/topology");
     if (response.status === 404) return null;
@@ -76,6 +79,7 @@ export const topology = queryOptions({
 export const drains = queryOptions({
   queryKey: ["drains"],
   queryFn: async () => (await data(api.GET("/api/v1/drains"))).items,
+  refetchInterval: REREAD,
 });
 
 export const problems = queryOptions({

@@ -19,7 +19,8 @@ export function useTelemetry(group: string, onSamples: (samples: GroupSample[]) 
             if (!ended) onSamples(samples);
           });
         } catch {
-          // The top bar shows that nothing is received, and each value its age.
+          // Nothing new: the values are drawn again with their age.
+          if (!ended) onSamples([]);
         }
       }
       if (!ended) timer = window.setTimeout(() => void read(), EVERY);

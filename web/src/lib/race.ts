@@ -7,8 +7,6 @@ import type { GroupSample } from "../api/types";
 export class Race {
   readonly behind: Float64Array;
   readonly next: Float64Array;
-  /** Nanoseconds since feedback was received. */
-  readonly silent: Float64Array;
   /** Bits per second of copies to the receiver, from two samples. */
   readonly rate: Float64Array;
   /** When the edge sampled, nanoseconds. */
@@ -19,7 +17,7 @@ export class Race {
   /** `addresses` are those of the receivers' branches. */
   constructor(addresses: readonly string[]) {
     const empty = () => new Float64Array(addresses.length).fill(Number.NaN);
-    [this.behind, this.next, this.silent, this.rate, this.sampledAt, this.bytes] = [empty(), empty(), empty(), empty(), empty(), empty()];
+    [this.behind, this.next, this.rate, this.sampledAt, this.bytes] = [empty(), empty(), empty(), empty(), empty()];
     this.index = new Map(addresses.map((address, at) => [address, at]));
   }
 
@@ -36,7 +34,6 @@ export class Race {
         this.bytes[at] = branch.bytes;
         this.next[at] = branch.next ?? Number.NaN;
         this.behind[at] = branch.next === null || branch.next === undefined ? Number.NaN : Math.max(0, sample.high - branch.next);
-        this.silent[at] = branch.lastFeedbackNs ?? Number.NaN;
       }
     }
   }

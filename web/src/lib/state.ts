@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The four states of the visual language, for every closed set of the API.
-import type { ConditionStatus, DeliveryState, GroupPhase, Severity } from "../api/types";
+import type { ConditionStatus, GroupPhase, Severity } from "../api/types";
 
 export type State = "ok" | "pending" | "degraded" | "failed";
 
@@ -14,11 +14,9 @@ const PHASES: Record<GroupPhase, State> = {
   Failed: "failed",
 };
 const SEVERITIES: Record<Severity, State> = { critical: "failed", warning: "degraded", info: "pending" };
-const DELIVERIES: Record<DeliveryState, State> = { NoData: "pending", Idle: "ok", Flowing: "ok", Stalled: "failed" };
 
 export const ofPhase = (phase: GroupPhase): State => PHASES[phase];
 export const ofSeverity = (severity: Severity): State => SEVERITIES[severity];
-export const ofDelivery = (delivery: DeliveryState): State => DELIVERIES[delivery];
 
 /** Conditions that are true when something is wrong. */
 const BAD_WHEN_TRUE = new Set(["Stalled", "Lossy"]);

@@ -13,7 +13,7 @@ import { Empty, ErrorNote, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 
 export function Drains() {
-  const query = useQuery({ ...queries.drains, refetchInterval: 2000 });
+  const query = useQuery(queries.drains);
   const [ending, setEnding] = useState<Drain | null>(null);
   return (
     <Page title="Drains" tab="Drains">

@@ -90,15 +90,20 @@ export function Groups() {
         <span className="faint" role="status">
           {filtered ? `${count(rows.length)} shown, ` : ""}
           {count(loaded.length)}
-          {total !== undefined && total > loaded.length ? ` of ${count(total)}` : ""} groups{hasNextPage ? " read; filters and sorting are of these. Scroll to the end for more." : ""}
+          {total !== undefined && total > loaded.length ? ` of ${count(total)}` : ""} groups{hasNextPage ? " read; filters and sorting are of these." : ""}
         </span>
+        {filtered && hasNextPage && (
+          <button type="button" onClick={more}>
+            Read {count(queries.PAGE)} more
+          </button>
+        )}
       </div>
       {query.data && loaded.length === 0 ? (
         <Empty command="canopyctl apply -f group.yaml">There is no group yet.</Empty>
       ) : rows.length === 0 && query.data ? (
         <Empty>No group that was read passes the filter.</Empty>
       ) : (
-        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} total={filtered ? rows.length : total} onEnd={more} />
+        <Table label="Groups" columns={COLUMNS} rows={rows} rowKey={(g) => g.metadata.name} total={filtered ? rows.length : total} {...(!filtered && { onEnd: more })} />
       )}
     </Page>
   );
