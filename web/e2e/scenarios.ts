@@ -120,6 +120,20 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByText("The controller accepts it.").waitFor();
     const drains = async () => ((await (await fetch(`${url}/api/v1/drains`)).json()) as { items: { metadata: { name: string }; spec: { reason: string } }[] }).items;
     check((await drains()).length === 0, "the check changed something");
+    const spec = { link: "n1/eth1--n2/eth1", reason: "it's optics" };
+    const body = JSON.stringify({ apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "n1-eth1" }, spec });
+    const dry = await fetch(`${url}/api/v1/drains?dryRun=true`, { method: "POST", headers: { "content-type": "application/json" }, body });
+    const { summary } = (await dry.json()) as { summary: string };
+    await page.getByRole("status").getByText(`drain/n1-eth1 would be ${summary}.`).waitFor();
+    // Another operator takes the group away: what was shown is not what would happen.
+    await fetch(`${url}/api/v1/groups/g1`, { method: "DELETE" });
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("the effects of this change are no longer those of plan").first().waitFor();
+    check((await drains()).length === 0, "a drain with other effects was made");
+    await page.getByRole("button", { name: "Check" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByText("The controller accepts it.").waitFor();
+    await page.getByRole("button", { name: "Drain it" }).focus();
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: "Drains" }).waitFor();
     await page.getByRole("row", { name: /n1-eth1/ }).getByText("it's optics").waitFor();
@@ -127,6 +141,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByRole("button", { name: "Put back…" }).focus();
     await page.keyboard.press("Enter");
     const end = page.getByRole("dialog", { name: "Put n1-eth1 back into service" });
+    await end.getByText("drain/n1-eth1 would be deleted").waitFor();
     await end.getByRole("button", { name: "Put it back" }).focus();
     await page.keyboard.press("Enter");
     await page.getByText("Everything is in service.").waitFor();

@@ -73,11 +73,11 @@ pub struct FieldChange {
     pub pointer: String,
     /// Absent where there was nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value, required = false)]
     pub old: Option<Value>,
     /// Absent where there is nothing any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value, required = false)]
     pub new: Option<Value>,
 }
 

@@ -893,6 +893,46 @@ export interface components {
              */
             reason: number;
         };
+        /** @description Result of a dry run: the request would have succeeded. */
+        DryRun: {
+            /** @description `canopy/v1`. */
+            apiVersion: string;
+            /** @description Fields of the resource that would have other values. */
+            changes?: components["schemas"]["FieldChange"][];
+            /** @description What that does to nodes and groups, the worst first; 1000 at most. */
+            effects?: components["schemas"]["Effect"][];
+            /** @description `DryRun`. */
+            kind: string;
+            /**
+             * Format: int64
+             * @description How many more effects there are.
+             */
+            moreEffects?: number;
+            /** @description `created`, `updated`, `unchanged` or `deleted`. */
+            outcome: string;
+            /** @description Names these changes and effects. A write with `If-Plan-Match` and this is refused (412) if it would have others by then. */
+            plan?: string;
+            /** @description Changes and effects in one sentence. */
+            summary?: string;
+        };
+        /** @description What a write does to a node or a group. */
+        Effect: {
+            /** @description What is no longer: of a tree the ports towards the root that only the old one has. */
+            from?: string;
+            /** @description Whether no packet is lost by it. */
+            lossless: boolean;
+            /** @description Its name. */
+            name: string;
+            /** @description `Node` or `Group`. */
+            object: string;
+            /** @description What is instead; of a tree that stops, why. */
+            to?: string;
+            /**
+             * @description `nodeAdded`, `nodeChanged`, `nodeRemoved`, `treeStarts`, `treeMoves`, `treeStays` (on drained links, for want of others), `treeStops`
+             *     or `groupDeleted`.
+             */
+            type: string;
+        };
         /**
          * @description Desired distribution of receiver lists.
          * @enum {string}
@@ -1002,6 +1042,15 @@ export interface components {
              * @description AETH syndrome: 97 invalid request, 98 remote access error, 99 remote operational error, 100 invalid RD request.
              */
             syndrome: number;
+        };
+        /** @description A field that would have another value. */
+        FieldChange: {
+            /** @description Absent where there is nothing any more. */
+            new?: unknown;
+            /** @description Absent where there was nothing. */
+            old?: unknown;
+            /** @description JSON pointer (RFC 6901): in the new resource, or, of what is gone, in the old one. Empty for the whole resource. */
+            pointer: string;
         };
         /** @description An error in one field of an input. */
         FieldError: {
@@ -2770,6 +2819,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description with `dryRun`: what it would do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description created; see the Location header */
             201: {
                 headers: {
@@ -2790,6 +2848,15 @@ export interface operations {
             };
             /** @description exists, or the node serves hosts */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a condition does not hold */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2941,6 +3008,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description with `dryRun`: what it would do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description removed */
             204: {
                 headers: {
@@ -3140,6 +3216,15 @@ export interface operations {
             };
         };
         responses: {
+            /** @description with `dryRun`: what it would do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description created; see the Location header */
             201: {
                 headers: {
@@ -3151,6 +3236,15 @@ export interface operations {
             };
             /** @description exists */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a condition does not hold */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3284,6 +3378,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description with `dryRun`: what it would do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description removed */
             204: {
                 headers: {
@@ -3541,6 +3644,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description with `dryRun`: what it would do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description left */
             204: {
                 headers: {
@@ -4082,6 +4194,15 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description with `dryRun`: what it would do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
             /** @description removed */
             204: {
                 headers: {

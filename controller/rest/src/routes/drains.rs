@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use canopy_controller_actor::Controller;
+use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{DrainResource, Input, Kind, List};
@@ -26,7 +27,7 @@ pub(crate) async fn list(State(controller): State<Controller>) -> Json<List<Drai
 
 /// Takes a link or node out of service; 409 when there is a drain of this name, or hosts behind the node are members of groups.
 #[utoipa::path(post, path = "/api/v1/drains", tag = "drains", operation_id = "createDrain", params(WriteQuery, WriteHeaders), request_body = Input<DrainSpec>,
-    responses((status = 201, body = DrainResource, description = "created; see the Location header"), (status = 404, body = Problem, description = "there is no topology"),
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 201, body = DrainResource, description = "created; see the Location header"), (status = 412, body = Problem, description = "a condition does not hold"), (status = 404, body = Problem, description = "there is no topology"),
         (status = 409, body = Problem, description = "exists, or the node serves hosts"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
@@ -67,7 +68,7 @@ pub(crate) async fn put(
 
 /// Puts the link or node back into service, unless the topology or another drain has it drained.
 #[utoipa::path(delete, path = "/api/v1/drains/{drain}", tag = "drains", operation_id = "deleteDrain", params(("drain" = String, Path), WriteQuery, WriteHeaders),
-    responses((status = 204, description = "removed"), (status = 404, body = Problem, description = "no such drain"), (status = 412, body = Problem, description = "changed meanwhile")))]
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 204, description = "removed"), (status = 404, body = Problem, description = "no such drain"), (status = 412, body = Problem, description = "changed meanwhile")))]
 pub(crate) async fn delete(
     State(controller): State<Controller>,
     ApiPath(drain): ApiPath<String>,

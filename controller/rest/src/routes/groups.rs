@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use canopy_controller_actor::Controller;
+use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{ListQuery, WatchQuery, WriteHeaders, WriteQuery};
 use canopy_controller_api::{GroupResource, Input, Kind, List};
@@ -68,7 +69,7 @@ fn decode(token: &str) -> Result<String, ApiError> {
 
 /// Creates a group; 409 when there is one of this name.
 #[utoipa::path(post, path = "/api/v1/groups", tag = "groups", operation_id = "createGroup", params(WriteQuery, WriteHeaders), request_body = Input<GroupSpec>,
-    responses((status = 201, body = GroupResource, description = "created; see the Location header"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 201, body = GroupResource, description = "created; see the Location header"), (status = 412, body = Problem, description = "a condition does not hold"), (status = 409, body = Problem, description = "exists"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn create(
     State(controller): State<Controller>,
     conditions: Conditions,
@@ -107,7 +108,7 @@ pub(crate) async fn put(
 
 /// Removes a group and its memberships.
 #[utoipa::path(delete, path = "/api/v1/groups/{group}", tag = "groups", operation_id = "deleteGroup", params(("group" = String, Path), WriteQuery, WriteHeaders),
-    responses((status = 204, description = "removed"), (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile")))]
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 204, description = "removed"), (status = 404, body = Problem, description = "no such group"), (status = 412, body = Problem, description = "changed meanwhile")))]
 pub(crate) async fn delete(
     State(controller): State<Controller>,
     ApiPath(group): ApiPath<String>,

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use canopy_controller_actor::Controller;
+use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{Input, Kind, List, MemberResource};
@@ -73,7 +74,7 @@ pub(crate) async fn put(
 /// Leaves a group.
 #[utoipa::path(delete, path = "/api/v1/groups/{group}/members/{host}", tag = "members", operation_id = "deleteMember",
     params(("group" = String, Path), ("host" = String, Path), WriteQuery, WriteHeaders),
-    responses((status = 204, description = "left"), (status = 404, body = Problem, description = "no such membership"), (status = 412, body = Problem, description = "changed meanwhile")))]
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 204, description = "left"), (status = 404, body = Problem, description = "no such membership"), (status = 412, body = Problem, description = "changed meanwhile")))]
 pub(crate) async fn delete(
     State(controller): State<Controller>,
     ApiPath((group, host)): ApiPath<(String, String)>,

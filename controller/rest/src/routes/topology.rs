@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use canopy_controller_actor::Controller;
+use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{Input, Kind, TopologyResource};
@@ -41,7 +42,7 @@ pub(crate) async fn put(
 
 /// Removes the topology.
 #[utoipa::path(delete, path = "/api/v1/topology", tag = "topology", operation_id = "deleteTopology", params(WriteQuery, WriteHeaders),
-    responses((status = 204, description = "removed"), (status = 404, body = Problem, description = "none was declared"), (status = 409, body = Problem, description = "groups have members")))]
+    responses((status = 200, body = DryRun, description = "with `dryRun`: what it would do"), (status = 204, description = "removed"), (status = 404, body = Problem, description = "none was declared"), (status = 409, body = Problem, description = "groups have members")))]
 pub(crate) async fn delete(State(controller): State<Controller>, conditions: Conditions) -> Result<Response, ApiError> {
     super::delete(&controller, Command::DeleteTopology, conditions).await
 }

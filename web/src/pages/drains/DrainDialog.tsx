@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes a link or node out of service. The controller checks it first, without changing anything; what it answers is shown, then confirmed.
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, ApiError, data } from "../../api/client";
-import * as queries from "../../api/queries";
-import type { Group } from "../../api/types";
+import type { DryRun } from "../../api/types";
 import { drainCommand, drainName, targetName, type Target } from "../../lib/drain";
-import { counted } from "../../lib/format";
 import { Command } from "../../ui/Command";
 import { Dialog } from "../../ui/Dialog";
 import { ErrorNote } from "../../ui/Page";
+import { Effects } from "./Effects";
 
 const REASON_BYTES = 1024;
 
@@ -24,10 +23,10 @@ export function DrainDialog({ target, onClose }: Props) {
   const [acceptLoss, setAcceptLoss] = useState(false);
   const cache = useQueryClient();
   const navigate = useNavigate();
-  const post = (dryRun: boolean) =>
+  const post = (dryRun: boolean, plan?: string) =>
     data(
       api.POST("/api/v1/drains", {
-        params: { query: { dryRun } },
+        params: { query: { dryRun }, ...(plan && { header: { "If-Plan-Match": plan } }) },
         body: {
           apiVersion: "canopy/v1",
           kind: "Drain",
@@ -36,9 +35,13 @@ export function DrainDialog({ target, onClose }: Props) {
         },
       }),
     );
-  const check = useMutation({ mutationFn: () => post(true) });
+  const check = useMutation({ mutationFn: async () => (await post(true)) as DryRun });
   const apply = useMutation({
-    mutationFn: () => post(false),
+    // Only what was shown: the controller refuses a drain with other effects.
+    mutationFn: (plan: string) => post(false, plan),
+    onError: (error) => {
+      if (error instanceof ApiError && error.document?.code === "PlanChanged") check.reset();
+    },
     onSuccess: async () => {
       await cache.invalidateQueries({ queryKey: ["drains"] });
       await cache.invalidateQueries({ queryKey: ["links"] });
@@ -51,15 +54,19 @@ export function DrainDialog({ target, onClose }: Props) {
     apply.reset();
   };
   const why = unusable(reason);
-  const hostsLose = check.error instanceof ApiError && check.error.status === 409 && "node" in target;
+  const hostsLose = check.error instanceof ApiError && check.error.document?.code === "InUse" && "node" in target;
   return (
     <Dialog title={`Drain ${"link" in target ? "link" : "node"} ${targetName(target)}`} onClose={onClose}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
           if (why) return;
-          if (check.isSuccess) apply.mutate();
-          else check.mutate();
+          if (check.data?.plan) {
+            apply.mutate(check.data.plan);
+          } else {
+            apply.reset();
+            check.mutate();
+          }
         }}
       >
         <p>Trees move away from it before it carries nothing more; a group that has no other way keeps using it.</p>
@@ -93,12 +100,12 @@ export function DrainDialog({ target, onClose }: Props) {
           </label>
         )}
         <ErrorNote error={check.error ?? apply.error} />
-        {check.isSuccess && <Effects target={target} />}
+        {check.data && <Effects name={`drain/${drainName(target)}`} of={check.data} />}
         <p>
           <Command line={drainCommand(target, reason.trim(), acceptLoss)} />
         </p>
         <div className="tools">
-          {check.isSuccess ? (
+          {check.data?.plan ? (
             <button type="submit" className="danger" disabled={apply.isPending}>
               Drain it
             </button>
@@ -119,35 +126,4 @@ export function DrainDialog({ target, onClose }: Props) {
 function unusable(reason: string): string {
   if (!reason.trim()) return "A reason is needed.";
   return new TextEncoder().encode(reason.trim()).length > REASON_BYTES ? `At most ${REASON_BYTES} bytes.` : "";
-}
-
-/** What the drain would take out of service, from what the controller has now. */
-function Effects({ target }: { target: Target }) {
-  const links = useQuery(queries.links).data ?? [];
-  const pages = useQuery({ queryKey: queries.groups.queryKey, enabled: false }).data as { pages: { items: Group[] }[] } | undefined;
-  const names =
-    "link" in target
-      ? [target.link]
-      : [...new Set(links.map((l) => l.spec.link).filter((name) => name.split("--").some((end) => end.startsWith(`${target.node}/`))))];
-  const groups = pages?.pages.flatMap((page) => page.items).filter((group) => uses(group, target)) ?? [];
-  return (
-    <div className="note degraded" role="status">
-      <strong>The controller accepts it.</strong> Nothing has changed yet.
-      <div>
-        Out of service: {counted(names.length, "link")} ({names.slice(0, 8).join(", ")}
-        {names.length > 8 ? " …" : ""})
-      </div>
-      {pages && (
-        <div>
-          {groups.length ? `Trees that use it now: ${groups.slice(0, 8).map((g) => g.metadata.name).join(", ")}${groups.length > 8 ? ` and ${groups.length - 8} more` : ""}` : "No tree of the groups that this page has read uses it."}
-        </div>
-      )}
-    </div>
-  );
-}
-
-function uses(group: Group, target: Target): boolean {
-  if ("node" in target) return group.status.tree.some((node) => node.node === target.node);
-  const ends = target.link.split("--");
-  return group.status.tree.some((node) => ends.includes(`${node.node}/${node.upstreamPort}`) && node.parent);
 }

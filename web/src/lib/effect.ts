@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a write would do to a node or group, in the words of `canopyctl diff` and `canopyctl drain --dry-run`.
+import type { Effect } from "../api/types";
+
+export function effectSentence(effect: Effect): string {
+  const { name, from = "", to = "", lossless } = effect;
+  const loss = lossless ? "no packet is lost" : "packets are lost until it has moved";
+  switch (effect.type) {
+    case "nodeAdded":
+      return `node ${name} is added`;
+    case "nodeChanged":
+      return `node ${name}: ports, addresses or routes`;
+    case "nodeRemoved":
+      return `node ${name} is removed`;
+    case "treeStarts":
+      return `group ${name}: its tree starts over ${to}`;
+    case "treeMoves":
+      if (!from) return `group ${name}: its tree grows over ${to}`;
+      if (!to) return `group ${name}: its tree leaves ${from}`;
+      return `group ${name}: its tree moves from ${from} to ${to}; ${loss}`;
+    case "treeStays":
+      return `group ${name}: its tree stays on ${to}: there is no other way`;
+    case "treeStops":
+      return `group ${name}: its tree stops, and its receivers get no data: ${to}`;
+    case "groupDeleted":
+      return `group ${name}: deleted with ${from}`;
+    default:
+      // Of a later controller.
+      return `${effect.object} ${name}: ${effect.type}`;
+  }
+}

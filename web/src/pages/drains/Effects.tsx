@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the controller answered to a dry run.
+import type { DryRun } from "../../api/types";
+import { effectSentence } from "../../lib/effect";
+
+const SHOWN = 20;
+
+export function Effects({ name, of }: { name: string; of: DryRun }) {
+  const effects = of.effects ?? [];
+  const more = Math.max(0, effects.length - SHOWN) + (of.moreEffects ?? 0);
+  return (
+    <div className="note degraded" role="status">
+      <strong>The controller accepts it.</strong> Nothing has changed yet. {name} would be {of.summary}.
+      {effects.length > 0 && (
+        <ul>
+          {effects.slice(0, SHOWN).map((effect) => (
+            <li key={`${effect.type} ${effect.object} ${effect.name}`}>{effectSentence(effect)}</li>
+          ))}
+          {more > 0 && <li>and {more} more</li>}
+        </ul>
+      )}
+    </div>
+  );
+}
