@@ -36,8 +36,8 @@ pub const MAX_VERSION_OCTETS: u64 = 256 << 20;
 pub const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Old records of each kind that one write removes, at most.
 const MAX_REMOVED: usize = 2;
-/// One entry and one version, and what they displace, fit into the transaction of every command.
-const _: () = assert!(MAX_WRITES + 2 + 2 * MAX_REMOVED <= MAX_OPS);
+/// One entry, one version, what they displace, and one record of a confirmed commit fit into the transaction of every command.
+const _: () = assert!(MAX_WRITES + 3 + 2 * MAX_REMOVED <= MAX_OPS);
 
 const AUDIT: &str = "audit/";
 const VERSION: &str = "version/";
@@ -89,6 +89,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) old: Option<&'a (Metadata, Intent)>,
     /// `None`: deleted, or no resource.
     pub(crate) new: Option<&'a Intent>,
+    /// What is done to what is no resource.
+    pub(crate) act: Action,
     /// Of the resource that it creates.
     pub(crate) uid: Option<Uid>,
     /// The domain's revision with it: greater with every write.
@@ -268,7 +270,7 @@ fn audit(entry: &Entry<'_>, sequence: u64) -> AuditEntry {
         (None, Some(_)) => (Action::Create, entry.uid, Some(1)),
         (Some(m), Some(_)) => (Action::Update, Some(m.uid), Some(m.generation + 1)),
         (Some(m), None) => (Action::Delete, Some(m.uid), Some(m.generation)),
-        (None, None) => (Action::Rotate, None, None),
+        (None, None) => (entry.act, None, None),
     };
     let (mut fields, mut more_fields) = (Vec::new(), 0);
     if let (Some((_, old)), Some(new)) = (entry.old, entry.new) {
@@ -350,7 +352,8 @@ mod tests {
             let written = Written { at: UnixTime::from_nanos(at), by: Principal::operator("alice", None) };
             let (old, new) = ((metadata, intent("x".repeat(octets))), intent("y".into()));
             let (target, written, revision) = (&target, &written, self.revision);
-            let entry = Entry { target, written, old: Some(&old), new: Some(&new), uid: None, revision };
+            let act = Action::Rotate;
+            let entry = Entry { target, written, old: Some(&old), new: Some(&new), act, uid: None, revision };
             let note = self.books.note(&entry);
             let mut removed = 0;
             for op in note.ops.clone() {

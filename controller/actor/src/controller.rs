@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::CommandError;
 use crate::attempts::Attempts;
+use crate::commit::Commit;
 use crate::events::Code;
 use crate::events::Events;
 use crate::links::Flap;
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     phases: Mutex<Phases>,
     confirmations: Mutex<Confirmations>,
     validations: Semaphore,
+    commit: Mutex<Option<Commit>>,
     telemetry: Telemetry,
     events: Events,
     health: Mutex<Health>,
@@ -94,6 +96,7 @@ impl Controller {
         store: Arc<dyn Store>,
         commands: mpsc::Sender<Message>,
         durable: watch::Receiver<u64>,
+        commit: Option<Commit>,
     ) -> Self {
         let phases = phases_of(&domain);
         Self(Arc::new(Shared {
@@ -112,6 +115,7 @@ impl Controller {
             phases: Mutex::new(phases),
             confirmations: Mutex::default(),
             validations: Semaphore::new(1),
+            commit: Mutex::new(commit),
             health: Mutex::default(),
             flaps: Mutex::default(),
             moves: Moves::default(),
@@ -170,6 +174,23 @@ impl Controller {
         let (answer, done) = oneshot::channel();
         self.0.commands.send(Message::RaiseTerm { above, answer }).await.map_err(|_| CommandError::Stopping)?;
         done.await.map_err(|_| CommandError::Stopping)?
+    }
+
+    pub(crate) async fn send(&self, message: Message) -> Result<(), CommandError> {
+        self.0.commands.send(message).await.map_err(|_| CommandError::Stopping)
+    }
+
+    /// Held while a copy of the domain is in use: one at a time.
+    pub(crate) async fn validation(&self) -> Result<tokio::sync::SemaphorePermit<'_>, CommandError> {
+        self.0.validations.acquire().await.map_err(|_| CommandError::Stopping)
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    pub(crate) fn commit_lock(&self) -> MutexGuard<'_, Option<Commit>> {
+        self.0.commit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the task after the commands that are already queued; later ones are [`CommandError::Stopping`].

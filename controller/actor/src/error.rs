@@ -30,6 +30,33 @@ pub enum CommandError {
         /// Present plan.
         actual: String,
     },
+    /// An operator's change beside a confirmed commit that is pending.
+    #[error(
+        "commit {id}, which {by} has begun, waits to be confirmed: confirm or cancel it first, or make this change a part of it (canopyctl --commit {id}, header Canopy-Commit)"
+    )]
+    CommitPending {
+        /// Its id.
+        id: String,
+        /// Who has begun it.
+        by: String,
+    },
+    /// The confirmed commit that the caller names is not pending.
+    #[error("no commit {id} is pending: `canopyctl commit status` shows how the last one ended")]
+    CommitEnded {
+        /// The id that the caller sent.
+        id: String,
+    },
+    /// A change in a confirmed commit that could not be taken back.
+    #[error("{resource} cannot be taken back: {why}; or do it once the commit has ended")]
+    NotReversible {
+        /// Kind and name.
+        resource: String,
+        /// Why not, for a person.
+        why: String,
+    },
+    /// A time that no confirmed commit may have.
+    #[error("{0:?} is no time for a commit: use 1 s to 24 h")]
+    CommitTimeout(std::time::Duration),
     /// The store rejected the commit. After an engine failure the outcome is unknown and the controller stops.
     #[error("the change could not be stored")]
     Store(#[source] StoreError),

@@ -65,6 +65,14 @@ pub enum Code {
     StoreReadOnly,
     /// Changes are taken again.
     StoreWritable,
+    /// An operator began a confirmed commit, or gave it more time.
+    CommitPending,
+    /// An operator confirmed a commit: its changes stay.
+    CommitConfirmed,
+    /// A commit was cancelled, or not confirmed in time: its changes were taken back.
+    CommitRolledBack,
+    /// A rollback could not put a resource back; the event names it with the reason.
+    RollbackRefused,
     /// A problem opened; `/api/v1/problems` has its causes and what it affects.
     ProblemOpened,
     /// A problem closed.

@@ -81,7 +81,7 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 owned(domain.declared_member(group, host))
             }
-            IntentKind::Hmac => None,
+            IntentKind::Hmac | IntentKind::Commit => None,
         }
     }
 
@@ -95,7 +95,7 @@ impl Target {
                 let (group, host) = self.name.split_once('/')?;
                 domain.declared_member(group, host)?.0
             }
-            IntentKind::Hmac => return None,
+            IntentKind::Hmac | IntentKind::Commit => return None,
         };
         Some(metadata.tag())
     }

@@ -13,6 +13,8 @@
 
 mod attempts;
 pub mod books;
+pub mod commit;
+mod committing;
 mod controller;
 pub mod difference;
 mod due;

@@ -17,6 +17,8 @@ pub struct Order {
     pub precondition: Precondition,
     /// Only if the command has exactly the effects of this [`Preview::plan`](crate::preview::Preview::plan).
     pub plan: Option<String>,
+    /// The confirmed commit that the change is a part of: see [`commit`](crate::commit).
+    pub commit: Option<String>,
     /// Everything is checked, and nothing changes.
     pub dry_run: bool,
 }
@@ -38,7 +40,7 @@ pub enum Precondition {
 impl Order {
     /// Without conditions.
     pub fn new(command: Command, by: Principal) -> Self {
-        Self { command, by, precondition: Precondition::None, plan: None, dry_run: false }
+        Self { command, by, precondition: Precondition::None, plan: None, commit: None, dry_run: false }
     }
 
     /// Checks the precondition.

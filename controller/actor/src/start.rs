@@ -10,10 +10,13 @@ use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_controller_core::{Domain, Record, Secret, Write, assume_open};
 use canopy_model::addressing::AddressPlan;
 use canopy_store::{Op, RESTORE_GAP, Recovery, Store, StoreError};
+use canopy_units::UnixTime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::books::Books;
+use crate::commit::Commit;
 use crate::events::Code;
 use crate::record::{decode, op};
 use crate::task::{self, Task};
@@ -62,11 +65,11 @@ pub async fn start_with(
 ) -> Result<Running, StartError> {
     let opened = store.clone();
     let opened = tokio::task::spawn_blocking(move || open(&*opened, plan, thresholds, hmac)).await;
-    let Opened { domain, revision, books, unstarted, read_only, recovery } =
+    let Opened { domain, revision, books, commit, unstarted, read_only, recovery } =
         opened.map_err(|_| StartError::Runtime)??;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let (durable, settled) = watch::channel(0);
-    let controller = Controller::new(domain, store.clone(), commands, settled);
+    let controller = Controller::new(domain, store.clone(), commands, settled, commit);
     if let Some(lost) = recovery {
         controller.events().note(Code::StoreRecovered, None, None, lost.to_string());
     }
@@ -93,6 +96,7 @@ struct Opened {
     domain: Domain,
     revision: u64,
     books: Books,
+    commit: Option<Commit>,
     /// The last term, if the next one could not be stored on a full disk.
     unstarted: Option<u64>,
     /// The full store.
@@ -132,6 +136,9 @@ fn open(
     // Restored before anything is written: a store whose records are not consistent is left unchanged.
     let expected = snapshot.revision;
     let books = Books::restore(snapshot.entries.iter().map(|(key, value)| (key.as_str(), value.as_slice())));
+    let pairs = snapshot.entries.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+    let commit = Commit::restore(pairs, UnixTime::now(), Instant::now())
+        .map_err(|(key, source)| StartError::Restore(RestoreError::Record { key, source }))?;
     let mut records = decoded(snapshot.entries).map_err(StartError::Restore)?;
     let opened = if is_copy { assume_open(&mut records) } else { Vec::new() };
     let restored = Domain::restore(plan, thresholds, hmac, Secret::new(key), term, records);
@@ -145,7 +152,7 @@ fn open(
     for ops in opened.chunks(MAX_WRITES).chain([&ops[..]]).filter(|_| unstarted.is_none()) {
         revision = store.commit(revision, ops).map_err(StartError::Store)?;
     }
-    Ok(Opened { domain, revision, books, unstarted, read_only, recovery: store.recovery() })
+    Ok(Opened { domain, revision, books, commit, unstarted, read_only, recovery: store.recovery() })
 }
 
 fn key_from(digits: &[u8]) -> Option<[u8; 32]> {

@@ -14,13 +14,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_controller_core::principal::{PrincipalKind, Written};
+use canopy_controller_core::audit::Action;
+use canopy_controller_core::principal::{Principal, PrincipalKind, Written};
 use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
 use canopy_store::{MAX_OPS, ORDINARY_OCTETS, Op, Revision, Store, StoreError};
 use canopy_units::{Monotonic, UnixTime};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::books::{Books, Entry, Note};
+use crate::commit::{self, Act, Commit, Touch};
 use crate::events::Code;
 use crate::intent::{Target, wanted};
 use crate::order::Order;
@@ -36,6 +39,8 @@ const RETRY: Duration = Duration::from_secs(5);
 
 pub(crate) enum Message {
     Execute(Box<Request>),
+    /// Begins, extends or ends a confirmed commit.
+    Commit(Box<Deed>),
     /// Takes a term above this one, durably.
     RaiseTerm {
         above: u64,
@@ -48,6 +53,13 @@ pub(crate) struct Request {
     pub(crate) order: Order,
     pub(crate) arrived: Monotonic,
     pub(crate) answer: oneshot::Sender<Result<Done, CommandError>>,
+}
+
+/// What an operator does with a confirmed commit.
+pub(crate) struct Deed {
+    pub(crate) act: Act,
+    pub(crate) by: Principal,
+    pub(crate) answer: oneshot::Sender<Result<Commit, CommandError>>,
 }
 
 /// The owner of the store and of all durable changes.
@@ -72,18 +84,25 @@ type Answer = oneshot::Sender<Result<Done, CommandError>>;
 struct Checked {
     prepared: Prepared,
     note: Option<Note>,
+    touch: Option<Touch>,
     preview: Option<Box<Preview>>,
 }
 
 /// A command that passed every check and is not applied yet.
 struct Planned {
-    prepared: Prepared,
+    change: Change,
     ops: Vec<Op>,
-    note: Option<Note>,
     rewires: bool,
+    answer: Answer,
+}
+
+/// What is applied in memory once it is durable, or will be before it is seen.
+struct Change {
+    prepared: Prepared,
+    note: Option<Note>,
+    touch: Option<Touch>,
     /// When it arrived, if it is an operator's or an application's.
     intent: Option<Monotonic>,
-    answer: Answer,
 }
 
 /// Commands that were applied and have their commit before them; nothing of them was published.
@@ -108,6 +127,15 @@ impl Batch {
     }
 }
 
+impl Change {
+    /// All that is stored with it.
+    fn ops(&self) -> Vec<Op> {
+        let noted = self.note.iter().flat_map(|note| note.ops.iter().cloned());
+        let touched = self.touch.iter().map(|touch| touch.op.clone());
+        self.prepared.writes.iter().map(op).chain(noted).chain(touched).collect()
+    }
+}
+
 fn octets(ops: &[Op]) -> usize {
     ops.iter().map(Op::octets).sum()
 }
@@ -116,22 +144,19 @@ impl Task {
     /// Runs until [`Message::Stop`], or until the store fails: its state is then unknown, and only a restart, which reads
     /// it, recovers.
     pub(crate) async fn run(mut self) -> Result<(), StoreError> {
+        self.forget_ended_commit().await.or_else(|e| if is_refusal(&e) { Ok(()) } else { Err(e) })?;
+        // Before the first command of anyone: its time may have passed while no controller ran.
+        self.roll_back_if_due().await?;
         let mut held = None;
         loop {
             let message = match held.take() {
                 Some(message) => Some(message),
-                None if self.read_only.is_none() => self.queue.recv().await,
-                None => match tokio::time::timeout(RETRY, self.queue.recv()).await {
-                    Ok(message) => message,
-                    Err(_) => {
-                        self.try_again().await?;
-                        continue;
-                    }
-                },
+                None => self.next().await?,
             };
             if self.read_only.is_some() {
                 self.try_again().await?;
             }
+            self.roll_back_if_due().await?;
             match message {
                 None | Some(Message::Stop) => return Ok(()),
                 Some(Message::RaiseTerm { above, answer }) => {
@@ -140,12 +165,29 @@ impl Task {
                     _ = answer.send(raised.map_err(CommandError::Store));
                     failed.map_or(Ok(()), Err)?;
                 }
+                Some(Message::Commit(deed)) => self.do_with_commit(*deed).await?,
                 Some(Message::Execute(request)) => {
                     held = self.batch(*request).await?;
                     // Callers read what they have changed before the next batch is applied.
                     tokio::task::yield_now().await;
                 }
             }
+        }
+    }
+
+    /// The next message; meanwhile a store that is read-only is tried again, and a commit that is not confirmed in time rolled back.
+    async fn next(&mut self) -> Result<Option<Message>, StoreError> {
+        loop {
+            let again = self.read_only.is_some().then(|| Instant::now() + RETRY);
+            let due = self.controller.commit_due().filter(|_| self.read_only.is_none());
+            let Some(at) = again.or(due) else { return Ok(self.queue.recv().await) };
+            if let Ok(message) = tokio::time::timeout_at(at, self.queue.recv()).await {
+                return Ok(message);
+            }
+            if self.read_only.is_some() {
+                self.try_again().await?;
+            }
+            self.roll_back_if_due().await?;
         }
     }
 
@@ -184,19 +226,18 @@ impl Task {
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
         let intent = is_intent(&order.command).then_some(arrived);
         let dry_run = order.dry_run;
-        let prepared = self.controller.read(|d| self.prepare(d, order));
+        let prepared = self.controller.read(|d| self.prepare(d, order, false));
         let end = match prepared {
             Ok(Checked { prepared, preview, .. }) if dry_run => {
                 Ok(Done { outcome: prepared.outcome(), applied: None, preview })
             }
-            Ok(Checked { prepared, note, .. }) => {
+            Ok(Checked { prepared, note, touch, .. }) => {
                 if let Some(path) = self.read_only.clone().filter(|_| !prepared.is_noop()) {
                     batch.answers.push((answer, Err(CommandError::Store(StoreError::Full { path }))));
                     return None;
                 }
-                let noted = note.iter().flat_map(|note| note.ops.iter().cloned());
-                let ops = prepared.writes.iter().map(op).chain(noted).collect();
-                return Some(Planned { prepared, ops, note, rewires, intent, answer });
+                let change = Change { prepared, note, touch, intent };
+                return Some(Planned { ops: change.ops(), change, rewires, answer });
             }
             Err(refused) => Err(refused),
         };
@@ -204,18 +245,23 @@ impl Task {
         None
     }
 
-    /// Checks an order, and notes what an operator writes.
-    fn prepare(&self, domain: &Domain, order: Order) -> Result<Checked, CommandError> {
+    /// Checks an order, and notes what an operator writes, and what a rollback (`puts_back`) writes again.
+    fn prepare(&self, domain: &Domain, order: Order, puts_back: bool) -> Result<Checked, CommandError> {
         order.check(domain)?;
-        let Order { command, by, plan, dry_run, .. } = order;
+        let Order { command, by, plan, commit, dry_run, .. } = order;
         let written = Written { at: UnixTime::now(), by };
-        let is_operator = written.by.kind == PrincipalKind::Operator;
+        let is_operator = written.by.kind == PrincipalKind::Operator || puts_back;
         let target = Target::of(&command).filter(|_| is_operator || dry_run || plan.is_some());
         let Some(target) = target else {
-            return Ok(Checked { prepared: domain.prepare_as(command, &written)?, note: None, preview: None });
+            return Ok(Checked {
+                prepared: domain.prepare_as(command, &written)?,
+                note: None,
+                touch: None,
+                preview: None,
+            });
         };
         let (old, new) = (target.declared(domain), wanted(&command));
-        let prepared = domain.prepare_as(command, &written)?;
+        let prepared = domain.prepare_as(command.clone(), &written)?;
         let preview = (dry_run || plan.is_some()).then(|| {
             let old = old.as_ref().map(|(_, intent)| intent);
             Box::new(Preview::new(domain, Some(&target), old, new.as_ref(), &prepared))
@@ -226,30 +272,38 @@ impl Task {
             return Err(CommandError::PlanChanged { expected, actual: preview.plan.clone() });
         }
         let is_noted = is_operator && !dry_run && !prepared.is_noop();
+        let touch = if is_noted && !puts_back {
+            let pending = self.controller.pending_commit();
+            commit::check(pending.as_ref(), commit.as_deref(), &written.by)?;
+            let pending = pending.filter(|_| commit.is_some());
+            pending.map_or(Ok(None), |pending| pending.touch(domain, &target, &command, old.as_ref()))?
+        } else {
+            None
+        };
         let note = is_noted.then(|| {
             let (uid, revision) = (Some(domain.next_uid()), domain.revision() + 1);
             let (old, new) = (old.as_ref(), new.as_ref());
-            self.books.note(&Entry { target: &target, written: &written, old, new, uid, revision })
+            let act = Action::Rotate;
+            self.books.note(&Entry { target: &target, written: &written, old, new, act, uid, revision })
         });
-        Ok(Checked { prepared, note, preview })
+        Ok(Checked { prepared, note, touch, preview })
     }
 
     fn apply_before_commit(&mut self, planned: Planned, batch: &mut Batch) {
-        let Planned { prepared, ops, note, rewires, intent, answer } = planned;
+        let Planned { change, ops, rewires, answer } = planned;
         if !ops.is_empty() {
             self.controller.applies();
         }
         batch.add(ops);
         batch.rewires |= rewires;
-        batch.answers.push((answer, self.apply(prepared, note, intent)));
+        batch.answers.push((answer, self.apply(change)));
     }
 
-    fn apply(
-        &mut self,
-        prepared: Prepared,
-        note: Option<Note>,
-        intent: Option<Monotonic>,
-    ) -> Result<Done, CommandError> {
+    fn apply(&mut self, change: Change) -> Result<Done, CommandError> {
+        let Change { prepared, note, touch, intent } = change;
+        if let Some(touch) = touch {
+            self.controller.touched(touch);
+        }
         if let Some(note) = note {
             self.books.keep(note);
         }
@@ -287,7 +341,7 @@ impl Task {
 
     /// Commits, then applies.
     async fn execute(&mut self, planned: Planned) -> Result<(), StoreError> {
-        let Planned { prepared, ops, note, rewires, intent, answer } = planned;
+        let Planned { change, ops, rewires, answer } = planned;
         if !ops.is_empty()
             && let Err(error) = self.commit(ops).await
         {
@@ -295,7 +349,7 @@ impl Task {
             _ = answer.send(Err(CommandError::Store(error)));
             return failed.map_or(Ok(()), Err);
         }
-        let done = self.apply(prepared, note, intent);
+        let done = self.apply(change);
         self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
         _ = answer.send(done);
         Ok(())
@@ -312,7 +366,29 @@ impl Task {
         }
     }
 
-    async fn commit(&mut self, ops: Vec<Op>) -> Result<(), StoreError> {
+    /// Writes again what a resource was before a confirmed commit, and removes its record; `Err` inside if the domain refuses it.
+    pub(crate) async fn put_back(
+        &mut self,
+        command: Option<Command>,
+        forgotten: Op,
+    ) -> Result<Result<(), CommandError>, StoreError> {
+        let Some(command) = command else { return Ok(Ok(self.commit(vec![forgotten]).await?)) };
+        let rewires = matches!(command, Command::PutTopology { .. } | Command::DeleteTopology);
+        let order = Order::new(command, Principal::default());
+        let Checked { prepared, note, touch, .. } = match self.controller.read(|d| self.prepare(d, order, true)) {
+            Ok(checked) => checked,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let change = Change { prepared, note, touch, intent: Some(self.controller.now()) };
+        let mut ops = change.ops();
+        ops.push(forgotten);
+        self.commit(ops).await?;
+        let done = self.apply(change);
+        self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
+        Ok(done.map(drop))
+    }
+
+    pub(crate) async fn commit(&mut self, ops: Vec<Op>) -> Result<(), StoreError> {
         let (store, expected) = (self.store.clone(), self.revision);
         let committed = tokio::task::spawn_blocking(move || {
             let revision = store.commit(expected, &ops)?;
@@ -407,11 +483,11 @@ fn is_intent(command: &Command) -> bool {
 }
 
 /// The store changed nothing and works.
-fn is_refusal(error: &StoreError) -> bool {
+pub(crate) fn is_refusal(error: &StoreError) -> bool {
     matches!(error, StoreError::Limit(_) | StoreError::Full { .. })
 }
 
-fn failed(error: &StoreError) -> StoreError {
+pub(crate) fn failed(error: &StoreError) -> StoreError {
     StoreError::Failed { doing: "committing", detail: error.to_string() }
 }
 

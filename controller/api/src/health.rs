@@ -8,6 +8,7 @@ use canopy_controller_core::{delivery, health, problem};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::commit::PendingCommit;
 use crate::{ApiVersion, Kind};
 
 /// A problem of the domain.
@@ -323,4 +324,7 @@ pub struct DomainStatus {
     pub problems: Vec<ProblemItem>,
     /// Symptoms that were not kept because there were too many problems.
     pub left_out: u64,
+    /// The commit that waits to be confirmed; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_commit: Option<PendingCommit>,
 }

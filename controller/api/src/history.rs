@@ -23,6 +23,8 @@ pub enum IntentKind {
     Member,
     /// The keys of the SRH HMAC TLV.
     Hmac,
+    /// A confirmed commit; its name is its id.
+    Commit,
 }
 
 macro_rules! same {
@@ -40,7 +42,7 @@ macro_rules! same {
         }
     };
 }
-same!(Topology, Drain, Group, Member, Hmac);
+same!(Topology, Drain, Group, Member, Hmac, Commit);
 
 /// One write of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -52,7 +54,7 @@ pub struct AuditItem {
     pub time_unix_ns: u64,
     /// Who did.
     pub by: Principal,
-    /// `create`, `update`, `delete` or `rotate`.
+    /// `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`.
     #[schema(value_type = String)]
     pub action: audit::Action,
     /// Kind of the resource.

@@ -32,6 +32,7 @@ macro_rules! from_fields {
 }
 
 pub mod check;
+pub mod commit;
 pub mod condition;
 pub mod drain;
 pub mod event;

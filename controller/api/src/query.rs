@@ -30,6 +30,10 @@ pub struct WriteHeaders {
     /// Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise.
     #[param(rename = "If-Plan-Match")]
     pub if_plan_match: Option<String>,
+    /// Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+    /// with 409.
+    #[param(rename = "Canopy-Commit")]
+    pub canopy_commit: Option<String>,
 }
 
 /// Filter and page of the audit.

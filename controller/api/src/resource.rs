@@ -57,6 +57,8 @@ pub enum Kind {
     EventList,
     /// A list of [`crate::history::AuditItem`].
     AuditList,
+    /// A confirmed commit.
+    Commit,
     /// A list of [`crate::history::VersionItem`].
     VersionList,
     /// A list of [`crate::telemetry::GroupSample`].

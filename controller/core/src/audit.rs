@@ -23,6 +23,8 @@ pub enum IntentKind {
     Member,
     /// The keys of the SRH HMAC TLV.
     Hmac,
+    /// A confirmed commit; its name is its id.
+    Commit,
 }
 
 impl std::fmt::Display for IntentKind {
@@ -36,9 +38,9 @@ impl std::str::FromStr for IntentKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Topology, Self::Drain, Self::Group, Self::Member, Self::Hmac];
+        let all = [Self::Topology, Self::Drain, Self::Group, Self::Member, Self::Hmac, Self::Commit];
         let found = all.into_iter().find(|kind| kind.to_string() == text);
-        found.ok_or_else(|| format!("{text:?} is not a kind: use Topology, Drain, Group, Member or Hmac"))
+        found.ok_or_else(|| format!("{text:?} is not a kind: use Topology, Drain, Group, Member, Hmac or Commit"))
     }
 }
 
@@ -54,6 +56,16 @@ pub enum Action {
     Delete,
     /// A rotation of keys was begun.
     Rotate,
+    /// A confirmed commit was begun.
+    Begin,
+    /// It was confirmed: its changes stay.
+    Confirm,
+    /// It got more time.
+    Extend,
+    /// It was rolled back because an operator wanted it.
+    Cancel,
+    /// It was rolled back because its time had passed.
+    Expire,
 }
 
 /// One write.

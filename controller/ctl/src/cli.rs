@@ -17,6 +17,9 @@ pub struct Cli {
     /// Address of the controller: http://host:port or unix:/path.
     #[arg(long, global = true, env = "CANOPY_SERVER", default_value = "http://127.0.0.1:8640")]
     pub server: String,
+    /// Make changes a part of this pending commit: see `commit`.
+    #[arg(long, global = true, env = "CANOPY_COMMIT", value_name = "ID")]
+    pub commit: Option<String>,
     /// Command to execute.
     #[command(subcommand)]
     pub command: Command,
@@ -56,6 +59,8 @@ pub enum Command {
     Undrain(UndrainArgs),
     /// Wait until a group reaches a state.
     Wait(WaitArgs),
+    /// Show, confirm, cancel or extend a confirmed commit: changes that are taken back unless they are confirmed in time.
+    Commit(CommitArgs),
     /// Show or rotate the keys of the SRH HMAC TLV.
     Hmac(HmacArgs),
     /// Print a completion script.
@@ -65,6 +70,49 @@ pub enum Command {
     },
     /// Print the versions of this program and of the controller.
     Version,
+}
+
+/// Arguments of `commit`.
+#[derive(Args)]
+pub struct CommitArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: CommitAction,
+}
+
+/// What to do with confirmed commits. At most one is pending in a domain; meanwhile other changes of operators are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum CommitAction {
+    /// Show the pending commit and whether it can be taken back, or how the last one ended.
+    Status {
+        /// Output format.
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Report,
+    },
+    /// Begin one, for changes by other commands with --commit or CANOPY_COMMIT; prints its id. `apply --confirm` does it all.
+    Begin {
+        /// Time until it is rolled back unless it is confirmed, 1s to 24h.
+        #[arg(long, value_parser = humantime::parse_duration)]
+        confirm: Duration,
+    },
+    /// Keep the changes. Without ID: of the pending one, if you have begun it.
+    Confirm {
+        /// Its id.
+        id: Option<String>,
+    },
+    /// Take the changes back now. Without ID: of the pending one, if you have begun it.
+    Cancel {
+        /// Its id.
+        id: Option<String>,
+    },
+    /// Give it another time from now.
+    Extend {
+        /// Time from now, 1s to 24h.
+        #[arg(value_parser = humantime::parse_duration)]
+        time: Duration,
+        /// Its id; without it, the pending one, if you have begun it.
+        id: Option<String>,
+    },
 }
 
 /// Arguments of `hmac`.
@@ -93,6 +141,9 @@ pub struct ApplyArgs {
     /// Only check the files.
     #[arg(long)]
     pub dry_run: bool,
+    /// Take everything back unless `canopyctl commit confirm` follows within this time, 1s to 24h; if a resource is refused, at once.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "dry_run")]
+    pub confirm: Option<Duration>,
 }
 
 /// Kinds whose versions are kept.
@@ -174,6 +225,8 @@ pub enum Audited {
     Member,
     /// The keys of the SRH HMAC TLV.
     Hmac,
+    /// A confirmed commit; its name is its id.
+    Commit,
 }
 
 /// Arguments of `audit`.
@@ -473,6 +526,13 @@ mod tests {
             "wait group g --for deleted --timeout 2m",
             "delete -f x",
             "apply -f a -f b --dry-run",
+            "apply -f a --confirm 5m",
+            "commit status",
+            "commit begin --confirm 10m",
+            "commit confirm",
+            "commit cancel 0123456789abcdef",
+            "commit extend 10m",
+            "--commit 0123456789abcdef undrain n4",
             "diff -f a",
             "diff group g --to 3",
             "history topology",
@@ -486,6 +546,8 @@ mod tests {
         for bad in [
             "get pods",
             "apply",
+            "apply -f a --confirm 5m --dry-run",
+            "commit extend",
             "delete",
             "delete group g -f x",
             "drain link n1/eth1",

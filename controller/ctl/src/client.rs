@@ -34,6 +34,8 @@ enum Target {
 /// Sends requests to one controller.
 pub struct Client {
     target: Target,
+    /// The confirmed commit that changes are a part of.
+    commit: Option<String>,
 }
 
 /// Status and body of an answer.
@@ -70,7 +72,12 @@ impl Client {
         } else {
             return Err(usage("has an unknown scheme"));
         };
-        Ok(Self { target })
+        Ok(Self { target, commit: None })
+    }
+
+    /// The same controller; changes are a part of this confirmed commit.
+    pub fn within(self, commit: Option<String>) -> Self {
+        Self { commit, ..self }
     }
 
     /// A GET whose answer must be a success; `doing` is the prefix of the error message.
@@ -111,6 +118,19 @@ impl Client {
             return Ok(());
         }
         Err(Failure::refused(doing, answer.status, &answer.body))
+    }
+
+    /// Another client of the same controller, for changes in this confirmed commit.
+    pub fn inside(&self, commit: &str) -> Self {
+        Self { target: self.target.clone(), commit: Some(commit.to_owned()) }
+    }
+
+    /// A request that changes something and answers with a `T`.
+    ///
+    /// # Errors
+    /// As [`Client::change`], or the answer is not a `T`.
+    pub async fn post<T: DeserializeOwned>(&self, doing: &str, path: &str, body: &Value) -> Result<T, Failure> {
+        parse(doing, &self.succeed(doing, Method::POST, path, Some(body)).await?)
     }
 
     /// What a write would do.
@@ -194,6 +214,9 @@ impl Client {
             .header(ACCEPT, "application/json, application/problem+json, text/event-stream");
         if let Some((name, value)) = condition {
             request = request.header(name, value);
+        }
+        if let Some(id) = &self.commit {
+            request = request.header("canopy-commit", id);
         }
         let bytes = match body {
             None => Bytes::new(),

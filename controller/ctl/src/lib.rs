@@ -23,7 +23,7 @@ use failure::Failure;
 /// # Errors
 /// The failure, with its exit code and a message for users.
 pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
-    let client = Client::new(&cli.server)?;
+    let client = Client::new(&cli.server)?.within(cli.commit);
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,
@@ -39,6 +39,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Drain(a) => commands::drain::drain(&client, &a, out).await,
         Command::Undrain(a) => commands::drain::undrain(&client, &a, out).await,
         Command::Wait(a) => commands::wait::run(&client, &a, out).await,
+        Command::Commit(a) => commands::commit::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
         Command::Completion { shell } => commands::completion(shell, out),
         Command::Version => commands::version(&client, out).await,

@@ -29,9 +29,12 @@ pub fn domain(e: &DomainError) -> Status {
 pub fn command(e: CommandError) -> Status {
     match e {
         CommandError::Domain(e) => domain(&e),
-        CommandError::Precondition { .. } | CommandError::PlanChanged { .. } => {
-            Status::failed_precondition(e.to_string())
-        }
+        CommandError::Precondition { .. }
+        | CommandError::PlanChanged { .. }
+        | CommandError::CommitPending { .. }
+        | CommandError::CommitEnded { .. }
+        | CommandError::NotReversible { .. } => Status::failed_precondition(e.to_string()),
+        CommandError::CommitTimeout(_) => Status::invalid_argument(e.to_string()),
         CommandError::Store(StoreError::Limit(why)) => Status::resource_exhausted(why),
         CommandError::Store(cause @ StoreError::Full { .. }) => Status::unavailable(cause.to_string()),
         CommandError::Store(cause) => {

@@ -21,6 +21,9 @@ use crate::extract::ApiQuery;
 /// Names the changes and effects that a write may have: those of a dry run.
 const IF_PLAN_MATCH: HeaderName = HeaderName::from_static("if-plan-match");
 
+/// Names the pending commit that a write is a part of.
+const CANOPY_COMMIT: HeaderName = HeaderName::from_static("canopy-commit");
+
 /// Who is at the other end of a connection: an extension of its requests.
 #[derive(Clone)]
 pub struct Caller {
@@ -57,14 +60,15 @@ pub(crate) struct Conditions {
     pub(crate) by: Principal,
     pub(crate) precondition: Precondition,
     pub(crate) plan: Option<String>,
+    pub(crate) commit: Option<String>,
     pub(crate) dry_run: bool,
 }
 
 impl Conditions {
     /// `command` under these conditions.
     pub(crate) fn order(self, command: Command) -> Order {
-        let Self { by, precondition, plan, dry_run } = self;
-        Order { precondition, plan, dry_run, ..Order::new(command, by) }
+        let Self { by, precondition, plan, commit, dry_run } = self;
+        Order { precondition, plan, commit, dry_run, ..Order::new(command, by) }
     }
 }
 
@@ -78,8 +82,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Conditions {
             Some(caller) => caller.principal().await,
             None => unknown(),
         };
-        let plan = parts.headers.get(IF_PLAN_MATCH).map(|value| value.to_str().unwrap_or("").trim().to_owned());
-        Ok(Self { by, precondition, plan, dry_run: query.dry_run })
+        let text =
+            |name: HeaderName| parts.headers.get(name).map(|value| value.to_str().unwrap_or("").trim().to_owned());
+        let (plan, commit) = (text(IF_PLAN_MATCH), text(CANOPY_COMMIT));
+        Ok(Self { by, precondition, plan, commit, dry_run: query.dry_run })
     }
 }
 

@@ -96,6 +96,10 @@ impl From<CommandError> for ApiError {
             CommandError::Precondition { .. } => {
                 Self::new(StatusCode::PRECONDITION_FAILED, "PreconditionFailed", detail)
             }
+            CommandError::CommitPending { .. } => Self::new(StatusCode::CONFLICT, "CommitPending", detail),
+            CommandError::CommitEnded { .. } => Self::new(StatusCode::CONFLICT, "CommitEnded", detail),
+            CommandError::NotReversible { .. } => Self::new(StatusCode::CONFLICT, "NotReversible", detail),
+            CommandError::CommitTimeout(_) => Self::invalid(FieldError::new("timeoutSeconds", detail)),
             CommandError::PlanChanged { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "PlanChanged", detail),
             CommandError::Store(StoreError::Limit(why)) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Limit", why),
             CommandError::Store(e @ StoreError::Full { .. }) => {

@@ -10,7 +10,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    drains, events, flows, groups, history, hmac, links, members, nodes, problems, telemetry, topology, validate,
+    commit, drains, events, flows, groups, history, hmac, links, members, nodes, problems, telemetry, topology,
+    validate,
 };
 use crate::{health, metrics, watch};
 
@@ -27,6 +28,10 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(topology::get, topology::put, topology::delete))
         .routes(routes!(drains::list, drains::create))
         .routes(routes!(drains::get, drains::put, drains::delete))
+        .routes(routes!(commit::get, commit::begin))
+        .routes(routes!(commit::confirm))
+        .routes(routes!(commit::cancel))
+        .routes(routes!(commit::extend))
         .routes(routes!(links::list))
         .routes(routes!(links::get))
         .routes(routes!(flows::list))

@@ -21,6 +21,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/commit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The commit that is pending, or how the last one ended. */
+        get: operations["getCommit"];
+        put?: never;
+        /**
+         * Begins a commit: writes of operators that name it are rolled back unless it is confirmed in time, also by a controller that restarts
+         *     meanwhile. Until it ends, other writes of operators are refused; hosts join and leave, and trees are repaired, as always.
+         */
+        post: operations["beginCommit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commit/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Rolls the pending commit back now. */
+        post: operations["cancelCommit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commit/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Confirms the pending commit: its changes stay. */
+        post: operations["confirmCommit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commit/extend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Gives the pending commit another time from now. */
+        post: operations["extendCommit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/drains": {
         parameters: {
             query?: never;
@@ -534,7 +606,7 @@ export interface components {
     schemas: {
         /** @description One write of an operator. */
         AuditItem: {
-            /** @description `create`, `update`, `delete` or `rotate`. */
+            /** @description `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
             action: string;
             /** @description Who did. */
             by: components["schemas"]["Principal"];
@@ -697,6 +769,84 @@ export interface components {
              */
             resume: number;
         };
+        /** @description Begins a commit. */
+        CommitBegin: {
+            /**
+             * Format: int64
+             * @description Time until it is rolled back unless it is confirmed: 1 to 86,400 seconds.
+             */
+            timeoutSeconds: number;
+        };
+        /** @description A resource that a commit has changed. */
+        CommitChange: {
+            /** @description Its kind. */
+            kind: string;
+            /** @description Its name; a member's is `group/host`. */
+            name: string;
+            /** @description What a rollback does with it. */
+            rollback: components["schemas"]["RollbackAction"];
+        };
+        /** @description Names the pending commit, so that none but this one is confirmed or rolled back. */
+        CommitEnd: {
+            /** @description Its id. */
+            id: string;
+        };
+        /** @description Gives the pending commit more, or less, time. */
+        CommitExtend: {
+            /** @description Its id. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Time from now until it is rolled back: 1 to 86,400 seconds.
+             */
+            timeoutSeconds: number;
+        };
+        /**
+         * @description How far a commit is.
+         * @enum {string}
+         */
+        CommitPhase: "Pending" | "Confirmed" | "Cancelled" | "Expired";
+        /** @description The commit that is pending, or the last one. */
+        CommitResource: {
+            /** @description `canopy/v1`. */
+            apiVersion: string;
+            /**
+             * Format: int64
+             * @description When, nanoseconds since 1970.
+             */
+            begunUnixNs: number;
+            /** @description Who began it. */
+            by: components["schemas"]["Principal"];
+            /** @description What a rollback would do; empty once it has ended. */
+            changes: components["schemas"]["CommitChange"][];
+            /**
+             * Format: int64
+             * @description When it is rolled back unless it is confirmed, nanoseconds since 1970.
+             */
+            deadlineUnixNs: number;
+            endedBy?: components["schemas"]["Principal"] | null;
+            /**
+             * Format: int64
+             * @description When it ended, nanoseconds since 1970.
+             */
+            endedUnixNs?: number | null;
+            /** @description 16 hexadecimal digits. Writes of operators name it in the header `Canopy-Commit` while it is pending. */
+            id: string;
+            /** @description `Commit`. */
+            kind: string;
+            /** @description How far it is. */
+            phase: components["schemas"]["CommitPhase"];
+            /**
+             * @description Resources that could not be put back, 100 at most: of the rollback that was made, or, with `check`, of one that was tried on a
+             *     copy.
+             */
+            refused: components["schemas"]["RollbackRefusal"][];
+            /**
+             * Format: int64
+             * @description Present time of the controller, nanoseconds since 1970.
+             */
+            timeUnixNs: number;
+        };
         /** @description One aspect of a resource's status. */
         Condition: {
             /** @description Text for operators. */
@@ -813,6 +963,7 @@ export interface components {
              * @description Declared nodes.
              */
             nodes: number;
+            pendingCommit?: components["schemas"]["PendingCommit"] | null;
             /** @description The first 50 root problems, the worst first. */
             problems: components["schemas"]["ProblemItem"][];
             /** @description Root problems by severity. */
@@ -1747,7 +1898,7 @@ export interface components {
             apiVersion: string;
             /** @description The resources. */
             items: {
-                /** @description `create`, `update`, `delete` or `rotate`. */
+                /** @description `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
                 action: string;
                 /** @description Who did. */
                 by: components["schemas"]["Principal"];
@@ -2327,6 +2478,23 @@ export interface components {
             /** @description Its name; a link's is `a--b`, a port's `n1/eth1`, a membership's `group/host`. */
             name: string;
         };
+        /** @description The pending commit, in the domain's status. */
+        PendingCommit: {
+            /** @description Who began it. */
+            by: components["schemas"]["Principal"];
+            /**
+             * Format: int64
+             * @description Resources that it has changed.
+             */
+            changes: number;
+            /**
+             * Format: int64
+             * @description When it is rolled back, nanoseconds since 1970.
+             */
+            deadlineUnixNs: number;
+            /** @description Its id. */
+            id: string;
+        };
         /**
          * Format: int64
          * @description A port's index on its node, 1..=0x0FFF; the uA function is 0xE000 + index.
@@ -2561,6 +2729,20 @@ export interface components {
          */
         Role: "source" | "receiver";
         /**
+         * @description What a rollback does.
+         * @enum {string}
+         */
+        RollbackAction: "delete" | "putBack";
+        /** @description A resource that could not be put back. */
+        RollbackRefusal: {
+            /** @description Why not. */
+            detail: string;
+            /** @description Its kind. */
+            kind: string;
+            /** @description Its name; a member's is `group/host`. */
+            name: string;
+        };
+        /**
          * @description How bad a problem is, the worst first.
          * @enum {string}
          */
@@ -2744,7 +2926,7 @@ export interface operations {
                 /** @description Token from the previous page. */
                 continue?: string;
                 /** @description Only writes of resources of this kind. */
-                kind?: "Topology" | "Drain" | "Group" | "Member" | "Hmac";
+                kind?: "Topology" | "Drain" | "Group" | "Member" | "Hmac" | "Commit";
                 /** @description Only writes of resources of this name; a member's is `group/host`. */
                 name?: string;
                 /** @description Only writes of the principal with this name. */
@@ -2767,6 +2949,215 @@ export interface operations {
             };
             /** @description a parameter is wrong */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getCommit: {
+        parameters: {
+            query?: {
+                /** @description Try the rollback on a copy of the domain, and list in `refused` what could not be put back now. */
+                check?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the pending commit, or the last one */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitResource"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there was never one */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    beginCommit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommitBegin"];
+            };
+        };
+        responses: {
+            /** @description begun */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitResource"];
+                };
+            };
+            /** @description another one is pending */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelCommit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommitEnd"];
+            };
+        };
+        responses: {
+            /** @description rolled back; `refused` has what could not be put back */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitResource"];
+                };
+            };
+            /** @description not pending */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    confirmCommit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommitEnd"];
+            };
+        };
+        responses: {
+            /** @description confirmed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitResource"];
+                };
+            };
+            /** @description not pending */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    extendCommit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommitExtend"];
+            };
+        };
+        responses: {
+            /** @description extended */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommitResource"];
+                };
+            };
+            /** @description not pending */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2809,6 +3200,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -2919,6 +3315,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path: {
                 drain: string;
@@ -3000,6 +3401,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path: {
                 drain: string;
@@ -3206,6 +3612,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -3307,6 +3718,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path: {
                 group: string;
@@ -3370,6 +3786,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path: {
                 group: string;
@@ -3458,6 +3879,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path: {
                 group: string;
@@ -3562,6 +3988,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path: {
                 group: string;
@@ -3635,6 +4066,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path: {
                 group: string;
@@ -4118,6 +4554,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -4188,6 +4629,11 @@ export interface operations {
                 "If-None-Match"?: string | null;
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
                 "If-Plan-Match"?: string | null;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -4276,7 +4722,7 @@ export interface operations {
         parameters: {
             query: {
                 /** @description `Topology`, `Drain` or `Group`. */
-                kind: "Topology" | "Drain" | "Group" | "Member" | "Hmac";
+                kind: "Topology" | "Drain" | "Group" | "Member" | "Hmac" | "Commit";
                 /** @description Its name; the topology's is `default`. */
                 name: string;
             };

@@ -207,6 +207,11 @@ impl Domain {
         self.state.groups.get(name).map(|g| (&g.metadata, &g.spec))
     }
 
+    /// Whether a group has members.
+    pub fn has_members(&self, group: &str) -> bool {
+        self.state.groups.get(group).is_some_and(|g| !g.members.is_empty())
+    }
+
     /// A membership as it is declared.
     pub fn declared_member(&self, group: &str, host: &str) -> Option<(&Metadata, &MemberSpec)> {
         self.state.groups.get(group)?.members.get(host).map(|m| (&m.metadata, &m.spec))

@@ -8,6 +8,7 @@ use canopy_controller_api::metadata::Metadata;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use super::commit;
 use crate::cli::ApplyArgs;
 use crate::client::{Client, parse};
 use crate::documents::{self, Document};
@@ -26,9 +27,30 @@ pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Resu
     }
     documents.sort_by_key(|d| d.kind);
     let outcomes = validate(client, &documents).await?;
+    let Some(timeout) = args.confirm else { return all(client, &documents, &outcomes, args.dry_run, out).await };
+    let begun = commit::begin(client, timeout).await?;
+    let inside = client.inside(&begun.id);
+    if let Err(mut failure) = all(&inside, &documents, &outcomes, false, out).await {
+        let cancelled = commit::cancel(client, &begun.id).await;
+        failure.message += &match cancelled {
+            Ok(_) => "\n  what was applied before was taken back".to_owned(),
+            Err(e) => format!("\n  commit {} is still pending, and is rolled back in time: {e}", begun.id),
+        };
+        return Err(failure);
+    }
+    commit::pending(client, out).await
+}
+
+async fn all(
+    client: &Client,
+    documents: &[Document],
+    outcomes: &[Outcome],
+    dry_run: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     for (i, document) in documents.iter().enumerate() {
         let outcome = outcomes.get(i).map_or("applied".to_owned(), text);
-        if args.dry_run {
+        if dry_run {
             writeln!(out, "{} {outcome} (dry run)", document.name)?;
             continue;
         }

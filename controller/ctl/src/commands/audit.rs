@@ -66,6 +66,7 @@ fn kind(kind: Audited) -> IntentKind {
         Audited::Group => IntentKind::Group,
         Audited::Member => IntentKind::Member,
         Audited::Hmac => IntentKind::Hmac,
+        Audited::Commit => IntentKind::Commit,
     }
 }
 

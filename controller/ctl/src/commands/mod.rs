@@ -3,6 +3,7 @@
 
 pub mod apply;
 pub mod audit;
+pub mod commit;
 pub mod delete;
 pub mod describe;
 pub mod diff;

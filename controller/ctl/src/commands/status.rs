@@ -6,7 +6,7 @@ use std::io::Write;
 use canopy_controller_api::health::DomainStatus;
 use serde_json::Value;
 
-use super::problems;
+use super::{commit, problems};
 use crate::cli::{Report, StatusArgs};
 use crate::client::{Client, parse};
 use crate::failure::Failure;
@@ -43,6 +43,9 @@ fn write(status: &DomainStatus, is_markdown: bool, out: &mut dyn Write) -> Resul
         status.term
     )?;
     let groups: Vec<String> = status.groups.iter().map(|(phase, n)| format!("{n} {}", text(phase))).collect();
+    if let Some(commit) = &status.pending_commit {
+        writeln!(out, "{}", commit::line(commit, status.time_unix_ns))?;
+    }
     writeln!(out, "Groups: {}\n", if groups.is_empty() { "none".to_owned() } else { groups.join(", ") })?;
     if status.problems.is_empty() {
         let checked = "agents, nodes, links, ports, routes, programs, groups, receivers, the store";
@@ -87,6 +90,7 @@ mod tests {
             roots: BTreeMap::from([("critical".into(), problems as u64)]),
             problems: vec![problems::example(); problems],
             left_out: 0,
+            pending_commit: None,
         }
     }
 

@@ -113,6 +113,7 @@ pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainS
         roots,
         problems,
         left_out: controller.problems_left_out(),
+        pending_commit: super::commit::pending(&controller),
     })
 }
 

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/commit`: changes that are taken back unless they are confirmed in time.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use canopy_controller_actor::Controller;
+use canopy_controller_actor::commit::{Act, Commit, End, Refused};
+use canopy_controller_api::commit::{
+    CommitBegin, CommitChange, CommitEnd, CommitExtend, CommitPhase, CommitQuery, CommitResource, PendingCommit,
+    RollbackRefusal,
+};
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::{ApiVersion, Kind};
+use canopy_units::UnixTime;
+
+use crate::conditions::Conditions;
+use crate::error::ApiError;
+use crate::extract::{ApiJson, ApiQuery};
+
+/// The commit that is pending, or how the last one ended.
+#[utoipa::path(get, path = "/api/v1/commit", tag = "commit", operation_id = "getCommit", params(CommitQuery),
+    responses((status = 200, body = CommitResource, description = "the pending commit, or the last one"), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 404, body = Problem, description = "there was never one")))]
+pub(crate) async fn get(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<CommitQuery>,
+) -> Result<Json<CommitResource>, ApiError> {
+    let mut commit = resource(controller.commit().ok_or_else(|| ApiError::not_found("commit", "of this domain"))?);
+    if query.check && commit.phase == CommitPhase::Pending {
+        commit.refused = controller.try_rollback().await?.into_iter().map(refusal).collect();
+    }
+    Ok(Json(commit))
+}
+
+/// Begins a commit: writes of operators that name it are rolled back unless it is confirmed in time, also by a controller that restarts
+/// meanwhile. Until it ends, other writes of operators are refused; hosts join and leave, and trees are repaired, as always.
+#[utoipa::path(post, path = "/api/v1/commit", tag = "commit", operation_id = "beginCommit", request_body = CommitBegin,
+    responses((status = 201, body = CommitResource, description = "begun"), (status = 409, body = Problem, description = "another one is pending"), (status = 422, body = Problem, description = "not valid")))]
+pub(crate) async fn begin(
+    State(controller): State<Controller>,
+    conditions: Conditions,
+    ApiJson(CommitBegin { timeout_seconds }): ApiJson<CommitBegin>,
+) -> Result<(StatusCode, Json<CommitResource>), ApiError> {
+    let act = Act::Begin(Duration::from_secs(timeout_seconds));
+    Ok((StatusCode::CREATED, act_on(&controller, act, conditions).await?))
+}
+
+/// Confirms the pending commit: its changes stay.
+#[utoipa::path(post, path = "/api/v1/commit/confirm", tag = "commit", operation_id = "confirmCommit", request_body = CommitEnd,
+    responses((status = 200, body = CommitResource, description = "confirmed"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
+pub(crate) async fn confirm(
+    State(controller): State<Controller>,
+    conditions: Conditions,
+    ApiJson(CommitEnd { id }): ApiJson<CommitEnd>,
+) -> Result<Json<CommitResource>, ApiError> {
+    act_on(&controller, Act::Confirm(id), conditions).await
+}
+
+/// Rolls the pending commit back now.
+#[utoipa::path(post, path = "/api/v1/commit/cancel", tag = "commit", operation_id = "cancelCommit", request_body = CommitEnd,
+    responses((status = 200, body = CommitResource, description = "rolled back; `refused` has what could not be put back"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
+pub(crate) async fn cancel(
+    State(controller): State<Controller>,
+    conditions: Conditions,
+    ApiJson(CommitEnd { id }): ApiJson<CommitEnd>,
+) -> Result<Json<CommitResource>, ApiError> {
+    act_on(&controller, Act::Cancel(id), conditions).await
+}
+
+/// Gives the pending commit another time from now.
+#[utoipa::path(post, path = "/api/v1/commit/extend", tag = "commit", operation_id = "extendCommit", request_body = CommitExtend,
+    responses((status = 200, body = CommitResource, description = "extended"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
+pub(crate) async fn extend(
+    State(controller): State<Controller>,
+    conditions: Conditions,
+    ApiJson(CommitExtend { id, timeout_seconds }): ApiJson<CommitExtend>,
+) -> Result<Json<CommitResource>, ApiError> {
+    act_on(&controller, Act::Extend(id, Duration::from_secs(timeout_seconds)), conditions).await
+}
+
+/// The pending commit in short.
+pub(crate) fn pending(controller: &Controller) -> Option<PendingCommit> {
+    let commit = controller.commit().filter(Commit::is_pending)?;
+    let changes = commit.changes.len() as u64;
+    let state = commit.state;
+    Some(PendingCommit { id: state.id, by: state.begun.by.into(), deadline_unix_ns: state.deadline.nanos(), changes })
+}
+
+async fn act_on(controller: &Controller, act: Act, conditions: Conditions) -> Result<Json<CommitResource>, ApiError> {
+    Ok(Json(resource(controller.do_with_commit(act, conditions.by).await?)))
+}
+
+fn resource(Commit { state, changes, .. }: Commit) -> CommitResource {
+    let phase = match state.ended.as_ref().map(|ended| ended.how) {
+        None => CommitPhase::Pending,
+        Some(End::Confirmed) => CommitPhase::Confirmed,
+        Some(End::Cancelled) => CommitPhase::Cancelled,
+        Some(End::Expired) => CommitPhase::Expired,
+    };
+    let change = |(target, change): (canopy_controller_actor::Target, canopy_controller_actor::commit::Change)| {
+        CommitChange::new(target.kind, target.name, change.existed)
+    };
+    let (ended, refused) = state.ended.map(|ended| (ended.written, ended.refused)).unzip();
+    CommitResource {
+        api_version: ApiVersion,
+        kind: Kind::Commit,
+        id: state.id,
+        phase,
+        by: state.begun.by.into(),
+        begun_unix_ns: state.begun.at.nanos(),
+        deadline_unix_ns: state.deadline.nanos(),
+        time_unix_ns: UnixTime::now().nanos(),
+        ended_unix_ns: ended.as_ref().map(|ended| ended.at.nanos()),
+        ended_by: ended.map(|ended| ended.by.into()),
+        changes: changes.into_iter().map(change).collect(),
+        refused: refused.unwrap_or_default().into_iter().map(refusal).collect(),
+    }
+}
+
+fn refusal(Refused { kind, name, detail }: Refused) -> RollbackRefusal {
+    RollbackRefusal { kind: kind.into(), name, detail }
+}
