@@ -131,6 +131,14 @@ impl Task {
         Ok(())
     }
 
+    /// [`Task::forget_ended_commit`]; if the disk is full, before the next commit begins.
+    pub(crate) async fn forget_soon(&mut self) -> Result<(), StoreError> {
+        match self.forget_ended_commit().await {
+            Err(error) if is_refusal(&error) => Ok(()),
+            done => done,
+        }
+    }
+
     async fn act(&mut self, act: Act, by: Principal) -> Result<Commit, CommandError> {
         let pending = self.controller.pending_commit();
         if let Act::Begin(timeout) | Act::Extend(_, timeout) = &act {
@@ -142,6 +150,10 @@ impl Task {
             Some(ref commit) if commit.state.id == id => Ok(commit.clone()),
             _ => Err(CommandError::CommitEnded { id: id.to_owned() }),
         });
+        if matches!(act, Act::Begin(_)) {
+            // Records of an earlier one would be taken for records of this one.
+            self.forget_ended_commit().await.map_err(CommandError::Store)?;
+        }
         let commit = match (&act, named.transpose()?, pending) {
             (Act::Begin(_), _, Some(commit)) => {
                 let (id, by) = (commit.state.id, commit.state.begun.by.to_string());
@@ -164,7 +176,7 @@ impl Task {
         let State { code, text } = State::of(&commit, &written.by);
         self.controller.events().note(code, None, None, text);
         self.controller.set_commit(commit);
-        self.forget_ended_commit().await.map_err(CommandError::Store)?;
+        self.forget_soon().await.map_err(CommandError::Store)?;
         self.controller.commit().ok_or(CommandError::Stopping)
     }
 
@@ -203,8 +215,12 @@ impl Task {
                     Ok(command) => self.put_back(command, commit::forget(sequence)).await?,
                     Err(why) => Err(why),
                 };
-                if let Err(why) = put_back {
-                    refused.push((sequence, before, Some(why)));
+                match put_back {
+                    Ok(()) => {
+                        commit.changes.remove(&before.target());
+                        self.controller.set_commit(commit.clone());
+                    }
+                    Err(why) => refused.push((sequence, before, Some(why))),
                 }
             }
             left = refused;
@@ -229,7 +245,7 @@ impl Task {
         let State { code, text } = State::of(&commit, &written.by);
         self.controller.events().note(code, None, None, text);
         self.controller.set_commit(commit);
-        self.forget_ended_commit().await?;
+        self.forget_soon().await?;
         self.controller.commit().ok_or(StoreError::Failed { doing: "ending a commit", detail: String::new() })
     }
 

@@ -144,7 +144,7 @@ impl Task {
     /// Runs until [`Message::Stop`], or until the store fails: its state is then unknown, and only a restart, which reads
     /// it, recovers.
     pub(crate) async fn run(mut self) -> Result<(), StoreError> {
-        self.forget_ended_commit().await.or_else(|e| if is_refusal(&e) { Ok(()) } else { Err(e) })?;
+        self.forget_soon().await?;
         // Before the first command of anyone: its time may have passed while no controller ran.
         self.roll_back_if_due().await?;
         let mut held = None;
@@ -382,7 +382,10 @@ impl Task {
         let change = Change { prepared, note, touch, intent: Some(self.controller.now()) };
         let mut ops = change.ops();
         ops.push(forgotten);
-        self.commit(ops).await?;
+        match self.commit(ops).await {
+            Err(limit @ StoreError::Limit(_)) => return Ok(Err(CommandError::Store(limit))),
+            committed => committed?,
+        }
         let done = self.apply(change);
         self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
         Ok(done.map(drop))

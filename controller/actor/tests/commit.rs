@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use canopy_controller_actor::commit::{Act, End};
@@ -23,6 +23,8 @@ struct Failing {
     inner: MemStore,
     commits: AtomicUsize,
     last: AtomicUsize,
+    /// It is full then, and does not fail; the next try finds room.
+    is_full: AtomicBool,
 }
 
 impl Failing {
@@ -32,6 +34,11 @@ impl Failing {
 
     fn fail_after(&self, more: usize) {
         self.last.store(self.commits.load(Ordering::SeqCst).saturating_add(more), Ordering::SeqCst);
+    }
+
+    fn full_after(&self, more: usize) {
+        self.is_full.store(true, Ordering::SeqCst);
+        self.fail_after(more);
     }
 
     fn keys(&self, prefix: &str) -> usize {
@@ -46,6 +53,10 @@ impl Store for Failing {
 
     fn commit(&self, expected: Revision, ops: &[Op]) -> Result<Revision, StoreError> {
         if self.commits.fetch_add(1, Ordering::SeqCst) >= self.last.load(Ordering::SeqCst) {
+            if self.is_full.swap(false, Ordering::SeqCst) {
+                self.last.store(usize::MAX, Ordering::SeqCst);
+                return Err(StoreError::Full { path: "/store".into() });
+            }
             return Err(StoreError::Failed { doing: "committing", detail: "the power is off".into() });
         }
         self.inner.commit(expected, ops)
@@ -263,5 +274,41 @@ async fn a_rollback_continues_where_the_power_was_cut() {
             }
         }
         assert!(finished, "no power cut hit it in the middle");
+    }
+}
+
+/// Fills the disk before each commit of a rollback, and of a confirmation: it continues, and leaves nothing that the next commit would take back.
+#[tokio::test]
+async fn a_full_disk_delays_a_rollback_and_leaves_nothing_to_the_next_commit() {
+    for confirms in [false, true] {
+        let mut was_hit = 0;
+        for survives in 0..12 {
+            let store = Failing::new();
+            let running = with_groups(&store).await;
+            let controller = &running.controller;
+            let id = begin(controller, LONG).await;
+            change(controller, &id).await;
+            store.full_after(survives);
+            let act = if confirms { Act::Confirm(id.clone()) } else { Act::Cancel(id.clone()) };
+            let mut acted = controller.do_with_commit(act.clone(), bob()).await;
+            was_hit += usize::from(!store.is_full.load(Ordering::SeqCst));
+            if acted.is_err() {
+                assert!(matches!(acted, Err(CommandError::Store(StoreError::Full { .. }))), "{acted:?}");
+                // A part of it may be back: what changes now is a change of the commit again.
+                write(controller, put("a", 512), bob(), Some(&id)).await.unwrap();
+                write(controller, put("a", 4096), bob(), Some(&id)).await.unwrap();
+                acted = controller.do_with_commit(act, bob()).await;
+            }
+            assert!(!acted.unwrap().is_pending());
+            store.is_full.store(false, Ordering::SeqCst);
+            store.fail_after(usize::MAX);
+            let expected = if confirms { AFTER } else { BEFORE };
+            assert_eq!(groups(controller), expected, "after {survives} commits");
+            let next = begin(controller, LONG).await;
+            controller.do_with_commit(Act::Cancel(next), bob()).await.unwrap();
+            assert_eq!((groups(controller), store.keys("commit/before/")), (expected, 0), "after {survives} commits");
+            stop(running).await;
+        }
+        assert!(was_hit > usize::from(!confirms), "{was_hit} full disks hit it");
     }
 }
