@@ -43,7 +43,7 @@ fn other_layout(to: &Path) -> PathBuf {
         ("\t__u64 late_from;\n", "\t__u64 of_another_version;\n\t__u64 late_from;\n\t__u64 high;\n"),
         (
             "\t__u64 packets;\n\t__u64 bytes;\n\t__u64 last_received_ns;",
-            "\t__u64 bytes;\n\t__u64 packets;\n\t__u64 last_received_ns;",
+            "\t__u64 bytes;\n\t__u64 packets;\n\t__u64 of_another_version;\n\t__u64 last_received_ns;",
         ),
         ("\t__u64 key;\n\t__u64 msn;\n\t__u64 credits;\n", "\t__u64 credits;\n\t__u64 msn;\n\t__u64 key;\n"),
         ("ROLE_HEADEND = 0,", "ROLE_HEADEND = 4,"),

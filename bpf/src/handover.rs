@@ -34,8 +34,9 @@ const ROLE: (&str, &str) = ("ROLE_", "canopy_");
 const STATE_COUNTERS: [&str; 7] =
     ["acks_in", "acks_out", "naks_in", "naks_out", "data_packets", "data_bytes", "fresh_packets"];
 /// Counters of the branches in a group's state: they start at 0 and are added at the end, those of each branch with its slot.
-static BRANCH_COUNTERS: LazyLock<Vec<[String; 2]>> =
-    LazyLock::new(|| (0..SLOTS).map(|i| ["packets", "bytes"].map(|name| format!("stats[{i}].{name}"))).collect());
+static BRANCH_COUNTERS: LazyLock<Vec<[String; 3]>> = LazyLock::new(|| {
+    (0..SLOTS).map(|i| ["packets", "bytes", "completed_min"].map(|name| format!("stats[{i}].{name}"))).collect()
+});
 /// `CANOPY_MAX_BRANCHES`.
 const SLOTS: u32 = 128;
 /// `CANOPY_CARRIED`: the group in whose place the state to merge is.

@@ -288,6 +288,7 @@ impl<'a> Pair<'a> {
             assert_eq!(b.next.map(UnwrappedPsn::get), self.reference.next(slot), "slot {slot}");
             let fatal = self.reference.fatal(slot).map(|(syndrome, psn)| (syndrome, psn as u32 & 0xFF_FFFF));
             assert_eq!(b.fatal.map(|nak| (nak.syndrome, nak.psn)), fatal, "slot {slot}");
+            assert_eq!(b.completed_min, Some(self.reference.completed_min(slot)), "slot {slot}");
         }
     }
 }

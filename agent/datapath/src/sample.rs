@@ -105,6 +105,8 @@ fn branch(
         last_feedback: (stats.last_received_ns != 0).then(|| now.since(Monotonic::from_nanos(stats.last_received_ns))),
         packets: stats.packets,
         octets: Octets(stats.bytes),
+        // Programs of another layout count theirs elsewhere.
+        completed_min: (s.carrying == 0).then_some(stats.completed_min),
     }
 }
 

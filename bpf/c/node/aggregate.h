@@ -229,15 +229,23 @@ static __always_inline __u32 probe_answered(struct canopy_state *s, __u32 slot, 
 	return 0;
 }
 
-/* Stores the next PSN of a branch, which is confirmed from now on, and its NAK (`kind`). */
+/*
+ * Stores the next PSN of a branch, which is confirmed from now on, and its NAK (`kind`). Counts the PSNs by which that raises the
+ * minimum: it was the last branch without them. Where the minimum is not known, it is not known either which branch was the last.
+ */
 static __always_inline void branch_confirm(struct canopy_state *s, const struct canopy_received *h, __u64 next, __u32 kind,
 					   __u64 credits)
 {
 	__u32 slot = h->slot & SLOT_MASK;
-	__u64 msn = s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].msn;
+	__u64 msn = s->tree[(CANOPY_MAX_BRANCHES + slot) & TREE_MASK].msn, before = s->tree[1].key >> KIND_BITS;
+	__u64 unknown = s->carrying | s->unconfirmed.word[0] | s->unconfirmed.word[1];
 
 	slot_remove(&s->unconfirmed, slot);
 	min_set(s, slot, make_key(next, kind), unwrap_psn(msn, h->msn + s->msn_base[slot]), credits);
+	/* As minimum_is_unknown(), of a group that has sent data, without a branch: the verifier follows both sides of every one. */
+	unknown |= -unknown;
+	asm volatile("" : "+r"(unknown));
+	s->stats[slot].completed_min += ((s->tree[1].key >> KIND_BITS) - before) & ((unknown >> 63) - 1);
 }
 
 /* ACK of everything up to its PSN. Returns 0 or a drop reason. */
@@ -466,6 +474,7 @@ static __always_inline void carry_counters(struct canopy_branch_stats *stats, co
 {
 	__sync_fetch_and_add(&stats->packets, old->packets);
 	__sync_fetch_and_add(&stats->bytes, old->bytes);
+	stats->completed_min += old->completed_min;
 	if (stats->last_received_ns < old->last_received_ns)
 		stats->last_received_ns = old->last_received_ns;
 }

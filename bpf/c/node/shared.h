@@ -262,6 +262,7 @@ struct canopy_branch_stats {
 	__u64 packets;
 	__u64 bytes;
 	__u64 last_received_ns;		/* last accepted feedback, CLOCK_MONOTONIC; 0 = none */
+	__u64 completed_min;		/* PSNs by which its feedback raised a known minimum: all other branches had acknowledged them. Changed under the lock */
 };
 
 /*
@@ -329,7 +330,7 @@ struct canopy_state {
 	__u32 fatal[CANOPY_MAX_BRANCHES];	/* first fatal NAK of a receiver: AETH syndrome << 24 | PSN; 0 = none */
 	__u64 nak_received_ns[CANOPY_MAX_BRANCHES];	/* of a probing one: when it first answered as a queue pair that is not fresh, PROBE_STALE or PROBE_LOST */
 	struct canopy_min tree[2 * CANOPY_MAX_BRANCHES];
-	struct canopy_branch_stats stats[CANOPY_MAX_BRANCHES];	/* changed without the lock; zero where no branch is */
+	struct canopy_branch_stats stats[CANOPY_MAX_BRANCHES];	/* all but completed_min changed without the lock; zero where no branch is */
 };
 
 /* CNPs of one group within the window T. */

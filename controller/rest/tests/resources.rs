@@ -183,6 +183,7 @@ async fn with_telemetry() -> Api {
         last_feedback: Some(std::time::Duration::from_millis(1_500)),
         packets: 7,
         octets: canopy_units::Octets(7000),
+        completed_min: Some(30),
     };
     let drop = |reason, name: &str, packets| DropCount { reason, name: name.into(), packets, port: None };
     let counters = GroupTelemetry {

@@ -203,6 +203,7 @@ struct Branch {
     msn_base: u64,
     /// Syndrome and PSN of the first fatal NAK (3.11).
     fatal: Option<(u8, u64)>,
+    completed_min: u64,
 }
 
 /// One group at one node.
@@ -334,6 +335,11 @@ impl Aggregation {
         self.branches.get(&branch)?.fatal
     }
 
+    /// PSNs by which feedback of `branch` raised a known minimum, since it joined: all other branches had acknowledged them.
+    pub fn completed_min(&self, branch: u32) -> u64 {
+        self.branches.get(&branch).map_or(0, |b| b.completed_min)
+    }
+
     /// Late receivers whose queue pair is probed: it proves to be fresh with a NAK of the start PSN, or an ACK of the one before.
     pub fn probing(&self) -> impl Iterator<Item = u32> {
         self.probing.keys().copied()
@@ -360,7 +366,7 @@ impl Aggregation {
         times.dedup();
         let rank = |t: Monotonic| Monotonic::from_nanos(times.binary_search(&t).map_or(0, |r| r as u64));
         self.go_back.1 = rank(self.go_back.1);
-        self.branches.values_mut().for_each(|b| b.nak_received = rank(b.nak_received));
+        self.branches.values_mut().for_each(|b| (b.nak_received, b.completed_min) = (rank(b.nak_received), 0));
         if let Some((_, _, when)) = &mut self.reported_nak {
             *when = Monotonic::START;
         }
@@ -497,6 +503,8 @@ impl Aggregation {
             shift: join_point.start.shift.into(),
             msn_base: join_point.start.msn_base.into(),
             fatal: None,
+            // The slot still has what the branch completed before receivers moved behind it.
+            completed_min: self.completed_min(branch),
         };
         self.branches.insert(branch, fresh);
         self.pending.remove(&branch);
@@ -561,6 +569,7 @@ impl Aggregation {
                 shift,
                 msn_base: msn & 0xFF_FFFF,
                 fatal: None,
+                completed_min: 0,
             };
             self.branches.insert(branch, late);
         }
@@ -597,11 +606,11 @@ impl Aggregation {
             return probed.map(|()| None);
         }
         let next_psn = self.accept(branch, epoch, psn, 1)?;
-        let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
+        let Some(b) = self.branches.get(&branch).copied() else { return Err(Refusal::Inactive) };
         self.counters.acks_in += 1;
         if next_psn > b.next_psn || !b.confirmed {
             let msn = unwrap(b.msn, msn.wrapping_add(b.msn_base as u32), 24);
-            *b = Branch { next_psn, confirmed: true, nak: None, msn, credits, ..*b };
+            self.confirm(branch, Branch { next_psn, confirmed: true, nak: None, msn, credits, ..b });
             return Ok(self.advance(now));
         }
         // 3.5: repeated, because the upstream ACK may have been lost.
@@ -626,14 +635,15 @@ impl Aggregation {
             return probed.map(|()| None);
         }
         let next_psn = self.accept(branch, epoch, psn, 0)?;
-        let Some(b) = self.branches.get_mut(&branch) else { return Err(Refusal::Inactive) };
+        let Some(b) = self.branches.get(&branch).copied() else { return Err(Refusal::Inactive) };
         if b.confirmed && next_psn < b.next_psn {
             return Err(Refusal::Ghost);
         }
         self.counters.naks_in += 1;
         // 3.4: a NAK acknowledges everything before it.
         let msn = unwrap(b.msn, msn.wrapping_add(b.msn_base as u32), 24);
-        *b = Branch { next_psn, confirmed: true, nak: Some(nak), nak_received: now, msn, ..*b };
+        let confirmed = Branch { next_psn, confirmed: true, nak: Some(nak), nak_received: now, msn, ..b };
+        self.confirm(branch, confirmed);
         if let Some(feedback) = self.advance(now) {
             return Ok(Some(feedback));
         }
@@ -655,6 +665,16 @@ impl Aggregation {
             return Ok(None);
         }
         Ok(Some(self.send_nak(merged, now)))
+    }
+
+    /// Stores what feedback of `branch` makes of it, and counts the PSNs by which that raises the minimum, if it was known.
+    fn confirm(&mut self, branch: u32, mut confirmed: Branch) {
+        let before = self.minimum();
+        self.branches.insert(branch, confirmed);
+        if let Some((before, after)) = before.zip(self.minimum()) {
+            confirmed.completed_min += after - before;
+            self.branches.insert(branch, confirmed);
+        }
     }
 
     /// 3.7: never merged; 3.11: checked like other feedback, and kept.

@@ -77,6 +77,7 @@ impl TryFrom<pb::BranchTelemetry> for BranchTelemetry {
             last_feedback: wire.last_feedback_ns.map(Duration::from_nanos),
             packets: wire.packets,
             octets: Octets(wire.bytes),
+            completed_min: wire.completed_min,
         })
     }
 }
@@ -96,6 +97,7 @@ impl From<&BranchTelemetry> for pb::BranchTelemetry {
             last_feedback_ns: b.last_feedback.map(nanos),
             packets: b.packets,
             bytes: b.octets.get(),
+            completed_min: b.completed_min,
         }
     }
 }
@@ -272,6 +274,7 @@ mod tests {
             last_feedback: last_feedback_ns.map(Duration::from_nanos),
             packets: 4,
             octets: Octets(5),
+            completed_min: next,
         };
         GroupTelemetry {
             group_id: GroupId::new("g", 1).unwrap(),

@@ -91,6 +91,11 @@ pub struct BranchTelemetry {
     #[cfg_attr(feature = "schema", schema(value_type = u64))]
     #[serde(rename = "bytes")]
     pub octets: Octets,
+    /// PSNs by which feedback of this branch raised the minimum, since it joined: all other branches had acknowledged them, so the
+    /// source waited for this one. `None` while the programs of an agent of another version count too, and from agents that do not
+    /// count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_min: Option<u64>,
 }
 
 /// How far a receiver is that joined while data flowed (decisions 3.13).

@@ -679,6 +679,13 @@ export interface components {
              */
             ccount: number;
             /**
+             * Format: int64
+             * @description PSNs by which feedback of this branch raised the minimum, since it joined: all other branches had acknowledged them, so the
+             *     source waited for this one. `None` while the programs of an agent of another version count too, and from agents that do not
+             *     count them.
+             */
+            completedMin?: number | null;
+            /**
              * Format: int32
              * @description ePSN of an outstanding NAK.
              */

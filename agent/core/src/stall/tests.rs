@@ -50,6 +50,7 @@ fn group(v: u64, high: u64, data_packets: u64, branches: &[(u16, Option<u64>)]) 
         last_feedback: None,
         packets: 0,
         octets: Octets::ZERO,
+        completed_min: None,
     };
     GroupTelemetry {
         group_id: id(v),

@@ -132,6 +132,10 @@ proptest! {
         prop_assert_eq!(essence(&moves.state()), essence(&stays.state()));
         let counted = |bed: &Testbed| bed.branch_counters();
         prop_assert_eq!(counted(&moves), counted(&stays));
+        // Which branch is the last one is not known while the group is carried.
+        let completed = |bed: &Testbed| bed.state().stats[..RECEIVERS as usize].iter().map(|b| b.completed_min).collect::<Vec<_>>();
+        let counts = completed(&moves).into_iter().zip(completed(&stays));
+        prop_assert!(counts.clone().all(|(moves, stays)| moves <= stays), "{:?}", counts.collect::<Vec<_>>());
     }
 }
 

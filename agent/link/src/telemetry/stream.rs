@@ -142,6 +142,7 @@ mod tests {
             last_feedback: Some(Duration::from_nanos(u64::MAX)),
             packets: u64::MAX,
             octets: Octets::MAX,
+            completed_min: Some(u64::MAX),
         };
         let group = |id| GroupTelemetry {
             group_id: GroupId::new("group", id).unwrap(),

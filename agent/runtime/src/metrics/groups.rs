@@ -313,6 +313,7 @@ mod tests {
             last_feedback: None,
             packets: 9,
             octets: Octets::ZERO,
+            completed_min: None,
         };
         shown.branches = vec![branch(1), branch(2)];
         let row = Row { name: "demo".into(), branches: shown.branches.clone(), counters: shown };

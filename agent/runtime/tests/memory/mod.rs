@@ -197,6 +197,7 @@ pub fn group(high: u64, next: u64) -> GroupTelemetry {
         last_feedback: None,
         packets: 0,
         octets: Octets::ZERO,
+        completed_min: None,
     };
     GroupTelemetry {
         group_id: GroupId::new("group", 1).unwrap(),

@@ -243,6 +243,7 @@ impl Bed {
             last_feedback: None,
             packets: if matches!(b.kind, BranchKind::Node { .. }) { copies } else { data },
             octets: Octets(0),
+            completed_min: None,
         };
         Some(GroupTelemetry {
             group_id: *id,

@@ -168,7 +168,19 @@ fn branches(out: &mut dyn Write, group: &GroupResource, samples: &[GroupSample])
     writeln!(out, "\nBranches:")?;
     table(
         out,
-        &["  NODE", "BRANCH", "ACKPSN", "EPSN", "FATAL NAK", "LATE", "LAST FEEDBACK", "CNPS", "PACKETS", "BYTES"],
+        &[
+            "  NODE",
+            "BRANCH",
+            "ACKPSN",
+            "EPSN",
+            "FATAL NAK",
+            "LATE",
+            "LAST FEEDBACK",
+            "CNPS",
+            "PACKETS",
+            "BYTES",
+            "COMPLETED MIN",
+        ],
         rows,
     )?;
     let row = |s: &GroupSample| {
@@ -200,6 +212,7 @@ fn branch_row(group: &GroupResource, sample: &GroupSample, branch: &BranchTeleme
         text(branch.ccount),
         text(branch.packets),
         text(branch.octets),
+        text(branch.completed_min),
     ]
 }
 
