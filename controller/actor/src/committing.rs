@@ -268,7 +268,7 @@ impl State {
         let (id, timeout) = (&commit.state.id, commit.state.timeout_seconds);
         let (code, text) = match commit.state.ended.as_ref().map(|ended| ended.how) {
             None => {
-                let text = format!("commit {id} is rolled back unless it is confirmed within {timeout} s, so {by}");
+                let text = format!("commit {id} of {by} is rolled back unless it is confirmed within {timeout} s");
                 (Code::CommitPending, text)
             }
             Some(End::Confirmed) => (Code::CommitConfirmed, format!("{by} has confirmed commit {id}")),

@@ -62,10 +62,10 @@ pub(super) async fn pending(client: &Client, out: &mut dyn Write) -> Result<(), 
 /// One line about the pending commit, at `now`.
 pub(super) fn line(commit: &PendingCommit, now: u64) -> String {
     format!(
-        "Commit {} of {}: {} changes are taken back in {} unless `canopyctl commit confirm {}`",
+        "Commit {} of {}: {} taken back in {} unless `canopyctl commit confirm {}`",
         text(&commit.id),
         clean(&commit.by.to_string()),
-        commit.changes,
+        if commit.changes == 1 { "1 change is".to_owned() } else { format!("{} changes are", commit.changes) },
         left(commit.deadline_unix_ns, now),
         text(&commit.id)
     )
