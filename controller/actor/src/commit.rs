@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::metadata::{Labels, Metadata};
-use canopy_controller_core::principal::{Principal, PrincipalKind, Written};
+use canopy_controller_core::principal::{PrincipalKind, Written};
 use canopy_controller_core::{Command, Domain, DomainError};
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
@@ -143,13 +143,6 @@ impl Act {
             Self::Extend(..) => Action::Extend,
         }
     }
-
-    pub(crate) fn id(&self) -> Option<&str> {
-        match self {
-            Self::Begin(_) => None,
-            Self::Confirm(id) | Self::Cancel(id) | Self::Extend(id, _) => Some(id),
-        }
-    }
 }
 
 /// What a resource was before the commit changed it.
@@ -218,12 +211,17 @@ impl Commit {
     }
 
     /// The same one, to be rolled back after `timeout` from now.
-    pub(crate) fn extended(&self, timeout: Duration, at: UnixTime, now: Instant) -> Self {
-        let mut extended = self.clone();
-        extended.state.deadline = at + timeout;
-        extended.state.timeout_seconds = timeout.as_secs();
-        extended.due = now + timeout;
-        extended
+    pub(crate) fn extended(mut self, timeout: Duration, at: UnixTime, now: Instant) -> Self {
+        self.state.deadline = at + timeout;
+        self.state.timeout_seconds = timeout.as_secs();
+        self.due = now + timeout;
+        self
+    }
+
+    /// The same one, with how it ended.
+    pub(crate) fn ended(mut self, written: Written, how: End, refused: Vec<Refused>) -> Self {
+        self.state.ended = Some(Ended { written, how, refused });
+        self
     }
 
     /// Checks that a change of `target` can be taken back, and notes what it was; `None` if the commit has changed it before.
@@ -394,12 +392,11 @@ fn is_operators(metadata: &Metadata) -> bool {
 ///
 /// # Errors
 /// `CommitPending` or `CommitEnded`.
-pub(crate) fn check(pending: Option<&Commit>, named: Option<&str>, by: &Principal) -> Result<(), CommandError> {
+pub(crate) fn check(pending: Option<&Commit>, named: Option<&str>) -> Result<(), CommandError> {
     match (pending, named) {
         (Some(commit), Some(id)) if commit.state.id == id => Ok(()),
         (_, Some(id)) => Err(CommandError::CommitEnded { id: id.to_owned() }),
         (None, None) => Ok(()),
-        (Some(_), None) if by.kind != PrincipalKind::Operator => Ok(()),
         (Some(commit), None) => {
             Err(CommandError::CommitPending { id: commit.state.id.clone(), by: commit.state.begun.by.to_string() })
         }

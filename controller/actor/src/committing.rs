@@ -12,15 +12,15 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::books::{Entry, Note};
-use crate::commit::{
-    self, Act, BEFORE, Before, Commit, End, Ended, MAX_REFUSED, MAX_TIMEOUT, MIN_TIMEOUT, Refused, Touch,
-};
+use crate::commit::{self, Act, BEFORE, Before, Commit, End, MAX_REFUSED, MAX_TIMEOUT, MIN_TIMEOUT, Refused, Touch};
 use crate::events::Code;
 use crate::task::{Deed, Message, Task, failed, is_refusal};
 use crate::{CommandError, Controller, Target};
 
 /// How often a rollback is tried for resources that are refused: another one that was put back since may have been in the way.
 const PASSES: usize = 3;
+/// Longest reason that is kept of a resource that could not be put back, octets.
+const MAX_DETAIL: usize = 1024;
 /// Records of a commit that one transaction removes, beside its own record and the entry of the audit.
 const REMOVED_AT_ONCE: usize = MAX_OPS - 8;
 
@@ -45,7 +45,7 @@ impl Controller {
     /// # Errors
     /// The store cannot be read.
     pub async fn try_rollback(&self) -> Result<Vec<Refused>, CommandError> {
-        if self.pending_commit().is_none() {
+        if self.with_commit(|pending| pending.is_none()) {
             return Ok(Vec::new());
         }
         let _one_at_a_time = self.validation().await?;
@@ -74,18 +74,26 @@ impl Controller {
         tried.await.map_err(|_| CommandError::Stopping)?
     }
 
-    pub(crate) fn pending_commit(&self) -> Option<Commit> {
-        self.commit_lock().as_ref().filter(|commit| commit.is_pending()).cloned()
+    /// Reads the pending commit without a copy: it may have many changes.
+    pub fn with_commit<R>(&self, read: impl FnOnce(Option<&Commit>) -> R) -> R {
+        read(self.commit_lock().as_ref().filter(|commit| commit.is_pending()))
     }
 
     /// When the pending commit is to be rolled back.
     pub(crate) fn commit_due(&self) -> Option<Instant> {
-        self.commit_lock().as_ref().filter(|commit| commit.is_pending()).map(|commit| commit.due)
+        self.with_commit(|pending| pending.map(|commit| commit.due))
     }
 
     pub(crate) fn touched(&self, touch: Touch) {
         if let Some(commit) = self.commit_lock().as_mut() {
             commit.keep(touch);
+        }
+    }
+
+    /// What was put back is no longer a change of the commit: if it changes again, it is one again.
+    fn was_put_back(&self, target: &Target) {
+        if let Some(commit) = self.commit_lock().as_mut() {
+            commit.changes.remove(target);
         }
     }
 
@@ -113,7 +121,7 @@ impl Task {
         if self.read_only.is_some() || due.is_none_or(|due| due > Instant::now()) {
             return Ok(());
         }
-        let Some(commit) = self.controller.pending_commit() else { return Ok(()) };
+        let Some(commit) = self.controller.commit() else { return Ok(()) };
         match self.roll_back(commit, End::Expired, Principal::default()).await {
             // Until the disk has room.
             Err(error) if is_refusal(&error) => Ok(()),
@@ -131,53 +139,52 @@ impl Task {
         Ok(())
     }
 
-    /// [`Task::forget_ended_commit`]; if the disk is full, before the next commit begins.
-    pub(crate) async fn forget_soon(&mut self) -> Result<(), StoreError> {
-        match self.forget_ended_commit().await {
-            Err(error) if is_refusal(&error) => Ok(()),
-            done => done,
-        }
-    }
-
     async fn act(&mut self, act: Act, by: Principal) -> Result<Commit, CommandError> {
-        let pending = self.controller.pending_commit();
         if let Act::Begin(timeout) | Act::Extend(_, timeout) = &act {
             in_bounds(*timeout)?;
         }
         let (at, now) = (UnixTime::now(), Instant::now());
-        let written = Written { at, by };
-        let named = act.id().map(|id| match pending {
-            Some(ref commit) if commit.state.id == id => Ok(commit.clone()),
-            _ => Err(CommandError::CommitEnded { id: id.to_owned() }),
-        });
-        if matches!(act, Act::Begin(_)) {
-            // Records of an earlier one would be taken for records of this one.
-            self.forget_ended_commit().await.map_err(CommandError::Store)?;
-        }
-        let commit = match (&act, named.transpose()?, pending) {
-            (Act::Begin(_), _, Some(commit)) => {
-                let (id, by) = (commit.state.id, commit.state.begun.by.to_string());
-                return Err(CommandError::CommitPending { id, by });
+        let (written, action) = (Written { at, by }, act.action());
+        let commit = match act {
+            Act::Begin(timeout) => {
+                self.controller.with_commit(|pending| commit::check(pending, None))?;
+                // Records of an earlier one would be taken for records of this one.
+                self.forget_ended_commit().await.map_err(CommandError::Store)?;
+                Commit::begin(drawn_id()?, written.clone(), timeout, now)
             }
-            (Act::Begin(timeout), ..) => Commit::begin(drawn_id()?, written.clone(), *timeout, now),
-            (Act::Extend(_, timeout), Some(commit), _) => commit.extended(*timeout, at, now),
-            (Act::Cancel(_), Some(commit), _) => {
+            Act::Extend(id, timeout) => self.pending(&id)?.extended(timeout, at, now),
+            Act::Confirm(id) => self.pending(&id)?.ended(written.clone(), End::Confirmed, Vec::new()),
+            Act::Cancel(id) => {
+                let commit = self.pending(&id)?;
                 return self.roll_back(commit, End::Cancelled, written.by).await.map_err(CommandError::Store);
             }
-            (Act::Confirm(_), Some(mut commit), _) => {
-                let ended = Ended { written: written.clone(), how: End::Confirmed, refused: Vec::new() };
-                commit.state.ended = Some(ended);
-                commit
-            }
-            // An act that names a commit has one.
-            (.., None, _) => return Err(CommandError::Stopping),
         };
-        self.store_commit(&commit, &written, act.action()).await.map_err(CommandError::Store)?;
-        let State { code, text } = State::of(&commit, &written.by);
+        self.enter(commit, &written, action).await.map_err(CommandError::Store)
+    }
+
+    /// The pending commit, if this is its id.
+    fn pending(&self, id: &str) -> Result<Commit, CommandError> {
+        let pending = self.controller.commit().filter(|commit| commit.is_pending() && commit.state.id == id);
+        pending.ok_or_else(|| CommandError::CommitEnded { id: id.to_owned() })
+    }
+
+    /// A commit that was begun, extended or ended: durable, with its entry of the audit, then in force.
+    async fn enter(&mut self, commit: Commit, written: &Written, action: Action) -> Result<Commit, StoreError> {
+        self.store_commit(&commit, written, action).await?;
+        let (code, text) = event(&commit, &written.by);
         self.controller.events().note(code, None, None, text);
-        self.controller.set_commit(commit);
-        self.forget_soon().await.map_err(CommandError::Store)?;
-        self.controller.commit().ok_or(CommandError::Stopping)
+        self.controller.set_commit(commit.clone());
+        if commit.is_pending() {
+            return Ok(commit);
+        }
+        match self.forget_ended_commit().await {
+            // Before the next commit begins.
+            Err(error) if is_refusal(&error) => {}
+            done => done?,
+        }
+        let mut ended = commit;
+        ended.changes.clear();
+        Ok(ended)
     }
 
     /// The record of a commit with its entry of the audit.
@@ -199,7 +206,7 @@ impl Task {
         self.books.note(&Entry { target, written, old: None, new: None, act, uid: None, revision })
     }
 
-    async fn roll_back(&mut self, mut commit: Commit, how: End, by: Principal) -> Result<Commit, StoreError> {
+    async fn roll_back(&mut self, commit: Commit, how: End, by: Principal) -> Result<Commit, StoreError> {
         let this = self.controller.clone();
         let befores = tokio::task::spawn_blocking(move || befores(&this)).await;
         let befores = befores.unwrap_or_else(|e| {
@@ -216,10 +223,7 @@ impl Task {
                     Err(why) => Err(why),
                 };
                 match put_back {
-                    Ok(()) => {
-                        commit.changes.remove(&before.target());
-                        self.controller.set_commit(commit.clone());
-                    }
+                    Ok(()) => self.controller.was_put_back(&before.target()),
                     Err(why) => refused.push((sequence, before, Some(why))),
                 }
             }
@@ -240,13 +244,8 @@ impl Task {
         }
         let written = Written { at: UnixTime::now(), by };
         let action = if how == End::Cancelled { Action::Cancel } else { Action::Expire };
-        commit.state.ended = Some(Ended { written: written.clone(), how, refused });
-        self.store_commit(&commit, &written, action).await?;
-        let State { code, text } = State::of(&commit, &written.by);
-        self.controller.events().note(code, None, None, text);
-        self.controller.set_commit(commit);
-        self.forget_soon().await?;
-        self.controller.commit().ok_or(StoreError::Failed { doing: "ending a commit", detail: String::new() })
+        let left = self.controller.commit().unwrap_or(commit);
+        self.enter(left.ended(written.clone(), how, refused), &written, action).await
     }
 
     async fn forget(&mut self, ops: Vec<Op>) -> Result<(), StoreError> {
@@ -257,25 +256,17 @@ impl Task {
     }
 }
 
-/// What an event states of a commit.
-struct State {
-    code: Code,
-    text: String,
-}
-
-impl State {
-    fn of(commit: &Commit, by: &Principal) -> Self {
-        let (id, timeout) = (&commit.state.id, commit.state.timeout_seconds);
-        let (code, text) = match commit.state.ended.as_ref().map(|ended| ended.how) {
-            None => {
-                let text = format!("commit {id} of {by} is rolled back unless it is confirmed within {timeout} s");
-                (Code::CommitPending, text)
-            }
-            Some(End::Confirmed) => (Code::CommitConfirmed, format!("{by} has confirmed commit {id}")),
-            Some(End::Cancelled) => (Code::CommitRolledBack, format!("{by} has cancelled commit {id}")),
-            Some(End::Expired) => (Code::CommitRolledBack, format!("commit {id} was not confirmed within {timeout} s")),
-        };
-        Self { code, text }
+/// The event about a commit that was begun, extended or ended by this principal.
+fn event(commit: &Commit, by: &Principal) -> (Code, String) {
+    let (id, timeout) = (&commit.state.id, commit.state.timeout_seconds);
+    match commit.state.ended.as_ref().map(|ended| ended.how) {
+        None => {
+            let text = format!("commit {id} of {by} is rolled back unless it is confirmed within {timeout} s");
+            (Code::CommitPending, text)
+        }
+        Some(End::Confirmed) => (Code::CommitConfirmed, format!("{by} has confirmed commit {id}")),
+        Some(End::Cancelled) => (Code::CommitRolledBack, format!("{by} has cancelled commit {id}")),
+        Some(End::Expired) => (Code::CommitRolledBack, format!("commit {id} was not confirmed within {timeout} s")),
     }
 }
 
@@ -296,6 +287,8 @@ fn refusal(target: &Target, why: &CommandError) -> Refused {
     if let Some(cause) = std::error::Error::source(why) {
         detail += &format!(": {cause}");
     }
+    // A hundred of them are a record.
+    detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
     Refused { kind: target.kind, name: target.name.clone(), detail }
 }
 

@@ -144,7 +144,11 @@ impl Task {
     /// Runs until [`Message::Stop`], or until the store fails: its state is then unknown, and only a restart, which reads
     /// it, recovers.
     pub(crate) async fn run(mut self) -> Result<(), StoreError> {
-        self.forget_soon().await?;
+        match self.forget_ended_commit().await {
+            // Before the next commit begins.
+            Err(error) if is_refusal(&error) => {}
+            done => done?,
+        }
         // Before the first command of anyone: its time may have passed while no controller ran.
         self.roll_back_if_due().await?;
         let mut held = None;
@@ -273,10 +277,10 @@ impl Task {
         }
         let is_noted = is_operator && !dry_run && !prepared.is_noop();
         let touch = if is_noted && !puts_back {
-            let pending = self.controller.pending_commit();
-            commit::check(pending.as_ref(), commit.as_deref(), &written.by)?;
-            let pending = pending.filter(|_| commit.is_some());
-            pending.map_or(Ok(None), |pending| pending.touch(domain, &target, &command, old.as_ref()))?
+            self.controller.with_commit(|pending| {
+                commit::check(pending, commit.as_deref())?;
+                pending.map_or(Ok(None), |pending| pending.touch(domain, &target, &command, old.as_ref()))
+            })?
         } else {
             None
         };

@@ -62,7 +62,7 @@ pub(super) async fn pending(client: &Client, out: &mut dyn Write) -> Result<(), 
 /// One line about the pending commit, at `now`.
 pub(super) fn line(commit: &PendingCommit, now: u64) -> String {
     format!(
-        "Commit {} of {}: {} taken back in {} unless `canopyctl commit confirm {}`",
+        "Commit {} of {}: {} taken back in {} unless `canopyctl commit confirm {}` follows",
         text(&commit.id),
         clean(&commit.by.to_string()),
         if commit.changes == 1 { "1 change is".to_owned() } else { format!("{} changes are", commit.changes) },

@@ -27,7 +27,7 @@ pub(crate) async fn get(
     State(controller): State<Controller>,
     ApiQuery(query): ApiQuery<CommitQuery>,
 ) -> Result<Json<CommitResource>, ApiError> {
-    let mut commit = resource(controller.commit().ok_or_else(|| ApiError::not_found("commit", "of this domain"))?);
+    let mut commit = resource(controller.commit().ok_or_else(never)?);
     if query.check && commit.phase == CommitPhase::Pending {
         commit.refused = controller.try_rollback().await?.into_iter().map(refusal).collect();
     }
@@ -82,10 +82,15 @@ pub(crate) async fn extend(
 
 /// The pending commit in short.
 pub(crate) fn pending(controller: &Controller) -> Option<PendingCommit> {
-    let commit = controller.commit().filter(Commit::is_pending)?;
-    let changes = commit.changes.len() as u64;
-    let state = commit.state;
-    Some(PendingCommit { id: state.id, by: state.begun.by.into(), deadline_unix_ns: state.deadline.nanos(), changes })
+    controller.with_commit(|pending| {
+        let Commit { state, changes, .. } = pending?;
+        Some(PendingCommit {
+            id: state.id.clone(),
+            by: state.begun.by.clone().into(),
+            deadline_unix_ns: state.deadline.nanos(),
+            changes: changes.len() as u64,
+        })
+    })
 }
 
 async fn act_on(controller: &Controller, act: Act, conditions: Conditions) -> Result<Json<CommitResource>, ApiError> {
@@ -117,6 +122,10 @@ fn resource(Commit { state, changes, .. }: Commit) -> CommitResource {
         changes: changes.into_iter().map(change).collect(),
         refused: refused.unwrap_or_default().into_iter().map(refusal).collect(),
     }
+}
+
+fn never() -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "NotFound", "no commit was begun in this domain")
 }
 
 fn refusal(Refused { kind, name, detail }: Refused) -> RollbackRefusal {
