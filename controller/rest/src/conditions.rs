@@ -72,6 +72,25 @@ impl Conditions {
     }
 }
 
+impl Conditions {
+    /// The sender of a request that has neither conditions nor a dry run: ignoring them would act against the caller's will.
+    ///
+    /// # Errors
+    /// 400 with the name of the one that was sent.
+    pub(crate) fn unconditional(self) -> Result<Principal, ApiError> {
+        let field = if self.dry_run {
+            "dryRun"
+        } else if self.plan.is_some() {
+            "If-Plan-Match"
+        } else if self.precondition != Precondition::None {
+            "If-Match"
+        } else {
+            return Ok(self.by);
+        };
+        Err(ApiError::bad_request(field, "is not supported here: leave it out"))
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for Conditions {
     type Rejection = ApiError;
 

@@ -23,6 +23,11 @@ async fn a_commit_is_begun_shown_refuses_others_and_is_cancelled() {
     assert_eq!(api.get(PATH).await.problem().0, 404);
     let (status, _, errors) = api.post(PATH, &json!({"timeoutSeconds": 0})).await.problem();
     assert_eq!((status, errors[0].split(':').next().unwrap()), (422, "timeoutSeconds"));
+    let dry = api.post(&format!("{PATH}?dryRun=true"), &json!({"timeoutSeconds": 600})).await;
+    assert_eq!(
+        (dry.problem().0, dry.problem().2),
+        (400, vec!["dryRun: is not supported here: leave it out".to_owned()])
+    );
     let begun = api.post(PATH, &json!({"timeoutSeconds": 600})).await;
     assert_eq!(begun.status, 201, "{}", begun.text);
     let id = begun.json()["id"].as_str().unwrap().to_owned();

@@ -67,6 +67,56 @@ fn fails(mut command: Command) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
+/// kill -9 while a commit is pending: the next start takes it back on time, and `apply` cancels one that is refused in the middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pending_commit_is_taken_back_on_time_after_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut controller = start(dir.path());
+    let [first, second] = ["first", "second"].map(|name| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, format!("apiVersion: canopy/v1\nkind: Group\nmetadata: {{name: {name}}}\nspec: {{}}\n"))
+            .unwrap();
+        file.to_str().unwrap().to_owned()
+    });
+    let groups = async || ctl(dir.path(), &["get", "groups", "-o", "name"]).await.unwrap();
+    let applied = ctl(dir.path(), &["apply", "-f", &first, "--confirm", "3s"]).await.unwrap();
+    assert!(
+        applied.contains("group/first created\ncommit ") && applied.ends_with("group/first would be deleted\n"),
+        "{applied}"
+    );
+    let refused = ctl(dir.path(), &["apply", "-f", &second]).await.unwrap_err();
+    assert!(refused.contains("409 CommitPending"), "{refused}");
+    controller.kill().unwrap();
+    ended(&mut controller);
+    let mut controller = start(dir.path());
+    let deadline = Instant::now() + DEADLINE;
+    while !groups().await.is_empty() {
+        assert!(Instant::now() < deadline, "it is not taken back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let status = ctl(dir.path(), &["commit", "status"]).await.unwrap();
+    assert!(status.ends_with("not confirmed in time, its changes were taken back\n"), "{status}");
+    ctl(dir.path(), &["apply", "-f", &first, "--confirm", "1h"]).await.unwrap();
+    ctl(dir.path(), &["commit", "confirm"]).await.unwrap();
+    // Nothing changes, and nothing waits to be confirmed.
+    let unchanged = ctl(dir.path(), &["apply", "-f", &first, "--confirm", "1h"]).await.unwrap();
+    assert_eq!(unchanged, "group/first unchanged\n");
+    // The file of the second resource is that of another version by now: the first is taken back.
+    let read = ctl(dir.path(), &["get", "group", "first", "-o", "yaml"]).await.unwrap();
+    let changed = |from: &str, mtu: u32| from.replace("pathMtu: 4096", &format!("pathMtu: {mtu}"));
+    std::fs::write(&first, changed(&read, 2048)).unwrap();
+    ctl(dir.path(), &["apply", "-f", &first]).await.unwrap();
+    std::fs::write(&first, changed(&read, 1024)).unwrap();
+    let refused = ctl(dir.path(), &["apply", "-f", &second, "-f", &first, "--confirm", "1h"]).await.unwrap_err();
+    assert!(
+        refused.ends_with("1 of 2 resources were applied before\n  what was applied before was taken back"),
+        "{refused}"
+    );
+    assert_eq!(groups().await, "group/first\n");
+    controller.kill().unwrap();
+    ended(&mut controller);
+}
+
 /// kill -9 while groups are created: every group that was answered exists, and none is incomplete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_answered_survives_kill() {

@@ -3028,6 +3028,15 @@ export interface operations {
                     "application/json": components["schemas"]["CommitResource"];
                 };
             };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
             /** @description another one is pending */
             409: {
                 headers: {
@@ -3068,6 +3077,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CommitResource"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
             /** @description not pending */
@@ -3112,6 +3130,15 @@ export interface operations {
                     "application/json": components["schemas"]["CommitResource"];
                 };
             };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
             /** @description not pending */
             409: {
                 headers: {
@@ -3152,6 +3179,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CommitResource"];
+                };
+            };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
             /** @description not pending */

@@ -27,7 +27,11 @@ pub async fn run(client: &Client, args: &ApplyArgs, out: &mut dyn Write) -> Resu
     }
     documents.sort_by_key(|d| d.kind);
     let outcomes = validate(client, &documents).await?;
-    let Some(timeout) = args.confirm else { return all(client, &documents, &outcomes, args.dry_run, out).await };
+    // Where nothing changes, nothing has to be confirmed, and no other operator has to wait.
+    let changes = outcomes.iter().any(|outcome| *outcome != Outcome::Unchanged);
+    let Some(timeout) = args.confirm.filter(|_| changes) else {
+        return all(client, &documents, &outcomes, args.dry_run, out).await;
+    };
     let begun = commit::begin(client, timeout).await?;
     let inside = client.inside(&begun.id);
     if let Err(mut failure) = all(&inside, &documents, &outcomes, false, out).await {

@@ -37,7 +37,7 @@ pub(crate) async fn get(
 /// Begins a commit: writes of operators that name it are rolled back unless it is confirmed in time, also by a controller that restarts
 /// meanwhile. Until it ends, other writes of operators are refused; hosts join and leave, and trees are repaired, as always.
 #[utoipa::path(post, path = "/api/v1/commit", tag = "commit", operation_id = "beginCommit", request_body = CommitBegin,
-    responses((status = 201, body = CommitResource, description = "begun"), (status = 409, body = Problem, description = "another one is pending"), (status = 422, body = Problem, description = "not valid")))]
+    responses((status = 201, body = CommitResource, description = "begun"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "another one is pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn begin(
     State(controller): State<Controller>,
     conditions: Conditions,
@@ -49,7 +49,7 @@ pub(crate) async fn begin(
 
 /// Confirms the pending commit: its changes stay.
 #[utoipa::path(post, path = "/api/v1/commit/confirm", tag = "commit", operation_id = "confirmCommit", request_body = CommitEnd,
-    responses((status = 200, body = CommitResource, description = "confirmed"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
+    responses((status = 200, body = CommitResource, description = "confirmed"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn confirm(
     State(controller): State<Controller>,
     conditions: Conditions,
@@ -60,7 +60,7 @@ pub(crate) async fn confirm(
 
 /// Rolls the pending commit back now.
 #[utoipa::path(post, path = "/api/v1/commit/cancel", tag = "commit", operation_id = "cancelCommit", request_body = CommitEnd,
-    responses((status = 200, body = CommitResource, description = "rolled back; `refused` has what could not be put back"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
+    responses((status = 200, body = CommitResource, description = "rolled back; `refused` has what could not be put back"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn cancel(
     State(controller): State<Controller>,
     conditions: Conditions,
@@ -71,7 +71,7 @@ pub(crate) async fn cancel(
 
 /// Gives the pending commit another time from now.
 #[utoipa::path(post, path = "/api/v1/commit/extend", tag = "commit", operation_id = "extendCommit", request_body = CommitExtend,
-    responses((status = 200, body = CommitResource, description = "extended"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
+    responses((status = 200, body = CommitResource, description = "extended"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn extend(
     State(controller): State<Controller>,
     conditions: Conditions,
@@ -94,7 +94,7 @@ pub(crate) fn pending(controller: &Controller) -> Option<PendingCommit> {
 }
 
 async fn act_on(controller: &Controller, act: Act, conditions: Conditions) -> Result<Json<CommitResource>, ApiError> {
-    Ok(Json(resource(controller.do_with_commit(act, conditions.by).await?)))
+    Ok(Json(resource(controller.do_with_commit(act, conditions.unconditional()?).await?)))
 }
 
 fn resource(Commit { state, changes, .. }: Commit) -> CommitResource {
