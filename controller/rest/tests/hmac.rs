@@ -54,6 +54,9 @@ async fn a_rotation_is_begun_followed_and_shown_without_secrets() {
     let on = until(&api, "On").await;
     assert_eq!((on["keys"].as_array().unwrap().len(), on["keys"][0]["flagBit"].as_str()), (1, Some("linux")));
     confirm(&api);
+    // A rotation has no dry run: the answer must not be that of one that was begun.
+    let dry = api.send("POST", "/api/v1/hmac/rotate?dryRun=true", &[], "").await;
+    assert_eq!((dry.problem().0, api.get("/api/v1/hmac").await.json()["phase"].as_str()), (400, Some("On")));
     let begun = api.send("POST", "/api/v1/hmac/rotate", &[], "").await;
     assert_eq!((begun.status.as_u16(), begun.json()["phase"].as_str()), (200, Some("Accepting")), "{}", begun.text);
     let waiting = begun.json()["waiting"].as_array().unwrap().clone();

@@ -4228,6 +4228,15 @@ export interface operations {
                     "application/json": components["schemas"]["Hmac"];
                 };
             };
+            /** @description a dry run, or a condition */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
             /** @description under way already */
             409: {
                 headers: {

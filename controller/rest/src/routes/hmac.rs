@@ -20,11 +20,12 @@ pub(crate) async fn get(State(controller): State<Controller>) -> Json<Hmac> {
 
 /// Begins to replace the key. The steps follow by themselves, each once every node has confirmed the one before.
 #[utoipa::path(post, path = "/api/v1/hmac/rotate", tag = "hmac", operation_id = "rotateHmac",
-    responses((status = 200, body = Hmac, description = "begun"), (status = 409, body = Problem, description = "under way already"), (status = 422, body = Problem, description = "the HMAC TLV is not enabled")))]
+    responses((status = 200, body = Hmac, description = "begun"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "under way already"), (status = 422, body = Problem, description = "the HMAC TLV is not enabled")))]
 pub(crate) async fn rotate(
     State(controller): State<Controller>,
     conditions: Conditions,
 ) -> Result<Json<Hmac>, ApiError> {
+    conditions.clone().unconditional()?;
     controller.carry_out(conditions.order(Command::RotateHmac)).await?;
     Ok(get(State(controller)).await)
 }
