@@ -8,6 +8,7 @@ use std::time::Duration;
 use canopy_controller_core::drops::Rise;
 use canopy_controller_core::health::{Change, Health, Problem, ProblemKey, Subject, Symptom};
 use canopy_controller_core::problem::{Object, ProblemCode};
+use canopy_controller_core::view::WaitedFor;
 use canopy_model::telemetry::GroupTelemetry;
 use canopy_units::UnixTime;
 
@@ -29,17 +30,23 @@ impl Controller {
     }
 
     /// Processes the arrival of a node's telemetry with what it counted of its groups.
-    pub fn telemetry_received<'a>(&self, node: &str, samples: impl Iterator<Item = &'a GroupTelemetry>) {
+    pub fn telemetry_received<'a>(&self, node: &str, samples: impl Iterator<Item = &'a GroupTelemetry> + Clone) {
         let (now, wall) = (self.now(), UnixTime::now());
         let groups = self.write(|d| {
             let mut groups = d.telemetry_received(node, now);
-            groups.extend(d.deliveries(node, samples, now, wall));
+            groups.extend(d.progress(node, samples, now, wall));
             groups
         });
         self.assess_node(node);
         if !groups.is_empty() {
             self.groups_changed(&groups);
         }
+    }
+
+    /// For which receivers the source of a group waits; `None` if there is no such group.
+    pub fn waited_for(&self, group: &str) -> Option<WaitedFor> {
+        let now = self.now();
+        self.read(|d| d.waited_for(group, now))
     }
 
     /// Processes drop counters of a node that rose.

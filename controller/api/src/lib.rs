@@ -52,6 +52,7 @@ mod resource;
 pub mod telemetry;
 pub mod topology;
 pub mod version;
+pub mod waited;
 
 pub use drain::DrainResource;
 pub use group::GroupResource;

@@ -170,6 +170,15 @@ pub struct ProblemQuery {
     pub timeout_seconds: Option<u64>,
 }
 
+/// Number of receivers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct LimitQuery {
+    /// Number of receivers, 1..=1000; 10 when absent.
+    pub limit: Option<usize>,
+}
+
 /// Filter for flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

@@ -65,6 +65,8 @@ pub enum Kind {
     GroupTelemetryList,
     /// [`crate::telemetry::NodeSample`].
     NodeTelemetry,
+    /// [`crate::waited::WaitedFor`].
+    WaitedFor,
     /// A list of [`crate::health::ProblemItem`].
     ProblemList,
     /// A list of [`crate::health::ProblemCodeItem`].

@@ -16,7 +16,7 @@
 //! - `view`: resources as APIs show them.
 //! - `resource`: resources in memory; `record`: their durable form; `command`: changes of them.
 //! - `audit`: what operators wrote; `effect`: what a write would do.
-//! - `delivery`: whether a group's data is acknowledged; `status`: plan compared with reports.
+//! - `delivery`: whether a group's data is acknowledged; `progress`: which branch of a node holds the minimum; `status`: plan compared with reports.
 //! - `problem`: the registry of what can be wrong; `drops`: drop counters that are signs of it; `health`: what is, since when, and what caused it.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
@@ -46,6 +46,7 @@ mod alloc;
 mod hash;
 mod member;
 mod plan;
+mod progress;
 mod receivers_by_edge;
 mod resource;
 mod routes;

@@ -296,6 +296,11 @@ problems! {
         "acknowledges nothing",
         "Its edge forwards data to it and gets no ACK. The host is down, its MTU is smaller than the packets, its queue pair has another number or is not ready to receive.",
         "On the host: is it up, does its interface take packets of the path MTU, does the queue pair exist and is it in RTR or RTS? The policy `evict` removes such receivers.";
+    /// The source waits for one receiver.
+    ReceiverSlow: Warning Member, opens 5000 ms, closes 3000 ms,
+        "slows its group down: the source waits for it",
+        "Nearly all PSNs of the last seconds were acknowledged by every other receiver before, and data waits at its edge for its ACK by 20 ms or more. The source sends no faster than this receiver acknowledges.",
+        "On the host: does the application post receives fast enough, is a CPU or the disk behind it busy? `canopyctl top group NAME` has the shares of all receivers. Evict the receiver if the others must not wait.";
     /// A receiver's queue pair is in error.
     ReceiverFailed: Critical Member, opens 0 ms, closes 1000 ms,
         "refused data with a fatal NAK: its queue pair is in error",

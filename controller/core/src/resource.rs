@@ -22,6 +22,7 @@ use crate::drops::{DropKey, Rising};
 use crate::member::Member;
 use crate::metadata::Metadata;
 use crate::plan::GroupPlan;
+use crate::progress::Progress;
 use crate::topology::{Network, NodeIx};
 use crate::view::Evicted;
 
@@ -271,6 +272,8 @@ pub(crate) struct Telemetry {
     pub(crate) is_silent: bool,
     /// Progress of the groups that it is the headend of.
     pub(crate) deliveries: BTreeMap<GroupId, Delivery>,
+    /// Which branches hold the minimum, of the groups that it has programs of.
+    pub(crate) progress: BTreeMap<GroupId, Progress>,
     /// Drop counters that have risen lately.
     pub(crate) rising: BTreeMap<DropKey, Rising>,
 }

@@ -362,6 +362,35 @@ pub struct GroupStatus {
     pub nodes: Vec<NodeProgress>,
 }
 
+/// For which receivers a group's source waits.
+///
+/// Every node counts the PSNs by which each of its branches raised the minimum: all others had acknowledged them before. A receiver's
+/// share is the product of the shares from the headend down to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaitedFor {
+    /// The time that the shares cover, up to 10 s; zero while the headend reports nothing.
+    pub covers: Duration,
+    /// PSNs that were acknowledged to the source in it.
+    pub psns: u64,
+    /// Share of the nodes that report nothing, parts per million.
+    pub unknown_ppm: u32,
+    /// All receivers of the tree; the largest share first, then by name.
+    pub receivers: Vec<ReceiverShare>,
+}
+
+/// A receiver's part in what a source waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverShare {
+    /// Its host.
+    pub host: String,
+    /// Its edge.
+    pub node: String,
+    /// Its share, parts per million.
+    pub ppm: u32,
+    /// How long data that its edge has forwarded waits for its acknowledgement, on average; `None` if nothing was acknowledged.
+    pub wait: Option<Duration>,
+}
+
 /// A receiver that the stall policy removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

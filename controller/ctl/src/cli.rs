@@ -36,6 +36,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Show why a group, link, node or host does not work as it should.
     Why(WhyArgs),
+    /// Show the receivers that the source of a group waits for, with their shares of the last 5 to 10 s.
+    Top(TopArgs),
     /// Print what a problem's code means and what to do; without a code, list all codes.
     Explain {
         /// Code, as in `get problems`.
@@ -268,6 +270,32 @@ pub struct WhyArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Report,
+}
+
+/// Arguments of `top`.
+#[derive(Args)]
+pub struct TopArgs {
+    /// Kind.
+    #[arg(value_enum)]
+    pub kind: Countable,
+    /// The group's name.
+    pub name: String,
+    /// Number of receivers, 1..=1000.
+    #[arg(short, long, default_value = "10")]
+    pub limit: Option<usize>,
+    /// Read again every 2 s until interrupted.
+    #[arg(short, long)]
+    pub watch: bool,
+    /// The API's JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Kinds of `top`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Countable {
+    /// The receivers of a group.
+    Group,
 }
 
 /// Formats of a report.

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     commit, drains, events, flows, groups, history, hmac, links, members, nodes, problems, telemetry, topology,
-    validate,
+    validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -43,6 +43,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(members::list, members::create))
         .routes(routes!(members::get, members::put, members::delete))
         .routes(routes!(telemetry::group))
+        .routes(routes!(waited::get))
         .routes(routes!(hmac::get))
         .routes(routes!(hmac::rotate))
         .routes(routes!(problems::status))

@@ -50,6 +50,7 @@ use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
 use crate::view::{
     DrainView, FlowView, GroupView, HmacView, LinkView, MemberView, NodeSummary, NodeView, Page, TopologyView,
+    WaitedFor,
 };
 
 mod bound;
@@ -86,6 +87,7 @@ mod symptoms;
 mod tests;
 mod topology_commands;
 mod views;
+mod waited_for;
 mod withholding;
 
 pub use change::Prepared;
@@ -352,16 +354,24 @@ impl Domain {
         changed
     }
 
-    /// Processes the progress of the groups that `node` is the headend of, at `now` on the same clock and `wall` on the wall clock. Returns
-    /// the groups that stall from now on, or no longer do.
-    pub fn deliveries<'a>(
+    /// Processes the progress of the groups at `node`, at `now` on the same clock and `wall` on the wall clock. Returns the groups that
+    /// stall from now on, or wait for another receiver, or no longer do.
+    pub fn progress<'a>(
         &mut self,
         node: &str,
-        samples: impl Iterator<Item = &'a GroupTelemetry>,
+        samples: impl Iterator<Item = &'a GroupTelemetry> + Clone,
         now: Monotonic,
         wall: UnixTime,
     ) -> Vec<String> {
-        deliveries::add(&mut self.state, node, samples, now, wall)
+        let mut changed = waited_for::add(&mut self.state, node, samples.clone(), now);
+        changed.extend(deliveries::add(&mut self.state, node, samples, now, wall));
+        changed
+    }
+
+    /// For which receivers the source of a group waits, at `now`; for none if it has no tree. `None`: there is no such group.
+    pub fn waited_for(&self, group: &str, now: Monotonic) -> Option<WaitedFor> {
+        let group = self.state.groups.get(group)?;
+        Some(waited_for::shares(&self.state, group, now).unwrap_or_default())
     }
 
     /// Notes that telemetry of `node` arrived at `now`, or that its agent connected. Returns the groups that are observed again.

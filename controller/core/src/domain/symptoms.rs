@@ -2,13 +2,14 @@
 //! Signs of problems in a state, and the fixed rules of what explains what:
 //!
 //! ```text
-//! receiver <- port, neighbour        branch to a child <- link, route, program       agent -> node behind -> group not programmed
+//! receiver <- port, neighbour        slow receiver <- port, neighbour        branch to a child <- link, route, program       agent -> node behind -> group not programmed
 //! group <- the receivers and branches that hold its minimum: a child's branch counts only if nothing below it explains it
 //! ```
 
 use std::collections::BTreeMap;
 
 use canopy_model::ids::GroupId;
+use canopy_model::member::Role;
 use canopy_model::node_spec::Peer;
 use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::topology::Endpoint;
@@ -18,9 +19,12 @@ use super::drops::is_fresh;
 use super::link_views::STALE;
 use super::links::{Links, label, label_at};
 use super::state::State;
+use super::views::address;
+use super::waited_for;
 use crate::delivery::DeliveryState;
 use crate::drops::code_of;
 use crate::health::{ProblemKey, Symptom};
+use crate::member::Member;
 use crate::plan::GroupPlan;
 use crate::problem::{Object, ObjectKind, ProblemCode as Code};
 use crate::resource::{Group, GroupState, Node, Stall, Step};
@@ -189,6 +193,7 @@ impl Symptoms<'_> {
                 all.push(symptom(Code::GroupStalled, object(), evidence, culprits));
             }
         }
+        all.extend(self.slow(name, group, plan));
         for member in group.probing() {
             let member_object = Object::Member { group: name.to_owned(), host: member.spec.host.clone() };
             let psn = group.allocation.session.start_psn;
@@ -268,20 +273,35 @@ impl Symptoms<'_> {
         culprits
     }
 
+    /// The receiver that the source waits for, if it acknowledges late.
+    fn slow(&self, name: &str, group: &Group, plan: &GroupPlan) -> Option<Symptom> {
+        let slow = waited_for::slow(self.state, group, plan, self.now)?;
+        let node = &self.state.nodes[plan.tree.nodes[slow.position].node];
+        let network = self.state.network()?;
+        let is_it = |m: &&Member| address(network, m) == Some(slow.branch);
+        let host = group.present(Role::Receiver).find(is_it)?.spec.host.clone();
+        let port = port_to(node, group.allocation.group_id, slow.branch);
+        let at = &node.spec.base.name;
+        let ms = slow.wait.as_millis();
+        let evidence = format!(
+            "data waits {ms} ms for its ACK at {at}{}, and all other receivers acknowledge before it",
+            port.map(|p| format!(", port {p}")).unwrap_or_default()
+        );
+        let causes = port.map(|p| self.of_port(node, p)).unwrap_or_default();
+        Some(symptom(Code::ReceiverSlow, Object::Member { group: name.to_owned(), host }, evidence, causes))
+    }
+
     fn receiver(&self, group: &str, node: &Node, address: std::net::Ipv6Addr, stall: &Stall, id: GroupId) -> Symptom {
         let host = stall.who.trim_start_matches("receiver ").to_owned();
         let at = &node.spec.base.name;
-        let branches = node.spec.groups.get(&id).map(|p| p.branches.as_slice()).unwrap_or_default();
-        let port = branches.iter().find(|b| b.address == address).map(|b| b.port);
-        let port =
-            port.and_then(|index| node.spec.base.ports.iter().find(|p| p.index == index)).map(|p| p.name.clone());
+        let port = port_to(node, id, address);
         let (code, what) = if stall.fatal {
             (Code::ReceiverFailed, "its fatal NAK arrived at")
         } else {
             (Code::ReceiverStalled, "data is forwarded to it, and it acknowledges nothing at")
         };
-        let evidence = format!("{what} {at}{}", port.as_ref().map(|p| format!(", port {p}")).unwrap_or_default());
-        let causes = if stall.fatal { vec![] } else { port.map(|p| self.of_port(node, &p)).unwrap_or_default() };
+        let evidence = format!("{what} {at}{}", port.map(|p| format!(", port {p}")).unwrap_or_default());
+        let causes = if stall.fatal { vec![] } else { port.map(|p| self.of_port(node, p)).unwrap_or_default() };
         symptom(code, Object::Member { group: group.to_owned(), host }, evidence, causes)
     }
 
@@ -373,6 +393,12 @@ impl Symptoms<'_> {
         });
         keys.collect()
     }
+}
+
+/// The name of the port at which the node has this branch.
+fn port_to(node: &Node, id: GroupId, branch: std::net::Ipv6Addr) -> Option<&str> {
+    let index = node.spec.groups.get(&id)?.branches.iter().find(|b| b.address == branch)?.port;
+    node.spec.base.ports.iter().find(|p| p.index == index).map(|p| p.name.as_str())
 }
 
 fn stalls_of(node: &Node, id: GroupId) -> impl Iterator<Item = (std::net::Ipv6Addr, &Stall)> {

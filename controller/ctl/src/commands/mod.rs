@@ -17,6 +17,7 @@ mod preview;
 mod problems;
 mod rows;
 pub mod status;
+pub mod top;
 pub mod undo;
 pub mod wait;
 mod watch;

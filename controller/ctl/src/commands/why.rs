@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use canopy_controller_api::health::{DeliveryState, DomainStatus, ProblemItem, SubjectKind};
-use canopy_controller_api::query::ProblemQuery;
+use canopy_controller_api::query::{LimitQuery, ProblemQuery};
+use canopy_controller_api::waited::WaitedFor;
 use canopy_controller_api::{GroupResource, LinkResource, List, NodeResource, TopologyResource};
 
-use super::{link_path, problems, segment, with_query};
+use super::{link_path, problems, segment, top, with_query};
 use crate::cli::{Questionable, Report, WhyArgs};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -43,7 +44,14 @@ async fn subject(client: &Client, args: &WhyArgs) -> Result<(SubjectKind, String
         Questionable::Group => {
             let path = format!("/api/v1/groups/{}", segment("group", name)?);
             let group: GroupResource = client.get(&format!("reading group {name}"), &path).await?;
-            Ok((SubjectKind::Group, name.clone(), group_state(&group)))
+            let mut state = group_state(&group);
+            let of_one = with_query(&format!("{path}/waited-for"), &LimitQuery { limit: Some(1) })?;
+            // A controller of an earlier version has none.
+            let shares = client.get::<WaitedFor>(&format!("reading the shares of group {name}"), &of_one).await;
+            if let Some(sentence) = shares.ok().as_ref().and_then(top::sentence) {
+                state = format!("{state}\n{sentence}");
+            }
+            Ok((SubjectKind::Group, name.clone(), state))
         }
         Questionable::Node => {
             let path = format!("/api/v1/nodes/{}", segment("node", name)?);

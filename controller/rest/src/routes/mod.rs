@@ -15,6 +15,7 @@ pub(crate) mod problems;
 pub(crate) mod telemetry;
 pub(crate) mod topology;
 pub(crate) mod validate;
+pub(crate) mod waited;
 
 use axum::Json;
 use axum::http::header::{ETAG, LOCATION};

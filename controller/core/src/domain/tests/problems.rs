@@ -3,7 +3,7 @@
 
 use canopy_model::congestion::{PortCongestion, QueueTelemetry};
 use canopy_model::ids::PortIndex;
-use canopy_model::telemetry::GroupTelemetry;
+use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use canopy_model::topology::Endpoint;
 use canopy_units::{UnixTime, UnwrappedPsn};
 
@@ -76,7 +76,7 @@ fn progress(w: &mut World, second: u64, high: u64, next: u64) -> Vec<String> {
     };
     let now = instant(second * S);
     let mut changed = w.domain.telemetry_received("leaf1", now);
-    changed.extend(w.domain.deliveries("leaf1", std::iter::once(&sample), now, UnixTime::from_nanos(second * S)));
+    changed.extend(w.domain.progress("leaf1", std::iter::once(&sample), now, UnixTime::from_nanos(second * S)));
     changed
 }
 
@@ -378,4 +378,93 @@ fn a_stall_of_another_session_is_none_of_this_one() {
     assert_eq!(phase(&w).0, GroupPhase::Stalled);
     w.run(leave("g", "h1-1")).unwrap();
     assert_eq!((phase(&w).0, keys(&of_group(&w))), (GroupPhase::Pending, vec![]));
+}
+
+/// Every node of the tree reports at this second that the branches with these names raised its minimum by so much since the one before.
+fn raise(w: &mut World, second: u64, waiting: u64, raised: &[(&str, u64)]) -> Vec<String> {
+    let status = w.domain.group("g").unwrap().status;
+    let mut changed = vec![];
+    for node in &status.tree {
+        let branch = |b: &crate::view::BranchView| {
+            let per_second = raised.iter().find(|(name, _)| *name == b.name).map_or(0, |(_, n)| *n);
+            BranchTelemetry {
+                address: b.address,
+                next: Some(UnwrappedPsn(1000 * second - if per_second > 0 { waiting } else { 0 })),
+                unconfirmed: false,
+                ack_psn: None,
+                epsn: None,
+                fatal: None,
+                late: None,
+                start: None,
+                ccount: 0,
+                last_feedback: None,
+                packets: 0,
+                octets: Octets::ZERO,
+                completed_min: Some(per_second * second),
+            }
+        };
+        let sample = GroupTelemetry {
+            group_id: status.group_id,
+            epoch: status.epoch,
+            high: UnwrappedPsn(1000 * second),
+            min_next: Some(UnwrappedPsn(1000 * second - waiting)),
+            acks_in: 0,
+            acks_out: 0,
+            naks_in: 0,
+            naks_out: 0,
+            cnps_in: 0,
+            cnps_out: 0,
+            data_packets: 0,
+            data_octets: Octets::ZERO,
+            fresh_packets: None,
+            branches: node.branches.iter().map(branch).collect(),
+            drops: vec![],
+        };
+        let wall = UnixTime::from_nanos(second * S);
+        changed.extend(w.domain.progress(&node.node, std::iter::once(&sample), instant(second * S), wall));
+    }
+    changed
+}
+
+#[test]
+fn the_receiver_that_the_source_waits_for_has_its_share_and_is_the_problem_while_it_is_late() {
+    let mut w = world();
+    let behind_leaf2 = [("spine1", 1000), ("leaf2", 1000), ("h2-1", 960), ("h2-2", 40)];
+    let mut changed = vec![];
+    for second in 10..20 {
+        changed.extend(raise(&mut w, second, 50, &behind_leaf2));
+    }
+    changed.dedup();
+    assert_eq!(changed, ["g"]);
+    let shares = w.domain.waited_for("g", instant(20 * S)).unwrap();
+    let listed: Vec<_> = shares.receivers.iter().map(|r| (r.host.as_str(), r.node.as_str(), r.ppm)).collect();
+    assert_eq!(listed, [("h2-1", "leaf2", 960_000), ("h2-2", "leaf2", 40_000), ("h1-2", "leaf1", 0)]);
+    assert_eq!((shares.unknown_ppm, shares.psns), (0, 9000));
+    assert_eq!(shares.receivers[0].wait.map(|wait| wait.as_millis()), Some(50));
+    let slow = key(Code::ReceiverSlow, Object::Member { group: "g".into(), host: "h2-1".into() });
+    let symptoms = of_group(&w);
+    assert_eq!(keys(&symptoms), [slow.clone()]);
+    let evidence = &symptoms[0].evidence;
+    assert!(evidence.contains("data waits 50 ms for its ACK at leaf2, port host1"), "{evidence}");
+    // Its port is down: that is the cause.
+    errors(&mut w, "leaf2", &[(ItemKind::Link, "host1")]);
+    assert!(roots(&w).contains(&key(Code::PortDown, Object::Port("leaf2/host1".into()))));
+    assert!(!roots(&w).contains(&slow));
+    // Samples that are too old prove nothing.
+    assert_eq!(keys(&w.domain.group_symptoms("g", instant(25 * S))), []);
+    let late = w.domain.waited_for("g", instant(25 * S)).unwrap();
+    assert_eq!((late.psns, late.unknown_ppm, late.receivers[0].ppm), (0, 1_000_000, 0));
+}
+
+#[test]
+fn receivers_that_are_waited_for_alike_or_acknowledge_at_once_are_no_problem() {
+    let alike = [("spine1", 1000), ("leaf2", 1000), ("h2-1", 500), ("h2-2", 500)];
+    let far = [("spine1", 1000), ("leaf2", 1000), ("h2-1", 1000)];
+    for (waiting, raised) in [(50, &alike[..]), (2, &far[..])] {
+        let mut w = world();
+        for second in 10..20 {
+            raise(&mut w, second, waiting, raised);
+        }
+        assert_eq!(of_group(&w), []);
+    }
 }

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! For which receivers a group's source waits, from the progress at every node of its tree. In memory only.
+
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use canopy_model::ids::GroupId;
+use canopy_model::member::Role;
+use canopy_model::node_spec::BranchKind;
+use canopy_model::telemetry::GroupTelemetry;
+use canopy_units::Monotonic;
+
+use super::state::State;
+use super::views::address;
+use crate::plan::GroupPlan;
+use crate::progress::{Part, Progress};
+use crate::resource::Group;
+use crate::view::{ReceiverShare, WaitedFor};
+
+/// Progress whose newest sample is older than this is history.
+const FRESH: Duration = Duration::from_secs(5);
+/// The whole, in parts per million.
+const WHOLE: f64 = 1_000_000.0;
+
+/// Adds the samples of a node. Returns the groups of which another branch holds the minimum there from now on, or is late, or no longer is.
+pub(super) fn add<'a>(
+    state: &mut State,
+    node: &str,
+    samples: impl Iterator<Item = &'a GroupTelemetry>,
+    now: Monotonic,
+) -> Vec<String> {
+    let Some(at) = state.index(node) else { return Vec::new() };
+    let node = &mut state.nodes[at];
+    let (programs, progress) = (&node.spec.groups, &mut node.telemetry.progress);
+    let mut changed = Vec::new();
+    for sample in samples {
+        let program = programs.get(&sample.group_id).filter(|p| p.epoch == sample.epoch);
+        if program.is_some_and(|p| progress.entry(sample.group_id).or_default().add(&p.branches, sample, now)) {
+            changed.push(sample.group_id);
+        }
+    }
+    // Does nothing for most messages.
+    if progress.len() > programs.len() {
+        progress.retain(|id, _| programs.contains_key(id));
+    }
+    changed.into_iter().filter_map(|id: GroupId| state.groups.name(id).map(str::to_owned)).collect()
+}
+
+/// The shares of all receivers of a group; the largest first, then by name. `None`: it has no tree.
+pub(super) fn shares(state: &State, group: &Group, now: Monotonic) -> Option<WaitedFor> {
+    let (network, plan) = (state.network()?, group.plan()?);
+    let hosts: HashMap<Ipv6Addr, &str> =
+        group.present(Role::Receiver).filter_map(|m| Some((address(network, m)?, m.spec.host.as_str()))).collect();
+    let mut share = vec![0.0; plan.tree.nodes.len()];
+    let mut receivers = Vec::new();
+    let mut unknown = 0.0;
+    share[0] = WHOLE;
+    for (position, tree_node) in plan.tree.nodes.iter().enumerate() {
+        let of_node = share[position];
+        let known = progress(state, group, plan, position, now).map(|p| (p, p.parts().map(|part| part.psns).sum()));
+        let node = &state.nodes[tree_node.node].spec;
+        let Some(program) = node.groups.get(&group.allocation.group_id) else { continue };
+        let parts: HashMap<Ipv6Addr, Part> =
+            known.iter().flat_map(|(p, _)| p.parts()).map(|part| (part.branch, part)).collect();
+        let total: u64 = known.map_or(0, |(_, total)| total);
+        if total == 0 {
+            unknown += of_node;
+        }
+        let mut children = tree_node.children.iter();
+        for branch in &program.branches {
+            let part = parts.get(&branch.address);
+            let raised = part.map_or(0, |part| part.psns) as f64;
+            let share_of = if total == 0 { 0.0 } else { of_node * raised / total as f64 };
+            match branch.kind {
+                BranchKind::Node { .. } => {
+                    if let Some(child) = children.next() {
+                        share[*child] = share_of;
+                    }
+                }
+                BranchKind::Receiver { .. } => {
+                    let Some(host) = hosts.get(&branch.address) else { continue };
+                    receivers.push(ReceiverShare {
+                        host: (*host).to_owned(),
+                        node: node.base.name.clone(),
+                        ppm: share_of.round() as u32,
+                        wait: part.and_then(|part| part.wait),
+                    });
+                }
+            }
+        }
+    }
+    receivers.sort_by(|a, b| b.ppm.cmp(&a.ppm).then_with(|| a.host.cmp(&b.host)));
+    let headend = progress(state, group, plan, 0, now);
+    Some(WaitedFor {
+        covers: headend.map_or(Duration::ZERO, Progress::covers),
+        psns: headend.map_or(0, |p| p.parts().map(|part| part.psns).sum()),
+        unknown_ppm: unknown.round() as u32,
+        receivers,
+    })
+}
+
+/// A receiver that acknowledges late, and that the source waits for.
+pub(super) struct Slow {
+    /// Position of its edge in the tree.
+    pub(super) position: usize,
+    pub(super) branch: Ipv6Addr,
+    /// How long data waits at its edge for its acknowledgement, on average.
+    pub(super) wait: Duration,
+}
+
+/// The receiver at the end of the branches that hold the minimum, from the headend down, if it acknowledges late. `None` also where
+/// one node does not know which branch that is.
+pub(super) fn slow(state: &State, group: &Group, plan: &GroupPlan, now: Monotonic) -> Option<Slow> {
+    let mut position = 0;
+    loop {
+        let progress = progress(state, group, plan, position, now)?;
+        let holder = progress.holder()?;
+        let child = plan.tree.nodes[position]
+            .children
+            .iter()
+            .find(|child| state.nodes[plan.tree.nodes[**child].node].spec.base.node_address == holder.branch);
+        match child {
+            Some(child) => position = *child,
+            None => {
+                let wait = progress.parts().find(|part| part.branch == holder.branch)?.wait?;
+                return holder.is_late.then_some(Slow { position, branch: holder.branch, wait });
+            }
+        }
+    }
+}
+
+fn progress<'a>(
+    state: &'a State,
+    group: &Group,
+    plan: &GroupPlan,
+    position: usize,
+    now: Monotonic,
+) -> Option<&'a Progress> {
+    let node = &state.nodes[plan.tree.nodes[position].node];
+    let progress = node.telemetry.progress.get(&group.allocation.group_id)?;
+    (now.since(progress.newest()) < FRESH).then_some(progress)
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/groups/{group}/waited-for`: for which receivers the source of a group waits.
+
+use axum::Json;
+use axum::extract::State;
+use canopy_controller_actor::Controller;
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::LimitQuery;
+use canopy_controller_api::waited::WaitedFor;
+
+use crate::error::ApiError;
+use crate::extract::{ApiPath, ApiQuery};
+
+const DEFAULT_LIMIT: usize = 10;
+const MAX_LIMIT: usize = 1000;
+
+/// For which receivers the source waits; of a group without a tree, for none.
+#[utoipa::path(get, path = "/api/v1/groups/{group}/waited-for", tag = "groups", operation_id = "getWaitedFor", params(("group" = String, Path), LimitQuery),
+    responses((status = 200, body = WaitedFor, description = "the shares of the receivers"), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 404, body = Problem, description = "no such group")))]
+pub(crate) async fn get(
+    State(controller): State<Controller>,
+    ApiPath(group): ApiPath<String>,
+    ApiQuery(query): ApiQuery<LimitQuery>,
+) -> Result<Json<WaitedFor>, ApiError> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_LIMIT}")));
+    }
+    let shares = controller.waited_for(&group).ok_or_else(|| ApiError::not_found("group", &group))?;
+    Ok(Json(WaitedFor::new(group, shares, limit)))
+}
