@@ -86,6 +86,17 @@ fn closed(watched: &Watched, fault: &str, since: Instant) {
     alerts(watched, &format!("the end of {fault}"), &BTreeSet::new());
 }
 
+/// `canopyctl why` has this text.
+fn explained(bed: &Bed, fault: &str, of: &[&str], wanted: &str) {
+    let (since, args, mut seen) = (Instant::now(), [&["why"], of].concat(), String::new());
+    let waited = bed.lab.wait(&format!("why {of:?}: {wanted}"), |_| {
+        seen = bed.canopyctl(&args)?;
+        Ok(seen.contains(wanted))
+    });
+    waited.unwrap_or_else(|e| panic!("{fault}: {e:#}: {seen}"));
+    println!("{fault}: explained {:.1} s later: {wanted}", since.elapsed().as_secs_f64());
+}
+
 /// Group `g` under a load that lasts until this is dropped.
 fn start(bed: &Bed) -> Transfer {
     bed.lab.create_group("g", json!({"pathMtu": 4096, "stallAfterMs": 500})).unwrap();
@@ -141,6 +152,7 @@ fn receivers_that_do_not_acknowledge_are_named_and_nothing_else() {
     bed.wait_phase("g", "Stalled").unwrap();
     let why = canopyctl(bed, &["why", "group", "g"]);
     assert!(why.contains("group g is Stalled: held up by receiver r3") && why.contains("GroupStalled"), "{why}");
+    explained(bed, "a dead receiver", &["group", "g"], "or it is not ready to receive");
     let markdown = canopyctl(bed, &["why", "host", "r3", "-o", "markdown"]);
     assert!(markdown.contains("- **CRITICAL** receiver r3 of group g acknowledges nothing"), "{markdown}");
     let (mended, _) = (Instant::now(), drop(dead));
@@ -148,11 +160,50 @@ fn receivers_that_do_not_acknowledge_are_named_and_nothing_else() {
     bed.wait_phase("g", "Ready").unwrap();
 
     let since = Instant::now();
-    in_host(bed, "r5", "ip", "link set eth0 mtu 1500");
+    in_host(bed, "r5", "ip", "link set eth0 mtu 1280");
     named(&watched, "host MTU", since, &["ReceiverStalled member/g/r5"]);
+    let wanted = "r5 answers Echo Requests of 64 bytes but not of 4180: its MTU is too small";
+    explained(bed, "host MTU", &["host", "r5"], wanted);
     let mended = Instant::now();
     in_host(bed, "r5", "ip", "link set eth0 mtu 9000");
     closed(&watched, "host MTU", mended);
+
+    // Its carrier stays up: nothing but the probe shows that the host takes no packet.
+    let since = Instant::now();
+    bed.lab.set_loss("r4/eth0", "100%".parse().unwrap()).unwrap();
+    named(&watched, "a host that takes nothing", since, &["ReceiverStalled member/g/r4"]);
+    explained(
+        bed,
+        "a host that takes nothing",
+        &["group", "g"],
+        "r4 answers none of 3 Echo Requests: the host is down",
+    );
+    let mended = Instant::now();
+    bed.lab.set_loss("r4/eth0", "0%".parse().unwrap()).unwrap();
+    closed(&watched, "a host that takes nothing", mended);
+
+    // From the start, in another group: its source and the other receiver are hosts of the first.
+    bed.lab.create_group("q", json!({"pathMtu": 1024, "stallAfterMs": 500})).unwrap();
+    let member = json!({"apiVersion": "canopy/v1", "kind": "Member", "metadata": {"name": "r2"}, "spec": {"host": "r2", "role": "receiver", "qpn": 0x77}});
+    let (status, body) = bed.lab.rest("POST", "/api/v1/groups/q/members", Some(&member)).unwrap();
+    assert_eq!(status, 201, "{body}");
+    let mut spec = TransferSpec {
+        timeout: Duration::from_secs(3600),
+        leave: false,
+        ..TransferSpec::new("q", "r5", &["r4"], 1 << 20)
+    };
+    spec.args.insert("r5".into(), ["--timeout", "200ms", "--retries", "0"].map(Into::into).into());
+    let since = Instant::now();
+    let stalled = bed.lab.start_transfer(spec).unwrap();
+    named(&watched, "a wrong QPN", since, &["ReceiverStalled member/q/r2"]);
+    let wanted =
+        "r2 answers Echo Requests of 1108 bytes, so data reaches it: there is no queue pair 119, or it is not ready";
+    explained(bed, "a wrong QPN", &["group", "q"], wanted);
+    let mended = Instant::now();
+    let (status, body) = bed.lab.rest("DELETE", "/api/v1/groups/q/members/r2", None).unwrap();
+    assert!(status < 300, "{status}: {body}");
+    closed(&watched, "a wrong QPN", mended);
+    drop(stalled);
 }
 
 #[test]

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use canopy_model::ids::GroupId;
-use canopy_model::node_spec::Peer;
+use canopy_model::ids::{GroupId, Qpn};
+use canopy_model::node_spec::{Branch, BranchKind, Peer};
 use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
@@ -272,15 +272,20 @@ impl Symptoms<'_> {
         let host = stall.who.trim_start_matches("receiver ").to_owned();
         let at = &node.spec.base.name;
         let branches = node.spec.groups.get(&id).map(|p| p.branches.as_slice()).unwrap_or_default();
-        let port = branches.iter().find(|b| b.address == address).map(|b| b.port);
-        let port =
-            port.and_then(|index| node.spec.base.ports.iter().find(|p| p.index == index)).map(|p| p.name.clone());
+        let branch = branches.iter().find(|b| b.address == address);
+        let port = branch
+            .map(|b| b.port)
+            .and_then(|index| node.spec.base.ports.iter().find(|p| p.index == index))
+            .map(|p| p.name.clone());
         let (code, what) = if stall.fatal {
             (Code::ReceiverFailed, "its fatal NAK arrived at")
         } else {
             (Code::ReceiverStalled, "data is forwarded to it, and it acknowledges nothing at")
         };
-        let evidence = format!("{what} {at}{}", port.as_ref().map(|p| format!(", port {p}")).unwrap_or_default());
+        let of_port = port.as_ref().map(|p| format!(", port {p}")).unwrap_or_default();
+        let cause = branch.and_then(|b| Some(stall.reach?.sentence(&host, qpn_of(b)?)));
+        let cause = cause.filter(|_| !stall.fatal).map(|cause| format!("{cause}; ")).unwrap_or_default();
+        let evidence = format!("{cause}{what} {at}{of_port}");
         let causes = if stall.fatal { vec![] } else { port.map(|p| self.of_port(node, &p)).unwrap_or_default() };
         symptom(code, Object::Member { group: group.to_owned(), host }, evidence, causes)
     }
@@ -372,6 +377,13 @@ impl Symptoms<'_> {
             [ProblemKey::new(Code::LinkDown, link.clone()), ProblemKey::new(Code::LinkBlackHole, link), port]
         });
         keys.collect()
+    }
+}
+
+fn qpn_of(branch: &Branch) -> Option<Qpn> {
+    match branch.kind {
+        BranchKind::Receiver { qpn, .. } => Some(qpn),
+        BranchKind::Node { .. } => None,
     }
 }
 
