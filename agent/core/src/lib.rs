@@ -6,6 +6,7 @@ pub mod echo;
 pub mod hops;
 pub mod mroute;
 pub mod net;
+pub mod reach;
 pub mod rules;
 pub mod slots;
 pub mod stall;

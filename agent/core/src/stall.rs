@@ -65,6 +65,7 @@ impl Stalls {
                 branch: Some(branch),
                 epoch: Some(group.epoch),
                 detail,
+                reach: None,
             }));
         }
         events
@@ -95,6 +96,7 @@ impl Stalls {
                 nak.meaning(),
                 nak.syndrome
             ),
+            reach: None,
         };
         new.map(event).collect()
     }

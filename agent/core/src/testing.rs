@@ -78,5 +78,6 @@ pub(crate) fn program(id: u64, children: impl IntoIterator<Item = u64>) -> Group
         write_rkey: 0,
         params: AggregationParams::default(),
         branch_metrics: false,
+        largest_packet: 0,
     }
 }

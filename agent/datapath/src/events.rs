@@ -44,10 +44,19 @@ pub(crate) fn report(e: &types::canopy_event) -> Event {
         branch: None,
         epoch: None,
         detail: format!("first packet of the source, PSN {:#08x}", e.value),
+        reach: None,
     }
 }
 
 /// A part of the boundary was gone.
 pub(crate) fn boundary_restored(detail: String) -> Event {
-    Event { time: UnixTime::now(), code: EventCode::BoundaryRestored, group: None, branch: None, epoch: None, detail }
+    Event {
+        time: UnixTime::now(),
+        code: EventCode::BoundaryRestored,
+        group: None,
+        branch: None,
+        epoch: None,
+        detail,
+        reach: None,
+    }
 }

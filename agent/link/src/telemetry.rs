@@ -116,6 +116,7 @@ impl State {
                 branch: None,
                 epoch: None,
                 detail: format!("{lost} samples and events were dropped because the controller did not take them"),
+                reach: None,
             });
         }
         Some((sample, events))

@@ -60,6 +60,7 @@ fn event(detail: &str) -> Event {
         branch: None,
         epoch: None,
         detail: detail.into(),
+        reach: None,
     }
 }
 

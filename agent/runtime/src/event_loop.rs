@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use canopy_agent_core::echo::EchoCounts;
+use canopy_agent_core::reach::{HostProber, HostTarget};
 use canopy_agent_core::stamp::{LinkProber, StampLink, stamp_links};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent};
 use canopy_agent_link::{Link, Refusal, TelemetrySample};
@@ -13,11 +14,13 @@ use canopy_control::HeldSpec;
 use canopy_daemon::notify::Notifier;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
+use canopy_model::reach::HostReach;
 use canopy_model::status::{ItemError, ItemKind, NodeStatus};
 use canopy_model::telemetry::{Event, EventCode, LinkLoss};
 use canopy_units::UnixTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use crate::host_watch::HostWatch;
 use crate::ledger::Ledger;
 use crate::metrics::{Exporter, Sampled};
 use crate::schedule::Schedule;
@@ -41,6 +44,8 @@ pub struct Parts<D> {
     pub datapath: D,
     /// What measures the links.
     pub prober: Box<dyn LinkProber>,
+    /// What probes the hosts of stalled receivers.
+    pub host_prober: Box<dyn HostProber>,
     /// The line to the controller.
     pub link: Link,
     /// What survives a restart.
@@ -81,6 +86,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
         session: 0,
         sampling_failed: false,
         stalls: StallWatch::new(Instant::now()),
+        hosts: HostWatch::new(Instant::now()),
     };
     // Static forwarding: the ledger's spec needs no controller.
     if agent.stored.is_some() {
@@ -89,7 +95,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
     }
     tokio::pin!(shutdown);
     loop {
-        let (due, sample_due) = (agent.schedule.due(), agent.stalls.due());
+        let (due, sample_due, host_due) = (agent.schedule.due(), agent.stalls.due(), agent.hosts.due());
         // In this order, so that a flood of kernel events starves nothing.
         tokio::select! {
             biased;
@@ -116,6 +122,8 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
             _ = telemetry.tick() => agent.sample().await,
             () = tokio::time::sleep_until(sample_due.unwrap_or_else(Instant::now)), if sample_due.is_some() => agent.detect_stalls().await,
             () = agent.parts.prober.changed() => agent.report(),
+            () = tokio::time::sleep_until(host_due.unwrap_or_else(Instant::now)), if host_due.is_some() => agent.probe_host(),
+            (target, reach) = agent.parts.host_prober.found() => agent.host_found(&target, reach),
             event = agent.parts.datapath.next_event() => match event {
                 DatapathEvent::KernelChanged => agent.schedule.kernel_changed(Instant::now()),
                 DatapathEvent::Event(event) => agent.emit(event),
@@ -141,6 +149,7 @@ struct Agent<D> {
     session: u64,
     sampling_failed: bool,
     stalls: StallWatch,
+    hosts: HostWatch,
 }
 
 impl<D: Datapath> Agent<D> {
@@ -203,7 +212,15 @@ impl<D: Datapath> Agent<D> {
         if let Some(refusal) = &self.refusal {
             let detail = refusal.detail.clone();
             let time = (self.parts.clock)();
-            self.emit(Event { time, code: EventCode::SpecRefused, group: None, branch: None, epoch: None, detail });
+            self.emit(Event {
+                time,
+                code: EventCode::SpecRefused,
+                group: None,
+                branch: None,
+                epoch: None,
+                detail,
+                reach: None,
+            });
         }
         self.report();
     }
@@ -254,7 +271,15 @@ impl<D: Datapath> Agent<D> {
         }
         if !std::mem::replace(&mut self.sampling_failed, true) {
             let (time, detail) = ((self.parts.clock)(), with_causes(error));
-            self.emit(Event { time, code: EventCode::SampleFailed, group: None, branch: None, epoch: None, detail });
+            self.emit(Event {
+                time,
+                code: EventCode::SampleFailed,
+                group: None,
+                branch: None,
+                epoch: None,
+                detail,
+                reach: None,
+            });
         }
     }
 
@@ -262,6 +287,7 @@ impl<D: Datapath> Agent<D> {
         if let Some(held) = &self.stored {
             self.parts.prober.watch(stamp_links(held.spec()));
             self.stalls.watch(held.spec(), Instant::now());
+            self.hosts.watch(held.spec());
         }
     }
 
@@ -270,11 +296,27 @@ impl<D: Datapath> Agent<D> {
         match self.parts.datapath.sample().await {
             Ok(sample) => {
                 let events = self.stalls.observe(&sample.groups, started, (self.parts.clock)());
-                events.into_iter().for_each(|event| self.emit(event));
+                for event in events {
+                    let known = self.stored.as_ref().and_then(|held| self.hosts.handle(held.spec(), &event));
+                    self.emit(event);
+                    known.into_iter().for_each(|known| self.emit(known));
+                }
             }
             Err(error) => self.sample_failed(&error),
         }
         self.stalls.sampled(started, Instant::now());
+    }
+
+    fn probe_host(&mut self) {
+        if let Some(target) = self.hosts.next_host(Instant::now()) {
+            self.parts.host_prober.probe(target);
+        }
+    }
+
+    fn host_found(&mut self, target: &HostTarget, reach: Option<HostReach>) {
+        let Some(held) = &self.stored else { return };
+        let events = self.hosts.found(held.spec(), target, reach, (self.parts.clock)());
+        events.into_iter().for_each(|event| self.emit(event));
     }
 
     fn emit(&self, event: Event) {

@@ -13,6 +13,7 @@ pub mod config;
 pub mod doctor;
 mod event_loop;
 pub mod host_socket;
+mod host_watch;
 pub mod ledger;
 pub mod metrics;
 mod schedule;

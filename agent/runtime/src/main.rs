@@ -115,6 +115,7 @@ async fn run_agent(config: Config) -> anyhow::Result<()> {
         agent_version: VERSION.to_owned(),
         datapath,
         prober: Box::new(Prober::new(StampSettings { port: config.stamp.port, interval: config.stamp.interval })),
+        host_prober: Box::new(canopy_stamp::Hosts::default()),
         link,
         ledger,
         known,

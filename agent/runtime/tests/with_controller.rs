@@ -196,3 +196,43 @@ async fn a_stalled_branch_is_reported_and_reported_again_in_a_new_session() {
     assert_eq!(branch_event(&mut controller).await, event(pb::EventCode::BranchRecovered));
     agent.stop().await;
 }
+
+/// The reports of the host's reach until `n` have arrived.
+async fn reach_events(controller: &mut Controller, n: usize) -> Vec<pb::Event> {
+    let mut found = Vec::new();
+    while found.len() < n {
+        let events = controller.sample().await.events;
+        found.extend(events.into_iter().filter(|e| e.code() == pb::EventCode::HostProbed));
+    }
+    found
+}
+
+#[tokio::test]
+async fn the_host_of_a_stalled_receiver_is_probed_once_and_reported_to_every_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("controller.sock");
+    let mut controller = Controller::start(&socket);
+    let mut agent = start(dir.path());
+    *agent.kernel.groups.lock().unwrap() = vec![group(110, 100)];
+    controller.watch().await.send(snapshot(&spec(1, 1, &[1]))).await;
+    let target = soon("a probe", agent.kernel.probed.recv()).await.unwrap();
+    assert_eq!((target.interface.as_str(), target.large), ("eth2", 4180));
+    let [event] = &reach_events(&mut controller, 1).await[..] else { panic!("one event") };
+    assert_eq!(event.epoch, Some(1));
+    assert!(event.detail.ends_with("of 64 bytes but not of 4180: its MTU is too small"), "{}", event.detail);
+    let large = event.reach.unwrap().large.unwrap();
+    assert_eq!((large.bytes, large.requests, large.replies), (4180, 2, 0));
+    drop(controller);
+
+    let mut controller = Controller::start(&socket);
+    controller.watch().await.send(snapshot(&spec(1, 1, &[1]))).await;
+    assert_eq!(reach_events(&mut controller, 1).await[0].reach, event.reach);
+    assert!(agent.kernel.probed.try_recv().is_err(), "nothing was sent again");
+
+    // The next stall is another one.
+    *agent.kernel.groups.lock().unwrap() = vec![group(110, 110)];
+    while branch_event(&mut controller).await.0 != pb::EventCode::BranchRecovered {}
+    *agent.kernel.groups.lock().unwrap() = vec![group(120, 110)];
+    assert_eq!(soon("a probe", agent.kernel.probed.recv()).await, Some(target));
+    agent.stop().await;
+}

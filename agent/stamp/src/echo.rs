@@ -19,10 +19,10 @@ use crate::link::since;
 use crate::locked;
 
 /// ICMPv6 types (RFC 4443 section 4).
-const REQUEST: u8 = 128;
-const REPLY: u8 = 129;
+pub(crate) const REQUEST: u8 = 128;
+pub(crate) const REPLY: u8 = 129;
 /// Type, code, checksum, identifier, sequence number.
-const LEN: usize = 8;
+pub(crate) const LEN: usize = 8;
 /// Most answers that are read before the timer is polled again.
 const BURST: usize = 64;
 
@@ -226,7 +226,7 @@ impl EchoSocket {
 }
 
 /// True for errors that concern one request.
-fn is_loss(error: &io::Error) -> bool {
+pub(crate) fn is_loss(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
         || matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EHOSTUNREACH | libc::ENETUNREACH))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! STAMP (RFC 8762) and ICMPv6 Echo (RFC 4443) over a node's links: one task per link runs the state machines of
-//! `canopy_agent_core::stamp` with two UDP sockets on the link's interface, another that of `canopy_agent_core::echo`.
+//! `canopy_agent_core::stamp` with two UDP sockets on the link's interface, another that of `canopy_agent_core::echo`. [`Hosts`] probes the hosts of stalled receivers.
 //!
 //! The Session-Sender's socket has its own UDP port, which identifies the session. The Session-Reflector's socket is bound to the
 //! port's link-local address and to its interface, so that the kernel rejects packets that arrive elsewhere. Receive timestamps are
@@ -8,8 +8,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 mod echo;
+mod host;
 mod link;
 mod socket;
+
+pub use host::Hosts;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -24,6 +24,7 @@ impl Controller {
             | EventCode::TelemetryDropped
             | EventCode::BoundaryRestored
             | EventCode::Unknown => return,
+            EventCode::HostProbed => return self.host_probed(node, event),
         };
         let (Some(group), Some(branch)) = (event.group, event.branch) else { return };
         // In another epoch it may be another receiver with the same address; the agent reports again what still holds. That an alarm
@@ -56,6 +57,19 @@ impl Controller {
     pub fn late_receiver(&self, node: &str, group: GroupId, branch: Ipv6Addr, news: LateNews) {
         if let Some(command) = self.read(|d| d.late_receiver(node, group, branch, news)) {
             self.carry_out_once(node, command);
+        }
+    }
+
+    /// Evidence only: no policy acts on it.
+    fn host_probed(&self, node: &str, event: &Event) {
+        let (Some(group), Some(branch), Some(reach)) = (event.group, event.branch, event.reach) else { return };
+        // In another epoch it may be another receiver with the same address.
+        let epoch = self.read(|d| d.node_spec(node).and_then(|spec| Some(spec.groups.get(&group)?.epoch)));
+        if epoch.is_none() || epoch != event.epoch {
+            return;
+        }
+        if let Some(group) = self.write(|d| d.host_probed(node, group, branch, reach)) {
+            self.assess_group(&group);
         }
     }
 

@@ -23,7 +23,7 @@ use canopy_model::topology::Endpoint;
 use canopy_units::Octets;
 
 use crate::alloc::Allocation;
-use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide};
+use crate::encoding::{Decision, EncodingReport, Question, TightLink, check_host_link, decide, inner_bytes};
 use crate::error::DomainError;
 use crate::member::Member;
 use crate::receivers_by_edge::{Joined, ReceiversByEdge, counts_since, has_moved};
@@ -340,6 +340,7 @@ impl Planner<'_> {
                 ..AggregationParams::default()
             },
             branch_metrics: self.intent.branch_metrics,
+            largest_packet: inner_bytes(spec.path_mtu) as u32,
         })
     }
 

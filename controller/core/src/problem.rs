@@ -294,7 +294,7 @@ problems! {
     /// A receiver acknowledges nothing.
     ReceiverStalled: Critical Member, opens 0 ms, closes 1000 ms,
         "acknowledges nothing",
-        "Its edge forwards data to it and gets no ACK. The host is down, its MTU is smaller than the packets, its queue pair has another number or is not ready to receive.",
+        "Its edge forwards data to it and gets no ACK. The host is down, its MTU is smaller than the packets, its queue pair has another number or is not ready to receive. The edge sends the host at most three Echo Requests, small ones and as large as the data: the evidence has what the answers show.",
         "On the host: is it up, does its interface take packets of the path MTU, does the queue pair exist and is it in RTR or RTS? The policy `evict` removes such receivers.";
     /// The source waits for one receiver.
     ReceiverSlow: Warning Member, opens 5000 ms, closes 3000 ms,

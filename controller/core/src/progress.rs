@@ -9,6 +9,7 @@
 //! minimum passes in a second.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::{Occupied as Present, Vacant as Absent};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -86,14 +87,14 @@ impl Progress {
                 self.branches.remove(&branch.address);
                 continue;
             };
-            if !self.branches.contains_key(&branch.address) {
-                if !branches.iter().any(|b| b.address == branch.address) {
-                    continue;
+            let counter = match self.branches.entry(branch.address) {
+                Present(known) => known.into_mut(),
+                Absent(new) if branches.iter().any(|b| b.address == branch.address) => {
+                    let (present, before) = Default::default();
+                    new.insert(Counter { last: completed, present, before })
                 }
-                let (present, before) = Default::default();
-                self.branches.insert(branch.address, Counter { last: completed, present, before });
-            }
-            let Some(counter) = self.branches.get_mut(&branch.address) else { continue };
+                _ => continue,
+            };
             // A branch that left and joined again counts from 0.
             counter.present.psns += completed.saturating_sub(counter.last);
             counter.last = completed;

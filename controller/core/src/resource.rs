@@ -11,6 +11,7 @@ use canopy_model::group::GroupSpec;
 use canopy_model::ids::{Generation, GroupId, Qpn};
 use canopy_model::member::Role;
 use canopy_model::node_spec::{Branch, NodeSpec, Peer};
+use canopy_model::reach::HostReach;
 use canopy_model::status::NodeStatus;
 use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
@@ -364,4 +365,6 @@ pub(crate) struct Stall {
     pub(crate) fatal: bool,
     /// Epoch that brought the branch in.
     pub(crate) since: u32,
+    /// What its host answered, if its edge has probed it since it stalled.
+    pub(crate) reach: Option<HostReach>,
 }

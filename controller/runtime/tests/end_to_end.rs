@@ -85,6 +85,7 @@ async fn send_telemetry(controller: &Controller) {
         branch: vec![],
         detail: "remote access error".into(),
         epoch: None,
+        reach: None,
     };
     let sample = StreamTelemetryRequest {
         node: "n2".into(),

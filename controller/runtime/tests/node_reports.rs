@@ -6,7 +6,9 @@ mod support;
 
 use std::time::Instant;
 
-use canopy_control::pb::{BranchTelemetry, Event, EventCode, FatalNak, GroupTelemetry, StreamTelemetryRequest};
+use canopy_control::pb::{
+    BranchTelemetry, EchoTally, Event, EventCode, FatalNak, GroupTelemetry, HostReach, StreamTelemetryRequest,
+};
 use serde_json::{Value, json};
 use support::{Controller, DEADLINE, LAB};
 
@@ -129,6 +131,7 @@ async fn events_of_groups_in_which_the_node_has_no_part_are_ignored() {
         branch: r1.clone(),
         detail: "no progress".into(),
         epoch,
+        reach: None,
     };
     let stalled = EventCode::BranchStalled;
     for (node, event) in [
@@ -158,6 +161,45 @@ async fn events_of_groups_in_which_the_node_has_no_part_are_ignored() {
     while status(&controller).await["phase"] != "Failed" {
         assert!(Instant::now() < deadline, "{}", status(&controller).await);
         tokio::task::yield_now().await;
+    }
+    controller.stop().await;
+}
+
+/// As `canopyctl why group` shows it.
+#[tokio::test]
+async fn what_a_host_answers_is_shown_for_the_epoch_that_it_was_asked_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    let group = status(&controller).await;
+    let epoch = group["epoch"].as_u64().unwrap() as u32;
+    let group_id = group["groupId"].as_u64().unwrap() as u32;
+    let branch = "2001:db8:2::1".parse::<std::net::Ipv6Addr>().unwrap().octets().to_vec();
+    let tally = |bytes, requests, replies| Some(EchoTally { bytes, requests, replies });
+    let event = |code: EventCode, epoch, large: Option<Option<EchoTally>>| Event {
+        code: code.into(),
+        time_unix_ns: 1,
+        group_id,
+        branch: branch.clone(),
+        detail: "answers little".into(),
+        epoch: Some(epoch),
+        reach: large.map(|large| HostReach { small: tally(64, 1, 1), large }),
+    };
+    let report = |event| StreamTelemetryRequest { node: "n2".into(), events: vec![event], ..Default::default() };
+    let probed = EventCode::HostProbed;
+    let good = tally(4180, 2, 0);
+    send(&controller, report(event(EventCode::BranchStalled, epoch, None))).await.unwrap();
+    send(&controller, report(event(probed, epoch + 1, Some(good)))).await.unwrap();
+    send(&controller, report(event(probed, epoch, None))).await.unwrap();
+    let why = controller.ctl(&["why", "group", "g1"]).await.unwrap();
+    assert!(why.contains("ReceiverStalled") && !why.contains("Echo Requests"), "{why}");
+    let refused = send(&controller, report(event(probed, epoch, Some(tally(4180, 1, 2))))).await.unwrap_err();
+    assert!(refused.message().contains("events[0].reach.large.replies"), "{refused}");
+    send(&controller, report(event(probed, epoch, Some(good)))).await.unwrap();
+    let wanted = "r1 answers Echo Requests of 64 bytes but not of 4180: its MTU is too small";
+    for args in [&["why", "group", "g1"][..], &["why", "host", "r1"], &["status"]] {
+        let shown = controller.ctl(args).await.unwrap();
+        assert!(shown.contains(wanted), "{args:?}: {shown}");
     }
     controller.stop().await;
 }

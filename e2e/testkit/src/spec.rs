@@ -93,5 +93,6 @@ fn program(id: u64) -> GroupProgram {
         write_rkey: 0,
         params: AggregationParams::default(),
         branch_metrics: false,
+        largest_packet: 4180,
     }
 }

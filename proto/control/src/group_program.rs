@@ -56,6 +56,7 @@ impl TryFrom<pb::GroupProgram> for GroupProgram {
             write_rkey: wire.write_rkey,
             params: within("params", required("params", wire.params)?.try_into())?,
             branch_metrics: wire.branch_metrics,
+            largest_packet: wire.largest_packet,
         })
     }
 }
@@ -85,6 +86,7 @@ impl From<&GroupProgram> for pb::GroupProgram {
             write_rkey: p.write_rkey,
             params: Some(p.params.into()),
             branch_metrics: p.branch_metrics,
+            largest_packet: p.largest_packet,
         }
     }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use canopy_model::FieldError;
 use canopy_model::ids::{GroupId, PortIndex, Psn};
+use canopy_model::reach::{EchoTally, HostReach};
 use canopy_model::telemetry::{
     BranchTelemetry, DropCount, Event, EventCode, FatalNak, GroupTelemetry, LateState, LinkLoss, LinkRtt,
 };
 use canopy_model::topology::MAX_LINK_RTT;
 use canopy_units::{Octets, UnixTime, UnwrappedPsn, nanos};
 
-use crate::field::{address, each, octets, optional_address, optional_octets, within};
+use crate::field::{address, each, octets, optional_address, optional_octets, required, within};
 use crate::pb;
 use crate::status::{group_or_zero, optional_group};
 
@@ -206,6 +207,7 @@ impl TryFrom<pb::Event> for Event {
             branch: optional_address("branch", &wire.branch)?,
             epoch: wire.epoch,
             detail: wire.detail,
+            reach: wire.reach.map(|reach| within("reach", reach.try_into())).transpose()?,
         })
     }
 }
@@ -219,7 +221,46 @@ impl From<&Event> for pb::Event {
             branch: optional_octets(e.branch),
             epoch: e.epoch,
             detail: e.detail.clone(),
+            reach: e.reach.map(Into::into),
         }
+    }
+}
+
+impl TryFrom<pb::HostReach> for HostReach {
+    type Error = FieldError;
+    fn try_from(wire: pb::HostReach) -> Result<Self, FieldError> {
+        Self::new(
+            within("small", required("small", wire.small)?.try_into())?,
+            within("large", required("large", wire.large)?.try_into())?,
+        )
+    }
+}
+
+impl From<HostReach> for pb::HostReach {
+    fn from(HostReach { small, large }: HostReach) -> Self {
+        Self { small: Some(small.into()), large: Some(large.into()) }
+    }
+}
+
+impl TryFrom<pb::EchoTally> for EchoTally {
+    type Error = FieldError;
+    fn try_from(wire: pb::EchoTally) -> Result<Self, FieldError> {
+        let of_8_bits = |field: &str, value: u32| {
+            u8::try_from(value).map_err(|_| FieldError::new(field, format!("{value} is more than 255")))
+        };
+        let bytes = u16::try_from(wire.bytes)
+            .map_err(|_| FieldError::new("bytes", format!("{} is more than 65535", wire.bytes)))?;
+        Ok(Self {
+            bytes,
+            requests: of_8_bits("requests", wire.requests)?,
+            replies: of_8_bits("replies", wire.replies)?,
+        })
+    }
+}
+
+impl From<EchoTally> for pb::EchoTally {
+    fn from(EchoTally { bytes, requests, replies }: EchoTally) -> Self {
+        Self { bytes: bytes.into(), requests: requests.into(), replies: replies.into() }
     }
 }
 
@@ -235,6 +276,7 @@ fn event_code(wire: i32) -> Result<EventCode, FieldError> {
         Ok(pb::EventCode::SampleFailed) => EventCode::SampleFailed,
         Ok(pb::EventCode::TelemetryDropped) => EventCode::TelemetryDropped,
         Ok(pb::EventCode::BoundaryRestored) => EventCode::BoundaryRestored,
+        Ok(pb::EventCode::HostProbed) => EventCode::HostProbed,
         Err(_) => EventCode::Unknown,
     })
 }
@@ -249,6 +291,7 @@ fn event_code_to_wire(code: EventCode) -> pb::EventCode {
         EventCode::SampleFailed => pb::EventCode::SampleFailed,
         EventCode::TelemetryDropped => pb::EventCode::TelemetryDropped,
         EventCode::BoundaryRestored => pb::EventCode::BoundaryRestored,
+        EventCode::HostProbed => pb::EventCode::HostProbed,
         // The number of a later version is not kept, and no other code is true.
         EventCode::Unknown => pb::EventCode::Unspecified,
     }
@@ -346,6 +389,7 @@ mod tests {
             branch,
             epoch: branch.map(|_| 7),
             detail: "x".into(),
+            reach: None,
         };
         for e in [event(None, None), event(GroupId::new("g", 5).ok(), Some("::1".parse().unwrap()))] {
             assert_eq!(Event::try_from(pb::Event::from(&e)).unwrap(), e);
@@ -355,5 +399,36 @@ mod tests {
         let later = Event::try_from(later).unwrap();
         assert_eq!(later.code, EventCode::Unknown, "of a later version");
         assert_eq!(pb::Event::from(&later).code(), pb::EventCode::Unspecified, "not another code");
+    }
+
+    #[test]
+    fn what_a_host_answers_survives_the_wire_and_nonsense_is_refused_by_field() {
+        let tally = |bytes, requests, replies| EchoTally { bytes, requests, replies };
+        let reach = HostReach::new(tally(64, 1, 1), tally(4180, 2, 0)).unwrap();
+        let wire = pb::HostReach::from(reach);
+        assert_eq!(HostReach::try_from(wire), Ok(reach));
+        let event = pb::Event { code: 9, time_unix_ns: 1, reach: Some(wire), ..pb::Event::default() };
+        let parsed = Event::try_from(event.clone()).unwrap();
+        assert_eq!((parsed.code, parsed.reach), (EventCode::HostProbed, Some(reach)));
+        assert_eq!(pb::Event::from(&parsed), event);
+        let field = |large| {
+            let reach = Some(pb::HostReach { large, ..wire });
+            Event::try_from(pb::Event { reach, ..event.clone() }).unwrap_err().field
+        };
+        assert_eq!(field(None), "reach.large");
+        let large = |bytes, requests, replies| Some(pb::EchoTally { bytes, requests, replies });
+        assert_eq!(field(large(65_536, 1, 0)), "reach.large.bytes");
+        assert_eq!(field(large(1, 256, 0)), "reach.large.requests");
+        assert_eq!(field(large(1, 1, 256)), "reach.large.replies");
+        assert_eq!(field(large(1, 1, 2)), "reach.large.replies");
+        assert_eq!(field(large(1, 3, 0)), "reach.large.requests");
+    }
+
+    /// A controller of an earlier version does not know the code: it shows the text, and nothing else becomes of it. An agent of an
+    /// earlier version sends none.
+    #[test]
+    fn an_event_of_an_earlier_agent_has_no_reach() {
+        let wire = pb::Event { code: 1, ..pb::Event::default() };
+        assert_eq!(Event::try_from(wire).unwrap().reach, None);
     }
 }

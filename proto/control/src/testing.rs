@@ -87,6 +87,7 @@ fn program(id: u64) -> GroupProgram {
         write_rkey: 0x99,
         params: AggregationParams::default(),
         branch_metrics: true,
+        largest_packet: 0,
     }
 }
 
@@ -448,11 +449,11 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
         prop::option::of(arb_port()),
         prop::collection::vec(arb_branch(), 0..4),
     );
-    (ids, rest, any::<((bool, bool, bool), u64, u32)>(), params).prop_map(
+    (ids, rest, any::<((bool, bool, bool), u64, u32, u32)>(), params).prop_map(
         |(
             (id, name, epoch, tree, proxy, designated_qpn, psn, address, qpn),
             (replication_sid, multicast, (headend, headend_address), upstream, alternate_upstream, branches),
-            ((receivers_provisioned, accepts_roce, branch_metrics), write_base_va, write_rkey),
+            ((receivers_provisioned, accepts_roce, branch_metrics), write_base_va, write_rkey, largest_packet),
             params,
         )| {
             GroupProgram {
@@ -476,6 +477,7 @@ fn arb_program() -> impl Strategy<Value = GroupProgram> {
                 write_rkey,
                 params,
                 branch_metrics,
+                largest_packet,
             }
         },
     )

@@ -11,6 +11,7 @@
 //! - [`srh_hmac`]: keys of the SRH HMAC TLV.
 //! - [`digest`]: the name of a node's desired state.
 //! - [`status`]: reports of nodes and status of groups.
+//! - [`reach`]: what the host of a stalled receiver answers.
 //! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
 //! - [`instruction`]: what a Long-haul CNP asks of a source, and why.
 
@@ -25,6 +26,7 @@ pub mod instruction;
 pub mod member;
 pub mod node_spec;
 pub mod programs;
+pub mod reach;
 pub mod srh_hmac;
 pub mod status;
 pub mod telemetry;

@@ -179,6 +179,9 @@ pub struct GroupProgram {
     pub params: AggregationParams,
     /// The agent exports metrics of the group's branches, too.
     pub branch_metrics: bool,
+    /// Octets of the largest data packet as a receiver gets it, from its IPv6 header on. 0 = not known: hosts of stalled receivers are
+    /// not probed.
+    pub largest_packet: u32,
 }
 
 /// The (S, G) of a group that nodes forward as native IP multicast. G is the first SID, an End.MT SID at every edge.

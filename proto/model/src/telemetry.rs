@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{GroupId, PortIndex};
 use crate::member::LateStart;
+use crate::reach::HostReach;
 
 /// One group at one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,6 +214,8 @@ pub enum EventCode {
     TelemetryDropped,
     /// A filter, rule or sysctl of the domain's boundary was gone, and the agent restored it (decisions 6.4).
     BoundaryRestored,
+    /// The host of a stalled receiver got Echo Requests; the detail has what was seen.
+    HostProbed,
     /// A code of a later version; the detail has the agent's text.
     Unknown,
 }
@@ -245,4 +248,7 @@ pub struct Event {
     pub epoch: Option<u32>,
     /// Text for operators.
     pub detail: String,
+    /// Only with [`EventCode::HostProbed`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<HostReach>,
 }

@@ -129,6 +129,7 @@ pub(crate) fn spec(s: &Shape) -> NodeSpec {
         write_rkey: 0xABCD,
         params: AggregationParams::default(),
         branch_metrics: false,
+        largest_packet: 0,
     };
     NodeSpec {
         term: 1,

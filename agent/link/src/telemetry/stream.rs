@@ -125,6 +125,7 @@ mod tests {
             branch: None,
             epoch: None,
             detail: String::new(),
+            reach: None,
         }
     }
 

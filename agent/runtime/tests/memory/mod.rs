@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use canopy_agent_core::reach::{HostProber, HostTarget};
 use canopy_agent_core::{Datapath, DatapathError, DatapathEvent, Sample};
 use canopy_agent_link::Link;
 use canopy_agent_runtime::ledger::Ledger;
@@ -20,6 +22,7 @@ use canopy_metrics::format::Format;
 use canopy_model::congestion::{CnpCounts, FlowOrigin, FlowTelemetry, PortCongestion, QueueTelemetry};
 use canopy_model::ids::{GroupId, PortIndex, Qpn};
 use canopy_model::node_spec::NodeSpec;
+use canopy_model::reach::{EchoTally, HostReach};
 use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
 use canopy_units::{Octets, Rate, UnwrappedPsn};
@@ -46,6 +49,30 @@ pub struct Kernel {
     pub groups: Arc<Mutex<Vec<GroupTelemetry>>>,
     /// The kernel does not list its queues.
     pub queues_fail: Arc<AtomicBool>,
+    /// Hosts that were probed: every one answers small requests only.
+    pub probed: mpsc::UnboundedReceiver<HostTarget>,
+}
+
+/// Hosts with an MTU of 1280.
+struct SmallHosts {
+    probed: mpsc::UnboundedSender<HostTarget>,
+    found: VecDeque<HostTarget>,
+}
+
+impl HostProber for SmallHosts {
+    fn probe(&mut self, target: HostTarget) {
+        let _ = self.probed.send(target.clone());
+        self.found.push_back(target);
+    }
+
+    fn found(&mut self) -> Pin<Box<dyn Future<Output = (HostTarget, Option<HostReach>)> + Send + '_>> {
+        Box::pin(async {
+            let Some(target) = self.found.pop_front() else { return std::future::pending().await };
+            let tally = |bytes, requests, replies| EchoTally { bytes, requests, replies };
+            let reach = HostReach::new(tally(64, 1, 1), tally(target.large, 2, 0)).unwrap();
+            (target, Some(reach))
+        })
+    }
 }
 
 struct Memory {
@@ -125,6 +152,7 @@ impl Agent {
         let known = ledger.load("leaf-1").unwrap().map(Arc::new);
         let (reconciles, reconciles_rx) = mpsc::unbounded_channel();
         let (events, events_rx) = mpsc::unbounded_channel();
+        let (probed_tx, probed) = mpsc::unbounded_channel();
         let (errors, groups, queues_fail) = (Arc::default(), Arc::default(), Arc::default());
         let datapath = Memory {
             ledger: state_dir.join("spec.log"),
@@ -137,6 +165,7 @@ impl Agent {
         let exporter = Exporter::default();
         let parts = Parts {
             prober: Box::new(canopy_agent_core::stamp::NoProber),
+            host_prober: Box::new(SmallHosts { probed: probed_tx, found: VecDeque::new() }),
             node: "leaf-1".into(),
             kernel: "6.8.0".into(),
             agent_version: "0.1.0".into(),
@@ -162,7 +191,7 @@ impl Agent {
             let _ = stopped.await;
         }));
         Self {
-            kernel: Kernel { reconciles: reconciles_rx, events, errors, groups, queues_fail },
+            kernel: Kernel { reconciles: reconciles_rx, events, errors, groups, queues_fail, probed },
             stop,
             task,
             exporter,

@@ -30,6 +30,7 @@ use canopy_model::group::GroupSpec;
 use canopy_model::ids::GroupId;
 use canopy_model::member::{Connection, MemberSpec};
 use canopy_model::node_spec::NodeSpec;
+use canopy_model::reach::HostReach;
 use canopy_model::status::{ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_model::topology::TopologySpec;
@@ -294,6 +295,12 @@ impl Domain {
     /// Processes a branch state that `node` reported. A report on a branch that the node no longer has is ignored.
     pub fn branch_news(&mut self, node: &str, id: GroupId, branch: Ipv6Addr, news: BranchNews) -> Reaction {
         Stalls(&mut self.state).news(node, id, branch, news)
+    }
+
+    /// Processes what the host of a stalled receiver answered to `node`. Returns the name of the group if the stall is known: its symptoms
+    /// have changed.
+    pub fn host_probed(&mut self, node: &str, id: GroupId, branch: Ipv6Addr, reach: HostReach) -> Option<String> {
+        Stalls(&mut self.state).host_probed(node, id, branch, reach)
     }
 
     /// What the policies of their groups require for all stalls that `node` has reported and that last, also where a command for them

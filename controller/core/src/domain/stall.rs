@@ -9,6 +9,7 @@ use std::net::Ipv6Addr;
 use canopy_model::group::StallPolicy;
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::BranchKind;
+use canopy_model::reach::HostReach;
 
 use super::reports::Reports;
 use super::state::State;
@@ -54,6 +55,20 @@ impl Stalls<'_> {
         Reaction { groups, command }
     }
 
+    /// See [`super::Domain::host_probed`].
+    pub(super) fn host_probed(
+        &mut self,
+        node: &str,
+        id: GroupId,
+        branch: Ipv6Addr,
+        reach: HostReach,
+    ) -> Option<String> {
+        let at = self.0.index(node)?;
+        let stall = self.0.nodes[at].stalls.get_mut(&(id, branch)).filter(|stall| stall.is_receiver)?;
+        stall.reach = Some(reach);
+        self.0.groups.name(id).map(str::to_owned)
+    }
+
     /// See [`super::Domain::due_policies`].
     pub(super) fn due(state: &State, node: &str) -> Vec<Command> {
         let Some(of_node) = state.node(node) else { return Vec::new() };
@@ -75,7 +90,10 @@ impl Stalls<'_> {
             let child = self.0.nodes.iter().find(|n| n.spec.base.node_address == branch)?;
             format!("node {}", child.spec.base.name)
         };
-        Some((at, Stall { who, is_receiver, fatal: news == BranchNews::Fatal, since: branch_of_node.since }))
+        Some((
+            at,
+            Stall { who, is_receiver, fatal: news == BranchNews::Fatal, since: branch_of_node.since, reach: None },
+        ))
     }
 }
 

@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use canopy_model::ids::GroupId;
+use canopy_model::ids::{GroupId, Qpn};
 use canopy_model::member::Role;
-use canopy_model::node_spec::Peer;
+use canopy_model::node_spec::{Branch, BranchKind, Peer};
 use canopy_model::status::{ItemError, ItemKind};
 use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
@@ -280,7 +280,8 @@ impl Symptoms<'_> {
         let network = self.state.network()?;
         let is_it = |m: &&Member| address(network, m) == Some(slow.branch);
         let host = group.present(Role::Receiver).find(is_it)?.spec.host.clone();
-        let port = port_to(node, group.allocation.group_id, slow.branch);
+        let branch = branch_of(node, group.allocation.group_id, slow.branch);
+        let port = branch.and_then(|b| port_of_branch(node, b));
         let at = &node.spec.base.name;
         let ms = slow.wait.as_millis();
         let evidence = format!(
@@ -294,13 +295,17 @@ impl Symptoms<'_> {
     fn receiver(&self, group: &str, node: &Node, address: std::net::Ipv6Addr, stall: &Stall, id: GroupId) -> Symptom {
         let host = stall.who.trim_start_matches("receiver ").to_owned();
         let at = &node.spec.base.name;
-        let port = port_to(node, id, address);
+        let branch = branch_of(node, id, address);
+        let port = branch.and_then(|b| port_of_branch(node, b));
         let (code, what) = if stall.fatal {
             (Code::ReceiverFailed, "its fatal NAK arrived at")
         } else {
             (Code::ReceiverStalled, "data is forwarded to it, and it acknowledges nothing at")
         };
-        let evidence = format!("{what} {at}{}", port.map(|p| format!(", port {p}")).unwrap_or_default());
+        let of_port = port.map(|p| format!(", port {p}")).unwrap_or_default();
+        let cause = branch.and_then(|b| Some(stall.reach?.sentence(&host, qpn_of(b)?)));
+        let cause = cause.filter(|_| !stall.fatal).map(|cause| format!("{cause}; ")).unwrap_or_default();
+        let evidence = format!("{cause}{what} {at}{of_port}");
         let causes = if stall.fatal { vec![] } else { port.map(|p| self.of_port(node, p)).unwrap_or_default() };
         symptom(code, Object::Member { group: group.to_owned(), host }, evidence, causes)
     }
@@ -395,10 +400,20 @@ impl Symptoms<'_> {
     }
 }
 
+fn branch_of(node: &Node, id: GroupId, address: std::net::Ipv6Addr) -> Option<&Branch> {
+    node.spec.groups.get(&id)?.branches.iter().find(|b| b.address == address)
+}
+
 /// The name of the port at which the node has this branch.
-fn port_to(node: &Node, id: GroupId, branch: std::net::Ipv6Addr) -> Option<&str> {
-    let index = node.spec.groups.get(&id)?.branches.iter().find(|b| b.address == branch)?.port;
-    node.spec.base.ports.iter().find(|p| p.index == index).map(|p| p.name.as_str())
+fn port_of_branch<'a>(node: &'a Node, branch: &Branch) -> Option<&'a str> {
+    node.spec.base.ports.iter().find(|p| p.index == branch.port).map(|p| p.name.as_str())
+}
+
+fn qpn_of(branch: &Branch) -> Option<Qpn> {
+    match branch.kind {
+        BranchKind::Receiver { qpn, .. } => Some(qpn),
+        BranchKind::Node { .. } => None,
+    }
 }
 
 fn stalls_of(node: &Node, id: GroupId) -> impl Iterator<Item = (std::net::Ipv6Addr, &Stall)> {

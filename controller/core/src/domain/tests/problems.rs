@@ -3,6 +3,7 @@
 
 use canopy_model::congestion::{PortCongestion, QueueTelemetry};
 use canopy_model::ids::PortIndex;
+use canopy_model::reach::{EchoTally, HostReach};
 use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use canopy_model::topology::Endpoint;
 use canopy_units::{UnixTime, UnwrappedPsn};
@@ -169,6 +170,51 @@ fn the_branches_that_hold_the_minimum_lead_to_the_receiver() {
     ["h2-1", "leaf2", "spine1"].iter().for_each(|branch| report(&mut w, branch, BranchNews::Recovered));
     assert_eq!(progress(&mut w, 16, 200, 101), ["g"]);
     assert_eq!((roots(&w), phase(&w).0), (vec![], GroupPhase::Ready));
+}
+
+#[test]
+fn what_the_host_of_a_stalled_receiver_answers_is_the_first_evidence_until_the_stall_ends() {
+    let mut w = world();
+    let id = w.domain.group("g").unwrap().status.group_id;
+    let address = |w: &World, host: &str| w.domain.member("g", host).unwrap().status.address;
+    let tally = |bytes, requests, replies| EchoTally { bytes, requests, replies };
+    let small_mtu = HostReach::new(tally(64, 1, 1), tally(4180, 2, 0)).unwrap();
+    let evidence = |w: &World| of_group(w).first().map(|s| s.evidence.clone()).unwrap_or_default();
+    let at = address(&w, "h2-1");
+    let probed = |w: &mut World, node: &str, reach| w.domain.host_probed(node, id, at, reach);
+    assert_eq!(probed(&mut w, "leaf2", small_mtu), None, "it does not stall");
+    report(&mut w, "h2-1", BranchNews::Stalled);
+    for node in ["leaf1", "absent"] {
+        assert_eq!(probed(&mut w, node, small_mtu), None, "{node} is not its edge");
+    }
+    assert!(evidence(&w).starts_with("data is forwarded to it"), "{}", evidence(&w));
+    assert_eq!(probed(&mut w, "leaf2", small_mtu), Some("g".into()));
+    let wanted = "h2-1 answers Echo Requests of 64 bytes but not of 4180: its MTU is too small; data is forwarded";
+    assert!(evidence(&w).starts_with(wanted), "{}", evidence(&w));
+    // Reported again, in a new session, or found out anew.
+    report(&mut w, "h2-1", BranchNews::Stalled);
+    assert!(evidence(&w).starts_with(wanted));
+    let answers = HostReach::new(tally(64, 1, 1), tally(4180, 1, 1)).unwrap();
+    assert_eq!(probed(&mut w, "leaf2", answers), Some("g".into()));
+    let qpn = w.domain.member("g", "h2-1").unwrap().spec.qpn;
+    assert!(evidence(&w).contains(&format!("no queue pair {qpn}, or it is not ready")), "{}", evidence(&w));
+    // A fatal NAK is better evidence.
+    report(&mut w, "h2-1", BranchNews::Fatal);
+    assert!(evidence(&w).starts_with("its fatal NAK"), "{}", evidence(&w));
+    report(&mut w, "h2-1", BranchNews::Recovered);
+    report(&mut w, "h2-1", BranchNews::Stalled);
+    assert!(evidence(&w).starts_with("data is forwarded to it"), "the next stall: {}", evidence(&w));
+}
+
+#[test]
+fn a_child_node_has_no_host() {
+    let mut w = world();
+    report(&mut w, "spine1", BranchNews::Stalled);
+    let status = w.domain.group("g").unwrap().status;
+    let branch = status.tree[0].branches.iter().find(|b| b.name == "spine1").unwrap().address;
+    let tally = EchoTally { bytes: 64, requests: 1, replies: 0 };
+    let reach = HostReach::new(tally, tally).unwrap();
+    assert_eq!(w.domain.host_probed("leaf1", status.group_id, branch, reach), None);
 }
 
 #[test]
