@@ -133,10 +133,12 @@ def is_of_references(answer):
 
 @schemathesis.hook
 def filter_failure(context, failure, case, response):
-    """False for the refusal of a valid request that no schema can foresee."""
-    if type(failure).__name__ != "RejectedPositiveData":
+    """False for a refusal that no schema can foresee."""
+    kind = type(failure).__name__
+    conditions = ("If-Match", "If-None-Match", "If-Plan-Match")
+    if response.status_code == 412 and kind in ("RejectedPositiveData", "AcceptedNegativeData"):
+        # Conditions are on the state of the resource, and are checked before the content (RFC 9110 section 13.2.1).
+        return not any(name in (case.headers or {}) for name in conditions)
+    if kind != "RejectedPositiveData":
         return True
-    if response.status_code == 412:
-        # Conditions are on the state of the resource.
-        return not any(name in (case.headers or {}) for name in ("If-Match", "If-None-Match", "If-Plan-Match"))
     return not (response.status_code == 422 and is_of_references(response.json()))
