@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE, API = "docs/resources.md", "controller/rest/openapi.json"
 # Generic types, documented once: Input_GroupSpec is an Input.
 GENERIC = re.compile(r"(Input|List)_\w+")
+# Identities by kind of resource, documented as one: their restrictions are in the column range.
+VARIANT = re.compile(r"(MetadataInput)_\w+")
 ALL_OF = "all fields of "
 # Schemas that have no name in the page, because their content is a plain JSON type.
 PLAIN = {"u64": "integer", "BTreeMap": "map of string"}
@@ -103,16 +105,19 @@ class Api:
                 parameters = operations[method].get("parameters", [])
                 self.paths[method, path] = {p["name"] for p in parameters if p["in"] != "path"}
                 bodies.append(operations[method].get("requestBody", {}))
-        named = {(GENERIC.sub(r"\1", n)): s for n, s in self.all.items() if n not in PLAIN}
+        named = {GENERIC.sub(r"\1", n): s for n, s in self.all.items() if n not in PLAIN and not VARIANT.fullmatch(n)}
         self.enums = {n: s["enum"] for n, s in named.items() if "enum" in s}
         self.objects = {n: self.fields(s) for n, s in named.items() if n not in self.enums and self.fields(s)}
+        if "List" in self.objects:
+            # Each list has items of its kind.
+            self.objects["List"]["items"] = ({"type": "array", "items": {"type": "object"}}, True)
         self.included = {n: {self.name(p) for p in s.get("allOf", []) if "$ref" in p} for n, s in named.items()}
         self.scalars = {n: self.type(s) for n, s in named.items() if n not in self.enums and n not in self.objects}
         self.sent = self.reached(bodies)
 
     @staticmethod
     def name(reference):
-        return reference["$ref"].split("/")[-1]
+        return VARIANT.sub(r"\1", reference["$ref"].split("/")[-1])
 
     def fields(self, schema):
         """Own fields as name -> (schema, required), also those of every alternative."""
@@ -127,7 +132,7 @@ class Api:
         """The type as the page writes it."""
         if "$ref" in schema:
             return PLAIN.get(self.name(schema), self.name(schema))
-        if "enum" in schema:
+        if "enum" in schema and "type" not in schema:
             return "string"
         if "oneOf" in schema:
             return " or ".join(self.type(s) for s in schema["oneOf"])

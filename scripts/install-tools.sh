@@ -82,7 +82,7 @@ fi
 
 # Peers that the packet tests compare with, and the protocol buffer linter: in an environment of the project's own.
 if ! cmp -s scripts/requirements.txt .venv/requirements.txt; then
-  echo "installing for python3, in .venv: $(grep -o '^[a-z-]*==[0-9.]*' scripts/requirements.txt | tr '\n' ' ')"
+  echo "installing for python3, in .venv: $(grep -o '^[a-z0-9-]*==[0-9.]*' scripts/requirements.txt | tr '\n' ' ')"
   python3 -m venv --clear .venv
   .venv/bin/python3 -m pip install -q --disable-pip-version-check --require-hashes --only-binary=:all: -r scripts/requirements.txt
   cp scripts/requirements.txt .venv/requirements.txt

@@ -98,7 +98,6 @@ pub struct RollbackRefusal {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CommitBegin {
     /// Time until it is rolled back unless it is confirmed: 1 to 86,400 seconds.
-    #[schema(minimum = 1, maximum = 86_400)]
     pub timeout_seconds: u64,
 }
 
@@ -117,7 +116,6 @@ pub struct CommitExtend {
     /// Its id.
     pub id: String,
     /// Time from now until it is rolled back: 1 to 86,400 seconds.
-    #[schema(minimum = 1, maximum = 86_400)]
     pub timeout_seconds: u64,
 }
 

@@ -5,8 +5,8 @@ use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels};
 use canopy_model::FieldErrors;
 use canopy_model::ids::Generation;
 use canopy_model::member::MemberSpec;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use crate::{API_VERSION, Kind};
@@ -26,7 +26,7 @@ pub struct Input<S> {
     /// Accepted and ignored, so that a resource that was read can be sent back.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
-    pub status: Option<IgnoredAny>,
+    pub status: Option<IgnoredObject>,
 }
 
 /// Identity of a resource as a client sends it.
@@ -52,20 +52,40 @@ pub struct MetadataInput {
     pub generation: Option<Generation>,
     /// Accepted and ignored, as `generation`.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    pub uid: Option<IgnoredAny>,
+    pub uid: Option<String>,
     /// Accepted and ignored.
     #[serde(default)]
-    #[schema(value_type = Option<u64>)]
-    pub created_unix_ns: Option<IgnoredAny>,
+    pub created_unix_ns: Option<u64>,
     /// Accepted and ignored.
     #[serde(default)]
-    #[schema(value_type = Option<u64>)]
-    pub written_unix_ns: Option<IgnoredAny>,
+    pub written_unix_ns: Option<u64>,
     /// Accepted and ignored.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
-    pub written_by: Option<IgnoredAny>,
+    pub written_by: Option<IgnoredObject>,
+}
+
+/// An object whose content is of no interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IgnoredObject;
+
+impl<'de> Deserialize<'de> for IgnoredObject {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = IgnoredObject;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<IgnoredObject, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(IgnoredObject)
+            }
+        }
+        from.deserialize_map(Object)
+    }
 }
 
 impl<S> Input<S> {

@@ -15,6 +15,10 @@ pub const DEFAULT_TENANT: &str = "default";
 
 /// Most labels per resource.
 pub const MAX_LABELS: usize = 32;
+/// Bytes of the name in a label's key and of its value, at most.
+pub const MAX_LABEL_WORD: usize = 63;
+/// Bytes of the prefix in a label's key, at most.
+pub const MAX_LABEL_PREFIX: usize = 253;
 
 /// Label of a group that chooses its metrics; with the value [`BRANCHES`], agents export those of its branches, too.
 pub const METRICS_LABEL: &str = "canopy/metrics";
@@ -86,7 +90,11 @@ pub(crate) fn check_labels(labels: &Labels, errors: &mut FieldErrors) {
     }
     for (key, value) in labels {
         let (prefix, name) = key.split_once('/').unwrap_or(("", key));
-        if !is_label_word(name) || name.is_empty() || prefix.len() > 253 || !prefix.bytes().all(is_label_byte) {
+        if !is_label_word(name)
+            || name.is_empty()
+            || prefix.len() > MAX_LABEL_PREFIX
+            || !prefix.bytes().all(is_label_byte)
+        {
             errors.push("metadata.labels", format!("{key:?} is not a label key: use 1..=63 letters, digits, '-', '_' or '.', optionally after a prefix and '/'"));
         }
         if !is_label_word(value) {
@@ -103,7 +111,7 @@ fn is_label_byte(b: u8) -> bool {
 }
 
 fn is_label_word(s: &str) -> bool {
-    s.len() <= 63 && s.bytes().all(is_label_byte)
+    s.len() <= MAX_LABEL_WORD && s.bytes().all(is_label_byte)
 }
 
 /// Requirements on labels, all of which must hold. The default selects everything.
@@ -123,17 +131,23 @@ impl Selector {
     /// # Errors
     /// Names `field` when a requirement has no key or contains an invalid character.
     pub fn parse(field: &str, text: &str) -> Result<Self, FieldError> {
+        let spaced = |text: &str| text.trim_matches(' ').to_owned();
         let mut all = Vec::new();
-        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        for part in text.split(',').map(|p| p.trim_matches(' ')).filter(|p| !p.is_empty()) {
             let (key, requirement) = if let Some((k, v)) = part.split_once("!=") {
-                (k, Requirement::Differs(k.trim().to_owned(), v.trim().to_owned()))
+                (k, Requirement::Differs(spaced(k), spaced(v)))
             } else if let Some((k, v)) = part.split_once('=') {
-                (k, Requirement::Equals(k.trim().to_owned(), v.trim_start_matches('=').trim().to_owned()))
+                (k, Requirement::Equals(spaced(k), spaced(v.strip_prefix('=').unwrap_or(v))))
             } else {
                 (part, Requirement::Exists(part.to_owned()))
             };
-            let known = |b: u8| is_label_byte(b) || matches!(b, b'/' | b'=' | b'!' | b' ');
-            if key.trim().is_empty() || !part.bytes().all(known) {
+            let value = match &requirement {
+                Requirement::Equals(_, value) | Requirement::Differs(_, value) => value,
+                Requirement::Exists(_) => "",
+            };
+            let key = key.trim_matches(' ');
+            let is_key = !key.is_empty() && key.bytes().all(|b| is_label_byte(b) || b == b'/');
+            if !is_key || !value.bytes().all(is_label_byte) {
                 return Err(FieldError::new(
                     field,
                     format!(

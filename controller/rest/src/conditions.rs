@@ -101,11 +101,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Conditions {
             Some(caller) => caller.principal().await,
             None => unknown(),
         };
-        let text =
-            |name: HeaderName| parts.headers.get(name).map(|value| value.to_str().unwrap_or("").trim().to_owned());
-        let (plan, commit) = (text(IF_PLAN_MATCH), text(CANOPY_COMMIT));
+        let plan = digits(&parts.headers, IF_PLAN_MATCH, "If-Plan-Match", "the `plan` of a dry run")?;
+        let commit = digits(&parts.headers, CANOPY_COMMIT, "Canopy-Commit", "the id of the pending commit")?;
         Ok(Self { by, precondition, plan, commit, dry_run: query.dry_run })
     }
+}
+
+/// A header of 16 hexadecimal digits.
+fn digits(headers: &HeaderMap, name: HeaderName, field: &str, what: &str) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = value.to_str().unwrap_or("").trim();
+    if text.len() == 16 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+        return Ok(Some(text.to_owned()));
+    }
+    Err(ApiError::bad_request(field, format!("{text:?} is not 16 hexadecimal digits: send {what}")))
 }
 
 fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
@@ -128,5 +137,5 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
 /// One strong entity tag.
 fn tag(text: &str) -> Option<String> {
     let tag = text.strip_prefix('"')?.strip_suffix('"')?;
-    (!tag.is_empty() && !tag.contains('"')).then(|| tag.to_owned())
+    (!tag.is_empty() && tag.bytes().all(|b| b.is_ascii_graphic() && b != b'"')).then(|| tag.to_owned())
 }

@@ -30,7 +30,7 @@ const BOUND: Bound = Bound { most: 50_000, left_out: &domain::LEFT_OUT };
 
 /// Metrics of the controller, as Prometheus text 0.0.4 or OpenMetrics 1.0, whichever the header Accept prefers.
 #[utoipa::path(get, path = "/metrics", tag = "health", operation_id = "metrics",
-    responses((status = 200, description = "Prometheus text or OpenMetrics", body = String)))]
+    responses((status = 200, description = "Prometheus text or OpenMetrics", content((String = "text/plain"), (String = "application/openmetrics-text")))))]
 pub(crate) async fn serve(State(controller): State<Controller>, headers: HeaderMap) -> Result<Response, ApiError> {
     let store = controller.store_state().await;
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());

@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The API's description, generated from the code that serves it. `openapi.json` next to `src` is the checked-in copy.
+//!
+//! The types have the structure; [`limits`] adds ranges and patterns from the constants of the checks, [`shapes`] what a kind of resource
+//! may have, [`refusals`] the problems that each operation may answer.
+
+mod document;
+mod limits;
+pub(crate) mod parameters;
+mod refusals;
+mod shapes;
 
 use std::sync::LazyLock;
 
 use axum::Json;
 use canopy_controller_actor::Controller;
+use serde_json::Value;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -62,12 +72,22 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(metrics::targets))
 }
 
-/// The OpenAPI 3.1 document.
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    described().into_openapi()
+/// The OpenAPI 3.1 document. It is as strict as the server: what it permits is refused only for what the request refers to.
+pub fn openapi() -> Value {
+    // A description has string keys and no serialisation of its own that fails.
+    let mut document = serde_json::to_value(described().into_openapi()).unwrap_or_default();
+    limits::put(&mut document);
+    shapes::put(&mut document);
+    refusals::put(&mut document);
+    document
 }
 
-pub(crate) async fn serve() -> Json<&'static utoipa::openapi::OpenApi> {
-    static DOCUMENT: LazyLock<utoipa::openapi::OpenApi> = LazyLock::new(openapi);
-    Json(&DOCUMENT)
+/// The document, made once.
+pub(crate) fn document() -> &'static Value {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(openapi);
+    &DOCUMENT
+}
+
+pub(crate) async fn serve() -> Json<&'static Value> {
+    Json(document())
 }

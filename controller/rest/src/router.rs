@@ -35,6 +35,7 @@ pub fn router(controller: Controller) -> Router {
 pub fn router_with(controller: Controller, watches: Watches) -> Router {
     let (described, _) = openapi::described().split_for_parts();
     described
+        .route_layer(axum::middleware::from_fn(openapi::parameters::refuse_unknown))
         .route("/plain", get(plain::page))
         .route("/api/v1/openapi.json", get(openapi::serve))
         .method_not_allowed_fallback(no_method)

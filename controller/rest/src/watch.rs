@@ -35,7 +35,7 @@ use crate::error::ApiError;
 use crate::extract::ApiQuery;
 
 /// Seconds that a stream lasts.
-const LASTS: std::ops::RangeInclusive<u64> = 1..=3600;
+pub(crate) const LASTS: std::ops::RangeInclusive<u64> = 1..=3600;
 const DEFAULT_LASTS: u64 = 300;
 
 /// Kinds that can be watched.
@@ -48,10 +48,10 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    const ALL: [Self; 4] = [Self::Groups, Self::Nodes, Self::Problems, Self::Events];
+    pub(crate) const ALL: [Self; 4] = [Self::Groups, Self::Nodes, Self::Problems, Self::Events];
 
     /// As a client writes it.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Groups => "groups",
             Self::Nodes => "nodes",

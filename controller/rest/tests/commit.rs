@@ -36,7 +36,7 @@ async fn a_commit_is_begun_shown_refuses_others_and_is_cancelled() {
     let changed = with(group("g1"), |g| g["spec"]["pathMtu"] = json!(1024));
     let (status, code, _) = api.put("/api/v1/groups/g1", &changed).await.problem();
     assert_eq!((status, code.as_str()), (409, "CommitPending"));
-    let (status, code, _) = put(&api, "/api/v1/groups/g1", &changed, "0").await.problem();
+    let (status, code, _) = put(&api, "/api/v1/groups/g1", &changed, "0000000000000000").await.problem();
     assert_eq!((status, code.as_str()), (409, "CommitEnded"));
     assert_eq!(put(&api, "/api/v1/groups/g1", &changed, &id).await.status, 200);
     assert_eq!(put(&api, "/api/v1/groups/g2", &group("g2"), &id).await.status, 201);

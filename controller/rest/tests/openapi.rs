@@ -5,12 +5,12 @@
 
 mod support;
 
-use support::Api;
+use support::{Api, group, with};
 
 #[test]
 fn the_checked_in_description_is_current() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
-    let now = canopy_controller_rest::openapi().to_pretty_json().unwrap() + "\n";
+    let now = serde_json::to_string_pretty(&canopy_controller_rest::openapi()).unwrap() + "\n";
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
         std::fs::write(file, &now).unwrap();
     }
@@ -43,7 +43,7 @@ async fn every_described_path_is_served_with_that_method() {
 /// Catches two types under one name and a type that was never registered.
 #[test]
 fn every_reference_leads_somewhere_and_every_kind_has_its_own_schema() {
-    let description = serde_json::to_value(canopy_controller_rest::openapi()).unwrap();
+    let description = canopy_controller_rest::openapi();
     let mut references = Vec::new();
     collect(&description, &mut references);
     assert!(references.len() > 50);
@@ -69,4 +69,29 @@ fn collect(value: &serde_json::Value, references: &mut Vec<String>) {
         serde_json::Value::Array(a) => a.iter().for_each(|v| collect(v, references)),
         _ => {}
     }
+}
+
+/// Catches what the description does not have and the server accepts: a misspelt parameter or condition would be ignored in silence.
+#[tokio::test]
+async fn what_is_not_described_is_refused_with_its_name() {
+    let api = Api::prepared().await;
+    for path in ["/api/v1/topology?limit=1", "/api/v1/groups/g1?limit=1", "/api/v1/nodes?limit=1"] {
+        let (status, _, errors) = api.get(path).await.problem();
+        assert_eq!((status, errors.len()), (400, 1), "{path}");
+        assert!(errors[0].contains("limit"), "{path}: {errors:?}");
+    }
+    // Probes and scrapers have parameters of their own.
+    assert_eq!(api.get("/livez?verbose=1").await.status, 200);
+    for (header, value) in [("If-Plan-Match", "x"), ("Canopy-Commit", "0123456789ABCDEF"), ("If-Match", "\"a b\"")] {
+        let (status, _, errors) = api.send("DELETE", "/api/v1/groups/g1", &[(header, value)], "").await.problem();
+        assert_eq!(status, 400, "{header}");
+        assert!(errors[0].starts_with(header), "{errors:?}");
+    }
+    for token in ["zz", "6", "2F", "41"] {
+        assert_eq!(api.get(&format!("/api/v1/groups?continue={token}")).await.problem().0, 400, "{token}");
+    }
+    let status = with(group("g2"), |g| g["status"] = serde_json::json!([]));
+    let (code, _, errors) = api.put("/api/v1/groups/g2", &status).await.problem();
+    assert_eq!((code, errors.len()), (422, 1), "{errors:?}");
+    assert!(errors[0].starts_with("status: "), "{errors:?}");
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::FieldErrors;
 use crate::ids::check_name;
 
-/// Longest reason, bytes.
-const MAX_REASON: usize = 1024;
+/// Longest reason, characters.
+pub const MAX_REASON: usize = 1024;
 
 /// What is taken out of service, and why. A link is drained as long as the topology or any drain has it so; applying a topology changes no
 /// drain.
@@ -21,7 +21,7 @@ pub struct DrainSpec {
     /// A node with all its links to other nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Why, for other operators; 1..=1024 bytes.
+    /// Why, for other operators; 1..=1024 characters.
     pub reason: String,
     /// Drain a node although hosts behind it are members of groups, which have no other node.
     #[serde(default)]
@@ -59,9 +59,11 @@ impl DrainSpec {
         if self.target().is_none() {
             errors.push("spec", "names a link or a node, and not both: set spec.link or spec.node");
         }
-        if self.reason.trim().is_empty() || self.reason.len() > MAX_REASON {
-            errors
-                .push("spec.reason", format!("is required, with at most {MAX_REASON} bytes: other operators read it"));
+        if self.reason.trim().is_empty() || self.reason.chars().count() > MAX_REASON {
+            errors.push(
+                "spec.reason",
+                format!("is required, with at most {MAX_REASON} characters: other operators read it"),
+            );
         }
         if self.accept_loss && self.link.is_some() {
             errors.push("spec.acceptLoss", "is for nodes: a drained link is used as long as there is no other way");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A multicast group as the operator declares it.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use canopy_units::numbers;
@@ -15,6 +16,12 @@ pub const DEFAULT_FLIGHT: u32 = 65_536;
 pub const MAX_FLIGHT: u32 = (1 << 22) - 2;
 /// Most receivers that a group can wait for.
 pub const MAX_RECEIVERS: u32 = 16_384;
+/// Path MTUs of RDMA, bytes of payload per packet.
+pub const PATH_MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
+/// Shortest and longest CNP aggregation window.
+pub const CNP_WINDOW: RangeInclusive<Duration> = Duration::from_micros(50)..=Duration::from_secs(1);
+/// Shortest and longest time without progress after which a branch is reported.
+pub const STALL_AFTER: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
 /// Time without progress of a stall, if the group does not set it.
 const DEFAULT_STALL_AFTER: Duration = Duration::from_millis(200);
 /// CNP aggregation window, if the group does not set it.
@@ -74,13 +81,13 @@ impl GroupSpec {
     /// Every invalid field.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
-        if ![256, 512, 1024, 2048, 4096].contains(&self.path_mtu) {
+        if !PATH_MTUS.contains(&self.path_mtu) {
             errors.push(
                 "spec.pathMtu",
                 format!("{} is not an RDMA path MTU: use 256, 512, 1024, 2048 or 4096", self.path_mtu),
             );
         }
-        if !(Duration::from_micros(50)..=Duration::from_secs(1)).contains(&self.cnp_window) {
+        if !CNP_WINDOW.contains(&self.cnp_window) {
             let micros = self.cnp_window.as_micros();
             errors.push("spec.cnpWindowUs", format!("{micros} is outside 50..=1000000 microseconds"));
         }
@@ -91,7 +98,7 @@ impl GroupSpec {
             errors
                 .push("spec.minReceivers", format!("{} is outside 1..={MAX_RECEIVERS} receivers", self.min_receivers));
         }
-        if !(Duration::from_millis(10)..=Duration::from_secs(60)).contains(&self.stall_after) {
+        if !STALL_AFTER.contains(&self.stall_after) {
             errors.push(
                 "spec.stallAfterMs",
                 format!(

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Identifiers and numbers, each with its range.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use crate::FieldError;
 
 macro_rules! bounded {
-    ($(#[$doc:meta])* $name:ident($inner:ty), $ok:expr, $why:literal) => {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $range:expr, $why:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -15,14 +17,16 @@ macro_rules! bounded {
         pub struct $name($inner);
 
         impl $name {
+            /// Values that are valid.
+            pub const RANGE: RangeInclusive<u64> = $range;
+
             /// Checks the range.
             ///
             /// # Errors
             /// Names `field` and the permitted range.
             pub fn new(field: &str, value: u64) -> Result<Self, FieldError> {
-                let ok: fn(u64) -> bool = $ok;
                 match <$inner>::try_from(value) {
-                    Ok(v) if ok(value) => Ok(Self(v)),
+                    Ok(v) if Self::RANGE.contains(&value) => Ok(Self(v)),
                     _ => Err(FieldError::new(field, format!(concat!("{} ", $why), value))),
                 }
             }
@@ -56,31 +60,34 @@ macro_rules! bounded {
 
 bounded!(
     /// A node's number in the SRv6 locator, 0x0001..=0xDFFF (a 16-bit uSID).
-    NodeId(u16), |v| (1..=0xDFFF).contains(&v), "is not a node id: use 1..=57343 (0x0001..0xDFFF), 0xE000 and above are local functions"
+    NodeId(u16), 1..=0xDFFF, "is not a node id: use 1..=57343 (0x0001..0xDFFF), 0xE000 and above are local functions"
 );
 bounded!(
     /// A port's index on its node, 1..=0x0FFF; the uA function is 0xE000 + index.
-    PortIndex(u16), |v| (1..=0x0FFF).contains(&v), "is not a port index: use 1..=4095"
+    PortIndex(u16), 1..=0x0FFF, "is not a port index: use 1..=4095"
 );
 bounded!(
     /// Queue Pair Number, 24 bits. 0 and 1 are management QPs, 0xFFFFFF is multicast: none names an RC QP.
-    Qpn(u32), |v| (2..0xFF_FFFF).contains(&v), "is not a usable QPN: use 24 bits, 2..=16777214 (0, 1 and 0xFFFFFF are reserved)"
+    Qpn(u32), 2..=0xFF_FFFE, "is not a usable QPN: use 24 bits, 2..=16777214 (0, 1 and 0xFFFFFF are reserved)"
 );
 bounded!(
     /// Packet Sequence Number, 24 bits.
-    Psn(u32), |v| v <= 0xFF_FFFF, "is not a PSN: use 24 bits, 0..=16777215"
+    Psn(u32), 0..=0xFF_FFFF, "is not a PSN: use 24 bits, 0..=16777215"
 );
 bounded!(
     /// Replication tree identifier (RFC 9524 Replication-ID), 32 bits, never 0.
-    TreeId(u32), |v| v != 0, "is not a tree id: use 1..=4294967295"
+    TreeId(u32), 1..=u32::MAX as u64, "is not a tree id: use 1..=4294967295"
 );
 bounded!(
     /// Compact group identifier inside one domain, 32 bits, never 0.
-    GroupId(u32), |v| v != 0, "is not a group id: use 1..=4294967295"
+    GroupId(u32), 1..=u32::MAX as u64, "is not a group id: use 1..=4294967295"
 );
 
 /// A counter that grows with every change of the resource it belongs to.
 pub type Generation = u64;
+
+/// Bytes of a name, at most: a DNS-1123 label.
+pub const MAX_NAME: usize = 63;
 
 /// Checks a resource name: a DNS-1123 label, as Kubernetes has them.
 ///
@@ -88,7 +95,7 @@ pub type Generation = u64;
 /// Names `field` and the rule.
 pub fn check_name(field: &str, name: &str) -> Result<(), FieldError> {
     let ok = !name.is_empty()
-        && name.len() <= 63
+        && name.len() <= MAX_NAME
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         && !name.starts_with('-')
         && !name.ends_with('-');
@@ -97,7 +104,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), FieldError> {
     } else {
         Err(FieldError::new(
             field,
-            format!("{name:?} is not a name: use 1..=63 of a-z, 0-9 and '-', not first or last '-'"),
+            format!("{name:?} is not a name: use 1..={MAX_NAME} of a-z, 0-9 and '-', not first or last '-'"),
         ))
     }
 }

@@ -14,6 +14,10 @@ use crate::{FieldError, FieldErrors};
 
 /// Smallest link MTU that IPv6 permits (RFC 8200 section 5).
 pub const MIN_LINK_MTU: u32 = 1280;
+/// Largest link MTU: the length field of an IPv6 header has 16 bits.
+pub const MAX_LINK_MTU: u32 = 65_535;
+/// Bytes of the name of a port, at most (IFNAMSIZ - 1).
+pub const MAX_PORT: usize = 15;
 /// Longest round-trip time of a link.
 pub const MAX_LINK_RTT: Duration = Duration::from_secs(10);
 /// Smallest K_base: one RoCEv2 frame with the largest payload (4096), all headers, ICRC and FCS
@@ -271,7 +275,7 @@ impl TryFrom<String> for Endpoint {
     fn try_from(s: String) -> Result<Self, FieldError> {
         match s.split_once('/') {
             Some((device, port))
-                if !device.is_empty() && !port.is_empty() && !port.contains('/') && port.len() <= 15 =>
+                if !device.is_empty() && !port.is_empty() && !port.contains('/') && port.len() <= MAX_PORT =>
             {
                 Ok(Self { device: device.into(), port: port.into() })
             }
@@ -381,10 +385,10 @@ impl TopologySpec {
             if l.a.device == l.b.device {
                 errors.push(format!("spec.links[{i}].b"), format!("{:?} is linked to itself", l.a.device));
             }
-            if !(MIN_LINK_MTU..=65535).contains(&l.mtu) {
+            if !(MIN_LINK_MTU..=MAX_LINK_MTU).contains(&l.mtu) {
                 errors.push(
                     format!("spec.links[{i}].mtu"),
-                    format!("{} is not an IPv6 MTU: use {MIN_LINK_MTU}..=65535", l.mtu),
+                    format!("{} is not an IPv6 MTU: use {MIN_LINK_MTU}..={MAX_LINK_MTU}", l.mtu),
                 );
             }
             check_thresholds(i, l, errors);

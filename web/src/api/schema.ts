@@ -616,19 +616,19 @@ export interface components {
             /** @description Kind of the resource. */
             kind: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How many more there are.
              */
             moreFields?: number;
             /** @description Its name; a member's is `group/host`. */
             name: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Grows with every entry.
              */
             sequence: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description When, nanoseconds since 1970.
              */
             timeUnixNs: number;
@@ -649,7 +649,7 @@ export interface components {
             /** @enum {string} */
             by: "buffer";
             /**
-             * Format: int64
+             * Format: uint64
              * @description What the formula gives, in octets.
              */
             wantedBytes: number;
@@ -662,48 +662,48 @@ export interface components {
         /** @description One branch of a group at a node. */
         BranchTelemetry: {
             /**
-             * Format: int32
+             * Format: uint32
              * @description AckPSN, 24 bits.
              */
             ackPsn?: number | null;
             /** @description The child's node address or the receiver's address. */
             address: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Their bytes.
              */
             bytes: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description CNPs in the current window.
              */
             ccount: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description PSNs by which feedback of this branch raised the minimum, since it joined: all other branches had acknowledged them, so the
              *     source waited for this one. `None` while the programs of an agent of another version count too, and from agents that do not
              *     count them.
              */
             completedMin?: number | null;
             /**
-             * Format: int32
+             * Format: uint32
              * @description ePSN of an outstanding NAK.
              */
             epsn?: number | null;
             fatal?: components["schemas"]["FatalNak"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Nanoseconds since feedback was last received; `None` = never.
              */
             lastFeedbackNs?: number | null;
             late?: components["schemas"]["LateState"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Unwrapped next PSN (AckPSN + 1); `None` while the branch is not active.
              */
             next?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Copies sent to this branch.
              */
             packets: number;
@@ -728,22 +728,22 @@ export interface components {
             /** @description Sent, by action. */
             cnps: components["schemas"]["CnpsByAction"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description Held back: a Long-haul CNP about the flow was sent less than one RTT ago.
              */
             rateLimitedFlow: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Held back: the port reached its limit of Long-haul CNPs per second.
              */
             rateLimitedPort: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Held back: the flow's arrival rate fell, so the notification of a node upstream took effect.
              */
             suppressed: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Not possible: the flow's source QP is not known.
              */
             unknownSourceQp: number;
@@ -751,27 +751,27 @@ export interface components {
         /** @description Long-haul CNPs by action. */
         CnpsByAction: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Composed, with any action, but the kernel refused to send them.
              */
             failed: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Notify.
              */
             notify: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Pause.
              */
             pause: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Rate Reduce.
              */
             rateReduce: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Resume.
              */
             resume: number;
@@ -779,7 +779,7 @@ export interface components {
         /** @description Begins a commit. */
         CommitBegin: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Time until it is rolled back unless it is confirmed: 1 to 86,400 seconds.
              */
             timeoutSeconds: number;
@@ -803,7 +803,7 @@ export interface components {
             /** @description Its id. */
             id: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Time from now until it is rolled back: 1 to 86,400 seconds.
              */
             timeoutSeconds: number;
@@ -815,10 +815,13 @@ export interface components {
         CommitPhase: "Pending" | "Confirmed" | "Cancelled" | "Expired";
         /** @description The commit that is pending, or the last one. */
         CommitResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
             /**
-             * Format: int64
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * Format: uint64
              * @description When, nanoseconds since 1970.
              */
             begunUnixNs: number;
@@ -827,20 +830,23 @@ export interface components {
             /** @description What a rollback would do; empty once it has ended. */
             changes: components["schemas"]["CommitChange"][];
             /**
-             * Format: int64
+             * Format: uint64
              * @description When it is rolled back unless it is confirmed, nanoseconds since 1970.
              */
             deadlineUnixNs: number;
             endedBy?: components["schemas"]["Principal"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description When it ended, nanoseconds since 1970.
              */
             endedUnixNs?: number | null;
             /** @description 16 hexadecimal digits. Writes of operators name it in the header `Canopy-Commit` while it is pending. */
             id: string;
-            /** @description `Commit`. */
-            kind: string;
+            /**
+             * @description `Commit`.
+             * @enum {string}
+             */
+            kind: "Commit";
             /** @description How far it is. */
             phase: components["schemas"]["CommitPhase"];
             /**
@@ -849,7 +855,7 @@ export interface components {
              */
             refused: components["schemas"]["RollbackRefusal"][];
             /**
-             * Format: int64
+             * Format: uint64
              * @description Present time of the controller, nanoseconds since 1970.
              */
             timeUnixNs: number;
@@ -885,14 +891,14 @@ export interface components {
             /** @description Remote QPN of the QP. */
             designatedQpn: components["schemas"]["Qpn"];
             /**
-             * Format: int32
+             * Format: uint32
              * @description RDMA path MTU, bytes.
              */
             pathMtu: number;
             /** @description Remote address of the QP, for the source and for receivers alike. */
             proxyAddress: string;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Which session of a source the parameters are of: it changes when the source leaves or joins again, and the queue pairs of all
              *     members then have to be reset.
              */
@@ -900,17 +906,17 @@ export interface components {
             /** @description The source's first PSN and each receiver's first expected PSN. */
             startPsn: components["schemas"]["Psn"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description Base virtual address of the source's WRITEs.
              */
             writeBaseVa: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Bytes that every receiver has registered: the smallest of their regions; 0 = WRITE not possible.
              */
             writeLength: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description R_Key that the source puts into its WRITEs.
              */
             writeRkey: number;
@@ -918,12 +924,12 @@ export interface components {
         /** @description How far the acknowledgements of a group's data are, as its headend reported last. */
         Delivery: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Packets that are not acknowledged.
              */
             outstandingPackets: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description When it began; for `Stalled`, when AckPSN last advanced. Nanoseconds since the Unix epoch.
              */
             sinceUnixNs: number;
@@ -937,10 +943,13 @@ export interface components {
         DeliveryState: "NoData" | "Flowing" | "Idle" | "Stalled";
         /** @description The domain on one screen. */
         DomainStatus: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
             /**
-             * Format: int32
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * Format: uint32
              * @description Of these, nodes whose agent is connected.
              */
             connectedNodes: number;
@@ -949,24 +958,27 @@ export interface components {
                 [key: string]: number;
             };
             /**
-             * Format: int32
+             * Format: uint32
              * @description Declared hosts.
              */
             hosts: number;
-            /** @description `DomainStatus`. */
-            kind: string;
             /**
-             * Format: int64
+             * @description `DomainStatus`.
+             * @enum {string}
+             */
+            kind: "DomainStatus";
+            /**
+             * Format: uint64
              * @description Symptoms that were not kept because there were too many problems.
              */
             leftOut: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Declared links.
              */
             links: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Declared nodes.
              */
             nodes: number;
@@ -978,17 +990,17 @@ export interface components {
                 [key: string]: number;
             };
             /**
-             * Format: int32
+             * Format: uint32
              * @description Of these, nodes that run exactly their desired state.
              */
             syncedNodes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Term of this controller, taken at its start.
              */
             term: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The controller's clock, nanoseconds since the Unix epoch.
              */
             timeUnixNs: number;
@@ -997,10 +1009,16 @@ export interface components {
         };
         /** @description A link or node that an operator takes out of service. */
         DrainResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description Kind of resource.
+             * @enum {string}
+             */
+            kind: "Drain";
             /** @description Identity. */
             metadata: components["schemas"]["Metadata"];
             /** @description As declared, or as derived from declared resources. */
@@ -1019,13 +1037,21 @@ export interface components {
             link?: string | null;
             /** @description A node with all its links to other nodes. */
             node?: string | null;
-            /** @description Why, for other operators; 1..=1024 bytes. */
+            /** @description Why, for other operators; 1..=1024 characters. */
             reason: string;
-        };
+        } & ({
+            /** @constant */
+            acceptLoss?: false;
+            link: string;
+            node?: null;
+        } | {
+            link?: null;
+            node: string;
+        });
         /** @description How far a drain is. */
         DrainStatus: {
             /**
-             * Format: int32
+             * Format: uint32
              * @description Groups that still use them: they move away, or there is no other way. Of a node, those that do not serve hosts behind it.
              */
             groups: number;
@@ -1039,30 +1065,36 @@ export interface components {
             /** @description Its name, for example `branch_unknown`. */
             name: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Packets.
              */
             packets: number;
             /** @description Interface on which they arrived; only for drops at the boundary of the domain. */
             port?: string | null;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Number, never reused.
              */
             reason: number;
         };
         /** @description Result of a dry run: the request would have succeeded. */
         DryRun: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description Fields of the resource that would have other values. */
             changes?: components["schemas"]["FieldChange"][];
             /** @description What that does to nodes and groups, the worst first; 1000 at most. */
             effects?: components["schemas"]["Effect"][];
-            /** @description `DryRun`. */
-            kind: string;
             /**
-             * Format: int64
+             * @description `DryRun`.
+             * @enum {string}
+             */
+            kind: "DryRun";
+            /**
+             * Format: uint64
              * @description How many more effects there are.
              */
             moreEffects?: number;
@@ -1108,7 +1140,7 @@ export interface components {
             /** @description The mode in force. */
             mode: components["schemas"]["EncodingMode"];
             /**
-             * Format: int32
+             * Format: uint32
              * @description Bytes that encapsulation adds to each packet: the outer IPv6 header and the SRH.
              */
             overheadBytes: number;
@@ -1119,7 +1151,7 @@ export interface components {
             /** @description Segment List in wire order: `[0]` the Proxy Address, `[1]` the tree's first SID. */
             segments: string[];
             /**
-             * Format: int32
+             * Format: uint32
              * @description Size of the SRH in bytes, TLVs and padding included.
              */
             srhBytes: number;
@@ -1127,12 +1159,12 @@ export interface components {
         /** @description Buffers of the egress ports by end. */
         EndBuffers: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of the port at end `a`, which sends towards `b`.
              */
             a?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of the port at end `b`, which sends towards `a`.
              */
             b?: number | null;
@@ -1140,12 +1172,12 @@ export interface components {
         /** @description Numbers of the egress ports by end. */
         EndNumbers: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of the port at end `a`, which sends towards `b`.
              */
             a?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Of the port at end `b`, which sends towards `a`.
              */
             b?: number | null;
@@ -1164,12 +1196,12 @@ export interface components {
             /** @description Node concerned. */
             node?: string | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Grows by one with every event since the controller started.
              */
             sequence: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Nanoseconds since the Unix epoch.
              */
             timeUnixNs: number;
@@ -1191,12 +1223,12 @@ export interface components {
         /** @description A NAK after which a queue pair is in error (decisions 3.7): retransmission does not help. */
         FatalNak: {
             /**
-             * Format: int32
+             * Format: uint32
              * @description PSN of the packet that it refused, 24 bits, in the source's numbering.
              */
             psn: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description AETH syndrome: 97 invalid request, 98 remote access error, 99 remote operational error, 100 invalid RD request.
              */
             syndrome: number;
@@ -1230,12 +1262,12 @@ export interface components {
         /** @description A flow through an egress port, identified by its packets' headers; inside SRv6, the inner headers. */
         FlowTelemetry: components["schemas"]["CnpCounts"] & {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Their octets.
              */
             bytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Packets that left marked CE, by this node or an earlier one.
              */
             ce: number;
@@ -1246,17 +1278,17 @@ export interface components {
             /** @description Origin of the source QP. */
             origin: components["schemas"]["FlowOrigin"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description Data packets sent.
              */
             packets: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Bits per second in the last window.
              */
             rateBps: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Share of the port's octets in the last window, per thousand, 0..=1000.
              */
             sharePermille: number;
@@ -1271,13 +1303,13 @@ export interface components {
             /** @description Its port. */
             port: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Nanoseconds since the report.
              */
             reportedAgoNs: number;
         };
         /**
-         * Format: int64
+         * Format: uint64
          * @description Compact group identifier inside one domain, 32 bits, never 0.
          */
         GroupId: number;
@@ -1288,10 +1320,16 @@ export interface components {
         GroupPhase: "Pending" | "Programming" | "Ready" | "Stalled" | "Unknown" | "Degraded" | "Failed";
         /** @description A multicast group. */
         GroupResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description Kind of resource.
+             * @enum {string}
+             */
+            kind: "Group";
             /** @description Identity. */
             metadata: components["schemas"]["Metadata"];
             /** @description As declared, or as derived from declared resources. */
@@ -1306,7 +1344,7 @@ export interface components {
             /** @description Node that reported. */
             node: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The node's clock at the sample, nanoseconds since the Unix epoch.
              */
             timeUnixNs: number;
@@ -1314,7 +1352,7 @@ export interface components {
         /** @description Desired configuration of a group. Members join separately. */
         GroupSpec: {
             /**
-             * Format: int32
+             * Format: uint32
              * @description CNP aggregation window T in microseconds, 50..=1000000 (draft-li, CNP Aggregation).
              * @default 1000
              */
@@ -1325,31 +1363,32 @@ export interface components {
              */
             encoding: components["schemas"]["EncodingChoice"];
             /**
-             * Format: int32
+             * Format: uint32
              * @description Largest number of packets that the source has in flight, 1..=4194302. Its first packet is dropped if its PSN is further from the
              *     start PSN, later ones if they are further ahead of the newest: a stray packet of an earlier connection cannot stop the group.
              * @default 65536
              */
             maxFlight: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Receivers that must have joined before the headend takes data, 1..=16384. Who joins later starts with a later message.
              * @default 1
              */
             minReceivers: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description RDMA path MTU in bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
              * @default 4096
+             * @enum {integer}
              */
-            pathMtu: number;
+            pathMtu: 256 | 512 | 1024 | 2048 | 4096;
             /**
              * @description What replicates packets between nodes; cannot change while the group has members.
              * @default srv6
              */
             replication: components["schemas"]["Replication"];
             /**
-             * Format: int32
+             * Format: uint32
              * @description Time without progress after which a branch that stalls the group is reported, in milliseconds, 10..=60000: two and a
              *     half times the source's retransmission timeout, so that the stall is reported within three.
              * @default 200
@@ -1375,7 +1414,7 @@ export interface components {
             delivery?: components["schemas"]["Delivery"] | null;
             encoding?: components["schemas"]["EncodingReport"] | null;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Grows with every change of tree or membership.
              */
             epoch: number;
@@ -1394,7 +1433,7 @@ export interface components {
             /** @description Why, as text for operators: names the node, the cause and what to do. Empty when `Ready`. */
             reason: string;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Number of receivers.
              */
             receivers: number;
@@ -1408,46 +1447,46 @@ export interface components {
         /** @description One group at one node. */
         GroupTelemetry: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description ACKs received from branches.
              */
             acksIn: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description ACKs sent upstream.
              */
             acksOut: number;
             /** @description Per branch. */
             branches: components["schemas"]["BranchTelemetry"][];
             /**
-             * Format: int64
+             * Format: uint64
              * @description CNPs received.
              */
             cnpsIn: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description CNPs sent upstream.
              */
             cnpsOut: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Their bytes.
              */
             dataBytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Data packets received from upstream (or from the source, at the headend).
              */
             dataPackets: number;
             /** @description Per drop reason; only those that are not zero. */
             drops: components["schemas"]["DropCount"][];
             /**
-             * Format: int32
+             * Format: uint32
              * @description Epoch of the program that is in force.
              */
             epoch: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Those data packets that raised `high`: what a rise of `high` has more was lost on the way here, or overtaken. `None` while the
              *     programs of an agent of another version forward too, and from agents that do not count them.
              */
@@ -1455,22 +1494,22 @@ export interface components {
             /** @description The group. */
             groupId: components["schemas"]["GroupId"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description Highest data PSN sent down + 1, unwrapped to 64 bits.
              */
             high: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Minimum of the branches' next PSNs, unwrapped; `None` without branches.
              */
             minNext?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description NAKs (PSN sequence error and RNR) received.
              */
             naksIn: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description NAKs sent upstream.
              */
             naksOut: number;
@@ -1491,7 +1530,7 @@ export interface components {
             /** @description Flags of the SRHs that are signed with it. */
             flagBit: components["schemas"]["FlagBit"];
             /**
-             * Format: int32
+             * Format: uint32
              * @description HMAC Key ID.
              */
             id: number;
@@ -1512,23 +1551,31 @@ export interface components {
         };
         /** @description An RDMA host. */
         HostDecl: {
-            /** @description The host's default address, inside `prefix`. */
+            /**
+             * Format: ipv6
+             * @description The host's default address, inside `prefix`.
+             */
             address: string;
             /** @description Format in which the host's RDMA stack accepts Long-haul CNPs. */
             longHaulCnp?: components["schemas"]["LongHaulFormat"];
             /** @description Unique among nodes and hosts. */
             name: string;
-            /** @description The prefix routed to the host's port; members' addresses must lie in it. */
+            /**
+             * Format: ipv6-prefix
+             * @description The prefix routed to the host's port; members' addresses must lie in it.
+             */
             prefix: string;
         };
         /** @description A resource as a client sends it. */
         Input_DrainSpec: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
-            /** @description Identity. */
-            metadata: components["schemas"]["MetadataInput"];
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @enum {string} */
+            kind: "Drain";
+            metadata: components["schemas"]["MetadataInput_Drain"];
             /**
              * @description What is taken out of service, and why. A link is drained as long as the topology or any drain has it so; applying a topology changes no
              *     drain.
@@ -1540,24 +1587,34 @@ export interface components {
                 link?: string | null;
                 /** @description A node with all its links to other nodes. */
                 node?: string | null;
-                /** @description Why, for other operators; 1..=1024 bytes. */
+                /** @description Why, for other operators; 1..=1024 characters. */
                 reason: string;
-            };
+            } & ({
+                /** @constant */
+                acceptLoss?: false;
+                link: string;
+                node?: null;
+            } | {
+                link?: null;
+                node: string;
+            });
             /** @description Accepted and ignored, so that a resource that was read can be sent back. */
             status?: Record<string, never> | null;
         };
         /** @description A resource as a client sends it. */
         Input_GroupSpec: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
-            /** @description Identity. */
-            metadata: components["schemas"]["MetadataInput"];
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @enum {string} */
+            kind: "Group";
+            metadata: components["schemas"]["MetadataInput_Group"];
             /** @description Desired configuration of a group. Members join separately. */
             spec: {
                 /**
-                 * Format: int32
+                 * Format: uint32
                  * @description CNP aggregation window T in microseconds, 50..=1000000 (draft-li, CNP Aggregation).
                  * @default 1000
                  */
@@ -1568,31 +1625,32 @@ export interface components {
                  */
                 encoding: components["schemas"]["EncodingChoice"];
                 /**
-                 * Format: int32
+                 * Format: uint32
                  * @description Largest number of packets that the source has in flight, 1..=4194302. Its first packet is dropped if its PSN is further from the
                  *     start PSN, later ones if they are further ahead of the newest: a stray packet of an earlier connection cannot stop the group.
                  * @default 65536
                  */
                 maxFlight: number;
                 /**
-                 * Format: int32
+                 * Format: uint32
                  * @description Receivers that must have joined before the headend takes data, 1..=16384. Who joins later starts with a later message.
                  * @default 1
                  */
                 minReceivers: number;
                 /**
-                 * Format: int32
+                 * Format: uint32
                  * @description RDMA path MTU in bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
                  * @default 4096
+                 * @enum {integer}
                  */
-                pathMtu: number;
+                pathMtu: 256 | 512 | 1024 | 2048 | 4096;
                 /**
                  * @description What replicates packets between nodes; cannot change while the group has members.
                  * @default srv6
                  */
                 replication: components["schemas"]["Replication"];
                 /**
-                 * Format: int32
+                 * Format: uint32
                  * @description Time without progress after which a branch that stalls the group is reported, in milliseconds, 10..=60000: two and a
                  *     half times the source's retransmission timeout, so that the stall is reported within three.
                  * @default 200
@@ -1611,15 +1669,20 @@ export interface components {
         };
         /** @description A resource as a client sends it. */
         Input_MemberSpec: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
-            /** @description Identity. */
-            metadata: components["schemas"]["MetadataInput"];
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @enum {string} */
+            kind: "Member";
+            metadata: components["schemas"]["MetadataInput_Member"];
             /** @description Declared membership of a host. One membership per (group, host). */
             spec: {
-                /** @description Address of the QP; the host's default address when absent. */
+                /**
+                 * Format: ipv6
+                 * @description Address of the QP; the host's default address when absent.
+                 */
                 address?: string | null;
                 /** @description Host name from the topology. */
                 host: string;
@@ -1635,12 +1698,14 @@ export interface components {
         };
         /** @description A resource as a client sends it. */
         Input_TopologySpec: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
-            /** @description Identity. */
-            metadata: components["schemas"]["MetadataInput"];
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @enum {string} */
+            kind: "Topology";
+            metadata: components["schemas"]["MetadataInput_Topology"];
             /** @description A whole network, replaced as a unit: an invalid update changes nothing. */
             spec: {
                 /** @description RDMA hosts, each behind exactly one node port. */
@@ -1671,12 +1736,12 @@ export interface components {
         /** @description Where a late receiver started: at the first message that its edge sent it (decisions 3.13). */
         LateStart: {
             /**
-             * Format: int32
+             * Format: uint32
              * @description Messages that the group had completed before it, 24 bits: added to its MSNs.
              */
             msnBase: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description PSN of that message's first packet minus the start PSN, 24 bits: subtracted from the PSNs of its copies, added to those of its
              *     feedback.
              */
@@ -1692,7 +1757,7 @@ export interface components {
         /** @description The queue of a link direction's sending port. */
         LinkCongestion: components["schemas"]["QueueTelemetry"] & {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Nanoseconds since the report.
              */
             reportedAgoNs: number;
@@ -1702,79 +1767,97 @@ export interface components {
             /** @description One end, written `device/port`. */
             a: components["schemas"]["Endpoint"];
             /**
-             * Format: int32
+             * Format: uint32
              * @description alpha in thousandths, 1..=65535: K_max is alpha times the bandwidth-delay product. The controller's default if
              *     absent.
              */
             alpha?: number | null;
             /** @description The other end. */
             b: components["schemas"]["Endpoint"];
-            bufferBytes?: components["schemas"]["LinkBuffer"] | null;
+            /** @description null */
+            bufferBytes?: number | {
+                /** Format: uint64 */
+                a?: number | null;
+                /** Format: uint64 */
+                b?: number | null;
+            } | null;
             /** @description Drain: trees and routes leave the link as soon as another path exists, without losing a packet. */
             drained?: boolean;
             /**
-             * Format: int64
+             * Format: uint64
              * @description K_base in octets, 4198 and more: the smallest K_max. The controller's default if absent.
              */
             kBaseBytes?: number | null;
             /**
-             * Format: int32
+             * Format: uint32
              * @description IPv6 MTU in bytes, 1280..=65535.
              */
             mtu?: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Rate of each direction, bits per second; 0 = not known.
              */
             rateBps?: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Round-trip time between the two ends, microseconds, 1..=10000000; if absent, the agents' measurement is used.
              */
             rttUs?: number | null;
-            vEcn?: components["schemas"]["PortNumber"] | null;
-            vGrowthBytesPerMs?: components["schemas"]["PortNumber"] | null;
+            /** @description null */
+            vEcn?: number | {
+                /** Format: uint64 */
+                a?: number | null;
+                /** Format: uint64 */
+                b?: number | null;
+            } | null;
+            /** @description null */
+            vGrowthBytesPerMs?: number | {
+                /** Format: uint64 */
+                a?: number | null;
+                /** Format: uint64 */
+                b?: number | null;
+            } | null;
         };
         /** @description Inputs of a link direction's thresholds. */
         LinkDesired: {
             /**
-             * Format: int32
+             * Format: uint32
              * @description alpha in thousandths, the link's or the controller's.
              */
             alpha: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Octets that the sending port can queue; `null` = not known.
              */
             bufferBytes?: number | null;
             /** @description The topology or a drain takes the link out of service. */
             drained?: boolean;
             /**
-             * Format: int64
+             * Format: uint64
              * @description K_base in octets, the link's or the controller's.
              */
             kBaseBytes: number;
             /** @description The link, `a--b`. */
             link: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description R_port in bits per second; 0 = not known.
              */
             rateBps: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The link's configured round-trip time in microseconds.
              */
             rttUs?: number | null;
             /** @description Device and port at the far end. */
             to: string;
             /**
-             * Format: int32
+             * Format: uint32
              * @description V_ecn of the sending port in packets per thousand, the link's or the controller's.
              */
             vEcn: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description V_growth of the sending port in octets per millisecond, the link's or the controller's; `null`: from K_min to K_max in one RTT_est.
              */
             vGrowthBytesPerMs?: number | null;
@@ -1782,33 +1865,33 @@ export interface components {
         /** @description What a link direction loses: by ICMPv6 Echo Requests of the agent at the sending port, and by the data of groups. */
         LinkLossView: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Those that did not arrive in their turn.
              */
             dataLost: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Data packets of groups that had to arrive at the other end, without retransmissions, since the controller started or the topology
              *     declared the link.
              */
             dataPackets: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Those without a reply: the request or the reply was lost.
              */
             lost: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Packets of a thousand that the link lost when it was found to lose packets (event `LinkLossy`); `null` while it does not.
              */
             permille?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Packets that the port's own queue dropped.
              */
             queueDrops: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Requests whose fate is known, since the agent started.
              */
             requests: number;
@@ -1818,17 +1901,17 @@ export interface components {
             congestion?: components["schemas"]["LinkCongestion"] | null;
             loss?: components["schemas"]["LinkLossView"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Nanoseconds since the last change.
              */
             pushedAgoNs?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description RTT_est that the thresholds were computed from, nanoseconds; without one, the time in which K_max is sent.
              */
             pushedRttNs?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Changes since the controller started or the link was declared.
              */
             pushes: number;
@@ -1840,10 +1923,16 @@ export interface components {
         };
         /** @description One direction of a link; its name is the sending port, its generation the topology's. */
         LinkResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description Kind of resource.
+             * @enum {string}
+             */
+            kind: "Link";
             /** @description Identity. */
             metadata: components["schemas"]["Metadata"];
             /** @description As declared, or as derived from declared resources. */
@@ -1854,42 +1943,42 @@ export interface components {
         /** @description Round-trip times of a link, nanoseconds. */
         LinkRttView: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description As configured.
              */
             configuredNs?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description RTT_est: as configured, else filtered, else as before the controller's restart.
              */
             estimateNs?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The smallest measured in the last 2.4 s.
              */
             filteredNs?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Test packets lost since the agent started.
              */
             lost: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The newest that the node's STAMP session measured.
              */
             measuredNs?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Measurements that the controller refused since the link was declared: shorter than `thresholds.min_rtt`.
              */
             refused: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Nanoseconds since the agent last reported.
              */
             reportedAgoNs?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Test packets answered since the agent started.
              */
             samples: number;
@@ -1901,337 +1990,205 @@ export interface components {
         };
         /** @description Several resources. */
         List_AuditItem: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /** @description `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
-                action: string;
-                /** @description Who did. */
-                by: components["schemas"]["Principal"];
-                /** @description JSON pointers of the fields that have other values since, 20 at most. */
-                fields?: string[];
-                generation?: components["schemas"]["u64"] | null;
-                /** @description Kind of the resource. */
-                kind: string;
-                /**
-                 * Format: int64
-                 * @description How many more there are.
-                 */
-                moreFields?: number;
-                /** @description Its name; a member's is `group/host`. */
-                name: string;
-                /**
-                 * Format: int64
-                 * @description Grows with every entry.
-                 */
-                sequence: number;
-                /**
-                 * Format: int64
-                 * @description When, nanoseconds since 1970.
-                 */
-                timeUnixNs: number;
-                /** @description Which resource of that name; absent for what is not a resource. */
-                uid?: string | null;
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["AuditItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "AuditList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_DrainResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /** @description `canopy/v1`. */
-                apiVersion: string;
-                /** @description Kind of resource. */
-                kind: string;
-                /** @description Identity. */
-                metadata: components["schemas"]["Metadata"];
-                /** @description As declared, or as derived from declared resources. */
-                spec: components["schemas"]["DrainSpec"];
-                /** @description Observed state. */
-                status: components["schemas"]["DrainStatus"];
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["DrainResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "DrainList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_EventItem: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /** @description Branch concerned. */
-                branch?: string | null;
-                /** @description Stable code. */
-                code: string;
-                /** @description Text for operators. */
-                detail: string;
-                /** @description Group concerned. */
-                group?: string | null;
-                /** @description Node concerned. */
-                node?: string | null;
-                /**
-                 * Format: int64
-                 * @description Grows by one with every event since the controller started.
-                 */
-                sequence: number;
-                /**
-                 * Format: int64
-                 * @description Nanoseconds since the Unix epoch.
-                 */
-                timeUnixNs: number;
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["EventItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "EventList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_FlowView: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: (components["schemas"]["FlowTelemetry"] & {
-                /** @description The node. */
-                node: string;
-                /** @description Its port. */
-                port: string;
-                /**
-                 * Format: int64
-                 * @description Nanoseconds since the report.
-                 */
-                reportedAgoNs: number;
-            })[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["FlowView"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "FlowList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_GroupResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /** @description `canopy/v1`. */
-                apiVersion: string;
-                /** @description Kind of resource. */
-                kind: string;
-                /** @description Identity. */
-                metadata: components["schemas"]["Metadata"];
-                /** @description As declared, or as derived from declared resources. */
-                spec: components["schemas"]["GroupSpec"];
-                /** @description Observed state. */
-                status: components["schemas"]["GroupStatus"];
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["GroupResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "GroupList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_GroupSample: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: (components["schemas"]["GroupTelemetry"] & {
-                /** @description Group's name. */
-                group: string;
-                /** @description Node that reported. */
-                node: string;
-                /**
-                 * Format: int64
-                 * @description The node's clock at the sample, nanoseconds since the Unix epoch.
-                 */
-                timeUnixNs: number;
-            })[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["GroupSample"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "GroupTelemetryList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_LinkResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /** @description `canopy/v1`. */
-                apiVersion: string;
-                /** @description Kind of resource. */
-                kind: string;
-                /** @description Identity. */
-                metadata: components["schemas"]["Metadata"];
-                /** @description As declared, or as derived from declared resources. */
-                spec: components["schemas"]["LinkDesired"];
-                /** @description Observed state. */
-                status: components["schemas"]["LinkObserved"];
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["LinkResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "LinkList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_MemberResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /** @description `canopy/v1`. */
-                apiVersion: string;
-                /** @description Kind of resource. */
-                kind: string;
-                /** @description Identity. */
-                metadata: components["schemas"]["MemberMetadata"];
-                /** @description As declared, or as derived from declared resources. */
-                spec: components["schemas"]["MemberSpec"];
-                /** @description Observed state. */
-                status: components["schemas"]["MemberStatus"];
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["MemberResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "MemberList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_NodeResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /** @description `canopy/v1`. */
-                apiVersion: string;
-                /** @description Kind of resource. */
-                kind: string;
-                /** @description Identity. */
-                metadata: components["schemas"]["Metadata"];
-                /** @description As declared, or as derived from declared resources. */
-                spec: components["schemas"]["NodeDesired"];
-                /** @description Observed state. */
-                status: components["schemas"]["NodeObserved"];
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["NodeResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "NodeList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_ProblemCodeItem: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /**
-                 * Format: int64
-                 * @description How long no symptom is seen before the problem closes, milliseconds.
-                 */
-                closesAfterMs: number;
-                /** @description Stable code. */
-                code: string;
-                /** @description What it means, and how it is found. */
-                meaning: string;
-                /** @description What it is about. */
-                object: components["schemas"]["ObjectKind"];
-                /**
-                 * Format: int64
-                 * @description How long a symptom lasts before the problem opens, milliseconds.
-                 */
-                opensAfterMs: number;
-                /** @description What to do. */
-                remedy: string;
-                /** @description How bad it is. */
-                severity: components["schemas"]["Severity"];
-                /** @description What is wrong; follows an object's name. */
-                title: string;
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["ProblemCodeItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "ProblemCodeList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_ProblemItem: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /** @description Problems that it explains, directly or through others; empty unless it is a root. */
-                affects: components["schemas"]["ProblemRef"][];
-                /** @description Open problems that explain it; empty for a root. */
-                causes: components["schemas"]["ProblemRef"][];
-                /** @description No symptom is seen at present; the problem ends soon unless one returns. */
-                closing: boolean;
-                /** @description Stable code; `canopyctl explain CODE` prints what is known of it. */
-                code: string;
-                /**
-                 * Format: int64
-                 * @description How often its symptoms began since then.
-                 */
-                count: number;
-                /** @description What was seen and where. */
-                evidence: string[];
-                /** @description Names the problem: 16 hexadecimal digits, the same through flaps and restarts of the controller. */
-                id: string;
-                /** @description What it is about. */
-                object: components["schemas"]["ObjectRef"];
-                /** @description What to do. */
-                remedy: string;
-                /** @description No other open problem explains it. */
-                root: boolean;
-                /** @description How bad it is. */
-                severity: components["schemas"]["Severity"];
-                /**
-                 * Format: int64
-                 * @description When its first symptom was seen, nanoseconds since the Unix epoch.
-                 */
-                sinceUnixNs: number;
-                /** @description What is wrong; follows the object's name. */
-                title: string;
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["ProblemItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "ProblemList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
         List_VersionItem: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description The resources. */
-            items: {
-                /** @description It was deleted, not replaced. */
-                deleted: boolean;
-                endedBy?: components["schemas"]["Principal"] | null;
-                /**
-                 * Format: int64
-                 * @description When it was replaced or deleted; absent for the one in force.
-                 */
-                endedUnixNs?: number | null;
-                /** @description Its generation. */
-                generation: components["schemas"]["u64"];
-                /** @description Its labels. */
-                labels: components["schemas"]["BTreeMap"];
-                /** @description Its spec. */
-                spec: Record<string, never>;
-                /** @description Which resource of this name. */
-                uid: string;
-                writtenBy?: components["schemas"]["Principal"] | null;
-                /**
-                 * Format: int64
-                 * @description When it was written, nanoseconds since 1970; absent if an earlier version of the controller wrote it.
-                 */
-                writtenUnixNs?: number | null;
-            }[];
-            /** @description The items' kind and `List`. */
-            kind: string;
+            items: components["schemas"]["VersionItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "VersionList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
@@ -2247,10 +2204,16 @@ export interface components {
         };
         /** @description A host's membership of a group. */
         MemberResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description Kind of resource.
+             * @enum {string}
+             */
+            kind: "Member";
             /** @description Identity. */
             metadata: components["schemas"]["MemberMetadata"];
             /** @description As declared, or as derived from declared resources. */
@@ -2260,7 +2223,10 @@ export interface components {
         };
         /** @description Declared membership of a host. One membership per (group, host). */
         MemberSpec: {
-            /** @description Address of the QP; the host's default address when absent. */
+            /**
+             * Format: ipv6
+             * @description Address of the QP; the host's default address when absent.
+             */
             address?: string | null;
             /** @description Host name from the topology. */
             host: string;
@@ -2289,17 +2255,17 @@ export interface components {
         /** @description A registered memory region (IBTA: virtual address, R_Key, length). */
         MemoryRegion: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Length in bytes, at least 1; va + length must not wrap.
              */
             length: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Remote key.
              */
             rkey: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description First byte's virtual address at the receiver.
              */
             va: number;
@@ -2307,7 +2273,7 @@ export interface components {
         /** @description Identity and bookkeeping of a resource. */
         Metadata: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description When it was created, nanoseconds since 1970; absent if an earlier version of the controller created it.
              */
             createdUnixNs?: number | null;
@@ -2326,7 +2292,7 @@ export interface components {
             uid?: string | null;
             writtenBy?: components["schemas"]["Principal"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description When labels or spec were last written, nanoseconds since 1970.
              */
             writtenUnixNs?: number | null;
@@ -2334,12 +2300,12 @@ export interface components {
         /** @description Identity of a resource as a client sends it. */
         MetadataInput: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Accepted and ignored.
              */
             createdUnixNs?: number | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Accepted and ignored: use If-Match to make a change conditional.
              */
             generation?: number | null;
@@ -2351,14 +2317,160 @@ export interface components {
             };
             /** @description Unique among resources of its kind, a DNS-1123 label. A member's is its host's name and may be left out. */
             name?: string | null;
-            /** @description `default`, or left out. */
-            tenant?: string | null;
+            /**
+             * @description `default`, or left out.
+             * @enum {string|null}
+             */
+            tenant?: "default" | null;
             /** @description Accepted and ignored, as `generation`. */
             uid?: string | null;
             /** @description Accepted and ignored. */
             writtenBy?: Record<string, never> | null;
             /**
-             * Format: int64
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            writtenUnixNs?: number | null;
+        };
+        /** @description Identity of a resource as a client sends it. */
+        MetadataInput_Drain: {
+            /**
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            createdUnixNs?: number | null;
+            /**
+             * Format: uint64
+             * @description Accepted and ignored: use If-Match to make a change conditional.
+             */
+            generation?: number | null;
+            /** @description Of members only. */
+            group?: null;
+            /** @description For selecting and for people; members carry none. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Unique among resources of its kind, a DNS-1123 label. */
+            name: string;
+            /**
+             * @description `default`, or left out.
+             * @enum {string|null}
+             */
+            tenant?: "default" | null;
+            /** @description Accepted and ignored, as `generation`. */
+            uid?: string | null;
+            /** @description Accepted and ignored. */
+            writtenBy?: Record<string, never> | null;
+            /**
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            writtenUnixNs?: number | null;
+        };
+        /** @description Identity of a resource as a client sends it. */
+        MetadataInput_Group: {
+            /**
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            createdUnixNs?: number | null;
+            /**
+             * Format: uint64
+             * @description Accepted and ignored: use If-Match to make a change conditional.
+             */
+            generation?: number | null;
+            /** @description Of members only. */
+            group?: null;
+            /** @description For selecting and for people; members carry none. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Unique among resources of its kind, a DNS-1123 label. */
+            name: string;
+            /**
+             * @description `default`, or left out.
+             * @enum {string|null}
+             */
+            tenant?: "default" | null;
+            /** @description Accepted and ignored, as `generation`. */
+            uid?: string | null;
+            /** @description Accepted and ignored. */
+            writtenBy?: Record<string, never> | null;
+            /**
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            writtenUnixNs?: number | null;
+        };
+        /** @description Identity of a resource as a client sends it. */
+        MetadataInput_Member: {
+            /**
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            createdUnixNs?: number | null;
+            /**
+             * Format: uint64
+             * @description Accepted and ignored: use If-Match to make a change conditional.
+             */
+            generation?: number | null;
+            /** @description Members: the group. May be left out, the path names it. */
+            group?: string | null;
+            /** @description Members carry none. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Its host's name, or left out. */
+            name?: string | null;
+            /**
+             * @description `default`, or left out.
+             * @enum {string|null}
+             */
+            tenant?: "default" | null;
+            /** @description Accepted and ignored, as `generation`. */
+            uid?: string | null;
+            /** @description Accepted and ignored. */
+            writtenBy?: Record<string, never> | null;
+            /**
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            writtenUnixNs?: number | null;
+        };
+        /** @description Identity of a resource as a client sends it. */
+        MetadataInput_Topology: {
+            /**
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            createdUnixNs?: number | null;
+            /**
+             * Format: uint64
+             * @description Accepted and ignored: use If-Match to make a change conditional.
+             */
+            generation?: number | null;
+            /** @description Of members only. */
+            group?: null;
+            /** @description For selecting and for people; members carry none. */
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * @description `default`.
+             * @enum {string}
+             */
+            name: "default";
+            /**
+             * @description `default`, or left out.
+             * @enum {string|null}
+             */
+            tenant?: "default" | null;
+            /** @description Accepted and ignored, as `generation`. */
+            uid?: string | null;
+            /** @description Accepted and ignored. */
+            writtenBy?: Record<string, never> | null;
+            /**
+             * Format: uint64
              * @description Accepted and ignored.
              */
             writtenUnixNs?: number | null;
@@ -2377,7 +2489,7 @@ export interface components {
             /** @description Generation of the node's desired state, within the term. */
             generation: components["schemas"]["u64"];
             /**
-             * Format: int32
+             * Format: uint32
              * @description Number of groups with a program at this node.
              */
             groups: number;
@@ -2388,12 +2500,12 @@ export interface components {
             /** @description Ports in index order. */
             ports: components["schemas"]["PortView"][];
             /**
-             * Format: int32
+             * Format: uint32
              * @description Number of unicast routes.
              */
             routes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Term of the controller that desires it.
              */
             term: number;
@@ -2401,7 +2513,7 @@ export interface components {
             un: string;
         };
         /**
-         * Format: int64
+         * Format: uint64
          * @description A node's number in the SRv6 locator, 0x0001..=0xDFFF (a 16-bit uSID).
          */
         NodeId: number;
@@ -2425,7 +2537,7 @@ export interface components {
             observedDigest: string;
             observedGeneration?: components["schemas"]["u64"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Term of what the agent last reconciled; `None` before its first report.
              */
             observedTerm?: number | null;
@@ -2444,10 +2556,16 @@ export interface components {
         };
         /** @description A forwarding node. */
         NodeResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description Kind of resource.
+             * @enum {string}
+             */
+            kind: "Node";
             /** @description Identity. */
             metadata: components["schemas"]["Metadata"];
             /** @description As declared, or as derived from declared resources. */
@@ -2457,18 +2575,24 @@ export interface components {
         };
         /** @description Counters of one node. */
         NodeSample: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
             /** @description Drops that belong to no group. */
             drops: components["schemas"]["DropCount"][];
             /** @description Per group. */
             groups: components["schemas"]["GroupSample"][];
-            /** @description `NodeTelemetry`. */
-            kind: string;
+            /**
+             * @description `NodeTelemetry`.
+             * @enum {string}
+             */
+            kind: "NodeTelemetry";
             /** @description Node that reported. */
             node: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The node's clock at its last sample; `null` = the node never sent one.
              */
             timeUnixNs?: number | null;
@@ -2490,12 +2614,12 @@ export interface components {
             /** @description Who began it. */
             by: components["schemas"]["Principal"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description Resources that it has changed.
              */
             changes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description When it is rolled back, nanoseconds since 1970.
              */
             deadlineUnixNs: number;
@@ -2503,7 +2627,7 @@ export interface components {
             id: string;
         };
         /**
-         * Format: int64
+         * Format: uint64
          * @description A port's index on its node, 1..=0x0FFF; the uA function is 0xE000 + index.
          */
         PortIndex: number;
@@ -2512,32 +2636,32 @@ export interface components {
         /** @description Queue thresholds in a node's desired state. */
         PortThresholdsView: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description K_max in octets.
              */
             kMaxBytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description K_min in octets.
              */
             kMinBytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description R_port in bits per second.
              */
             portRateBps: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description RTT_est in nanoseconds.
              */
             rttNs: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description V_ecn in packets per thousand: a higher ECN marking rate is second-level congestion.
              */
             vEcn: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description V_growth in octets per millisecond: a queue that grows faster is second-level congestion.
              */
             vGrowthBytesPerMs: number;
@@ -2549,7 +2673,7 @@ export interface components {
             /** @description Link-local address of this end. */
             linkLocal: string;
             /**
-             * Format: int32
+             * Format: uint32
              * @description IPv6 MTU in bytes.
              */
             mtu: number;
@@ -2566,7 +2690,7 @@ export interface components {
             /** @description An operator's login name, a host's name; absent for the controller, and where the name is not known. */
             name?: string;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Numeric user id on the controller's machine, where the caller is on it.
              */
             uid?: number | null;
@@ -2576,7 +2700,7 @@ export interface components {
             /** @description The cause and what to do. */
             detail: string;
             /**
-             * Format: int32
+             * Format: uint32
              * @description HTTP status code.
              */
             status: number;
@@ -2586,7 +2710,7 @@ export interface components {
         /** @description What is known of one kind of problem. */
         ProblemCodeItem: {
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long no symptom is seen before the problem closes, milliseconds.
              */
             closesAfterMs: number;
@@ -2597,7 +2721,7 @@ export interface components {
             /** @description What it is about. */
             object: components["schemas"]["ObjectKind"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description How long a symptom lasts before the problem opens, milliseconds.
              */
             opensAfterMs: number;
@@ -2619,7 +2743,7 @@ export interface components {
             /** @description Stable code; `canopyctl explain CODE` prints what is known of it. */
             code: string;
             /**
-             * Format: int64
+             * Format: uint64
              * @description How often its symptoms began since then.
              */
             count: number;
@@ -2636,7 +2760,7 @@ export interface components {
             /** @description How bad it is. */
             severity: components["schemas"]["Severity"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description When its first symptom was seen, nanoseconds since the Unix epoch.
              */
             sinceUnixNs: number;
@@ -2653,24 +2777,24 @@ export interface components {
             object: components["schemas"]["ObjectRef"];
         };
         /**
-         * Format: int64
+         * Format: uint64
          * @description Packet Sequence Number, 24 bits.
          */
         Psn: number;
         /**
-         * Format: int64
+         * Format: uint64
          * @description Queue Pair Number, 24 bits. 0 and 1 are management QPs, 0xFFFFFF is multicast: none names an RC QP.
          */
         Qpn: number;
         /** @description The queue of an egress port. A window is about one second. */
         QueueTelemetry: components["schemas"]["CnpCounts"] & {
             /**
-             * Format: int64
+             * Format: uint64
              * @description Their octets.
              */
             bytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Packets that left marked CE, by this node or an earlier one.
              */
             ce: number;
@@ -2680,47 +2804,47 @@ export interface components {
              */
             depthSource?: string | null;
             /**
-             * Format: int32
+             * Format: uint32
              * @description ECN marking rate (EMR) of the last sample: packets marked CE per thousand, 0..=1000.
              */
             emrPermille: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Congestion Level, 0..=255, of the last sample.
              */
             level: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Packets marked CE here.
              */
             marked: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Packets above K_min that are not ECN capable.
              */
             notEct: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Data packets sent.
              */
             packets: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description The largest Congestion Level of this window and the one before.
              */
             peakLevel: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description The largest QD of this window and the one before, octets.
              */
             peakQueueBytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Queue growth rate (QGR) of the last sample, octets per millisecond.
              */
             qgrBytesPerMs: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description Queue depth (QD), octets, at the last sample.
              */
             queueBytes: number;
@@ -2776,22 +2900,28 @@ export interface components {
             /** @description What decided K_max. */
             bound: components["schemas"]["Bound"];
             /**
-             * Format: int64
+             * Format: uint64
              * @description K_max in octets: above it, second-level response.
              */
             kMaxBytes: number;
             /**
-             * Format: int64
+             * Format: uint64
              * @description K_min in octets, below K_max: above it, first-level response (ECN marking).
              */
             kMinBytes: number;
         };
         /** @description The network. */
         TopologyResource: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description Kind of resource. */
-            kind: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description Kind of resource.
+             * @enum {string}
+             */
+            kind: "Topology";
             /** @description Identity. */
             metadata: components["schemas"]["Metadata"];
             /** @description As declared, or as derived from declared resources. */
@@ -2813,33 +2943,33 @@ export interface components {
             /** @description Summary. */
             conditions: components["schemas"]["Condition"][];
             /**
-             * Format: int32
+             * Format: uint32
              * @description Of these, nodes whose agent is connected.
              */
             connectedNodes: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Declared hosts.
              */
             hosts: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Declared links.
              */
             links: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Declared nodes.
              */
             nodes: number;
             /**
-             * Format: int32
+             * Format: uint32
              * @description Of these, nodes that run exactly their desired state.
              */
             syncedNodes: number;
         };
         /**
-         * Format: int64
+         * Format: uint64
          * @description Replication tree identifier (RFC 9524 Replication-ID), 32 bits, never 0.
          */
         TreeId: number;
@@ -2866,23 +2996,32 @@ export interface components {
         /** @description Resources to check. */
         Validate: {
             /** @description `Topology`, `Drain`, `Group` and `Member` resources in the order in which they would be applied. */
-            items: Record<string, never>[];
+            items: (components["schemas"]["Input_TopologySpec"] | components["schemas"]["Input_DrainSpec"] | components["schemas"]["Input_GroupSpec"] | components["schemas"]["Input_MemberSpec"])[];
         };
         /** @description All would be accepted. */
         Validated: {
-            /** @description `canopy/v1`. */
-            apiVersion: string;
-            /** @description `Validated`. */
-            kind: string;
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description `Validated`.
+             * @enum {string}
+             */
+            kind: "Validated";
             /** @description For each item `created`, `updated` or `unchanged`. */
             outcomes: string[];
         };
         /** @description Version of this controller. */
         Version: {
-            /** @description API's version. */
-            apiVersion: string;
             /**
-             * Format: int64
+             * @description API's version.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * Format: uint64
              * @description Term of this controller, taken at its start.
              */
             term: number;
@@ -2895,7 +3034,7 @@ export interface components {
             deleted: boolean;
             endedBy?: components["schemas"]["Principal"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description When it was replaced or deleted; absent for the one in force.
              */
             endedUnixNs?: number | null;
@@ -2909,12 +3048,21 @@ export interface components {
             uid: string;
             writtenBy?: components["schemas"]["Principal"] | null;
             /**
-             * Format: int64
+             * Format: uint64
              * @description When it was written, nanoseconds since 1970; absent if an earlier version of the controller wrote it.
              */
             writtenUnixNs?: number | null;
         };
-        /** Format: int64 */
+        /** @description One server-sent event. */
+        WatchEvent: {
+            /** @description The resource, or what the event is about, as JSON on one line. */
+            data: string;
+            /** @description `added`, `modified` or `deleted`, behind the kind and a point in a stream of several kinds; `synced` after the present state; `heartbeat`; `gone` and `bye` at the end. */
+            event: string;
+            /** @description Send as `after` to continue behind this event. */
+            id?: string;
+        };
+        /** Format: uint64 */
         u64: number;
     };
     responses: never;
@@ -2960,7 +3108,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -2992,7 +3167,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description there was never one */
@@ -3001,7 +3176,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3034,7 +3236,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description another one is pending */
@@ -3043,7 +3254,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -3052,7 +3290,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3085,7 +3350,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not pending */
@@ -3094,7 +3368,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -3103,7 +3404,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3136,7 +3464,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not pending */
@@ -3145,7 +3482,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -3154,7 +3518,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3187,7 +3578,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not pending */
@@ -3196,7 +3596,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -3205,7 +3632,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3228,6 +3682,42 @@ export interface operations {
                     "application/json": components["schemas"]["List_DrainResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     createDrain: {
@@ -3238,16 +3728,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path?: never;
             cookie?: never;
@@ -3264,7 +3754,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DryRun"];
+                    "application/json": components["schemas"]["DrainResource"] | components["schemas"]["DryRun"];
                 };
             };
             /** @description created; see the Location header */
@@ -3276,13 +3766,31 @@ export interface operations {
                     "application/json": components["schemas"]["DrainResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description there is no topology */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description exists, or the node serves hosts */
@@ -3291,7 +3799,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description a condition does not hold */
@@ -3300,7 +3808,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -3309,7 +3844,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3334,13 +3896,49 @@ export interface operations {
                     "application/json": components["schemas"]["DrainResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such drain */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3353,16 +3951,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path: {
                 drain: string;
@@ -3381,7 +3979,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DrainResource"];
+                    "application/json": components["schemas"]["DrainResource"] | components["schemas"]["DryRun"];
                 };
             };
             /** @description created */
@@ -3393,13 +3991,31 @@ export interface operations {
                     "application/json": components["schemas"]["DrainResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description there is no topology */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description the node serves hosts */
@@ -3408,7 +4024,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description changed meanwhile */
@@ -3417,7 +4033,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -3426,7 +4069,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3439,16 +4109,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path: {
                 drain: string;
@@ -3473,13 +4143,40 @@ export interface operations {
                 };
                 content?: never;
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such drain */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description changed meanwhile */
@@ -3488,7 +4185,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3522,7 +4264,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List_EventItem"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["WatchEvent"];
                 };
             };
             /** @description a parameter is wrong */
@@ -3531,7 +4273,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description too many streams are open */
@@ -3540,7 +4291,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3576,7 +4345,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description no such node or port */
@@ -3585,7 +4354,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3619,7 +4415,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List_GroupResource"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["WatchEvent"];
                 };
             };
             /** @description a parameter is wrong */
@@ -3628,7 +4424,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description too many streams are open */
@@ -3637,7 +4442,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3650,16 +4473,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path?: never;
             cookie?: never;
@@ -3676,7 +4499,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["DryRun"];
+                    "application/json": components["schemas"]["GroupResource"] | components["schemas"]["DryRun"];
                 };
             };
             /** @description created; see the Location header */
@@ -3688,13 +4511,31 @@ export interface operations {
                     "application/json": components["schemas"]["GroupResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description exists */
             409: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description a condition does not hold */
@@ -3703,7 +4544,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -3712,7 +4580,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3737,13 +4632,49 @@ export interface operations {
                     "application/json": components["schemas"]["GroupResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such group */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3756,16 +4687,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path: {
                 group: string;
@@ -3784,7 +4715,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["GroupResource"];
+                    "application/json": components["schemas"]["GroupResource"] | components["schemas"]["DryRun"];
                 };
             };
             /** @description created */
@@ -3796,13 +4727,67 @@ export interface operations {
                     "application/json": components["schemas"]["GroupResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description changed meanwhile */
             412: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -3811,7 +4796,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3824,16 +4836,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path: {
                 group: string;
@@ -3858,13 +4870,40 @@ export interface operations {
                 };
                 content?: never;
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such group */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description changed meanwhile */
@@ -3873,7 +4912,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3898,13 +4982,49 @@ export interface operations {
                     "application/json": components["schemas"]["List_MemberResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such group */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3917,16 +5037,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path: {
                 group: string;
@@ -3945,7 +5065,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemberResource"];
+                    "application/json": components["schemas"]["MemberResource"] | components["schemas"]["DryRun"];
                 };
             };
             /** @description joined; see the Location header */
@@ -3957,13 +5077,31 @@ export interface operations {
                     "application/json": components["schemas"]["MemberResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such group */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description is a member with other content */
@@ -3972,7 +5110,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a condition does not hold */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -3981,7 +5155,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4007,13 +5208,49 @@ export interface operations {
                     "application/json": components["schemas"]["MemberResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such membership */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4026,16 +5263,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path: {
                 group: string;
@@ -4055,7 +5292,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["MemberResource"];
+                    "application/json": components["schemas"]["MemberResource"] | components["schemas"]["DryRun"];
                 };
             };
             /** @description joined */
@@ -4067,13 +5304,40 @@ export interface operations {
                     "application/json": components["schemas"]["MemberResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such group */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description changed meanwhile */
@@ -4082,7 +5346,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -4091,7 +5382,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4104,16 +5422,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path: {
                 group: string;
@@ -4139,13 +5457,40 @@ export interface operations {
                 };
                 content?: never;
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such membership */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description changed meanwhile */
@@ -4154,7 +5499,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4179,13 +5569,49 @@ export interface operations {
                     "application/json": components["schemas"]["List_GroupSample"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such group */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4206,6 +5632,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Hmac"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4234,7 +5696,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description under way already */
@@ -4243,7 +5714,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description the HMAC TLV is not enabled */
@@ -4252,7 +5732,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4273,6 +5780,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List_LinkResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4298,13 +5841,49 @@ export interface operations {
                     "application/json": components["schemas"]["LinkResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such port of a node */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4332,7 +5911,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List_NodeResource"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["WatchEvent"];
                 };
             };
             /** @description a parameter is wrong */
@@ -4341,7 +5920,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description too many streams are open */
@@ -4350,7 +5938,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4375,13 +5981,49 @@ export interface operations {
                     "application/json": components["schemas"]["NodeResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such node */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4406,13 +6048,49 @@ export interface operations {
                     "application/json": components["schemas"]["NodeSample"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such node */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4433,6 +6111,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List_ProblemCodeItem"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4470,7 +6184,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["List_ProblemItem"];
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["WatchEvent"];
                 };
             };
             /** @description a parameter is wrong */
@@ -4479,7 +6193,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description too many streams are open */
@@ -4488,7 +6211,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4513,13 +6254,49 @@ export interface operations {
                     "application/json": components["schemas"]["ProblemItem"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such problem is open */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4542,6 +6319,42 @@ export interface operations {
                     "application/json": components["schemas"]["TargetGroup"][];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     getStatus: {
@@ -4560,6 +6373,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DomainStatus"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4582,13 +6431,49 @@ export interface operations {
                     "application/json": components["schemas"]["TopologyResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description none was declared */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4601,16 +6486,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path?: never;
             cookie?: never;
@@ -4627,7 +6512,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["TopologyResource"];
+                    "application/json": components["schemas"]["TopologyResource"] | components["schemas"]["DryRun"];
                 };
             };
             /** @description declared */
@@ -4639,13 +6524,31 @@ export interface operations {
                     "application/json": components["schemas"]["TopologyResource"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description in use */
             409: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description changed meanwhile */
@@ -4654,7 +6557,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description not valid */
@@ -4663,7 +6593,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4676,16 +6633,16 @@ export interface operations {
             };
             header?: {
                 /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
-                "If-Match"?: string | null;
+                "If-Match"?: string;
                 /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
-                "If-None-Match"?: string | null;
+                "If-None-Match"?: "*";
                 /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
-                "If-Plan-Match"?: string | null;
+                "If-Plan-Match"?: string;
                 /**
                  * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
                  *     with 409.
                  */
-                "Canopy-Commit"?: string | null;
+                "Canopy-Commit"?: string;
             };
             path?: never;
             cookie?: never;
@@ -4708,13 +6665,31 @@ export interface operations {
                 };
                 content?: never;
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description none was declared */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description groups have members */
@@ -4723,7 +6698,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a condition does not hold */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4750,13 +6779,67 @@ export interface operations {
                     "application/json": components["schemas"]["Validated"];
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description an item refers to something that is not there */
             404: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description an item is not valid */
@@ -4765,7 +6848,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4774,7 +6875,7 @@ export interface operations {
         parameters: {
             query: {
                 /** @description `Topology`, `Drain` or `Group`. */
-                kind: "Topology" | "Drain" | "Group" | "Member" | "Hmac" | "Commit";
+                kind: "Topology" | "Drain" | "Group";
                 /** @description Its name; the topology's is `default`. */
                 name: string;
             };
@@ -4799,7 +6900,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description there is no version of such a resource */
@@ -4808,7 +6909,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4817,7 +6945,7 @@ export interface operations {
         parameters: {
             query: {
                 /** @description Kinds, separated by commas: `groups`, `nodes`, `problems`, `events`. */
-                topics: string;
+                topics: ("groups" | "nodes" | "problems" | "events")[];
                 /** @description How long the stream lasts, 1..=3600 seconds; 300 when absent. */
                 timeoutSeconds?: number;
             };
@@ -4833,7 +6961,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["WatchEvent"];
                 };
             };
             /** @description a parameter is wrong */
@@ -4842,7 +6970,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description too many streams are open */
@@ -4851,7 +6988,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Problem"];
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4874,6 +7029,24 @@ export interface operations {
                     "text/plain": string;
                 };
             };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     metrics: {
@@ -4891,7 +7064,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/openmetrics-text": string;
                     "text/plain": string;
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4917,12 +7118,40 @@ export interface operations {
                     "text/plain": string;
                 };
             };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description not ready */
             503: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                     "text/plain": string;
                 };
             };
@@ -4944,6 +7173,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Version"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };

@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::extract::ApiQuery;
 
 const DEFAULT_LIMIT: usize = 200;
-const MAX_LIMIT: usize = 4096;
+pub(crate) const MAX_LIMIT: usize = 4096;
 
 /// Flows in descending order of rate.
 #[utoipa::path(get, path = "/api/v1/flows", tag = "links", operation_id = "listFlows", params(FlowQuery),

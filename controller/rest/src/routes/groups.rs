@@ -13,6 +13,7 @@ use canopy_controller_api::{GroupResource, Input, Kind, List};
 use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Selector;
 use canopy_model::group::GroupSpec;
+use canopy_model::ids::MAX_NAME;
 
 use super::tagged;
 use crate::conditions::Conditions;
@@ -21,7 +22,7 @@ use crate::extract::{ApiJson, ApiPath, ApiQuery};
 use crate::watch::{Topic, Watches, only_with_watch};
 
 /// Groups on one page, at most.
-const MAX_PAGE: usize = 500;
+pub(crate) const MAX_PAGE: usize = 500;
 const DEFAULT_PAGE: usize = 100;
 
 /// Groups in name order.
@@ -58,8 +59,10 @@ pub(crate) async fn list(
 }
 
 fn decode(token: &str) -> Result<String, ApiError> {
-    let bytes = hex::decode(token).ok().and_then(|b| String::from_utf8(b).ok());
-    bytes.ok_or_else(|| {
+    let name = hex::decode(token).ok().and_then(|b| String::from_utf8(b).ok());
+    let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let of_a_name = |name: &String| (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_part);
+    name.filter(|name| of_a_name(name) && hex::encode(name) == token).ok_or_else(|| {
         ApiError::bad_request(
             "continue",
             format!("{token:?} is not a token of this API: use the one of the previous page, or leave it out"),

@@ -14,8 +14,10 @@ use crate::error::ApiError;
 use crate::extract::ApiQuery;
 
 /// Entries of the audit on one page, at most.
-const MAX_PAGE: usize = 1000;
+pub(crate) const MAX_PAGE: usize = 1000;
 const DEFAULT_PAGE: usize = 100;
+/// Kinds whose versions are kept.
+pub(crate) const VERSIONED: [IntentKind; 3] = [IntentKind::Topology, IntentKind::Drain, IntentKind::Group];
 
 /// The writes of operators, the newest first. A page may be short although more entries follow: as long as there is a `continue`.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "history", operation_id = "listAudit", params(AuditQuery),

@@ -18,9 +18,10 @@ use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
 use crate::watch::{Topic, Watches, only_with_watch};
 
-/// Problems of a list without `limit`, and at most.
+/// Problems of a list without `limit`.
 const DEFAULT_LIMIT: usize = 200;
-const MAX_LIMIT: usize = 5000;
+/// Problems of a list, at most.
+pub(crate) const MAX_LIMIT: usize = 5000;
 /// Root problems in the status.
 const SHOWN: usize = 50;
 

@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::extract::{ApiJson, from_value};
 
 /// Resources in one request, at most.
-const MAX_ITEMS: usize = 10_000;
+pub(crate) const MAX_ITEMS: usize = 10_000;
 
 /// Checks resources without changing anything; the answer is the first refusal, its fields under `items[i]`.
 #[utoipa::path(post, path = "/api/v1/validate", tag = "validate", operation_id = "validate", request_body = Validate,

@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use crate::extract::{ApiPath, ApiQuery};
 
 const DEFAULT_LIMIT: usize = 10;
-const MAX_LIMIT: usize = 1000;
+pub(crate) const MAX_LIMIT: usize = 1000;
 
 /// For which receivers the source waits; of a group without a tree, for none.
 #[utoipa::path(get, path = "/api/v1/groups/{group}/waited-for", tag = "groups", operation_id = "getWaitedFor", params(("group" = String, Path), LimitQuery),

@@ -31,7 +31,10 @@ export function DrainDialog({ target, onClose }: Props) {
           apiVersion: "canopy/v1",
           kind: "Drain",
           metadata: { name: drainName(target) },
-          spec: { ...target, reason: reason.trim(), ...(acceptLoss && { acceptLoss }) },
+          spec:
+            "node" in target
+              ? { node: target.node, reason: reason.trim(), ...(acceptLoss && { acceptLoss }) }
+              : { link: target.link, reason: reason.trim() },
         },
       }),
     );

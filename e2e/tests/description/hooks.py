@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What no schema can express about requests of the REST API, for schemathesis: see e2e/tests/tests/description.rs.
+
+Three kinds: parameters that exclude one another, names that are in a request twice, and refusals for what a request refers to.
+Each list is closed: a valid request that is refused for anything else is a failure.
+"""
+
+import os
+import re
+import zlib
+
+import schemathesis
+from hypothesis import strategies as st
+
+schemathesis.openapi.format("ipv6-prefix", st.sampled_from(["2001:db8:0:1::/64", "2001:db8:7::/48", "2001:db8::1/128"]))
+
+# Parameters of a list that a stream does not have.
+OF_LISTS = ("limit", "continue", "labelSelector", "group", "node", "root", "severity", "kind", "name")
+# Names in the topology and of the resources that the test has made: half of the valid requests use them, so that not all answers are 404.
+KNOWN = {"group": ["g1", "g2"], "drain": ["d1"], "host": ["s1", "r1", "r2"], "node": ["n1", "n2"], "port": ["eth1", "eth2"]}
+
+
+def is_valid(case):
+    return case.meta is not None and case.meta.generation.mode.is_positive
+
+
+def known(parameter, value):
+    """A name that there is for every second value, the same for the same value."""
+    digest = zlib.crc32(str(value).encode())
+    names = KNOWN.get(parameter)
+    return names[digest // 2 % len(names)] if names and digest % 2 else value
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    query = case.query
+    watches = str(query.get("watch")).lower() == "true" and is_valid(case)
+    # A stream takes a second: outside of the long campaign, one request in four that could be a stream is one.
+    if watches and "CANOPY_DEEP" not in os.environ and zlib.crc32(repr(sorted(query.items(), key=str)).encode()) % 4:
+        query["watch"] = "false"
+    is_stream = case.path == "/api/v1/watch" or str(query.get("watch")).lower() == "true"
+    if is_stream and (is_valid(case) or query.get("timeoutSeconds") is None):
+        # Streams are pinned to a second.
+        query["timeoutSeconds"] = 1
+    if is_stream and str(query.get("timeoutSeconds")).isdigit():
+        query["timeoutSeconds"] = min(int(query["timeoutSeconds"]), 1)
+    if not is_valid(case):
+        return
+    if is_stream:
+        for name in OF_LISTS:
+            query.pop(name, None)
+        if "." not in str(query.get("after", ".")):
+            query.pop("after")
+    elif "watch" in {parameter.name for parameter in case.operation.query}:
+        query.pop("timeoutSeconds", None)
+        if case.path != "/api/v1/events" or "." in str(query.get("after")):
+            query.pop("after", None)
+    if case.path == "/api/v1/problems" and ("kind" in query) != ("name" in query):
+        query.pop("kind", None)
+        query.pop("name", None)
+    if case.path == "/api/v1/flows" and "node" not in query:
+        query.pop("port", None)
+    headers = case.headers or {}
+    if "If-Match" in headers:
+        headers.pop("If-None-Match", None)
+        # The generator loses the quotation marks of the pattern.
+        if not re.fullmatch(r'\*|"[!#-~]+"', str(headers["If-Match"])):
+            headers.pop("If-Match")
+    # A number without a fraction is an integer to a schema; the server takes digits only.
+    case.body = with_integers(case.body)
+    for name, value in case.path_parameters.items():
+        case.path_parameters[name] = known(name, value)
+    repeat_names(case)
+
+
+def with_integers(value):
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: with_integers(of) for key, of in value.items()}
+    if isinstance(value, list):
+        return [with_integers(of) for of in value]
+    return value
+
+
+def repeat_names(case):
+    """The body has the names of the path again."""
+    body = case.body
+    if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
+        return
+    metadata, path = body["metadata"], case.path_parameters
+    if case.path.startswith("/api/v1/groups/{group}/members"):
+        host = path.get("host", known("host", body["spec"]["host"]))
+        body["spec"]["host"] = host
+        metadata["name"] = host
+        metadata["group"] = path["group"]
+    elif "drain" in path or "group" in path:
+        metadata["name"] = path.get("drain", path.get("group"))
+
+
+# Refusals of well-formed requests, by field: for what they refer to, or for fields that depend on one another.
+REFERENCES = [
+    (r"spec\.link$|spec\.node$", r"."),
+    (r"spec\.(pathMtu|replication|encoding)$", r"members"),
+    (r"spec\.nodes\[\d+\]\.(name|id)$", r"is declared twice|already belongs to"),
+    (r"spec\.hosts\[\d+\](\.name)?$", r"is declared twice|has no link|has \d+ links"),
+    (r"spec\.hosts\[\d+\]\.(address|prefix)$", r"is outside the host's prefix|is not a unicast address|overlaps"),
+    (r"spec\.links\[\d+\]\.[ab]$", r"unknown node or host|is used by two links|links a host to a host|is linked to itself"),
+    (r"spec\.links$", r"does not connect"),
+    (r"spec\.host$", r"."),
+    (r"spec\.address$", r"."),
+    (r"spec\.memory(\.length)?$", r"only receivers|wraps the address space|."),
+    (r"spec\.startPsn$", r"."),
+    (r"spec\.role$", r"."),
+    (r"spec\.qpn$", r"."),
+    (r"metadata\.group$", r"is missing"),
+    (r"metadata\.name$", r"is not the name in the path"),
+]
+
+
+def is_of_references(answer):
+    """Whether a 422 is for what the request refers to."""
+    if answer["code"] == "Limit":
+        return True
+    errors = answer.get("errors", [])
+
+    def matches(error):
+        field = re.sub(r"^items\[\d+\]\.", "", error["field"])
+        return any(re.match(of, field) and re.search(why, error["detail"]) for of, why in REFERENCES)
+
+    return bool(errors) and all(matches(error) for error in errors)
+
+
+@schemathesis.hook
+def filter_failure(context, failure, case, response):
+    """False for a refusal that no schema can foresee."""
+    kind = type(failure).__name__
+    conditions = ("If-Match", "If-None-Match", "If-Plan-Match")
+    if response.status_code == 412 and kind in ("RejectedPositiveData", "AcceptedNegativeData"):
+        # Conditions are on the state of the resource, and are checked before the content (RFC 9110 section 13.2.1).
+        return not any(name in (case.headers or {}) for name in conditions)
+    if kind != "RejectedPositiveData":
+        return True
+    return not (response.status_code == 422 and is_of_references(response.json()))
