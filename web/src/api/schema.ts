@@ -2938,6 +2938,10 @@ export interface operations {
                 name?: string;
                 /** @description Only writes of the principal with this name. */
                 by?: string;
+                /** @description Only this kind of write: `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
+                action?: string;
+                /** @description Only writes of the last so many seconds, on the controller's clock. */
+                withinSeconds?: number;
             };
             header?: never;
             path?: never;
