@@ -24,6 +24,7 @@ const PAGES: Record<string, string> = {
   node: "/nodes/leaf1",
   drains: "/drains",
   events: "/events",
+  audit: "/audit",
   problem: "/problems/00000000009a3f00",
 };
 const SCREENS = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };

@@ -151,6 +151,119 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByText("A link to a host cannot be drained").waitFor();
   },
 
+  /** Catches a pending commit that is not shown, a write that is refused without its name, and one of the tab that is no part of its own. */
+  async commit(page) {
+    const post = async (path: string, body: unknown) => {
+      const answer = await fetch(`${url}/api/v1/commit${path}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+      check(answer.ok, `POST ${path}: ${answer.status}`);
+      return ((await answer.json()) as { id: string }).id;
+    };
+    const drains = async () => ((await (await fetch(`${url}/api/v1/drains`)).json()) as { items: unknown[] }).items.length;
+    await page.goto(`${url}/links/n1/eth1`);
+    await live(page).getByText("live", { exact: true }).waitFor();
+    const strip = page.getByRole("region", { name: "Pending commit" });
+    check((await strip.count()) === 0, "a commit is shown although none is pending");
+    const id = await post("", { timeoutSeconds: 3600 });
+    await strip.getByText("Other writes are refused until then.").waitFor();
+    await strip.getByText("It has changed nothing yet.").waitFor();
+    await page.getByRole("button", { name: "Drain…" }).click();
+    await page.keyboard.type("optics");
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog", { name: /^Drain link/ });
+    await dialog.getByText("The controller accepts it.").waitFor();
+    await dialog.getByRole("button", { name: "Drain it" }).press("Enter");
+    await dialog.getByRole("alert").getByText(id).first().waitFor();
+    check((await drains()) === 0, "a write beside the pending commit was made");
+    await dialog.getByRole("button", { name: "Make this a part of it" }).press("Enter");
+    await dialog.getByRole("alert").waitFor({ state: "detached" });
+    await dialog.getByRole("button", { name: "Drain it" }).press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Drains" }).waitFor();
+    await strip.getByText("1 change", { exact: true }).click();
+    await strip.getByText("drain/n1-eth1, which is new").waitFor();
+    await strip.getByText("Writes of this tab are a part of it.").waitFor();
+    check(await strip.getByRole("button", { name: "10 min from now" }).isDisabled(), "a commit with an hour left gets ten minutes");
+    await strip.getByText("It has 10 minutes or more.").waitFor();
+    await strip.getByRole("button", { name: "Cancel it…" }).press("Enter");
+    const cancel = page.getByRole("dialog", { name: `Take commit ${id} back` });
+    await cancel.getByText("drain/n1-eth1 is deleted").waitFor();
+    check((await drains()) === 1, "showing the rollback rolled it back");
+    await cancel.getByRole("button", { name: "Take it back" }).press("Enter");
+    await page.getByText("Everything is in service.").waitFor();
+    check((await drains()) === 0, "the drain is still there");
+    const ended = page.getByRole("region", { name: "Ended commit" });
+    await ended.getByText("was cancelled: its changes are taken back").waitFor();
+    await ended.getByRole("button", { name: "Dismiss" }).press("Enter");
+    await ended.waitFor({ state: "detached" });
+
+    // One that this tab begins, gets more time for, and confirms.
+    await page.getByRole("link", { name: "Links" }).click();
+    await page.getByRole("link", { name: "n1/eth1", exact: true }).click();
+    await page.getByRole("button", { name: "Drain…" }).click();
+    await page.keyboard.type("optics");
+    await page.getByRole("button", { name: "Begin a commit" }).press("Enter");
+    await dialog.getByText(/^This becomes a part of commit/).waitFor();
+    await dialog.getByRole("button", { name: "Check" }).press("Enter");
+    await dialog.getByRole("button", { name: "Drain it" }).press("Enter");
+    await strip.getByText("1 change", { exact: true }).waitFor();
+    const own = ((await (await fetch(`${url}/api/v1/commit`)).json()) as { id: string }).id;
+    await post("/extend", { id: own, timeoutSeconds: 40 });
+    await strip.getByText(/^\d+ s$/).waitFor();
+    await strip.getByRole("button", { name: "10 min from now" }).press("Enter");
+    await strip.getByText(/^(10 min|9 min \d+ s)$/).waitFor();
+    await strip.getByRole("button", { name: "Confirm" }).press("Enter");
+    await ended.getByText("was confirmed: its changes stay").waitFor();
+    check((await drains()) === 1, "the drain is gone");
+    // The ended commit is not named any more.
+    await page.getByRole("button", { name: "Put back…" }).press("Enter");
+    await page.getByRole("button", { name: "Put it back" }).press("Enter");
+    await page.getByText("Everything is in service.").waitFor();
+  },
+
+  /** Catches a filter that is not in the URL, an entry without its values, and an undo of what another operator has changed meanwhile. */
+  async audit(page) {
+    const labels = async () => ((await (await fetch(`${url}/api/v1/groups/g1`)).json()) as { metadata: { labels: Record<string, string> } }).metadata.labels;
+    const label = (of: Record<string, string>) => put("/api/v1/groups/g1", { ...group("g1"), metadata: { name: "g1", labels: of } });
+    await label({ job: "llm" });
+    await page.goto(`${url}/audit`);
+    const rows = page.getByRole("table", { name: "Audit" }).getByRole("row");
+    await rows.filter({ hasText: "topology/default" }).first().waitFor();
+    await page.getByRole("combobox", { name: "Action" }).selectOption("update");
+    await rows.filter({ hasText: "topology/default" }).first().waitFor({ state: "detached" });
+    check(page.url().includes("action=update"), "the filter is not in the URL");
+    await page.getByText("canopyctl audit --action update").first().waitFor();
+    await page.goto(`${url}/audit?kind=Drain`);
+    await page.getByText("No write that is kept passes the filter.").waitFor();
+    await page.goto(`${url}/audit?kind=Group&name=g1&within=1h`);
+    const open = page.getByRole("button", { name: "update group/g1: open" });
+    await open.first().press("Enter");
+    const shown = page.getByRole("dialog", { name: "update group/g1" });
+    const field = shown.getByRole("row", { name: /\/metadata\/labels\/job/ });
+    await field.getByText("llm").waitFor();
+    await field.getByText("nothing").waitFor();
+    await shown.getByRole("button", { name: "Undo…" }).press("Enter");
+    const undo = page.getByRole("dialog", { name: "Undo update of group/g1" });
+    await undo.getByText("canopyctl undo group g1 --to 1").first().waitFor();
+    await undo.getByRole("row", { name: /\/metadata\/labels\/job/ }).getByText("llm").waitFor();
+    // Another operator is faster.
+    await label({ job: "hpc" });
+    await undo.getByRole("button", { name: "Put it back" }).press("Enter");
+    await undo.getByRole("alert").getByText(/read it again/).waitFor();
+    check((await labels())["job"] === "hpc", "the write of another operator was taken back");
+    await undo.getByRole("button", { name: "Cancel" }).press("Enter");
+    await undo.waitFor({ state: "detached" });
+    await open.last().press("Enter");
+    await shown.getByRole("button", { name: "Undo…" }).press("Enter");
+    await undo.getByText("This also takes back 1 later write.").waitFor();
+    await undo.getByRole("button", { name: "Put it back" }).press("Enter");
+    await undo.waitFor({ state: "detached" });
+    check((await labels())["job"] === undefined, "the label is still there");
+    check((await open.count()) >= 2, "entries are gone");
+    await page.goto(`${url}/audit?kind=Group&action=create`);
+    await page.getByRole("button", { name: "create group/g1: open" }).press("Enter");
+    await page.getByText("there is nothing before it").waitFor();
+    check(await page.getByRole("button", { name: "Undo…" }).isDisabled(), "a creation has an undo");
+  },
+
   /** Catches a page that is blank while the controller is away, one that still shows itself as live, and one that has to be reloaded. */
   async restart(page) {
     await page.goto(`${url}/groups`);
@@ -212,7 +325,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     while ((await problems()).length === 0 && Date.now() < until) await page.waitForTimeout(100);
     const id = (await problems())[0]?.id ?? "";
     check(id !== "", "no problem has opened");
-    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/nodes", "/nodes/n2", "/drains", "/events", `/problems/${id}`, "/no/such/page"];
+    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/nodes", "/nodes/n2", "/drains", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });
       for (const path of paths) {

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect, useRef } from "react";
 import { problems } from "./api/queries";
+import { CommitStrip } from "./CommitStrip";
 import { TopBar } from "./TopBar";
 
 const PAGES = [
@@ -13,6 +14,7 @@ const PAGES = [
   ["/nodes", "Nodes"],
   ["/drains", "Drains"],
   ["/events", "Events"],
+  ["/audit", "Audit"],
 ] as const;
 
 export function Shell() {
@@ -50,6 +52,7 @@ export function Shell() {
       </nav>
       <TopBar />
       <main className="main" id="main" ref={main} tabIndex={-1}>
+        <CommitStrip />
         <Outlet />
       </main>
     </div>

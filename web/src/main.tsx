@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { MutationCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
+import { ApiError } from "./api/client";
 import { LiveStream } from "./api/live";
+import { setOwnCommit } from "./api/tab";
 import { LiveContext } from "./api/useLive";
 import { startClock } from "./lib/clock";
 import { makeRouter } from "./router";
 import "./style.css";
 
 // What is in the cache follows the stream, so it does not become stale by itself. A browser without a network still reaches the controller.
-const queries = new QueryClient({
+const queries: QueryClient = new QueryClient({
+  mutationCache: new MutationCache({
+    onError: (error) => {
+      // A write was refused for a commit that this tab has not seen yet, or that has ended: the strip shows it.
+      const code = error instanceof ApiError ? error.document?.code : undefined;
+      if (code === "CommitEnded") setOwnCommit(null);
+      if (code === "CommitPending" || code === "CommitEnded") void queries.invalidateQueries({ queryKey: ["status"] });
+    },
+  }),
   defaultOptions: {
     queries: { staleTime: Infinity, retry: 1, refetchOnWindowFocus: false, networkMode: "always" },
     mutations: { networkMode: "always" },

@@ -4,6 +4,7 @@ import { createRootRouteWithContext, createRoute, createRouter, lazyRouteCompone
 import * as queries from "./api/queries";
 import type { GroupPhase } from "./api/types";
 import { PHASE_ORDER } from "./lib/state";
+import type { AuditSearch } from "./lib/undo";
 import { Shell } from "./Shell";
 import { Overview } from "./pages/Overview";
 import { NotFound, Failed } from "./pages/NotFound";
@@ -102,7 +103,14 @@ const drains = createRoute({
   loader: ({ context }) => read(context.queries.ensureQueryData(queries.drains)),
 });
 
-export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, nodes, node, drains, events]);
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/audit",
+  validateSearch: (search: Record<string, unknown>): AuditSearch => ({ ...text(search, "by"), ...text(search, "kind"), ...text(search, "name"), ...text(search, "action"), ...text(search, "within") }),
+  component: lazyRouteComponent(() => import("./pages/Audit"), "Audit"),
+});
+
+export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, nodes, node, drains, events, audit]);
 
 export const makeRouter = (client: QueryClient) =>
   createRouter({

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading what operators wrote.
 
-use canopy_controller_core::audit::{AuditEntry, IntentKind};
+use canopy_controller_core::audit::{Action, AuditEntry, IntentKind};
 use canopy_store::StoreError;
+use canopy_units::UnixTime;
 use serde::de::DeserializeOwned;
 
 use crate::books::{Version, audit_key, audit_prefix, audit_sequence, version_prefix};
@@ -22,6 +23,10 @@ pub struct AuditFilter {
     pub name: Option<String>,
     /// Of the principal with this name.
     pub by: Option<String>,
+    /// Of this kind of write.
+    pub action: Option<Action>,
+    /// Written at this instant or later, on the controller's wall clock.
+    pub since: Option<UnixTime>,
 }
 
 impl AuditFilter {
@@ -29,6 +34,8 @@ impl AuditFilter {
         self.kind.is_none_or(|kind| kind == entry.kind)
             && self.name.as_ref().is_none_or(|name| *name == entry.name)
             && self.by.as_ref().is_none_or(|by| *by == entry.written.by.name)
+            && self.action.is_none_or(|action| action == entry.action)
+            && self.since.is_none_or(|since| since <= entry.written.at)
     }
 }
 

@@ -11,6 +11,7 @@ use canopy_controller_core::metadata::Labels;
 use canopy_controller_core::principal::Principal;
 use canopy_model::group::GroupSpec;
 use canopy_store::{MemStore, Op, Revision, Snapshot, Store, StoreError};
+use canopy_units::UnixTime;
 
 /// A store that remembers the keys of each commit.
 #[derive(Default)]
@@ -158,6 +159,15 @@ async fn the_audit_is_read_in_pages_and_by_kind_name_and_person() {
     assert_eq!(of(name, None, 1000).await.0.len(), 110);
     let drains = AuditFilter { kind: Some(IntentKind::Drain), ..AuditFilter::default() };
     assert_eq!(of(drains, None, 1000).await, (vec![], None));
+    let created = AuditFilter { action: Some(Action::Create), ..AuditFilter::default() };
+    assert_eq!(of(created, None, 1000).await.0, (0..10).rev().collect::<Vec<_>>());
+    let (all, _) = controller.audit(AuditFilter::default(), None, 1000).await.unwrap();
+    let since = |at| AuditFilter { since: Some(at), ..AuditFilter::default() };
+    let newest = all[0].written.at;
+    let at_newest = all.iter().filter(|entry| entry.written.at == newest).count();
+    assert_eq!(of(since(newest), None, 1000).await.0.len(), at_newest);
+    let later = UnixTime::from_nanos(newest.nanos() + 1);
+    assert_eq!(of(since(later), None, 1000).await, (vec![], None));
 }
 
 /// Catches a reader that asks for the same page for ever, because it does not know where an entry that it cannot read stands.

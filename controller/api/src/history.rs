@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What operators wrote: the audit, and the versions of resources.
 
+pub use canopy_controller_core::audit::Action;
+
 use canopy_controller_core::audit;
 use canopy_controller_core::uid::Uid;
 use canopy_model::ids::Generation;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use crate::health::{Severity, SubjectKind};
-use crate::history::IntentKind;
+use crate::history::{Action, IntentKind};
 
 /// Parameters of every write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
@@ -54,6 +54,11 @@ pub struct AuditQuery {
     pub name: Option<String>,
     /// Only writes of the principal with this name.
     pub by: Option<String>,
+    /// Only this kind of write: `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`.
+    #[param(value_type = Option<String>)]
+    pub action: Option<Action>,
+    /// Only writes of the last so many seconds, on the controller's clock.
+    pub within_seconds: Option<u64>,
 }
 
 /// A resource whose versions are wanted.

@@ -57,7 +57,7 @@ impl WaitedFor {
             host: r.host,
             node: r.node,
             share_ppm: r.ppm,
-            wait_ns: r.wait.map(|wait| canopy_units::nanos(wait)),
+            wait_ns: r.wait.map(canopy_units::nanos),
         });
         Self {
             api_version: ApiVersion,

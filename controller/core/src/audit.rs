@@ -68,6 +68,21 @@ pub enum Action {
     Expire,
 }
 
+impl Action {
+    /// Every action, for filters.
+    pub const ALL: [Self; 9] = [
+        Self::Create,
+        Self::Update,
+        Self::Delete,
+        Self::Rotate,
+        Self::Begin,
+        Self::Confirm,
+        Self::Extend,
+        Self::Cancel,
+        Self::Expire,
+    ];
+}
+
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {

@@ -9,7 +9,6 @@
 //! minimum passes in a second.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry::{Occupied as Present, Vacant as Absent};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -87,14 +86,12 @@ impl Progress {
                 self.branches.remove(&branch.address);
                 continue;
             };
-            let counter = match self.branches.entry(branch.address) {
-                Present(known) => known.into_mut(),
-                Absent(new) if branches.iter().any(|b| b.address == branch.address) => {
-                    let (present, before) = Default::default();
-                    new.insert(Counter { last: completed, present, before })
-                }
-                _ => continue,
-            };
+            if !self.branches.contains_key(&branch.address) && !branches.iter().any(|b| b.address == branch.address) {
+                continue;
+            }
+            let (present, before) = Default::default();
+            let new = Counter { last: completed, present, before };
+            let counter = self.branches.entry(branch.address).or_insert(new);
             // A branch that left and joined again counts from 0.
             counter.present.psns += completed.saturating_sub(counter.last);
             counter.last = completed;

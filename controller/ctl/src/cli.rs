@@ -231,6 +231,29 @@ pub enum Audited {
     Commit,
 }
 
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AuditAction {
+    /// A resource was created.
+    Create,
+    /// Labels or spec were replaced.
+    Update,
+    /// A resource was deleted.
+    Delete,
+    /// A rotation of keys was begun.
+    Rotate,
+    /// A confirmed commit was begun.
+    Begin,
+    /// It was confirmed.
+    Confirm,
+    /// It got another time.
+    Extend,
+    /// An operator had it rolled back.
+    Cancel,
+    /// It was rolled back because its time had passed.
+    Expire,
+}
+
 /// Arguments of `audit`.
 #[derive(Args)]
 pub struct AuditArgs {
@@ -243,6 +266,12 @@ pub struct AuditArgs {
     /// Only writes of this user.
     #[arg(long)]
     pub by: Option<String>,
+    /// Only this kind of write.
+    #[arg(long, value_enum)]
+    pub action: Option<AuditAction>,
+    /// Only writes within this time, for example 1h.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub within: Option<Duration>,
     /// Number of writes.
     #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub limit: u16,

@@ -124,6 +124,11 @@ export function applyChanges(queries: QueryClient, changes: readonly Change[]): 
   }
   if (events.length) {
     queries.setQueryData<Event[]>(["events"], (list) => list && withEvents(list, events.map((event) => event.data)));
+    // A commit has begun, got another time, or ended.
+    if (events.some((event) => event.data.code.startsWith("Commit"))) {
+      readAgain(queries, ["status"]);
+      readAgain(queries, ["commit"]);
+    }
   }
   if (groups.length) {
     let isOther = false;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import createClient from "openapi-fetch";
 import type { paths } from "./schema";
+import { prepared } from "./tab";
 import type { ErrorDocument } from "./types";
 
 /** Requests of the description's paths, with its types; the page's own origin. */
 export const api = createClient<paths>({ baseUrl: location.origin });
+api.use({ onRequest: ({ request }) => prepared(request) });
 
 /** A refusal of the controller, or of the way to it. */
 export class ApiError extends Error {

@@ -4,8 +4,10 @@ import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, data } from "./client";
 import type { GroupPage } from "./changes";
 import { EVENTS_KEPT } from "./changes";
+import { ownCommit, setOwnCommit } from "./tab";
 import { note } from "../lib/clock";
-import type { Event, GroupSample, Node, Problem } from "./types";
+import { WITHIN, type AuditSearch } from "../lib/undo";
+import type { Action, Event, GroupSample, IntentKind, Node, Problem, VersionedKind } from "./types";
 
 /** How often something without a stream is read while a page shows it. */
 const REREAD = 2000;
@@ -14,7 +16,10 @@ export const PAGE = 500;
 export const status = queryOptions({
   queryKey: ["status"],
   queryFn: async () => {
+    const own = ownCommit();
     const domain = await data(api.GET("/api/v1/status"));
+    // It has ended. One that was begun since is not in this answer yet.
+    if (own && own === ownCommit() && domain.pendingCommit?.id !== own) setOwnCommit(null);
     note(domain.timeUnixNs);
     return domain;
   },
@@ -81,6 +86,35 @@ export const drains = queryOptions({
   queryFn: async () => (await data(api.GET("/api/v1/drains"))).items,
   refetchInterval: REREAD,
 });
+
+/** The pending commit, or the last one. To be read only where there was one. */
+export const commit = queryOptions({
+  queryKey: ["commit"],
+  queryFn: () => data(api.GET("/api/v1/commit")),
+});
+
+/** Entries of the audit that pass a filter, the newest first. */
+export const audit = (search: AuditSearch) =>
+  infiniteQueryOptions({
+    queryKey: ["audit", search],
+    initialPageParam: undefined as string | undefined,
+    queryFn: async ({ pageParam }) => {
+      const { by, kind, name, action, within } = search;
+      const withinSeconds = WITHIN[within ?? ""]?.[0];
+      const query = { limit: 200, ...(pageParam && { continue: pageParam }), ...(by && { by }), ...(kind && { kind: kind as IntentKind }), ...(name && { name }), ...(action && { action: action as Action }), ...(withinSeconds && { withinSeconds }) };
+      return data(api.GET("/api/v1/audit", { params: { query } }));
+    },
+    getNextPageParam: (last) => last.metadata.continue ?? undefined,
+    staleTime: REREAD,
+  });
+
+export const versions = (kind: string, name: string) =>
+  queryOptions({
+    queryKey: ["versions", kind, name],
+    queryFn: async () => (await data(api.GET("/api/v1/versions", { params: { query: { kind: kind as VersionedKind, name } } }))).items,
+    staleTime: 0,
+    gcTime: 0,
+  });
 
 export const problems = queryOptions({
   queryKey: ["problems"],

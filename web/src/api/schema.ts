@@ -255,6 +255,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/groups/{group}/waited-for": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** For which receivers the source waits; of a group without a tree, for none. */
+        get: operations["getWaitedFor"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/hmac": {
         parameters: {
             query?: never;
@@ -2849,6 +2866,24 @@ export interface components {
              */
             queueBytes: number;
         };
+        /** @description A receiver's part in what the source waits for. */
+        ReceiverShare: {
+            /** @description Its host. */
+            host: string;
+            /** @description Its edge. */
+            node: string;
+            /**
+             * Format: uint32
+             * @description Its share, parts per million.
+             */
+            sharePpm: number;
+            /**
+             * Format: uint64
+             * @description How long data that its edge has forwarded waits for its acknowledgement, on average, in nanoseconds; `null` if nothing was
+             *     acknowledged in that time.
+             */
+            waitNs?: number | null;
+        };
         /**
          * @description What replicates packets between nodes (decisions 2.3). Feedback is aggregated hop by hop in both modes.
          * @enum {string}
@@ -3053,6 +3088,48 @@ export interface components {
              */
             writtenUnixNs?: number | null;
         };
+        /**
+         * @description For which receivers the source of a group waits.
+         *
+         *     Every node counts the PSNs by which the feedback of each of its branches raised the minimum: all other branches had acknowledged them
+         *     before. A receiver's share is the product of the shares from the headend down to it.
+         */
+        WaitedFor: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * Format: uint64
+             * @description The time that the shares cover, the last 5 to 10 s, in nanoseconds; 0 while the headend reports nothing.
+             */
+            coversNs: number;
+            /** @description The group. */
+            group: string;
+            /**
+             * @description `WaitedFor`.
+             * @enum {string}
+             */
+            kind: "WaitedFor";
+            /**
+             * Format: uint64
+             * @description Receivers of the tree that are beyond `limit`.
+             */
+            left: number;
+            /**
+             * Format: uint64
+             * @description PSNs that were acknowledged to the source in that time.
+             */
+            psns: number;
+            /** @description Receivers; the largest share first, then by name. */
+            receivers: components["schemas"]["ReceiverShare"][];
+            /**
+             * Format: uint32
+             * @description Share of the nodes that do not report shares, parts per million.
+             */
+            unknownPpm: number;
+        };
         /** @description One server-sent event. */
         WatchEvent: {
             /** @description The resource, or what the event is about, as JSON on one line. */
@@ -3086,6 +3163,10 @@ export interface operations {
                 name?: string;
                 /** @description Only writes of the principal with this name. */
                 by?: string;
+                /** @description Only this kind of write: `create`, `update`, `delete` or `rotate`; of a commit `begin`, `confirm`, `extend`, `cancel` or `expire`. */
+                action?: "create" | "update" | "delete" | "rotate" | "begin" | "confirm" | "extend" | "cancel" | "expire";
+                /** @description Only writes of the last so many seconds, on the controller's clock. */
+                withinSeconds?: number;
             };
             header?: never;
             path?: never;
@@ -5570,6 +5651,76 @@ export interface operations {
                 };
             };
             /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such group */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getWaitedFor: {
+        parameters: {
+            query?: {
+                /** @description Number of receivers, 1..=1000; 10 when absent. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the shares of the receivers */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitedFor"];
+                };
+            };
+            /** @description a parameter is wrong */
             400: {
                 headers: {
                     [name: string]: unknown;

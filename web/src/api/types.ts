@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Short names for the schemas of the API description.
-import type { components } from "./schema";
+import type { components, operations } from "./schema";
 
 type Schemas = components["schemas"];
 
@@ -14,6 +14,14 @@ export type Node = Schemas["NodeResource"];
 export type Link = Schemas["LinkResource"];
 export type Topology = Schemas["TopologyResource"];
 export type Drain = Schemas["DrainResource"];
+export type Commit = Schemas["CommitResource"];
+export type FieldChange = Schemas["FieldChange"];
+export type AuditItem = Schemas["AuditItem"];
+type AuditQuery = NonNullable<operations["listAudit"]["parameters"]["query"]>;
+export type IntentKind = NonNullable<AuditQuery["kind"]>;
+export type Action = NonNullable<AuditQuery["action"]>;
+export type VersionedKind = operations["listVersions"]["parameters"]["query"]["kind"];
+export type Version = Schemas["VersionItem"];
 export type DryRun = Schemas["DryRun"];
 export type Effect = Schemas["Effect"];
 export type Problem = Schemas["ProblemItem"];

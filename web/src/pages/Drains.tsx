@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What operators took out of service, and whether trees have left it.
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, ApiError, data } from "../api/client";
+import { api, data } from "../api/client";
 import * as queries from "../api/queries";
-import type { Drain, DryRun } from "../api/types";
+import type { Drain } from "../api/types";
 import { counted } from "../lib/format";
-import { Command } from "../ui/Command";
-import { Dialog } from "../ui/Dialog";
-import { Empty, ErrorNote, Loaded, Page } from "../ui/Page";
+import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
-import { Effects } from "./drains/Effects";
+import { CheckedDialog } from "../write/CheckedDialog";
 
 export function Drains() {
   const query = useQuery(queries.drains);
@@ -84,46 +82,22 @@ function DrainTarget({ drain }: { drain: Drain }) {
 }
 
 function Undrain({ drain, onClose }: { drain: Drain; onClose: () => void }) {
-  const cache = useQueryClient();
   const name = drain.metadata.name;
   const remove = (dryRun: boolean, plan?: string) =>
     data(api.DELETE("/api/v1/drains/{drain}", { params: { path: { drain: name }, query: { dryRun }, ...(plan && { header: { "If-Plan-Match": plan } }) } }));
-  const check = useQuery({ queryKey: ["undrain", name], queryFn: async () => (await remove(true)) as DryRun, staleTime: 0, gcTime: 0 });
-  const plan = check.data?.plan;
-  const end = useMutation({
-    mutationFn: (shown: string) => remove(false, shown),
-    onError: async (error) => {
-      if (error instanceof ApiError && error.document?.code === "PlanChanged") await check.refetch();
-    },
-    onSuccess: async () => {
-      await cache.invalidateQueries({ queryKey: ["drains"] });
-      await cache.invalidateQueries({ queryKey: ["links"] });
-      onClose();
-    },
-  });
   return (
-    <Dialog title={`Put ${drain.metadata.name} back into service`} onClose={onClose}>
+    <CheckedDialog
+      title={`Put ${name} back into service`}
+      name={`drain/${name}`}
+      command={`canopyctl undrain ${name}`}
+      action="Put it back"
+      send={remove}
+      changes={["drains", "links"]}
+      onClose={onClose}
+    >
       <p>
         Back in service, unless the topology or another drain has it drained: {drain.status.links.join(", ") || "nothing, the topology has no such target"}. Trees may move back.
       </p>
-      <ErrorNote error={check.error ?? end.error} />
-      {check.data && <Effects name={`drain/${name}`} of={check.data} />}
-      <p>
-        <Command line={`canopyctl undrain ${name}`} />
-      </p>
-      <div className="tools">
-        <button type="button" className="danger" disabled={!plan || end.isPending} aria-describedby="undrain-why" onClick={() => plan && end.mutate(plan)}>
-          Put it back
-        </button>
-        {check.isPending && (
-          <span id="undrain-why" className="faint">
-            The controller is asked what that does.
-          </span>
-        )}
-        <button type="button" onClick={onClose}>
-          Cancel
-        </button>
-      </div>
-    </Dialog>
+    </CheckedDialog>
   );
 }

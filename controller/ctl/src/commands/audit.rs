@@ -4,13 +4,13 @@
 use std::io::Write;
 
 use canopy_controller_api::List;
-use canopy_controller_api::history::{AuditItem, IntentKind};
+use canopy_controller_api::history::{Action, AuditItem, IntentKind};
 use canopy_controller_api::query::AuditQuery;
 use serde_json::json;
 
 use super::rows::instant;
 use super::with_query;
-use crate::cli::{AuditArgs, Audited, Output};
+use crate::cli::{AuditAction, AuditArgs, Audited, Output};
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{json, table, text, yaml};
@@ -47,8 +47,15 @@ pub async fn run(client: &Client, args: &AuditArgs, out: &mut dyn Write) -> Resu
 async fn entries(client: &Client, args: &AuditArgs) -> Result<List<AuditItem>, Failure> {
     let kind = args.kind.map(kind);
     let wanted = usize::from(args.limit);
-    let mut query =
-        AuditQuery { limit: Some(wanted.min(PAGE)), next: None, kind, name: args.name.clone(), by: args.by.clone() };
+    let mut query = AuditQuery {
+        limit: Some(wanted.min(PAGE)),
+        next: None,
+        kind,
+        name: args.name.clone(),
+        by: args.by.clone(),
+        action: args.action.map(action),
+        within_seconds: args.within.map(|within| within.as_secs()),
+    };
     let mut all: List<AuditItem> = client.get("reading the audit", &with_query(PATH, &query)?).await?;
     while let Some(next) = all.metadata.next.take().filter(|_| all.items.len() < wanted) {
         (query.next, query.limit) = (Some(next), Some((wanted - all.items.len()).min(PAGE)));
@@ -67,6 +74,20 @@ fn kind(kind: Audited) -> IntentKind {
         Audited::Member => IntentKind::Member,
         Audited::Hmac => IntentKind::Hmac,
         Audited::Commit => IntentKind::Commit,
+    }
+}
+
+fn action(action: AuditAction) -> Action {
+    match action {
+        AuditAction::Create => Action::Create,
+        AuditAction::Update => Action::Update,
+        AuditAction::Delete => Action::Delete,
+        AuditAction::Rotate => Action::Rotate,
+        AuditAction::Begin => Action::Begin,
+        AuditAction::Confirm => Action::Confirm,
+        AuditAction::Extend => Action::Extend,
+        AuditAction::Cancel => Action::Cancel,
+        AuditAction::Expire => Action::Expire,
     }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/api/v1/audit` and `/api/v1/versions`: what operators wrote.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use canopy_controller_actor::books::Version;
@@ -9,6 +11,7 @@ use canopy_controller_api::history::{AuditItem, IntentKind, VersionItem};
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{AuditQuery, VersionQuery};
 use canopy_controller_api::{Kind, List};
+use canopy_units::{UnixTime, nanos};
 
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
@@ -37,7 +40,13 @@ pub(crate) async fn audit(
             ApiError::bad_request("continue", detail)
         })
     });
-    let filter = AuditFilter { kind: query.kind.map(Into::into), name: query.name, by: query.by };
+    let filter = AuditFilter {
+        kind: query.kind.map(Into::into),
+        name: query.name,
+        by: query.by,
+        action: query.action,
+        since: query.within_seconds.map(ago),
+    };
     let (entries, next) = controller.audit(filter, before.transpose()?, limit).await?;
     let mut list = List::new(Kind::AuditList, entries.into_iter().map(Into::into).collect());
     list.metadata.next = next.map(|sequence| sequence.to_string());
@@ -66,6 +75,11 @@ pub(crate) async fn versions(
         return Err(ApiError::not_found(kind, query.name));
     }
     Ok(Json(List::new(Kind::VersionList, versions.into_iter().map(item).collect())))
+}
+
+/// The instant so many seconds ago.
+fn ago(seconds: u64) -> UnixTime {
+    UnixTime::from_nanos(UnixTime::now().nanos().saturating_sub(nanos(Duration::from_secs(seconds))))
 }
 
 fn item(version: Version) -> VersionItem {

@@ -9,7 +9,8 @@ import { drainCommand, drainName, targetName, type Target } from "../../lib/drai
 import { Command } from "../../ui/Command";
 import { Dialog } from "../../ui/Dialog";
 import { ErrorNote } from "../../ui/Page";
-import { Effects } from "./Effects";
+import { Effects } from "../../write/Effects";
+import { WithinCommit } from "../../write/WithinCommit";
 
 const REASON_BYTES = 1024;
 
@@ -104,6 +105,7 @@ export function DrainDialog({ target, onClose }: Props) {
         )}
         <ErrorNote error={check.error ?? apply.error} />
         {check.data && <Effects name={`drain/${drainName(target)}`} of={check.data} />}
+        <WithinCommit onChange={() => apply.reset()} />
         <p>
           <Command line={drainCommand(target, reason.trim(), acceptLoss)} />
         </p>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the controller answered to a dry run.
-import type { DryRun } from "../../api/types";
-import { effectSentence } from "../../lib/effect";
+// What the controller answered to a dry run: the fields that change, and what that does.
+import type { DryRun } from "../api/types";
+import { effectSentence } from "../lib/effect";
+import { Diff } from "./Diff";
 
 const SHOWN = 20;
 
@@ -19,6 +20,7 @@ export function Effects({ name, of }: { name: string; of: DryRun }) {
           {more > 0 && <li>and {more} more</li>}
         </ul>
       )}
+      {of.outcome === "updated" && <Diff changes={of.changes ?? []} />}
     </div>
   );
 }
