@@ -489,7 +489,7 @@ fn the_receiver_that_the_source_waits_for_has_its_share_and_is_the_problem_while
     assert_eq!(shares.receivers[0].wait.map(|wait| wait.as_millis()), Some(50));
     let slow = key(Code::ReceiverSlow, Object::Member { group: "g".into(), host: "h2-1".into() });
     let symptoms = of_group(&w);
-    assert_eq!(keys(&symptoms), [slow.clone()]);
+    assert_eq!(keys(&symptoms), std::slice::from_ref(&slow));
     let evidence = &symptoms[0].evidence;
     assert!(evidence.contains("data waits 50 ms for its ACK at leaf2, port host1"), "{evidence}");
     // Its port is down: that is the cause.
@@ -497,7 +497,7 @@ fn the_receiver_that_the_source_waits_for_has_its_share_and_is_the_problem_while
     assert!(roots(&w).contains(&key(Code::PortDown, Object::Port("leaf2/host1".into()))));
     assert!(!roots(&w).contains(&slow));
     // Samples that are too old prove nothing.
-    assert_eq!(keys(&w.domain.group_symptoms("g", instant(25 * S))), []);
+    assert!(!keys(&w.domain.group_symptoms("g", instant(25 * S))).contains(&slow));
     let late = w.domain.waited_for("g", instant(25 * S)).unwrap();
     assert_eq!((late.psns, late.unknown_ppm, late.receivers[0].ppm), (0, 1_000_000, 0));
 }
