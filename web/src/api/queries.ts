@@ -45,6 +45,13 @@ export const members = (name: string) =>
     queryFn: async () => (await data(api.GET("/api/v1/groups/{group}/members", { params: { path: { group: name } } }))).items,
   });
 
+export const waitedFor = (name: string) =>
+  queryOptions({
+    queryKey: ["waitedFor", name],
+    queryFn: () => data(api.GET("/api/v1/groups/{group}/waited-for", { params: { path: { group: name } } })),
+    refetchInterval: REREAD,
+  });
+
 /** Read directly, never through React's state. */
 export async function groupTelemetry(name: string): Promise<GroupSample[]> {
   return (await data(api.GET("/api/v1/groups/{group}/telemetry", { params: { path: { group: name } } }))).items;

@@ -8,6 +8,7 @@ export type Group = Schemas["GroupResource"];
 export type GroupPhase = Schemas["GroupPhase"];
 export type DeliveryState = Schemas["DeliveryState"];
 export type GroupSample = Schemas["GroupSample"];
+export type WaitedFor = Schemas["WaitedFor"];
 export type TreeNode = Schemas["TreeNodeView"];
 export type Member = Schemas["MemberResource"];
 export type Node = Schemas["NodeResource"];

@@ -14,6 +14,7 @@ import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { Race } from "./group/Race";
 import { Tree } from "./group/Tree";
+import { Waited } from "./group/Waited";
 import { Table, type Column } from "../ui/Table";
 
 const route = getRouteApi("/groups/$group");
@@ -64,6 +65,8 @@ function Detail({ group }: { group: Group }) {
       <Tree group={group} problems={problems} lines={lines} />
       <h2>Race</h2>
       <Race group={group} onPath={onPath} />
+      <h2>Waited for</h2>
+      <Waited group={name} />
       <h2>Members</h2>
       <Loaded query={members}>
         {(list) =>

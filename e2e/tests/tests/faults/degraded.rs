@@ -1,17 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Degraded: data reaches every receiver that takes part, slower or later than it should.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use canopy_e2e::Paused;
 use serde_json::json;
 
 use super::bench::{Fault, Made, Watched, in_device, link_to, put_links};
 
+/// How long a starved process is stopped, and how long it runs then: no stall of the group's 500 ms.
+const STOPPED: Duration = Duration::from_millis(100);
+const RUNNING: Duration = Duration::from_millis(5);
+
 /// All but r5 are receivers of `g`.
 pub(super) const RECEIVERS: [&str; 4] = ["r1", "r2", "r3", "r4"];
 
-pub(super) const FAULTS: [Fault; 2] = [
+pub(super) const FAULTS: [Fault; 3] = [
+    Fault { name: "one slow receiver", make: slow_receiver },
     Fault { name: "congested link", make: congested },
     Fault { name: "late receiver that is not ready", make: not_ready },
 ];
+
+/// Its process gets the CPU for a twentieth of the time: every other receiver acknowledges before it.
+fn slow_receiver(w: &mut Watched) -> Made {
+    let starved = Starved::process(w.load.pid("r3").unwrap());
+    Made::new("ReceiverSlow member/g/r3", "group g", "The source waits for r3 behind").mended_by(move |w| {
+        let first =
+            || w.bed.lab.rest("GET", "/api/v1/groups/g/waited-for?limit=1", None).unwrap().1["receivers"][0].clone();
+        let is_it = |_: &_| Ok(first()["host"] == "r3" && first()["sharePpm"].as_u64() >= Some(900_000));
+        w.bed.lab.wait("r3 to have nine tenths of the shares", is_it).unwrap();
+        let top = w.canopyctl(&["top", "group", "g"]);
+        println!("{top}");
+        assert!(top.lines().nth(2).is_some_and(|row| row.starts_with("r3 ")), "{top}");
+        drop(starved);
+    })
+}
+
+/// A process that is stopped most of the time, until this is dropped.
+struct Starved(Option<(Arc<AtomicBool>, JoinHandle<()>)>);
+
+impl Starved {
+    fn process(pid: u32) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let has_ended = Arc::clone(&ends);
+        let turns = move || {
+            while !has_ended.load(Ordering::Relaxed) {
+                let stopped = Paused::process(pid).unwrap();
+                std::thread::sleep(STOPPED);
+                drop(stopped);
+                std::thread::sleep(RUNNING);
+            }
+        };
+        Self(Some((ends, std::thread::spawn(turns))))
+    }
+}
+
+impl Drop for Starved {
+    fn drop(&mut self) {
+        if let Some((ends, thread)) = self.0.take() {
+            ends.store(true, Ordering::Relaxed);
+            let _ = thread.join();
+        }
+    }
+}
 
 /// The link takes less than the source sends: the source's window waits in its queue, above K_max.
 fn congested(w: &mut Watched) -> Made {

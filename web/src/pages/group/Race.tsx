@@ -80,7 +80,7 @@ export function Race({ group, onPath }: Props) {
       </div>
       {receivers.length > LANES && <p className="faint">{count(receivers.length - LANES)} more receivers are not drawn.</p>}
       <p className="faint">
-        Both ends of a lane are of one sample of the receiver's edge. Not drawn yet: which receiver completed each advance of AckPSN. Not in the telemetry yet: the age of the oldest unacknowledged packet.
+        Both ends of a lane are of one sample of the receiver's edge. Not in the telemetry yet: the age of the oldest unacknowledged packet.
       </p>
     </>
   );

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The receivers that the source waits for: a strip of their shares, and the same as a table.
+import { useQuery } from "@tanstack/react-query";
+import * as queries from "../../api/queries";
+import { count } from "../../lib/format";
+import { parts, percent, sentence, wait } from "../../lib/waited";
+import { Loaded } from "../../ui/Page";
+
+export function Waited({ group }: { group: string }) {
+  const query = useQuery(queries.waitedFor(group));
+  return (
+    <Loaded query={query}>
+      {(shares) => {
+        const strip = parts(shares);
+        return (
+          <>
+            <p>{sentence(shares)}</p>
+            {strip.length > 0 && (
+              <>
+                <div className="shares" aria-hidden="true">
+                  {strip.map((part) => (
+                    <div key={part.label} className={part.kind} style={{ flexGrow: part.ppm }} title={`${part.label}: ${percent(part.ppm)}`}>
+                      {part.ppm > 80_000 ? part.label : ""}
+                    </div>
+                  ))}
+                </div>
+                <table className="plain" aria-label="Shares">
+                  <thead>
+                    <tr>
+                      <th scope="col">Receiver</th>
+                      <th scope="col">Edge</th>
+                      <th scope="col" className="right">Waited for</th>
+                      <th scope="col" className="right">ACK after</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {shares.receivers.map((r) => (
+                      <tr key={r.host}>
+                        <td>{r.host}</td>
+                        <td>{r.node}</td>
+                        <td className="right num">{percent(r.sharePpm)}</td>
+                        <td className="right num">{wait(r.waitNs)}</td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </>
+            )}
+            {shares.left > 0 && <p className="faint">{count(shares.left)} more receivers: canopyctl top group {group} --limit 1000</p>}
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
