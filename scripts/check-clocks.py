@@ -35,6 +35,7 @@ ALLOWED = {
     "controller/actor/src/task.rs": "who wrote a resource when, for operators",
     "controller/actor/src/committing.rs": "who began and ended a confirmed commit when, and its deadline as the next start needs it",
     "controller/actor/src/start.rs": "how long a confirmed commit still has, as the last start has stored it; a clock that was set back makes it no longer",
+    "controller/actor/src/charts.rs": "where the steps of charts are on the wall clock, for operators",
     "controller/actor/src/health.rs": "when problems and stalls began, for operators",
     "controller/rest/src/routes/history.rs": "which entries of the audit are recent: each has the wall clock of its write",
     "controller/rest/src/routes/commit.rs": "the controller's time beside a deadline, for clients that show what is left",

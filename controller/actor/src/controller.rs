@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::CommandError;
 use crate::attempts::Attempts;
+use crate::charts::ChartState;
 use crate::commit::Commit;
 use crate::events::Code;
 use crate::events::Events;
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     validations: Semaphore,
     commit: Mutex<Option<Commit>>,
     telemetry: Telemetry,
+    charts: ChartState,
     events: Events,
     health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
@@ -124,6 +126,7 @@ impl Controller {
             hmac_steps: Attempts::default(),
             threshold_pushes: Attempts::default(),
             telemetry: Telemetry::default(),
+            charts: ChartState::default(),
             events: Events::default(),
         }))
     }
@@ -267,6 +270,7 @@ impl Controller {
         }
         drop(nodes);
         if let Some(groups) = groups {
+            self.charts_interrupt(node);
             self.0.events.note(Code::AgentConnected, Some(node), None, "the node's agent connected");
             self.node_changed(node);
             self.groups_changed(&groups);
@@ -346,6 +350,10 @@ impl Controller {
         &self.0.telemetry
     }
 
+    pub(crate) fn chart_state(&self) -> &ChartState {
+        &self.0.charts
+    }
+
     /// What happened.
     pub fn events(&self) -> &Events {
         &self.0.events
@@ -402,6 +410,7 @@ impl Controller {
             let Some(spec) = self.read(|d| d.node_spec(name)) else {
                 nodes.remove(name);
                 self.0.telemetry.forget_node(name);
+                self.charts_forget_node(name);
                 self.confirmations_lock().forget(name);
                 continue;
             };
@@ -426,7 +435,10 @@ impl Controller {
             let mut phases = self.phases_lock();
             let now = self.read(|d| d.group(name)).map(|g| (g.status.phase, g.status.reason));
             match now {
-                None => phases.remove(name),
+                None => {
+                    phases.remove(name);
+                    self.charts_forget_group(name);
+                }
                 Some((phase, reason)) => {
                     if phases.set(name, phase) {
                         let detail =

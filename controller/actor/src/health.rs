@@ -86,6 +86,7 @@ impl Controller {
         let nodes: Vec<String> = self.read(|d| d.nodes()).into_iter().map(|n| n.name).collect();
         nodes.iter().for_each(|node| self.assess_node(node));
         groups.iter().for_each(|group| self.assess_group(group));
+        let mut open = 0;
         loop {
             let now = self.now();
             let (nodes, groups) = self.write(|d| d.mark_silent_nodes(now));
@@ -100,7 +101,10 @@ impl Controller {
                 self.problems_are(health.version());
                 health.take_changes()
             };
+            let opened = changes.iter().filter(|change| change.is_open).count() as u64;
+            open = (open + opened).saturating_sub(changes.len() as u64 - opened);
             changes.into_iter().for_each(|change| self.note_problem(change));
+            self.chart_fleet(open);
             tokio::time::sleep(TICK).await;
         }
     }

@@ -9,10 +9,11 @@
 //! - [`start`] restores the domain and spawns the task; [`Controller`] is the handle, which is cheap to clone.
 //! - Channels: commands in one bounded queue; each node's desired state on a `watch` per node; names of what the APIs show and has
 //!   changed, each once, in [`news`].
-//! - [`telemetry`] and [`events`] keep what nodes report, in memory only and bounded.
+//! - [`telemetry`] and [`events`] keep what nodes report, in memory only and bounded; [`charts`] keeps what it was over the last hour.
 
 mod attempts;
 pub mod books;
+pub mod charts;
 pub mod commit;
 mod committing;
 mod controller;

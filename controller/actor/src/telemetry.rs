@@ -27,6 +27,31 @@ pub struct NodeTelemetry {
     pub drops: Vec<DropCount>,
 }
 
+/// What a group's counters at a node are more than in the sample before; zero where they fell, or there was none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Octets of data that arrived.
+    pub octets: u64,
+    /// Octets sent to all branches.
+    pub branch_octets: u64,
+    /// The program is another one.
+    pub epoch_changed: bool,
+}
+
+impl Progress {
+    fn between(before: &GroupTelemetry, now: &GroupTelemetry) -> Self {
+        let sent = |group: &GroupTelemetry| group.branches.iter().map(|b| b.octets.get()).fold(0, u64::saturating_add);
+        // With other branches the sums have nothing in common.
+        let is_same = before.branches.len() == now.branches.len()
+            && before.branches.iter().zip(&now.branches).all(|(a, b)| a.address == b.address && a.octets <= b.octets);
+        Self {
+            octets: now.data_octets.get().saturating_sub(before.data_octets.get()),
+            branch_octets: if is_same { sent(now).saturating_sub(sent(before)) } else { 0 },
+            epoch_changed: before.epoch != now.epoch,
+        }
+    }
+}
+
 /// All nodes' counters.
 #[derive(Default)]
 pub struct Telemetry(RwLock<HashMap<String, NodeTelemetry>>);
@@ -59,6 +84,14 @@ impl Telemetry {
             known.drops.truncate(MAX_NODE_DROPS);
         }
         rises
+    }
+
+    /// What `groups` are more than in the sample before, which [`Telemetry::record`] has not replaced yet.
+    pub fn progress(&self, node: &str, groups: &BTreeMap<GroupId, GroupTelemetry>) -> HashMap<GroupId, Progress> {
+        let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = nodes.get(node) else { return HashMap::new() };
+        let both = groups.iter().filter_map(|(id, now)| Some((*id, Progress::between(known.groups.get(id)?, now))));
+        both.collect()
     }
 
     /// Removes a node.

@@ -196,3 +196,20 @@ pub struct FlowQuery {
     /// Only flows that leave through this port; requires `node`.
     pub port: Option<String>,
 }
+
+/// Charts that are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ChartQuery {
+    /// `fleet`, `group/G`, `branch/G/NODE/ADDRESS`, `link/NODE/PORT` or `node/NODE`.
+    pub object: String,
+    /// Only this series; all of the object when absent.
+    pub series: Option<String>,
+    /// Seconds since the Unix epoch; 5 minutes before `to` when absent.
+    pub from: Option<u64>,
+    /// Seconds since the Unix epoch; now when absent.
+    pub to: Option<u64>,
+    /// Seconds per point; the finest that is kept since `from` when absent. All series of an answer have at most 3600 points together.
+    pub step: Option<u64>,
+}

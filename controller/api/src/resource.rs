@@ -65,6 +65,8 @@ pub enum Kind {
     GroupTelemetryList,
     /// [`crate::telemetry::NodeSample`].
     NodeTelemetry,
+    /// [`crate::chart::Charts`].
+    Charts,
     /// [`crate::waited::WaitedFor`].
     WaitedFor,
     /// A list of [`crate::health::ProblemItem`].

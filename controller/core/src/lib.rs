@@ -18,10 +18,12 @@
 //! - `audit`: what operators wrote; `effect`: what a write would do.
 //! - `delivery`: whether a group's data is acknowledged; `progress`: which branch of a node holds the minimum; `status`: plan compared with reports.
 //! - `problem`: the registry of what can be wrong; `drops`: drop counters that are signs of it; `health`: what is, since when, and what caused it.
+//! - `chart`: what was measured over the last minutes and hours.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
 pub mod audit;
+pub mod chart;
 pub mod command;
 pub mod condition;
 pub mod confirmations;

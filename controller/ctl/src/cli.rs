@@ -47,6 +47,8 @@ pub enum Command {
     Describe(DescribeArgs),
     /// Show what files, or an earlier version of a resource, would change, and what that would do to nodes and groups.
     Diff(DiffArgs),
+    /// Draw what was measured of a group, branch, link, node or the fleet over the last minutes or hours.
+    Chart(ChartArgs),
     /// Show the versions of a resource, and who wrote them.
     History(HistoryArgs),
     /// Put an earlier version of a resource back into force; of a deleted one, its last.
@@ -115,6 +117,27 @@ pub enum CommitAction {
         /// Its id; without it, the pending one, if you have begun it.
         id: Option<String>,
     },
+}
+
+/// Arguments of `chart`.
+#[derive(Args)]
+pub struct ChartArgs {
+    /// fleet, group/G, branch/G/NODE/ADDRESS, link/NODE/PORT or node/NODE.
+    pub object: String,
+    /// Only this series, such as bytes, goodput or outstanding.
+    pub series: Option<String>,
+    /// How long ago it starts, for example 30m; 5m if absent. Older than 5m has steps of 10s; older than 1h only the fleet.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub from: Option<Duration>,
+    /// Time per point, for example 10s.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    pub step: Option<Duration>,
+    /// Print the API's JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Draw with plain ASCII; the default where the locale is not UTF-8.
+    #[arg(long)]
+    pub ascii: bool,
 }
 
 /// Arguments of `hmac`.

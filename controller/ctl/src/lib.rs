@@ -33,6 +33,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Explain { code } => commands::explain::run(&client, code.as_deref(), out).await,
         Command::Describe(a) => commands::describe::run(&client, &a, out).await,
         Command::Diff(a) => commands::diff::run(&client, &a, out).await,
+        Command::Chart(a) => commands::chart::run(&client, &a, out).await,
         Command::History(a) => commands::history::run(&client, &a, out).await,
         Command::Undo(a) => commands::undo::run(&client, &a, out).await,
         Command::Audit(a) => commands::audit::run(&client, &a, out).await,

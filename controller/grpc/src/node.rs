@@ -218,15 +218,18 @@ impl Nodes {
         self.controller.link_losses(&node, &losses);
         self.controller.data_samples(&node, groups.values());
         self.controller.telemetry_received(&node, groups.values());
+        let taken = UnixTime::from_nanos(sample.time_unix_ns);
+        let progress = self.controller.telemetry().progress(&node, &groups);
+        self.controller.chart_groups(&node, taken, &groups, &progress);
+        let has_counters = !groups.is_empty() || !sample.node_drops.is_empty() || !losses.is_empty();
         let fatal: Vec<_> = groups.values().flat_map(fatal_branches).collect();
         let late: Vec<_> = groups.values().flat_map(late_receivers).collect();
         let drops = sample.node_drops.into_iter().map(Into::into).collect();
         let known = |id| spec.groups.contains_key(&id);
-        let rises = self.controller.telemetry().record(
-            &node,
-            NodeTelemetry { time: UnixTime::from_nanos(sample.time_unix_ns), groups, drops },
-            known,
-        );
+        let rises = self.controller.telemetry().record(&node, NodeTelemetry { time: taken, groups, drops }, known);
+        if has_counters {
+            self.controller.chart_drops(&node, taken, rises.iter().map(|rise| rise.packets).sum());
+        }
         self.controller.drops_rose(&node, rises);
         if self.controller.read(|d| d.node_spec(&node)).is_none() {
             // The node left the topology meanwhile: its telemetry must be removed here.
@@ -240,14 +243,18 @@ impl Nodes {
             rtts.push(rtt);
         }
         self.controller.link_rtts(&node, &rtts);
+        let mut queues = Vec::new();
+        let has_queues = sample.congestion.is_some();
         if let Some(congestion) = sample.congestion {
-            let mut queues = Vec::new();
             for (i, wire) in congestion.ports.into_iter().take(MAX_PORTS).enumerate() {
                 let queue = PortCongestion::try_from(wire).map_err(|e| {
                     error::field(FieldError::new(format!("congestion.ports[{i}].{}", e.field), e.detail))
                 })?;
                 queues.push(queue);
             }
+        }
+        self.controller.chart_links(&node, taken, &losses, &rtts, &queues);
+        if has_queues {
             self.controller.queues(&node, queues);
         }
         let received = sample.events.len();

@@ -13,6 +13,7 @@ use canopy_metrics::{Bound, Description};
 
 use crate::error::ApiError;
 
+mod charts;
 mod domain;
 mod links;
 mod nodes;
@@ -20,6 +21,7 @@ mod nodes;
 /// Every family of the controller.
 pub fn families() -> Vec<Description> {
     let mut all = domain::families();
+    all.extend(charts::families());
     all.extend(nodes::families());
     all.extend(links::families());
     all

@@ -20,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    commit, drains, events, flows, groups, history, hmac, links, members, nodes, problems, telemetry, topology,
+    charts, commit, drains, events, flows, groups, history, hmac, links, members, nodes, problems, telemetry, topology,
     validate, waited,
 };
 use crate::{health, metrics, watch};
@@ -60,6 +60,7 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(problems::list))
         .routes(routes!(problems::get))
         .routes(routes!(problems::codes))
+        .routes(routes!(charts::get))
         .routes(routes!(events::list))
         .routes(routes!(history::audit))
         .routes(routes!(history::versions))

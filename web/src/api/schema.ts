@@ -21,6 +21,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/charts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Mean and maximum of the series of an object. A gap is `null`, never zero. */
+        get: operations["getCharts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/commit": {
         parameters: {
             query?: never;
@@ -739,6 +756,47 @@ export interface components {
             /** @description Interface that the branch is attached to. */
             port: string;
             qpn?: components["schemas"]["Qpn"] | null;
+        };
+        /** @description One series. */
+        ChartSeries: {
+            /** @description Of what: `fleet`, `group/G`, `branch/G/NODE/ADDRESS`, `link/NODE/PORT` or `node/NODE`. */
+            object: string;
+            /** @description One per step: mean and maximum; `null` is a gap: nothing was measured. */
+            points: (number[] | null)[];
+            /** @description What was measured. */
+            series: string;
+            /** @description Its unit. */
+            unit: components["schemas"]["ChartUnit"];
+        };
+        /**
+         * @description Unit of a series.
+         * @enum {string}
+         */
+        ChartUnit: "bytesPerSecond" | "perSecond" | "packets" | "bytes" | "seconds" | "share" | "count";
+        /** @description Charts of one object, all over the same time. */
+        Charts: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description `Charts`.
+             * @enum {string}
+             */
+            kind: "Charts";
+            /** @description The series. */
+            series: components["schemas"]["ChartSeries"][];
+            /**
+             * Format: uint64
+             * @description Start of the first step, nanoseconds since the Unix epoch.
+             */
+            startUnixNs: number;
+            /**
+             * Format: uint64
+             * @description Seconds per step.
+             */
+            stepSeconds: number;
         };
         /** @description Long-haul CNPs that samples required, by outcome; totals. */
         CnpCounts: {
@@ -3185,6 +3243,82 @@ export interface operations {
             };
             /** @description a parameter is wrong */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getCharts: {
+        parameters: {
+            query: {
+                /** @description `fleet`, `group/G`, `branch/G/NODE/ADDRESS`, `link/NODE/PORT` or `node/NODE`. */
+                object: string;
+                /** @description Only this series; all of the object when absent. */
+                series?: "bytes" | "goodput" | "saved" | "packets" | "retransmissions" | "naks" | "cnps" | "outstanding" | "lag" | "marks" | "loss" | "rtt" | "queue" | "drops" | "groupsReady" | "problems";
+                /** @description Seconds since the Unix epoch; 5 minutes before `to` when absent. */
+                from?: number;
+                /** @description Seconds since the Unix epoch; now when absent. */
+                to?: number;
+                /** @description Seconds per point; the finest that is kept since `from` when absent. All series of an answer have at most 3600 points together. */
+                step?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the series */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Charts"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description nothing is kept of the object */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

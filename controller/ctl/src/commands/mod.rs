@@ -3,6 +3,7 @@
 
 pub mod apply;
 pub mod audit;
+pub mod chart;
 pub mod commit;
 pub mod delete;
 pub mod describe;
@@ -16,6 +17,7 @@ pub mod hmac;
 mod preview;
 mod problems;
 mod rows;
+mod sparkline;
 pub mod status;
 pub mod top;
 pub mod undo;

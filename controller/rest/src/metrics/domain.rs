@@ -6,7 +6,7 @@ use canopy_controller_core::confirmations::BOUNDS;
 use canopy_controller_core::health::ProblemKey;
 use canopy_metrics::{Description, Family, Kind, Page, Source};
 
-use super::{links, nodes};
+use super::{charts, links, nodes};
 
 /// Root problems in one scrape, at most.
 const MAX_PROBLEMS: usize = 1000;
@@ -75,6 +75,7 @@ impl Source for Scrape {
         self.controller(page)?;
         self.changes(page)?;
         self.problems(page)?;
+        charts::write(&self.controller, page)?;
         nodes::write(&self.controller, page)?;
         links::write(&self.controller, page)
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use canopy_controller_actor::commit::{MAX_TIMEOUT, MIN_TIMEOUT};
 use canopy_controller_actor::events::RING;
 use canopy_controller_core::audit::Action;
+use canopy_controller_core::chart::series::Series;
+use canopy_controller_core::chart::store::MAX_STEP;
 use canopy_controller_core::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 use canopy_controller_core::metadata::{MAX_LABEL_PREFIX, MAX_LABEL_WORD, MAX_LABELS};
 use canopy_model::drain::MAX_REASON;
@@ -115,6 +117,11 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         ("/api/v1/events", "limit") => up_to(RING),
         ("/api/v1/problems", "limit") => up_to(problems::MAX_LIMIT),
         ("/api/v1/flows", "limit") => up_to(flows::MAX_LIMIT),
+        ("/api/v1/charts", "object") => {
+            json!({"pattern": "^(fleet|(group|node)/[^/]+|link/[^/]+/[^/]+|branch/[^/]+/[^/]+/[0-9a-f:.]+)$"})
+        }
+        ("/api/v1/charts", "series") => json!({"enum": Series::ALL}),
+        ("/api/v1/charts", "step") => range(1..=MAX_STEP),
         ("/api/v1/audit", "action") => json!({"enum": Action::ALL}),
         ("/api/v1/groups/{group}/waited-for", "limit") => up_to(waited::MAX_LIMIT),
         ("/api/v1/audit", "continue") => json!({"pattern": "^[0-9]{1,19}$"}),

@@ -18,7 +18,7 @@ const SENT: [(Kind, &str); 4] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 24] = [
+const ANSWERS: [(&str, Kind); 25] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("NodeResource", Kind::Node),
@@ -38,6 +38,7 @@ const ANSWERS: [(&str, Kind); 24] = [
     ("List_GroupSample", Kind::GroupTelemetryList),
     ("NodeSample", Kind::NodeTelemetry),
     ("WaitedFor", Kind::WaitedFor),
+    ("Charts", Kind::Charts),
     ("List_ProblemItem", Kind::ProblemList),
     ("List_ProblemCodeItem", Kind::ProblemCodeList),
     ("DomainStatus", Kind::DomainStatus),

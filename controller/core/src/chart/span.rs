@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The stretch of time that a reading stands for. Its length is by the clock of the node that sent it, since messages are delayed by
+//! the network and arrive in bursts; its place is on the controller's clock.
+
+use std::time::Duration;
+
+use canopy_units::{Monotonic, UnixTime};
+
+/// Readings further apart have a gap between them.
+pub const MAX_SPAN: Duration = Duration::from_secs(5);
+/// A node's readings are placed anew when they would else be placed further than this from their arrival.
+const MAX_SHIFT: Duration = Duration::from_secs(1);
+
+/// From the reading before to this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Number of the sample; one more than that of the sample before, if there is no gap between them.
+    pub sample: u64,
+    /// When the sample before was taken; `end` if there is a gap between them.
+    pub start: Monotonic,
+    /// When this one was taken.
+    pub end: Monotonic,
+}
+
+/// The samples of one node.
+#[derive(Clone, Debug, Default)]
+pub struct Pace(Option<(UnixTime, Span)>);
+
+impl Pace {
+    /// The span of a sample that was taken at `taken` on the node's clock, and arrived at `now`. Parts of one sample have the same.
+    pub fn next(&mut self, taken: UnixTime, now: Monotonic) -> Span {
+        let span = match self.0 {
+            Some((last, span)) if last == taken => span,
+            Some((last, before)) => {
+                let length = taken.nanos().checked_sub(last.nanos()).map(Duration::from_nanos);
+                match length.filter(|length| *length <= MAX_SPAN && now.since(before.end) <= 2 * MAX_SPAN) {
+                    Some(length) => follow(before, length, now),
+                    // A number is left out: no series continues.
+                    None => Span { sample: before.sample + 2, start: now, end: now },
+                }
+            }
+            None => Span { sample: 0, start: now, end: now },
+        };
+        self.0 = Some((taken, span));
+        span
+    }
+
+    /// End of the last span; `None` before the first.
+    pub fn last(&self) -> Option<Monotonic> {
+        self.0.map(|(_, span)| span.end)
+    }
+
+    /// The next sample is behind a gap: the agent, whose counters it has, is another one.
+    pub fn interrupt(&mut self) {
+        if let Some((last, span)) = &mut self.0 {
+            // Of no time that follows.
+            (*last, span.sample) = (UnixTime::from_nanos(u64::MAX), span.sample + 2);
+        }
+    }
+}
+
+fn follow(before: Span, length: Duration, now: Monotonic) -> Span {
+    let end = before.end + length;
+    let is_near = now.since(end) <= MAX_SHIFT && end.since(now) <= MAX_SHIFT;
+    let end = if is_near { end } else { now };
+    let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+    Span { sample: before.sample + 1, start: Monotonic::from_nanos(end.nanos().saturating_sub(length)), end }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn next(pace: &mut Pace, taken: u64, now: u64) -> (u64, u64, u64) {
+        let span = pace.next(UnixTime::from_nanos(taken), Monotonic::from_nanos(now));
+        (span.sample, span.start.nanos(), span.end.nanos())
+    }
+
+    #[test]
+    fn delayed_samples_keep_their_length_and_gaps_interrupt_the_numbers() {
+        let mut pace = Pace::default();
+        assert_eq!(next(&mut pace, 100 * S, 10 * S), (0, 10 * S, 10 * S));
+        assert_eq!(next(&mut pace, 101 * S, 11 * S), (1, 10 * S, 11 * S));
+        // Delayed by 900 ms, then both at once.
+        assert_eq!(next(&mut pace, 102 * S, 12 * S + S / 10 * 9), (2, 11 * S, 12 * S));
+        assert_eq!(next(&mut pace, 103 * S, 12 * S + S / 10 * 9), (3, 12 * S, 13 * S));
+        // A part of the same sample.
+        assert_eq!(next(&mut pace, 103 * S, 13 * S), (3, 12 * S, 13 * S));
+        // The node's clock drifted away.
+        assert_eq!(next(&mut pace, 104 * S, 16 * S), (4, 15 * S, 16 * S));
+        // Missing, back in time, far ahead, another agent.
+        assert_eq!(next(&mut pace, 110 * S, 21 * S), (6, 21 * S, 21 * S));
+        assert_eq!(next(&mut pace, 109 * S, 22 * S), (8, 22 * S, 22 * S));
+        assert_eq!(next(&mut pace, 200 * S, 23 * S), (10, 23 * S, 23 * S));
+        pace.interrupt();
+        let (sample, start, end) = next(&mut pace, 201 * S, 24 * S);
+        assert!(sample > 11 && start == end);
+    }
+}
