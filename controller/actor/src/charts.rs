@@ -47,7 +47,17 @@ impl Default for ChartState {
 struct Inner {
     charts: Charts,
     nodes: HashMap<String, NodeCharts>,
+    /// Nodes that were known since the start.
+    known: u32,
     fleet: Pace,
+}
+
+/// What is kept of a node; one that is new has numbers of samples that no other node has, nor it itself before it left.
+fn entry<'a>(nodes: &'a mut HashMap<String, NodeCharts>, known: &mut u32, node: &str) -> &'a mut NodeCharts {
+    nodes.entry(node.to_owned()).or_insert_with(|| {
+        *known = known.wrapping_add(1);
+        NodeCharts { pace: Pace::new(*known), ..NodeCharts::default() }
+    })
 }
 
 /// What the fleet's charts need of one node.
@@ -101,9 +111,9 @@ impl Controller {
             return;
         }
         let mut inner = self.charts();
-        let Inner { charts, nodes, .. } = &mut *inner;
+        let Inner { charts, nodes, known, .. } = &mut *inner;
         let Some((spec, names)) = self.names(node, groups) else { return };
-        let at = nodes.entry(node.to_owned()).or_default();
+        let at = entry(nodes, known, node);
         let span = at.next(taken, self.chart_now());
         for (group, name) in groups.values().zip(names) {
             let (Some(name), Some(program)) = (name, spec.groups.get(&group.group_id)) else { continue };
@@ -149,9 +159,9 @@ impl Controller {
             return;
         }
         let mut inner = self.charts();
-        let Inner { charts, nodes, .. } = &mut *inner;
+        let Inner { charts, nodes, known, .. } = &mut *inner;
         let Some(spec) = self.read(|d| d.node_spec(node)) else { return };
-        let span = nodes.entry(node.to_owned()).or_default().next(taken, self.chart_now());
+        let span = entry(nodes, known, node).next(taken, self.chart_now());
         let mut read = |port: PortIndex, readings: &[(Series, Reading)]| {
             let Some(port) = spec.base.ports.iter().find(|known| known.index == port) else { return };
             let object = ChartObject::Link { node: node.to_owned(), port: port.name.clone() };
@@ -181,11 +191,11 @@ impl Controller {
     /// Charts packets that a node dropped since the sample before.
     pub fn chart_drops(&self, node: &str, taken: UnixTime, packets: u64) {
         let mut inner = self.charts();
-        let Inner { charts, nodes, .. } = &mut *inner;
+        let Inner { charts, nodes, known, .. } = &mut *inner;
         if self.read(|d| d.node_spec(node)).is_none() {
             return;
         }
-        let at = nodes.entry(node.to_owned()).or_default();
+        let at = entry(nodes, known, node);
         at.dropped += packets;
         let span = at.next(taken, self.chart_now());
         charts.read(&ChartObject::Node(node.to_owned()), span, &[(Series::Drops, Reading::count(at.dropped))], true);
@@ -216,7 +226,7 @@ impl Controller {
         let now = self.chart_now();
         let ready = self.phases().iter().find(|(phase, _)| *phase == GroupPhase::Ready).map_or(0, |(_, n)| *n);
         let mut inner = self.charts();
-        let Inner { charts, nodes, fleet } = &mut *inner;
+        let Inner { charts, nodes, fleet, .. } = &mut *inner;
         if fleet.last().is_some_and(|last| now.since(last) < FLEET_EVERY) {
             return;
         }

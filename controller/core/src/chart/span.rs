@@ -14,7 +14,7 @@ const MAX_SHIFT: Duration = Duration::from_secs(1);
 /// From the reading before to this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Number of the sample; one more than that of the sample before, if there is no gap between them.
+    /// Number of the sample; one more than that of the sample before, if there is no gap between them. No other node's has it.
     pub sample: u64,
     /// When the sample before was taken; `end` if there is a gap between them.
     pub start: Monotonic,
@@ -24,12 +24,23 @@ pub struct Span {
 
 /// The samples of one node.
 #[derive(Clone, Debug, Default)]
-pub struct Pace(Option<(UnixTime, Span)>);
+pub struct Pace {
+    /// Number of the first sample.
+    first: u64,
+    /// The last sample: when it was taken on the node's clock, and its span.
+    last: Option<(UnixTime, Span)>,
+}
 
 impl Pace {
+    /// The samples of a node that has had none. Each `node` has 2^32 numbers of its own: the same series of two nodes, such as that of a
+    /// group whose headend is another one now, do not continue each other.
+    pub fn new(node: u32) -> Self {
+        Self { first: u64::from(node) << 32, last: None }
+    }
+
     /// The span of a sample that was taken at `taken` on the node's clock, and arrived at `now`. Parts of one sample have the same.
     pub fn next(&mut self, taken: UnixTime, now: Monotonic) -> Span {
-        let span = match self.0 {
+        let span = match self.last {
             Some((last, span)) if last == taken => span,
             Some((last, before)) => {
                 let length = taken.nanos().checked_sub(last.nanos()).map(Duration::from_nanos);
@@ -39,20 +50,20 @@ impl Pace {
                     None => Span { sample: before.sample + 2, start: now, end: now },
                 }
             }
-            None => Span { sample: 0, start: now, end: now },
+            None => Span { sample: self.first, start: now, end: now },
         };
-        self.0 = Some((taken, span));
+        self.last = Some((taken, span));
         span
     }
 
     /// End of the last span; `None` before the first.
     pub fn last(&self) -> Option<Monotonic> {
-        self.0.map(|(_, span)| span.end)
+        self.last.map(|(_, span)| span.end)
     }
 
     /// The next sample is behind a gap: the agent, whose counters it has, is another one.
     pub fn interrupt(&mut self) {
-        if let Some((last, span)) = &mut self.0 {
+        if let Some((last, span)) = &mut self.last {
             // Of no time that follows.
             (*last, span.sample) = (UnixTime::from_nanos(u64::MAX), span.sample + 2);
         }

@@ -223,3 +223,38 @@ fn ranges_take_the_finest_resolution_that_is_kept_and_refuse_the_rest() {
     let day = range(&ChartObject::Fleet, now, Some(now - 80_000), None, None).unwrap();
     assert_eq!((day.tier.step, day.count), (60, 1334));
 }
+
+#[test]
+fn a_group_whose_headend_is_another_node_has_a_gap_and_no_spike() {
+    for later in 0..4 {
+        let mut charts = Charts::default();
+        let (mut n1, mut n2) = (Pace::new(1), Pace::new(2));
+        let mut read = |pace: &mut Pace, second: u64, count: u64, is_headend: bool| {
+            let span = pace.next(UnixTime::from_nanos(second * S), at(second));
+            if is_headend {
+                charts.read(&group("g"), span, &[(Series::Packets, Reading::count(count))], true);
+            }
+        };
+        // Both nodes report; the source moves from n1 to n2 after second 15.
+        for second in 10..=20 {
+            read(&mut n1, second, second * 10, second <= 15);
+            if second >= 10 + later {
+                read(&mut n2, second, 1_000_000 + second * 10, second > 15);
+            }
+        }
+        let points = &charts.charts(&group("g"), None, seconds(10, 10))[0].points;
+        let means: Vec<_> = points.iter().map(|p| p.map(|p| p.mean)).collect();
+        let ten = Some(10.0);
+        assert_eq!(means, [ten, ten, ten, ten, ten, None, ten, ten, ten, ten], "{later}");
+    }
+}
+
+#[test]
+fn what_a_second_part_of_a_sample_counts_more_is_in_the_next_one() {
+    let mut charts = Charts::default();
+    for (sample, count) in [(1, 0), (2, 10), (2, 14), (3, 20)] {
+        charts.read(&group("g"), span(sample), &[(Series::Drops, Reading::count(count))], true);
+    }
+    let points = &charts.charts(&group("g"), None, seconds(1, 2))[0].points;
+    assert_eq!(points.iter().map(|p| p.map(|p| p.mean)).collect::<Vec<_>>(), [Some(10.0), Some(10.0)]);
+}
