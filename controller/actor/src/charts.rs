@@ -143,7 +143,10 @@ impl Controller {
                 charts.read(&object, span, &[(Series::Lag, lag)], progress.octets > 0);
             }
         }
-        at.hops.retain(|id, _| spec.groups.contains_key(id));
+        // Does nothing for most messages.
+        if at.hops.len() > spec.groups.len() {
+            at.hops.retain(|id, _| spec.groups.contains_key(id));
+        }
     }
 
     /// Charts what a node counted of its links.

@@ -8,7 +8,8 @@
 //! How long data waits follows from Little's law: the PSNs that a branch has not acknowledged, on average, divided by those that the
 //! minimum passes in a second.
 
-use std::collections::BTreeMap;
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, HashSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -80,13 +81,15 @@ impl Progress {
     /// [`Progress::holder`] is another one now.
     pub(crate) fn add(&mut self, branches: &[Branch], sample: &GroupTelemetry, now: Monotonic) -> bool {
         self.turn(now);
+        // Needed when branches come or go, and for an agent that reports others.
+        let of_program = LazyCell::new(|| branches.iter().map(|b| b.address).collect::<HashSet<_>>());
         let high = sample.high.get();
         for branch in &sample.branches {
             let Some(completed) = branch.completed_min else {
                 self.branches.remove(&branch.address);
                 continue;
             };
-            if !self.branches.contains_key(&branch.address) && !branches.iter().any(|b| b.address == branch.address) {
+            if !self.branches.contains_key(&branch.address) && !of_program.contains(&branch.address) {
                 continue;
             }
             let (present, before) = Default::default();
@@ -100,7 +103,7 @@ impl Progress {
         self.present.until = now;
         self.present.samples += 1;
         if self.branches.len() > branches.len() {
-            self.branches.retain(|address, _| branches.iter().any(|b| b.address == *address));
+            self.branches.retain(|address, _| of_program.contains(address));
         }
         let holder = self.find_holder();
         std::mem::replace(&mut self.holder, holder) != holder
