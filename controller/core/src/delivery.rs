@@ -68,30 +68,16 @@ impl Delivery {
 #[cfg(test)]
 mod tests {
     use canopy_model::ids::GroupId;
-    use canopy_units::{Octets, UnwrappedPsn};
+    use canopy_units::UnwrappedPsn;
 
     use super::*;
+    use crate::testing::group_sample;
 
     const STALL_AFTER: Duration = Duration::from_millis(1500);
 
     fn sample(high: u64, min_next: Option<u64>) -> GroupTelemetry {
-        GroupTelemetry {
-            group_id: GroupId::new("g", 1).unwrap(),
-            epoch: 1,
-            high: UnwrappedPsn(high),
-            min_next: min_next.map(UnwrappedPsn),
-            acks_in: 0,
-            acks_out: 0,
-            naks_in: 0,
-            naks_out: 0,
-            cnps_in: 0,
-            cnps_out: 0,
-            data_packets: 0,
-            data_octets: Octets::ZERO,
-            fresh_packets: None,
-            branches: vec![],
-            drops: vec![],
-        }
+        let id = GroupId::new("g", 1).unwrap();
+        GroupTelemetry { high: UnwrappedPsn(high), min_next: min_next.map(UnwrappedPsn), ..group_sample(id, 1) }
     }
 
     #[test]

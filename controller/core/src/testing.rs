@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks for tests.
+//! Networks and samples for tests.
 
-use canopy_model::ids::NodeId;
+use std::net::Ipv6Addr;
+
+use canopy_model::ids::{GroupId, NodeId};
+use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry};
 use canopy_model::topology::{Endpoint, HostDecl, LinkDecl, LongHaulFormat, NodeDecl, TopologySpec};
+use canopy_units::{Octets, UnwrappedPsn};
 
 pub(crate) fn endpoint(text: &str) -> Endpoint {
     Endpoint::try_from(text.to_owned()).unwrap()
@@ -22,6 +26,46 @@ pub(crate) fn host(name: &str, number: u16) -> HostDecl {
         prefix: format!("2001:db8:{number:x}::/64").parse().unwrap(),
         address: format!("2001:db8:{number:x}::1").parse().unwrap(),
         long_haul_cnp: LongHaulFormat::default(),
+    }
+}
+
+/// A group's sample of a node that has counted nothing.
+pub(crate) fn group_sample(group_id: GroupId, epoch: u32) -> GroupTelemetry {
+    GroupTelemetry {
+        group_id,
+        epoch,
+        high: UnwrappedPsn::ZERO,
+        min_next: None,
+        acks_in: 0,
+        acks_out: 0,
+        naks_in: 0,
+        naks_out: 0,
+        cnps_in: 0,
+        cnps_out: 0,
+        data_packets: 0,
+        fresh_packets: None,
+        data_octets: Octets::ZERO,
+        branches: vec![],
+        drops: vec![],
+    }
+}
+
+/// The same of a branch.
+pub(crate) fn branch_sample(address: Ipv6Addr) -> BranchTelemetry {
+    BranchTelemetry {
+        address,
+        next: None,
+        unconfirmed: false,
+        ack_psn: None,
+        epsn: None,
+        fatal: None,
+        late: None,
+        start: None,
+        ccount: 0,
+        last_feedback: None,
+        packets: 0,
+        octets: Octets::ZERO,
+        completed_min: None,
     }
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Shares and delays against what a list of all samples gives.
 
-use canopy_model::ids::{PortIndex, Qpn};
+use canopy_model::ids::{GroupId, PortIndex, Qpn};
 use canopy_model::node_spec::BranchKind;
 use canopy_model::telemetry::BranchTelemetry;
-use canopy_units::{Octets, UnwrappedPsn};
+use canopy_units::UnwrappedPsn;
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::{branch_sample, group_sample};
 
 const MS: u64 = 1_000_000;
 
@@ -18,36 +19,14 @@ fn address(i: usize) -> Ipv6Addr {
 /// `(completed_min, next)` of every branch.
 fn sample(high: u64, branches: &[(u64, u64)]) -> GroupTelemetry {
     let branch = |(i, (completed, next)): (usize, &(u64, u64))| BranchTelemetry {
-        address: address(i),
         next: Some(UnwrappedPsn(*next)),
-        unconfirmed: false,
-        ack_psn: None,
-        epsn: None,
-        fatal: None,
-        late: None,
-        start: None,
-        ccount: 0,
-        last_feedback: None,
-        packets: 0,
-        octets: Octets::ZERO,
         completed_min: Some(*completed),
+        ..branch_sample(address(i))
     };
     GroupTelemetry {
-        group_id: canopy_model::ids::GroupId::new("g", 1).unwrap(),
-        epoch: 1,
         high: UnwrappedPsn(high),
-        min_next: None,
-        acks_in: 0,
-        acks_out: 0,
-        naks_in: 0,
-        naks_out: 0,
-        cnps_in: 0,
-        cnps_out: 0,
-        data_packets: 0,
-        data_octets: Octets::ZERO,
-        fresh_packets: None,
         branches: branches.iter().enumerate().map(branch).collect(),
-        drops: vec![],
+        ..group_sample(GroupId::new("g", 1).unwrap(), 1)
     }
 }
 

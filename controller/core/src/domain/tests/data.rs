@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use canopy_model::ids::GroupId;
 use canopy_model::node_spec::BranchKind;
 use canopy_model::telemetry::{BranchTelemetry, GroupTelemetry, LinkLoss};
-use canopy_units::{Octets, UnwrappedPsn};
+use canopy_units::UnwrappedPsn;
 
 use super::*;
 use crate::condition::{ConditionKind, ConditionStatus};
 use crate::domain::LossNews;
-use crate::testing::fabric;
+use crate::testing::{branch_sample, fabric, group_sample};
 
 /// Turns of the model, each of a millisecond.
 const SECOND: u64 = 1000;
@@ -231,36 +231,17 @@ impl Bed {
         let (id, program) = spec.groups.iter().next()?;
         let Counters { high, fresh, data, copies } = self.nodes[at];
         let branch = |b: &canopy_model::node_spec::Branch| BranchTelemetry {
-            address: b.address,
             next: Some(UnwrappedPsn(self.acked)),
-            unconfirmed: false,
-            ack_psn: None,
-            epsn: None,
-            fatal: None,
-            late: None,
-            start: None,
-            ccount: 0,
-            last_feedback: None,
             packets: if matches!(b.kind, BranchKind::Node { .. }) { copies } else { data },
-            octets: Octets(0),
-            completed_min: None,
+            ..branch_sample(b.address)
         };
         Some(GroupTelemetry {
-            group_id: *id,
-            epoch: program.epoch,
             high: UnwrappedPsn(if high == 0 { 0 } else { high + self.offset[at] }),
             min_next: Some(UnwrappedPsn(self.acked)),
-            acks_in: 0,
-            acks_out: 0,
-            naks_in: 0,
-            naks_out: 0,
-            cnps_in: 0,
-            cnps_out: 0,
             data_packets: data,
-            data_octets: Octets(0),
             fresh_packets: Some(fresh),
             branches: program.branches.iter().map(branch).collect(),
-            drops: vec![],
+            ..group_sample(*id, program.epoch)
         })
     }
 

@@ -13,7 +13,7 @@ use crate::domain::BranchNews;
 use crate::drops::Rise;
 use crate::health::{Health, Problem, ProblemKey, Subject, Symptom};
 use crate::problem::{Object, ProblemCode as Code};
-use crate::testing::fabric;
+use crate::testing::{branch_sample, fabric, group_sample};
 use canopy_model::status::GroupPhase;
 
 const S: u64 = 1_000_000_000;
@@ -59,21 +59,9 @@ fn report(w: &mut World, name: &str, news: BranchNews) {
 fn progress(w: &mut World, second: u64, high: u64, next: u64) -> Vec<String> {
     let status = w.domain.group("g").unwrap().status;
     let sample = GroupTelemetry {
-        group_id: status.group_id,
-        epoch: status.epoch,
         high: UnwrappedPsn(high),
         min_next: Some(UnwrappedPsn(next)),
-        acks_in: 0,
-        acks_out: 0,
-        naks_in: 0,
-        naks_out: 0,
-        cnps_in: 0,
-        cnps_out: 0,
-        data_packets: 0,
-        data_octets: Octets::ZERO,
-        fresh_packets: None,
-        branches: vec![],
-        drops: vec![],
+        ..group_sample(status.group_id, status.epoch)
     };
     let now = instant(second * S);
     let mut changed = w.domain.telemetry_received("leaf1", now);
@@ -434,37 +422,16 @@ fn raise(w: &mut World, second: u64, waiting: u64, raised: &[(&str, u64)]) -> Ve
         let branch = |b: &crate::view::BranchView| {
             let per_second = raised.iter().find(|(name, _)| *name == b.name).map_or(0, |(_, n)| *n);
             BranchTelemetry {
-                address: b.address,
                 next: Some(UnwrappedPsn(1000 * second - if per_second > 0 { waiting } else { 0 })),
-                unconfirmed: false,
-                ack_psn: None,
-                epsn: None,
-                fatal: None,
-                late: None,
-                start: None,
-                ccount: 0,
-                last_feedback: None,
-                packets: 0,
-                octets: Octets::ZERO,
                 completed_min: Some(per_second * second),
+                ..branch_sample(b.address)
             }
         };
         let sample = GroupTelemetry {
-            group_id: status.group_id,
-            epoch: status.epoch,
             high: UnwrappedPsn(1000 * second),
             min_next: Some(UnwrappedPsn(1000 * second - waiting)),
-            acks_in: 0,
-            acks_out: 0,
-            naks_in: 0,
-            naks_out: 0,
-            cnps_in: 0,
-            cnps_out: 0,
-            data_packets: 0,
-            data_octets: Octets::ZERO,
-            fresh_packets: None,
             branches: node.branches.iter().map(branch).collect(),
-            drops: vec![],
+            ..group_sample(status.group_id, status.epoch)
         };
         let wall = UnixTime::from_nanos(second * S);
         changed.extend(w.domain.progress(&node.node, std::iter::once(&sample), instant(second * S), wall));
