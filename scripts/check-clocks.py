@@ -36,6 +36,7 @@ ALLOWED = {
     "controller/actor/src/committing.rs": "who began and ended a confirmed commit when, and its deadline as the next start needs it",
     "controller/actor/src/start.rs": "how long a confirmed commit still has, as the last start has stored it; a clock that was set back makes it no longer",
     "controller/actor/src/charts.rs": "where the steps of charts are on the wall clock, for operators",
+    "controller/actor/src/incidents.rs": "when incidents began and ended, for operators",
     "controller/actor/src/health.rs": "when problems and stalls began, for operators",
     "controller/rest/src/routes/history.rs": "which entries of the audit are recent: each has the wall clock of its write",
     "controller/rest/src/routes/commit.rs": "the controller's time beside a deadline, for clients that show what is left",

@@ -307,6 +307,11 @@ impl Controller {
         })
     }
 
+    /// Reads the charts. The domain may be read inside, incidents may not.
+    pub(crate) fn with_charts<R>(&self, read: impl FnOnce(&Charts) -> R) -> R {
+        read(&self.charts().charts)
+    }
+
     fn charts(&self) -> MutexGuard<'_, Inner> {
         self.chart_state().inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

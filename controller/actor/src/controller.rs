@@ -24,6 +24,7 @@ use crate::charts::ChartState;
 use crate::commit::Commit;
 use crate::events::Code;
 use crate::events::Events;
+use crate::incidents::IncidentState;
 use crate::links::Flap;
 use crate::moves::Moves;
 use crate::news::{Follower, GroupChanges, News, WaitedGroups};
@@ -71,6 +72,7 @@ pub(crate) struct Shared {
     commit: Mutex<Option<Commit>>,
     telemetry: Telemetry,
     charts: ChartState,
+    incidents: IncidentState,
     events: Events,
     health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
@@ -99,6 +101,7 @@ impl Controller {
         commands: mpsc::Sender<Message>,
         durable: watch::Receiver<u64>,
         commit: Option<Commit>,
+        incidents: IncidentState,
     ) -> Self {
         let phases = phases_of(&domain);
         Self(Arc::new(Shared {
@@ -127,6 +130,7 @@ impl Controller {
             threshold_pushes: Attempts::default(),
             telemetry: Telemetry::default(),
             charts: ChartState::default(),
+            incidents,
             events: Events::default(),
         }))
     }
@@ -348,6 +352,10 @@ impl Controller {
     /// What nodes counted.
     pub fn telemetry(&self) -> &Telemetry {
         &self.0.telemetry
+    }
+
+    pub(crate) fn incident_state(&self) -> &IncidentState {
+        &self.0.incidents
     }
 
     pub(crate) fn chart_state(&self) -> &ChartState {

@@ -101,6 +101,7 @@ impl Controller {
                 self.problems_are(health.version());
                 health.take_changes()
             };
+            self.note_incidents(&changes, self.now());
             let opened = changes.iter().filter(|change| change.is_open).count() as u64;
             open = (open + opened).saturating_sub(changes.len() as u64 - opened);
             changes.into_iter().for_each(|change| self.note_problem(change));

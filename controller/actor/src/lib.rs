@@ -9,7 +9,8 @@
 //! - [`start`] restores the domain and spawns the task; [`Controller`] is the handle, which is cheap to clone.
 //! - Channels: commands in one bounded queue; each node's desired state on a `watch` per node; names of what the APIs show and has
 //!   changed, each once, in [`news`].
-//! - [`telemetry`] and [`events`] keep what nodes report, in memory only and bounded; [`charts`] keeps what it was over the last hour.
+//! - [`telemetry`] and [`events`] keep what nodes report, in memory only and bounded; [`charts`] keeps what it was over the last hour,
+//!   `incidents` what it was when a problem opened, in files beside the store.
 
 mod attempts;
 pub mod books;
@@ -24,6 +25,7 @@ pub mod events;
 pub mod health;
 mod history;
 mod hmac;
+mod incidents;
 mod intent;
 mod links;
 mod moves;

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::books::Books;
 use crate::commit::Commit;
 use crate::events::Code;
+use crate::incidents::IncidentState;
 use crate::record::{decode, op};
 use crate::task::{self, Task};
 use crate::term::{STARTED_KEY, TERM_KEY, start_ops};
@@ -64,12 +65,15 @@ pub async fn start_with(
     hmac: HmacSettings,
 ) -> Result<Running, StartError> {
     let opened = store.clone();
-    let opened = tokio::task::spawn_blocking(move || open(&*opened, plan, thresholds, hmac)).await;
-    let Opened { domain, revision, books, commit, unstarted, read_only, recovery } =
-        opened.map_err(|_| StartError::Runtime)??;
+    let open = move || {
+        let domain = open(&*opened, plan, thresholds, hmac)?;
+        Ok::<_, StartError>((domain, IncidentState::open(opened.beside())))
+    };
+    let (opened, incidents) = tokio::task::spawn_blocking(open).await.map_err(|_| StartError::Runtime)??;
+    let Opened { domain, revision, books, commit, unstarted, read_only, recovery } = opened;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let (durable, settled) = watch::channel(0);
-    let controller = Controller::new(domain, store.clone(), commands, settled, commit);
+    let controller = Controller::new(domain, store.clone(), commands, settled, commit, incidents);
     if let Some(lost) = recovery {
         controller.events().note(Code::StoreRecovered, None, None, lost.to_string());
     }
@@ -79,11 +83,13 @@ pub async fn start_with(
         task.becomes_read_only(path);
     }
     let health = tokio::spawn(controller.clone().watch_health(controller.group_names()));
+    let ending = controller.clone();
     let task = tokio::spawn(async move {
         let ended = task.run().await;
-        // It holds the store, which the next controller opens.
+        // They hold the store and the files beside it, which the next controller opens.
         health.abort();
         _ = health.await;
+        _ = tokio::task::spawn_blocking(move || ending.end_incidents()).await;
         ended
     });
     controller.push_thresholds();

@@ -41,6 +41,7 @@ pub mod group;
 pub mod health;
 pub mod history;
 pub mod hmac;
+pub mod incident;
 mod input;
 pub mod link;
 pub mod member;

@@ -175,6 +175,17 @@ pub struct ProblemQuery {
     pub timeout_seconds: Option<u64>,
 }
 
+/// Filter of incidents.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct IncidentQuery {
+    /// Number of incidents, 1..=200; 50 when absent.
+    pub limit: Option<usize>,
+    /// Only those of the problem with this id.
+    pub problem: Option<String>,
+}
+
 /// Number of receivers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

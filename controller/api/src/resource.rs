@@ -73,6 +73,10 @@ pub enum Kind {
     ProblemList,
     /// A list of [`crate::health::ProblemCodeItem`].
     ProblemCodeList,
+    /// A list of [`crate::incident::IncidentItem`].
+    IncidentList,
+    /// [`crate::incident::Incident`].
+    Incident,
     /// [`crate::health::DomainStatus`].
     DomainStatus,
     /// [`crate::check::DryRun`].

@@ -18,7 +18,7 @@
 //! - `audit`: what operators wrote; `effect`: what a write would do.
 //! - `delivery`: whether a group's data is acknowledged; `progress`: which branch of a node holds the minimum; `status`: plan compared with reports.
 //! - `problem`: the registry of what can be wrong; `drops`: drop counters that are signs of it; `health`: what is, since when, and what caused it.
-//! - `chart`: what was measured over the last minutes and hours.
+//! - `chart`: what was measured over the last minutes and hours; `incident`: each opening of a problem, with the charts around it.
 //! - `domain`: prepare, apply, restore, report, views.
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
@@ -35,6 +35,7 @@ pub mod encoding;
 pub mod error;
 pub mod health;
 pub mod hmac;
+pub mod incident;
 pub mod limits;
 pub mod metadata;
 pub mod principal;

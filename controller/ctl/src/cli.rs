@@ -123,7 +123,8 @@ pub enum CommitAction {
 #[derive(Args)]
 pub struct ChartArgs {
     /// fleet, group/G, branch/G/NODE/ADDRESS, link/NODE/PORT or node/NODE.
-    pub object: String,
+    #[arg(required_unless_present = "incident")]
+    pub object: Option<String>,
     /// Only this series, such as bytes, goodput or outstanding.
     pub series: Option<String>,
     /// How long ago it starts, for example 30m; 5m if absent. Older than 5m has steps of 10s; older than 1h only the fleet.
@@ -132,6 +133,9 @@ pub struct ChartArgs {
     /// Time per point, for example 10s.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub step: Option<Duration>,
+    /// Draw what was saved around the opening of a problem; `get incidents` has the names.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["object", "series", "from", "step"])]
+    pub incident: Option<String>,
     /// Print the API's JSON.
     #[arg(long)]
     pub json: bool,
@@ -445,6 +449,9 @@ pub enum Resource {
     /// What is wrong: causes first, the worst first.
     #[value(alias = "problem")]
     Problems,
+    /// Problems that opened, the newest first, also those that have closed since; NAME is the id of a problem.
+    #[value(alias = "incident")]
+    Incidents,
 }
 
 /// Output formats.

@@ -20,8 +20,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    charts, commit, drains, events, flows, groups, history, hmac, links, members, nodes, problems, telemetry, topology,
-    validate, waited,
+    charts, commit, drains, events, flows, groups, history, hmac, incidents, links, members, nodes, problems,
+    telemetry, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -60,6 +60,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(problems::list))
         .routes(routes!(problems::get))
         .routes(routes!(problems::codes))
+        .routes(routes!(incidents::list))
+        .routes(routes!(incidents::get))
         .routes(routes!(charts::get))
         .routes(routes!(events::list))
         .routes(routes!(history::audit))

@@ -8,7 +8,7 @@ use canopy_control::HeldSpec;
 use canopy_control::pb::watch_response::Update;
 use canopy_control::pb::{ReportRequest, SnapshotPosition, WatchRequest};
 use canopy_model::node_spec::NodeSpec;
-use support::{Agent, Controller, LAB};
+use support::{Agent, Controller, DEADLINE, LAB};
 use tonic::Code;
 
 async fn synced(controller: &Controller, node: &str) -> String {
@@ -111,5 +111,42 @@ async fn a_snapshot_that_broke_off_continues_behind_what_the_agent_has() {
         let Some(Update::Page(page)) = stream.message().await.unwrap().unwrap().update else { panic!() };
         assert_eq!((page.first, page.base.is_empty(), page.groups.len()), (!continues, continues, 1));
     }
+    controller.stop().await;
+}
+
+/// What a controller has seen of a night is there in the morning, whatever became of that controller; files that are damaged take nothing
+/// else with them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn incidents_outlive_the_controller_that_saw_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start(dir.path()).await;
+    controller.apply(LAB).await.unwrap();
+    let incidents = async |controller: &Controller| -> serde_json::Value {
+        serde_json::from_str(&controller.ctl(&["get", "incidents", "-o", "json"]).await.unwrap()).unwrap()
+    };
+    let both = async {
+        loop {
+            let list = incidents(&controller).await;
+            if list["items"].as_array().unwrap().len() == 2 {
+                return list;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    let listed = tokio::time::timeout(DEADLINE, both).await.expect("no agent connects, and no incident begins");
+    controller.stop().await;
+    let files = dir.path().join("store/incidents");
+    std::fs::write(files.join("1764171000-00c0ffee00c0ffee.json"), "{").unwrap();
+    let controller = Controller::start(dir.path()).await;
+    let again = incidents(&controller).await;
+    for before in listed["items"].as_array().unwrap() {
+        let id = before["id"].as_str().unwrap();
+        let found = again["items"].as_array().unwrap().iter().find(|i| i["id"] == id);
+        assert_eq!(found.unwrap()["evidence"], before["evidence"]);
+        let drawn = controller.ctl(&["chart", "--incident", id]).await.unwrap();
+        assert!(drawn.starts_with("CRITICAL: node n") && drawn.contains("AgentDisconnected"), "{drawn}");
+    }
+    let (code, refused) = controller.ctl(&["chart", "--incident", "1764171000-00c0ffee00c0ffee"]).await.unwrap_err();
+    assert!(code != 0 && refused.contains("incident"), "{refused}");
     controller.stop().await;
 }

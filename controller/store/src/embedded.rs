@@ -8,6 +8,7 @@
 //! <store.path>/acknowledged  the revision of the last commit that was acknowledged
 //! <store.path>/reserve       space for the commit that finds the disk full
 //! <store.path>/snapshots/    checksummed logical backups named by revision, the newest KEPT_SNAPSHOTS
+//! <store.path>/incidents/    problems of the last time with their charts: not a part of the store, and not of a backup
 //! <store.path>/damaged-<n>/  a database that did not open; never deleted by the controller
 //! <store.path>/recovered     that commits are lost, until an operator takes note
 //! ```
@@ -215,6 +216,10 @@ impl Store for EmbeddedStore {
         state.reserve.take()?;
         let engine = state.engine.as_mut().ok_or_else(unknown)?;
         engine.prepare(ORDINARY_OCTETS as u64).map_err(|e| e.of_store("committing", &self.path))
+    }
+
+    fn beside(&self) -> Option<&Path> {
+        Some(&self.path)
     }
 
     fn recovery(&self) -> Option<Recovery> {

@@ -6,6 +6,7 @@
 //! - [`EmbeddedStore`]: the default. One atomic batch and one fdatasync per commit, checksummed logical backups next to the database,
 //!   quarantine and restore after damage, read-only on a full disk; over one of two [engines](EngineKind).
 //! - [`MemStore`]: the same behaviour in memory, for tests and simulation.
+//! - [`Files`]: small files beside the store, for what is useful and not an intent.
 //! - [`snapshot`]: the logical backup format, also that of export and import.
 //!
 //! Every call may block on the disk: an async caller runs it in `spawn_blocking`.
@@ -13,6 +14,7 @@
 mod embedded;
 mod engine;
 mod error;
+mod files;
 mod mark;
 mod mem;
 mod recovery;
@@ -24,6 +26,7 @@ mod store;
 pub use embedded::EmbeddedStore;
 pub use engine::EngineKind;
 pub use error::StoreError;
+pub use files::Files;
 pub use mem::MemStore;
 pub use recovery::{Recovery, acknowledge_recovery};
 pub use snapshot::Snapshot;

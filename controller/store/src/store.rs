@@ -2,6 +2,7 @@
 //! The trait and its limits.
 
 use std::ops::Range;
+use std::path::Path;
 
 use crate::{Recovery, Snapshot, StoreError};
 
@@ -109,6 +110,11 @@ pub trait Store: Send + Sync {
     /// [`StoreError::Full`] if the disk is full: commits are refused until there is space.
     fn ready(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Directory for files that are kept beside the store and may be lost with the machine; `None` of a store in memory.
+    fn beside(&self) -> Option<&Path> {
+        None
     }
 
     /// What was lost when the store was opened, now or at an earlier start, until an operator has taken note of it.

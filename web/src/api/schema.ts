@@ -323,6 +323,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/incidents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The newest incidents, the newest first, without their charts. */
+        get: operations["listIncidents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/incidents/{incident}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One incident with its charts: one step per second, from 5 min before the problem opened to 5 min after. A gap is `null`, never zero. */
+        get: operations["getIncident"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/links": {
         parameters: {
             query?: never;
@@ -1641,6 +1675,76 @@ export interface components {
              */
             prefix: string;
         };
+        /** @description An incident with the charts from 5 min before it to 5 min after it. */
+        Incident: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description What happened. */
+            incident: components["schemas"]["IncidentItem"];
+            /**
+             * @description `Incident`.
+             * @enum {string}
+             */
+            kind: "Incident";
+            /** @description The series of up to 16 objects, 32 at most: those of the problem's object first, then of what it affects. */
+            series: components["schemas"]["ChartSeries"][];
+            /**
+             * Format: uint64
+             * @description Start of the first step, nanoseconds since the Unix epoch.
+             */
+            startUnixNs: number;
+            /**
+             * Format: uint64
+             * @description Seconds per step.
+             */
+            stepSeconds: number;
+        };
+        /** @description One opening of a problem. It stays when the problem has closed; the newest 200 are kept, also over restarts of the controller. */
+        IncidentItem: {
+            /** @description Problems that it explained then, 50 at most. */
+            affects: components["schemas"]["IncidentProblem"][];
+            /** @description Problems that explained it when the charts were last saved: other incidents may show more. */
+            causes: components["schemas"]["IncidentProblem"][];
+            /**
+             * Format: uint64
+             * @description When it closed; absent while it is open, and if the controller ended before.
+             */
+            closedUnixNs?: number | null;
+            /** @description What was seen when it opened. */
+            evidence: string[];
+            /** @description Second of its opening since 1970 in ten digits, a hyphen, and the problem's id. */
+            id: string;
+            /** @description What the problem is, and about which object. */
+            of: components["schemas"]["IncidentProblem"];
+            /**
+             * Format: uint64
+             * @description When it opened, nanoseconds since the Unix epoch.
+             */
+            openedUnixNs: number;
+            /** @description Id of the problem. */
+            problem: string;
+            /**
+             * Format: uint32
+             * @description How often it opened anew within the time of the charts.
+             */
+            reopened: number;
+            /** @description `critical` or `warning`. */
+            severity: string;
+            /** @description What was wrong; follows the object's name. */
+            title: string;
+        };
+        /** @description A problem with its object, as the controller that saw it named them. */
+        IncidentProblem: {
+            /** @description Stable code; `canopyctl explain CODE` prints what is known of it. */
+            code: string;
+            /** @description Kind of its object: `controller`, `node`, `link`, `port`, `group` or `member`. */
+            kind: string;
+            /** @description Name of its object; a membership's is `group/host`. */
+            name: string;
+        };
         /** @description A resource as a client sends it. */
         Input_DrainSpec: {
             /**
@@ -2162,6 +2266,23 @@ export interface components {
              * @enum {string}
              */
             kind: "GroupTelemetryList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
+        List_IncidentItem: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["IncidentItem"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "IncidentList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
@@ -6040,6 +6161,134 @@ export interface operations {
             };
             /** @description the store is full */
             507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listIncidents: {
+        parameters: {
+            query?: {
+                /** @description Number of incidents, 1..=200; 50 when absent. */
+                limit?: number;
+                /** @description Only those of the problem with this id. */
+                problem?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description incidents */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_IncidentItem"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getIncident: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                incident: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the incident */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Incident"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such incident is kept */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -47,6 +47,11 @@ pub struct Range {
     pub count: usize,
 }
 
+/// `count` seconds from `first` on, at the finest resolution.
+pub fn seconds(first: u64, count: usize) -> Range {
+    Range { tier: SECONDS, step: SECONDS.step, first, count }
+}
+
 /// Points of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `chart OBJECT [SERIES]`: a line per series with its minimum, mean and maximum.
+//! `chart OBJECT [SERIES]`: a line per series with its minimum, mean and maximum; `chart --incident ID`: the same around the opening of a
+//! problem.
 
 use std::io::Write;
 use std::time::Duration;
 
 use canopy_controller_api::chart::{ChartSeries, ChartUnit, Charts};
 use canopy_controller_api::health::DomainStatus;
+use canopy_controller_api::incident::{Incident, IncidentProblem};
 use canopy_controller_api::query::ChartQuery;
 use serde_json::Value;
 
 use super::rows::instant;
 use super::sparkline::{draw, is_utf8};
-use super::with_query;
+use super::{segment, with_query};
 use crate::cli::ChartArgs;
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -22,7 +24,12 @@ use crate::output::{json, table, text};
 /// # Errors
 /// Nothing is kept of the object, or the controller cannot be reached.
 pub async fn run(client: &Client, args: &ChartArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let doing = format!("reading the charts of {}", args.object);
+    let is_ascii = args.ascii || !is_utf8(|name| std::env::var(name).ok());
+    if let Some(id) = &args.incident {
+        return of_incident(client, id, args.json, is_ascii, out).await;
+    }
+    let object = args.object.clone().unwrap_or_default();
+    let doing = format!("reading the charts of {object}");
     let whole = |field: &str, span: Duration| match span.subsec_nanos() {
         0 => Ok(span.as_secs()),
         _ => Err(Failure::new(Exit::Usage, format!("--{field}: use whole seconds"))),
@@ -37,14 +44,56 @@ pub async fn run(client: &Client, args: &ChartArgs, out: &mut dyn Write) -> Resu
             Some((status.time_unix_ns / 1_000_000_000).saturating_sub(ago))
         }
     };
-    let query = ChartQuery { object: args.object.clone(), series: args.series.clone(), from, to: None, step };
+    let query = ChartQuery { object, series: args.series.clone(), from, to: None, step };
     let path = with_query("/api/v1/charts", &query)?;
     if args.json {
         return json(out, &client.get::<Value>(&doing, &path).await?);
     }
     let charts: Charts = client.get(&doing, &path).await?;
-    let is_ascii = args.ascii || !is_utf8(|name| std::env::var(name).ok());
     write(&charts, is_ascii, out)
+}
+
+async fn of_incident(
+    client: &Client,
+    id: &str,
+    is_json: bool,
+    is_ascii: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let doing = format!("reading incident {id}");
+    let path = format!("/api/v1/incidents/{}", segment("incident", id)?);
+    if is_json {
+        return json(out, &client.get::<Value>(&doing, &path).await?);
+    }
+    let found: Incident = client.get(&doing, &path).await?;
+    let (of, known) = (&found.incident.of, &found.incident);
+    let severity = text(&known.severity).to_uppercase();
+    writeln!(out, "{severity}: {} {} {} ({})", text(&of.kind), text(&of.name), text(&known.title), text(&of.code))?;
+    let closed = known.closed_unix_ns.map_or_else(String::new, |at| format!(", closed {}", instant(at)));
+    writeln!(out, "opened {}{closed}", instant(known.opened_unix_ns))?;
+    for evidence in &known.evidence {
+        writeln!(out, "seen: {}", text(evidence))?;
+    }
+    let names = |all: &[IncidentProblem]| {
+        all.iter()
+            .map(|p| format!("{} {} ({})", text(&p.kind), text(&p.name), text(&p.code)))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    for (title, all) in [("caused by", &known.causes), ("affected", &known.affects)] {
+        if !all.is_empty() {
+            writeln!(out, "{title}: {}", names(all))?;
+        }
+    }
+    let steps = found.series.iter().map(|series| series.points.len()).max().unwrap_or(0) as u64;
+    let end = found.start_unix_ns + steps * found.step_seconds * 1_000_000_000;
+    writeln!(out, "\n{} to {}", instant(found.start_unix_ns), instant(end))?;
+    let rows = found.series.iter().map(|series| {
+        let mut cells = row(series, is_ascii);
+        cells.insert(0, text(&series.object));
+        cells
+    });
+    table(out, &["OBJECT", "SERIES", "MIN", "MEAN", "MAX", "CHART"], rows.collect())
 }
 
 fn write(charts: &Charts, is_ascii: bool, out: &mut dyn Write) -> Result<(), Failure> {

@@ -5,8 +5,9 @@ use std::io::Write;
 
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
+use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::FlowView;
-use canopy_controller_api::query::{EventQuery, FlowQuery, ListQuery};
+use canopy_controller_api::query::{EventQuery, FlowQuery, IncidentQuery, ListQuery};
 use canopy_controller_api::{
     DrainResource, GroupResource, LinkResource, List, MemberResource, NodeResource, TopologyResource,
 };
@@ -22,6 +23,8 @@ use crate::output::{json, yaml};
 
 /// Flows per request: enough for all flows of 64 nodes.
 const MAX_FLOWS: usize = 4096;
+/// Incidents that the controller keeps.
+const MAX_INCIDENTS: usize = 200;
 /// Groups per request.
 const PAGE: usize = 500;
 
@@ -44,6 +47,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
         Resource::Members => show::<MemberResource>(answer, args.output, out),
         Resource::Events => show::<EventItem>(answer, args.output, out),
         Resource::Problems => show::<ProblemItem>(answer, args.output, out),
+        Resource::Incidents => show::<IncidentItem>(answer, args.output, out),
     }
 }
 
@@ -93,6 +97,10 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         }
         (Resource::Problems, Some(id)) => one(client, &format!("/api/v1/problems/{id}")).await,
         (Resource::Problems, None) => all("/api/v1/problems?limit=5000").await,
+        (Resource::Incidents, named) => {
+            let query = IncidentQuery { limit: Some(MAX_INCIDENTS), problem: named.map(str::to_owned) };
+            list(client, "/api/v1/incidents", &with_query("/api/v1/incidents", &query)?).await.map(Answer::All)
+        }
         (Resource::Flows, _) => all("/api/v1/flows").await,
         (Resource::Links, _) => all("/api/v1/links").await,
         (Resource::Nodes, None) => all("/api/v1/nodes").await,

@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
+use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::metadata::Metadata;
 use canopy_controller_api::{DrainResource, GroupResource, MemberResource, NodeResource, TopologyResource};
@@ -218,6 +219,31 @@ impl Row for EventItem {
     fn name(&self) -> String {
         format!("event/{}", self.sequence)
     }
+}
+
+impl Row for IncidentItem {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("ID", |i| text(&i.id), false),
+            ("OPENED", |i| instant(i.opened_unix_ns), false),
+            ("LASTED", lasted, false),
+            ("SEVERITY", |i| text(&i.severity), false),
+            ("CODE", |i| text(&i.of.code), false),
+            ("OBJECT", |i| format!("{}/{}", text(&i.of.kind), text(&i.of.name)), false),
+            ("AFFECTS", |i| text(i.affects.len()), false),
+            ("REOPENED", |i| text(i.reopened), true),
+            ("EVIDENCE", |i| text(i.evidence.first()), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("incident/{}", text(&self.id))
+    }
+}
+
+/// From opening to closing, in whole seconds.
+fn lasted(of: &IncidentItem) -> String {
+    of.closed_unix_ns.map_or_else(|| text(()), |closed| super::problems::ago(of.opened_unix_ns, closed))
 }
 
 impl Row for ProblemItem {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chart data: what it takes, and what made room.
+//! Chart data: what it takes, and what made room; incidents, which are made of it.
 
 use canopy_controller_actor::Controller;
 use canopy_metrics::{Description, Family, Page};
@@ -13,9 +13,22 @@ static LEFT_OUT: Family<0> = Family::counter(
     "Samples of objects for which there was no room, because no other one was idle.",
     [],
 );
+static INCIDENTS_LEFT_OUT: Family<0> = Family::counter(
+    "canopy_incidents_left_out",
+    "Openings of problems that are no incident because there were too many at once.",
+    [],
+);
+static INCIDENTS_UNSAVED: Family<0> = Family::counter(
+    "canopy_incidents_unsaved",
+    "Writes of incidents that failed, or that a full or slow disk did not get.",
+    [],
+);
 
 pub(super) fn families() -> Vec<Description> {
-    [&OCTETS, &SERIES, &EVICTED, &LEFT_OUT].iter().map(|family| family.describe()).collect()
+    [&OCTETS, &SERIES, &EVICTED, &LEFT_OUT, &INCIDENTS_LEFT_OUT, &INCIDENTS_UNSAVED]
+        .iter()
+        .map(|family| family.describe())
+        .collect()
 }
 
 pub(super) fn write(controller: &Controller, page: &mut Page<'_>) -> std::fmt::Result {
@@ -23,5 +36,7 @@ pub(super) fn write(controller: &Controller, page: &mut Page<'_>) -> std::fmt::R
     page.one(&OCTETS, usage.octets)?;
     page.one(&SERIES, usage.series)?;
     page.one(&EVICTED, usage.evicted)?;
-    page.one(&LEFT_OUT, usage.left_out)
+    page.one(&LEFT_OUT, usage.left_out)?;
+    page.one(&INCIDENTS_LEFT_OUT, controller.incidents_left_out())?;
+    page.one(&INCIDENTS_UNSAVED, controller.incidents_unsaved())
 }

@@ -9,6 +9,7 @@ use canopy_controller_actor::events::RING;
 use canopy_controller_core::audit::Action;
 use canopy_controller_core::chart::series::Series;
 use canopy_controller_core::chart::store::MAX_STEP;
+use canopy_controller_core::incident::MAX_INCIDENTS;
 use canopy_controller_core::limits::{MAX_HOSTS, MAX_LINKS, MAX_NODES};
 use canopy_controller_core::metadata::{MAX_LABEL_PREFIX, MAX_LABEL_WORD, MAX_LABELS};
 use canopy_model::drain::MAX_REASON;
@@ -116,6 +117,7 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         ("/api/v1/audit", "limit") => up_to(history::MAX_PAGE),
         ("/api/v1/events", "limit") => up_to(RING),
         ("/api/v1/problems", "limit") => up_to(problems::MAX_LIMIT),
+        ("/api/v1/incidents", "limit") => up_to(MAX_INCIDENTS),
         ("/api/v1/flows", "limit") => up_to(flows::MAX_LIMIT),
         ("/api/v1/charts", "object") => {
             json!({"pattern": "^(fleet|(group|node)/[^/]+|link/[^/]+/[^/]+|branch/[^/]+/[^/]+/[0-9a-f:.]+)$"})

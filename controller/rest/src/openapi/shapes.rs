@@ -18,7 +18,7 @@ const SENT: [(Kind, &str); 4] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 25] = [
+const ANSWERS: [(&str, Kind); 27] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("NodeResource", Kind::Node),
@@ -41,6 +41,8 @@ const ANSWERS: [(&str, Kind); 25] = [
     ("Charts", Kind::Charts),
     ("List_ProblemItem", Kind::ProblemList),
     ("List_ProblemCodeItem", Kind::ProblemCodeList),
+    ("List_IncidentItem", Kind::IncidentList),
+    ("Incident", Kind::Incident),
     ("DomainStatus", Kind::DomainStatus),
     ("DryRun", Kind::DryRun),
     ("Validated", Kind::Validated),

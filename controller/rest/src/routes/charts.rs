@@ -43,7 +43,7 @@ pub(crate) async fn get(
     Ok(([(CACHE_CONTROL, "no-store")], Json(charts)).into_response())
 }
 
-fn item(object: &ChartObject, series: Series, points: &[Option<Point>]) -> ChartSeries {
+pub(super) fn item(object: &ChartObject, series: Series, points: &[Option<Point>]) -> ChartSeries {
     ChartSeries {
         object: object.to_string(),
         series: series.name().to_owned(),

@@ -9,6 +9,7 @@ pub(crate) mod flows;
 pub(crate) mod groups;
 pub(crate) mod history;
 pub(crate) mod hmac;
+pub(crate) mod incidents;
 pub(crate) mod links;
 pub(crate) mod members;
 pub(crate) mod nodes;
