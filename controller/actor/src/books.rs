@@ -349,7 +349,8 @@ mod tests {
             let metadata = metadata(self.revision);
             let intent = |text: String| Intent { labels: Labels::new(), spec: Value::String(text) };
             let target = Target { kind: IntentKind::Group, name: group.to_owned() };
-            let written = Written { at: UnixTime::from_nanos(at), by: Principal::operator("alice", None) };
+            let written =
+                Written { at: UnixTime::from_nanos(at), by: Principal::operator("alice", None), request: None };
             let (old, new) = ((metadata, intent("x".repeat(octets))), intent("y".into()));
             let (target, written, revision) = (&target, &written, self.revision);
             let act = Action::Rotate;

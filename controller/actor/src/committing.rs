@@ -6,6 +6,7 @@ use std::time::Duration;
 use canopy_controller_core::Domain;
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::principal::{Principal, Written};
+use canopy_controller_core::request_id::RequestId;
 use canopy_store::{MAX_OPS, Op, StoreError};
 use canopy_units::UnixTime;
 use tokio::sync::oneshot;
@@ -34,9 +35,14 @@ impl Controller {
     ///
     /// # Errors
     /// Another one is pending, or the one that is named is not; the time is outside its bounds; the store takes no change.
-    pub async fn do_with_commit(&self, act: Act, by: Principal) -> Result<Commit, CommandError> {
+    pub async fn do_with_commit(
+        &self,
+        act: Act,
+        by: Principal,
+        request: Option<RequestId>,
+    ) -> Result<Commit, CommandError> {
         let (answer, done) = oneshot::channel();
-        self.send(Message::Commit(Box::new(Deed { act, by, answer }))).await?;
+        self.send(Message::Commit(Box::new(Deed { act, by, request, answer }))).await?;
         done.await.map_err(|_| CommandError::Stopping)?
     }
 
@@ -105,8 +111,8 @@ impl Controller {
 impl Task {
     /// Takes an act of an operator; `Err` if the store has failed.
     pub(crate) async fn do_with_commit(&mut self, deed: Deed) -> Result<(), StoreError> {
-        let Deed { act, by, answer } = deed;
-        let done = self.act(act, by).await;
+        let Deed { act, by, request, answer } = deed;
+        let done = self.act(act, by, request).await;
         let failure = match &done {
             Err(CommandError::Store(error)) if !is_refusal(error) => Some(failed(error)),
             _ => None,
@@ -122,7 +128,7 @@ impl Task {
             return Ok(());
         }
         let Some(commit) = self.controller.commit() else { return Ok(()) };
-        match self.roll_back(commit, End::Expired, Principal::default()).await {
+        match self.roll_back(commit, End::Expired, Principal::default(), None).await {
             // Until the disk has room.
             Err(error) if is_refusal(&error) => Ok(()),
             done => done.map(drop),
@@ -139,12 +145,12 @@ impl Task {
         Ok(())
     }
 
-    async fn act(&mut self, act: Act, by: Principal) -> Result<Commit, CommandError> {
+    async fn act(&mut self, act: Act, by: Principal, request: Option<RequestId>) -> Result<Commit, CommandError> {
         if let Act::Begin(timeout) | Act::Extend(_, timeout) = &act {
             in_bounds(*timeout)?;
         }
         let (at, now) = (UnixTime::now(), Instant::now());
-        let (written, action) = (Written { at, by }, act.action());
+        let (written, action) = (Written { at, by, request }, act.action());
         let commit = match act {
             Act::Begin(timeout) => {
                 self.controller.with_commit(|pending| commit::check(pending, None))?;
@@ -156,7 +162,7 @@ impl Task {
             Act::Confirm(id) => self.pending(&id)?.ended(written.clone(), End::Confirmed, Vec::new()),
             Act::Cancel(id) => {
                 let commit = self.pending(&id)?;
-                return self.roll_back(commit, End::Cancelled, written.by).await.map_err(CommandError::Store);
+                return self.roll_back(commit, End::Cancelled, written.by, request).await.map_err(CommandError::Store);
             }
         };
         self.enter(commit, &written, action).await.map_err(CommandError::Store)
@@ -172,7 +178,7 @@ impl Task {
     async fn enter(&mut self, commit: Commit, written: &Written, action: Action) -> Result<Commit, StoreError> {
         self.store_commit(&commit, written, action).await?;
         let (code, text) = event(&commit, &written.by);
-        self.controller.events().note(code, None, None, text);
+        self.controller.events().note_of(written.request, code, text);
         self.controller.set_commit(commit.clone());
         if commit.is_pending() {
             return Ok(commit);
@@ -206,7 +212,13 @@ impl Task {
         self.books.note(&Entry { target, written, old: None, new: None, act, uid: None, revision })
     }
 
-    async fn roll_back(&mut self, commit: Commit, how: End, by: Principal) -> Result<Commit, StoreError> {
+    async fn roll_back(
+        &mut self,
+        commit: Commit,
+        how: End,
+        by: Principal,
+        request: Option<RequestId>,
+    ) -> Result<Commit, StoreError> {
         let this = self.controller.clone();
         let befores = tokio::task::spawn_blocking(move || befores(&this)).await;
         let befores = befores.unwrap_or_else(|e| {
@@ -242,7 +254,7 @@ impl Task {
             let detail = format!("commit {}: {kind}/{name} was not put back: {detail}", commit.state.id);
             self.controller.events().note(Code::RollbackRefused, None, None, detail);
         }
-        let written = Written { at: UnixTime::now(), by };
+        let written = Written { at: UnixTime::now(), by, request };
         let action = if how == End::Cancelled { Action::Cancel } else { Action::Expire };
         let left = self.controller.commit().unwrap_or(commit);
         self.enter(left.ended(written.clone(), how, refused), &written, action).await

@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use canopy_controller_core::request_id::RequestId;
 use canopy_model::telemetry::EventCode;
 use canopy_units::UnixTime;
 use tokio::sync::watch;
@@ -104,8 +105,18 @@ pub struct Event {
     pub group: Option<String>,
     /// Branch concerned.
     pub branch: Option<Ipv6Addr>,
+    /// The request that it follows from, if it is known.
+    pub request: Option<RequestId>,
     /// Text for operators.
     pub detail: String,
+}
+
+impl Event {
+    /// One about the domain, whose sequence number and time [`Events::push`] gives.
+    pub fn new(code: Code, detail: String) -> Self {
+        let (node, group, branch, request) = (None, None, None, None);
+        Self { sequence: 0, time: UnixTime::default(), code, node, group, branch, request, detail }
+    }
 }
 
 /// The ring.
@@ -141,15 +152,13 @@ impl Events {
 
     /// An event of the controller itself.
     pub fn note(&self, code: Code, node: Option<&str>, group: Option<&str>, detail: impl Into<String>) {
-        self.push(Event {
-            sequence: 0,
-            time: UnixTime::default(),
-            code,
-            node: node.map(str::to_owned),
-            group: group.map(str::to_owned),
-            branch: None,
-            detail: detail.into(),
-        });
+        let (node, group) = (node.map(str::to_owned), group.map(str::to_owned));
+        self.push(Event { node, group, ..Event::new(code, detail.into()) });
+    }
+
+    /// An event of the controller itself that follows from this request.
+    pub fn note_of(&self, request: Option<RequestId>, code: Code, detail: impl Into<String>) {
+        self.push(Event { request, ..Event::new(code, detail.into()) });
     }
 
     /// Up to `limit` of the newest events that `keep` accepts, oldest first.

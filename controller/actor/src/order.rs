@@ -2,6 +2,7 @@
 //! A command with who gives it, and under which conditions.
 
 use canopy_controller_core::principal::Principal;
+use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::{Command, Domain};
 
 use crate::{CommandError, Target};
@@ -13,6 +14,8 @@ pub struct Order {
     pub command: Command,
     /// Who wants it.
     pub by: Principal,
+    /// In which request, if it came in one.
+    pub request: Option<RequestId>,
     /// On the present state of the resource that the command names.
     pub precondition: Precondition,
     /// Only if the command has exactly the effects of this [`Preview::plan`](crate::preview::Preview::plan).
@@ -40,7 +43,7 @@ pub enum Precondition {
 impl Order {
     /// Without conditions.
     pub fn new(command: Command, by: Principal) -> Self {
-        Self { command, by, precondition: Precondition::None, plan: None, commit: None, dry_run: false }
+        Self { command, by, request: None, precondition: Precondition::None, plan: None, commit: None, dry_run: false }
     }
 
     /// Checks the precondition.

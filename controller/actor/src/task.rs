@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use canopy_controller_core::audit::Action;
 use canopy_controller_core::principal::{Principal, PrincipalKind, Written};
+use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
 use canopy_store::{MAX_OPS, ORDINARY_OCTETS, Op, Revision, Store, StoreError};
 use canopy_units::{Monotonic, UnixTime};
@@ -59,6 +60,7 @@ pub(crate) struct Request {
 pub(crate) struct Deed {
     pub(crate) act: Act,
     pub(crate) by: Principal,
+    pub(crate) request: Option<RequestId>,
     pub(crate) answer: oneshot::Sender<Result<Commit, CommandError>>,
 }
 
@@ -252,8 +254,8 @@ impl Task {
     /// Checks an order, and notes what an operator writes, and what a rollback (`puts_back`) writes again.
     fn prepare(&self, domain: &Domain, order: Order, puts_back: bool) -> Result<Checked, CommandError> {
         order.check(domain)?;
-        let Order { command, by, plan, commit, dry_run, .. } = order;
-        let written = Written { at: UnixTime::now(), by };
+        let Order { command, by, request, plan, commit, dry_run, .. } = order;
+        let written = Written { at: UnixTime::now(), by, request };
         let is_operator = written.by.kind == PrincipalKind::Operator || puts_back;
         let target = Target::of(&command).filter(|_| is_operator || dry_run || plan.is_some());
         let Some(target) = target else {

@@ -98,7 +98,7 @@ async fn write(controller: &Controller, command: Command, by: Principal, id: Opt
 }
 
 async fn begin(controller: &Controller, timeout: Duration) -> String {
-    controller.do_with_commit(Act::Begin(timeout), alice()).await.unwrap().state.id
+    controller.do_with_commit(Act::Begin(timeout), alice(), None).await.unwrap().state.id
 }
 
 /// Path MTU of the groups `a` to `d`; 0 of those that are not there.
@@ -176,12 +176,12 @@ async fn while_one_is_pending_operators_wait_and_the_controller_does_not() {
     assert!(matches!(&refused, CommandError::CommitPending { id: of, by } if *of == id && by == "alice"), "{refused}");
     let refused = write(controller, put("a", 2048), bob(), Some("0123")).await.unwrap_err();
     assert!(matches!(refused, CommandError::CommitEnded { .. }), "{refused}");
-    let refused = controller.do_with_commit(Act::Begin(LONG), bob()).await.unwrap_err();
+    let refused = controller.do_with_commit(Act::Begin(LONG), bob(), None).await.unwrap_err();
     assert!(matches!(refused, CommandError::CommitPending { .. }), "{refused}");
-    let refused = controller.do_with_commit(Act::Confirm("0123".into()), bob()).await.unwrap_err();
+    let refused = controller.do_with_commit(Act::Confirm("0123".into()), bob(), None).await.unwrap_err();
     assert!(matches!(refused, CommandError::CommitEnded { .. }), "{refused}");
     for timeout in [Duration::ZERO, LONG * 25] {
-        let refused = controller.do_with_commit(Act::Extend(id.clone(), timeout), bob()).await.unwrap_err();
+        let refused = controller.do_with_commit(Act::Extend(id.clone(), timeout), bob(), None).await.unwrap_err();
         assert!(matches!(refused, CommandError::CommitTimeout(_)), "{refused}");
     }
     // What changes nothing, a dry run, and what the controller itself does.
@@ -189,7 +189,7 @@ async fn while_one_is_pending_operators_wait_and_the_controller_does_not() {
     controller.carry_out(Order { dry_run: true, ..Order::new(put("a", 2048), bob()) }).await.unwrap();
     write(controller, put("own", 1024), Principal::default(), None).await.unwrap();
     change(controller, &id).await;
-    let confirmed = controller.do_with_commit(Act::Confirm(id.clone()), bob()).await.unwrap();
+    let confirmed = controller.do_with_commit(Act::Confirm(id.clone()), bob(), None).await.unwrap();
     assert_eq!(confirmed.state.ended.unwrap().how, End::Confirmed);
     assert_eq!((groups(controller), store.keys("commit/before/")), (AFTER, 0));
     // It has ended: nothing can be added to it, and nothing waits for it.
@@ -206,12 +206,12 @@ async fn a_cancelled_commit_is_taken_back_at_once_and_an_extended_one_later() {
     let controller = &running.controller;
     let id = begin(controller, Duration::from_secs(1)).await;
     change(controller, &id).await;
-    controller.do_with_commit(Act::Extend(id.clone(), LONG), bob()).await.unwrap();
+    controller.do_with_commit(Act::Extend(id.clone(), LONG), bob(), None).await.unwrap();
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(groups(controller), AFTER);
     assert_eq!(controller.try_rollback().await.unwrap(), []);
     assert_eq!(groups(controller), AFTER, "a rollback that is tried changes nothing");
-    let cancelled = controller.do_with_commit(Act::Cancel(id), bob()).await.unwrap();
+    let cancelled = controller.do_with_commit(Act::Cancel(id), bob(), None).await.unwrap();
     assert_eq!((cancelled.state.ended.unwrap().how, groups(controller)), (End::Cancelled, BEFORE));
     stop(running).await;
 }
@@ -233,7 +233,7 @@ async fn a_restarted_controller_takes_it_back_before_it_serves() {
         assert_eq!(own.is_ok(), has_ended, "{own:?}");
         assert_eq!(groups(&running.controller), if has_ended { BEFORE } else { AFTER });
         if !has_ended {
-            running.controller.do_with_commit(Act::Cancel(id), bob()).await.unwrap();
+            running.controller.do_with_commit(Act::Cancel(id), bob(), None).await.unwrap();
             assert_eq!(groups(&running.controller), BEFORE);
         }
         stop(running).await;
@@ -252,7 +252,7 @@ async fn a_rollback_continues_where_the_power_was_cut() {
             change(&running.controller, &id).await;
             store.fail_after(survives);
             let act = if confirms { Act::Confirm(id.clone()) } else { Act::Cancel(id.clone()) };
-            let acted = running.controller.do_with_commit(act, bob()).await;
+            let acted = running.controller.do_with_commit(act, bob(), None).await;
             finished = acted.is_ok();
             if finished {
                 stop(running).await;
@@ -290,14 +290,14 @@ async fn a_full_disk_delays_a_rollback_and_leaves_nothing_to_the_next_commit() {
             change(controller, &id).await;
             store.full_after(survives);
             let act = if confirms { Act::Confirm(id.clone()) } else { Act::Cancel(id.clone()) };
-            let mut acted = controller.do_with_commit(act.clone(), bob()).await;
+            let mut acted = controller.do_with_commit(act.clone(), bob(), None).await;
             was_hit += usize::from(!store.is_full.load(Ordering::SeqCst));
             if acted.is_err() {
                 assert!(matches!(acted, Err(CommandError::Store(StoreError::Full { .. }))), "{acted:?}");
                 // A part of it may be back: what changes now is a change of the commit again.
                 write(controller, put("a", 512), bob(), Some(&id)).await.unwrap();
                 write(controller, put("a", 4096), bob(), Some(&id)).await.unwrap();
-                acted = controller.do_with_commit(act, bob()).await;
+                acted = controller.do_with_commit(act, bob(), None).await;
             }
             assert!(!acted.unwrap().is_pending());
             store.is_full.store(false, Ordering::SeqCst);
@@ -305,7 +305,7 @@ async fn a_full_disk_delays_a_rollback_and_leaves_nothing_to_the_next_commit() {
             let expected = if confirms { AFTER } else { BEFORE };
             assert_eq!(groups(controller), expected, "after {survives} commits");
             let next = begin(controller, LONG).await;
-            controller.do_with_commit(Act::Cancel(next), bob()).await.unwrap();
+            controller.do_with_commit(Act::Cancel(next), bob(), None).await.unwrap();
             assert_eq!((groups(controller), store.keys("commit/before/")), (expected, 0), "after {survives} commits");
             stop(running).await;
         }

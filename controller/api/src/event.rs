@@ -23,6 +23,9 @@ pub struct EventItem {
     /// Branch concerned.
     #[schema(value_type = Option<String>)]
     pub branch: Option<Ipv6Addr>,
+    /// Id of the request that it follows from, 32 hexadecimal digits; absent if there is none, or it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// Text for operators.
     pub detail: String,
 }

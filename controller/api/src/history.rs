@@ -77,11 +77,15 @@ pub struct AuditItem {
     /// How many more there are.
     #[serde(default)]
     pub more_fields: u64,
+    /// Id of the request, 32 hexadecimal digits; absent if the controller wrote without one, or an earlier version did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 impl From<audit::AuditEntry> for AuditItem {
     fn from(entry: audit::AuditEntry) -> Self {
         let audit::AuditEntry { sequence, written, action, kind, name, uid, generation, fields, more_fields } = entry;
+        let request_id = written.request.map(|id| id.to_string());
         let (time_unix_ns, by, kind) = (written.at.nanos(), written.by.into(), kind.into());
         Self {
             sequence,
@@ -94,6 +98,7 @@ impl From<audit::AuditEntry> for AuditItem {
             generation,
             fields,
             more_fields: more_fields as u64,
+            request_id,
         }
     }
 }

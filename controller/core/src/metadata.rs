@@ -55,7 +55,7 @@ pub struct Metadata {
 impl Metadata {
     /// Metadata of a new resource.
     pub(crate) fn created(name: &str, labels: Labels, uid: Uid, written: &Written) -> Self {
-        let created = Some(written.clone());
+        let created = Some(written.of_resource());
         Self {
             name: name.to_owned(),
             tenant: DEFAULT_TENANT.to_owned(),
@@ -69,7 +69,7 @@ impl Metadata {
 
     /// The same resource after one more change.
     pub(crate) fn changed(&self, labels: Labels, written: &Written) -> Self {
-        Self { labels, generation: self.generation + 1, changed: Some(written.clone()), ..self.clone() }
+        Self { labels, generation: self.generation + 1, changed: Some(written.of_resource()), ..self.clone() }
     }
 
     /// Who wrote the present intent.

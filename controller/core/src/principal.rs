@@ -4,6 +4,8 @@
 use canopy_units::UnixTime;
 use serde::{Deserialize, Serialize};
 
+use crate::request_id::RequestId;
+
 /// Longest name that is kept of a principal, octets.
 pub const MAX_PRINCIPAL_NAME: usize = 64;
 
@@ -73,6 +75,16 @@ pub struct Written {
     pub at: UnixTime,
     /// Who did.
     pub by: Principal,
+    /// In which request; only what the audit and the versions keep has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+}
+
+impl Written {
+    /// Without the request: a resource keeps it in the audit only.
+    pub(crate) fn of_resource(&self) -> Self {
+        Self { request: None, ..self.clone() }
+    }
 }
 
 #[cfg(test)]

@@ -82,6 +82,10 @@ fn describe(problem: &Problem) -> String {
     let Problem { status, title, detail, extensions } = problem;
     let cause = if detail.is_empty() { title } else { detail };
     let mut text = format!("{cause} ({status} {})", extensions.code);
+    // What the controller could not do is in its log.
+    if let Some(id) = extensions.request_id.as_ref().filter(|_| *status >= 500) {
+        text += &format!("\n  request {id}: the controller's log has it");
+    }
     for e in &extensions.errors {
         text += &format!("\n  {}: {}", e.field, e.detail);
     }
@@ -98,6 +102,10 @@ mod tests {
         let f = Failure::refused("applying group a", 422, body);
         assert_eq!(f.message, "applying group a: the group is not valid (422 invalid)\n  spec.pathMtu: 100 is odd");
         assert_eq!(f.exit.code(), 1);
+        let failed =
+            br#"{"status":500,"title":"Error","detail":"the disk is gone","code":"StoreFailed","requestId":"4bf9"}"#;
+        let f = Failure::refused("applying group a", 500, failed);
+        assert!(f.message.ends_with("(500 StoreFailed)\n  request 4bf9: the controller's log has it"), "{}", f.message);
         assert_eq!(Failure::refused("x", 404, b"{}").exit.code(), 3);
         assert_eq!(Failure::refused("x", 412, b"{}").exit.code(), 4);
         assert!(Failure::refused("x", 502, b"<html>").message.contains("502"));

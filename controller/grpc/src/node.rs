@@ -268,13 +268,11 @@ impl Nodes {
             let group = event.group.and_then(|id| self.controller.read(|d| d.group_name(id).map(str::to_owned)));
             tracing::info!(node, code = %event.code, group, detail = event.detail, "node event");
             self.controller.events().push(Event {
-                sequence: 0,
                 time: event.time,
-                code: EventKind::Node(event.code),
                 node: Some(node.clone()),
                 group,
                 branch: event.branch,
-                detail: event.detail.clone(),
+                ..Event::new(EventKind::Node(event.code), event.detail.clone())
             });
             self.controller.node_event(&node, &event);
         }

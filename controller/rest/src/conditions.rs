@@ -17,6 +17,7 @@ use tower_http::add_extension::AddExtension;
 
 use crate::error::ApiError;
 use crate::extract::ApiQuery;
+use crate::request;
 
 /// Names the changes and effects that a write may have: those of a dry run.
 const IF_PLAN_MATCH: HeaderName = HeaderName::from_static("if-plan-match");
@@ -68,7 +69,7 @@ impl Conditions {
     /// `command` under these conditions.
     pub(crate) fn order(self, command: Command) -> Order {
         let Self { by, precondition, plan, commit, dry_run } = self;
-        Order { precondition, plan, commit, dry_run, ..Order::new(command, by) }
+        Order { precondition, plan, commit, dry_run, request: request::current(), ..Order::new(command, by) }
     }
 }
 

@@ -10,6 +10,8 @@ use canopy_model::{FieldError, FieldErrors};
 use canopy_store::StoreError;
 use problem_details::ProblemDetails;
 
+use crate::request;
+
 /// A refused request.
 #[derive(Clone, Debug)]
 pub struct ApiError {
@@ -120,7 +122,11 @@ impl IntoResponse for ApiError {
         } else {
             tracing::debug!(status = self.status.as_u16(), code = self.code, detail = self.detail, errors = ?self.errors, "request refused");
         }
-        let extensions = Extensions { code: self.code.into(), errors: self.errors };
+        let extensions = Extensions {
+            code: self.code.into(),
+            errors: self.errors,
+            request_id: request::current().map(|id| id.to_string()),
+        };
         ProblemDetails::from_status_code(self.status)
             .with_detail(self.detail)
             .with_extensions(extensions)

@@ -19,11 +19,12 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 
 use crate::error::ApiError;
+use crate::request;
 
 /// `router` for a TCP listener on loopback: other names in Host are answered 421, writes of pages of other origins 403. Not needed for a
 /// Unix socket.
 pub fn only_local_names(router: Router) -> Router {
-    router.layer(from_fn(check))
+    router.layer(from_fn(check)).layer(from_fn(request::identify))
 }
 
 async fn check(request: Request, next: Next) -> Result<Response, ApiError> {

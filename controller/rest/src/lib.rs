@@ -17,6 +17,7 @@ pub mod metrics;
 mod openapi;
 mod plain;
 mod preview;
+mod request;
 mod router;
 mod routes;
 mod ui;

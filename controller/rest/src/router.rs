@@ -16,7 +16,7 @@ use tower_http::trace::TraceLayer;
 use crate::error::ApiError;
 use crate::extract::MAX_BODY_BYTES;
 use crate::watch::Watches;
-use crate::{openapi, plain, ui};
+use crate::{openapi, plain, request, ui};
 
 /// A request that takes longer is answered 503 and dropped; its command may still be executed. Streams last longer: their answer is
 /// complete with its headers.
@@ -45,7 +45,8 @@ pub fn router_with(controller: Controller, watches: Watches) -> Router {
         .layer(axum::middleware::from_fn(timeout))
         .layer(Extension(watches))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(TraceLayer::new_for_http())
+        .layer(TraceLayer::new_for_http().make_span_with(request::span))
+        .layer(axum::middleware::from_fn(request::identify))
         .with_state(controller)
 }
 

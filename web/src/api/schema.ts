@@ -690,6 +690,8 @@ export interface components {
             moreFields?: number;
             /** @description Its name; a member's is `group/host`. */
             name: string;
+            /** @description Id of the request, 32 hexadecimal digits; absent if the controller wrote without one, or an earlier version did. */
+            requestId?: string | null;
             /**
              * Format: uint64
              * @description Grows with every entry.
@@ -1304,6 +1306,8 @@ export interface components {
             group?: string | null;
             /** @description Node concerned. */
             node?: string | null;
+            /** @description Id of the request that it follows from, 32 hexadecimal digits; absent if there is none, or it is not known. */
+            requestId?: string | null;
             /**
              * Format: uint64
              * @description Grows by one with every event since the controller started.
@@ -1328,6 +1332,8 @@ export interface components {
             code: string;
             /** @description The invalid fields; absent if the problem is not about fields. */
             errors?: components["schemas"]["FieldError"][];
+            /** @description Id of the request: 32 hexadecimal digits, as in the header `Canopy-Request-Id`, the controller's log and the audit. */
+            requestId?: string | null;
         };
         /** @description A NAK after which a queue pair is in error (decisions 3.7): retransmission does not help. */
         FatalNak: {

@@ -37,7 +37,9 @@ pub async fn run(client: &Client, args: &AuditArgs, out: &mut dyn Write) -> Resu
         Output::Table | Output::Wide => {
             let wide = args.output == Output::Wide;
             let mut header = vec!["TIME", "BY", "ACTION", "OBJECT", "GENERATION", "FIELDS"];
-            header.extend(wide.then_some("UID"));
+            if wide {
+                header.extend(["UID", "REQUEST"]);
+            }
             table(out, &header, entries.items.iter().map(|entry| row(entry, wide)).collect())
         }
     }
@@ -104,6 +106,8 @@ fn row(entry: &AuditItem, wide: bool) -> Vec<String> {
         text(entry.generation),
         text(fields),
     ];
-    row.extend(wide.then(|| text(entry.uid)));
+    if wide {
+        row.extend([text(entry.uid), text(&entry.request_id)]);
+    }
     row
 }

@@ -19,6 +19,7 @@ use canopy_units::UnixTime;
 use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiQuery};
+use crate::request;
 
 /// The commit that is pending, or how the last one ended.
 #[utoipa::path(get, path = "/api/v1/commit", tag = "commit", operation_id = "getCommit", params(CommitQuery),
@@ -94,7 +95,7 @@ pub(crate) fn pending(controller: &Controller) -> Option<PendingCommit> {
 }
 
 async fn act_on(controller: &Controller, act: Act, conditions: Conditions) -> Result<Json<CommitResource>, ApiError> {
-    Ok(Json(resource(controller.do_with_commit(act, conditions.unconditional()?).await?)))
+    Ok(Json(resource(controller.do_with_commit(act, conditions.unconditional()?, request::current()).await?)))
 }
 
 fn resource(Commit { state, changes, .. }: Commit) -> CommitResource {

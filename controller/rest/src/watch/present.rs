@@ -129,6 +129,7 @@ pub(crate) fn event_item(event: Event) -> EventItem {
         node: event.node,
         group: event.group,
         branch: event.branch,
+        request_id: event.request.map(|id| id.to_string()),
         detail: event.detail,
     }
 }
