@@ -31,7 +31,7 @@ use crate::news::{Follower, GroupChanges, News, WaitedGroups};
 use crate::order::{Order, Precondition};
 use crate::phases::Phases;
 use crate::preview::Preview;
-use crate::task::{self, Message, Request};
+use crate::task::{self, Message, Request, Show};
 use crate::telemetry::Telemetry;
 
 /// What a command did, or would do.
@@ -154,8 +154,29 @@ impl Controller {
     /// # Errors
     /// See [`CommandError`].
     pub async fn carry_out(&self, order: Order) -> Result<Done, CommandError> {
+        self.order(order, None).await
+    }
+
+    /// The same, and what `show` reads of the domain when the order is carried out and nothing that was ordered later is: `None` if it was
+    /// not carried out, as on a dry run. All that is ordered waits for it, so it must be short.
+    ///
+    /// # Errors
+    /// See [`CommandError`].
+    pub async fn carry_out_and_show<T: Send + 'static>(
+        &self,
+        order: Order,
+        show: impl FnOnce(&Domain) -> T + Send + 'static,
+    ) -> Result<(Done, Option<T>), CommandError> {
+        let (shown, seen) = oneshot::channel();
+        // The caller may have gone away.
+        let show = move |d: &Domain| _ = shown.send(show(d));
+        let done = self.order(order, Some(Box::new(show))).await?;
+        Ok((done, seen.await.ok()))
+    }
+
+    async fn order(&self, order: Order, show: Option<Show>) -> Result<Done, CommandError> {
         let (answer, done) = oneshot::channel();
-        let request = Request { order, arrived: self.now(), answer };
+        let request = Request { order, arrived: self.now(), show, answer };
         self.0.commands.send(Message::Execute(Box::new(request))).await.map_err(|_| CommandError::Stopping)?;
         done.await.map_err(|_| CommandError::Stopping)?
     }

@@ -50,9 +50,13 @@ pub(crate) enum Message {
     Stop,
 }
 
+/// Reads what a command has made of the domain, before the next one.
+pub(crate) type Show = Box<dyn FnOnce(&Domain) + Send>;
+
 pub(crate) struct Request {
     pub(crate) order: Order,
     pub(crate) arrived: Monotonic,
+    pub(crate) show: Option<Show>,
     pub(crate) answer: oneshot::Sender<Result<Done, CommandError>>,
 }
 
@@ -105,6 +109,7 @@ struct Change {
     touch: Option<Touch>,
     /// When it arrived, if it is an operator's or an application's.
     intent: Option<Monotonic>,
+    show: Option<Show>,
 }
 
 /// Commands that were applied and have their commit before them; nothing of them was published.
@@ -228,7 +233,7 @@ impl Task {
 
     /// `None` if the command ends here; the batch has its answer.
     fn plan(&self, request: Request, batch: &mut Batch) -> Option<Planned> {
-        let Request { order, arrived, answer } = request;
+        let Request { order, arrived, show, answer } = request;
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
         let intent = is_intent(&order.command).then_some(arrived);
         let dry_run = order.dry_run;
@@ -242,7 +247,7 @@ impl Task {
                     batch.answers.push((answer, Err(CommandError::Store(StoreError::Full { path }))));
                     return None;
                 }
-                let change = Change { prepared, note, touch, intent };
+                let change = Change { prepared, note, touch, intent, show };
                 return Some(Planned { ops: change.ops(), change, rewires, answer });
             }
             Err(refused) => Err(refused),
@@ -306,7 +311,7 @@ impl Task {
     }
 
     fn apply(&mut self, change: Change) -> Result<Done, CommandError> {
-        let Change { prepared, note, touch, intent } = change;
+        let Change { prepared, note, touch, intent, show } = change;
         if let Some(touch) = touch {
             self.controller.touched(touch);
         }
@@ -315,6 +320,9 @@ impl Task {
         }
         let (now, outcome) = (self.controller.now(), prepared.outcome());
         let applied = self.controller.write(|d| d.apply(prepared, now))?;
+        if let Some(show) = show {
+            self.controller.read(show);
+        }
         if let Some(arrived) = intent {
             // Before anything of it is published, so that no node has confirmed it yet.
             let desired = |node: &String| self.controller.read(|d| d.node_spec(node).map(|spec| spec.generation));
@@ -385,7 +393,7 @@ impl Task {
             Ok(checked) => checked,
             Err(refused) => return Ok(Err(refused)),
         };
-        let change = Change { prepared, note, touch, intent: Some(self.controller.now()) };
+        let change = Change { prepared, note, touch, intent: Some(self.controller.now()), show: None };
         let mut ops = change.ops();
         ops.push(forgotten);
         match self.commit(ops).await {

@@ -10,7 +10,7 @@ use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{DrainResource, Input, Kind, List};
-use canopy_controller_core::Command;
+use canopy_controller_core::{Command, Domain};
 use canopy_model::drain::DrainSpec;
 
 use super::tagged;
@@ -36,7 +36,7 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let name = input.metadata.name.clone().unwrap_or_default();
     let command = command(&name, input, true)?;
-    super::write(&controller, command, conditions, format!("/api/v1/drains/{name}"), |c| read(c, &name)).await
+    super::write(&controller, command, conditions, format!("/api/v1/drains/{name}"), move |d| read(d, &name)).await
 }
 
 /// One drain.
@@ -46,7 +46,7 @@ pub(crate) async fn get(
     State(controller): State<Controller>,
     ApiPath(drain): ApiPath<String>,
 ) -> Result<Response, ApiError> {
-    let (tag, resource) = read(&controller, &drain)?;
+    let (tag, resource) = controller.read(|d| read(d, &drain))?;
     Ok(tagged(StatusCode::OK, &tag, resource))
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn put(
     ApiJson(input): ApiJson<Input<DrainSpec>>,
 ) -> Result<Response, ApiError> {
     let command = command(&drain, input, false)?;
-    super::write(&controller, command, conditions, format!("/api/v1/drains/{drain}"), |c| read(c, &drain)).await
+    super::write(&controller, command, conditions, format!("/api/v1/drains/{drain}"), move |d| read(d, &drain)).await
 }
 
 /// Puts the link or node back into service, unless the topology or another drain has it drained.
@@ -88,7 +88,7 @@ pub(crate) fn command(name: &str, input: Input<DrainSpec>, create_only: bool) ->
     })
 }
 
-fn read(controller: &Controller, drain: &str) -> Result<(String, DrainResource), ApiError> {
-    let view = controller.read(|d| d.drain(drain)).ok_or_else(|| ApiError::not_found("drain", drain))?;
+fn read(domain: &Domain, drain: &str) -> Result<(String, DrainResource), ApiError> {
+    let view = domain.drain(drain).ok_or_else(|| ApiError::not_found("drain", drain))?;
     Ok((view.metadata.tag(), view.into()))
 }

@@ -10,8 +10,8 @@ use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{ListQuery, WatchQuery, WriteHeaders, WriteQuery};
 use canopy_controller_api::{GroupResource, Input, Kind, List};
-use canopy_controller_core::Command;
 use canopy_controller_core::metadata::Selector;
+use canopy_controller_core::{Command, Domain};
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::MAX_NAME;
 
@@ -80,7 +80,7 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let name = input.metadata.name.clone().unwrap_or_default();
     let command = command(&name, input, true)?;
-    super::write(&controller, command, conditions, format!("/api/v1/groups/{name}"), |c| read(c, &name)).await
+    super::write(&controller, command, conditions, format!("/api/v1/groups/{name}"), move |d| read(d, &name)).await
 }
 
 /// One group.
@@ -90,7 +90,7 @@ pub(crate) async fn get(
     State(controller): State<Controller>,
     ApiPath(group): ApiPath<String>,
 ) -> Result<Response, ApiError> {
-    let (tag, resource) = read(&controller, &group)?;
+    let (tag, resource) = controller.read(|d| read(d, &group))?;
     Ok(tagged(StatusCode::OK, &tag, resource))
 }
 
@@ -106,7 +106,7 @@ pub(crate) async fn put(
     ApiJson(input): ApiJson<Input<GroupSpec>>,
 ) -> Result<Response, ApiError> {
     let command = command(&group, input, false)?;
-    super::write(&controller, command, conditions, format!("/api/v1/groups/{group}"), |c| read(c, &group)).await
+    super::write(&controller, command, conditions, format!("/api/v1/groups/{group}"), move |d| read(d, &group)).await
 }
 
 /// Removes a group and its memberships.
@@ -131,7 +131,7 @@ pub(crate) fn command(name: &str, input: Input<GroupSpec>, create_only: bool) ->
     })
 }
 
-fn read(controller: &Controller, group: &str) -> Result<(String, GroupResource), ApiError> {
-    let view = controller.read(|d| d.group(group)).ok_or_else(|| ApiError::not_found("group", group))?;
+fn read(domain: &Domain, group: &str) -> Result<(String, GroupResource), ApiError> {
+    let view = domain.group(group).ok_or_else(|| ApiError::not_found("group", group))?;
     Ok((view.metadata.tag(), view.into()))
 }

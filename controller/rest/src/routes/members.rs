@@ -10,7 +10,7 @@ use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{Input, Kind, List, MemberResource};
-use canopy_controller_core::Command;
+use canopy_controller_core::{Command, Domain};
 use canopy_model::member::MemberSpec;
 
 use super::tagged;
@@ -42,7 +42,7 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     let host = input.spec.host.clone();
     let command = command(&group, None, input, true)?;
-    super::write(&controller, command, conditions, path(&group, &host), |c| read(c, &group, &host)).await
+    super::write(&controller, command, conditions, path(&group, &host), move |d| read(d, &group, &host)).await
 }
 
 /// One membership.
@@ -52,7 +52,7 @@ pub(crate) async fn get(
     State(controller): State<Controller>,
     ApiPath((group, host)): ApiPath<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let (tag, resource) = read(&controller, &group, &host)?;
+    let (tag, resource) = controller.read(|d| read(d, &group, &host))?;
     Ok(tagged(StatusCode::OK, &tag, resource))
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn put(
     ApiJson(input): ApiJson<Input<MemberSpec>>,
 ) -> Result<Response, ApiError> {
     let command = command(&group, Some(&host), input, false)?;
-    super::write(&controller, command, conditions, path(&group, &host), |c| read(c, &group, &host)).await
+    super::write(&controller, command, conditions, path(&group, &host), move |d| read(d, &group, &host)).await
 }
 
 /// Leaves a group.
@@ -97,10 +97,10 @@ fn path(group: &str, host: &str) -> String {
     format!("/api/v1/groups/{group}/members/{host}")
 }
 
-fn read(controller: &Controller, group: &str, host: &str) -> Result<(String, MemberResource), ApiError> {
-    let view = controller.read(|d| {
-        if d.group(group).is_some() { Ok(d.member(group, host)) } else { Err(ApiError::not_found("group", group)) }
+fn read(domain: &Domain, group: &str, host: &str) -> Result<(String, MemberResource), ApiError> {
+    let view = domain.member(group, host).ok_or_else(|| match domain.group(group) {
+        Some(_) => ApiError::not_found("member", format!("{group}/{host}")),
+        None => ApiError::not_found("group", group),
     })?;
-    let view = view.ok_or_else(|| ApiError::not_found("member", format!("{group}/{host}")))?;
     Ok((view.metadata.tag(), view.into()))
 }

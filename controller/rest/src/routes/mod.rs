@@ -24,7 +24,7 @@ use axum::http::header::{ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::{Controller, Done};
-use canopy_controller_core::{Command, Outcome};
+use canopy_controller_core::{Command, Domain, Outcome};
 use serde::Serialize;
 
 use crate::conditions::Conditions;
@@ -41,18 +41,20 @@ fn tagged<T: Serialize>(status: StatusCode, tag: &str, resource: T) -> Response 
 }
 
 /// Executes a write; `read` returns tag and resource for the answer, `path` is its location.
-async fn write<T: Serialize>(
+async fn write<T>(
     controller: &Controller,
     command: Command,
     conditions: Conditions,
     path: String,
-    read: impl FnOnce(&Controller) -> Result<(String, T), ApiError>,
-) -> Result<Response, ApiError> {
-    let done = match controller.carry_out(conditions.order(command)).await? {
-        done @ Done { applied: None, .. } => return Ok(Json(dry_run(done)).into_response()),
-        done => done,
-    };
-    let (tag, resource) = read(controller)?;
+    read: impl FnOnce(&Domain) -> Result<(String, T), ApiError> + Send + 'static,
+) -> Result<Response, ApiError>
+where
+    T: Serialize + Send + 'static,
+{
+    // What this write has made, not what others have made of it since: its tag is the ground of the client's next write.
+    let (done, shown) = controller.carry_out_and_show(conditions.order(command), read).await?;
+    let Some(shown) = shown else { return Ok(Json(dry_run(done)).into_response()) };
+    let (tag, resource) = shown?;
     if done.outcome != Outcome::Created {
         return Ok(tagged(StatusCode::OK, &tag, resource));
     }

@@ -9,7 +9,7 @@ use canopy_controller_api::check::DryRun;
 use canopy_controller_api::problem::Problem;
 use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{Input, Kind, TopologyResource};
-use canopy_controller_core::Command;
+use canopy_controller_core::{Command, Domain};
 use canopy_model::topology::TopologySpec;
 
 use super::tagged;
@@ -23,7 +23,7 @@ const NAME: &str = "default";
 #[utoipa::path(get, path = "/api/v1/topology", tag = "topology", operation_id = "getTopology",
     responses((status = 200, body = TopologyResource, description = "the topology"), (status = 404, body = Problem, description = "none was declared")))]
 pub(crate) async fn get(State(controller): State<Controller>) -> Result<Response, ApiError> {
-    let (tag, resource) = read(&controller)?;
+    let (tag, resource) = controller.read(read)?;
     Ok(tagged(StatusCode::OK, &tag, resource))
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn command(input: Input<TopologySpec>) -> Result<Command, ApiError> {
     Ok(Command::PutTopology { labels: input.metadata.labels, spec: input.spec, if_match: None })
 }
 
-fn read(controller: &Controller) -> Result<(String, TopologyResource), ApiError> {
-    let view = controller.read(|d| d.topology()).ok_or_else(|| ApiError::not_found("topology", NAME))?;
+fn read(domain: &Domain) -> Result<(String, TopologyResource), ApiError> {
+    let view = domain.topology().ok_or_else(|| ApiError::not_found("topology", NAME))?;
     Ok((view.metadata.tag(), view.into()))
 }
