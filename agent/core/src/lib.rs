@@ -18,6 +18,7 @@ mod testing;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::Duration;
 
 use canopy_model::congestion::PortCongestion;
 use canopy_model::node_spec::NodeSpec;
@@ -29,6 +30,11 @@ pub trait Datapath: Send {
     /// Makes the kernel match `spec` (all desired against all observed), reads everything back, and returns the items
     /// that do not match; an empty result means applied. Safe to run any number of times.
     fn reconcile(&mut self, spec: &NodeSpec) -> impl Future<Output = Vec<ItemError>> + Send;
+
+    /// How long the last [`Datapath::reconcile`] read back what it had written.
+    fn read_back(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Reads the counters and the aggregation state of every group, and the state of the ports' queues.
     fn sample(&mut self) -> impl Future<Output = Result<Sample, DatapathError>> + Send;

@@ -57,6 +57,8 @@ pub(crate) struct Groups {
     socket: Option<RawSocket>,
     /// Groups whose epoch was adopted recently, and until when their last feedback is repeated.
     repeats: BTreeMap<u32, Instant>,
+    /// How long what was written has been read back since this was zero.
+    pub(crate) read_back: Duration,
 }
 
 struct Applied {
@@ -101,6 +103,7 @@ impl Groups {
             waiting: BTreeMap::new(),
             socket: None,
             repeats: BTreeMap::new(),
+            read_back: Duration::ZERO,
         }
     }
 
@@ -315,7 +318,10 @@ impl Groups {
         }
         self.sweep(change, want)?;
         let counted = bpf.states().get(&id)?.is_some_and(|s| counts_all(&s, &rendered.joins));
-        Ok(observe::differences(&bpf, id, want)?.first().copied().or((!counted).then_some("states")))
+        let reading = Instant::now();
+        let different = observe::differences(&bpf, id, want)?.first().copied();
+        self.read_back += reading.elapsed();
+        Ok(different.or((!counted).then_some("states")))
     }
 
     /// Ends the branches of receivers that left, where another membership has their address: before its queue pair gets packets, which

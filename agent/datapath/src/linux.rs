@@ -370,6 +370,7 @@ fn datapath_error(e: canopy_bpf::Error) -> DatapathError {
 
 impl Datapath for LinuxDatapath {
     async fn reconcile(&mut self, spec: &NodeSpec) -> Vec<ItemError> {
+        self.groups.read_back = Duration::ZERO;
         match self.try_reconcile(spec).await {
             Ok(errors) => errors,
             Err(e) => {
@@ -377,6 +378,10 @@ impl Datapath for LinuxDatapath {
                 vec![ItemError { kind: ItemKind::Program, name, group: None, detail: chain(&e) }]
             }
         }
+    }
+
+    fn read_back(&self) -> Duration {
+        self.groups.read_back
     }
 
     async fn sample(&mut self) -> Result<Sample, DatapathError> {

@@ -121,6 +121,15 @@ impl Watcher {
     /// neither the known spec nor the highest accepted term.
     fn accept(&mut self, update: pb::WatchResponse) -> Result<(), String> {
         let known = self.specs.borrow().clone();
+        // Whatever a controller sends gets into the log only as a trace.
+        if update.traceparent.len() == 55 && update.traceparent.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
+            tracing::info!(
+                term = update.term,
+                generation = update.generation,
+                traceparent = update.traceparent,
+                "update of a traced request"
+            );
+        }
         let accepted = apply_update(known.as_deref(), &mut self.staged, update).map_err(|error| {
             // From a controller that is merely behind, a snapshot would be no better.
             let behind = matches!(error, UpdateError::LowerTerm { .. } | UpdateError::OlderGeneration { .. });

@@ -15,7 +15,7 @@ use canopy_daemon::notify::Notifier;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::Generation;
 use canopy_model::reach::HostReach;
-use canopy_model::status::{ItemError, ItemKind, NodeStatus};
+use canopy_model::status::{ItemError, ItemKind, NodeStatus, Took};
 use canopy_model::telemetry::{Event, EventCode, LinkLoss};
 use canopy_units::UnixTime;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -80,6 +80,7 @@ pub async fn run<D: Datapath>(parts: Parts<D>, shutdown: impl Future<Output = ()
         schedule: Schedule::default(),
         observed: Observed::default(),
         item_errors: vec![],
+        took: None,
         ledger_error: None,
         refusal: None,
         ready: false,
@@ -142,6 +143,8 @@ struct Agent<D> {
     /// The last reconciled spec, and what was not as it desires.
     observed: Observed,
     item_errors: Vec<ItemError>,
+    /// How long the first reconciliation of it took.
+    took: Option<Took>,
     ledger_error: Option<ItemError>,
     refusal: Option<Refusal>,
     ready: bool,
@@ -155,6 +158,7 @@ struct Agent<D> {
 impl<D: Datapath> Agent<D> {
     /// Ledger, kernel, status; in this order.
     async fn reconcile(&mut self) {
+        let begun = Instant::now();
         self.store_newest().await;
         let Some(spec) = self.stored.clone() else {
             self.schedule.finished(Instant::now(), self.ledger_error.is_none());
@@ -163,6 +167,10 @@ impl<D: Datapath> Agent<D> {
         };
         let observed = Observed::of(&spec);
         let errors = self.parts.datapath.reconcile(spec.spec()).await;
+        if self.observed != observed {
+            let read_back = self.parts.datapath.read_back();
+            self.took = Some(Took { apply: begun.elapsed().saturating_sub(read_back), read_back });
+        }
         self.schedule.finished(Instant::now(), errors.is_empty() && self.ledger_error.is_none());
         if errors != self.item_errors || self.observed != observed {
             let Observed { term, generation, digest } = observed;
@@ -343,6 +351,7 @@ impl<D: Datapath> Agent<D> {
             agent_version: self.parts.agent_version.clone(),
             kernel: self.parts.kernel.clone(),
             metrics_address: self.parts.metrics.as_ref().map(|(_, address)| address.clone()).unwrap_or_default(),
+            took: self.took,
         });
     }
 

@@ -33,6 +33,7 @@ use crate::phases::Phases;
 use crate::preview::Preview;
 use crate::task::{self, Message, Request, Show};
 use crate::telemetry::Telemetry;
+use crate::traces::Traces;
 
 /// What a command did, or would do.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +74,7 @@ pub(crate) struct Shared {
     telemetry: Telemetry,
     charts: ChartState,
     incidents: IncidentState,
+    traces: Traces,
     events: Events,
     health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
@@ -131,6 +133,7 @@ impl Controller {
             telemetry: Telemetry::default(),
             charts: ChartState::default(),
             incidents,
+            traces: Traces::default(),
             events: Events::default(),
         }))
     }
@@ -327,8 +330,8 @@ impl Controller {
     ///
     /// # Errors
     /// The node is unknown.
-    pub fn report(&self, status: NodeStatus) -> Result<(), DomainError> {
-        let node = status.node.clone();
+    pub fn report(&self, mut status: NodeStatus) -> Result<(), DomainError> {
+        let (node, took) = (status.node.clone(), status.took.take());
         let (is_news, confirmed, groups) = self.write(|d| {
             let confirmed = (status.observed_term == d.term()).then_some(status.observed_generation);
             (d.is_news(&status), confirmed, d.report(status))
@@ -336,7 +339,8 @@ impl Controller {
         let groups = groups?;
         if let Some(generation) = confirmed {
             let now = self.now();
-            self.confirmations_lock().confirmed(&node, generation, now);
+            let traced = self.confirmations_lock().confirmed(&node, generation, now);
+            self.reconciled(&node, &traced, took, now);
         }
         self.node_changed(&node);
         self.groups_changed(&groups);
@@ -373,6 +377,10 @@ impl Controller {
     /// What nodes counted.
     pub fn telemetry(&self) -> &Telemetry {
         &self.0.telemetry
+    }
+
+    pub(crate) fn traces_of_requests(&self) -> &Traces {
+        &self.0.traces
     }
 
     pub(crate) fn incident_state(&self) -> &IncidentState {
@@ -540,7 +548,7 @@ impl Controller {
     }
 
     /// Now, on the clock of all link measurements, which starts with the controller.
-    pub(crate) fn now(&self) -> Monotonic {
+    pub fn now(&self) -> Monotonic {
         Monotonic::START + self.0.started.elapsed()
     }
 

@@ -40,6 +40,7 @@ mod task;
 pub mod telemetry;
 mod term;
 mod thresholds;
+pub mod traces;
 
 pub use controller::{AgentConnection, Controller, Done};
 pub use error::{CommandError, RestoreError, StartError};

@@ -3,6 +3,7 @@
 
 use canopy_controller_core::principal::Principal;
 use canopy_controller_core::request_id::RequestId;
+use canopy_controller_core::trace::Trace;
 use canopy_controller_core::{Command, Domain};
 
 use crate::{CommandError, Target};
@@ -16,6 +17,8 @@ pub struct Order {
     pub by: Principal,
     /// In which request, if it came in one.
     pub request: Option<RequestId>,
+    /// Its trace, if its spans are exported.
+    pub trace: Option<Trace>,
     /// On the present state of the resource that the command names.
     pub precondition: Precondition,
     /// Only if the command has exactly the effects of this [`Preview::plan`](crate::preview::Preview::plan).
@@ -43,7 +46,16 @@ pub enum Precondition {
 impl Order {
     /// Without conditions.
     pub fn new(command: Command, by: Principal) -> Self {
-        Self { command, by, request: None, precondition: Precondition::None, plan: None, commit: None, dry_run: false }
+        Self {
+            command,
+            by,
+            request: None,
+            trace: None,
+            precondition: Precondition::None,
+            plan: None,
+            commit: None,
+            dry_run: false,
+        }
     }
 
     /// Checks the precondition.

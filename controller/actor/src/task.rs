@@ -17,6 +17,7 @@ use std::time::Duration;
 use canopy_controller_core::audit::Action;
 use canopy_controller_core::principal::{Principal, PrincipalKind, Written};
 use canopy_controller_core::request_id::RequestId;
+use canopy_controller_core::trace::Trace;
 use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
 use canopy_store::{MAX_OPS, ORDINARY_OCTETS, Op, Revision, Store, StoreError};
 use canopy_units::{Monotonic, UnixTime};
@@ -31,6 +32,7 @@ use crate::order::Order;
 use crate::preview::Preview;
 use crate::record::op;
 use crate::term::{TERM_KEY, start_ops};
+use crate::traces::Span;
 use crate::{CommandError, Controller, Done};
 
 /// Commands that may wait in the queue, and that one batch has: one second of membership changes. Beyond that, callers wait.
@@ -68,6 +70,13 @@ pub(crate) struct Deed {
     pub(crate) answer: oneshot::Sender<Result<Commit, CommandError>>,
 }
 
+/// A traced change.
+pub(crate) struct Traced {
+    trace: Trace,
+    /// Its number in the confirmations; `None` if it concerns no node.
+    change: Option<u64>,
+}
+
 /// The owner of the store and of all durable changes.
 pub(crate) struct Task {
     pub(crate) controller: Controller,
@@ -80,6 +89,8 @@ pub(crate) struct Task {
     pub(crate) queue: mpsc::Receiver<Message>,
     /// What operators wrote.
     pub(crate) books: Books,
+    /// Traced changes that are applied and whose store is not done.
+    pub(crate) traced: Vec<Traced>,
     /// The store while its disk is full; `None` while it takes changes.
     pub(crate) read_only: Option<PathBuf>,
 }
@@ -110,6 +121,7 @@ struct Change {
     /// When it arrived, if it is an operator's or an application's.
     intent: Option<Monotonic>,
     show: Option<Show>,
+    trace: Option<Trace>,
 }
 
 /// Commands that were applied and have their commit before them; nothing of them was published.
@@ -237,7 +249,15 @@ impl Task {
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
         let intent = is_intent(&order.command).then_some(arrived);
         let dry_run = order.dry_run;
+        let trace = order.trace;
+        let begun = self.controller.now();
         let prepared = self.controller.read(|d| self.prepare(d, order, false));
+        if let Some(trace) = trace {
+            let (traces, now) = (self.controller.traces(), self.controller.now());
+            traces.record(Span::part(trace, "wait", arrived, begun));
+            let why = prepared.as_ref().err().map(ToString::to_string);
+            traces.record(Span::part(trace, "plan", begun, now).map(|span| Span { error: why, ..span }));
+        }
         let end = match prepared {
             Ok(Checked { prepared, preview, .. }) if dry_run => {
                 Ok(Done { outcome: prepared.outcome(), applied: None, preview })
@@ -247,7 +267,8 @@ impl Task {
                     batch.answers.push((answer, Err(CommandError::Store(StoreError::Full { path }))));
                     return None;
                 }
-                let change = Change { prepared, note, touch, intent, show };
+                let trace = trace.filter(|_| !prepared.is_noop());
+                let change = Change { prepared, note, touch, intent, show, trace };
                 return Some(Planned { ops: change.ops(), change, rewires, answer });
             }
             Err(refused) => Err(refused),
@@ -311,7 +332,7 @@ impl Task {
     }
 
     fn apply(&mut self, change: Change) -> Result<Done, CommandError> {
-        let Change { prepared, note, touch, intent, show } = change;
+        let Change { prepared, note, touch, intent, show, trace } = change;
         if let Some(touch) = touch {
             self.controller.touched(touch);
         }
@@ -323,18 +344,21 @@ impl Task {
         if let Some(show) = show {
             self.controller.read(show);
         }
+        let mut change = None;
         if let Some(arrived) = intent {
             // Before anything of it is published, so that no node has confirmed it yet.
             let desired = |node: &String| self.controller.read(|d| d.node_spec(node).map(|spec| spec.generation));
             let nodes: Vec<_> = applied.nodes.iter().filter_map(|node| Some((node.as_str(), desired(node)?))).collect();
-            self.controller.confirmations_lock().change(arrived, nodes.into_iter());
+            change = self.controller.confirmations_lock().change(arrived, trace, nodes.into_iter());
         }
+        self.traced.extend(trace.map(|trace| Traced { trace, change }));
         Ok(Done { outcome, applied: Some(applied), preview: None })
     }
 
     /// Commits what was applied, publishes it and answers. A store that refuses it has failed as well: memory is ahead of it.
     async fn finish(&mut self, batch: Batch) -> Result<(), StoreError> {
         let Batch { ops, answers, rewires, .. } = batch;
+        let begun = self.controller.now();
         if !ops.is_empty()
             && let Err(error) = self.commit(ops.into_values().collect()).await
         {
@@ -344,6 +368,7 @@ impl Task {
             return Err(failed(&error));
         }
         self.durable.send_replace(self.controller.applied());
+        self.stored(begun, self.controller.now());
         let applied = answers.iter().filter_map(|(_, done)| done.as_ref().ok()?.applied.as_ref());
         self.publish(applied.cloned().reduce(both), rewires);
         for (answer, done) in answers {
@@ -356,6 +381,7 @@ impl Task {
     /// Commits, then applies.
     async fn execute(&mut self, planned: Planned) -> Result<(), StoreError> {
         let Planned { change, ops, rewires, answer } = planned;
+        let begun = self.controller.now();
         if !ops.is_empty()
             && let Err(error) = self.commit(ops).await
         {
@@ -363,10 +389,23 @@ impl Task {
             _ = answer.send(Err(CommandError::Store(error)));
             return failed.map_or(Ok(()), Err);
         }
+        let stored = self.controller.now();
         let done = self.apply(change);
+        self.stored(begun, stored);
         self.publish(done.as_ref().ok().and_then(|done| done.applied.clone()), rewires);
         _ = answer.send(done);
         Ok(())
+    }
+
+    /// The traced changes that were applied are durable; they go to their nodes next.
+    fn stored(&mut self, from: Monotonic, to: Monotonic) {
+        let all: Vec<Trace> = self.traced.iter().map(|traced| traced.trace).collect();
+        for Traced { trace, change } in self.traced.drain(..) {
+            self.controller.traces().record(Span::part(trace, "store", from, to).map(|span| span.with(&all)));
+            if let Some(change) = change {
+                self.controller.confirmations_lock().published(change, to);
+            }
+        }
     }
 
     fn publish(&self, applied: Option<Applied>, rewires: bool) {
@@ -393,7 +432,7 @@ impl Task {
             Ok(checked) => checked,
             Err(refused) => return Ok(Err(refused)),
         };
-        let change = Change { prepared, note, touch, intent: Some(self.controller.now()), show: None };
+        let change = Change { prepared, note, touch, intent: Some(self.controller.now()), show: None, trace: None };
         let mut ops = change.ops();
         ops.push(forgotten);
         match self.commit(ops).await {

@@ -10,6 +10,8 @@ use std::time::Duration;
 use canopy_model::ids::Generation;
 use canopy_units::Monotonic;
 
+use crate::trace::Trace;
+
 /// Upper bounds of the buckets; what takes longer is in one more.
 pub const BOUNDS: [Duration; 15] = [
     Duration::from_millis(1),
@@ -53,6 +55,17 @@ struct Change {
     nodes: Vec<Arc<str>>,
     /// How many of them have not confirmed it.
     left: usize,
+    /// Few are traced.
+    traced: Option<Box<Published>>,
+}
+
+/// A change that is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Of which request.
+    pub trace: Trace,
+    /// When it was durable; when it was noted, before that.
+    pub at: Monotonic,
 }
 
 /// Times of the changes that every node has confirmed.
@@ -65,8 +78,14 @@ pub struct Times {
 }
 
 impl Confirmations {
-    /// Notes a change that arrived at `since`, and the generation that it gave each of these nodes.
-    pub fn change<'a>(&mut self, since: Monotonic, nodes: impl Iterator<Item = (&'a str, Generation)>) {
+    /// Notes a change that arrived at `since`, and the generation that it gave each of these nodes. Returns its number; `None` if it
+    /// concerns no node.
+    pub fn change<'a>(
+        &mut self,
+        since: Monotonic,
+        trace: Option<Trace>,
+        nodes: impl Iterator<Item = (&'a str, Generation)>,
+    ) -> Option<u64> {
         let id = self.next;
         let mut concerned = Vec::new();
         for (node, generation) in nodes {
@@ -75,26 +94,45 @@ impl Confirmations {
             concerned.push(name);
         }
         if concerned.is_empty() {
-            return;
+            return None;
         }
         self.next += 1;
         let left = concerned.len();
         self.waiting += left;
-        self.changes.insert(id, Change { since, nodes: concerned, left });
+        let traced = trace.map(|trace| Box::new(Published { trace, at: since }));
+        self.changes.insert(id, Change { since, nodes: concerned, left, traced });
         while self.waiting > MAX_WAITING
             && let Some((oldest, _)) = self.changes.first_key_value()
         {
             self.give_up(*oldest);
         }
+        Some(id)
     }
 
-    /// Notes that a node has reconciled this generation. Costs the changes that it confirms.
-    pub fn confirmed(&mut self, node: &str, generation: Generation, now: Monotonic) {
-        let Some(queue) = self.nodes.get_mut(node) else { return };
+    /// Notes that a traced change is durable, and on its way to its nodes.
+    pub fn published(&mut self, change: u64, now: Monotonic) {
+        if let Some(traced) = self.changes.get_mut(&change).and_then(|change| change.traced.as_mut()) {
+            traced.at = now;
+        }
+    }
+
+    /// The traced changes that a node gets with an update from one generation to another, the newest last.
+    pub fn sent(&self, node: &str, from: Generation, to: Generation) -> Vec<Published> {
+        let Some(queue) = self.nodes.get(node) else { return Vec::new() };
+        let first = queue.partition_point(|(of, _)| *of <= from);
+        let sent = queue.iter().skip(first).take_while(|(of, _)| *of <= to);
+        sent.filter_map(|(_, id)| self.changes.get(id)?.traced.as_deref().copied()).collect()
+    }
+
+    /// Notes that a node has reconciled this generation. Costs the changes that it confirms; returns those that are traced.
+    pub fn confirmed(&mut self, node: &str, generation: Generation, now: Monotonic) -> Vec<Published> {
+        let mut traced = Vec::new();
+        let Some(queue) = self.nodes.get_mut(node) else { return traced };
         while let Some((_, id)) = queue.pop_front_if(|(of, _)| *of <= generation) {
             self.waiting -= 1;
             let Entry::Occupied(mut change) = self.changes.entry(id) else { continue };
             change.get_mut().left -= 1;
+            traced.extend(change.get().traced.as_deref().copied());
             if change.get().left == 0 {
                 self.times.add(now.since(change.remove().since));
             }
@@ -102,6 +140,7 @@ impl Confirmations {
         if queue.is_empty() {
             self.nodes.remove(node);
         }
+        traced
     }
 
     /// Forgets what waits for a node that is no longer there: no other node can confirm it.
@@ -165,9 +204,9 @@ mod tests {
     #[test]
     fn a_change_is_confirmed_by_the_last_of_its_nodes() {
         let mut c = Confirmations::default();
-        c.change(at(0), [("a", 1), ("b", 7)].into_iter());
-        c.change(at(10), [("a", 2)].into_iter());
-        c.change(at(20), std::iter::empty());
+        c.change(at(0), None, [("a", 1), ("b", 7)].into_iter());
+        c.change(at(10), None, [("a", 2)].into_iter());
+        c.change(at(20), None, std::iter::empty());
         c.confirmed("a", 1, at(12));
         c.confirmed("b", 6, at(13));
         assert_eq!((c.waiting(), buckets(&c)), (2, vec![]));
@@ -182,8 +221,8 @@ mod tests {
     #[test]
     fn what_no_node_will_confirm_is_not_measured_and_does_not_stay() {
         let mut c = Confirmations::default();
-        c.change(at(0), [("a", 1), ("b", 1)].into_iter());
-        c.change(at(0), [("b", 2)].into_iter());
+        c.change(at(0), None, [("a", 1), ("b", 1)].into_iter());
+        c.change(at(0), None, [("b", 2)].into_iter());
         c.forget("a");
         assert_eq!((c.waiting(), c.unmeasured(), buckets(&c)), (1, 1, vec![]));
         assert_eq!(c.nodes["b"], [(2, 1)]);
@@ -196,9 +235,9 @@ mod tests {
     fn a_node_that_is_away_costs_the_oldest_changes_and_no_later_ones() {
         let mut c = Confirmations::default();
         let away = MAX_WAITING as u64 / 2 + 1;
-        (0..away).for_each(|g| c.change(at(0), [("away", g), ("b", g)].into_iter()));
+        (0..away).for_each(|g| _ = c.change(at(0), None, [("away", g), ("b", g)].into_iter()));
         assert_eq!((c.waiting(), c.unmeasured(), c.waiting), (MAX_WAITING / 2, 1, MAX_WAITING));
-        c.change(at(5), [("c", 1)].into_iter());
+        c.change(at(5), None, [("c", 1)].into_iter());
         c.confirmed("c", 1, at(7));
         assert_eq!((c.unmeasured(), buckets(&c)), (2, vec![(1, 1)]));
         c.confirmed("b", away, at(10));

@@ -78,6 +78,7 @@ impl NodeService for Nodes {
         let connection = self.controller.agent_connected(&node);
         let mut closing = self.closing.clone();
         let sent = Arc::clone(&self.sent);
+        let controller = self.controller.clone();
         span.in_scope(|| {
             let (term, generation, digest) = (known.term, known.generation, known.digest);
             tracing::info!(term, generation, %digest, minor_version, "agent connected");
@@ -104,10 +105,13 @@ impl NodeService for Nodes {
                 }
                 let next = specs.borrow_and_update().clone();
                 span.in_scope(|| tracing::debug!(generation = next.generation, "sending a change"));
+                let (before, after) = (content.name().1, next.generation);
                 let responses = content.advance(next);
                 note(&content);
+                let trace = controller.sent(&node, before, after);
+                let traceparent = trace.map(|trace| trace.to_string()).unwrap_or_default();
                 for response in responses {
-                    yield Ok(WatchResponse { minor_version, ..response });
+                    yield Ok(WatchResponse { minor_version, traceparent: traceparent.clone(), ..response });
                 }
             }
         };

@@ -69,7 +69,15 @@ impl Conditions {
     /// `command` under these conditions.
     pub(crate) fn order(self, command: Command) -> Order {
         let Self { by, precondition, plan, commit, dry_run } = self;
-        Order { precondition, plan, commit, dry_run, request: request::current(), ..Order::new(command, by) }
+        Order {
+            precondition,
+            plan,
+            commit,
+            dry_run,
+            request: request::current(),
+            trace: request::trace(),
+            ..Order::new(command, by)
+        }
     }
 }
 

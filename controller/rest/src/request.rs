@@ -2,12 +2,15 @@
 //! Every request has an id of 16 octets: in the header of its answer, in a problem document, in the log, in the audit and in the events that
 //! follow from it. A client that sends `traceparent` (W3C Trace Context, section 3.2) chooses it: it is the id of its trace.
 
-use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
+use canopy_controller_actor::Controller;
+use canopy_controller_actor::traces::{self, Span};
 use canopy_controller_core::request_id::RequestId;
-use tracing::Span;
+use canopy_controller_core::trace::{SpanId, Trace};
+use canopy_units::UnixTime;
 
 /// Header of every answer.
 const REQUEST_ID: HeaderName = HeaderName::from_static("canopy-request-id");
@@ -15,12 +18,29 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("canopy-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 tokio::task_local! {
-    static CURRENT: Option<RequestId>;
+    static CURRENT: Current;
+    static TRACE: Trace;
+}
+
+/// Paths whose requests are never traced: they are sent every few seconds, by machines.
+const UNTRACED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
+/// What is known of a request before anything is done for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Current {
+    id: Option<RequestId>,
+    /// Span of the caller, and whether the caller's trace is sampled.
+    caller: Option<(SpanId, bool)>,
 }
 
 /// Id of the request that is being answered; `None` outside of one, and if the system has no random numbers.
 pub(crate) fn current() -> Option<RequestId> {
-    CURRENT.try_with(|id| *id).ok().flatten()
+    CURRENT.try_with(|current| current.id).ok().flatten()
+}
+
+/// Its trace, if its spans are exported.
+pub(crate) fn trace() -> Option<Trace> {
+    TRACE.try_with(|trace| *trace).ok()
 }
 
 /// Gives the request an id for all that is done for it, unless it has one.
@@ -28,22 +48,60 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
     if CURRENT.try_with(|_| ()).is_ok() {
         return next.run(request).await;
     }
-    let id = of_caller(request.headers()).or_else(drawn);
-    let mut response = CURRENT.scope(id, next.run(request)).await;
-    if let Some(value) = id.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
+    let current = of_caller(request.headers()).unwrap_or_else(|| Current { id: drawn(), caller: None });
+    let mut response = CURRENT.scope(current, next.run(request)).await;
+    if let Some(value) = current.id.and_then(|id| HeaderValue::from_str(&id.to_string()).ok()) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
 }
 
+/// Records a span of the request if there is an exporter: of every write, and of what a caller traces. A caller whose trace is not sampled
+/// wants none.
+pub(crate) async fn traced(State(controller): State<Controller>, request: Request, next: Next) -> Response {
+    let Some(trace) = begin(&controller, &request) else { return next.run(request).await };
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
+    let method = request.method().clone();
+    let response = TRACE.scope(trace, next.run(request)).await;
+    let status = response.status();
+    let parent = CURRENT.try_with(|current| current.caller).ok().flatten().map(|(span, _)| span);
+    let span = Span::part(trace, format!("{method} {route}").trim_end().to_owned(), trace.arrived.0, controller.now());
+    let attributes = vec![
+        ("http.request.method", method.to_string()),
+        ("http.route", route),
+        ("http.response.status_code", status.as_u16().to_string()),
+    ];
+    let error = status.is_server_error().then(|| status.to_string());
+    controller.traces().record(span.map(|span| Span {
+        id: trace.span,
+        parent,
+        is_request: true,
+        attributes,
+        error,
+        ..span
+    }));
+    response
+}
+
+fn begin(controller: &Controller, request: &Request) -> Option<Trace> {
+    if !controller.traces().is_on() || UNTRACED.contains(&request.uri().path()) {
+        return None;
+    }
+    let current = CURRENT.try_with(|current| *current).ok()?;
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let is_wanted = current.caller.map_or(!is_read, |(_, is_sampled)| is_sampled);
+    let id = current.id.filter(|_| is_wanted)?;
+    Some(Trace { id, span: traces::drawn()?, arrived: (controller.now(), UnixTime::now()) })
+}
+
 /// What log lines about a request have in common. Neither its query nor its headers: they may have secrets.
-pub(crate) fn span(request: &Request) -> Span {
+pub(crate) fn span(request: &Request) -> tracing::Span {
     let id = current().map(|id| id.to_string()).unwrap_or_default();
     tracing::info_span!("request", id, method = %request.method(), path = request.uri().path())
 }
 
-/// The trace id of a `traceparent` of any version; a malformed one is as good as none.
-fn of_caller(headers: &HeaderMap) -> Option<RequestId> {
+/// What a `traceparent` of any version has; a malformed one is as good as none.
+fn of_caller(headers: &HeaderMap) -> Option<Current> {
     let mut all = headers.get_all(TRACEPARENT).iter();
     let text = all.next()?.to_str().ok()?;
     if all.next().is_some() {
@@ -56,8 +114,11 @@ fn of_caller(headers: &HeaderMap) -> Option<RequestId> {
     };
     let (trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?);
     let is_whole = version != "00" || parts.next().is_none();
-    let is_parent = is_hex(parent, 16) && parent.bytes().any(|b| b != b'0');
-    (is_hex(version, 2) && version != "ff" && is_whole && is_parent && is_hex(flags, 2)).then(|| trace.parse().ok())?
+    let parent = u64::from_str_radix(parent, 16).ok().filter(|_| is_hex(parent, 16));
+    let parent = SpanId::new(parent?.to_be_bytes())?;
+    let is_sampled = u8::from_str_radix(flags, 16).ok().filter(|_| is_hex(flags, 2))? & 1 == 1;
+    let is_known = is_hex(version, 2) && version != "ff" && is_whole;
+    Some(Current { id: Some(trace.parse().ok().filter(|_| is_known)?), caller: Some((parent, is_sampled)) })
 }
 
 fn drawn() -> Option<RequestId> {
@@ -77,7 +138,7 @@ mod tests {
         let of = |texts: &[&str]| {
             let mut headers = HeaderMap::new();
             texts.iter().for_each(|text| _ = headers.append(TRACEPARENT, text.parse().unwrap()));
-            of_caller(&headers).map(|id| id.to_string())
+            of_caller(&headers).map(|of| of.id.unwrap().to_string())
         };
         for good in ["00-@-00f067aa0ba902b7-01", "00-@-00f067aa0ba902b7-00", "cc-@-00f067aa0ba902b7-01-what-the-future"]
         {

@@ -46,6 +46,7 @@ pub fn router_with(controller: Controller, watches: Watches) -> Router {
         .layer(Extension(watches))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(TraceLayer::new_for_http().make_span_with(request::span))
+        .layer(axum::middleware::from_fn_with_state(controller.clone(), request::traced))
         .layer(axum::middleware::from_fn(request::identify))
         .with_state(controller)
 }

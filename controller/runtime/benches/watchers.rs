@@ -44,6 +44,7 @@ async fn measure() {
         addressing: Default::default(),
         thresholds: Default::default(),
         hmac: Default::default(),
+        traces: None,
         grpc: vec![bind("grpc.sock").await],
         rest: vec![bind("rest.sock").await],
         shutdown,

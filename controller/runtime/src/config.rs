@@ -41,8 +41,36 @@ pub struct Config {
     pub thresholds: ThresholdConfig,
     /// The SRH HMAC TLV.
     pub hmac: HmacConfig,
+    /// Traces of requests.
+    pub traces: TraceConfig,
     /// Logging.
     pub log: LogConfig,
+}
+
+/// Section `traces`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceConfig {
+    /// An OpenTelemetry collector that takes OTLP over gRPC, `http://host:port`; empty: no traces are made.
+    pub endpoint: String,
+}
+
+impl TraceConfig {
+    fn check(&self) -> Result<(), String> {
+        let of = |text: &str| {
+            let authority = text.strip_prefix("http://")?.trim_end_matches('/');
+            let (host, port) = authority.rsplit_once(':')?;
+            let is_host = !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:[]".contains(&b));
+            port.parse::<u16>().ok().filter(|port| is_host && *port > 0)
+        };
+        if self.endpoint.is_empty() || of(&self.endpoint).is_some() {
+            return Ok(());
+        }
+        Err(format!(
+            "{:?} is not http://host:port: name a collector on this machine, which may send on with TLS",
+            self.endpoint
+        ))
+    }
 }
 
 /// Section `store`.
@@ -182,6 +210,7 @@ impl Settings for Config {
             }
             listen.iter().for_each(|listen| faults.check(key, listen.check()));
         }
+        faults.check("traces.endpoint", self.traces.check());
         faults.check("log.level", self.log.check_level());
     }
 }

@@ -11,6 +11,7 @@
 mod caller;
 pub mod config;
 pub mod listen;
+mod otlp;
 mod patient;
 mod run;
 mod serve;

@@ -162,7 +162,8 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
     let on_ready = Box::new(|| Notifier::system().ready());
     let (addressing, thresholds, hmac) = (config.addressing, config.thresholds.into(), config.hmac.into());
-    run(Parts { store: Arc::new(store), addressing, thresholds, hmac, grpc, rest, shutdown, on_ready }).await
+    let traces = Some(config.traces.endpoint).filter(|endpoint| !endpoint.is_empty());
+    run(Parts { store: Arc::new(store), addressing, thresholds, hmac, traces, grpc, rest, shutdown, on_ready }).await
 }
 
 fn maintain(config: &StoreConfig, command: StoreCommand) -> anyhow::Result<()> {

@@ -9,11 +9,11 @@ use canopy_controller_core::hmac::HmacSettings;
 use canopy_controller_core::threshold::ThresholdSettings;
 use canopy_model::addressing::AddressPlan;
 use canopy_store::{Store, StoreError};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::listen::Listener;
-use crate::serve;
+use crate::{otlp, serve};
 
 /// How often a backup is written, if something changed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
@@ -28,6 +28,8 @@ pub struct Parts {
     pub thresholds: ThresholdSettings,
     /// What operators want of the SRH HMAC TLV.
     pub hmac: HmacSettings,
+    /// Where traces go: the endpoint of an OpenTelemetry collector; `None` makes none.
+    pub traces: Option<String>,
     /// Southbound listeners.
     pub grpc: Vec<Listener>,
     /// Northbound listeners.
@@ -44,11 +46,17 @@ pub struct Parts {
 /// The store's records are not a consistent domain, or the store failed: the process must be restarted, because only
 /// reading the store reveals its state.
 pub async fn run(parts: Parts) -> anyhow::Result<()> {
-    let Parts { store, addressing, thresholds, hmac, grpc, rest, mut shutdown, on_ready } = parts;
+    let Parts { store, addressing, thresholds, hmac, traces, grpc, rest, mut shutdown, on_ready } = parts;
+    let exporter = traces.as_deref().map(otlp::exporter).transpose()?;
     let running = canopy_controller_actor::start_with(store.clone(), addressing, thresholds, hmac).await;
     let running = running.context("starting the controller")?;
     let (controller, mut task) = (running.controller, running.task);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), term = controller.read(|d| d.term()), "controller started");
+    let exporting = exporter.map(|exporter| {
+        let (spans, queue) = mpsc::channel(otlp::QUEUE);
+        controller.traces().export(spans);
+        tokio::spawn(otlp::run(exporter, queue))
+    });
     let (close, closing) = watch::channel(false);
     let mut servers = JoinSet::new();
     let watches = canopy_controller_rest::Watches::new(closing.clone(), serve::STREAMS);
@@ -86,6 +94,9 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
         outcome = outcome.and(flat(task.await));
     }
     checkpoints.abort();
+    if let Some(exporting) = exporting {
+        exporting.abort();
+    }
     let last = tokio::task::spawn_blocking(move || store.checkpoint()).await.context("writing the last backup")?;
     outcome.and(last.context("writing the last backup"))
 }

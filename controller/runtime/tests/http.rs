@@ -24,6 +24,7 @@ async fn start() -> (SocketAddr, watch::Sender<bool>, JoinHandle<anyhow::Result<
         addressing: Default::default(),
         thresholds: Default::default(),
         hmac: Default::default(),
+        traces: None,
         grpc: vec![],
         rest: vec![listener],
         shutdown,

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node's report after a reconciliation.
 
+use std::time::Duration;
+
 use canopy_model::FieldError;
 use canopy_model::digest::SpecDigest;
 use canopy_model::ids::{GroupId, check_name};
-use canopy_model::status::{ItemError, ItemKind, NodeStatus, check_metrics_address};
+use canopy_model::status::{ItemError, ItemKind, NodeStatus, Took, check_metrics_address};
+use canopy_units::nanos;
 
 use crate::field::each;
 use crate::pb;
+
+const MAX_TOOK: Duration = Duration::from_secs(3600);
 
 impl TryFrom<pb::ReportRequest> for NodeStatus {
     type Error = FieldError;
@@ -23,6 +28,7 @@ impl TryFrom<pb::ReportRequest> for NodeStatus {
             kernel: wire.kernel,
             minor_version: wire.minor_version,
             metrics_address: metrics_address(wire.metrics_address)?,
+            took: took(wire.apply_ns, wire.read_back_ns),
         })
     }
 }
@@ -39,8 +45,16 @@ impl From<&NodeStatus> for pb::ReportRequest {
             kernel: s.kernel.clone(),
             minor_version: s.minor_version,
             metrics_address: s.metrics_address.clone(),
+            apply_ns: s.took.map_or(0, |took| nanos(took.apply)),
+            read_back_ns: s.took.map_or(0, |took| nanos(took.read_back)),
         }
     }
+}
+
+/// Times of an agent that measures them; no reconciliation takes an hour.
+fn took(apply_ns: u64, read_back_ns: u64) -> Option<Took> {
+    let [apply, read_back] = [apply_ns, read_back_ns].map(|ns| Duration::from_nanos(ns).min(MAX_TOOK));
+    (apply_ns != 0 || read_back_ns != 0).then_some(Took { apply, read_back })
 }
 
 /// It becomes a target of Prometheus: nothing that is not an address may get there.
@@ -133,9 +147,13 @@ mod tests {
             kernel: "6.12".into(),
             minor_version: 3,
             metrics_address: "[2001:db8::1]:9464".into(),
+            took: Some(Took { apply: Duration::from_micros(2), read_back: Duration::ZERO }),
         };
         assert_eq!(NodeStatus::try_from(pb::ReportRequest::from(&status)).unwrap(), status);
-        let mut wire = pb::ReportRequest::from(&status);
+        let mut wire = pb::ReportRequest { apply_ns: u64::MAX, ..pb::ReportRequest::from(&status) };
+        assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().took.unwrap().apply, MAX_TOOK);
+        wire.apply_ns = 0;
+        assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().took, None, "of an earlier agent");
         wire.metrics_address.clear();
         assert_eq!(NodeStatus::try_from(wire.clone()).unwrap().metrics_address, "", "of an earlier agent");
         for bad in ["n1", "n1:0", "n1:65536", ":9464", "n 1:9464", "2001:db8::1:9464", "[n1]:9464", "n1/x:80"] {

@@ -68,7 +68,14 @@ pub fn page_response(
     page: pb::SnapshotPage,
 ) -> pb::WatchResponse {
     let update = Some(Update::Page(page));
-    pb::WatchResponse { term, generation, digest: digest.into(), update, minor_version: MINOR_VERSION }
+    pb::WatchResponse {
+        term,
+        generation,
+        digest: digest.into(),
+        update,
+        minor_version: MINOR_VERSION,
+        ..Default::default()
+    }
 }
 
 /// The whole snapshot of `spec`, page by page.
@@ -81,7 +88,14 @@ pub fn snapshot_responses(spec: &HeldSpec) -> Vec<pb::WatchResponse> {
 /// is the empty delta, which confirms what the node holds.
 pub fn delta_response((term, generation): (u64, Generation), from: &Items, to: &Items) -> pb::WatchResponse {
     let update = Some(Update::Delta(from.delta(to)));
-    pb::WatchResponse { term, generation, digest: to.digest().into(), update, minor_version: MINOR_VERSION }
+    pb::WatchResponse {
+        term,
+        generation,
+        digest: to.digest().into(),
+        update,
+        minor_version: MINOR_VERSION,
+        ..Default::default()
+    }
 }
 
 /// What an accepted update leads to.

@@ -2,6 +2,7 @@
 //! What nodes observe, and the phases of groups.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,18 @@ pub struct NodeStatus {
     /// Where Prometheus finds the agent's metrics, `host:port`; empty if it serves none.
     #[serde(default)]
     pub metrics_address: String,
+    /// How long the first reconciliation of the observed spec took, if the agent measures it.
+    #[serde(skip)]
+    pub took: Option<Took>,
+}
+
+/// How long a reconciliation took, on the node's monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// Writing, the ledger included.
+    pub apply: Duration,
+    /// Reading back.
+    pub read_back: Duration,
 }
 
 /// Accepts `host:port`, the host being a name, an IPv4 address or an IPv6 address in brackets.

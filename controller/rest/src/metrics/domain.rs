@@ -40,6 +40,11 @@ static UNMEASURED: Family<0> = Family::counter(
     "Changes without a time: a node has left meanwhile, or too many waited.",
     [],
 );
+static SPANS_LEFT_OUT: Family<0> = Family::counter(
+    "canopy_trace_spans_left_out",
+    "Spans of traced requests that `traces.endpoint` did not take in time.",
+    [],
+);
 static GROUPS: Family<1> = Family::gauge("canopy_groups", "Groups in each phase.", ["phase"]);
 static ACTIVE: Family<4> = Family::gauge(
     "canopy_problem_active",
@@ -58,7 +63,18 @@ static PROBLEMS_LEFT_OUT: Family<0> = Family::gauge(
 );
 
 pub(super) fn families() -> Vec<Description> {
-    let own = [&LEFT_OUT, &TERM, &REVISION, &WRITABLE, &LOST, &CONFIRMED, &WAITING, &UNMEASURED, &PROBLEMS_LEFT_OUT];
+    let own = [
+        &LEFT_OUT,
+        &TERM,
+        &REVISION,
+        &WRITABLE,
+        &LOST,
+        &CONFIRMED,
+        &WAITING,
+        &UNMEASURED,
+        &PROBLEMS_LEFT_OUT,
+        &SPANS_LEFT_OUT,
+    ];
     let mut all: Vec<_> = own.iter().map(|family| family.describe()).collect();
     all.extend([BUILD.describe(), GROUPS.describe(), ACTIVE.describe(), AFFECTED.describe()]);
     all
@@ -99,6 +115,7 @@ impl Scrape {
         let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
         page.histogram(&CONFIRMED, times.sum.as_secs_f64(), &buckets)?;
         page.one(&WAITING, waiting as u64)?;
+        page.one(&SPANS_LEFT_OUT, self.controller.traces().left_out())?;
         page.one(&UNMEASURED, unmeasured)
     }
 

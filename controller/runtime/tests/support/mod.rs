@@ -67,15 +67,20 @@ pub(crate) struct Controller {
 impl Controller {
     /// On the store and sockets in `dir`.
     pub(crate) async fn start(dir: &Path) -> Self {
-        Self::start_with(dir, None).await
+        Self::start_with(dir, None, None).await
+    }
+
+    /// With traces that go to this collector.
+    pub(crate) async fn start_traced(dir: &Path, collector: &str) -> Self {
+        Self::start_with(dir, None, Some(collector.to_owned())).await
     }
 
     /// Also on a port of 127.0.0.1, for browsers; 0 selects a free one.
     pub(crate) async fn start_web(dir: &Path, port: u16) -> Self {
-        Self::start_with(dir, Some(Listen::Tcp(([127, 0, 0, 1], port).into()))).await
+        Self::start_with(dir, Some(Listen::Tcp(([127, 0, 0, 1], port).into())), None).await
     }
 
-    async fn start_with(dir: &Path, tcp: Option<Listen>) -> Self {
+    async fn start_with(dir: &Path, tcp: Option<Listen>, traces: Option<String>) -> Self {
         let path = dir.join("store");
         let store: Arc<dyn Store> = Arc::new(
             tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, EngineKind::default()))
@@ -98,6 +103,7 @@ impl Controller {
             addressing: Default::default(),
             thresholds: Default::default(),
             hmac: Default::default(),
+            traces,
             grpc: vec![bind("grpc.sock").await],
             rest,
             shutdown,
@@ -217,6 +223,8 @@ impl Agent {
             kernel: "test".into(),
             errors: vec![],
             metrics_address: String::new(),
+            apply_ns: 2_000_000,
+            read_back_ns: 1_000_000,
         };
         self.client.report(report).await.unwrap();
     }
