@@ -17,7 +17,8 @@ export default defineConfig({
     rolldownOptions: {
       output: {
         // Libraries change seldom, so that their file stays in the browser's cache, and in git.
-        codeSplitting: { groups: [{ name: "vendor", test: /node_modules/ }] },
+        // What draws charts is read with the first chart.
+        codeSplitting: { groups: [{ name: "vendor", test: /node_modules\/(?!uplot\/)/ }] },
       },
     },
   },

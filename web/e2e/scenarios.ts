@@ -264,6 +264,52 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(await page.getByRole("button", { name: "Undo…" }).isDisabled(), "a creation has an undo");
   },
 
+  /** Catches a chart without data, one of another unit, one that is never read again, values that only a canvas has, and inline styles that the policy refuses. */
+  async charts(page) {
+    const links = [{ a: "n1/eth1", b: "n2/eth1", rateBps: 1e9, rttUs: 1000 }, { a: "n1/eth2", b: "s1/eth0", rateBps: 1e9 }, { a: "n2/eth2", b: "r1/eth0", rateBps: 1e9 }, { a: "n2/eth3", b: "r2/eth0", rateBps: 1e9 }];
+    const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: object };
+    await put("/api/v1/topology", { ...topology, spec: { ...topology.spec, links } });
+    await page.goto(`${url}/nodes/n1`);
+    await page.getByText("Nothing was measured of it yet").waitFor();
+    await outside("congest");
+    const figures = (of: string) => page.getByRole("table", { name: `${of}: figures` });
+    // Ten packets a second, of which the first page has the chart as soon as it is measured.
+    await figures("Drops for any reason").getByText(/^(9\.\d+|10(\.\d+)?) \/s$/).first().waitFor();
+
+    let steps: string[] = [];
+    page.on("request", (request) => {
+      const to = new URL(request.url());
+      if (to.pathname === "/api/v1/charts") steps.push(`${to.searchParams.get("object")} ${to.searchParams.get("step")}`);
+    });
+    await page.goto(`${url}/links/n1/eth1`);
+    const queue = page.getByRole("figure", { name: "Queue of n1/eth1" });
+    await figures("Queue of n1/eth1").getByText("250 kB").waitFor();
+    await figures("Data of n1/eth1").getByText(/^(9\d\d Mbit|1(\.0\d)? Gbit)\/s$/).first().waitFor();
+    const canvas = queue.locator("canvas");
+    await canvas.waitFor();
+    /** Colours of the canvas but for the ground. */
+    const painted = () => canvas.evaluate((drawn: HTMLCanvasElement) => new Set(new Uint32Array(drawn.getContext("2d")?.getImageData(0, 0, drawn.width, drawn.height).data.buffer ?? new ArrayBuffer(0))).size);
+    check((await painted()) > 4, "nothing is drawn");
+    // By keyboard, what the canvas shows.
+    await queue.getByText("Values").press("Enter");
+    const values = queue.getByRole("table", { name: /^Queue of n1\/eth1: values, 1\d s per row/ });
+    check((await values.getByRole("row").filter({ hasText: "200 kB" }).count()) > 0, "the table has not the values");
+    check((await values.getByRole("row").filter({ hasText: "–" }).count()) > 10, "what was not measured is no gap");
+    // Under the cursor, the value of that second, in every chart of the page.
+    await queue.locator(".u-over").hover({ position: { x: 200, y: 40 } });
+    await figures("Data of n1/eth1").getByText(/^\d\d:\d\d:\d\d$/).waitFor();
+    await page.mouse.move(5, 5);
+    const before = steps.filter((step) => step === "link/n1/eth1 1").length;
+    const until = Date.now() + DEADLINE;
+    while (steps.filter((step) => step === "link/n1/eth1 1").length < before + 2 && Date.now() < until) await page.waitForTimeout(100);
+    check(Date.now() < until, "the charts are not read again");
+    steps = [];
+    await page.getByRole("combobox", { name: "Time range of the charts" }).selectOption("1h");
+    await page.waitForURL(/range=1h/);
+    await figures("Queue of n1/eth1").getByText("250 kB").waitFor();
+    check(steps.includes("link/n1/eth1 10"), `an hour was read as ${steps.join(", ")}`);
+  },
+
   /** Catches a page that is blank while the controller is away, one that still shows itself as live, and one that has to be reloaded. */
   async restart(page) {
     await page.goto(`${url}/groups`);
