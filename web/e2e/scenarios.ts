@@ -308,6 +308,15 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.waitForURL(/range=1h/);
     await figures("Queue of n1/eth1").getByText("250 kB").waitFor();
     check(steps.includes("link/n1/eth1 10"), `an hour was read as ${steps.join(", ")}`);
+
+    // The fleet on Overview, without the library of the other charts.
+    const scripts: string[] = [];
+    page.on("request", (request) => scripts.push(new URL(request.url()).pathname));
+    await page.goto(url);
+    const ready = page.getByRole("region", { name: "Last 5 minutes" }).locator("div").filter({ hasText: "Groups ready" });
+    await ready.getByText("1", { exact: true }).waitFor();
+    check(/^M[\d.]+ 1\.0L.+$/.test((await ready.locator("path").getAttribute("d")) ?? ""), "the line is not at the top");
+    check(!scripts.some((path) => path.includes("plot")), "the first view reads what draws charts");
   },
 
   /** Catches a page that is blank while the controller is away, one that still shows itself as live, and one that has to be reloaded. */

@@ -3,6 +3,7 @@
 import type { ChartData } from "../lib/chart";
 import { controllerNow } from "../lib/clock";
 import { api, ApiError, data } from "./client";
+import type { operations } from "./schema";
 
 /** What is read of an object. */
 export interface Range {
@@ -10,17 +11,22 @@ export interface Range {
   step: number;
   /** How far back, by the controller's clock; if absent, it is 5 minutes, whatever this browser knows of that clock. */
   seconds?: number;
+  /** Seconds between two reads, if they are not those of a step. */
+  every?: number;
+  /** Only this series. */
+  series?: SeriesName;
 }
+export type SeriesName = NonNullable<operations["getCharts"]["parameters"]["query"]["series"]>;
 
 /** What the controller keeps of every object. The oldest step of an hour is about to go. */
 export const RANGES = { "5m": { step: 1 }, "1h": { seconds: 3590, step: 10 } } as const satisfies Record<string, Range>;
 export type RangeName = keyof typeof RANGES;
 
 /** Charts of an object; `null` if nothing is kept of it. */
-export async function charts(object: string, { seconds, step }: Range): Promise<ChartData | null> {
+export async function charts(object: string, { seconds, step, series: only }: Range): Promise<ChartData | null> {
   const from = seconds && Math.max(0, Math.floor(controllerNow() / 1e9) - seconds);
   try {
-    const found = await data(api.GET("/api/v1/charts", { params: { query: { object, step, ...(from && { from }) } } }));
+    const found = await data(api.GET("/api/v1/charts", { params: { query: { object, step, ...(from && { from }), ...(only && { series: only }) } } }));
     const series = found.series.map(({ series: name, unit, points }) => ({ name, unit, points: points as [number, number][] }));
     return { start: found.startUnixNs / 1e9, step: found.stepSeconds, series };
   } catch (error) {

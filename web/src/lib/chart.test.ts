@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
-import { coarser, columns, endOf, figures, isolated, quantity, times, type ChartData, type Point } from "./chart";
+import { coarser, columns, endOf, figures, isolated, quantity, spark, times, total, type ChartData, type Point } from "./chart";
 
 const data = (points: readonly Point[], step = 1): ChartData => ({ start: 1000, step, series: [{ name: "queue", unit: "bytes", points }] });
 
@@ -21,6 +21,12 @@ describe("series", () => {
   });
 });
 
+// Catches a small line that bridges a gap, one that is upside down, and NaN where everything is zero.
+it("a small line has a piece between gaps, from zero to the largest", () => {
+  expect(spark([[0, 9], [10, 10], null, [5, 5]], 30, 12)).toBe("M0.0 11.0L0.0 11.0L10.0 1.0M30.0 6.0L30.0 6.0");
+  expect([spark([[0, 0]], 30, 12), spark([null], 30, 12), spark([], 30, 12)]).toEqual(["M0.0 11.0L0.0 11.0", "", ""]);
+});
+
 describe("figures", () => {
   // Catches a maximum of the means, and gaps that count as zero.
   it("are of what was measured", () => {
@@ -32,6 +38,13 @@ describe("figures", () => {
     const gap = (seconds: number): Point[] => [[7, 7], ...Array.from({ length: seconds }, () => null)];
     expect([figures(gap(5), 1)?.newest, figures(gap(6), 1)?.newest]).toEqual([7, null]);
     expect([figures(gap(1), 10)?.newest, figures(gap(2), 10)?.newest]).toEqual([7, null]);
+  });
+  // Catches a minute that has just begun and counts as a whole one.
+  it("add up over the measured steps", () => {
+    const minutes = data([[10, 99], null, [20, 99]], 60);
+    expect(total(minutes, "queue", 1000 + 999)).toEqual({ sum: 1800, seconds: 120 });
+    expect(total(minutes, "queue", 1000 + 130)).toEqual({ sum: 800, seconds: 70 });
+    expect(total(minutes, "other", 1000 + 130)).toEqual({ sum: 0, seconds: 0 });
   });
 });
 

@@ -74,6 +74,19 @@ export function isolated(values: readonly (number | null | undefined)[]): number
   return values.flatMap((_, at) => (!isGap(at) && isGap(at - 1) && isGap(at + 1) ? [at] : []));
 }
 
+/** The means as an SVG path: the oldest at the left, zero at the bottom, the largest at the top; one piece between gaps. */
+export function spark(points: readonly Point[], width: number, height: number): string {
+  const most = points.reduce((max, point) => Math.max(max, point?.[0] ?? 0), 0) || 1;
+  const across = width / Math.max(1, points.length - 1);
+  const pieces = points.map((point, at) => {
+    if (!point) return "";
+    const [x, y] = [at * across, 1 + (height - 2) * (1 - point[0] / most)].map((value) => value.toFixed(1));
+    // A piece of one step is a dot, as wide as the line's round end.
+    return points[at - 1] ? `L${x} ${y}` : `M${x} ${y}L${x} ${y}`;
+  });
+  return pieces.join("");
+}
+
 export interface Figures {
   /** The newest mean, if it is not older than `FRESH`. */
   newest: number | null;
@@ -108,4 +121,16 @@ export function coarser(data: ChartData, most: number): ChartData {
       return all && [all.mean, all.max];
     });
   return { start: data.start, step: data.step * times, series: data.series.map((series) => ({ ...series, points: merge(series.points) })) };
+}
+
+/** What a rate amounts to over the measured steps, and how many seconds these are. The newest step lasts until `now`, seconds since the epoch. */
+export function total({ start, step, series }: ChartData, name: string, now: number): { sum: number; seconds: number } {
+  const all = { sum: 0, seconds: 0 };
+  series.find((one) => one.name === name)?.points.forEach((point, at) => {
+    const seconds = Math.max(0, Math.min(step, now - start - at * step));
+    if (!point) return;
+    all.sum += point[0] * seconds;
+    all.seconds += seconds;
+  });
+  return all;
 }
