@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
-import type { ChartUnit, DomainStatus, Event, Group, GroupPhase, GroupSample, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
+import type { ChartUnit, DomainStatus, Event, Flow, Group, GroupPhase, GroupSample, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
 
 const API = { apiVersion: "canopy/v1" } as const;
 const T0 = 1_795_596_380e9;
@@ -234,6 +234,14 @@ function charts(query: URLSearchParams): unknown {
   return { ...API, kind: "Charts", startUnixNs: from * step * 1e9, stepSeconds: step, series: series.map(([name, unit, high], at) => ({ object, series: name, unit, points: points(high, at) })) };
 }
 
+function flows(node: string, port: string): Flow[] {
+  const cnps = (notify: number) => ({ cnps: { notify, pause: 0, rateReduce: notify * 2, resume: 0, failed: 0 }, suppressed: notify / 2, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0 });
+  return [2, 3, 4, 5].map((host, at): Flow => ({
+    node, port, src: host === 4 ? "2001:db8:ffff::9" : `2001:db8:${host}::1`, dst: at ? "2001:db8:9::1" : "fcfe::9de5:7644:f299:d77e", dstQp: 17, srcQp: host === 4 ? null : 18, origin: "learned", packets: 91_000, bytes: 91_000 * 4352, ce: 40,
+    rateBps: 4e9 / 2 ** at, sharePermille: Math.floor(640 / 2 ** at), ...cnps(host === 4 ? 0 : 8 - at * 2), unknownSourceQp: host === 4 ? 12 : 0, reportedAgoNs: 8e8,
+  }));
+}
+
 /** Serves `dist` and the answers. */
 export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server: Server }> {
   const fabric = topology(sizes.nodes);
@@ -260,6 +268,7 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server
     "/api/v1/topology": () => (sizes.nodes ? fabric : undefined),
     "/api/v1/drains": () => list(sizes.nodes > 2 ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: "leaf7/eth3--spine2/eth7", reason: "optics" }, status: { groups: 3, hosts: [], links: ["leaf7/eth3--spine2/eth7"] } }] : []),
     "/api/v1/events": () => list(events),
+    "/api/v1/flows": (url) => list(flows(url.searchParams.get("node") ?? "", url.searchParams.get("port") ?? "")),
     "/api/v1/charts": (url) => charts(url.searchParams),
     "/api/v1/groups": (url) => {
       const from = Number(url.searchParams.get("continue") ?? 0);

@@ -20,6 +20,7 @@ const PAGES: Record<string, string> = {
   topology: "/topology",
   links: "/links",
   link: "/links/leaf1/eth2",
+  congestion: "/congestion",
   nodes: "/nodes",
   node: "/nodes/leaf1",
   drains: "/drains",

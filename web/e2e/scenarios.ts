@@ -35,6 +35,13 @@ const put = async (path: string, body: unknown) => {
 };
 const group = (of: string) => ({ apiVersion: "canopy/v1", kind: "Group", metadata: { name: of }, spec: {} });
 
+/** Gives the links rates, and with them thresholds. */
+async function measured(): Promise<void> {
+  const links = [{ a: "n1/eth1", b: "n2/eth1", rateBps: 1e9, rttUs: 1000 }, { a: "n1/eth2", b: "s1/eth0", rateBps: 1e9 }, { a: "n2/eth2", b: "r1/eth0", rateBps: 1e9 }, { a: "n2/eth3", b: "r2/eth0", rateBps: 1e9 }];
+  const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: object };
+  await put("/api/v1/topology", { ...topology, spec: { ...topology.spec, links } });
+}
+
 const scenarios: Record<string, (page: Page) => Promise<void>> = {
   /** Catches a page that shows no problem while an agent is away, other words than the API's, and a button that leads nowhere. */
   async lostAgent(page) {
@@ -266,9 +273,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
 
   /** Catches a chart without data, one of another unit, one that is never read again, values that only a canvas has, and inline styles that the policy refuses. */
   async charts(page) {
-    const links = [{ a: "n1/eth1", b: "n2/eth1", rateBps: 1e9, rttUs: 1000 }, { a: "n1/eth2", b: "s1/eth0", rateBps: 1e9 }, { a: "n2/eth2", b: "r1/eth0", rateBps: 1e9 }, { a: "n2/eth3", b: "r2/eth0", rateBps: 1e9 }];
-    const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: object };
-    await put("/api/v1/topology", { ...topology, spec: { ...topology.spec, links } });
+    await measured();
     await page.goto(`${url}/nodes/n1`);
     await page.getByText("Nothing was measured of it yet").waitFor();
     await outside("congest");
@@ -317,6 +322,27 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await ready.getByText("1", { exact: true }).waitFor();
     check(/^M[\d.]+ 1\.0L.+$/.test((await ready.locator("path").getAttribute("d")) ?? ""), "the line is not at the top");
     check(!scripts.some((path) => path.includes("plot")), "the first view reads what draws charts");
+  },
+
+  /** Catches a congested port that is not listed, a source that stays an address, shares of another port, and thresholds that are not those of the link. */
+  async congestion(page) {
+    await measured();
+    await page.goto(`${url}/congestion`);
+    await page.getByText("No queue is above K_min now.").waitFor();
+    await page.getByText(/of 4 ports with thresholds reported within 5 s/).waitFor();
+    await outside("congest");
+    await page.getByText("Above K_max, sources are slowed down: n1/eth1.").waitFor();
+    const port = page.getByRole("region", { name: "n1/eth1 to n2/eth1" });
+    await port.getByText("s1 sends most: 78 % of what leaves there.").waitFor();
+    await port.getByText(/Since its agent started: 12 Long-haul CNPs \(Notify 4, Rate Reduce 8\), 3 held back/).waitFor();
+    // Every measured second was above K_max: 1 Gbit/s for 1 ms.
+    await port.getByText(/Over K_max in 100 % of \d+ measured seconds?, over K_min in 100 %\. The largest depth was 250 kB\./).waitFor();
+    await port.getByText("K_max 125 kB, by the bandwidth-delay product, at 1 Gbit/s.").waitFor();
+    const rows = port.getByRole("table", { name: "Sources of what leaves n1/eth1" }).getByRole("row");
+    check((await rows.allInnerTexts()).slice(1).map((row) => row.split(/\s/)[0]).join() === "s1,r2", `the sources are ${await rows.allInnerTexts()}`);
+    await port.getByRole("figure", { name: "Queue of n1/eth1" }).locator("canvas").waitFor();
+    await port.getByRole("link", { name: "LinkCongested" }).click();
+    await page.getByRole("heading", { level: 1, name: /n1\/eth1/ }).waitFor();
   },
 
   /** Catches a page that is blank while the controller is away, one that still shows itself as live, and one that has to be reloaded. */
@@ -374,13 +400,14 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
   async accessible(page) {
     await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: "optics" } });
     await outside("disconnect n2");
+    await outside("congest");
     const axe = readFileSync("node_modules/axe-core/axe.min.js", "utf8");
     const problems = async () => ((await (await fetch(`${url}/api/v1/problems`)).json()) as { items: { id: string }[] }).items;
     const until = Date.now() + DEADLINE;
     while ((await problems()).length === 0 && Date.now() < until) await page.waitForTimeout(100);
     const id = (await problems())[0]?.id ?? "";
     check(id !== "", "no problem has opened");
-    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/nodes", "/nodes/n2", "/drains", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
+    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/drains", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });
       for (const path of paths) {

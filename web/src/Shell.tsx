@@ -11,6 +11,7 @@ const PAGES = [
   ["/groups", "Groups"],
   ["/topology", "Topology"],
   ["/links", "Links"],
+  ["/congestion", "Congestion"],
   ["/nodes", "Nodes"],
   ["/drains", "Drains"],
   ["/events", "Events"],

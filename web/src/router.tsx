@@ -105,6 +105,12 @@ const topology = createRoute({
   component: lazyRouteComponent(() => import("./pages/Topology"), "TopologyPage"),
   loader: ({ context }) => read(context.queries.ensureQueryData(queries.topology)),
 });
+const congestion = createRoute({
+  getParentRoute: () => root,
+  path: "/congestion",
+  component: lazyRouteComponent(() => import("./pages/Congestion"), "Congestion"),
+  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.links), context.queries.ensureQueryData(queries.topology)])),
+});
 const drains = createRoute({
   getParentRoute: () => root,
   path: "/drains",
@@ -119,7 +125,7 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import("./pages/Audit"), "Audit"),
 });
 
-export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, nodes, node, drains, events, audit]);
+export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, congestion, nodes, node, drains, events, audit]);
 
 export const makeRouter = (client: QueryClient) =>
   createRouter({

@@ -77,6 +77,14 @@ export const links = queryOptions({
   refetchInterval: (query) => ((query.state.data?.length ?? 0) > 4000 ? false : REREAD),
 });
 
+/** Flows that leave a port, those with the highest rate first. */
+export const flows = (node: string, port: string) =>
+  queryOptions({
+    queryKey: ["flows", node, port],
+    queryFn: async () => (await data(api.GET("/api/v1/flows", { params: { query: { node, port, limit: 200 } } }))).items,
+    refetchInterval: REREAD,
+  });
+
 export const topology = queryOptions({
   queryKey: ["topology"],
   // Read when a page of it is opened, and when nodes come or go.

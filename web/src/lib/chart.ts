@@ -134,3 +134,9 @@ export function total({ start, step, series }: ChartData, name: string, now: num
   });
   return all;
 }
+
+/** Of the measured steps, how many had a maximum above a value. */
+export function above(points: readonly Point[], value: number): { steps: number; of: number } {
+  const known = points.filter((point) => point !== null);
+  return { steps: known.filter(([, max]) => max > value).length, of: known.length };
+}

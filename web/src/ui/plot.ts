@@ -143,6 +143,7 @@ function labels({ ctx, bbox, valToPos }: uPlot, marks: Marks, colour: Colour): v
   const ratio = devicePixelRatio;
   ctx.save();
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  ctx.textAlign = "left";
   for (const { at, label, state } of marks) {
     const y = Math.round(valToPos(at, "y", true)) + 0.5;
     ctx.lineWidth = ratio;
