@@ -22,6 +22,6 @@ export default defineConfig({
       },
     },
   },
-  server: { proxy: { "/api": controller, "/readyz": controller, "/version": controller } },
+  server: { proxy: { "/api": controller, "/readyz": controller, "/version": controller, "/metrics": controller } },
   test: { include: ["src/**/*.test.ts"] },
 });

@@ -275,6 +275,7 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server
       const to = from + Number(url.searchParams.get("limit") ?? 100);
       return list(groups.slice(from, to), to < groups.length ? String(to) : undefined);
     },
+    "/metrics": () => "canopy_charts_series 4200\ncanopy_charts_bytes 31200000\ncanopy_intent_unconfirmed_changes 3\ncanopy_intent_to_kernel_seconds_bucket{le=\"0.01\"} 900\ncanopy_intent_to_kernel_seconds_bucket{le=\"+Inf\"} 901\n",
     "/readyz": () => "[+] commands: executed\n[+] store: revision 16\nready\n",
   };
   const answer = async (request: IncomingMessage, response: ServerResponse) => {

@@ -24,6 +24,7 @@ const PAGES: Record<string, string> = {
   nodes: "/nodes",
   node: "/nodes/leaf1",
   drains: "/drains",
+  controller: "/controller",
   events: "/events",
   audit: "/audit",
   problem: "/problems/00000000009a3f00",

@@ -328,8 +328,9 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
   async congestion(page) {
     await measured();
     await page.goto(`${url}/congestion`);
-    await page.getByText("No queue is above K_min now.").waitFor();
-    await page.getByText(/of 4 ports with thresholds reported within 5 s/).waitFor();
+    // What is not known is not well.
+    await page.getByText("No port has reported its queue in the last 5 s.").waitFor();
+    await page.getByText("Checked: 0 of 5 ports with thresholds reported within 5 s.").waitFor();
     await outside("congest");
     await page.getByText("Above K_max, sources are slowed down: n1/eth1.").waitFor();
     const port = page.getByRole("region", { name: "n1/eth1 to n2/eth1" });
@@ -343,6 +344,25 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await port.getByRole("figure", { name: "Queue of n1/eth1" }).locator("canvas").waitFor();
     await port.getByRole("link", { name: "LinkCongested" }).click();
     await page.getByRole("heading", { level: 1, name: /n1\/eth1/ }).waitFor();
+  },
+
+  /** Catches a page that trusts what is old, a counter that is not read, and a controller that is away and seems well. */
+  async controller(page) {
+    await page.goto(`${url}/controller`);
+    await page.getByText(/complete and of now: .* 2 agents of 2 connected and in sync/).waitFor();
+    await page.getByRole("table", { name: "Checks of the controller" }).getByText(/^revision \d+$/).waitFor();
+    await page.getByText(/^\d+ changes?: half within .+, 99 % within/).waitFor();
+    await page.getByText(/^[\d.]+ [kM]?B of 268 MB, \d+ series$/).waitFor();
+    await outside("disconnect n2");
+    await page.getByText("1 agent of 2 not connected: what is shown of its node is old").waitFor();
+    await page.getByRole("table", { name: "Nodes that are not in sync" }).getByRole("row", { name: /n2 not connected/ }).waitFor();
+    await outside("connect n2");
+    await page.getByText("complete and of now").waitFor();
+    await outside("stop");
+    await page.getByText("this browser receives no changes: what it shows is of before").waitFor();
+    check(await page.getByText("complete and of now").isHidden(), "a controller that is away is trusted");
+    await outside(`start ${new URL(url).port}`);
+    await page.getByText("complete and of now").waitFor();
   },
 
   /** Catches a page that is blank while the controller is away, one that still shows itself as live, and one that has to be reloaded. */
@@ -407,7 +427,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     while ((await problems()).length === 0 && Date.now() < until) await page.waitForTimeout(100);
     const id = (await problems())[0]?.id ?? "";
     check(id !== "", "no problem has opened");
-    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/drains", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
+    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/drains", "/controller", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });
       for (const path of paths) {

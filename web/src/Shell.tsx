@@ -14,6 +14,7 @@ const PAGES = [
   ["/congestion", "Congestion"],
   ["/nodes", "Nodes"],
   ["/drains", "Drains"],
+  ["/controller", "Controller"],
   ["/events", "Events"],
   ["/audit", "Audit"],
 ] as const;

@@ -111,6 +111,12 @@ const congestion = createRoute({
   component: lazyRouteComponent(() => import("./pages/Congestion"), "Congestion"),
   loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.links), context.queries.ensureQueryData(queries.topology)])),
 });
+const controller = createRoute({
+  getParentRoute: () => root,
+  path: "/controller",
+  component: lazyRouteComponent(() => import("./pages/Controller"), "ControllerPage"),
+  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.status), context.queries.ensureQueryData(queries.readiness)])),
+});
 const drains = createRoute({
   getParentRoute: () => root,
   path: "/drains",
@@ -125,7 +131,7 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import("./pages/Audit"), "Audit"),
 });
 
-export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, congestion, nodes, node, drains, events, audit]);
+export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, congestion, nodes, node, drains, controller, events, audit]);
 
 export const makeRouter = (client: QueryClient) =>
   createRouter({

@@ -25,7 +25,7 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "a_link_is_drained_and_put_back_by_keyboard", run: || scenario("drain") },
@@ -35,6 +35,7 @@ const CASES: [Case; 10] = [
     Case { name: "text_with_markup_stays_text", run: || scenario("markup") },
     Case { name: "charts_are_drawn_and_read_again", run: || scenario("charts") },
     Case { name: "a_congested_port_is_shown_with_its_sources", run: || scenario("congestion") },
+    Case { name: "the_page_of_the_controller_doubts_what_is_old", run: || scenario("controller") },
     Case { name: "every_page_is_accessible", run: || scenario("accessible") },
 ];
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What pages read. Lists of groups, nodes, problems and events follow the stream; the rest has no stream and is read again.
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import { api, data } from "./client";
+import { api, ApiError, data } from "./client";
 import type { GroupPage } from "./changes";
 import { EVENTS_KEPT } from "./changes";
 import { ownCommit, setOwnCommit } from "./tab";
 import { note } from "../lib/clock";
+import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
 import type { Action, Event, GroupSample, IntentKind, Node, Problem, VersionedKind } from "./types";
 
@@ -145,6 +146,18 @@ export const problemCodes = queryOptions({
 export const events = queryOptions({
   queryKey: ["events"],
   queryFn: async () => ((await data(api.GET("/api/v1/events", { params: { query: { limit: EVENTS_KEPT } } }))) as { items: Event[] }).items,
+});
+
+/** What the controller exports about itself. The text has a line per series, at most 50,000: it is read as seldom as Prometheus reads it. */
+export const metrics = queryOptions({
+  queryKey: ["metrics"],
+  queryFn: async () => {
+    const answer = await fetch("/metrics", { headers: { accept: "text/plain" } });
+    if (!answer.ok) throw new ApiError(answer.status, undefined);
+    return own(await answer.text());
+  },
+  staleTime: 15_000,
+  refetchInterval: 15_000,
 });
 
 /** The lines of /readyz. */

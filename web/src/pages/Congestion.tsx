@@ -59,7 +59,7 @@ function Verdict({ found, links }: { found: readonly Congested[]; links: readonl
   const measured = links.filter((link) => link.status.thresholds);
   const fresh = measured.filter((link) => (link.status.congestion?.reportedAgoNs ?? Infinity) < 5e9);
   const list = (ports: readonly string[]) => (ports.length > 5 ? `${ports.slice(0, 5).join(", ")} and ${ports.length - 5} more` : ports.join(", "));
-  const state = over.length ? "failed" : marking.length ? "degraded" : "ok";
+  const state = over.length ? "failed" : marking.length ? "degraded" : fresh.length ? "ok" : "pending";
   return (
     <>
       <p className="clear">
@@ -67,7 +67,8 @@ function Verdict({ found, links }: { found: readonly Congested[]; links: readonl
         <span>
           {over.length > 0 && `Above K_max, sources are slowed down: ${list(over)}. `}
           {marking.length > 0 && `Above K_min, packets are marked: ${list(marking)}.`}
-          {state === "ok" && "No queue is above K_min now."}
+          {state === "ok" && "No queue that was reported is above K_min now."}
+          {state === "pending" && "No port has reported its queue in the last 5 s."}
         </span>
       </p>
       <p className="faint">
