@@ -47,7 +47,8 @@ check)
   fi
   # What the first view loads, and everything, compressed.
   size() { cat "$@" | gzip -9 | wc -c; }
-  first=$(size dist/index.html dist/assets/index-*.css dist/assets/index-*.js dist/assets/vendor-*.js dist/assets/rolldown-runtime-*.js)
+  mapfile -t named < <(grep -o '"/assets/[^"]*"' dist/index.html | tr -d '"')
+  first=$(size dist/index.html "${named[@]/#/dist}")
   all=$(size dist/index.html dist/assets/*)
   echo "first view $((first / 1000)) kB, everything $((all / 1000)) kB, gzip"
   if ((first > 200000 || all > 350000)); then

@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
-import type { DomainStatus, Event, Group, GroupPhase, GroupSample, Link, Member, Node, Problem, Topology, TreeNode } from "../src/api/types";
+import type { ChartUnit, DomainStatus, Event, Flow, Group, GroupPhase, GroupSample, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
 
 const API = { apiVersion: "canopy/v1" } as const;
 const T0 = 1_795_596_380e9;
@@ -128,6 +128,12 @@ function samples(of: Group): GroupSample[] {
   }));
 }
 
+function waitedFor(of: Group): WaitedFor {
+  const hosts = of.status.tree.flatMap((node) => node.branches.filter((b) => b.kind === "receiver").map((b) => ({ host: b.name, node: node.node })));
+  const receivers = hosts.slice(0, 20).map((at, rank) => ({ ...at, sharePpm: Math.floor(700_000 / 2 ** rank), waitNs: 2e6 + rank * 3e5 }));
+  return { apiVersion: "canopy/v1", kind: "WaitedFor", group: of.metadata.name, coversNs: 9.8e9, psns: 881_000, unknownPpm: 0, receivers, left: Math.max(0, hosts.length - 20) };
+}
+
 function node(name: string, at: number, ports: Link[]): Node {
   const [connected, behind] = [at % 61 !== 60, at % 37 === 36 ? 2 : 0];
   return {
@@ -204,6 +210,38 @@ function problems(count: number, of: Topology, names: readonly string[]): Proble
   });
 }
 
+const CHARTED: Record<string, readonly [string, ChartUnit, number][]> = {
+  fleet: [["bytes", "bytesPerSecond", 4.1e9], ["saved", "bytesPerSecond", 9.7e9], ["groupsReady", "count", 100], ["problems", "count", 3]],
+  group: [["bytes", "bytesPerSecond", 4.1e8], ["packets", "perSecond", 1e5], ["goodput", "bytesPerSecond", 3.9e8], ["naks", "perSecond", 12], ["cnps", "perSecond", 40], ["retransmissions", "perSecond", 90], ["outstanding", "packets", 900]],
+  link: [["bytes", "bytesPerSecond", 4.1e9], ["queue", "bytes", 48_000], ["loss", "share", 0.002], ["rtt", "seconds", 2.1e-5], ["marks", "perSecond", 300], ["drops", "perSecond", 0]],
+  node: [["drops", "perSecond", 2]],
+};
+
+/** Charts that wave, with a gap; `null` if nothing is kept of the object. */
+function charts(query: URLSearchParams): unknown {
+  const object = query.get("object") ?? "";
+  const [step, now] = [Number(query.get("step") ?? 1), Math.floor(T0 / 1e9)];
+  const from = Math.floor(Number(query.get("from") ?? now - 300) / step);
+  const steps = Math.floor(now / step) - from + 1;
+  const all = CHARTED[object.split("/")[0] ?? ""];
+  if (!all || object === "group/group-00003") return undefined;
+  const points = (high: number, series: number) =>
+    Array.from({ length: steps }, (_, at) => {
+      const wave = 0.6 + 0.3 * Math.sin((from + at) / 17 + series) + 0.1 * Math.sin((from + at) * 1.7);
+      return (from + at) % 120 < 9 ? null : [high * wave, high * wave * (1.1 + 0.5 * Math.abs(Math.sin((from + at) / 5)))];
+    });
+  const series = all.filter(([name]) => !query.has("series") || query.get("series") === name);
+  return { ...API, kind: "Charts", startUnixNs: from * step * 1e9, stepSeconds: step, series: series.map(([name, unit, high], at) => ({ object, series: name, unit, points: points(high, at) })) };
+}
+
+function flows(node: string, port: string): Flow[] {
+  const cnps = (notify: number) => ({ cnps: { notify, pause: 0, rateReduce: notify * 2, resume: 0, failed: 0 }, suppressed: notify / 2, rateLimitedFlow: 0, rateLimitedPort: 0, unknownSourceQp: 0 });
+  return [2, 3, 4, 5].map((host, at): Flow => ({
+    node, port, src: host === 4 ? "2001:db8:ffff::9" : `2001:db8:${host}::1`, dst: at ? "2001:db8:9::1" : "fcfe::9de5:7644:f299:d77e", dstQp: 17, srcQp: host === 4 ? null : 18, origin: "learned", packets: 91_000, bytes: 91_000 * 4352, ce: 40,
+    rateBps: 4e9 / 2 ** at, sharePermille: Math.floor(640 / 2 ** at), ...cnps(host === 4 ? 0 : 8 - at * 2), unknownSourceQp: host === 4 ? 12 : 0, reportedAgoNs: 8e8,
+  }));
+}
+
 /** Serves `dist` and the answers. */
 export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server: Server }> {
   const fabric = topology(sizes.nodes);
@@ -230,11 +268,14 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server
     "/api/v1/topology": () => (sizes.nodes ? fabric : undefined),
     "/api/v1/drains": () => list(sizes.nodes > 2 ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: "leaf7/eth3--spine2/eth7", reason: "optics" }, status: { groups: 3, hosts: [], links: ["leaf7/eth3--spine2/eth7"] } }] : []),
     "/api/v1/events": () => list(events),
+    "/api/v1/flows": (url) => list(flows(url.searchParams.get("node") ?? "", url.searchParams.get("port") ?? "")),
+    "/api/v1/charts": (url) => charts(url.searchParams),
     "/api/v1/groups": (url) => {
       const from = Number(url.searchParams.get("continue") ?? 0);
       const to = from + Number(url.searchParams.get("limit") ?? 100);
       return list(groups.slice(from, to), to < groups.length ? String(to) : undefined);
     },
+    "/metrics": () => "canopy_charts_series 4200\ncanopy_charts_bytes 31200000\ncanopy_intent_unconfirmed_changes 3\ncanopy_intent_to_kernel_seconds_bucket{le=\"0.01\"} 900\ncanopy_intent_to_kernel_seconds_bucket{le=\"+Inf\"} 901\n",
     "/readyz": () => "[+] commands: executed\n[+] store: revision 16\nready\n",
   };
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
@@ -248,7 +289,7 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server
     }
     const [, name, part] = /^\/api\/v1\/groups\/([^/]+)(?:\/(.+))?$/.exec(url.pathname) ?? [];
     const one = groups.find((g) => g.metadata.name === name);
-    const found = one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url);
+    const found = one ? (part === "members" ? list(members(one)) : part === "telemetry" ? list(samples(one)) : part === "waited-for" ? waitedFor(one) : one) : /\/nodes\/[^/]+\/telemetry$/.test(url.pathname) ? { ...API, kind: "NodeTelemetry", node: "", drops: [], groups: [], timeUnixNs: T0 } : answers[url.pathname]?.(url);
     if (found !== undefined) {
       response.writeHead(200, { "content-type": typeof found === "string" ? "text/plain" : "application/json" });
       response.end(typeof found === "string" ? found : JSON.stringify(found));

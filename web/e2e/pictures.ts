@@ -20,9 +20,11 @@ const PAGES: Record<string, string> = {
   topology: "/topology",
   links: "/links",
   link: "/links/leaf1/eth2",
+  congestion: "/congestion",
   nodes: "/nodes",
   node: "/nodes/leaf1",
   drains: "/drains",
+  controller: "/controller",
   events: "/events",
   audit: "/audit",
   problem: "/problems/00000000009a3f00",
@@ -45,7 +47,12 @@ for (const [size, sizes] of Object.entries(SIZES)) {
         await page.getByRole("heading", { level: 1 }).first().waitFor();
         // Two samples make a rate.
         await page.waitForTimeout(path.startsWith("/groups/") ? 2300 : 400);
+        // The page scrolls inside its frame: what is below is part of the picture.
+        const height = await page.locator("#main").evaluate((main) => main.scrollHeight);
+        await page.setViewportSize({ ...viewport, height: Math.min(4000, Math.max(viewport.height, height + 60)) });
+        await page.waitForTimeout(100);
         await page.screenshot({ path: `${directory}/${file}` });
+        await page.setViewportSize(viewport);
         console.log(file);
       }
       await context.close();

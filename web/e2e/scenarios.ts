@@ -35,6 +35,13 @@ const put = async (path: string, body: unknown) => {
 };
 const group = (of: string) => ({ apiVersion: "canopy/v1", kind: "Group", metadata: { name: of }, spec: {} });
 
+/** Gives the links rates, and with them thresholds. */
+async function measured(): Promise<void> {
+  const links = [{ a: "n1/eth1", b: "n2/eth1", rateBps: 1e9, rttUs: 1000 }, { a: "n1/eth2", b: "s1/eth0", rateBps: 1e9 }, { a: "n2/eth2", b: "r1/eth0", rateBps: 1e9 }, { a: "n2/eth3", b: "r2/eth0", rateBps: 1e9 }];
+  const topology = (await (await fetch(`${url}/api/v1/topology`)).json()) as { spec: object };
+  await put("/api/v1/topology", { ...topology, spec: { ...topology.spec, links } });
+}
+
 const scenarios: Record<string, (page: Page) => Promise<void>> = {
   /** Catches a page that shows no problem while an agent is away, other words than the API's, and a button that leads nowhere. */
   async lostAgent(page) {
@@ -264,6 +271,100 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(await page.getByRole("button", { name: "Undo…" }).isDisabled(), "a creation has an undo");
   },
 
+  /** Catches a chart without data, one of another unit, one that is never read again, values that only a canvas has, and inline styles that the policy refuses. */
+  async charts(page) {
+    await measured();
+    await page.goto(`${url}/nodes/n1`);
+    await page.getByText("Nothing was measured of it yet").waitFor();
+    await outside("congest");
+    const figures = (of: string) => page.getByRole("table", { name: `${of}: figures` });
+    // Ten packets a second, of which the first page has the chart as soon as it is measured.
+    await figures("Drops for any reason").getByText(/^(9\.\d+|10(\.\d+)?) \/s$/).first().waitFor();
+
+    let steps: string[] = [];
+    page.on("request", (request) => {
+      const to = new URL(request.url());
+      if (to.pathname === "/api/v1/charts") steps.push(`${to.searchParams.get("object")} ${to.searchParams.get("step")}`);
+    });
+    await page.goto(`${url}/links/n1/eth1`);
+    const queue = page.getByRole("figure", { name: "Queue of n1/eth1" });
+    await figures("Queue of n1/eth1").getByText("250 kB").waitFor();
+    await figures("Data of n1/eth1").getByText(/^(9\d\d Mbit|1(\.0\d)? Gbit)\/s$/).first().waitFor();
+    const canvas = queue.locator("canvas");
+    await canvas.waitFor();
+    /** Colours of the canvas but for the ground. */
+    const painted = () => canvas.evaluate((drawn: HTMLCanvasElement) => new Set(new Uint32Array(drawn.getContext("2d")?.getImageData(0, 0, drawn.width, drawn.height).data.buffer ?? new ArrayBuffer(0))).size);
+    check((await painted()) > 4, "nothing is drawn");
+    // By keyboard, what the canvas shows.
+    await queue.getByText("Values").press("Enter");
+    const values = queue.getByRole("table", { name: /^Queue of n1\/eth1: values, 1\d s per row/ });
+    check((await values.getByRole("row").filter({ hasText: "200 kB" }).count()) > 0, "the table has not the values");
+    check((await values.getByRole("row").filter({ hasText: "–" }).count()) > 10, "what was not measured is no gap");
+    // Under the cursor, the value of that second, in every chart of the page.
+    await queue.locator(".u-over").hover({ position: { x: 200, y: 40 } });
+    await figures("Data of n1/eth1").getByText(/^\d\d:\d\d:\d\d$/).waitFor();
+    await page.mouse.move(5, 5);
+    const before = steps.filter((step) => step === "link/n1/eth1 1").length;
+    const until = Date.now() + DEADLINE;
+    while (steps.filter((step) => step === "link/n1/eth1 1").length < before + 2 && Date.now() < until) await page.waitForTimeout(100);
+    check(Date.now() < until, "the charts are not read again");
+    steps = [];
+    await page.getByRole("combobox", { name: "Time range of the charts" }).selectOption("1h");
+    await page.waitForURL(/range=1h/);
+    await figures("Queue of n1/eth1").getByText("250 kB").waitFor();
+    check(steps.includes("link/n1/eth1 10"), `an hour was read as ${steps.join(", ")}`);
+
+    // The fleet on Overview, without the library of the other charts.
+    const scripts: string[] = [];
+    page.on("request", (request) => scripts.push(new URL(request.url()).pathname));
+    await page.goto(url);
+    const ready = page.getByRole("region", { name: "Last 5 minutes" }).locator("div").filter({ hasText: "Groups ready" });
+    await ready.getByText("1", { exact: true }).waitFor();
+    check(/^M[\d.]+ 1\.0L.+$/.test((await ready.locator("path").getAttribute("d")) ?? ""), "the line is not at the top");
+    check(!scripts.some((path) => path.includes("plot")), "the first view reads what draws charts");
+  },
+
+  /** Catches a congested port that is not listed, a source that stays an address, shares of another port, and thresholds that are not those of the link. */
+  async congestion(page) {
+    await measured();
+    await page.goto(`${url}/congestion`);
+    // What is not known is not well.
+    await page.getByText("No port has reported its queue in the last 5 s.").waitFor();
+    await page.getByText("Checked: 0 of 5 ports with thresholds reported within 5 s.").waitFor();
+    await outside("congest");
+    await page.getByText("Above K_max, sources are slowed down: n1/eth1.").waitFor();
+    const port = page.getByRole("region", { name: "n1/eth1 to n2/eth1" });
+    await port.getByText("s1 sends most: 78 % of what leaves there.").waitFor();
+    await port.getByText(/Since its agent started: 12 Long-haul CNPs \(Notify 4, Rate Reduce 8\), 3 held back/).waitFor();
+    // Every measured second was above K_max: 1 Gbit/s for 1 ms.
+    await port.getByText(/Over K_max in 100 % of \d+ measured seconds?, over K_min in 100 %\. The largest depth was 250 kB\./).waitFor();
+    await port.getByText("K_max 125 kB, by the bandwidth-delay product, at 1 Gbit/s.").waitFor();
+    const rows = port.getByRole("table", { name: "Sources of what leaves n1/eth1" }).getByRole("row");
+    check((await rows.allInnerTexts()).slice(1).map((row) => row.split(/\s/)[0]).join() === "s1,r2", `the sources are ${await rows.allInnerTexts()}`);
+    await port.getByRole("figure", { name: "Queue of n1/eth1" }).locator("canvas").waitFor();
+    await port.getByRole("link", { name: "LinkCongested" }).click();
+    await page.getByRole("heading", { level: 1, name: /n1\/eth1/ }).waitFor();
+  },
+
+  /** Catches a page that trusts what is old, a counter that is not read, and a controller that is away and seems well. */
+  async controller(page) {
+    await page.goto(`${url}/controller`);
+    await page.getByText(/complete and of now: .* 2 agents of 2 connected and in sync/).waitFor();
+    await page.getByRole("table", { name: "Checks of the controller" }).getByText(/^revision \d+$/).waitFor();
+    await page.getByText(/^\d+ changes?: half within .+, 99 % within/).waitFor();
+    await page.getByText(/^[\d.]+ [kM]?B of 268 MB, \d+ series$/).waitFor();
+    await outside("disconnect n2");
+    await page.getByText("1 agent of 2 not connected: what is shown of its node is old").waitFor();
+    await page.getByRole("table", { name: "Nodes that are not in sync" }).getByRole("row", { name: /n2 not connected/ }).waitFor();
+    await outside("connect n2");
+    await page.getByText("complete and of now").waitFor();
+    await outside("stop");
+    await page.getByText("this browser receives no changes: what it shows is of before").waitFor();
+    check(await page.getByText("complete and of now").isHidden(), "a controller that is away is trusted");
+    await outside(`start ${new URL(url).port}`);
+    await page.getByText("complete and of now").waitFor();
+  },
+
   /** Catches a page that is blank while the controller is away, one that still shows itself as live, and one that has to be reloaded. */
   async restart(page) {
     await page.goto(`${url}/groups`);
@@ -319,13 +420,14 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
   async accessible(page) {
     await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: "optics" } });
     await outside("disconnect n2");
+    await outside("congest");
     const axe = readFileSync("node_modules/axe-core/axe.min.js", "utf8");
     const problems = async () => ((await (await fetch(`${url}/api/v1/problems`)).json()) as { items: { id: string }[] }).items;
     const until = Date.now() + DEADLINE;
     while ((await problems()).length === 0 && Date.now() < until) await page.waitForTimeout(100);
     const id = (await problems())[0]?.id ?? "";
     check(id !== "", "no problem has opened");
-    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/nodes", "/nodes/n2", "/drains", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
+    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/drains", "/controller", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });
       for (const path of paths) {

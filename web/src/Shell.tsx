@@ -11,8 +11,10 @@ const PAGES = [
   ["/groups", "Groups"],
   ["/topology", "Topology"],
   ["/links", "Links"],
+  ["/congestion", "Congestion"],
   ["/nodes", "Nodes"],
   ["/drains", "Drains"],
+  ["/controller", "Controller"],
   ["/events", "Events"],
   ["/audit", "Audit"],
 ] as const;

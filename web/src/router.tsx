@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { QueryClient } from "@tanstack/react-query";
 import { createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import type { RangeName } from "./api/charts";
 import * as queries from "./api/queries";
 import type { GroupPhase } from "./api/types";
 import { PHASE_ORDER } from "./lib/state";
@@ -18,12 +19,17 @@ interface GroupSearch {
   q?: string | undefined;
   phase?: GroupPhase | undefined;
 }
+interface ChartSearch {
+  range?: RangeName | undefined;
+}
 interface EventSearch {
   q?: string | undefined;
   code?: string | undefined;
   node?: string | undefined;
   group?: string | undefined;
 }
+/** How far back charts go; absent for the default. */
+const range = (search: Record<string, unknown>): ChartSearch => (search["range"] === "1h" ? { range: "1h" } : {});
 /** A search parameter, if it is text. The router reads numbers and booleans as such. */
 const text = <K extends string>(search: Record<string, unknown>, name: K): Partial<Record<K, string>> => {
   const value = search[name];
@@ -55,6 +61,7 @@ const groups = createRoute({
 const group = createRoute({
   getParentRoute: () => root,
   path: "/groups/$group",
+  validateSearch: range,
   component: lazyRouteComponent(() => import("./pages/Group"), "GroupPage"),
   loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.group(params.group))),
 });
@@ -75,6 +82,7 @@ const nodes = createRoute({
 const node = createRoute({
   getParentRoute: () => root,
   path: "/nodes/$node",
+  validateSearch: range,
   component: lazyRouteComponent(() => import("./pages/Node"), "NodePage"),
   loader: ({ context }) => read(context.queries.ensureQueryData(queries.nodes)),
 });
@@ -87,6 +95,7 @@ const links = createRoute({
 const link = createRoute({
   getParentRoute: () => root,
   path: "/links/$node/$port",
+  validateSearch: range,
   component: lazyRouteComponent(() => import("./pages/Link"), "LinkPage"),
   loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.links), context.queries.ensureQueryData(queries.nodes)])),
 });
@@ -95,6 +104,18 @@ const topology = createRoute({
   path: "/topology",
   component: lazyRouteComponent(() => import("./pages/Topology"), "TopologyPage"),
   loader: ({ context }) => read(context.queries.ensureQueryData(queries.topology)),
+});
+const congestion = createRoute({
+  getParentRoute: () => root,
+  path: "/congestion",
+  component: lazyRouteComponent(() => import("./pages/Congestion"), "Congestion"),
+  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.links), context.queries.ensureQueryData(queries.topology)])),
+});
+const controller = createRoute({
+  getParentRoute: () => root,
+  path: "/controller",
+  component: lazyRouteComponent(() => import("./pages/Controller"), "ControllerPage"),
+  loader: ({ context }) => read(Promise.all([context.queries.ensureQueryData(queries.status), context.queries.ensureQueryData(queries.readiness)])),
 });
 const drains = createRoute({
   getParentRoute: () => root,
@@ -110,7 +131,7 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import("./pages/Audit"), "Audit"),
 });
 
-export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, nodes, node, drains, events, audit]);
+export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, congestion, nodes, node, drains, controller, events, audit]);
 
 export const makeRouter = (client: QueryClient) =>
   createRouter({

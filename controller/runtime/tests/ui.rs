@@ -8,9 +8,13 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use canopy_control::pb::StreamTelemetryRequest;
+use canopy_control::pb::{
+    CnpCounts, Congestion, DropCount, FlowCongestion, FlowOrigin, PortCongestion, StreamTelemetryRequest,
+};
 use canopy_testkit::cases::{Case, run};
 use support::{Agent, Controller, LAB};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -21,7 +25,7 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 11] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "a_link_is_drained_and_put_back_by_keyboard", run: || scenario("drain") },
@@ -29,6 +33,9 @@ const CASES: [Case; 8] = [
     Case { name: "a_write_of_the_audit_is_shown_and_undone", run: || scenario("audit") },
     Case { name: "a_restart_of_the_controller_is_seen_and_recovered_from", run: || scenario("restart") },
     Case { name: "text_with_markup_stays_text", run: || scenario("markup") },
+    Case { name: "charts_are_drawn_and_read_again", run: || scenario("charts") },
+    Case { name: "a_congested_port_is_shown_with_its_sources", run: || scenario("congestion") },
+    Case { name: "the_page_of_the_controller_doubts_what_is_old", run: || scenario("controller") },
     Case { name: "every_page_is_accessible", run: || scenario("accessible") },
 ];
 
@@ -54,6 +61,8 @@ struct World {
     dir: tempfile::TempDir,
     controller: Option<Controller>,
     agents: BTreeMap<String, [AbortHandle; 2]>,
+    /// The queue of n1/eth1 is above K_max, and n1 drops packets.
+    congested: Arc<AtomicBool>,
 }
 
 impl World {
@@ -61,7 +70,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let controller = Controller::start_web(dir.path(), 0).await;
         controller.apply(LAB).await.unwrap();
-        let mut world = Self { dir, controller: Some(controller), agents: BTreeMap::new() };
+        let mut world = Self { dir, controller: Some(controller), agents: BTreeMap::new(), congested: Arc::default() };
         for node in ["n1", "n2"] {
             world.connect(node).await;
         }
@@ -76,12 +85,12 @@ impl World {
     async fn connect(&mut self, node: &str) {
         let agent = Agent::connect(self.controller(), node, None).await.unwrap();
         let mut client = self.controller().nodes().await;
-        let name = node.to_owned();
-        let samples = tokio_stream::wrappers::IntervalStream::new(tokio::time::interval(Duration::from_millis(500)));
-        let samples = samples.map(move |_| StreamTelemetryRequest {
-            node: name.clone(),
-            time_unix_ns: SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64,
-            ..Default::default()
+        let (name, congested) = (node.to_owned(), self.congested.clone());
+        let ticks = tokio_stream::wrappers::IntervalStream::new(tokio::time::interval(Duration::from_millis(500)));
+        let mut number = 0;
+        let samples = ticks.map(move |_| {
+            number += 1;
+            sample(&name, number, name == "n1" && congested.load(Ordering::Relaxed))
         });
         let apply = agent.apply_all().abort_handle();
         let send = tokio::spawn(async move { drop(client.stream_telemetry(samples).await) }).abort_handle();
@@ -97,6 +106,7 @@ impl World {
         match what.split_once(' ').unwrap_or((what, "")) {
             ("disconnect", node) => self.agents.remove(node).unwrap().into_iter().for_each(|task| task.abort()),
             ("connect", node) => self.connect(node).await,
+            ("congest", _) => self.congested.store(true, Ordering::Relaxed),
             ("stop", _) => {
                 self.disconnect_all();
                 self.controller.take().unwrap().stop().await;
@@ -109,6 +119,44 @@ impl World {
             }
             _ => panic!("a scenario wants {what:?}"),
         }
+    }
+}
+
+/// The `number`th sample of a node, two of them a second; congested, its first port sends 1 Gbit/s and has 200 kB in its queue.
+fn sample(node: &str, number: u64, is_congested: bool) -> StreamTelemetryRequest {
+    let counts = CnpCounts { notify: 4, rate_reduce: 8, suppressed: 3, ..Default::default() };
+    let flow = |last, share_permille| FlowCongestion {
+        src: [0x20, 1, 0xd, 0xb8, 0, last, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1].to_vec(),
+        dst: [0x20, 1, 0xd, 0xb8, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1].to_vec(),
+        dst_qp: 17,
+        src_qp: Some(18),
+        origin: FlowOrigin::Learned.into(),
+        rate_bps: u64::from(share_permille) * 1_000_000,
+        share_permille,
+        counts: Some(counts),
+        ..Default::default()
+    };
+    let port = PortCongestion {
+        port: 1,
+        queue_bytes: 200_000,
+        peak_queue_bytes: 250_000,
+        level: 230,
+        peak_level: 240,
+        emr_permille: 900,
+        packets: number * 15_000,
+        bytes: number * 62_500_000,
+        marked: number * 10_000,
+        counts: Some(counts),
+        flows: vec![flow(1, 780), flow(3, 220)],
+        ..Default::default()
+    };
+    let drop = DropCount { reason: 1, name: "Parse".into(), packets: number * 5, ..Default::default() };
+    StreamTelemetryRequest {
+        node: node.to_owned(),
+        time_unix_ns: SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64,
+        congestion: is_congested.then(|| Congestion { ports: vec![port] }),
+        node_drops: if is_congested { vec![drop] } else { Vec::new() },
+        ..Default::default()
     }
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What pages read. Lists of groups, nodes, problems and events follow the stream; the rest has no stream and is read again.
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import { api, data } from "./client";
+import { api, ApiError, data } from "./client";
 import type { GroupPage } from "./changes";
 import { EVENTS_KEPT } from "./changes";
 import { ownCommit, setOwnCommit } from "./tab";
 import { note } from "../lib/clock";
+import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
 import type { Action, Event, GroupSample, IntentKind, Node, Problem, VersionedKind } from "./types";
 
@@ -77,6 +78,14 @@ export const links = queryOptions({
   refetchInterval: (query) => ((query.state.data?.length ?? 0) > 4000 ? false : REREAD),
 });
 
+/** Flows that leave a port, those with the highest rate first. */
+export const flows = (node: string, port: string) =>
+  queryOptions({
+    queryKey: ["flows", node, port],
+    queryFn: async () => (await data(api.GET("/api/v1/flows", { params: { query: { node, port, limit: 200 } } }))).items,
+    refetchInterval: REREAD,
+  });
+
 export const topology = queryOptions({
   queryKey: ["topology"],
   // Read when a page of it is opened, and when nodes come or go.
@@ -137,6 +146,18 @@ export const problemCodes = queryOptions({
 export const events = queryOptions({
   queryKey: ["events"],
   queryFn: async () => ((await data(api.GET("/api/v1/events", { params: { query: { limit: EVENTS_KEPT } } }))) as { items: Event[] }).items,
+});
+
+/** What the controller exports about itself. The text has a line per series, at most 50,000: it is read as seldom as Prometheus reads it. */
+export const metrics = queryOptions({
+  queryKey: ["metrics"],
+  queryFn: async () => {
+    const answer = await fetch("/metrics", { headers: { accept: "text/plain" } });
+    if (!answer.ok) throw new ApiError(answer.status, undefined);
+    return own(await answer.text());
+  },
+  staleTime: 15_000,
+  refetchInterval: 15_000,
 });
 
 /** The lines of /readyz. */

@@ -32,4 +32,6 @@ export type Severity = Schemas["Severity"];
 export type Event = Schemas["EventItem"];
 export type DomainStatus = Schemas["DomainStatus"];
 export type ConditionStatus = Schemas["ConditionStatus"];
+export type ChartUnit = Schemas["ChartUnit"];
+export type Flow = Schemas["FlowView"];
 export type ErrorDocument = Schemas["Problem"];

@@ -13,6 +13,9 @@ export function note(unixNanoseconds: number): void {
 /** The controller's time as of the last whole second, nanoseconds. */
 export const controllerNow = (): number => (now + offset) * 1e6;
 
+/** By how much this browser's clock is behind the controller's, nanoseconds. */
+export const clockDifference = (): number => offset * 1e6;
+
 /** Calls back once a second; the value changes then only, so that all ages on a page change together. */
 export function everySecond(listener: () => void): () => void {
   listeners.add(listener);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
-import { age, bytes, count, counted, digits, instant, permille, rate, span } from "./format";
+import { age, bytes, clockTime, count, counted, digits, instant, perSecond, permille, rate, short, span } from "./format";
 
 describe("numbers", () => {
   // Catches "1000 kB" for a value just below the next unit, and digits that no one reads.
@@ -16,6 +16,10 @@ describe("numbers", () => {
       ["0 s", "59 s", "1 h", "2 h 5 min", "1 d", "4 d 4 h", "166 d"],
     );
   });
+  it("writes rates of things and short numbers", () => {
+    expect([0, 12.34, 999.7, 1_250_000].map(perSecond)).toEqual(["0 /s", "12.3 /s", "1 k/s", "1.25 M/s"]);
+    expect([0, 65_536, 3].map(short)).toEqual(["0", "65.5 k", "3"]);
+  });
   it("groups thousands", () => {
     expect([0, 999, 1000, 1_000_000].map(count)).toEqual(["0", "999", "1\u202f000", "1\u202f000\u202f000"]);
     expect([counted(1, "group"), counted(0, "group"), counted(2, "branch", "branches")]).toEqual(
@@ -30,5 +34,7 @@ describe("instants", () => {
     expect(instant(1_795_596_380_830_109_440, true)).toBe("2026-11-25 08:46:20 UTC");
     expect(instant(1_795_596_380_830_109_440, false)).toMatch(/^2026-11-2\d \d\d:\d\d:20 UTC[+-]\d\d:\d\d$/);
     expect(instant(Number.NaN, true)).toBe("–");
+    expect([clockTime(1_795_596_380.9, true), clockTime(Number.NaN, true)]).toEqual(["08:46:20", "–"]);
+    expect(clockTime(1_795_596_380, false)).toMatch(/^\d\d:\d\d:20$/);
   });
 });

@@ -31,6 +31,16 @@ export function rate(bitsPerSecond: number): string {
   return scaled(bitsPerSecond, 1000, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]);
 }
 
+/** How often something happens: 950 /s, 1.2 k/s. */
+export function perSecond(value: number): string {
+  return scaled(value, 1000, ["/s", "k/s", "M/s", "G/s"]);
+}
+
+/** A number of things where there is little room: 950, 1.2 k. */
+export function short(value: number): string {
+  return scaled(value, 1000, ["", "k", "M", "G", "T"]).trimEnd();
+}
+
 /** A short span: 21.5 µs, 3.1 ms, 12 s. */
 export function span(nanoseconds: number): string {
   return nanoseconds < 60e9 ? scaled(nanoseconds, 1000, ["ns", "µs", "ms", "s"]) : age(nanoseconds);
@@ -66,6 +76,14 @@ export function permille(value: number): string {
 }
 
 const two = (value: number) => String(value).padStart(2, "0");
+
+/** Time of day: 03:12:07. */
+export function clockTime(unixSeconds: number, utc: boolean): string {
+  const at = new Date(unixSeconds * 1000);
+  if (Number.isNaN(at.getTime())) return "–";
+  const parts = utc ? [at.getUTCHours(), at.getUTCMinutes(), at.getUTCSeconds()] : [at.getHours(), at.getMinutes(), at.getSeconds()];
+  return parts.map(two).join(":");
+}
 
 /** Date and time with the zone: 2026-11-25 03:12:07 UTC. */
 export function instant(unixNanoseconds: number, utc: boolean): string {

@@ -12,6 +12,8 @@ import { Age } from "../ui/Age";
 import { Command, Mono } from "../ui/Command";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
+import { Charts, type Plan } from "./charts/Charts";
+import { RangeSelect } from "./charts/RangeSelect";
 import { Race } from "./group/Race";
 import { Tree } from "./group/Tree";
 import { Waited } from "./group/Waited";
@@ -19,6 +21,12 @@ import { Table, type Column } from "../ui/Table";
 
 const route = getRouteApi("/groups/$group");
 const NONE: readonly Problem[] = [];
+const CHARTS: readonly Plan[] = [
+  { title: "Data", unit: "bytesPerSecond", lines: [{ series: "goodput", label: "acknowledged by all" }, { series: "bytes", label: "from the source" }] },
+  { title: "Outstanding", unit: "packets", lines: [{ series: "outstanding", label: "not acknowledged by all" }] },
+  { title: "Feedback", unit: "perSecond", lines: [{ series: "naks", label: "NAKs" }, { series: "cnps", label: "CNPs" }] },
+  { title: "Retransmissions", unit: "perSecond", lines: [{ series: "retransmissions", label: "packets sent again" }] },
+];
 
 export function GroupPage() {
   const { group: name } = route.useParams();
@@ -38,6 +46,8 @@ function Detail({ group }: { group: Group }) {
   const { phase, reason, delivery } = group.status;
   const members = useQuery(queries.members(name));
   const problems = useQuery(queries.problems).data ?? NONE;
+  const { range } = route.useSearch();
+  const navigate = route.useNavigate();
   const lines = useRef<SVGSVGElement>(null);
   const onPath = useCallback((path: readonly string[], rates: ReadonlyMap<string, number>) => {
     for (const line of lines.current?.querySelectorAll<SVGElement>("[data-branch]") ?? []) {
@@ -67,6 +77,11 @@ function Detail({ group }: { group: Group }) {
       <Race group={group} onPath={onPath} />
       <h2>Waited for</h2>
       <Waited group={name} />
+      <div className="section-head">
+        <h2>Over time</h2>
+        <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
+      </div>
+      <Charts object={`group/${name}`} range={range} plans={CHARTS} />
       <h2>Members</h2>
       <Loaded query={members}>
         {(list) =>

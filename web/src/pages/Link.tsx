@@ -2,7 +2,8 @@
 // One direction of a link: its queue against the thresholds, loss, RTT.
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link as To } from "@tanstack/react-router";
-import { useState, type ReactNode } from "react";
+import { useMemo, useState, type ReactNode } from "react";
+import type { RangeName } from "../api/charts";
 import * as queries from "../api/queries";
 import type { Link } from "../api/types";
 import { bytes, count, counted, permille, rate, span } from "../lib/format";
@@ -11,6 +12,9 @@ import { Command } from "../ui/Command";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
+import { Charts } from "./charts/Charts";
+import { linkCharts } from "./charts/linkCharts";
+import { RangeSelect } from "./charts/RangeSelect";
 import { DrainDialog } from "./drains/DrainDialog";
 import { byObject, stateOf } from "./Links";
 
@@ -28,7 +32,7 @@ export function LinkPage() {
       <Loaded query={query} title={name}>
         {(list) => {
           const link = list.find((l) => l.metadata.name === name);
-          return link ? <Detail link={link} /> : <Page title={name} tab={name}><p>No link leaves a port of this name.</p></Page>;
+          return link ? <Detail link={link} back={list.find((l) => l.metadata.name === link.spec.to)} /> : <Page title={name} tab={name}><p>No link leaves a port of this name.</p></Page>;
         }}
       </Loaded>
     </>
@@ -37,7 +41,9 @@ export function LinkPage() {
 
 const dash = <T,>(value: T | null | undefined, write: (value: T) => string): string => (value === null || value === undefined ? "–" : write(value));
 
-function Detail({ link }: { link: Link }) {
+function Detail({ link, back }: { link: Link; back: Link | undefined }) {
+  const { range } = route.useSearch();
+  const navigate = route.useNavigate();
   const { spec, status, metadata } = link;
   const { congestion, loss, rtt, thresholds } = status;
   const problems = useQuery(queries.problems).data ?? [];
@@ -96,7 +102,27 @@ function Detail({ link }: { link: Link }) {
           <dd><Command line={`canopyctl describe link ${metadata.name}`} /></dd>
         </Facts>
       </div>
+      <div className="section-head">
+        <h2>Over time</h2>
+        <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
+      </div>
+      <div className="columns">
+        <Direction link={link} range={range} />
+        {back && <Direction link={back} range={range} />}
+      </div>
     </Page>
+  );
+}
+
+function Direction({ link, range }: { link: Link; range: RangeName | undefined }) {
+  const { metadata, spec, status } = link;
+  const plans = useMemo(() => linkCharts(status.thresholds), [status.thresholds]);
+  return (
+    <section aria-label={`${metadata.name} to ${spec.to}, over time`}>
+      <h3>{metadata.name} to {spec.to}</h3>
+      {status.reason && <p className="faint">Its queue, bytes and marks are not measured: {status.reason}</p>}
+      <Charts object={`link/${metadata.name}`} range={range} plans={plans} of={metadata.name} className="" />
+    </section>
   );
 }
 

@@ -13,9 +13,12 @@ import { Command, Mono } from "../ui/Command";
 import { Loaded, Page } from "../ui/Page";
 import { ProblemsOf } from "../ui/ProblemsOf";
 import { StateWord } from "../ui/State";
+import { Charts, type Plan } from "./charts/Charts";
+import { RangeSelect } from "./charts/RangeSelect";
 import { DrainDialog } from "./drains/DrainDialog";
 
 const route = getRouteApi("/nodes/$node");
+const CHARTS: readonly Plan[] = [{ title: "Drops for any reason", unit: "perSecond", lines: [{ series: "drops", label: "packets" }] }];
 
 export function NodePage() {
   const { node: name } = route.useParams();
@@ -39,6 +42,8 @@ function Detail({ node }: { node: Node }) {
   const { spec, status, metadata } = node;
   const [state, word] = syncWord(node);
   const [draining, setDraining] = useState(false);
+  const { range } = route.useSearch();
+  const navigate = route.useNavigate();
   const telemetry = useQuery(queries.nodeTelemetry(metadata.name)).data;
   return (
     <Page
@@ -117,6 +122,11 @@ function Detail({ node }: { node: Node }) {
           </tbody>
         </table>
       </div>
+      <div className="section-head">
+        <h2>Drops over time</h2>
+        <RangeSelect range={range} onChange={(to) => void navigate({ search: { range: to }, replace: true })} />
+      </div>
+      <Charts object={`node/${metadata.name}`} range={range} plans={CHARTS} />
       <h2>Drops that belong to no group</h2>
       {telemetry?.drops.length ? (
         <table className="plain">

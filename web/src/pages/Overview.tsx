@@ -10,6 +10,7 @@ import { Command } from "../ui/Command";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { ProblemSentence } from "../ui/ProblemSentence";
 import { Shape, StateWord } from "../ui/State";
+import { Fleet } from "./overview/Fleet";
 
 /** Root problems on this page; more are counted. */
 const SHOWN = 50;
@@ -90,6 +91,7 @@ function Totals({ domain }: { domain: DomainStatus }) {
           <Total name="Links" value={domain.links} />
           <Total name="Hosts" value={domain.hosts} />
         </dl>
+        <Fleet />
         <h2>Groups by phase</h2>
         {total === 0 ? (
           <Empty command="canopyctl apply -f group.yaml">There is no group yet.</Empty>

@@ -3,6 +3,7 @@
 import { useEffect, useRef, type PointerEvent } from "react";
 import { nearest, type MapLayout, type MapNode } from "../../lib/map";
 import type { State } from "../../lib/state";
+import { colours, onTheme } from "../../ui/tokens";
 
 interface Props {
   layout: MapLayout;
@@ -77,22 +78,18 @@ class Drawing {
   private pressed: { x: number; y: number; moved: boolean } | null = null;
   private fitted: MapLayout | null = null;
   private readonly sizes: ResizeObserver;
-  private readonly theme = window.matchMedia("(prefers-color-scheme: dark)");
-  private readonly themeAttribute: MutationObserver;
+  private readonly endTheme: () => void;
 
   constructor(private readonly canvas: HTMLCanvasElement) {
     this.sizes = new ResizeObserver(() => this.resize());
     this.sizes.observe(canvas);
     canvas.addEventListener("wheel", this.wheel, { passive: false });
-    this.theme.addEventListener("change", this.again);
-    this.themeAttribute = new MutationObserver(this.again);
-    this.themeAttribute.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    this.endTheme = onTheme(this.again);
   }
 
   end(): void {
     this.sizes.disconnect();
-    this.themeAttribute.disconnect();
-    this.theme.removeEventListener("change", this.again);
+    this.endTheme();
     this.canvas.removeEventListener("wheel", this.wheel);
     cancelAnimationFrame(this.frame);
     window.clearTimeout(this.settle);
@@ -156,8 +153,7 @@ class Drawing {
     this.bitmapView = { ...view };
     const ratio = window.devicePixelRatio;
     context.setTransform(view.scale * ratio, 0, 0, view.scale * ratio, view.x * ratio, view.y * ratio);
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name: string) => resolve(style, name);
+    const colour = colours();
     this.drawLinks(context, props, colour);
     this.drawNodes(context, props, colour);
   }
@@ -319,14 +315,4 @@ function shape(context: CanvasRenderingContext2D, { x, y }: MapNode, state: Stat
       break;
   }
   context.fill();
-}
-
-/** A token as a colour. A canvas does not read `light-dark()`, so the one of the scheme in force is taken out of it. */
-function resolve(style: CSSStyleDeclaration, name: string): string {
-  const value = style.getPropertyValue(name).trim();
-  const both = /^light-dark\(([^,]+),([^)]+)\)$/.exec(value);
-  if (!both) return value;
-  const forced = document.documentElement.dataset["theme"];
-  const dark = forced ? forced === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
-  return (dark ? both[2] : both[1])?.trim() ?? "";
 }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The charts of an object, and their states: being read, not there, older than the page, and there.
+import type { RangeName } from "../../api/charts";
+import { RANGES } from "../../api/charts";
+import { useCharts } from "../../api/useCharts";
+import type { ChartUnit } from "../../api/types";
+import type { Threshold } from "../../lib/chart";
+import { Chart, type Line } from "../../ui/Chart";
+import { ErrorNote } from "../../ui/Page";
+
+export interface Plan {
+  title: string;
+  unit: ChartUnit;
+  lines: readonly Line[];
+  thresholds?: readonly Threshold[];
+}
+
+interface Props {
+  object: string;
+  range: RangeName | undefined;
+  plans: readonly Plan[];
+  /** Of what, where a page has charts of several objects. */
+  of?: string;
+  className?: string;
+}
+
+export function Charts({ object, range, plans, of, className = "charts" }: Props) {
+  const [feed, { phase, names, error }] = useCharts(object, RANGES[range ?? "5m"]);
+  const shown = plans.filter(({ lines }) => lines.some(({ series }) => names.includes(series)));
+  return (
+    <>
+      {phase === "failed" && <ErrorNote error={error} />}
+      {phase === "reading" && <p className="faint" role="status">Reading…</p>}
+      {phase === "nothing" && <p className="faint">Nothing was measured of it yet, or it was idle and made room for others.</p>}
+      <div className={phase === "failed" ? `${className} stale-block` : className}>
+        {shown.map((plan) => (
+          <Chart key={plan.title} of={of} data={feed} cursor="page" {...plan} />
+        ))}
+      </div>
+    </>
+  );
+}
