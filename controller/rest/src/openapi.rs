@@ -20,8 +20,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    charts, commit, drains, events, flows, groups, history, hmac, links, members, nodes, problems, telemetry, topology,
-    validate, waited,
+    charts, commit, drains, events, flows, groups, history, hmac, links, members, nodes, problems, sign_in, telemetry,
+    topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -66,6 +66,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(history::versions))
         .routes(routes!(watch::topics))
         .routes(routes!(validate::validate))
+        .routes(routes!(sign_in::create_code))
+        .routes(routes!(sign_in::sign_in, sign_in::sign_out))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(health::version))

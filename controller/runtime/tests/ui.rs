@@ -21,7 +21,7 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "a_link_is_drained_and_put_back_by_keyboard", run: || scenario("drain") },
@@ -29,6 +29,7 @@ const CASES: [Case; 8] = [
     Case { name: "a_write_of_the_audit_is_shown_and_undone", run: || scenario("audit") },
     Case { name: "a_restart_of_the_controller_is_seen_and_recovered_from", run: || scenario("restart") },
     Case { name: "text_with_markup_stays_text", run: || scenario("markup") },
+    Case { name: "a_tab_signs_in_with_a_code_and_signs_out", run: || scenario("signIn") },
     Case { name: "every_page_is_accessible", run: || scenario("accessible") },
 ];
 
@@ -93,7 +94,8 @@ impl World {
         tasks.into_values().flatten().for_each(|task| task.abort());
     }
 
-    async fn act(&mut self, what: &str) {
+    /// What the scenario is answered.
+    async fn act(&mut self, what: &str) -> String {
         match what.split_once(' ').unwrap_or((what, "")) {
             ("disconnect", node) => self.agents.remove(node).unwrap().into_iter().for_each(|task| task.abort()),
             ("connect", node) => self.connect(node).await,
@@ -107,8 +109,10 @@ impl World {
                     self.connect(node).await;
                 }
             }
+            ("sign", _) => return self.controller().ctl_web(&["ui", "--print"]).await.unwrap().trim_end().to_owned(),
             _ => panic!("a scenario wants {what:?}"),
         }
+        "done".to_owned()
     }
 }
 
@@ -133,8 +137,8 @@ fn scenario(name: &str) {
                     println!("{line}");
                     continue;
                 };
-                world.act(what).await;
-                answers.write_all(b"done\n").await.unwrap();
+                let answer = world.act(what).await;
+                answers.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
             }
             browser.wait().await.unwrap()
         });

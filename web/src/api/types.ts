@@ -32,4 +32,5 @@ export type Severity = Schemas["Severity"];
 export type Event = Schemas["EventItem"];
 export type DomainStatus = Schemas["DomainStatus"];
 export type ConditionStatus = Schemas["ConditionStatus"];
+export type Session = Schemas["Session"];
 export type ErrorDocument = Schemas["Problem"];
