@@ -364,6 +364,12 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(cookie === "" && local === 0 && bearer.length === 43, "the bearer is not in sessionStorage alone");
     check((await page.context().cookies()).length === 0, "there is a cookie");
 
+    // A link that opens another tab takes the session along.
+    const [linked] = await Promise.all([page.context().waitForEvent("page"), page.getByRole("link", { name: "Nodes", exact: true }).click({ modifiers: ["Control"] })]);
+    linked.setDefaultTimeout(DEADLINE);
+    await linked.getByRole("heading", { level: 1, name: "Nodes" }).waitFor();
+    await linked.getByRole("link", { name: "n1" }).waitFor();
+
     // Without its bearer this origin has no rights either, nor has a session the right to make a code.
     const from = (method: string, path: string, headers: Record<string, string>) =>
       page.evaluate(([m, to, h]) => fetch(to, { method: m, headers: h }).then((answer) => answer.status), [method, path, headers] as const);
@@ -382,7 +388,10 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await second.goBack();
     await second.goForward();
     check(second.url() === `${url}/`, `the code came back with ${second.url()}`);
-    const third = await page.context().newPage();
+    // Another profile of the browser has no tab to get a session from.
+    const stranger = await browser.newContext();
+    const third = await stranger.newPage();
+    third.setDefaultTimeout(DEADLINE);
     await third.goto(opened);
     await third.getByRole("alert").getByText("CodeNotValid").waitFor();
     check(third.url() === `${url}/`, `the used code is in ${third.url()}`);
@@ -390,7 +399,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await third.goto(await outside("sign in"));
     await third.getByRole("navigation", { name: "Pages" }).waitFor();
     check(third.url() === `${url}/`, `the code is in ${third.url()}`);
-    await third.close();
+    await stranger.close();
 
     await page.goto(`${url}/links/n1/eth1`);
     await page.getByRole("button", { name: "Drain…" }).click();
@@ -408,7 +417,9 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check((await stored()).bearer === "", "the bearer is still there");
     const ended = await fetch(`${url}/api/v1/groups`, { headers: { authorization: `Bearer ${bearer}` } });
     check(ended.status === 401, `the session is still valid: ${ended.status}`);
-    // The other tab has its own session.
+    await linked.getByRole("link", { name: "Links" }).click();
+    await linked.getByRole("heading", { name: "Sign in" }).waitFor();
+    // The other tab has a session of its own.
     await second.getByRole("link", { name: "Nodes" }).click();
     await second.getByRole("heading", { level: 1, name: "Nodes" }).waitFor();
     await second.getByRole("link", { name: "n1" }).waitFor();

@@ -51,7 +51,7 @@ export function SignIn({ code }: { code: string | null }) {
               </div>
             </form>
             <p className="faint">
-              A session lasts 12 hours, in this tab only, and ends when the controller restarts. Without one, <a href="/plain">the state of the domain is on one page</a>.
+              A session lasts 12 hours at most, and ends when the controller restarts. Without one, <a href="/plain">the state of the domain is on one page</a>.
             </p>
           </>
         )}

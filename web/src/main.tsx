@@ -7,6 +7,7 @@ import { ApiError } from "./api/client";
 import { LiveStream } from "./api/live";
 import { onSession, takeCode, useSignedInAs } from "./api/session";
 import { setOwnCommit } from "./api/tab";
+import { shareSession } from "./api/tabs";
 import { LiveContext } from "./api/useLive";
 import { startClock } from "./lib/clock";
 import { makeRouter } from "./router";
@@ -35,6 +36,7 @@ const live = new LiveStream(queries);
 const router = makeRouter(queries);
 startClock();
 live.start();
+shareSession(first === null);
 // What was read goes with the session that read it.
 onSession(() => queries.getQueryCache().clear());
 

@@ -69,7 +69,7 @@ pub enum Command {
     Hmac(HmacArgs),
     /// Open the web UI in a browser, signed in as you.
     ///
-    /// The controller makes a code that works once, within a minute; the browser exchanges it for a session of at most 12 h, which lives in that tab only.
+    /// The controller makes a code that works once, within a minute; the browser exchanges it for a session of at most 12 h, which ends with the controller.
     Ui(UiArgs),
     /// Print a completion script.
     Completion {

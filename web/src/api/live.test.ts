@@ -13,7 +13,7 @@ beforeEach(() => {
   vi.useFakeTimers();
   visibility = "visible";
   connections = [];
-  const kept = new Map<string, string>([["bearer", "b1"]]);
+  const kept = new Map<string, string>([["bearer", "b1"], ["signedInAs", "alice"]]);
   vi.stubGlobal("sessionStorage", { getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => kept.set(key, value), removeItem: (key: string) => kept.delete(key) });
   vi.stubGlobal("window", globalThis);
   vi.stubGlobal("document", {

@@ -18,13 +18,25 @@ export function onSession(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-/** What requests send; null without a session. */
-export function authorization(): string | null {
-  const bearer = sessionStorage.getItem(BEARER);
-  return bearer && `Bearer ${bearer}`;
+/** What a tab keeps of its session. */
+export interface Held {
+  bearer: string;
+  /** Who is signed in. */
+  by: string;
 }
 
-const signedInAs = () => sessionStorage.getItem(BY);
+export function held(): Held | null {
+  const [bearer, by] = [sessionStorage.getItem(BEARER), sessionStorage.getItem(BY)];
+  return bearer && by ? { bearer, by } : null;
+}
+
+/** What requests send; null without a session. */
+export function authorization(): string | null {
+  const session = held();
+  return session && `Bearer ${session.bearer}`;
+}
+
+const signedInAs = () => held()?.by ?? null;
 /** The name of who is signed in, null without a session. */
 export const useSignedInAs = (): string | null => useSyncExternalStore(onSession, signedInAs);
 
@@ -38,9 +50,11 @@ export function takeCode(): string | null {
   return code;
 }
 
-export function begin({ bearer, by }: Session): void {
+export const begin = ({ bearer, by }: Session): void => keep({ bearer, by: principal({ ...by, via: null }) });
+
+export function keep({ bearer, by }: Held): void {
   sessionStorage.setItem(BEARER, bearer);
-  sessionStorage.setItem(BY, principal({ ...by, via: null }));
+  sessionStorage.setItem(BY, by);
   for (const listener of listeners) listener();
 }
 
