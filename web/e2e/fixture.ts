@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A server that answers like a controller with many objects, for pictures of the UI. It is no test of the API: those use the real controller.
+import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
@@ -242,8 +243,9 @@ function flows(node: string, port: string): Flow[] {
   }));
 }
 
-/** Serves `dist` and the answers. */
-export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server: Server }> {
+/** Serves `dist` and the answers; the API only to those who have signed in with `code`, which works any number of times. */
+export function serve(dist: string, sizes: Sizes): Promise<{ url: string; code: string; server: Server }> {
+  const [code, bearer] = [randomBytes(16).toString("base64url"), randomBytes(32).toString("base64url")];
   const fabric = topology(sizes.nodes);
   const all = links(fabric);
   const byNode = new Map<string, Link[]>();
@@ -280,6 +282,20 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server
   };
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const url = new URL(request.url ?? "/", "http://fixture");
+    if (url.pathname === "/api/v1/sign-in") {
+      let body = "";
+      for await (const chunk of request) body += String(chunk);
+      if ((JSON.parse(body) as { code?: string }).code === code) {
+        response.writeHead(200, { "content-type": "application/json" });
+        response.end(JSON.stringify({ bearer, expiresInSeconds: 43_200, by: { kind: "operator", name: "alice", uid: 1000, via: "ui" } }));
+        return;
+      }
+    }
+    if (url.pathname.startsWith("/api/") && request.headers.authorization !== `Bearer ${bearer}`) {
+      response.writeHead(401, { "content-type": "application/problem+json" });
+      response.end(JSON.stringify({ title: "Unauthorized", status: 401, code: "SignInRequired", detail: "a browser has to sign in first" }));
+      return;
+    }
     if (url.pathname === "/api/v1/watch") {
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.write("event: synced\ndata: {}\n\n");
@@ -307,7 +323,7 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; server
   return new Promise((resolve) => {
     server.listen(0, "127.0.0.1", () => {
       const address = server.address();
-      resolve({ server, url: `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}` });
+      resolve({ server, code, url: `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}` });
     });
   });
 }

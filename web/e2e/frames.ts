@@ -3,11 +3,13 @@
 // headless Chromium, which draws in software.
 import { chromium } from "playwright-core";
 import { serve } from "./fixture";
+import { signIn } from "./signIn";
 
 const nodes = Number(process.argv[2] ?? 10_000);
-const { url, server } = await serve("dist", { nodes, groups: 1, events: 1, problems: 5 });
+const { url, code, server } = await serve("dist", { nodes, groups: 1, events: 1, problems: 5 });
 const browser = await chromium.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
 const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+await signIn(page, `${url}/#${code}`);
 const began = Date.now();
 await page.goto(`${url}/topology`);
 const map = page.getByRole("application");

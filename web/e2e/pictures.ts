@@ -3,6 +3,7 @@
 import { mkdirSync } from "node:fs";
 import { chromium } from "playwright-core";
 import { serve, type Sizes } from "./fixture";
+import { signIn } from "./signIn";
 
 const [directory = "pictures", word = ""] = process.argv.slice(2);
 const SIZES: Record<string, Sizes> = {
@@ -34,12 +35,19 @@ const SCREENS = { wide: { width: 1280, height: 800 }, phone: { width: 390, heigh
 mkdirSync(directory, { recursive: true });
 const browser = await chromium.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
 for (const [size, sizes] of Object.entries(SIZES)) {
-  const { url, server } = await serve("dist", sizes);
+  const { url, code, server } = await serve("dist", sizes);
   for (const [screen, viewport] of Object.entries(SCREENS)) {
     for (const colorScheme of ["dark", "light"] as const) {
       const context = await browser.newContext({ viewport, colorScheme });
       const page = await context.newPage();
       page.on("pageerror", (error) => console.error(`${page.url()}: ${error.message}`));
+      const door = `sign-in-${size}-${screen}-${colorScheme}.png`;
+      if (door.includes(word)) {
+        await page.goto(url);
+        await page.getByRole("heading", { name: "Sign in" }).waitFor();
+        await page.screenshot({ path: `${directory}/${door}` });
+      }
+      await signIn(page, `${url}/#${code}`);
       for (const [name, path] of Object.entries(PAGES)) {
         const file = `${name}-${size}-${screen}-${colorScheme}.png`;
         if (!file.includes(word)) continue;

@@ -5,15 +5,17 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 import { chromium, type Page } from "playwright-core";
+import { signIn } from "./signIn";
 
 const [name = "", url = ""] = process.argv.slice(2);
 const DEADLINE = 30_000;
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
-async function outside(what: string): Promise<void> {
+async function outside(what: string): Promise<string> {
   console.log(`do: ${what}`);
-  const { done } = await answers.next();
-  if (done) throw new Error(`${what}: no answer`);
+  const answer = await answers.next();
+  if (answer.done) throw new Error(`${what}: no answer`);
+  return answer.value;
 }
 
 function check(ok: boolean, what: string): asserts ok {
@@ -25,6 +27,15 @@ const reported: string[] = [];
 
 async function noProblem(page: Page): Promise<void> {
   await page.getByText("No problem is open.").waitFor();
+}
+
+/** What axe finds on a page. */
+async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(readFileSync("node_modules/axe-core/axe.min.js", "utf8"));
+  return page.evaluate(async () => {
+    const { axe: runner } = window as unknown as { axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> } };
+    return (await runner.run()).violations.map((v) => `${v.id}: ${v.nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`);
+  });
 }
 
 const live = (page: Page) => page.getByRole("status", { name: "Connection to the controller" });
@@ -376,8 +387,13 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(await page.getByRole("link", { name: "g1" }).isVisible(), "what was read is gone");
     await outside(`start ${new URL(url).port}`);
     await put("/api/v1/groups/g2", group("g2"));
+    // Sessions end with the controller: another code is all that it takes.
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await page.getByRole("textbox").fill(await outside("sign in"));
+    await page.keyboard.press("Enter");
     await live(page).getByText("live", { exact: true }).waitFor();
     await page.getByRole("link", { name: "g2" }).waitFor();
+    check(page.url() === `${url}/groups`, `it came back to ${page.url()}`);
     check((await page.evaluate(() => performance.timeOrigin)) === loaded, "the page was loaded again");
   },
 
@@ -416,12 +432,106 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(policy.some((text) => text.includes("connect-src")) && policy.every((text) => text.includes("Content Security Policy")), `not refused by the policy:\n${policy.join("\n")}`);
   },
 
+  /** Catches a code that works twice or stays where others read it, a page that is shown without a session, and one that is lost by it. */
+  async signIn(page) {
+    const api: string[] = [];
+    page.on("request", (request) => {
+      const { pathname } = new URL(request.url());
+      if (pathname.startsWith("/api/")) api.push(`${request.method()} ${pathname}`);
+    });
+    await page.goto(`${url}/groups?phase=Ready`);
+    const field = page.getByRole("textbox");
+    const button = page.getByRole("button", { name: "Sign in" });
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await page.getByText("A code has 22 characters.").waitFor();
+    check(await button.isDisabled(), "nothing can be exchanged");
+    check(api.length === 0, `asked for ${api.join(", ")} without a session`);
+    const found = await violations(page);
+    check(found.length === 0, found.join("\n"));
+    await field.fill("A".repeat(22));
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("CodeNotValid").waitFor();
+    const address = await outside("sign in");
+    const code = new URL(address).hash.slice(1);
+    check(/^[A-Za-z0-9_-]{22}$/.test(code), `${address} has no code`);
+    await field.fill(code);
+    await button.click();
+    await page.getByRole("heading", { level: 1, name: "Groups" }).waitFor();
+    await page.getByRole("link", { name: "g1" }).waitFor();
+    check(page.url() === `${url}/groups?phase=Ready`, `it came back to ${page.url()}`);
+    await live(page).getByText("live", { exact: true }).waitFor();
+    const stored = () => page.evaluate(() => ({ cookie: document.cookie, local: localStorage.length, bearer: sessionStorage.getItem("bearer") ?? "" }));
+    const { cookie, local, bearer } = await stored();
+    check(cookie === "" && local === 0 && bearer.length === 43, "the bearer is not in sessionStorage alone");
+    check((await page.context().cookies()).length === 0, "there is a cookie");
+
+    // A link that opens another tab takes the session along.
+    const [linked] = await Promise.all([page.context().waitForEvent("page"), page.getByRole("link", { name: "Nodes", exact: true }).click({ modifiers: ["Control"] })]);
+    linked.setDefaultTimeout(DEADLINE);
+    await linked.getByRole("heading", { level: 1, name: "Nodes" }).waitFor();
+    await linked.getByRole("link", { name: "n1" }).waitFor();
+
+    // Without its bearer this origin has no rights either, nor has a session the right to make a code.
+    const from = (method: string, path: string, headers: Record<string, string>) =>
+      page.evaluate(([m, to, h]) => fetch(to, { method: m, headers: h }).then((answer) => answer.status), [method, path, headers] as const);
+    check((await from("GET", "/api/v1/groups", {})) === 401, "a read without a bearer");
+    check((await from("DELETE", "/api/v1/groups/g1", {})) === 401, "a write without a bearer");
+    check((await from("POST", "/api/v1/sign-in-codes", {})) === 401, "a page made a code");
+    check((await from("POST", "/api/v1/sign-in-codes", { Authorization: `Bearer ${bearer}` })) === 403, "a session made a code");
+
+    // The address of canopyctl in another tab: the code is gone from the address bar, and works in no third one.
+    const opened = await outside("sign in");
+    const second = await page.context().newPage();
+    second.setDefaultTimeout(DEADLINE);
+    await signIn(second, opened);
+    check(second.url() === `${url}/`, `the code is in ${second.url()}`);
+    check((await second.evaluate(() => history.length)) <= 2, "the code is an entry of the history");
+    await second.goBack();
+    await second.goForward();
+    check(second.url() === `${url}/`, `the code came back with ${second.url()}`);
+    // Another profile of the browser has no tab to get a session from.
+    const stranger = await browser.newContext();
+    const third = await stranger.newPage();
+    third.setDefaultTimeout(DEADLINE);
+    await third.goto(opened);
+    await third.getByRole("alert").getByText("CodeNotValid").waitFor();
+    check(third.url() === `${url}/`, `the used code is in ${third.url()}`);
+    // In a tab that has the page already, nothing is loaded.
+    await third.goto(await outside("sign in"));
+    await third.getByRole("navigation", { name: "Pages" }).waitFor();
+    check(third.url() === `${url}/`, `the code is in ${third.url()}`);
+    await stranger.close();
+
+    await page.goto(`${url}/links/n1/eth1`);
+    await page.getByRole("button", { name: "Drain…" }).click();
+    await page.keyboard.type("optics");
+    await page.getByRole("button", { name: "Check" }).press("Enter");
+    await page.getByRole("button", { name: "Drain it" }).press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Drains" }).waitFor();
+    const written = (await (await fetch(`${url}/api/v1/audit?kind=Drain`)).json()) as { items: { by: { kind: string; via?: string } }[] };
+    check(written.items[0]?.by.kind === "operator" && written.items[0].by.via === "ui", `the audit has ${JSON.stringify(written.items[0]?.by)}`);
+    await page.getByRole("link", { name: "Audit" }).click();
+    await page.getByRole("table", { name: "Audit" }).getByText(/\(UI\)$/).first().waitFor();
+
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    check((await stored()).bearer === "", "the bearer is still there");
+    const ended = await fetch(`${url}/api/v1/groups`, { headers: { authorization: `Bearer ${bearer}` } });
+    check(ended.status === 401, `the session is still valid: ${ended.status}`);
+    await linked.getByRole("link", { name: "Links" }).click();
+    await linked.getByRole("heading", { name: "Sign in" }).waitFor();
+    // The other tab has a session of its own.
+    await second.getByRole("link", { name: "Nodes" }).click();
+    await second.getByRole("heading", { level: 1, name: "Nodes" }).waitFor();
+    await second.getByRole("link", { name: "n1" }).waitFor();
+    check(api.every((request) => !request.includes(code)), "the code is in a path");
+  },
+
   /** Catches controls without a name, text without contrast and tables without roles, as axe finds them, on every page in both themes. */
   async accessible(page) {
     await put("/api/v1/drains/d1", { apiVersion: "canopy/v1", kind: "Drain", metadata: { name: "d1" }, spec: { link: "n1/eth1", reason: "optics" } });
     await outside("disconnect n2");
     await outside("congest");
-    const axe = readFileSync("node_modules/axe-core/axe.min.js", "utf8");
     const problems = async () => ((await (await fetch(`${url}/api/v1/problems`)).json()) as { items: { id: string }[] }).items;
     const until = Date.now() + DEADLINE;
     while ((await problems()).length === 0 && Date.now() < until) await page.waitForTimeout(100);
@@ -434,11 +544,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
         await page.goto(url + path);
         await page.getByRole("heading", { level: 1 }).waitFor();
         await live(page).getByText("live", { exact: true }).waitFor();
-        await page.evaluate(axe);
-        const found = await page.evaluate(async () => {
-          const { axe: runner } = window as unknown as { axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> } };
-          return (await runner.run()).violations.map((v) => `${v.id}: ${v.nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`);
-        });
+        const found = await violations(page);
         check(found.length === 0, `${path}, ${colorScheme}: ${found.join("\n")}`);
       }
     }
@@ -450,7 +556,8 @@ if (!run) throw new Error(`no scenario ${name}`);
 // Chromium's own sandbox needs user namespaces, which root in a container does not have.
 const browser = await chromium.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });
 try {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  const page = await context.newPage();
   page.setDefaultTimeout(DEADLINE);
   page.on("pageerror", (error) => reported.push(error.message));
   page.on("console", (message) => {
@@ -458,6 +565,7 @@ try {
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) reported.push(message.text());
   });
   try {
+    if (name !== "signIn") await signIn(page, await outside("sign in"));
     await run(page);
   } catch (error) {
     console.log(await page.locator("body").innerText().catch(() => ""));

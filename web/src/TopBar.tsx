@@ -2,6 +2,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { status } from "./api/queries";
+import { useSignedInAs } from "./api/session";
+import { signOut } from "./api/signIn";
 import { useLive } from "./api/useLive";
 import type { Live } from "./api/live";
 import { everySecond } from "./lib/clock";
@@ -34,6 +36,7 @@ export function TopBar() {
   const domain = useQuery(status).data;
   const theme = useTheme();
   const utc = useUtc();
+  const signedInAs = useSignedInAs();
   const [state, word] = liveWord(live, second * 1000);
   return (
     <header className="top">
@@ -49,6 +52,9 @@ export function TopBar() {
           <option value="dark">dark</option>
           <option value="light">light</option>
         </select>
+      <button type="button" className="quiet" onClick={() => void signOut()} title={`Signed in as ${signedInAs ?? ""}`}>
+        Sign out
+      </button>
     </header>
   );
 }

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 import { MutationCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
-import { StrictMode } from "react";
+import { StrictMode, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { ApiError } from "./api/client";
 import { LiveStream } from "./api/live";
+import { onSession, takeCode, useSignedInAs } from "./api/session";
 import { setOwnCommit } from "./api/tab";
+import { shareSession } from "./api/tabs";
 import { LiveContext } from "./api/useLive";
 import { startClock } from "./lib/clock";
 import { makeRouter } from "./router";
+import { SignIn } from "./SignIn";
 import "./style.css";
+
+// Before anything else, so that no other code sees it.
+const first = takeCode();
 
 // What is in the cache follows the stream, so it does not become stale by itself. A browser without a network still reaches the controller.
 const queries: QueryClient = new QueryClient({
@@ -22,7 +28,7 @@ const queries: QueryClient = new QueryClient({
     },
   }),
   defaultOptions: {
-    queries: { staleTime: Infinity, retry: 1, refetchOnWindowFocus: false, networkMode: "always" },
+    queries: { staleTime: Infinity, retry: (failures, error) => failures < 1 && !(error instanceof ApiError && error.status === 401), refetchOnWindowFocus: false, networkMode: "always" },
     mutations: { networkMode: "always" },
   },
 });
@@ -30,6 +36,21 @@ const live = new LiveStream(queries);
 const router = makeRouter(queries);
 startClock();
 live.start();
+shareSession(first === null);
+// What was read goes with the session that read it.
+onSession(() => queries.getQueryCache().clear());
+
+function App() {
+  const [code, setCode] = useState(first);
+  const signedInAs = useSignedInAs();
+  // An address with a code, opened in this tab, loads nothing anew.
+  useEffect(() => {
+    const take = () => setCode((old) => takeCode() ?? old);
+    window.addEventListener("hashchange", take);
+    return () => window.removeEventListener("hashchange", take);
+  }, []);
+  return signedInAs === null ? <SignIn code={code} /> : <RouterProvider router={router} />;
+}
 
 const root = document.getElementById("root");
 if (root) {
@@ -37,7 +58,7 @@ if (root) {
     <StrictMode>
       <QueryClientProvider client={queries}>
         <LiveContext value={live}>
-          <RouterProvider router={router} />
+          <App />
         </LiveContext>
       </QueryClientProvider>
     </StrictMode>,

@@ -7,6 +7,7 @@
 //!   the domain's view of it. Specs are those of `canopy_model`.
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
 //!   operators wrote.
+//! - [`sign_in`]: the way of a browser into the API.
 //! - [`chart`], [`telemetry`], [`event`], [`check`], [`problem`], [`query`]: everything else that requests and responses contain.
 
 /// Implements `From` for a type of this API and the domain's type of the same name, which has the same fields: those in
@@ -51,6 +52,7 @@ pub mod problem;
 pub mod prometheus;
 pub mod query;
 mod resource;
+pub mod sign_in;
 pub mod telemetry;
 pub mod topology;
 pub mod version;

@@ -3,7 +3,7 @@
 
 pub use canopy_controller_core::metadata::{DEFAULT_TENANT, Labels};
 
-use canopy_controller_core::principal::PrincipalKind;
+use canopy_controller_core::principal::{PrincipalKind, Via};
 use canopy_controller_core::uid::Uid;
 use canopy_controller_core::{metadata, principal};
 use canopy_model::ids::Generation;
@@ -50,7 +50,7 @@ impl From<metadata::Metadata> for Metadata {
     }
 }
 
-/// Who makes changes, as far as the socket shows.
+/// Who makes changes, as far as the socket or the session shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Principal {
@@ -63,15 +63,19 @@ pub struct Principal {
     /// Numeric user id on the controller's machine, where the caller is on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
+    /// `ui`: through the web UI. Absent for `canopyctl` and scripts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub via: Option<Via>,
 }
 
-from_fields!(principal::Principal { kind, name, uid });
+from_fields!(principal::Principal { kind, name, uid, via });
 
-/// As the domain's: `alice`, `uid 1000`, `host r1`, `the controller`.
+/// As the domain's: `alice`, `alice (UI)`, `uid 1000`, `host r1`, `the controller`.
 impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, name, uid } = self.clone();
-        principal::Principal { kind, name, uid }.fmt(f)
+        let Self { kind, name, uid, via } = self.clone();
+        principal::Principal { kind, name, uid, via }.fmt(f)
     }
 }
 

@@ -22,7 +22,15 @@ pub enum PrincipalKind {
     Controller,
 }
 
-/// Who makes a change, as far as the socket shows.
+/// Programs that an operator writes through with a credential of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Via {
+    /// The web UI, with the bearer of a session.
+    Ui,
+}
+
+/// Who makes a change, as far as the socket or the session shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     /// Kind.
@@ -33,21 +41,30 @@ pub struct Principal {
     /// Numeric user id on the controller's machine, where the caller is on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
+    /// Through which program; absent for those that act with the user's own rights, such as `canopyctl`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Via>,
 }
 
 impl Principal {
     /// An operator; the name is cut at [`MAX_PRINCIPAL_NAME`].
     pub fn operator(name: impl Into<String>, uid: Option<u32>) -> Self {
-        Self { kind: PrincipalKind::Operator, name: cut(name.into()), uid }
+        Self { kind: PrincipalKind::Operator, name: cut(name.into()), uid, via: None }
     }
 
     /// A user of the host with this name.
     pub fn host(name: impl Into<String>) -> Self {
-        Self { kind: PrincipalKind::Host, name: cut(name.into()), uid: None }
+        Self { kind: PrincipalKind::Host, name: cut(name.into()), uid: None, via: None }
+    }
+
+    /// The same principal in a session of the web UI.
+    #[must_use]
+    pub fn in_ui(self) -> Self {
+        Self { via: Some(Via::Ui), ..self }
     }
 }
 
-/// `alice`, `uid 1000`, `host r1`, `the controller`.
+/// `alice`, `alice (UI)`, `uid 1000`, `host r1`, `the controller`.
 impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.kind, self.name.as_str(), self.uid) {
@@ -56,6 +73,10 @@ impl std::fmt::Display for Principal {
             (PrincipalKind::Operator, "", Some(uid)) => write!(f, "uid {uid}"),
             (PrincipalKind::Operator, "", None) => f.write_str("an operator"),
             (PrincipalKind::Operator, name, _) => f.write_str(name),
+        }?;
+        match self.via {
+            Some(Via::Ui) => f.write_str(" (UI)"),
+            None => Ok(()),
         }
     }
 }
@@ -95,6 +116,7 @@ mod tests {
     fn principals_are_named_as_people_write_it() {
         let names = [
             (Principal::operator("alice", Some(1000)), "alice"),
+            (Principal::operator("alice", Some(1000)).in_ui(), "alice (UI)"),
             (Principal::operator("", Some(1000)), "uid 1000"),
             (Principal::operator("", None), "an operator"),
             (Principal::host("r1"), "host r1"),
@@ -105,5 +127,25 @@ mod tests {
         }
         assert_eq!(Principal::operator("ä".repeat(40), None).name, "ä".repeat(32));
         assert_eq!(Principal::host("x".repeat(65)).name.len(), MAX_PRINCIPAL_NAME);
+    }
+
+    /// Records of an earlier version have no `via`, and an earlier version reads records that have one.
+    #[test]
+    fn a_record_with_and_one_without_via_are_read_by_both_versions() {
+        #[derive(Debug, PartialEq, Deserialize)]
+        struct Before {
+            kind: PrincipalKind,
+            name: String,
+            uid: Option<u32>,
+        }
+        let alice = Principal::operator("alice", Some(1000));
+        let old = r#"{"kind":"operator","name":"alice","uid":1000}"#;
+        assert_eq!(serde_json::to_string(&alice).unwrap(), old);
+        assert_eq!(serde_json::from_str::<Principal>(old).unwrap(), alice);
+        let new = serde_json::to_string(&alice.clone().in_ui()).unwrap();
+        assert_eq!(new, r#"{"kind":"operator","name":"alice","uid":1000,"via":"ui"}"#);
+        assert_eq!(serde_json::from_str::<Principal>(&new).unwrap(), alice.in_ui());
+        let before = Before { kind: PrincipalKind::Operator, name: "alice".into(), uid: Some(1000) };
+        assert_eq!(serde_json::from_str::<Before>(&new).unwrap(), before);
     }
 }

@@ -67,6 +67,10 @@ pub enum Command {
     Commit(CommitArgs),
     /// Show or rotate the keys of the SRH HMAC TLV.
     Hmac(HmacArgs),
+    /// Open the web UI in a browser, signed in as you.
+    ///
+    /// The controller makes a code that works once, within a minute; the browser exchanges it for a session of at most 12 h, which ends with the controller.
+    Ui(UiArgs),
     /// Print a completion script.
     Completion {
         /// Shell to print the script for.
@@ -117,6 +121,14 @@ pub enum CommitAction {
         /// Its id; without it, the pending one, if you have begun it.
         id: Option<String>,
     },
+}
+
+/// Arguments of `ui`.
+#[derive(Args)]
+pub struct UiArgs {
+    /// Print the address, to be opened on this machine, instead of opening it. It contains the code.
+    #[arg(long)]
+    pub print: bool,
 }
 
 /// Arguments of `chart`.
@@ -626,6 +638,8 @@ mod tests {
             "history group g -o json",
             "undo drain n4 --dry-run",
             "audit --kind group --name g -n 7",
+            "ui",
+            "ui --print",
         ] {
             Cli::try_parse_from(["canopyctl"].into_iter().chain(good.split(' ')))
                 .unwrap_or_else(|e| panic!("{good}: {e}"));

@@ -80,6 +80,11 @@ impl Client {
         Self { commit, ..self }
     }
 
+    /// The controller's address for browsers; `None` where this is a Unix socket.
+    pub fn web(&self) -> Option<String> {
+        matches!(self.target, Target::Tcp { .. }).then(|| self.name())
+    }
+
     /// A GET whose answer must be a success; `doing` is the prefix of the error message.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Wait(a) => commands::wait::run(&client, &a, out).await,
         Command::Commit(a) => commands::commit::run(&client, &a, out).await,
         Command::Hmac(a) => commands::hmac::run(&client, &a, out).await,
+        Command::Ui(a) => commands::ui::run(&client, &a, out).await,
         Command::Completion { shell } => commands::completion(shell, out),
         Command::Version => commands::version(&client, out).await,
     }

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::FromRequestParts;
 use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{Extensions, HeaderMap, HeaderName};
 use canopy_controller_actor::{Order, Precondition};
 use canopy_controller_api::query::WriteQuery;
 use canopy_controller_core::Command;
@@ -36,6 +36,20 @@ impl Caller {
     /// `ask` may block; it is called at the first write of the connection.
     pub fn new(ask: impl Fn() -> Principal + Send + Sync + 'static) -> Self {
         Self { principal: Arc::default(), ask: Arc::new(ask) }
+    }
+
+    /// A caller that is known already.
+    pub(crate) fn known(principal: Principal) -> Self {
+        let principal = Arc::new(OnceCell::new_with(Some(principal)));
+        Self { principal, ask: Arc::new(unknown) }
+    }
+
+    /// The principal of a request with these extensions.
+    pub(crate) async fn of(extensions: &Extensions) -> Principal {
+        match extensions.get::<Self>() {
+            Some(caller) => caller.principal().await,
+            None => unknown(),
+        }
     }
 
     /// `router` for the requests of this caller.
@@ -106,10 +120,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Conditions {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let ApiQuery(query) = ApiQuery::<WriteQuery>::from_request_parts(parts, state).await?;
         let precondition = precondition(&parts.headers)?;
-        let by = match parts.extensions.get::<Caller>() {
-            Some(caller) => caller.principal().await,
-            None => unknown(),
-        };
+        let by = Caller::of(&parts.extensions).await;
         let plan = digits(&parts.headers, IF_PLAN_MATCH, "If-Plan-Match", "the `plan` of a dry run")?;
         let commit = digits(&parts.headers, CANOPY_COMMIT, "Canopy-Commit", "the id of the pending commit")?;
         Ok(Self { by, precondition, plan, commit, dry_run: query.dry_run })

@@ -6,6 +6,7 @@
 //! - `extract`: bodies and queries, refused with the field's name; `conditions`: who sends a write, and its preconditions.
 //! - The types of requests and responses are those of `canopy_controller_api`.
 //! - [`Watches`]: changes as server-sent events.
+//! - [`Sessions`]: the browsers that are signed in.
 //! - `routes`: one file per resource; `health`, `metrics` and `plain` for operators; `ui`: the web UI.
 
 mod conditions;
@@ -20,6 +21,7 @@ mod preview;
 mod request;
 mod router;
 mod routes;
+mod sessions;
 mod ui;
 mod watch;
 
@@ -28,4 +30,5 @@ pub use extract::MAX_BODY_BYTES;
 pub use host::only_local_names;
 pub use openapi::openapi;
 pub use router::{REQUEST_TIMEOUT, router, router_with};
+pub use sessions::Sessions;
 pub use watch::Watches;

@@ -20,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    charts, commit, drains, events, flows, groups, history, hmac, incidents, links, members, nodes, problems,
+    charts, commit, drains, events, flows, groups, history, hmac, incidents, links, members, nodes, problems, sign_in,
     telemetry, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
@@ -68,6 +68,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(history::versions))
         .routes(routes!(watch::topics))
         .routes(routes!(validate::validate))
+        .routes(routes!(sign_in::create_code))
+        .routes(routes!(sign_in::sign_in, sign_in::sign_out))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(health::version))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/plain`: the state of the domain on one page, for browsers without JavaScript. Rendered here, every text escaped.
+//! `/plain`: the state of the domain on one page, for browsers without JavaScript and without a session, so that it links to nothing below
+//! `/api/`. Rendered here, every text escaped.
 
 use std::fmt::Write;
 
@@ -31,21 +32,7 @@ pub(crate) async fn page(State(controller): State<Controller>) -> Response {
 <title>Canopy</title><style>{STYLE}</style><h1>Canopy</h1><p class=\"sub\">RDMA multicast over SRv6 &middot; controller {} &middot; term {term}</p><nav><a href=\"/\">Web UI</a>",
         env!("CARGO_PKG_VERSION")
     );
-    for path in [
-        "/api/v1/status",
-        "/api/v1/problems",
-        "/api/v1/topology",
-        "/api/v1/drains",
-        "/api/v1/nodes",
-        "/api/v1/links",
-        "/api/v1/flows",
-        "/api/v1/groups",
-        "/api/v1/events",
-        "/api/v1/openapi.json",
-        "/metrics",
-        "/readyz?verbose",
-        "/version",
-    ] {
+    for path in ["/metrics", "/readyz?verbose", "/version"] {
         _ = write!(html, "<a href=\"{path}\">{path}</a>");
     }
     html.push_str("</nav>");
@@ -78,7 +65,7 @@ fn causes(html: &mut String, problems: &[Problem]) {
     }
     html.push_str("<table><tr><th>Severity<th>What<th>Seen<th>Affects<th>What to do");
     for p in roots.take(MAX_ROWS) {
-        let (info, id) = (p.key.code.info(), p.key.id());
+        let info = p.key.code.info();
         let class = match info.severity {
             Severity::Critical => "bad",
             Severity::Warning => "wait",
@@ -86,7 +73,7 @@ fn causes(html: &mut String, problems: &[Problem]) {
         };
         _ = write!(
             html,
-            "<tr><td class=\"{class}\">{}<td><a href=\"/api/v1/problems/{id}\">{}</a> {}<td>",
+            "<tr><td class=\"{class}\">{}<td><code>{}</code> {}<td>",
             info.severity,
             Escaped(&p.key.object.to_string()),
             Escaped(info.title)
@@ -112,7 +99,7 @@ fn groups(html: &mut String, groups: &[GroupView], more: bool) {
         let encoding = s.encoding.as_ref().map_or_else(|| "-".into(), |e| format!("{:?}, {} bytes SRH", e.mode, e.srh));
         _ = write!(
             html,
-            "<tr><td><a href=\"/api/v1/groups/{name}\">{name}</a><td class=\"{class}\">{phase}<td>{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>{}<td>{}",
+            "<tr><td><code>{name}</code><td class=\"{class}\">{phase}<td>{}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>{}<td>{}",
             Escaped(s.source.as_deref().unwrap_or("-")),
             s.receivers,
             s.connection.proxy_address,
@@ -141,7 +128,7 @@ fn node_table(html: &mut String, nodes: &[NodeView]) {
         let synced = if s.observed_generation == Some(n.spec.generation) { "ok" } else { "wait" };
         _ = write!(
             html,
-            "<tr><td><a href=\"/api/v1/nodes/{name}\">{name}</a><td class=\"{class}\">{agent}<td class=\"n\">{}<td class=\"n {synced}\">{applied}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>",
+            "<tr><td><code>{name}</code><td class=\"{class}\">{agent}<td class=\"n\">{}<td class=\"n {synced}\">{applied}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}<td>",
             n.spec.generation, n.spec.groups, n.spec.node_address, n.spec.un
         );
         for e in s.errors.iter().take(5) {

@@ -15,6 +15,7 @@ use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::extract::MAX_BODY_BYTES;
+use crate::sessions::{self, Sessions};
 use crate::watch::Watches;
 use crate::{openapi, plain, request, ui};
 
@@ -25,14 +26,14 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Streams of a router without a listener.
 const STREAMS: usize = 512;
 
-/// The whole northbound API with streams of its own, which end with it.
+/// The whole northbound API with streams and sessions of its own, which end with it.
 pub fn router(controller: Controller) -> Router {
     let (open, closing) = watch::channel(false);
-    router_with(controller, Watches::new(closing, STREAMS)).layer(Extension(Arc::new(open)))
+    router_with(controller, Watches::new(closing, STREAMS), Sessions::default()).layer(Extension(Arc::new(open)))
 }
 
-/// The whole northbound API with these streams.
-pub fn router_with(controller: Controller, watches: Watches) -> Router {
+/// The whole northbound API with these streams and sessions.
+pub fn router_with(controller: Controller, watches: Watches, sessions: Sessions) -> Router {
     let (described, _) = openapi::described().split_for_parts();
     described
         .route_layer(axum::middleware::from_fn(openapi::parameters::refuse_unknown))
@@ -44,6 +45,8 @@ pub fn router_with(controller: Controller, watches: Watches) -> Router {
         .fallback(ui::fallback)
         .layer(axum::middleware::from_fn(timeout))
         .layer(Extension(watches))
+        .layer(axum::middleware::from_fn_with_state(sessions.clone(), sessions::require))
+        .layer(Extension(sessions))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(TraceLayer::new_for_http().make_span_with(request::span))
         .layer(axum::middleware::from_fn_with_state(controller.clone(), request::traced))

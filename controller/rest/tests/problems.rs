@@ -66,7 +66,7 @@ async fn the_status_counts_and_names_causes_and_follows_what_changes() {
     assert_eq!((&status["groups"], &status["roots"]), (&json!({"Pending": 1}), &json!({"critical": 2})));
     assert_eq!(status["problems"].as_array().unwrap().len(), 2);
     let page = api.get("/plain").await.text;
-    assert!(page.contains("node n1</a> has no connection to its agent"), "{page}");
+    assert!(page.contains("node n1</code> has no connection to its agent"), "{page}");
     let metrics = api.get("/metrics").await.text;
     let wanted =
         "canopy_problem_active{code=\"AgentDisconnected\",severity=\"critical\",kind=\"node\",object=\"n1\"} 1";

@@ -304,6 +304,8 @@ async fn operators_see_health_version_events_and_a_page() {
         page.header("content-type").starts_with("text/html")
             && page.header("content-security-policy").contains("default-src 'none'")
     );
+    // A browser that follows such a link has no session.
+    assert!(!page.text.contains("href=\"/api/"), "{}", page.text);
     let group = api.get("/api/v1/groups/g1").await.json();
     let proxy = group["status"]["connection"]["proxyAddress"].as_str().unwrap();
     assert!(proxy.starts_with("fcfe::"), "{proxy}");

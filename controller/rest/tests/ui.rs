@@ -5,7 +5,7 @@
 mod support;
 
 use canopy_controller_rest::{only_local_names, router};
-use support::{Answer, Api, group};
+use support::{Answer, Api, group, signed_in};
 
 const HTML: [(&str, &str); 1] = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
 
@@ -88,7 +88,8 @@ async fn a_browser_opens_any_path_of_the_ui_and_the_api_keeps_its_errors() {
 #[tokio::test]
 async fn only_pages_of_this_address_write() {
     let Api { controller, .. } = Api::start().await;
-    let api = Api { router: only_local_names(router(controller.clone())), controller };
+    let router = router(controller.clone());
+    let api = Api { router: only_local_names(router.clone()), controller };
     let send = async |method: &str, headers: &[(&str, &str)]| {
         let headers = [&[("host", "127.0.0.1:8640"), ("content-type", "application/json")], headers].concat();
         let body = if method == "PUT" { group("g1").to_string() } else { String::new() };
@@ -112,10 +113,17 @@ async fn only_pages_of_this_address_write() {
     let both = [("origin", "http://127.0.0.1:8640"), ("origin", "http://evil.example")];
     assert_eq!(send("PUT", &both).await.status, 403);
     assert_eq!(api.get("/api/v1/groups/g1").await.status, 421, "a request without a Host is refused as before");
-    let ours = [("origin", "http://127.0.0.1:8640"), ("sec-fetch-site", "same-origin")];
+    let bearer = signed_in(&Api { router: router.clone(), controller: api.controller.clone() }).await;
+    let ours =
+        [("origin", "http://127.0.0.1:8640"), ("sec-fetch-site", "same-origin"), ("authorization", bearer.as_str())];
     assert_eq!(send("PUT", &ours).await.status, 201);
     assert_eq!(send("DELETE", &ours).await.status, 204);
     assert_eq!(send("PUT", &[]).await.status, 201);
-    // A link on another page may lead here.
-    assert_eq!(send("GET", &[("sec-fetch-site", "cross-site"), ("origin", "http://evil.example")]).await.status, 200);
+    // A bearer does not help a page of another origin.
+    let stolen = [("origin", "http://evil.example"), ("authorization", bearer.as_str())];
+    assert_eq!(send("DELETE", &stolen).await.problem().1, "ForeignOrigin");
+    // A link on another page may lead to the UI, but not to the API.
+    let link = [("sec-fetch-site", "cross-site"), ("host", "127.0.0.1:8640")];
+    assert_eq!(api.send("GET", "/", &link, "").await.status, 200);
+    assert_eq!(send("GET", &[("sec-fetch-site", "cross-site")]).await.problem().1, "SignInRequired");
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_controller_rest::{Watches, router_with};
+use canopy_controller_rest::{Sessions, Watches, router_with};
 use canopy_model::status::NodeStatus;
 use canopy_store::MemStore;
 use serde_json::json;
@@ -106,7 +106,7 @@ async fn with_slots(slots: usize) -> (Api, watch::Sender<bool>) {
     let running = canopy_controller_actor::start(Arc::new(MemStore::new()), Default::default()).await.unwrap();
     let controller = running.controller;
     let (close, closing) = watch::channel(false);
-    let router = router_with(controller.clone(), Watches::new(closing, slots));
+    let router = router_with(controller.clone(), Watches::new(closing, slots), Sessions::default());
     (Api { router, controller }, close)
 }
 

@@ -60,10 +60,12 @@ pub async fn run(parts: Parts) -> anyhow::Result<()> {
     let (close, closing) = watch::channel(false);
     let mut servers = JoinSet::new();
     let watches = canopy_controller_rest::Watches::new(closing.clone(), serve::STREAMS);
+    let sessions = canopy_controller_rest::Sessions::default();
     for listener in rest {
         tracing::info!(address = %listener.address()?, "serving REST");
         let (controller, watches) = (controller.clone(), watches.with_slots(serve::STREAMS));
-        let (router, closing) = (canopy_controller_rest::router_with(controller, watches), closing.clone());
+        let router = canopy_controller_rest::router_with(controller, watches, sessions.clone());
+        let closing = closing.clone();
         servers.spawn(async move {
             serve::http(listener, router, closing).await;
             anyhow::Ok(())

@@ -2,8 +2,8 @@
 //! The binary under an operator and systemd: readiness, crash, restart, drain, and refusals at start.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::net::UnixDatagram;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,11 +31,15 @@ fn command(dir: &Path) -> Command {
 
 /// A started controller that reported READY=1 by sd_notify.
 fn start(dir: &Path) -> Child {
+    ready(dir, command(dir).stderr(Stdio::null()))
+}
+
+fn ready(dir: &Path, command: &mut Command) -> Child {
     let socket = dir.join("notify");
     _ = std::fs::remove_file(&socket);
     let notify = UnixDatagram::bind(&socket).unwrap();
     notify.set_read_timeout(Some(DEADLINE)).unwrap();
-    let child = command(dir).env("NOTIFY_SOCKET", &socket).stderr(Stdio::null()).spawn().unwrap();
+    let child = command.env("NOTIFY_SOCKET", &socket).spawn().unwrap();
     let mut buffer = [0; 64];
     let n = notify.recv(&mut buffer).expect("no READY=1");
     assert_eq!(&buffer[..n], b"READY=1\n");
@@ -59,6 +63,65 @@ async fn ctl(dir: &Path, args: &[&str]) -> Result<String, String> {
     let mut out = Vec::new();
     canopy_ctl::run(canopy_ctl::cli::Cli::try_parse_from(line).unwrap(), &mut out).await.map_err(|f| f.message)?;
     Ok(String::from_utf8(out).unwrap())
+}
+
+/// The body of the answer to a request.
+fn ask(dir: &Path, head: &str, headers: &[String], body: &str) -> String {
+    let mut stream = UnixStream::connect(dir.join("r.sock")).unwrap();
+    let headers = headers.iter().map(|header| format!("{header}\r\n")).collect::<String>();
+    let length = body.len();
+    write!(
+        stream,
+        "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// The string in a field of a JSON object.
+fn field(json: &str, name: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(json).unwrap()[name].as_str().unwrap().to_owned()
+}
+
+/// Catches a code or a bearer in the log, at its most talkative, whether it is accepted or refused.
+#[test]
+fn no_log_has_a_code_or_a_bearer() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = std::fs::File::create(dir.path().join("log")).unwrap();
+    let mut logging = command(dir.path());
+    logging.args(["--log-level", "trace"]).stdout(log.try_clone().unwrap()).stderr(log);
+    let mut controller = ready(dir.path(), &mut logging);
+    let send = |head: &str, headers: &[String], body: &str| ask(dir.path(), head, headers, body);
+    let code = field(&send("POST /api/v1/sign-in-codes", &[], ""), "code");
+    for wrong in [format!("\"{code}\""), format!("{{\"{code}\":1}}"), code.clone(), format!("{{\"code\":\"{code}A\"}}")]
+    {
+        assert!(send("POST /api/v1/sign-in", &[], &wrong).contains("\"code\":\""));
+    }
+    let exchange = format!("{{\"code\":\"{code}\"}}");
+    let bearer = field(&send("POST /api/v1/sign-in", &[], &exchange), "bearer");
+    assert_eq!(field(&send("POST /api/v1/sign-in", &[], &exchange), "code"), "CodeNotValid");
+    let session = [format!("authorization: Bearer {bearer}"), "sec-fetch-site: same-origin".to_owned()];
+    let group = r#"{"apiVersion":"canopy/v1","kind":"Group","metadata":{"name":"g1"},"spec":{}}"#;
+    assert!(send("PUT /api/v1/groups/g1", &session, group).contains(r#""via":"ui""#));
+    assert!(send("PUT /api/v1/groups/g1", &session, "{").contains("MalformedJson"));
+    let wrong = [format!("authorization: Bearer {bearer}A"), "origin: http://x".to_owned()];
+    assert_eq!(field(&send("GET /api/v1/groups", &wrong, ""), "code"), "SignInRequired");
+    assert_eq!(send("DELETE /api/v1/sign-in", &session, ""), "");
+    assert_eq!(field(&send("DELETE /api/v1/sign-in", &session, ""), "code"), "SignInRequired");
+    controller.kill().unwrap();
+    ended(&mut controller);
+    let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+    for there in ["signed in to the web UI", "SignInRequired", "CodeNotValid", "\"TRACE\""] {
+        assert!(log.contains(there), "{there} is not in the log:\n{log}");
+    }
+    assert!(!log.contains(&code) && !log.contains(&bearer), "a secret is in the log:\n{log}");
+    let store = std::fs::read_dir(dir.path().join("store")).unwrap().map(|file| file.unwrap().path());
+    for file in store.filter(|path| path.is_file()) {
+        let content = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+        assert!(!content.contains(&code) && !content.contains(&bearer), "a secret is in {}", file.display());
+    }
 }
 
 fn fails(mut command: Command) -> String {

@@ -25,7 +25,7 @@ use tokio_stream::StreamExt;
 /// A scenario takes seconds; on a slow machine more.
 const SCENARIO: Duration = Duration::from_secs(180);
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     Case { name: "a_lost_agent_is_read_on_overview", run: || scenario("lostAgent") },
     Case { name: "changes_arrive_without_a_reload", run: || scenario("changes") },
     Case { name: "a_link_is_drained_and_put_back_by_keyboard", run: || scenario("drain") },
@@ -36,6 +36,7 @@ const CASES: [Case; 11] = [
     Case { name: "charts_are_drawn_and_read_again", run: || scenario("charts") },
     Case { name: "a_congested_port_is_shown_with_its_sources", run: || scenario("congestion") },
     Case { name: "the_page_of_the_controller_doubts_what_is_old", run: || scenario("controller") },
+    Case { name: "a_tab_signs_in_with_a_code_and_signs_out", run: || scenario("signIn") },
     Case { name: "every_page_is_accessible", run: || scenario("accessible") },
 ];
 
@@ -102,7 +103,8 @@ impl World {
         tasks.into_values().flatten().for_each(|task| task.abort());
     }
 
-    async fn act(&mut self, what: &str) {
+    /// What the scenario is answered.
+    async fn act(&mut self, what: &str) -> String {
         match what.split_once(' ').unwrap_or((what, "")) {
             ("disconnect", node) => self.agents.remove(node).unwrap().into_iter().for_each(|task| task.abort()),
             ("connect", node) => self.connect(node).await,
@@ -117,8 +119,10 @@ impl World {
                     self.connect(node).await;
                 }
             }
+            ("sign", _) => return self.controller().ctl_web(&["ui", "--print"]).await.unwrap().trim_end().to_owned(),
             _ => panic!("a scenario wants {what:?}"),
         }
+        "done".to_owned()
     }
 }
 
@@ -181,8 +185,8 @@ fn scenario(name: &str) {
                     println!("{line}");
                     continue;
                 };
-                world.act(what).await;
-                answers.write_all(b"done\n").await.unwrap();
+                let answer = world.act(what).await;
+                answers.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
             }
             browser.wait().await.unwrap()
         });

@@ -136,8 +136,8 @@ fn next_steps(lab: &Lab) -> String {
         if state.instance.is_default() { String::new() } else { format!(" --instance {}", state.instance.label()) };
     let prometheus = state.prometheus_port.map_or_else(String::new, |port| format!("  http://127.0.0.1:{port}/\n"));
     format!(
-        "\nThe lab stays up. Inspect\n  {url}/\n  {url}/api/v1/groups/{}\n  {url}/metrics\n{prometheus}Next\n  \
-         canopyctl --server {url} get groups\n  canopy-lab{instance} status\n  canopy-lab{instance} loss all 1%\n  canopy-lab{instance} run\n  canopy-lab{instance} down\n",
+        "\nThe lab stays up. The web UI, signed in\n  canopyctl --server {url} ui\nInspect\n  {url}/plain\n  {url}/metrics\n{prometheus}Next\n  \
+         canopyctl --server {url} describe group {}\n  canopyctl --server {url} get groups\n  canopy-lab{instance} status\n  canopy-lab{instance} loss all 1%\n  canopy-lab{instance} run\n  canopy-lab{instance} down\n",
         demo::GROUP
     )
 }

@@ -128,6 +128,7 @@ fn every_answer_is_one_that_the_description_has() {
         .current_dir(&controller.dir)
         .env("PYTHONPATH", hooks)
         .env("SCHEMATHESIS_HOOKS", "hooks")
+        .env("CANOPY_SERVER", &server)
         .args(["run", &format!("{server}/api/v1/openapi.json"), "--url", &server])
         .args(["--checks", "all", "--phases", "coverage,fuzzing", "--continue-on-failure", "--no-color"])
         .args(["--workers", "1"])

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import createClient from "openapi-fetch";
 import type { paths } from "./schema";
+import { authorized, noteAnswer } from "./session";
 import { prepared } from "./tab";
 import type { ErrorDocument } from "./types";
 
 /** Requests of the description's paths, with its types; the page's own origin. */
 export const api = createClient<paths>({ baseUrl: location.origin });
-api.use({ onRequest: ({ request }) => prepared(request) });
+api.use({
+  onRequest: ({ request }) => authorized(prepared(request)),
+  onResponse: ({ request, response }) => noteAnswer(response.status, request.headers.get("Authorization")),
+});
 
 /** A refusal of the controller, or of the way to it. */
 export class ApiError extends Error {

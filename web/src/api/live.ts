@@ -3,10 +3,11 @@
 //
 //   connecting --synced--> live --nothing for 15 s, or the connection ends--> reconnecting --> connecting
 //        ^                  |
-//        +-- visible -- paused <-- hidden for 10 s
+//        +-- visible, signed in -- paused <-- hidden for 10 s, signed out
 import type { QueryClient } from "@tanstack/react-query";
 import { note as noteTime } from "../lib/clock";
 import { parser, type Message } from "./sse";
+import { authorization, noteAnswer, onSession } from "./session";
 import { applyChanges, type Change } from "./changes";
 
 export type Phase = "connecting" | "live" | "reconnecting" | "paused";
@@ -44,13 +45,18 @@ export class LiveStream {
 
   readonly snapshot = (): Live => this.live;
 
-  /** Connects, and follows the visibility of the tab. */
+  /** Connects, and follows the visibility of the tab and its session. */
   start(): void {
     document.addEventListener("visibilitychange", () => {
       window.clearTimeout(this.timer);
       if (document.visibilityState === "hidden") this.timer = window.setTimeout(() => this.pause(), HIDDEN_AFTER);
       // Paused, or waiting to try again: the timer of that was just cleared.
       else if (!this.abort) void this.connect();
+    });
+    onSession(() => {
+      window.clearTimeout(this.timer);
+      this.failures = 0;
+      void this.connect();
     });
     void this.connect();
   }
@@ -67,13 +73,19 @@ export class LiveStream {
   }
 
   private async connect(): Promise<void> {
+    const bearer = authorization();
+    if (!bearer) {
+      this.pause();
+      return;
+    }
     this.close();
     const abort = new AbortController();
     this.abort = abort;
     if (this.live.phase !== "reconnecting") this.set("connecting");
     this.expect(abort);
     try {
-      const answer = await fetch(PATH, { signal: abort.signal, headers: { accept: "text/event-stream" } });
+      const answer = await fetch(PATH, { signal: abort.signal, headers: { Accept: "text/event-stream", Authorization: bearer } });
+      noteAnswer(answer.status, bearer);
       if (!answer.ok || !answer.body) throw new Error(`status ${answer.status}`);
       const feed = parser((message) => this.receive(message));
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

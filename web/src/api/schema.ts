@@ -510,6 +510,44 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sign-in": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Exchanges a code for the bearer of a session. The answer to a wrong code is the same whether there ever was such a code. */
+        post: operations["signIn"];
+        /** Ends the session of the bearer that is sent. */
+        delete: operations["signOut"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sign-in-codes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Makes a code with which a browser signs in once, within a minute, for the sender of this request. Of more than 16 the oldest are
+         *     dropped.
+         */
+        post: operations["createSignInCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/status": {
         parameters: {
             query?: never;
@@ -2885,7 +2923,7 @@ export interface components {
             peer: string;
             thresholds?: components["schemas"]["PortThresholdsView"] | null;
         };
-        /** @description Who makes changes, as far as the socket shows. */
+        /** @description Who makes changes, as far as the socket or the session shows. */
         Principal: {
             /** @description `operator`, `host` or `controller`. */
             kind: string;
@@ -2896,6 +2934,8 @@ export interface components {
              * @description Numeric user id on the controller's machine, where the caller is on it.
              */
             uid?: number | null;
+            /** @description `ui`: through the web UI. Absent for `canopyctl` and scripts. */
+            via?: string | null;
         };
         /** @description The problem document as it is sent, for the API description. */
         Problem: components["schemas"]["Extensions"] & {
@@ -3093,11 +3133,38 @@ export interface components {
             /** @description Its name; a member's is `group/host`. */
             name: string;
         };
+        /** @description A session of the web UI. */
+        Session: {
+            /** @description 43 characters of base64url, to be sent as `Authorization: Bearer`. */
+            bearer: string;
+            /** @description Who the writes of the session are by: who had the code made, through the UI. */
+            by: components["schemas"]["Principal"];
+            /**
+             * Format: uint64
+             * @description Time until the session ends, in seconds from now. It also ends with the controller.
+             */
+            expiresInSeconds: number;
+        };
         /**
          * @description How bad a problem is, the worst first.
          * @enum {string}
          */
         Severity: "critical" | "warning" | "info";
+        /** @description Exchanges a code for a session. */
+        SignIn: {
+            /** @description The code. */
+            code: string;
+        };
+        /** @description A code for one sign-in. */
+        SignInCode: {
+            /** @description 22 characters of base64url, to be put behind `#` in the address of the web UI. */
+            code: string;
+            /**
+             * Format: uint64
+             * @description Time in which it works, in seconds from now.
+             */
+            expiresInSeconds: number;
+        };
         /**
          * @description Reaction of the controller to a failed receiver (decisions 3.7, 3.10).
          * @enum {string}
@@ -3377,6 +3444,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Host is not a name of this machine */
             421: {
                 headers: {
@@ -3437,6 +3513,15 @@ export interface operations {
             };
             /** @description a parameter is wrong */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3512,6 +3597,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description there was never one */
             404: {
                 headers: {
@@ -3574,6 +3668,15 @@ export interface operations {
             };
             /** @description a dry run, or a condition */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3695,6 +3798,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description sent by a web page of another origin */
             403: {
                 headers: {
@@ -3802,6 +3914,15 @@ export interface operations {
             };
             /** @description a dry run, or a condition */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3923,6 +4044,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description sent by a web page of another origin */
             403: {
                 headers: {
@@ -4033,6 +4163,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Host is not a name of this machine */
             421: {
                 headers: {
@@ -4110,6 +4249,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4247,6 +4395,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such drain */
             404: {
                 headers: {
@@ -4335,6 +4492,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4494,6 +4660,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description sent by a web page of another origin */
             403: {
                 headers: {
@@ -4618,6 +4793,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Host is not a name of this machine */
             421: {
                 headers: {
@@ -4683,6 +4867,15 @@ export interface operations {
             };
             /** @description a parameter is wrong */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4762,6 +4955,15 @@ export interface operations {
             };
             /** @description a parameter is wrong */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4855,6 +5057,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4983,6 +5194,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such group */
             404: {
                 headers: {
@@ -5071,6 +5291,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5221,6 +5450,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description sent by a web page of another origin */
             403: {
                 headers: {
@@ -5333,6 +5571,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such group */
             404: {
                 headers: {
@@ -5421,6 +5668,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5559,6 +5815,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such membership */
             404: {
                 headers: {
@@ -5648,6 +5913,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5808,6 +6082,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description sent by a web page of another origin */
             403: {
                 headers: {
@@ -5920,6 +6203,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such group */
             404: {
                 headers: {
@@ -5983,6 +6275,15 @@ export interface operations {
             };
             /** @description a parameter is wrong */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6055,6 +6356,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Host is not a name of this machine */
             421: {
                 headers: {
@@ -6104,6 +6414,15 @@ export interface operations {
             };
             /** @description a dry run, or a condition */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6331,6 +6650,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Host is not a name of this machine */
             421: {
                 headers: {
@@ -6383,6 +6711,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6463,6 +6800,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Host is not a name of this machine */
             421: {
                 headers: {
@@ -6523,6 +6869,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6597,6 +6952,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description no such node */
             404: {
                 headers: {
@@ -6655,6 +7019,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6736,6 +7109,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Host is not a name of this machine */
             421: {
                 headers: {
@@ -6796,6 +7178,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6868,6 +7259,284 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    signIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignIn"];
+            };
+        };
+        responses: {
+            /** @description the session */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the code is wrong, used or too old */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description too many wrong codes */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    signOut: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description ended */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no bearer, or its session has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createSignInCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description made */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInCode"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser, or with a bearer */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Host is not a name of this machine */
             421: {
                 headers: {
@@ -6924,6 +7593,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Host is not a name of this machine */
             421: {
                 headers: {
@@ -6973,6 +7651,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7066,6 +7753,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7214,6 +7910,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description sent by a web page of another origin */
             403: {
                 headers: {
@@ -7321,6 +8026,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7443,6 +8157,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description there is no version of such a resource */
             404: {
                 headers: {
@@ -7506,6 +8229,15 @@ export interface operations {
             };
             /** @description a parameter is wrong */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -34,4 +34,5 @@ export type DomainStatus = Schemas["DomainStatus"];
 export type ConditionStatus = Schemas["ConditionStatus"];
 export type ChartUnit = Schemas["ChartUnit"];
 export type Flow = Schemas["FlowView"];
+export type Session = Schemas["Session"];
 export type ErrorDocument = Schemas["Problem"];

@@ -20,6 +20,7 @@ mod rows;
 mod sparkline;
 pub mod status;
 pub mod top;
+pub mod ui;
 pub mod undo;
 pub mod wait;
 mod watch;

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use super::document::{merge, parameters, property, schema};
 use crate::routes::{flows, groups, history, problems, validate, waited};
+use crate::sessions::CODE_LENGTH;
 use crate::watch::LASTS;
 
 /// Limits of a field: component, property, keywords.
@@ -68,6 +69,7 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("CommitEnd", "id", json!({"pattern": ID})),
         ("MetadataInput", "labels", labels()),
         ("MetadataInput", "tenant", json!({"enum": [canopy_controller_core::metadata::DEFAULT_TENANT, null]})),
+        ("SignIn", "code", json!({"pattern": format!("^[A-Za-z0-9_-]{{{CODE_LENGTH}}}$")})),
         ("Validate", "items", json!({"maxItems": validate::MAX_ITEMS})),
     ]
 }

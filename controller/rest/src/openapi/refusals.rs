@@ -43,11 +43,13 @@ fn of(path: &str, method: &str, operation: &Value) -> Vec<(&'static str, &'stati
     let parameters = operation.get("parameters").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let has = |name: &str| parameters.iter().any(|parameter| parameter["name"] == name);
     let is_api = path.starts_with("/api/");
-    let is_write = matches!(method, "post" | "put" | "delete") && path != "/api/v1/validate";
+    let changes_nothing_stored = path == "/api/v1/validate" || path.starts_with("/api/v1/sign-in");
+    let is_write = matches!(method, "post" | "put" | "delete") && !changes_nothing_stored;
     let has_body = operation.get("requestBody").is_some();
     let all = [
         // Also for a parameter that there is not, and for a path that is not UTF-8.
         (is_api || !parameters.is_empty(), "400", "a parameter, a header or the body cannot be understood"),
+        (is_api, "401", "sent by a browser without a session, or for a session that has ended"),
         (method != "get", "403", "sent by a web page of another origin"),
         (is_write || has_body, "409", "in conflict with the present state, or not part of the pending commit"),
         (has("If-Match"), "412", "a condition does not hold"),

@@ -14,6 +14,7 @@ pub(crate) mod links;
 pub(crate) mod members;
 pub(crate) mod nodes;
 pub(crate) mod problems;
+pub(crate) mod sign_in;
 pub(crate) mod telemetry;
 pub(crate) mod topology;
 pub(crate) mod validate;

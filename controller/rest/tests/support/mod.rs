@@ -125,6 +125,15 @@ impl Api {
     }
 }
 
+/// `Authorization` of a session that has begun.
+pub(crate) async fn signed_in(api: &Api) -> String {
+    let made = api.post("/api/v1/sign-in-codes", &json!({})).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let begun = api.post("/api/v1/sign-in", &json!({"code": made.json()["code"]})).await;
+    assert_eq!(begun.status, 200, "{}", begun.text);
+    format!("Bearer {}", begun.json()["bearer"].as_str().unwrap())
+}
+
 /// A stream that is open.
 pub(crate) struct Watch {
     body: Body,

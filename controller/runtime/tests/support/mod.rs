@@ -139,8 +139,16 @@ impl Controller {
 
     /// The output of `canopyctl`, or its exit code and error.
     pub(crate) async fn ctl(&self, args: &[&str]) -> Result<String, (u8, String)> {
-        let server = format!("unix:{}", self.dir.join("rest.sock").display());
-        let line = [&["canopyctl", "--server", &server], args].concat();
+        self.ctl_at(&format!("unix:{}", self.dir.join("rest.sock").display()), args).await
+    }
+
+    /// As [`Self::ctl`], at the address for browsers.
+    pub(crate) async fn ctl_web(&self, args: &[&str]) -> Result<String, (u8, String)> {
+        self.ctl_at(&format!("http://{}", self.web()), args).await
+    }
+
+    async fn ctl_at(&self, server: &str, args: &[&str]) -> Result<String, (u8, String)> {
+        let line = [&["canopyctl", "--server", server], args].concat();
         let cli = canopy_ctl::cli::Cli::try_parse_from(line).map_err(|e| (2, e.to_string()))?;
         let mut out = Vec::new();
         match canopy_ctl::run(cli, &mut out).await {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The way of a browser into the API: a code that works once, exchanged for the bearer of a session.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::metadata::Principal;
+
+/// A secret text of a code or a bearer; its `Debug` form does not show it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Credential(pub String);
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credential(..)")
+    }
+}
+
+/// A code for one sign-in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SignInCode {
+    /// 22 characters of base64url, to be put behind `#` in the address of the web UI.
+    #[schema(value_type = String)]
+    pub code: Credential,
+    /// Time in which it works, in seconds from now.
+    pub expires_in_seconds: u64,
+}
+
+/// Exchanges a code for a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct SignIn {
+    /// The code.
+    #[schema(value_type = String)]
+    pub code: Credential,
+}
+
+/// A session of the web UI.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// 43 characters of base64url, to be sent as `Authorization: Bearer`.
+    #[schema(value_type = String)]
+    pub bearer: Credential,
+    /// Time until the session ends, in seconds from now. It also ends with the controller.
+    pub expires_in_seconds: u64,
+    /// Who the writes of the session are by: who had the code made, through the UI.
+    pub by: Principal,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_not_shown() {
+        let sign_in: SignIn = serde_json::from_str(r#"{"code":"planted"}"#).unwrap();
+        assert_eq!(sign_in.code.0, "planted");
+        assert!(!format!("{sign_in:?}").contains("planted"));
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which requests of browsers are answered: those with the bearer of a session.
+//!
+//! A program on this machine acts with the rights of its user, as the socket shows them. A browser also acts for pages that its user has
+//! not written, so that what it sends below `/api/` needs a bearer, which no page of another origin can have: it is kept by the tab of
+//! this origin, and the code that it was exchanged for was made by a program of the user. `docs/web-ui.md` has the threats.
+
+mod book;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use canopy_controller_api::sign_in::{Credential, Session, SignInCode};
+use canopy_controller_core::principal::Principal;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use self::book::{Book, CODE_LASTS, SESSION_LASTS};
+use crate::conditions::Caller;
+use crate::error::ApiError;
+
+pub(crate) use self::book::Refused;
+
+/// Where a code is exchanged for a bearer.
+const SIGN_IN: &str = "/api/v1/sign-in";
+/// Octets of a code: 128 bits.
+const CODE_OCTETS: usize = 16;
+/// Octets of a bearer: 256 bits.
+const BEARER_OCTETS: usize = 32;
+/// Characters of a code.
+pub(crate) const CODE_LENGTH: usize = (CODE_OCTETS * 4).div_ceil(3);
+
+/// The codes and sessions of a controller: one for all its listeners, in memory only.
+#[derive(Clone, Default)]
+pub struct Sessions(Arc<Mutex<Book>>);
+
+impl Sessions {
+    /// Makes a code whose session acts for `by`.
+    pub(crate) fn make_code(&self, by: Principal) -> Result<SignInCode, ApiError> {
+        let code = draw::<CODE_OCTETS>()?;
+        self.book().add_code(digest(&code.0), by, Instant::now());
+        Ok(SignInCode { code, expires_in_seconds: CODE_LASTS.as_secs() })
+    }
+
+    /// Uses a code up and begins a session.
+    pub(crate) fn exchange(&self, code: &Credential) -> Result<Result<Session, Refused>, ApiError> {
+        let bearer = draw::<BEARER_OCTETS>()?;
+        let begun = self.book().exchange(&digest(&code.0), digest(&bearer.0), Instant::now());
+        Ok(begun.map(|by| {
+            tracing::info!(%by, "signed in to the web UI");
+            Session { bearer, expires_in_seconds: SESSION_LASTS.as_secs(), by: by.into() }
+        }))
+    }
+
+    /// Ends the session of these headers.
+    pub(crate) fn end(&self, headers: &HeaderMap) {
+        if let Some(bearer) = bearer(headers) {
+            self.book().end(&digest(bearer));
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers 401 to what needs a session and has none. Writes of a session are by its principal, whatever the socket.
+pub(crate) async fn require(State(sessions): State<Sessions>, mut request: Request, next: Next) -> Response {
+    let is_sign_in = request.uri().path() == SIGN_IN && request.method() == Method::POST;
+    if !request.uri().path().starts_with("/api/") || is_sign_in {
+        return next.run(request).await;
+    }
+    match bearer(request.headers()) {
+        None if is_browser(request.headers()) => return unauthorized("a browser has to sign in first"),
+        None => {}
+        Some(bearer) => {
+            let Some(by) = sessions.book().principal(&digest(bearer), Instant::now()) else {
+                return unauthorized("the session has ended");
+            };
+            request.extensions_mut().insert(Caller::known(by));
+        }
+    }
+    next.run(request).await
+}
+
+/// The answer to a request without a session.
+pub(crate) fn unauthorized(why: &str) -> Response {
+    let detail = format!("{why}: `canopyctl ui` on the controller's machine opens the web UI");
+    let error = ApiError::new(StatusCode::UNAUTHORIZED, "SignInRequired", detail);
+    ([(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))], error).into_response()
+}
+
+/// Whether a browser sends this request. A browser names the relation of the page to this address, and the page's origin if the request is
+/// no GET; no page can remove these headers. `Sec-Fetch-Mode` alone is no sign of a browser: Node sends it.
+pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
+    headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") || headers.contains_key("sec-fetch-dest")
+}
+
+/// Whether these headers have a bearer, valid or not.
+pub(crate) fn has_bearer(headers: &HeaderMap) -> bool {
+    bearer(headers).is_some()
+}
+
+/// What `Authorization: Bearer` has (RFC 6750 section 2.1).
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, bearer) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| bearer.trim())
+}
+
+fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+fn draw<const OCTETS: usize>() -> Result<Credential, ApiError> {
+    let mut octets = [0; OCTETS];
+    getrandom::fill(&mut octets).map_err(|error| {
+        let detail = format!("the operating system gives no random numbers: {error}");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "RandomFailed", detail)
+    })?;
+    Ok(Credential(BASE64_URL_SAFE_NO_PAD.encode(octets)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_have_their_length_and_do_not_repeat() {
+        let [code, other] = [draw::<CODE_OCTETS>().unwrap().0, draw::<CODE_OCTETS>().unwrap().0];
+        assert_eq!((code.len(), draw::<BEARER_OCTETS>().unwrap().0.len()), (CODE_LENGTH, 43));
+        assert_ne!(code, other);
+    }
+
+    #[test]
+    fn a_browser_is_recognised_by_headers_that_no_page_can_remove() {
+        let is = |name: &'static str| {
+            is_browser(&HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static("x"))]))
+        };
+        assert!(is("origin") && is("sec-fetch-site") && is("sec-fetch-dest"));
+        assert!(!is("sec-fetch-mode") && !is("user-agent") && !is("referer"));
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+import { beforeEach, expect, it, vi } from "vitest";
+import { authorization, authorized, begin, codeIn, end, noteAnswer, onSession, takeCode } from "./session";
+
+const CODE = "abcdefghij-_ABCDEFGH01";
+const session = (bearer: string) => ({ bearer, by: { kind: "operator", name: "alice", via: "ui" }, expiresInSeconds: 43_200 });
+
+beforeEach(() => {
+  const kept = new Map<string, string>();
+  vi.stubGlobal("sessionStorage", {
+    getItem: (key: string) => kept.get(key) ?? null,
+    setItem: (key: string, value: string) => kept.set(key, value),
+    removeItem: (key: string) => kept.delete(key),
+  });
+});
+
+it("finds a code alone and behind # of an address, and nothing else", () => {
+  for (const text of [CODE, `#${CODE}`, ` http://127.0.0.1:8640/#${CODE}\n`]) expect(codeIn(text)).toBe(CODE);
+  for (const text of ["", "#main", `${CODE}0`, CODE.slice(1), `http://127.0.0.1:8640/${CODE}`]) expect(codeIn(text)).toBeNull();
+});
+
+// Catches a code that stays in the address bar or in the history, and a path that is lost with it.
+it("takes the code out of the address and leaves the page", () => {
+  const replaced: unknown[] = [];
+  vi.stubGlobal("history", { state: 7, replaceState: (...all: unknown[]) => replaced.push(all) });
+  vi.stubGlobal("location", { hash: `#${CODE}`, pathname: "/groups", search: "?q=a" });
+  expect(takeCode()).toBe(CODE);
+  expect(replaced).toEqual([[7, "", "/groups?q=a"]]);
+  vi.stubGlobal("location", { hash: "#main", pathname: "/", search: "" });
+  expect(takeCode()).toBeNull();
+  expect(replaced.length).toBe(1);
+});
+
+// Catches a bearer that goes with a code, which would end the session if the code is wrong.
+it("sends the bearer with everything but a code", () => {
+  const sent = (method: string, path: string) => authorized(new Request(`http://localhost${path}`, { method })).headers.get("Authorization");
+  expect(sent("GET", "/api/v1/groups")).toBeNull();
+  begin(session("b1"));
+  expect(sent("GET", "/api/v1/groups")).toBe("Bearer b1");
+  expect(sent("DELETE", "/api/v1/sign-in")).toBe("Bearer b1");
+  expect(sent("POST", "/api/v1/sign-in")).toBeNull();
+});
+
+it("ends with a refusal of its own bearer only", () => {
+  const seen: (string | null)[] = [];
+  const stop = onSession(() => seen.push(authorization()));
+  begin(session("b1"));
+  begin(session("b2"));
+  noteAnswer(401, "Bearer b1");
+  noteAnswer(401, null);
+  noteAnswer(403, "Bearer b2");
+  expect(seen).toEqual(["Bearer b1", "Bearer b2"]);
+  noteAnswer(401, "Bearer b2");
+  expect(seen).toEqual(["Bearer b1", "Bearer b2", null]);
+  stop();
+  end();
+  expect(seen.length).toBe(3);
+});
