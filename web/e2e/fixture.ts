@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
-import type { ChartUnit, DomainStatus, Event, Flow, Group, GroupPhase, GroupSample, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
+import type { ChartUnit, DomainStatus, Event, Flow, Group, GroupPhase, GroupSample, IncidentItem, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
 
 const API = { apiVersion: "canopy/v1" } as const;
 const T0 = 1_795_596_380e9;
@@ -218,6 +218,23 @@ const CHARTED: Record<string, readonly [string, ChartUnit, number][]> = {
   node: [["drops", "perSecond", 2]],
 };
 
+function incidents(open: readonly Problem[]): IncidentItem[] {
+  return open.filter((problem) => problem.severity !== "info").map((problem, at) => ({
+    id: `${1764170000 - at * 900}-${problem.id}`, problem: problem.id, of: { code: problem.code, kind: problem.object.kind, name: problem.object.name }, severity: problem.severity, title: problem.title,
+    evidence: problem.evidence, openedUnixNs: T0 - (at + 1) * 180e9, ...(at % 3 && { closedUnixNs: T0 - (at + 1) * 180e9 + at * 31e9 }), reopened: at % 4, causes: [],
+    affects: problem.affects.map(({ code, object }) => ({ code, kind: object.kind, name: object.name })),
+  }));
+}
+
+/** The first one, with charts of both ends of its link and of a group. */
+function incidentOf(open: readonly Problem[]): unknown {
+  const [incident] = incidents(open);
+  if (!incident) return undefined;
+  const objects = ["link/leaf1/eth2", "link/spine1/eth2", "group/group-00001", "group/group-00002"];
+  const all = objects.map((object) => charts(new URLSearchParams({ object })) as { startUnixNs: number; series: unknown[] });
+  return { ...API, kind: "Incident", incident, startUnixNs: all[0]?.startUnixNs, stepSeconds: 1, series: all.flatMap(({ series }) => series) };
+}
+
 /** Charts that wave, with a gap; `null` if nothing is kept of the object. */
 function charts(query: URLSearchParams): unknown {
   const object = query.get("object") ?? "";
@@ -264,6 +281,8 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; code: 
   const answers: Record<string, (url: URL) => unknown> = {
     "/api/v1/status": () => status,
     "/api/v1/problems": () => list(open),
+    "/api/v1/incidents": ({ searchParams: query }) => list(incidents(open).filter((one) => !query.has("problem") || one.problem === query.get("problem"))),
+    "/api/v1/incidents/1764170000-00000000009a3f00": () => incidentOf(open),
     "/api/v1/problem-codes": () => list([{ code: "LinkLossy", severity: "warning", object: "link", title: "loses packets although its carrier is up", meaning: "Packets that one end sent did not arrive at the other.", remedy: "Check optics.", opensAfterMs: 0, closesAfterMs: 0 }]),
     "/api/v1/nodes": () => list(nodes),
     "/api/v1/links": () => list(all),

@@ -28,6 +28,8 @@ const PAGES: Record<string, string> = {
   controller: "/controller",
   events: "/events",
   audit: "/audit",
+  incidents: "/incidents",
+  incident: "/incidents/1764170000-00000000009a3f00",
   problem: "/problems/00000000009a3f00",
 };
 const SCREENS = { wide: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };

@@ -537,7 +537,10 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     while ((await problems()).length === 0 && Date.now() < until) await page.waitForTimeout(100);
     const id = (await problems())[0]?.id ?? "";
     check(id !== "", "no problem has opened");
-    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/drains", "/controller", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
+    const incidents = (await (await fetch(`${url}/api/v1/incidents`)).json()) as { items: { id: string }[] };
+    const incident = incidents.items[0]?.id ?? "";
+    check(incident !== "", "a problem has opened and is no incident");
+    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/drains", "/controller", "/events", "/audit", `/problems/${id}`, "/incidents", `/incidents/${incident}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });
       for (const path of paths) {

@@ -15,6 +15,7 @@ const PAGES = [
   ["/nodes", "Nodes"],
   ["/drains", "Drains"],
   ["/controller", "Controller"],
+  ["/incidents", "Incidents"],
   ["/events", "Events"],
   ["/audit", "Audit"],
 ] as const;

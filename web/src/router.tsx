@@ -48,6 +48,18 @@ const problem = createRoute({
   component: lazyRouteComponent(() => import("./pages/Problem"), "ProblemPage"),
   loader: ({ context }) => read(context.queries.ensureQueryData(queries.problems)),
 });
+const incidents = createRoute({
+  getParentRoute: () => root,
+  path: "/incidents",
+  component: lazyRouteComponent(() => import("./pages/Incidents"), "Incidents"),
+  loader: ({ context }) => read(context.queries.ensureQueryData(queries.incidents)),
+});
+const incident = createRoute({
+  getParentRoute: () => root,
+  path: "/incidents/$incident",
+  component: lazyRouteComponent(() => import("./pages/Incident"), "IncidentPage"),
+  loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.incident(params.incident))),
+});
 const groups = createRoute({
   getParentRoute: () => root,
   path: "/groups",
@@ -131,7 +143,7 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import("./pages/Audit"), "Audit"),
 });
 
-export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, congestion, nodes, node, drains, controller, events, audit]);
+export const tree = root.addChildren([overview, problem, incidents, incident, groups, group, topology, links, link, congestion, nodes, node, drains, controller, events, audit]);
 
 export const makeRouter = (client: QueryClient) =>
   createRouter({

@@ -5,7 +5,7 @@ import { api, ApiError, data } from "./client";
 import type { GroupPage } from "./changes";
 import { EVENTS_KEPT } from "./changes";
 import { ownCommit, setOwnCommit } from "./tab";
-import { note } from "../lib/clock";
+import { controllerNow, note } from "../lib/clock";
 import { own } from "../lib/metrics";
 import { WITHIN, type AuditSearch } from "../lib/undo";
 import type { Action, Event, GroupSample, IntentKind, Node, Problem, VersionedKind } from "./types";
@@ -38,6 +38,30 @@ export const group = (name: string) =>
   queryOptions({
     queryKey: ["group", name],
     queryFn: () => data(api.GET("/api/v1/groups/{group}", { params: { path: { group: name } } })),
+  });
+
+/** Every incident that is kept. It is read again while its page is shown: there is no stream of them. */
+export const incidents = queryOptions({
+  queryKey: ["incidents"],
+  queryFn: async () => (await data(api.GET("/api/v1/incidents", { params: { query: { limit: 200 } } }))).items,
+  refetchInterval: 10_000,
+});
+
+export const incidentsOf = (problem: string) =>
+  queryOptions({
+    queryKey: ["incidents", problem],
+    queryFn: async () => (await data(api.GET("/api/v1/incidents", { params: { query: { problem, limit: 20 } } }))).items,
+  });
+
+/** Its charts grow for 5 minutes after it opened. */
+export const incident = (id: string) =>
+  queryOptions({
+    queryKey: ["incident", id],
+    queryFn: () => data(api.GET("/api/v1/incidents/{incident}", { params: { path: { incident: id } } })),
+    refetchInterval: (query) => {
+      const opened = query.state.data?.incident.openedUnixNs;
+      return opened !== undefined && controllerNow() < opened + 310e9 ? 5000 : false;
+    },
   });
 
 export const members = (name: string) =>

@@ -29,6 +29,12 @@ export interface Threshold {
   state: "degraded" | "failed";
 }
 
+/** A moment that is marked across a chart, seconds since the Unix epoch. */
+export interface Moment {
+  at: number;
+  label: string;
+}
+
 interface Unit {
   /** What a value is multiplied by, so that its ticks are round numbers of the unit that is written. */
   factor: number;

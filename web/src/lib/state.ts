@@ -16,6 +16,8 @@ const PHASES: Record<GroupPhase, State> = {
 const SEVERITIES: Record<Severity, State> = { critical: "failed", warning: "degraded", info: "pending" };
 
 export const ofPhase = (phase: GroupPhase): State => PHASES[phase];
+/** The same of a severity as text; one of a later version is worth a look. */
+export const ofSeverityName = (severity: string): State => (SEVERITIES as Record<string, State>)[severity] ?? "degraded";
 export const ofSeverity = (severity: Severity): State => SEVERITIES[severity];
 
 /** Conditions that are true when something is wrong. */

@@ -11,6 +11,7 @@ import { Command } from "../ui/Command";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { ObjectLink } from "../ui/ObjectLink";
 import { StateWord } from "../ui/State";
+import { IncidentTable } from "./Incidents";
 
 const route = getRouteApi("/problems/$id");
 
@@ -28,6 +29,7 @@ export function ProblemPage() {
             <Empty>
               Problem <code>{id}</code> is not open: it has ended, or never was. <Link to="/events" search={{ q: id }}>Events that name it</Link>
             </Empty>
+            <Opened problem={id} />
           </Page>
         );
       }}
@@ -63,7 +65,20 @@ function Detail({ problem }: { problem: Problem }) {
       </dl>
       <Refs title="Explained by" none="No other open problem explains it: it is a root." refs={problem.causes} />
       {problem.root && <Refs title="Explains" none="Nothing else follows from it." refs={problem.affects} />}
+      <Opened problem={problem.id} />
     </Page>
+  );
+}
+
+/** What was measured when it opened, now and before. */
+function Opened({ problem }: { problem: string }) {
+  const list = useQuery(queries.incidentsOf(problem)).data ?? [];
+  if (list.length === 0) return null;
+  return (
+    <section aria-label="Charts around its opening">
+      <h2>Charts around its opening</h2>
+      <IncidentTable list={list} label="Incidents of this problem" />
+    </section>
   );
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One chart: a canvas, its figures as a table, and its values over time as another. Live data is written into both; React never sees a sample.
 import { useEffect, useRef, useState } from "react";
-import { coarser, endOf, figures, quantity, times, UNITS, type ChartData, type Threshold } from "../lib/chart";
+import { coarser, endOf, figures, quantity, times, UNITS, type ChartData, type Moment, type Threshold } from "../lib/chart";
 import { clockTime } from "../lib/format";
 import type { Plot } from "./plot";
 import { useUtc } from "./settings";
@@ -26,6 +26,8 @@ interface Props {
   lines: readonly Line[];
   unit: ChartData["series"][number]["unit"];
   thresholds?: readonly Threshold[];
+  /** Moments that are marked. */
+  instants?: readonly Moment[];
   /** Charts with the same one share their cursor. */
   cursor: string;
 }
@@ -33,8 +35,9 @@ interface Props {
 /** Rows of the table of values. */
 const ROWS = 30;
 const NO_THRESHOLDS: readonly Threshold[] = [];
+const NO_INSTANTS: readonly Moment[] = [];
 
-export function Chart({ title, of, data, lines, unit, thresholds = NO_THRESHOLDS, cursor }: Props) {
+export function Chart({ title, of, data, lines, unit, thresholds = NO_THRESHOLDS, instants = NO_INSTANTS, cursor }: Props) {
   const utc = useUtc();
   const host = useRef<HTMLDivElement>(null);
   const table = useRef<HTMLTableElement>(null);
@@ -42,6 +45,7 @@ export function Chart({ title, of, data, lines, unit, thresholds = NO_THRESHOLDS
   // Drawn anew if what they consist of changes, not if it is another array.
   const names = JSON.stringify(lines.map((line) => line.series));
   const marks = JSON.stringify(thresholds);
+  const moments = JSON.stringify(instants);
   useEffect(() => {
     let drawn: Plot | undefined;
     let isEnded = false;
@@ -62,7 +66,7 @@ export function Chart({ title, of, data, lines, unit, thresholds = NO_THRESHOLDS
         step = at;
         write();
       };
-      drawn = plot(host.current, { lines: series, unit, thresholds: JSON.parse(marks) as Threshold[], utc, cursor, onCursor });
+      drawn = plot(host.current, { lines: series, unit, thresholds: JSON.parse(marks) as Threshold[], instants: JSON.parse(moments) as Moment[], utc, cursor, onCursor });
       if (newest.current) drawn.setData(newest.current);
     });
     return () => {
@@ -70,7 +74,7 @@ export function Chart({ title, of, data, lines, unit, thresholds = NO_THRESHOLDS
       stop?.();
       drawn?.end();
     };
-  }, [data, names, unit, marks, utc, cursor]);
+  }, [data, names, unit, marks, moments, utc, cursor]);
   const { noun } = UNITS[unit];
   const name = of ? `${title} of ${of}` : title;
   return (

@@ -3,7 +3,7 @@
 import uPlot, { type Options } from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { ChartUnit } from "../api/types";
-import { columns, endOf, isolated, times, UNITS, type ChartData, type Threshold } from "../lib/chart";
+import { columns, endOf, isolated, times, UNITS, type ChartData, type Moment, type Threshold } from "../lib/chart";
 import { clockTime } from "../lib/format";
 import { colours, onTheme } from "./tokens";
 
@@ -12,6 +12,7 @@ export interface PlotOptions {
   lines: readonly string[];
   unit: ChartUnit;
   thresholds: readonly Threshold[];
+  instants: readonly Moment[];
   utc: boolean;
   /** Charts with the same one have the same cursor. */
   cursor: string;
@@ -33,7 +34,7 @@ const HEADROOM = 1.08;
 const WHOLE = new Set<ChartUnit>(["packets", "count"]);
 
 /** Draws into an element, as wide as it is. */
-export function plot(host: HTMLElement, { lines, unit, thresholds, utc, cursor, onCursor }: PlotOptions): Plot {
+export function plot(host: HTMLElement, { lines, unit, thresholds, instants, utc, cursor, onCursor }: PlotOptions): Plot {
   const { factor, write, least } = UNITS[unit];
   let colour = colours();
   let range: [number, number] = [0, 1];
@@ -66,7 +67,7 @@ export function plot(host: HTMLElement, { lines, unit, thresholds, utc, cursor, 
     bands: [{ series: [2, 1], fill: () => faded(colour("--accent"), 0.28) }],
     hooks: {
       drawClear: [(u) => ground(u, marks, colour)],
-      draw: [(u) => labels(u, marks, colour)],
+      draw: [(u) => labels(u, marks, colour), (u) => moments(u, instants, colour)],
       setCursor: [(u) => onCursor(u.cursor.idx ?? null)],
     },
   };
@@ -160,6 +161,27 @@ function labels({ ctx, bbox, valToPos }: uPlot, marks: Marks, colour: Colour): v
     ctx.strokeText(label, bbox.left + 4 * ratio, y - 3 * ratio);
     ctx.fillStyle = colour(`--${state}`);
     ctx.fillText(label, bbox.left + 4 * ratio, y - 3 * ratio);
+  }
+  ctx.restore();
+}
+
+/** Moments, as lines from top to bottom with their names. */
+function moments({ ctx, bbox, scales, valToPos }: uPlot, instants: readonly Moment[], colour: Colour): void {
+  const ratio = devicePixelRatio;
+  ctx.save();
+  ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  for (const { at, label } of instants) {
+    if (at < (scales["x"]?.min ?? Infinity) || at > (scales["x"]?.max ?? -Infinity)) continue;
+    const x = Math.round(valToPos(at, "x", true)) + 0.5;
+    ctx.lineWidth = ratio;
+    ctx.strokeStyle = colour("--failed");
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.textAlign = "left";
+    ctx.fillStyle = colour("--failed");
+    ctx.fillText(label, x + 4 * ratio, bbox.top + 11 * ratio);
   }
   ctx.restore();
 }
