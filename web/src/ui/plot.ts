@@ -27,8 +27,9 @@ export interface Plot {
 
 const HEIGHT = 132;
 const AXIS = 76;
-/** Pixels between ticks, at least. */
-const SPACE = { x: 56, y: 26 };
+/** Pixels between ticks, at least; on a phone the minutes of five are close to each other. */
+const SPACE = { x: 56, narrow: 44, y: 26 };
+const NARROW = 330;
 /** Part of an axis above the largest value. */
 const HEADROOM = 1.08;
 const WHOLE = new Set<ChartUnit>(["packets", "count"]);
@@ -60,7 +61,7 @@ export function plot(host: HTMLElement, { lines, unit, thresholds, instants, utc
       y: { range: (_, __, max) => [0, Math.max(max || 0, highest, least) * (max > 0 || highest > 0 ? HEADROOM : 1)] },
     },
     axes: [
-      { ...axis((token) => colour(token)), space: SPACE.x, size: 26, values: (_, ticks) => timeLabels(ticks, utc) },
+      { ...axis((token) => colour(token)), space: (_, __, ___, ____, width) => (width < NARROW ? SPACE.narrow : SPACE.x), size: 26, values: (_, ticks) => timeLabels(ticks, utc) },
       { ...axis((token) => colour(token)), space: SPACE.y, size: AXIS, values: (_, ticks) => ticks.map(write), ...(WHOLE.has(unit) && { incrs: whole() }) },
     ],
     series: [{}, ...series],
