@@ -332,7 +332,7 @@ problems! {
         "The MTU of a port is smaller than the source's packets with their encapsulation.",
         "Raise the MTU of the links, or lower pathMtu of the group.";
     /// A host sends what the boundary refuses.
-    HostRefused: Warning Port, opens 5000 ms, closes 10000 ms,
+    HostRefused: Warning Port, opens 3000 ms, closes 10000 ms,
         "drops packets at the boundary of the domain",
         "What is behind the port sends frames, addresses or destinations that it must not: it is misconfigured or hostile. Its groups are not affected by that.",
         "The evidence has the drop reasons (docs/datapath.md); `tcpdump -i PORT` at the node shows the packets.";
