@@ -73,8 +73,17 @@ pub async fn start_with(
     if let Some(lost) = recovery {
         controller.events().note(Code::StoreRecovered, None, None, lost.to_string());
     }
-    let mut task =
-        Task { controller: controller.clone(), store, revision, unstarted, durable, queue, books, read_only: None };
+    let mut task = Task {
+        controller: controller.clone(),
+        store,
+        revision,
+        unstarted,
+        durable,
+        queue,
+        books,
+        read_only: None,
+        drain_retry: None,
+    };
     if let Some(path) = read_only {
         task.becomes_read_only(path);
     }

@@ -43,7 +43,7 @@ pub enum Command {
         /// Code, as in `get problems`.
         code: Option<String>,
     },
-    /// Show a group, node or link in full, with its datapath counters.
+    /// Show a group, node, link or drain in full, with its datapath counters.
     Describe(DescribeArgs),
     /// Show what files, or an earlier version of a resource, would change, and what that would do to nodes and groups.
     Diff(DiffArgs),
@@ -401,6 +401,12 @@ pub struct DrainArgs {
     /// Drain a node although hosts behind it are members of groups and have no other node.
     #[arg(long)]
     pub accept_loss: bool,
+    /// Put it back into service by itself after this time, for example 2h; a year at most.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "until")]
+    pub lasts: Option<Duration>,
+    /// Put it back into service by itself at this time, for example 2026-11-26T18:00:00Z or 2026-11-26T19:00:00+01:00.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
     /// Wait until no group uses it any more, for example 2m.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub wait: Option<Duration>,
@@ -494,6 +500,8 @@ pub enum Describable {
     Node,
     /// A link direction, by its sending port: n1/eth1.
     Link,
+    /// A link or node that is out of service.
+    Drain,
 }
 
 /// Arguments of `describe`.
@@ -596,6 +604,9 @@ mod tests {
             "explain LinkDown",
             "drain link n1/eth1 -r optics --wait 2m",
             "drain node n4 --reason kernel --accept-loss --dry-run",
+            "drain link n1/eth1 -r optics --for 2h",
+            "drain link n1/eth1 -r optics --until 2026-11-26T18:00:00Z",
+            "describe drain n1-eth1",
             "undrain n4",
             "get drains",
             "get problems",
@@ -631,6 +642,8 @@ mod tests {
             "delete",
             "delete group g -f x",
             "drain link n1/eth1",
+            "drain link n1/eth1 -r optics --for 2h --until 2026-11-26T18:00:00Z",
+            "drain link n1/eth1 -r optics --for ever",
             "wait group g --timeout soon",
             "describe",
             "diff",

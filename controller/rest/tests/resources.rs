@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use canopy_controller_actor::telemetry::NodeTelemetry;
+use canopy_model::rfc3339;
 use canopy_model::status::NodeStatus;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
 use canopy_store::{MemStore, Op, Recovery, Revision, Snapshot, Store, StoreError};
+use canopy_units::UnixTime;
 use serde_json::{Value, json};
 use support::{Api, group, member, topology, with};
 
@@ -488,4 +490,32 @@ async fn a_drain_is_created_read_changed_and_removed() {
     assert_eq!(bad.problem().0, 422);
     assert_eq!(api.delete(path).await.status, 204);
     assert_eq!(api.get(path).await.problem().0, 404);
+}
+
+#[tokio::test]
+async fn a_drain_has_an_end_in_utc_and_a_wrong_one_is_named() {
+    let api = Api::prepared().await;
+    let drain = |until: &str| json!({"apiVersion": "canopy/v1", "kind": "Drain", "metadata": {"name": "x"}, "spec": {"node": "n1", "reason": "fans", "until": until}});
+    // In whole seconds, as operators write it.
+    let now = UnixTime::now().nanos() / 1_000_000_000;
+    let text = |seconds: u64| rfc3339::format(UnixTime::from_nanos((now + seconds) * 1_000_000_000));
+    let soon = text(3600);
+    let east = soon.replace('Z', "-00:00");
+    let created = api.post("/api/v1/drains", &drain(&east)).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    assert_eq!(created.json()["spec"]["until"], json!(soon));
+    assert_eq!(api.put("/api/v1/drains/x", &drain(&soon)).await.header("etag"), created.header("etag"));
+    let later = text(7200);
+    let changed = api.put("/api/v1/drains/x", &drain(&later)).await;
+    assert_eq!((changed.status.as_u16(), &changed.json()["spec"]["until"]), (200, &json!(later)));
+    for (until, why) in [("2020-01-01T00:00:00Z", "in the past"), (text(400 * 86_400).as_str(), "more than 366 days"), ("2h", "is not a time")] {
+        for answer in [api.put("/api/v1/drains/x", &drain(until)).await, api.post("/api/v1/drains?dryRun=true", &drain(until)).await] {
+            let (status, code, errors) = answer.problem();
+            assert_eq!((status, code.as_str(), errors.len()), (422, "Invalid", 1), "{errors:?}");
+            assert!(errors[0].starts_with("spec.until: ") && errors[0].contains(why), "{errors:?}");
+        }
+        let (status, _, errors) = api.post("/api/v1/validate", &json!({"items": [drain(until)]})).await.problem();
+        assert!(status == 422 && errors[0].starts_with("items[0].spec.until: "), "{errors:?}");
+    }
+    assert_eq!(api.get("/api/v1/drains/x").await.json()["spec"]["until"], json!(later));
 }

@@ -1114,6 +1114,12 @@ export interface components {
             node?: string | null;
             /** @description Why, for other operators; 1..=1024 characters. */
             reason: string;
+            /**
+             * Format: date-time
+             * @description When the controller removes the drain by itself, on its wall clock: RFC 3339, at most 366 days from now. Absent: an operator removes
+             *     it.
+             */
+            until?: string | null;
         } & ({
             /** @constant */
             acceptLoss?: false;
@@ -1664,6 +1670,12 @@ export interface components {
                 node?: string | null;
                 /** @description Why, for other operators; 1..=1024 characters. */
                 reason: string;
+                /**
+                 * Format: date-time
+                 * @description When the controller removes the drain by itself, on its wall clock: RFC 3339, at most 366 days from now. Absent: an operator removes
+                 *     it.
+                 */
+                until?: string | null;
             } & ({
                 /** @constant */
                 acceptLoss?: false;

@@ -9,12 +9,13 @@ use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec, PortThresholds};
 use canopy_model::programs::Programs;
 use canopy_model::srh_hmac::SrhHmac;
 
+use super::drains::Drains;
 use super::state::State;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::record::{Record, RecordedRtt, StateRecord};
-use crate::resource::{Behind, Drain, Group, GroupState, Node, Topology};
+use crate::resource::{Behind, Group, GroupState, Node, Topology};
 use crate::topology::NodeIx;
 
 /// A command that passed every check: commit [`Self::writes`] in one transaction, then apply it. A crash between the two
@@ -69,7 +70,7 @@ pub(super) enum Effect {
     Group(Box<GroupEffect>),
     Topology(Box<TopologyEffect>),
     /// The drains from now on, without a topology.
-    Drains(BTreeMap<String, Drain>),
+    Drains(Drains),
     Thresholds(ThresholdEffects),
     /// The keys from now on.
     Hmac(Option<SrhHmac>),
@@ -96,7 +97,7 @@ pub(super) struct TopologyEffect {
     /// Every group that has members.
     pub(super) replans: Vec<Replan>,
     /// The drains from now on; `None`: as before.
-    pub(super) drains: Option<BTreeMap<String, Drain>>,
+    pub(super) drains: Option<Drains>,
 }
 
 /// The new plan of a group over another topology.

@@ -7,7 +7,7 @@
 //!
 //! [`Domain`] is the only type that other crates see. Behind it, each of the following depends only on those before it:
 //!
-//! - `state`: what commands change, with `groups` and its index `labels`; `change`: what a command changes, and the only
+//! - `state`: what commands change, with `drains`, and `groups` with its index `labels`; `change`: what a command changes, and the only
 //!   code that applies it.
 //! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `recorded_rtts`: which of their
 //!   measurements are durable; `withholding`: links that carry
@@ -15,7 +15,7 @@
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
-//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands` with `drain_targets`: checks of commands, by resource.
+//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`: checks of commands, by resource.
 //! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
@@ -61,7 +61,7 @@ mod data_flows;
 mod dead_ports;
 mod deliveries;
 mod drain_commands;
-mod drain_targets;
+mod drains;
 mod drops;
 mod effects;
 mod group_change;
@@ -529,7 +529,12 @@ impl Domain {
 
     /// All drains, in name order.
     pub fn drains(&self) -> Vec<DrainView> {
-        self.state.drains.values().map(|drain| drain_commands::view(&self.state, drain)).collect()
+        self.state.drains.all().map(|drain| drain_commands::view(&self.state, drain)).collect()
+    }
+
+    /// The drain that ends first by itself, and when.
+    pub fn next_drain_end(&self) -> Option<(UnixTime, &str)> {
+        self.state.drains.next_end()
     }
 
     /// One drain.

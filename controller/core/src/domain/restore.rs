@@ -7,7 +7,7 @@ use std::sync::Arc;
 use canopy_model::addressing::AddressPlan;
 
 use super::change::TopologyEffect;
-use super::drain_targets::targets;
+use super::drains::Drains;
 use super::recorded_rtts::RecordedRtts;
 use super::replan::{InForce, Replanner};
 use super::state::{Hmac, State};
@@ -16,7 +16,7 @@ use crate::hmac::HmacSettings;
 use crate::record::{
     GroupRecord, HmacRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key, topology_key,
 };
-use crate::resource::{Drain, Group, GroupState, Topology};
+use crate::resource::{Group, GroupState, Topology};
 use crate::routes::node_base;
 use crate::secret::Secret;
 use crate::topology::Network;
@@ -165,7 +165,7 @@ fn restore_topology(
             }),
         };
     };
-    let network = Network::build_around(record.spec, &state.addresses, &record.down, &targets(&state.drains))
+    let network = Network::build_around(record.spec, &state.addresses, &record.down, &state.drains.targets())
         .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
     let replans = Replanner { state, network: &network, recorded }
         .all(|_, _, e| Ok(e.to_string()))
@@ -185,7 +185,7 @@ struct Records {
     state: Option<StateRecord>,
     topology: Option<TopologyRecord>,
     moved: BTreeMap<u32, u32>,
-    drains: BTreeMap<String, Drain>,
+    drains: Drains,
     groups: BTreeMap<String, GroupRecord>,
     members: Vec<(String, MemberRecord)>,
     rtts: RecordedRtts,
@@ -204,7 +204,7 @@ impl Records {
                 self.moved = std::mem::take(&mut record.moved);
                 self.topology = Some(*record);
             }
-            Record::Drain(record) => _ = self.drains.insert(record.drain.metadata.name.clone(), record.drain),
+            Record::Drain(record) => self.drains.insert(record.into_drain()),
             Record::Group(record) => _ = self.groups.insert(record.metadata.name.clone(), *record),
             Record::Member(record) => self.members.push((key, *record)),
             Record::Rtt(record) => self.rtts.set(record.node, record.rtts),

@@ -9,6 +9,7 @@ use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::metadata::Metadata;
 use canopy_controller_api::{DrainResource, GroupResource, MemberResource, NodeResource, TopologyResource};
+use canopy_model::rfc3339;
 
 use crate::failure::Failure;
 use crate::output::{table, text};
@@ -64,6 +65,7 @@ impl Row for DrainResource {
             ("LINKS", |d| text(d.status.links.len()), false),
             ("GROUPS LEFT", |d| text(d.status.groups), false),
             ("HOSTS", |d| text(d.status.hosts.join(",")), false),
+            ("ENDS", |d| text(d.spec.until.map(rfc3339::format)), false),
             ("AGE", |d| age(d.metadata.created_unix_ns), false),
             ("BY", |d| text(d.metadata.written_by.as_ref().map(ToString::to_string)), false),
             ("REASON", |d| text(&d.spec.reason), false),
@@ -254,7 +256,7 @@ fn age(unix_ns: Option<u64>) -> String {
 }
 
 /// `5m ago by alice`.
-fn changed(metadata: &Metadata) -> String {
+pub(super) fn changed(metadata: &Metadata) -> String {
     match (age(metadata.written_unix_ns), &metadata.written_by) {
         (age, Some(by)) if metadata.written_unix_ns.is_some() => format!("{age} ago by {}", text(by.to_string())),
         _ => text(()),
