@@ -22,6 +22,7 @@ const PAGES: Record<string, string> = {
   link: "/links/leaf1/eth2",
   nodes: "/nodes",
   node: "/nodes/leaf1",
+  hosts: "/hosts",
   drains: "/drains",
   events: "/events",
   audit: "/audit",

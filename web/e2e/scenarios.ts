@@ -89,6 +89,20 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(page.url().includes("q=no"), "the filter is not in the URL");
   },
 
+  /** Catches a host whose groups or port are not shown, and a page that leads nowhere. */
+  async hosts(page) {
+    await page.goto(`${url}/hosts`);
+    const table = page.getByRole("table", { name: "Hosts" });
+    await table.getByRole("link", { name: "r1", exact: true }).waitFor();
+    await page.getByRole("searchbox", { name: "Filter by name, node or state" }).fill("s1");
+    await table.getByRole("link", { name: "r1", exact: true }).waitFor({ state: "detached" });
+    await table.getByRole("link", { name: "s1", exact: true }).click();
+    await page.getByRole("heading", { name: "s1", level: 1 }).waitFor();
+    await page.getByText("canopyctl describe host s1").waitFor();
+    await page.getByRole("table", { name: "Groups" }).getByRole("link", { name: "g1", exact: true }).click();
+    await page.waitForURL(`${url}/groups/g1`);
+  },
+
   /** Catches a write without a check, a reason that is not asked for, an error that is not shown, and a step that needs a mouse. */
   async drain(page) {
     await page.goto(`${url}/nodes/n2`);
@@ -325,7 +339,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     while ((await problems()).length === 0 && Date.now() < until) await page.waitForTimeout(100);
     const id = (await problems())[0]?.id ?? "";
     check(id !== "", "no problem has opened");
-    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/nodes", "/nodes/n2", "/drains", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
+    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/nodes", "/nodes/n2", "/hosts", "/hosts/r1", "/drains", "/events", "/audit", `/problems/${id}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });
       for (const path of paths) {

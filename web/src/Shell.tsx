@@ -12,6 +12,7 @@ const PAGES = [
   ["/topology", "Topology"],
   ["/links", "Links"],
   ["/nodes", "Nodes"],
+  ["/hosts", "Hosts"],
   ["/drains", "Drains"],
   ["/events", "Events"],
   ["/audit", "Audit"],

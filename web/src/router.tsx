@@ -78,6 +78,18 @@ const node = createRoute({
   component: lazyRouteComponent(() => import("./pages/Node"), "NodePage"),
   loader: ({ context }) => read(context.queries.ensureQueryData(queries.nodes)),
 });
+const hosts = createRoute({
+  getParentRoute: () => root,
+  path: "/hosts",
+  component: lazyRouteComponent(() => import("./pages/Hosts"), "Hosts"),
+  loader: ({ context }) => read(context.queries.ensureInfiniteQueryData(queries.hosts)),
+});
+const host = createRoute({
+  getParentRoute: () => root,
+  path: "/hosts/$host",
+  component: lazyRouteComponent(() => import("./pages/Host"), "HostPage"),
+  loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.host(params.host))),
+});
 const links = createRoute({
   getParentRoute: () => root,
   path: "/links",
@@ -110,7 +122,7 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import("./pages/Audit"), "Audit"),
 });
 
-export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, nodes, node, drains, events, audit]);
+export const tree = root.addChildren([overview, problem, groups, group, topology, links, link, nodes, node, hosts, host, drains, events, audit]);
 
 export const makeRouter = (client: QueryClient) =>
   createRouter({

@@ -43,7 +43,7 @@ pub enum Command {
         /// Code, as in `get problems`.
         code: Option<String>,
     },
-    /// Show a group, node, link or drain in full, with its datapath counters.
+    /// Show a group, node, link, host or drain in full, with its datapath counters.
     Describe(DescribeArgs),
     /// Show what files, or an earlier version of a resource, would change, and what that would do to nodes and groups.
     Diff(DiffArgs),
@@ -436,6 +436,9 @@ pub enum Resource {
     /// Link directions with their queues and queue thresholds; a direction is named by the sending port: n1/eth1.
     #[value(alias = "link")]
     Links,
+    /// Hosts with their port and how many groups they send to and receive from.
+    #[value(alias = "host")]
+    Hosts,
     /// Flows through the nodes' ports in descending order of rate; NAME is a node or its port: n1/eth1.
     #[value(alias = "flow")]
     Flows,
@@ -502,6 +505,8 @@ pub enum Describable {
     Link,
     /// A link or node that is out of service.
     Drain,
+    /// A host with its groups.
+    Host,
 }
 
 /// Arguments of `describe`.
@@ -607,6 +612,8 @@ mod tests {
             "drain link n1/eth1 -r optics --for 2h",
             "drain link n1/eth1 -r optics --until 2026-11-26T18:00:00Z",
             "describe drain n1-eth1",
+            "get hosts -o wide",
+            "describe host r1",
             "undrain n4",
             "get drains",
             "get problems",

@@ -323,6 +323,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/hosts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Hosts in name order, with the numbers of their groups. */
+        get: operations["listHosts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/hosts/{host}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One host, with its groups. */
+        get: operations["getHost"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/links": {
         parameters: {
             query?: never;
@@ -1647,6 +1681,69 @@ export interface components {
              */
             prefix: string;
         };
+        /** @description Where a host is attached. */
+        HostDesired: {
+            /** @description The host's default address. */
+            address: string;
+            /**
+             * Format: uint32
+             * @description IPv6 MTU of the link in bytes.
+             */
+            mtu: number;
+            /** @description The only node that it is linked to. */
+            node: string;
+            /** @description Port of that node. */
+            port: string;
+            /** @description The prefix routed to that port; members' addresses lie in it. */
+            prefix: string;
+        };
+        /** @description A group that a host is a member of. */
+        HostGroup: {
+            /** @description The host belongs to a session that has ended: its queue pair is no longer part of the group. */
+            ended: boolean;
+            /** @description Name of the group. */
+            name: string;
+            /** @description The host's role in it. */
+            role: components["schemas"]["Role"];
+        };
+        /** @description What is known of a host. */
+        HostObserved: {
+            /** @description These groups, in name order, the first 1,000; empty in a list of hosts. */
+            groups: components["schemas"]["HostGroup"][];
+            /** @description State of the node's port. */
+            port: components["schemas"]["PortState"];
+            /** @description What is wrong with the port, or why its state is not known; empty otherwise. */
+            reason: string;
+            /**
+             * Format: uint32
+             * @description Groups that it receives from.
+             */
+            receivers: number;
+            /**
+             * Format: uint32
+             * @description Groups that it sends to.
+             */
+            sources: number;
+        };
+        /** @description A host; its generation is the topology's. */
+        HostResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description Kind of resource.
+             * @enum {string}
+             */
+            kind: "Host";
+            /** @description Identity. */
+            metadata: components["schemas"]["Metadata"];
+            /** @description As declared, or as derived from declared resources. */
+            spec: components["schemas"]["HostDesired"];
+            /** @description Observed state. */
+            status: components["schemas"]["HostObserved"];
+        };
         /** @description A resource as a client sends it. */
         Input_DrainSpec: {
             /**
@@ -2174,6 +2271,23 @@ export interface components {
              * @enum {string}
              */
             kind: "GroupTelemetryList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
+        List_HostResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["HostResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "HostList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
@@ -2720,6 +2834,11 @@ export interface components {
         PortIndex: number;
         /** @description A number of a link's two egress ports. */
         PortNumber: number | components["schemas"]["EndNumbers"];
+        /**
+         * @description State of a port that leads to a host.
+         * @enum {string}
+         */
+        PortState: "Up" | "Down" | "Unknown";
         /** @description Queue thresholds in a node's desired state. */
         PortThresholdsView: {
             /**
@@ -6052,6 +6171,134 @@ export interface operations {
             };
             /** @description the store is full */
             507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listHosts: {
+        parameters: {
+            query?: {
+                /** @description Items on this page, 1..=500; 100 when absent. */
+                limit?: number;
+                /** @description Token from the previous page. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description one page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_HostResource"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getHost: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                host: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the host */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such host */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

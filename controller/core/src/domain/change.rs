@@ -143,13 +143,14 @@ impl State {
     /// Returns the names of changed nodes and groups.
     pub(super) fn apply_group(&mut self, effect: GroupEffect) -> (Vec<String>, Vec<String>) {
         let GroupEffect { name, group, programs, cursors } = effect;
-        let old = self.groups.remove(&name);
+        let nodes: Vec<NodeIx> = nodes_of(group.as_ref()).collect();
+        let old = self.groups.replace(&name, group);
         self.pools.resume(&cursors);
         if let Some(old) = &old {
             self.pools.release(&old.allocation);
             old.ended.values().for_each(|qpn| self.pools.release_qpn(*qpn));
         }
-        if let Some(new) = &group {
+        if let Some(new) = self.groups.get(&name) {
             // The numbers were free, or the group's own, when the command was prepared, at this same revision.
             let claimed =
                 self.pools.claim(&new.allocation).is_ok() && new.ended.values().all(|q| self.pools.claim_qpn(*q));
@@ -157,7 +158,7 @@ impl State {
         }
         let mut changed = BTreeSet::new();
         if let Some(old) = old {
-            let stays: BTreeSet<NodeIx> = nodes_of(group.as_ref()).collect();
+            let stays: BTreeSet<NodeIx> = nodes.iter().copied().collect();
             for node in nodes_of(Some(&old)).filter(|n| !stays.contains(n)) {
                 self.change_node(node, |spec, since, _| {
                     spec.groups.remove(&old.allocation.group_id);
@@ -166,7 +167,7 @@ impl State {
                 changed.insert(node);
             }
         }
-        for (node, program) in nodes_of(group.as_ref()).zip(programs) {
+        for (node, program) in nodes.into_iter().zip(programs) {
             let id = program.group_id;
             if self.nodes[node].spec.groups.get(&id) != Some(&program) {
                 self.change_node(node, |spec, since, generation| {
@@ -175,9 +176,6 @@ impl State {
                 });
                 changed.insert(node);
             }
-        }
-        if let Some(group) = group {
-            self.groups.insert(group);
         }
         let mut nodes: Vec<String> = changed.into_iter().map(|n| self.nodes[n].spec.base.name.clone()).collect();
         nodes.sort_unstable();

@@ -7,7 +7,7 @@
 //!
 //! [`Domain`] is the only type that other crates see. Behind it, each of the following depends only on those before it:
 //!
-//! - `state`: what commands change, with `drains`, and `groups` with its index `labels`; `change`: what a command changes, and the only
+//! - `state`: what commands change, with `drains`, and `groups` with its indexes `labels` and `host_index`; `change`: what a command changes, and the only
 //!   code that applies it.
 //! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `recorded_rtts`: which of their
 //!   measurements are durable; `withholding`: links that carry
@@ -16,7 +16,7 @@
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
 //! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`: checks of commands, by resource.
-//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
+//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`, `host_views`: what APIs show.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
 use std::collections::BTreeSet;
@@ -50,8 +50,8 @@ use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
 use crate::view::{
-    DrainView, FlowView, GroupView, HmacView, LinkView, MemberView, NodeSummary, NodeView, Page, TopologyView,
-    WaitedFor,
+    DrainView, FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page,
+    TopologyView, WaitedFor,
 };
 
 mod bound;
@@ -68,6 +68,8 @@ mod group_change;
 mod group_commands;
 mod groups;
 mod hmac;
+mod host_index;
+mod host_views;
 mod labels;
 mod late;
 mod link_views;
@@ -102,6 +104,7 @@ use change::Effect;
 use drain_commands::DrainCommands;
 use group_commands::{GroupCommands, may_open};
 use hmac::HmacCommands;
+use host_views::HostViews;
 use link_views::LinkViews;
 use links::Links;
 use member_commands::MemberCommands;
@@ -555,6 +558,16 @@ impl Domain {
     /// One node.
     pub fn node(&self, name: &str) -> Option<NodeView> {
         Views(&self.state).node(name)
+    }
+
+    /// Up to `limit` (1..=1000) hosts of the topology, in name order, behind the name `after`; without the names of their groups.
+    pub fn hosts(&self, after: Option<&str>, limit: usize) -> Page<HostView> {
+        HostViews(&self.state).page(after, limit)
+    }
+
+    /// One host of the topology.
+    pub fn host(&self, name: &str) -> Option<HostView> {
+        HostViews(&self.state).one(name)
     }
 
     /// One group.

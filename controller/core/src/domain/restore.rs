@@ -56,11 +56,10 @@ pub(super) fn restore(
         state.pools.resume(&record.cursors);
     }
     for (key, record) in read.members {
-        let group = state.groups.get_mut(&record.group).ok_or_else(|| RestoreError::Inconsistent {
-            key,
-            detail: format!("there is no group {:?}", record.group),
-        })?;
-        group.members.insert(record.member.spec.host.clone(), record.member);
+        if !state.groups.add_member(&record.group, record.member) {
+            let detail = format!("there is no group {:?}", record.group);
+            return Err(RestoreError::Inconsistent { key, detail });
+        }
     }
     for name in before_opening {
         if let Some(group) = state.groups.get_mut(&name) {
@@ -147,7 +146,8 @@ fn restore_group(
         state: GroupState::Waiting("waiting for a source to join"),
         behind: None,
     };
-    state.groups.insert(group);
+    let name = group.metadata.name.clone();
+    state.groups.replace(&name, Some(group));
     Ok(in_force)
 }
 

@@ -8,7 +8,9 @@ use canopy_controller_api::event::EventItem;
 use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::metadata::Metadata;
-use canopy_controller_api::{DrainResource, GroupResource, MemberResource, NodeResource, TopologyResource};
+use canopy_controller_api::{
+    DrainResource, GroupResource, HostResource, MemberResource, NodeResource, TopologyResource,
+};
 use canopy_model::rfc3339;
 
 use crate::failure::Failure;
@@ -158,6 +160,27 @@ fn wanted(bound: Bound) -> Option<u64> {
     match bound {
         Bound::Buffer { wanted_bytes } => Some(wanted_bytes),
         Bound::BandwidthDelay | Bound::Base => None,
+    }
+}
+
+impl Row for HostResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("NAME", |h| text(&h.metadata.name), false),
+            ("NODE", |h| text(&h.spec.node), false),
+            ("PORT", |h| text(&h.spec.port), false),
+            ("STATE", |h| text(h.status.port), false),
+            ("ADDRESS", |h| text(h.spec.address), false),
+            ("SENDS TO", |h| text(h.status.sources), false),
+            ("RECEIVES FROM", |h| text(h.status.receivers), false),
+            ("PREFIX", |h| text(h.spec.prefix), true),
+            ("MTU", |h| text(h.spec.mtu), true),
+            ("REASON", |h| text(&h.status.reason), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("host/{}", text(&self.metadata.name))
     }
 }
 

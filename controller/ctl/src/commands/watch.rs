@@ -49,9 +49,12 @@ pub(crate) async fn run(
         Resource::Problems => follow::<ProblemItem>("/api/v1/problems", client, args, out, notes).await,
         Resource::Events if args.name.is_some() => usage("events have no names"),
         Resource::Events => follow::<EventItem>("/api/v1/events", client, args, out, notes).await,
-        Resource::Topology | Resource::Drains | Resource::Links | Resource::Flows | Resource::Members => {
-            usage("--watch is for groups, nodes, problems and events")
-        }
+        Resource::Topology
+        | Resource::Drains
+        | Resource::Links
+        | Resource::Hosts
+        | Resource::Flows
+        | Resource::Members => usage("--watch is for groups, nodes, problems and events"),
     }
 }
 
