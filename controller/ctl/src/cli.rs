@@ -34,6 +34,11 @@ pub enum Command {
     Get(GetArgs),
     /// Show the domain on one screen: what is wrong first, with the cause and what to do.
     Status(StatusArgs),
+    /// Check that controller, store, agents, links and groups work, as far as the controller can see.
+    #[command(
+        after_help = "Exit codes: 0 every check is ok; 1 a check fails or cannot be made; 5 the same, after the time of --wait."
+    )]
+    Check(CheckArgs),
     /// Show why a group, link, node or host does not work as it should.
     Why(WhyArgs),
     /// Show the receivers that the source of a group waits for, with their shares of the last 5 to 10 s.
@@ -309,6 +314,27 @@ pub struct StatusArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Report,
+}
+
+/// Arguments of `check`.
+#[derive(Args)]
+pub struct CheckArgs {
+    /// Check again until everything is ok, at most for this time, for example 2m.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub wait: Option<Duration>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: CheckOutput,
+}
+
+/// Formats of `check`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CheckOutput {
+    /// For a terminal.
+    #[default]
+    Text,
+    /// `{"checks": [{"name", "result", "detail", "hint", "docs"}]}`; results are ok, fails and cannotBeChecked.
+    Json,
 }
 
 /// Arguments of `why`.
@@ -612,6 +638,8 @@ mod tests {
             "drain link n1/eth1 -r optics --for 2h",
             "drain link n1/eth1 -r optics --until 2026-11-26T18:00:00Z",
             "describe drain n1-eth1",
+            "check",
+            "check --wait 2m -o json",
             "get hosts -o wide",
             "describe host r1",
             "undrain n4",
