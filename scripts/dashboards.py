@@ -245,12 +245,14 @@ def controller():
     """Can what it shows be trusted?"""
     job = '{job="canopy-controller"}'
     return board("canopy-controller", "Canopy / Controller", "The controller, its store and its changes.", [], [
-        number("Up", "Controllers that answer.", "short", f"sum(up{job})"),
-        number("Store read-only", "The disk is full, or the store has failed.", "short", "1 - min(canopy_store_writable)", 0),
-        number("Lost commits", "1 until an operator has taken note.", "short", "max(canopy_store_lost_commits)", 0),
-        number("Term", "Rises with every start.", "short", "max(canopy_controller_term)"),
-        number("Problems left out", "Beyond what is shown.", "short", "max(canopy_controller_problems_left_out)", 0),
-        number("Series left out", "Beyond what one scrape shows.", "short", "max(canopy_controller_series_left_out)", 0),
+        number("Up", "Controllers that answer.", "short", f"sum(up{job})", span=3),
+        number("Store read-only", "The disk is full, or the store has failed.", "short", "1 - min(canopy_store_writable)", 0, span=3),
+        number("Lost commits", "1 until an operator has taken note.", "short", "max(canopy_store_lost_commits)", 0, span=3),
+        number("Pending commits", "Taken back unless they are confirmed in time.", "short", "max(canopy_commit_pending)", span=3),
+        number("Taken back in", "Time of the pending commit; 0 without one.", "s", "max(canopy_commit_rollback_seconds) or vector(0)", span=3),
+        number("Term", "Rises with every start.", "short", "max(canopy_controller_term)", span=3),
+        number("Problems left out", "Beyond what is shown.", "short", "max(canopy_controller_problems_left_out)", 0, span=3),
+        number("Series left out", "Beyond what one scrape shows.", "short", "max(canopy_controller_series_left_out)", 0, span=3),
         graph("Changes", "Commands that changed the domain.", "ops", ("rate(canopy_controller_domain_revision[1m])", "{{instance}}")),
         graph("From intent to kernel", "Time until every node that a change concerns has it in its kernel.", "s",
               (f"histogram_quantile(0.5, {CONFIRMED})", "median"), (f"histogram_quantile(0.9, {CONFIRMED})", "90 %"),

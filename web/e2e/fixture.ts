@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { extname, join } from "node:path";
-import type { ChartUnit, DomainStatus, Event, Flow, Group, GroupPhase, GroupSample, IncidentItem, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
+import type { ChartUnit, DomainStatus, Event, Flow, Group, GroupPhase, GroupSample, Host, IncidentItem, Link, Member, Node, Problem, Topology, TreeNode, WaitedFor } from "../src/api/types";
 
 const API = { apiVersion: "canopy/v1" } as const;
 const T0 = 1_795_596_380e9;
@@ -42,6 +42,19 @@ export function topology(nodes: number): Topology {
       links,
     },
     status: { nodes, connectedNodes: nodes, syncedNodes: nodes, hosts: leaves, links: links.length, conditions: [] },
+  };
+}
+
+/** The host below leaf `at + 1`. */
+function host(name: string, address: string, prefix: string, at: number): Host {
+  const port = at === 6 ? "Down" : at === 11 ? "Unknown" : "Up";
+  const reason = port === "Up" ? "" : port === "Down" ? "interface eth1 has no carrier" : "the agent of leaf12 is not connected";
+  return {
+    ...API,
+    kind: "Host",
+    metadata: metadata(name),
+    spec: { node: `leaf${at + 1}`, port: "eth1", prefix, address, mtu: 9000 },
+    status: { port, reason, sources: at % 3 ? 0 : 2, receivers: (at * 5) % 17, groups: [] },
   };
 }
 
@@ -286,6 +299,7 @@ export function serve(dist: string, sizes: Sizes): Promise<{ url: string; code: 
     "/api/v1/problem-codes": () => list([{ code: "LinkLossy", severity: "warning", object: "link", title: "loses packets although its carrier is up", meaning: "Packets that one end sent did not arrive at the other.", remedy: "Check optics.", opensAfterMs: 0, closesAfterMs: 0 }]),
     "/api/v1/nodes": () => list(nodes),
     "/api/v1/links": () => list(all),
+    "/api/v1/hosts": () => list((fabric.spec.hosts ?? []).map((of, at) => host(of.name, of.address, of.prefix, at))),
     "/api/v1/topology": () => (sizes.nodes ? fabric : undefined),
     "/api/v1/drains": () => list(sizes.nodes > 2 ? [{ ...API, kind: "Drain", metadata: metadata("leaf7-eth3"), spec: { link: "leaf7/eth3--spine2/eth7", reason: "optics" }, status: { groups: 3, hosts: [], links: ["leaf7/eth3--spine2/eth7"] } }] : []),
     "/api/v1/events": () => list(events),

@@ -24,6 +24,7 @@ const PAGES: Record<string, string> = {
   congestion: "/congestion",
   nodes: "/nodes",
   node: "/nodes/leaf1",
+  hosts: "/hosts",
   drains: "/drains",
   controller: "/controller",
   events: "/events",

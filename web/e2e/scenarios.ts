@@ -107,6 +107,20 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     check(page.url().includes("q=no"), "the filter is not in the URL");
   },
 
+  /** Catches a host whose groups or port are not shown, and a page that leads nowhere. */
+  async hosts(page) {
+    await page.goto(`${url}/hosts`);
+    const table = page.getByRole("table", { name: "Hosts" });
+    await table.getByRole("link", { name: "r1", exact: true }).waitFor();
+    await page.getByRole("searchbox", { name: "Filter by name, node or state" }).fill("s1");
+    await table.getByRole("link", { name: "r1", exact: true }).waitFor({ state: "detached" });
+    await table.getByRole("link", { name: "s1", exact: true }).click();
+    await page.getByRole("heading", { name: "s1", level: 1 }).waitFor();
+    await page.getByText("canopyctl describe host s1").waitFor();
+    await page.getByRole("table", { name: "Groups" }).getByRole("link", { name: "g1", exact: true }).click();
+    await page.waitForURL(`${url}/groups/g1`);
+  },
+
   /** Catches a write without a check, a reason that is not asked for, an error that is not shown, and a step that needs a mouse. */
   async drain(page) {
     await page.goto(`${url}/nodes/n2`);
@@ -540,7 +554,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     const incidents = (await (await fetch(`${url}/api/v1/incidents`)).json()) as { items: { id: string }[] };
     const incident = incidents.items[0]?.id ?? "";
     check(incident !== "", "a problem has opened and is no incident");
-    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/drains", "/controller", "/events", "/audit", `/problems/${id}`, "/incidents", `/incidents/${incident}`, "/no/such/page"];
+    const paths = ["/", "/groups", "/groups/g1", "/topology", "/links", "/links/n1/eth1", "/congestion", "/nodes", "/nodes/n2", "/hosts", "/hosts/r1", "/drains", "/controller", "/events", "/audit", `/problems/${id}`, "/incidents", `/incidents/${incident}`, "/no/such/page"];
     for (const colorScheme of ["dark", "light"] as const) {
       await page.emulateMedia({ colorScheme });
       for (const path of paths) {

@@ -13,6 +13,7 @@ const PAGES = [
   ["/links", "Links"],
   ["/congestion", "Congestion"],
   ["/nodes", "Nodes"],
+  ["/hosts", "Hosts"],
   ["/drains", "Drains"],
   ["/controller", "Controller"],
   ["/incidents", "Incidents"],

@@ -98,6 +98,18 @@ const node = createRoute({
   component: lazyRouteComponent(() => import("./pages/Node"), "NodePage"),
   loader: ({ context }) => read(context.queries.ensureQueryData(queries.nodes)),
 });
+const hosts = createRoute({
+  getParentRoute: () => root,
+  path: "/hosts",
+  component: lazyRouteComponent(() => import("./pages/Hosts"), "Hosts"),
+  loader: ({ context }) => read(context.queries.ensureInfiniteQueryData(queries.hosts)),
+});
+const host = createRoute({
+  getParentRoute: () => root,
+  path: "/hosts/$host",
+  component: lazyRouteComponent(() => import("./pages/Host"), "HostPage"),
+  loader: ({ context, params }) => read(context.queries.ensureQueryData(queries.host(params.host))),
+});
 const links = createRoute({
   getParentRoute: () => root,
   path: "/links",
@@ -143,7 +155,7 @@ const audit = createRoute({
   component: lazyRouteComponent(() => import("./pages/Audit"), "Audit"),
 });
 
-export const tree = root.addChildren([overview, problem, incidents, incident, groups, group, topology, links, link, congestion, nodes, node, drains, controller, events, audit]);
+export const tree = root.addChildren([overview, problem, incidents, incident, groups, group, topology, links, link, congestion, nodes, node, hosts, host, drains, controller, events, audit]);
 
 export const makeRouter = (client: QueryClient) =>
   createRouter({

@@ -110,6 +110,9 @@ pub struct Refused {
     pub name: String,
     /// Why not.
     pub detail: String,
+    /// As which version it was left; absent if it was not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
 }
 
 /// A resource that a commit has changed.
@@ -203,6 +206,16 @@ impl Commit {
             let due = now + left.min(Duration::from_secs(state.timeout_seconds));
             Self { state, changes, next, octets, due }
         }))
+    }
+
+    /// How long it may still be confirmed.
+    pub fn time_left(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
+    }
+
+    /// It is rolled back soon: less than a fifth of its time is left.
+    pub fn is_expiring(&self) -> bool {
+        self.is_pending() && self.time_left() * 5 < Duration::from_secs(self.state.timeout_seconds)
     }
 
     /// It waits for its confirmation.
@@ -409,4 +422,21 @@ fn key_of(sequence: u64) -> String {
 
 fn sequence_of(key: &str) -> Option<u64> {
     u64::from_str_radix(key.strip_prefix(BEFORE)?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_expires_with_a_fifth_of_its_time_left() {
+        let after = |passed: u64| {
+            let begun = Instant::now() - Duration::from_millis(passed);
+            Commit::begin("0".into(), Written::default(), Duration::from_secs(10), begun)
+        };
+        assert_eq!([0, 7000, 8100, 11_000].map(|passed| after(passed).is_expiring()), [false, false, true, true]);
+        let ended = after(8100).ended(Written::default(), End::Confirmed, Vec::new());
+        assert!(!ended.is_expiring());
+        assert_eq!(after(11_000).time_left(), Duration::ZERO);
+    }
 }

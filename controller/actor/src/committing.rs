@@ -7,13 +7,16 @@ use canopy_controller_core::Domain;
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::principal::{Principal, Written};
 use canopy_controller_core::request_id::RequestId;
+use canopy_model::rfc3339;
 use canopy_store::{MAX_OPS, Op, StoreError};
 use canopy_units::UnixTime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::books::{Entry, Note};
-use crate::commit::{self, Act, BEFORE, Before, Commit, End, MAX_REFUSED, MAX_TIMEOUT, MIN_TIMEOUT, Refused, Touch};
+use crate::commit::{
+    self, Act, BEFORE, Before, Commit, End, MAX_REFUSED, MAX_TIMEOUT, MIN_TIMEOUT, Refused, State, Touch,
+};
 use crate::events::Code;
 use crate::task::{Deed, Message, Task, failed, is_refusal};
 use crate::{CommandError, Controller, Target};
@@ -75,7 +78,10 @@ impl Controller {
                 }
                 left = refused;
             }
-            Ok(left.iter().filter_map(|(before, why)| Some(refusal(&before.target(), why.as_ref()?))).collect())
+            Ok(left
+                .iter()
+                .filter_map(|(before, why)| Some(refusal(&domain, &before.target(), why.as_ref()?)))
+                .collect())
         });
         tried.await.map_err(|_| CommandError::Stopping)?
     }
@@ -83,6 +89,37 @@ impl Controller {
     /// Reads the pending commit without a copy: it may have many changes.
     pub fn with_commit<R>(&self, read: impl FnOnce(Option<&Commit>) -> R) -> R {
         read(self.commit_lock().as_ref().filter(|commit| commit.is_pending()))
+    }
+
+    /// Why the pending commit needs attention: it is about to be rolled back.
+    pub(crate) fn expiring_commit(&self) -> Option<String> {
+        self.with_commit(|pending| {
+            let commit = pending.filter(|commit| commit.is_expiring())?;
+            let State { id, begun, deadline, .. } = &commit.state;
+            let (by, at, changes) = (&begun.by, rfc3339::format(*deadline), commit.changes.len());
+            Some(format!("commit {id} of {by}, with changes of {changes} resources, is taken back at {at}"))
+        })
+    }
+
+    /// Which resources the last rollback could not put back and that are still as it has left them.
+    pub(crate) fn refused_by_rollback(&self) -> Option<String> {
+        // Not under both locks.
+        let (id, refused) = {
+            let commit = self.commit_lock();
+            let state = &commit.as_ref()?.state;
+            (state.id.clone(), state.ended.as_ref()?.refused.clone())
+        };
+        let is_left = |of: &&Refused| {
+            let target = Target { kind: of.kind, name: of.name.clone() };
+            self.read(|d| target.tag(d)) == of.tag
+        };
+        let mut left = refused.iter().filter(is_left);
+        let Refused { kind, name, detail, .. } = left.next()?;
+        let more = match left.count() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        Some(format!("the rollback of commit {id} did not put {kind}/{name} back: {detail}{more}"))
     }
 
     /// When the pending commit is to be rolled back.
@@ -244,12 +281,11 @@ impl Task {
                 break;
             }
         }
-        let refused: Vec<Refused> = left
-            .iter()
-            .filter_map(|(_, before, why)| Some(refusal(&before.target(), why.as_ref()?)))
-            .take(MAX_REFUSED)
-            .collect();
-        for Refused { kind, name, detail } in &refused {
+        let refused = left.iter().take(MAX_REFUSED);
+        let refused: Vec<Refused> = self.controller.read(|d| {
+            refused.filter_map(|(_, before, why)| Some(refusal(d, &before.target(), why.as_ref()?))).collect()
+        });
+        for Refused { kind, name, detail, .. } in &refused {
             tracing::error!(%kind, name, detail, commit = commit.state.id, "a rollback could not put a resource back: put it back by hand, canopyctl history has its versions");
             let detail = format!("commit {}: {kind}/{name} was not put back: {detail}", commit.state.id);
             self.controller.events().note(Code::RollbackRefused, None, None, detail);
@@ -294,14 +330,14 @@ fn drawn_id() -> Result<String, CommandError> {
     Ok(hex::encode(drawn))
 }
 
-fn refusal(target: &Target, why: &CommandError) -> Refused {
+fn refusal(domain: &Domain, target: &Target, why: &CommandError) -> Refused {
     let mut detail = why.to_string();
     if let Some(cause) = std::error::Error::source(why) {
         detail += &format!(": {cause}");
     }
     // A hundred of them are a record.
     detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
-    Refused { kind: target.kind, name: target.name.clone(), detail }
+    Refused { kind: target.kind, name: target.name.clone(), detail, tag: target.tag(domain) }
 }
 
 /// What the pending commit has changed, the newest first.

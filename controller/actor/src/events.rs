@@ -74,6 +74,10 @@ pub enum Code {
     CommitRolledBack,
     /// A rollback could not put a resource back; the event names it with the reason.
     RollbackRefused,
+    /// The time of a drain had passed, and the controller removed it.
+    DrainEnded,
+    /// A drain whose time had passed was not removed: one event until one is.
+    DrainNotEnded,
     /// A problem opened; `/api/v1/problems` has its causes and what it affects.
     ProblemOpened,
     /// A problem closed.

@@ -77,7 +77,9 @@ impl Controller {
             |code, evidence| Symptom { key: ProblemKey::new(code, Object::Controller), evidence, causes: vec![] };
         let full = self.why_read_only().map(|why| symptom(ProblemCode::StoreReadOnly, why));
         let lost = self.store_recovery().map(|lost| symptom(ProblemCode::StoreLostCommits, lost.to_string()));
-        let symptoms = full.into_iter().chain(lost).collect();
+        let expiring = self.expiring_commit().map(|why| symptom(ProblemCode::CommitExpiring, why));
+        let refused = self.refused_by_rollback().map(|why| symptom(ProblemCode::RollbackRefused, why));
+        let symptoms = [full, lost, expiring, refused].into_iter().flatten().collect();
         self.health().observe(&Subject::Controller, symptoms, self.now(), UnixTime::now());
     }
 

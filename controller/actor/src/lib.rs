@@ -19,6 +19,7 @@ pub mod commit;
 mod committing;
 mod controller;
 pub mod difference;
+mod drains;
 mod due;
 pub mod error;
 pub mod events;

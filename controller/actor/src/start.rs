@@ -87,6 +87,7 @@ pub async fn start_with(
         books,
         traced: Vec::new(),
         read_only: None,
+        drain_retry: None,
     };
     if let Some(path) = read_only {
         task.becomes_read_only(path);

@@ -93,6 +93,8 @@ pub(crate) struct Task {
     pub(crate) traced: Vec<Traced>,
     /// The store while its disk is full; `None` while it takes changes.
     pub(crate) read_only: Option<PathBuf>,
+    /// When a drain that could not be ended is tried again.
+    pub(crate) drain_retry: Option<Instant>,
 }
 
 type Answer = oneshot::Sender<Result<Done, CommandError>>;
@@ -179,7 +181,7 @@ impl Task {
             if self.read_only.is_some() {
                 self.try_again().await?;
             }
-            self.roll_back_if_due().await?;
+            self.do_what_is_due().await?;
             match message {
                 None | Some(Message::Stop) => return Ok(()),
                 Some(Message::RaiseTerm { above, answer }) => {
@@ -198,11 +200,11 @@ impl Task {
         }
     }
 
-    /// The next message; meanwhile a store that is read-only is tried again, and a commit that is not confirmed in time rolled back.
+    /// The next message; meanwhile a store that is read-only is tried again, and what is due is done.
     async fn next(&mut self) -> Result<Option<Message>, StoreError> {
         loop {
             let again = self.read_only.is_some().then(|| Instant::now() + RETRY);
-            let due = self.controller.commit_due().filter(|_| self.read_only.is_none());
+            let due = self.due().filter(|_| self.read_only.is_none());
             let Some(at) = again.or(due) else { return Ok(self.queue.recv().await) };
             if let Ok(message) = tokio::time::timeout_at(at, self.queue.recv()).await {
                 return Ok(message);
@@ -210,8 +212,19 @@ impl Task {
             if self.read_only.is_some() {
                 self.try_again().await?;
             }
-            self.roll_back_if_due().await?;
+            self.do_what_is_due().await?;
         }
+    }
+
+    /// When [`Task::do_what_is_due`] may have something to do.
+    fn due(&self) -> Option<Instant> {
+        [self.controller.commit_due(), self.drain_due()].into_iter().flatten().min()
+    }
+
+    /// Rolls back a commit that was not confirmed in time, and ends a drain whose time has passed.
+    async fn do_what_is_due(&mut self) -> Result<(), StoreError> {
+        self.roll_back_if_due().await?;
+        self.end_drain_if_due().await
     }
 
     /// Carries out `first` and the commands that wait behind it. Returns the next message that is none.
@@ -277,12 +290,12 @@ impl Task {
         None
     }
 
-    /// Checks an order, and notes what an operator writes, and what a rollback (`puts_back`) writes again.
-    fn prepare(&self, domain: &Domain, order: Order, puts_back: bool) -> Result<Checked, CommandError> {
+    /// Checks an order, and notes what an operator writes, and what the controller (`is_own`) writes of what operators declare.
+    fn prepare(&self, domain: &Domain, order: Order, is_own: bool) -> Result<Checked, CommandError> {
         order.check(domain)?;
         let Order { command, by, request, plan, commit, dry_run, .. } = order;
         let written = Written { at: UnixTime::now(), by, request };
-        let is_operator = written.by.kind == PrincipalKind::Operator || puts_back;
+        let is_operator = written.by.kind == PrincipalKind::Operator || is_own;
         let target = Target::of(&command).filter(|_| is_operator || dry_run || plan.is_some());
         let Some(target) = target else {
             return Ok(Checked {
@@ -304,7 +317,7 @@ impl Task {
             return Err(CommandError::PlanChanged { expected, actual: preview.plan.clone() });
         }
         let is_noted = is_operator && !dry_run && !prepared.is_noop();
-        let touch = if is_noted && !puts_back {
+        let touch = if is_noted && !is_own {
             self.controller.with_commit(|pending| {
                 commit::check(pending, commit.as_deref())?;
                 pending.map_or(Ok(None), |pending| pending.touch(domain, &target, &command, old.as_ref()))
@@ -425,7 +438,19 @@ impl Task {
         command: Option<Command>,
         forgotten: Op,
     ) -> Result<Result<(), CommandError>, StoreError> {
-        let Some(command) = command else { return Ok(Ok(self.commit(vec![forgotten]).await?)) };
+        match command {
+            Some(command) => self.write_own(command, Some(forgotten)).await,
+            None => Ok(Ok(self.commit(vec![forgotten]).await?)),
+        }
+    }
+
+    /// Changes what operators declare in the name of the controller, audited, with `also` in the same transaction; `Err` inside if the
+    /// domain refuses it.
+    pub(crate) async fn write_own(
+        &mut self,
+        command: Command,
+        also: Option<Op>,
+    ) -> Result<Result<(), CommandError>, StoreError> {
         let rewires = matches!(command, Command::PutTopology { .. } | Command::DeleteTopology);
         let order = Order::new(command, Principal::default());
         let Checked { prepared, note, touch, .. } = match self.controller.read(|d| self.prepare(d, order, true)) {
@@ -434,7 +459,7 @@ impl Task {
         };
         let change = Change { prepared, note, touch, intent: Some(self.controller.now()), show: None, trace: None };
         let mut ops = change.ops();
-        ops.push(forgotten);
+        ops.extend(also);
         match self.commit(ops).await {
             Err(limit @ StoreError::Limit(_)) => return Ok(Err(CommandError::Store(limit))),
             committed => committed?,

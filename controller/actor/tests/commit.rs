@@ -2,9 +2,11 @@
 //! Confirmed commits: what is not confirmed in time is taken back, also by a controller that restarts meanwhile.
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use canopy_controller_actor::commit::{Act, End};
 use canopy_controller_actor::{AuditFilter, CommandError, Controller, Order, Running, start};
@@ -13,75 +15,10 @@ use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::metadata::Labels;
 use canopy_controller_core::principal::Principal;
 use canopy_model::group::GroupSpec;
-use canopy_store::{MemStore, Op, Revision, Snapshot, Store, StoreError};
+use canopy_store::StoreError;
+use support::{Failing, alice, bob, stop, until};
 
 const LONG: Duration = Duration::from_secs(3600);
-
-/// A store that fails once so many commits were made.
-#[derive(Default)]
-struct Failing {
-    inner: MemStore,
-    commits: AtomicUsize,
-    last: AtomicUsize,
-    /// It is full then, and does not fail; the next try finds room.
-    is_full: AtomicBool,
-}
-
-impl Failing {
-    fn new() -> Arc<Self> {
-        Arc::new(Self { last: AtomicUsize::new(usize::MAX), ..Self::default() })
-    }
-
-    fn fail_after(&self, more: usize) {
-        self.last.store(self.commits.load(Ordering::SeqCst).saturating_add(more), Ordering::SeqCst);
-    }
-
-    fn full_after(&self, more: usize) {
-        self.is_full.store(true, Ordering::SeqCst);
-        self.fail_after(more);
-    }
-
-    fn keys(&self, prefix: &str) -> usize {
-        self.inner.scan(prefix).unwrap().entries.len()
-    }
-}
-
-impl Store for Failing {
-    fn revision(&self) -> Result<Revision, StoreError> {
-        self.inner.revision()
-    }
-
-    fn commit(&self, expected: Revision, ops: &[Op]) -> Result<Revision, StoreError> {
-        if self.commits.fetch_add(1, Ordering::SeqCst) >= self.last.load(Ordering::SeqCst) {
-            if self.is_full.swap(false, Ordering::SeqCst) {
-                self.last.store(usize::MAX, Ordering::SeqCst);
-                return Err(StoreError::Full { path: "/store".into() });
-            }
-            return Err(StoreError::Failed { doing: "committing", detail: "the power is off".into() });
-        }
-        self.inner.commit(expected, ops)
-    }
-
-    fn scan(&self, prefix: &str) -> Result<Snapshot, StoreError> {
-        self.inner.scan(prefix)
-    }
-
-    fn newest(&self, prefix: &str, below: Option<&str>, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        self.inner.newest(prefix, below, limit)
-    }
-
-    fn import(&self, snapshot: &Snapshot) -> Result<Revision, StoreError> {
-        self.inner.import(snapshot)
-    }
-}
-
-fn alice() -> Principal {
-    Principal::operator("alice", Some(1000))
-}
-
-fn bob() -> Principal {
-    Principal::operator("bob", Some(1001))
-}
 
 fn put(name: &str, mtu: u32) -> Command {
     let spec = GroupSpec { path_mtu: mtu, ..GroupSpec::default() };
@@ -123,19 +60,6 @@ async fn with_groups(store: &Arc<Failing>) -> Running {
         write(&running.controller, put(name, 1024), alice(), None).await.unwrap();
     }
     running
-}
-
-async fn until(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < deadline, "not within 60 s: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-async fn stop(Running { controller, task }: Running) {
-    controller.stop().await;
-    task.await.unwrap().unwrap();
 }
 
 #[tokio::test]

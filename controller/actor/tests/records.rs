@@ -50,8 +50,19 @@ fn join(group: &str, spec: serde_json::Value) -> Command {
     Command::PutMember { group: group.into(), spec, create_only: true, instance: None }
 }
 
+fn drain(name: &str, until: Option<&str>) -> Command {
+    let spec = json!({"node": "n3", "reason": "fans", "until": until});
+    Command::PutDrain {
+        name: name.into(),
+        labels: Labels::new(),
+        spec: serde_json::from_value(spec).unwrap(),
+        if_match: None,
+        create_only: true,
+    }
+}
+
 /// Every kind of record with every field: labels, a port without carrier, a moved tree, memory, an evicted receiver,
-/// a failed group, a receiver of a session that has ended, a measured link.
+/// a failed group, a receiver of a session that has ended, a measured link, a drain without and with an end.
 fn commands() -> Vec<Command> {
     let spec = json!({
         "nodes": [{"name": "n1", "id": 1}, {"name": "n2", "id": 2}, {"name": "n3", "id": 3}],
@@ -93,6 +104,9 @@ fn commands() -> Vec<Command> {
         join("g3", json!({"host": "s1", "role": "source", "qpn": 22, "startPsn": 77})),
         join("g3", json!({"host": "r1", "role": "receiver", "qpn": 23})),
         Command::DeleteMember { group: "g3".into(), host: "s1".into() },
+        drain("d1", None),
+        // So late that no test ends it.
+        drain("d2", Some("2500-01-01T00:00:00Z")),
     ]
 }
 

@@ -3,7 +3,7 @@
 //! accepts, and what `canopyctl` sends and reads. A renamed field is a compile error at both ends.
 //!
 //! - `resource`: `{apiVersion, kind, metadata, spec, status}`, as in Kubernetes; [`Input`] as a client sends it.
-//! - [`topology`], [`drain`], [`node`], [`link`], [`group`], [`member`]: one file per resource: its status, and the conversion from
+//! - [`topology`], [`drain`], [`node`], [`link`], [`host`], [`group`], [`member`]: one file per resource: its status, and the conversion from
 //!   the domain's view of it. Specs are those of `canopy_model`.
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
 //!   operators wrote.
@@ -42,6 +42,7 @@ pub mod group;
 pub mod health;
 pub mod history;
 pub mod hmac;
+pub mod host;
 pub mod incident;
 mod input;
 pub mod link;
@@ -60,6 +61,7 @@ pub mod waited;
 
 pub use drain::DrainResource;
 pub use group::GroupResource;
+pub use host::HostResource;
 pub use input::{Input, MetadataInput};
 pub use link::LinkResource;
 pub use member::MemberResource;

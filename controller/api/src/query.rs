@@ -117,7 +117,7 @@ pub struct ListQuery {
     #[param(rename = "continue")]
     pub next: Option<String>,
     /// `key=value,key!=value,key`; all must hold.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label_selector: String,
     /// Send changes as server-sent events instead of a list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -126,6 +126,19 @@ pub struct ListQuery {
     pub after: Option<String>,
     /// With `watch`: how long the stream lasts, 1..=3600 seconds; 300 when absent.
     pub timeout_seconds: Option<u64>,
+}
+
+/// Page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct PageQuery {
+    /// Items on this page, 1..=500; 100 when absent.
+    pub limit: Option<usize>,
+    /// Token from the previous page.
+    #[serde(rename = "continue")]
+    #[param(rename = "continue")]
+    pub next: Option<String>,
 }
 
 /// Filter for events.

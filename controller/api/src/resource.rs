@@ -37,6 +37,8 @@ pub enum Kind {
     Node,
     /// [`crate::LinkResource`].
     Link,
+    /// [`crate::HostResource`].
+    Host,
     /// [`crate::GroupResource`].
     Group,
     /// [`crate::MemberResource`].
@@ -47,6 +49,8 @@ pub enum Kind {
     NodeList,
     /// A list of link directions.
     LinkList,
+    /// A list of hosts.
+    HostList,
     /// A list of [`crate::link::FlowView`].
     FlowList,
     /// A list of groups.

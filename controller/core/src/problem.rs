@@ -181,6 +181,16 @@ problems! {
         "has lost commits that it had acknowledged: its store was damaged",
         "The store was recovered from what was left of it. Changes since then may be missing, and clients were answered that they were made.",
         "Compare the domain with what operators and hosts asked for, apply what is missing, then run `canopy-controller store acknowledge`.";
+    /// A confirmed commit is about to be rolled back.
+    CommitExpiring: Warning Controller, opens 0 ms, closes 0 ms,
+        "is about to take a commit back",
+        "A confirmed commit has less than a fifth of its time left. Unless it is confirmed or gets more time, its changes are taken back.",
+        "`canopyctl commit status` has its changes; then run `canopyctl commit confirm`, `commit extend 10m` or `commit cancel`.";
+    /// A rollback could not put resources back.
+    RollbackRefused: Warning Controller, opens 0 ms, closes 0 ms,
+        "could not put back everything that a commit had changed",
+        "A confirmed commit was rolled back, and the domain refused to write some resources again as they were before: they are as the commit left them.",
+        "`canopyctl commit status` names them with the reason, `canopyctl history` has their versions; put them back by hand. It closes once each of them was written or deleted, or with the next commit.";
     /// A node's agent is not connected.
     AgentDisconnected: Critical Node, opens 3000 ms, closes 0 ms,
         "has no connection to its agent",
@@ -332,7 +342,7 @@ problems! {
         "The MTU of a port is smaller than the source's packets with their encapsulation.",
         "Raise the MTU of the links, or lower pathMtu of the group.";
     /// A host sends what the boundary refuses.
-    HostRefused: Warning Port, opens 5000 ms, closes 10000 ms,
+    HostRefused: Warning Port, opens 3000 ms, closes 10000 ms,
         "drops packets at the boundary of the domain",
         "What is behind the port sends frames, addresses or destinations that it must not: it is misconfigured or hostile. Its groups are not affected by that.",
         "The evidence has the drop reasons (docs/datapath.md); `tcpdump -i PORT` at the node shows the packets.";

@@ -11,8 +11,10 @@ use canopy_model::FieldError;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Qpn;
 use canopy_model::member::Role;
+use canopy_model::rfc3339;
 use canopy_model::srh_hmac::{FlagBit, HmacKey, HmacKeyId, HmacSecret, SrhHmac};
 use canopy_model::topology::{Endpoint, TopologySpec};
+use canopy_units::UnixTime;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::alloc::{Allocation, Cursors};
@@ -115,8 +117,24 @@ impl Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainRecord {
     pub(crate) revision: u64,
+    /// Without its end, which versions that do not know it would refuse in a spec.
     #[serde(flatten)]
-    pub(crate) drain: Drain,
+    drain: Drain,
+    /// See [`DrainSpec::until`](canopy_model::drain::DrainSpec::until).
+    #[serde(default, with = "rfc3339::option", skip_serializing_if = "Option::is_none")]
+    until: Option<UnixTime>,
+}
+
+impl DrainRecord {
+    pub(crate) fn new(revision: u64, mut drain: Drain) -> Self {
+        let until = drain.spec.until.take();
+        Self { revision, drain, until }
+    }
+
+    pub(crate) fn into_drain(mut self) -> Drain {
+        self.drain.spec.until = self.until;
+        self.drain
+    }
 }
 
 /// Durable form of the topology.

@@ -8,7 +8,7 @@ use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::{EncodingMode, GroupSpec};
 use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
-use canopy_model::member::{Connection, LateStart, MemberSpec};
+use canopy_model::member::{Connection, LateStart, MemberSpec, Role};
 use canopy_model::srh_hmac::{FlagBit, HmacPhase};
 use canopy_model::status::{GroupPhase, ItemError};
 use canopy_model::topology::TopologySpec;
@@ -294,6 +294,71 @@ pub struct NodeObserved {
     pub metrics_address: String,
     /// `Connected`, `Synced`, `Healthy`.
     pub conditions: Vec<Condition>,
+}
+
+/// A host of the topology.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostView {
+    /// Name in the topology.
+    pub name: String,
+    /// Generation of the topology.
+    pub generation: Generation,
+    /// As declared.
+    pub spec: HostDesired,
+    /// Its port and its groups.
+    pub status: HostObserved,
+}
+
+/// Where a host is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostDesired {
+    /// The only node that it is linked to.
+    pub node: String,
+    /// Port of that node.
+    pub port: String,
+    /// The prefix routed to that port; members' addresses lie in it.
+    pub prefix: Ipv6Net,
+    /// The host's default address.
+    pub address: Ipv6Addr,
+    /// IPv6 MTU of the link in bytes.
+    pub mtu: u32,
+}
+
+/// What is known of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostObserved {
+    /// State of the node's port.
+    pub port: PortState,
+    /// What is wrong with the port, or why its state is not known; empty otherwise.
+    pub reason: String,
+    /// Groups that it sends to.
+    pub sources: u32,
+    /// Groups that it receives from.
+    pub receivers: u32,
+    /// These groups, in name order, the first 1,000; empty in a list of hosts.
+    pub groups: Vec<HostGroup>,
+}
+
+/// State of a port that leads to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortState {
+    /// It has an interface with a carrier.
+    Up,
+    /// Its interface or its carrier is missing.
+    Down,
+    /// The agent of its node is not connected, or has not reported.
+    Unknown,
+}
+
+/// A group that a host is a member of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostGroup {
+    /// Name of the group.
+    pub name: String,
+    /// The host's role in it.
+    pub role: Role,
+    /// The host belongs to a session that has ended: its queue pair is no longer part of the group.
+    pub ended: bool,
 }
 
 /// What metrics and service discovery show of a node.

@@ -34,6 +34,11 @@ pub enum Command {
     Get(GetArgs),
     /// Show the domain on one screen: what is wrong first, with the cause and what to do.
     Status(StatusArgs),
+    /// Check that controller, store, agents, links and groups work, as far as the controller can see.
+    #[command(
+        after_help = "Exit codes: 0 every check is ok; 1 a check fails or cannot be made; 5 the same, after the time of --wait."
+    )]
+    Check(CheckArgs),
     /// Show why a group, link, node or host does not work as it should.
     Why(WhyArgs),
     /// Show the receivers that the source of a group waits for, with their shares of the last 5 to 10 s.
@@ -43,7 +48,7 @@ pub enum Command {
         /// Code, as in `get problems`.
         code: Option<String>,
     },
-    /// Show a group, node or link in full, with its datapath counters.
+    /// Show a group, node, link, host or drain in full, with its datapath counters.
     Describe(DescribeArgs),
     /// Show what files, or an earlier version of a resource, would change, and what that would do to nodes and groups.
     Diff(DiffArgs),
@@ -327,6 +332,27 @@ pub struct StatusArgs {
     pub output: Report,
 }
 
+/// Arguments of `check`.
+#[derive(Args)]
+pub struct CheckArgs {
+    /// Check again until everything is ok, at most for this time, for example 2m.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub wait: Option<Duration>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: CheckOutput,
+}
+
+/// Formats of `check`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CheckOutput {
+    /// For a terminal.
+    #[default]
+    Text,
+    /// `{"checks": [{"name", "result", "detail", "hint", "docs"}]}`; results are ok, fails and cannotBeChecked.
+    Json,
+}
+
 /// Arguments of `why`.
 #[derive(Args)]
 pub struct WhyArgs {
@@ -417,6 +443,12 @@ pub struct DrainArgs {
     /// Drain a node although hosts behind it are members of groups and have no other node.
     #[arg(long)]
     pub accept_loss: bool,
+    /// Put it back into service by itself after this time, for example 2h; a year at most.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "until")]
+    pub lasts: Option<Duration>,
+    /// Put it back into service by itself at this time, for example 2026-11-26T18:00:00Z or 2026-11-26T19:00:00+01:00.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
     /// Wait until no group uses it any more, for example 2m.
     #[arg(long, value_parser = humantime::parse_duration)]
     pub wait: Option<Duration>,
@@ -446,6 +478,9 @@ pub enum Resource {
     /// Link directions with their queues and queue thresholds; a direction is named by the sending port: n1/eth1.
     #[value(alias = "link")]
     Links,
+    /// Hosts with their port and how many groups they send to and receive from.
+    #[value(alias = "host")]
+    Hosts,
     /// Flows through the nodes' ports in descending order of rate; NAME is a node or its port: n1/eth1.
     #[value(alias = "flow")]
     Flows,
@@ -513,6 +548,10 @@ pub enum Describable {
     Node,
     /// A link direction, by its sending port: n1/eth1.
     Link,
+    /// A link or node that is out of service.
+    Drain,
+    /// A host with its groups.
+    Host,
 }
 
 /// Arguments of `describe`.
@@ -615,6 +654,13 @@ mod tests {
             "explain LinkDown",
             "drain link n1/eth1 -r optics --wait 2m",
             "drain node n4 --reason kernel --accept-loss --dry-run",
+            "drain link n1/eth1 -r optics --for 2h",
+            "drain link n1/eth1 -r optics --until 2026-11-26T18:00:00Z",
+            "describe drain n1-eth1",
+            "check",
+            "check --wait 2m -o json",
+            "get hosts -o wide",
+            "describe host r1",
             "undrain n4",
             "get drains",
             "get problems",
@@ -652,6 +698,8 @@ mod tests {
             "delete",
             "delete group g -f x",
             "drain link n1/eth1",
+            "drain link n1/eth1 -r optics --for 2h --until 2026-11-26T18:00:00Z",
+            "drain link n1/eth1 -r optics --for ever",
             "wait group g --timeout soon",
             "describe",
             "diff",

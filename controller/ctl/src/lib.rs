@@ -27,6 +27,7 @@ pub async fn run(cli: Cli, out: &mut dyn Write) -> Result<(), Failure> {
     match cli.command {
         Command::Apply(a) => commands::apply::run(&client, &a, out).await,
         Command::Get(a) => commands::get::run(&client, &a, out).await,
+        Command::Check(a) => commands::check::run(&client, &a, out).await,
         Command::Status(a) => commands::status::run(&client, &a, out).await,
         Command::Why(a) => commands::why::run(&client, &a, out).await,
         Command::Top(a) => commands::top::run(&client, &a, out).await,

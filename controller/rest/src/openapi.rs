@@ -20,8 +20,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    charts, commit, drains, events, flows, groups, history, hmac, incidents, links, members, nodes, problems, sign_in,
-    telemetry, topology, validate, waited,
+    charts, commit, drains, events, flows, groups, history, hmac, hosts, incidents, links, members, nodes, problems,
+    sign_in, telemetry, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -48,6 +48,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
         .routes(routes!(telemetry::node))
+        .routes(routes!(hosts::list))
+        .routes(routes!(hosts::get))
         .routes(routes!(groups::list, groups::create))
         .routes(routes!(groups::get, groups::put, groups::delete))
         .routes(routes!(members::list, members::create))

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use canopy_controller_actor::Order;
 use canopy_controller_core::Command;
 use canopy_controller_core::principal::Principal;
@@ -100,4 +102,58 @@ async fn what_cannot_be_put_back_is_named_and_the_rest_is() {
     let present = api.get("/api/v1/topology").await.json();
     assert_eq!(present["spec"]["hosts"].as_array().unwrap().len(), whole["spec"]["hosts"].as_array().unwrap().len());
     assert_eq!(api.get("/api/v1/groups/g2").await.json()["spec"]["pathMtu"], 4096);
+
+    // A problem, until someone has written it.
+    let evidence = wait_problem(&api, "RollbackRefused", true).await;
+    assert!(evidence.contains("did not put Topology/default back: ") && evidence.contains("r1"), "{evidence}");
+    let relabelled = with(whole, |t| t["metadata"]["labels"] = json!({"site": "b"}));
+    assert_eq!(api.put("/api/v1/topology", &relabelled).await.status, 200);
+    wait_problem(&api, "RollbackRefused", false).await;
+}
+
+/// The evidence of the controller's problem of this code, once it is open, or no longer.
+async fn wait_problem(api: &Api, code: &str, is_open: bool) -> String {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let all = api.get("/api/v1/problems").await.json();
+        let found = all["items"].as_array().unwrap().iter().find(|p| p["code"] == code);
+        if found.is_some() == is_open {
+            return found.map_or_else(String::new, |p| p["evidence"][0].as_str().unwrap().to_owned());
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{code} is open: {is_open}: {all}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_is_about_to_be_rolled_back_is_a_problem_and_its_time_a_metric() {
+    let api = Api::prepared().await;
+    let metric = async |name: &str| {
+        let text = api.get("/metrics").await.text;
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    assert_eq!(
+        (metric("canopy_commit_pending").await, metric("canopy_commit_rollback_seconds").await),
+        (Some(0), None)
+    );
+    let id = api.post(PATH, &json!({"timeoutSeconds": 1000})).await.json()["id"].as_str().unwrap().to_owned();
+    let has_problem = async || {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        api.get("/api/v1/problems").await.text.contains("CommitExpiring")
+    };
+    tokio::time::sleep(Duration::from_secs(790)).await;
+    assert!(!has_problem().await);
+    assert_eq!(metric("canopy_commit_pending").await, Some(1));
+    let left = metric("canopy_commit_rollback_seconds").await.unwrap();
+    assert!((200..210).contains(&left), "{left}");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(has_problem().await);
+    let evidence = wait_problem(&api, "CommitExpiring", true).await;
+    assert!(
+        evidence.starts_with(&format!("commit {id} of ")) && evidence.contains("0 resources, is taken back at 20"),
+        "{evidence}"
+    );
+    let extend = json!({"id": id, "timeoutSeconds": 1000});
+    assert_eq!(api.post(&format!("{PATH}/extend"), &extend).await.status, 200);
+    assert!(!has_problem().await);
 }

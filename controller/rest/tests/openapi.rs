@@ -28,7 +28,7 @@ async fn every_described_path_is_served_with_that_method() {
     let description = api.get("/api/v1/openapi.json").await.json();
     assert!(description["openapi"].as_str().unwrap().starts_with("3.1"));
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 40);
+    assert_eq!(paths.len(), 42);
     for (path, methods) in paths {
         let concrete =
             path.replace("{group}", "g1").replace("{node}", "n1").replace("{host}", "r1").replace("{port}", "eth1");
@@ -50,9 +50,13 @@ fn every_reference_leads_somewhere_and_every_kind_has_its_own_schema() {
     for reference in references {
         assert!(description.pointer(&reference[1..]).is_some(), "{reference} leads nowhere");
     }
-    for (kind, field) in
-        [("Topology", "syncedNodes"), ("Node", "observedGeneration"), ("Group", "phase"), ("Member", "port")]
-    {
+    for (kind, field) in [
+        ("Topology", "syncedNodes"),
+        ("Node", "observedGeneration"),
+        ("Group", "phase"),
+        ("Member", "port"),
+        ("Host", "receivers"),
+    ] {
         let status = &description["components"]["schemas"][format!("{kind}Resource")]["properties"]["status"]["$ref"];
         let schema =
             description.pointer(&status.as_str().unwrap_or_else(|| panic!("{kind} has no status"))[1..]).unwrap();

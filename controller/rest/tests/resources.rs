@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use canopy_controller_actor::telemetry::NodeTelemetry;
+use canopy_model::rfc3339;
 use canopy_model::status::NodeStatus;
 use canopy_model::telemetry::{BranchTelemetry, DropCount, GroupTelemetry};
 use canopy_store::{MemStore, Op, Recovery, Revision, Snapshot, Store, StoreError};
+use canopy_units::UnixTime;
 use serde_json::{Value, json};
 use support::{Api, group, member, topology, with};
 
@@ -490,4 +492,75 @@ async fn a_drain_is_created_read_changed_and_removed() {
     assert_eq!(bad.problem().0, 422);
     assert_eq!(api.delete(path).await.status, 204);
     assert_eq!(api.get(path).await.problem().0, 404);
+}
+
+#[tokio::test]
+async fn hosts_are_listed_in_pages_and_shown_with_their_groups() {
+    let api = Api::start().await;
+    let empty = api.get("/api/v1/hosts").await.json();
+    assert_eq!((&empty["kind"], &empty["items"]), (&json!("HostList"), &json!([])));
+    let api = Api::prepared().await;
+    for (host, role) in [("s1", "source"), ("r1", "receiver")] {
+        let joined = api.put(&format!("/api/v1/groups/g1/members/{host}"), &member(host, role, 17)).await;
+        assert_eq!(joined.status, 201, "{}", joined.text);
+    }
+    let host = api.get("/api/v1/hosts/r1").await.json();
+    let spec =
+        json!({"node": "n2", "port": "eth2", "prefix": "2001:db8:2::/64", "address": "2001:db8:2::1", "mtu": 9000});
+    let status = json!({"port": "Unknown", "reason": "the agent of n2 is not connected", "sources": 0, "receivers": 1,
+        "groups": [{"name": "g1", "role": "receiver", "ended": false}]});
+    assert_eq!((&host["kind"], &host["metadata"]["generation"]), (&json!("Host"), &json!(1)));
+    assert_eq!((&host["spec"], &host["status"]), (&spec, &status));
+    assert_eq!(api.get("/api/v1/hosts/r9").await.problem().0, 404);
+
+    let mut path = "/api/v1/hosts?limit=2".to_owned();
+    let mut listed = Vec::new();
+    for _ in 0..2 {
+        let page = api.get(&path).await.json();
+        for item in page["items"].as_array().unwrap() {
+            assert_eq!(item["status"]["groups"], json!([]));
+            listed.push((item["metadata"]["name"].clone(), item["status"]["sources"].clone()));
+        }
+        path = format!("/api/v1/hosts?limit=2&continue={}", page["metadata"]["continue"].as_str().unwrap_or_default());
+    }
+    assert_eq!(listed, [(json!("r1"), json!(0)), (json!("r2"), json!(0)), (json!("s1"), json!(1))]);
+    assert!(path.ends_with("continue="), "there are two pages: {path}");
+    for bad in ["limit=0", "limit=501", "continue=zz", "labelSelector=a"] {
+        assert_eq!(api.get(&format!("/api/v1/hosts?{bad}")).await.problem().0, 400, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_drain_has_an_end_in_utc_and_a_wrong_one_is_named() {
+    let api = Api::prepared().await;
+    let drain = |until: &str| json!({"apiVersion": "canopy/v1", "kind": "Drain", "metadata": {"name": "x"}, "spec": {"node": "n1", "reason": "fans", "until": until}});
+    // In whole seconds, as operators write it.
+    let now = UnixTime::now().nanos() / 1_000_000_000;
+    let text = |seconds: u64| rfc3339::format(UnixTime::from_nanos((now + seconds) * 1_000_000_000));
+    let soon = text(3600);
+    let east = soon.replace('Z', "-00:00");
+    let created = api.post("/api/v1/drains", &drain(&east)).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    assert_eq!(created.json()["spec"]["until"], json!(soon));
+    assert_eq!(api.put("/api/v1/drains/x", &drain(&soon)).await.header("etag"), created.header("etag"));
+    let later = text(7200);
+    let changed = api.put("/api/v1/drains/x", &drain(&later)).await;
+    assert_eq!((changed.status.as_u16(), &changed.json()["spec"]["until"]), (200, &json!(later)));
+    for (until, why) in [
+        ("2020-01-01T00:00:00Z", "in the past"),
+        (text(400 * 86_400).as_str(), "more than 366 days"),
+        ("2h", "is not a time"),
+    ] {
+        for answer in [
+            api.put("/api/v1/drains/x", &drain(until)).await,
+            api.post("/api/v1/drains?dryRun=true", &drain(until)).await,
+        ] {
+            let (status, code, errors) = answer.problem();
+            assert_eq!((status, code.as_str(), errors.len()), (422, "Invalid", 1), "{errors:?}");
+            assert!(errors[0].starts_with("spec.until: ") && errors[0].contains(why), "{errors:?}");
+        }
+        let (status, _, errors) = api.post("/api/v1/validate", &json!({"items": [drain(until)]})).await.problem();
+        assert!(status == 422 && errors[0].starts_with("items[0].spec.until: "), "{errors:?}");
+    }
+    assert_eq!(api.get("/api/v1/drains/x").await.json()["spec"]["until"], json!(later));
 }

@@ -25,6 +25,8 @@ use bench::{Fault, Watched, causes, watched};
 
 /// Every host but the source.
 const ALL: [&str; 5] = ["r1", "r2", "r3", "r4", "r5"];
+/// `canopyctl status` names an outage this long after it began.
+const NAMED_WITHIN: Duration = Duration::from_secs(5);
 
 fn prove(class: &str, mut watched: Watched, faults: &[Fault]) -> Watched {
     assert_eq!(causes(&watched.bed), BTreeSet::new());
@@ -33,14 +35,20 @@ fn prove(class: &str, mut watched: Watched, faults: &[Fault]) -> Watched {
     watched
 }
 
+fn prove_outages(faults: &[Fault]) -> Watched {
+    let watched = prove("outage", watched(&ALL, |_| ()), faults);
+    watched.opened_within(NAMED_WITHIN);
+    watched
+}
+
 #[test]
 fn outages_of_receivers_are_named_and_nothing_else() {
-    prove("outage", watched(&ALL, |_| ()), &outage::RECEIVERS);
+    prove_outages(&outage::RECEIVERS);
 }
 
 #[test]
 fn outages_of_the_fabric_are_named_and_nothing_else() {
-    let mut watched = prove("outage", watched(&ALL, |_| ()), &outage::FABRIC);
+    let mut watched = prove_outages(&outage::FABRIC);
     watched.prove_open(&outage::INTERFACE_GONE);
     watched.print("outage");
     watched.bed.wait_phase("g", "Ready").unwrap();
@@ -48,7 +56,7 @@ fn outages_of_the_fabric_are_named_and_nothing_else() {
 
 #[test]
 fn outages_of_programs_and_of_the_store_are_named_and_nothing_else() {
-    prove("outage", watched(&ALL, |_| ()), &outage::PROGRAMS);
+    prove_outages(&outage::PROGRAMS);
 }
 
 #[test]

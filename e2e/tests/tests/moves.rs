@@ -172,6 +172,13 @@ fn a_drain_moves_the_tree_under_load_and_an_applied_topology_keeps_it() {
     assert!(refused.contains("r3") && refused.contains("--accept-loss"), "{refused}");
     assert!(bed.canopyctl(&["undrain", &end]).unwrap().contains("deleted"));
     bed.lab.wait("the tree to return", |_| Ok(parent(&bed) == old)).unwrap();
+    // The controller ends one by itself.
+    let drained = bed.canopyctl(&["drain", "link", &end, "--reason", "fans", "--for", "5s"]).unwrap();
+    assert!(drained.contains("it ends by itself at 20"), "{drained}");
+    bed.lab.wait("the drain to end", |_| Ok(!bed.canopyctl(&["get", "drains"])?.contains("fans"))).unwrap();
+    bed.lab.wait("the tree to return again", |_| Ok(bed.moved("g")?.holds && parent(&bed) == old)).unwrap();
+    let audit = bed.canopyctl(&["audit", "--kind", "drain", "-n", "1"]).unwrap();
+    assert!(audit.contains("the controller"), "{audit}");
     let report = transfer.finish(&bed.lab).unwrap();
     assert!(report.mismatches().is_empty(), "{:?}", report.mismatches());
 }

@@ -13,6 +13,7 @@
 //! - [`status`]: reports of nodes and status of groups.
 //! - [`reach`]: what the host of a stalled receiver answers.
 //! - [`telemetry`], [`congestion`]: counters per group, branch, egress queue and flow, never stored durably.
+//! - [`rfc3339`]: times that operators write.
 //! - [`instruction`]: what a Long-haul CNP asks of a source, and why.
 
 pub mod addressing;
@@ -27,6 +28,7 @@ pub mod member;
 pub mod node_spec;
 pub mod programs;
 pub mod reach;
+pub mod rfc3339;
 pub mod srh_hmac;
 pub mod status;
 pub mod telemetry;

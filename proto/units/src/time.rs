@@ -48,7 +48,8 @@ impl Add<Duration> for Monotonic {
     }
 }
 
-/// An instant of the wall clock: nanoseconds since 1970. For people, logs and packets, never for a decision.
+/// An instant of the wall clock: nanoseconds since 1970. For people, logs and packets; for a decision only where an operator
+/// writes a time of day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct UnixTime(u64);

@@ -94,6 +94,22 @@ export const nodeTelemetry = (name: string) =>
     refetchInterval: REREAD,
   });
 
+export const hosts = infiniteQueryOptions({
+  queryKey: ["hosts"],
+  initialPageParam: undefined as string | undefined,
+  queryFn: ({ pageParam }) => data(api.GET("/api/v1/hosts", { params: { query: { limit: PAGE, ...(pageParam && { continue: pageParam }) } } })),
+  getNextPageParam: (last) => last.metadata.continue ?? undefined,
+  // Without a stream: read when its page is opened.
+  staleTime: REREAD,
+});
+
+export const host = (name: string) =>
+  queryOptions({
+    queryKey: ["host", name],
+    queryFn: () => data(api.GET("/api/v1/hosts/{host}", { params: { path: { host: name } } })),
+    refetchInterval: REREAD,
+  });
+
 export const links = queryOptions({
   queryKey: ["links"],
   queryFn: async () => (await data(api.GET("/api/v1/links"))).items,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The four states of the visual language, for every closed set of the API.
-import type { ConditionStatus, GroupPhase, Severity } from "../api/types";
+import type { ConditionStatus, GroupPhase, PortState, Severity } from "../api/types";
 
 export type State = "ok" | "pending" | "degraded" | "failed";
 
@@ -18,6 +18,11 @@ const SEVERITIES: Record<Severity, State> = { critical: "failed", warning: "degr
 export const ofPhase = (phase: GroupPhase): State => PHASES[phase];
 /** The same of a severity as text; one of a later version is worth a look. */
 export const ofSeverityName = (severity: string): State => (SEVERITIES as Record<string, State>)[severity] ?? "degraded";
+const PORTS: Record<PortState, State> = { Down: "failed", Unknown: "degraded", Up: "ok" };
+
+export const ofPort = (port: PortState): State => PORTS[port];
+/** States of ports, the worst first. */
+export const PORT_ORDER: readonly PortState[] = ["Down", "Unknown", "Up"];
 export const ofSeverity = (severity: Severity): State => SEVERITIES[severity];
 
 /** Conditions that are true when something is wrong. */

@@ -7,6 +7,7 @@ import { api, data } from "../api/client";
 import * as queries from "../api/queries";
 import type { Drain } from "../api/types";
 import { counted } from "../lib/format";
+import { Instant } from "../ui/Age";
 import { Empty, Loaded, Page } from "../ui/Page";
 import { StateWord } from "../ui/State";
 import { CheckedDialog } from "../write/CheckedDialog";
@@ -30,6 +31,7 @@ export function Drains() {
                     <th>Name</th>
                     <th>Target</th>
                     <th>State</th>
+                    <th>Ends</th>
                     <th>Reason</th>
                     <th>Hosts behind it</th>
                     <th>
@@ -54,6 +56,7 @@ export function Drains() {
                           <StateWord state="ok">no group uses it</StateWord>
                         )}
                       </td>
+                      <td>{drain.spec.until ? <Instant at={Date.parse(drain.spec.until) * 1e6} /> : <span className="faint">by hand</span>}</td>
                       <td>{drain.spec.reason}</td>
                       <td>{drain.status.hosts.join(", ") || "–"}</td>
                       <td>

@@ -9,12 +9,13 @@ use canopy_model::node_spec::{GroupProgram, NodeBase, NodeSpec, PortThresholds};
 use canopy_model::programs::Programs;
 use canopy_model::srh_hmac::SrhHmac;
 
+use super::drains::Drains;
 use super::state::State;
 use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::record::{Record, RecordedRtt, StateRecord};
-use crate::resource::{Behind, Drain, Group, GroupState, Node, Topology};
+use crate::resource::{Behind, Group, GroupState, Node, Topology};
 use crate::topology::NodeIx;
 
 /// A command that passed every check: commit [`Self::writes`] in one transaction, then apply it. A crash between the two
@@ -69,7 +70,7 @@ pub(super) enum Effect {
     Group(Box<GroupEffect>),
     Topology(Box<TopologyEffect>),
     /// The drains from now on, without a topology.
-    Drains(BTreeMap<String, Drain>),
+    Drains(Drains),
     Thresholds(ThresholdEffects),
     /// The keys from now on.
     Hmac(Option<SrhHmac>),
@@ -96,7 +97,7 @@ pub(super) struct TopologyEffect {
     /// Every group that has members.
     pub(super) replans: Vec<Replan>,
     /// The drains from now on; `None`: as before.
-    pub(super) drains: Option<BTreeMap<String, Drain>>,
+    pub(super) drains: Option<Drains>,
 }
 
 /// The new plan of a group over another topology.
@@ -142,13 +143,14 @@ impl State {
     /// Returns the names of changed nodes and groups.
     pub(super) fn apply_group(&mut self, effect: GroupEffect) -> (Vec<String>, Vec<String>) {
         let GroupEffect { name, group, programs, cursors } = effect;
-        let old = self.groups.remove(&name);
+        let nodes: Vec<NodeIx> = nodes_of(group.as_ref()).collect();
+        let old = self.groups.replace(&name, group);
         self.pools.resume(&cursors);
         if let Some(old) = &old {
             self.pools.release(&old.allocation);
             old.ended.values().for_each(|qpn| self.pools.release_qpn(*qpn));
         }
-        if let Some(new) = &group {
+        if let Some(new) = self.groups.get(&name) {
             // The numbers were free, or the group's own, when the command was prepared, at this same revision.
             let claimed =
                 self.pools.claim(&new.allocation).is_ok() && new.ended.values().all(|q| self.pools.claim_qpn(*q));
@@ -156,7 +158,7 @@ impl State {
         }
         let mut changed = BTreeSet::new();
         if let Some(old) = old {
-            let stays: BTreeSet<NodeIx> = nodes_of(group.as_ref()).collect();
+            let stays: BTreeSet<NodeIx> = nodes.iter().copied().collect();
             for node in nodes_of(Some(&old)).filter(|n| !stays.contains(n)) {
                 self.change_node(node, |spec, since, _| {
                     spec.groups.remove(&old.allocation.group_id);
@@ -165,7 +167,7 @@ impl State {
                 changed.insert(node);
             }
         }
-        for (node, program) in nodes_of(group.as_ref()).zip(programs) {
+        for (node, program) in nodes.into_iter().zip(programs) {
             let id = program.group_id;
             if self.nodes[node].spec.groups.get(&id) != Some(&program) {
                 self.change_node(node, |spec, since, generation| {
@@ -174,9 +176,6 @@ impl State {
                 });
                 changed.insert(node);
             }
-        }
-        if let Some(group) = group {
-            self.groups.insert(group);
         }
         let mut nodes: Vec<String> = changed.into_iter().map(|n| self.nodes[n].spec.base.name.clone()).collect();
         nodes.sort_unstable();

@@ -72,10 +72,10 @@ impl DrainCommands<'_> {
             None => (Metadata::created(&name, labels, self.0.new_uid(), written), Outcome::Created),
         };
         let drain = Drain { metadata, spec };
-        let record = DrainRecord { revision: self.0.revision + 1, drain: drain.clone() };
+        let record = DrainRecord::new(self.0.revision + 1, drain.clone());
         let generation = drain.metadata.generation;
         let mut drains = self.0.drains.clone();
-        drains.insert(name, drain);
+        drains.insert(drain);
         TopologyCommands(self.0).with_drains(drains, Write::Put(Record::Drain(Box::new(record))), generation, outcome)
     }
 

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use canopy_model::topology::Endpoint;
 
 use super::change::{Effect as Change, GroupEffect, Replan, TopologyEffect};
+use super::drains::Drains;
 use super::state::State;
 use crate::effect::{Effect, EffectKind, EffectObject};
-use crate::resource::{Behind, Drain, Group, GroupState, Step};
+use crate::resource::{Behind, Group, GroupState, Step};
 use crate::topology::Network;
 
 /// Ports towards the root of a tree.
@@ -137,8 +138,8 @@ fn nodes(state: &State, effect: &TopologyEffect) -> Vec<Effect> {
 }
 
 /// Both ends of all links that are drained.
-fn drained(network: &Network, drains: &BTreeMap<String, Drain>) -> Uplinks {
-    let links = drains.values().filter_map(|drain| drain.spec.target()).flat_map(|target| network.links_of(target));
+fn drained(network: &Network, drains: &Drains) -> Uplinks {
+    let links = drains.targets().into_iter().flat_map(|target| network.links_of(target));
     links.flat_map(|link| [&network.spec.links[link].a, &network.spec.links[link].b]).cloned().collect()
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All groups, by name, by identifier and by label.
+//! All groups, by name, by identifier, by label and by host.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use canopy_model::ids::GroupId;
 
+use super::host_index::HostIndex;
 use super::labels::LabelIndex;
+use crate::member::Member;
 use crate::metadata::Selector;
 use crate::resource::Group;
 
@@ -16,6 +18,7 @@ pub(super) struct Groups {
     by_name: BTreeMap<String, Group>,
     names: HashMap<GroupId, String>,
     labels: LabelIndex,
+    hosts: HostIndex,
 }
 
 impl Groups {
@@ -27,7 +30,7 @@ impl Groups {
         self.by_name.get(name)
     }
 
-    /// A group whose labels and identifier the caller does not change.
+    /// A group whose labels, identifier and members the caller does not change.
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Group> {
         self.by_name.get_mut(name)
     }
@@ -40,19 +43,33 @@ impl Groups {
         self.by_name.get(self.name(id)?)
     }
 
-    /// Adds a group; one of the same name must have been removed.
-    pub(super) fn insert(&mut self, group: Group) {
-        let name = group.metadata.name.clone();
-        self.labels.insert(&name, &group.metadata.labels);
-        self.names.insert(group.allocation.group_id, name.clone());
-        self.by_name.insert(name, group);
+    /// Puts `new` into the place of the group called `name`, which is returned; `None`: no group has this name.
+    pub(super) fn replace(&mut self, name: &str, new: Option<Group>) -> Option<Group> {
+        let old = self.by_name.remove(name);
+        self.hosts.change(name, old.as_ref().map(|g| &g.members), new.as_ref().map(|g| &g.members));
+        if let Some(old) = &old {
+            self.labels.remove(name, &old.metadata.labels);
+            self.names.remove(&old.allocation.group_id);
+        }
+        if let Some(new) = new {
+            self.labels.insert(name, &new.metadata.labels);
+            self.names.insert(new.allocation.group_id, name.to_owned());
+            self.by_name.insert(name.to_owned(), new);
+        }
+        old
     }
 
-    pub(super) fn remove(&mut self, name: &str) -> Option<Group> {
-        let group = self.by_name.remove(name)?;
-        self.labels.remove(name, &group.metadata.labels);
-        self.names.remove(&group.allocation.group_id);
-        Some(group)
+    /// Adds a member without any other change of its group; `false` if there is no such group.
+    pub(super) fn add_member(&mut self, name: &str, member: Member) -> bool {
+        let Some(group) = self.by_name.get_mut(name) else { return false };
+        self.hosts.insert(&member.spec.host, name);
+        group.members.insert(member.spec.host.clone(), member);
+        true
+    }
+
+    /// The groups that a host is a member of, in name order.
+    pub(super) fn of_host<'a>(&'a self, host: &str) -> impl ExactSizeIterator<Item = &'a str> + use<'a> {
+        self.hosts.groups(host)
     }
 
     /// All, in name order.
@@ -77,6 +94,6 @@ impl Groups {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.by_name.is_empty() && self.names.is_empty() && self.labels.is_empty()
+        self.by_name.is_empty() && self.names.is_empty() && self.labels.is_empty() && self.hosts.is_empty()
     }
 }

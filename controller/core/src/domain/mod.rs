@@ -7,7 +7,7 @@
 //!
 //! [`Domain`] is the only type that other crates see. Behind it, each of the following depends only on those before it:
 //!
-//! - `state`: what commands change, with `groups` and its index `labels`; `change`: what a command changes, and the only
+//! - `state`: what commands change, with `drains`, and `groups` with its indexes `labels` and `host_index`; `change`: what a command changes, and the only
 //!   code that applies it.
 //! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `recorded_rtts`: which of their
 //!   measurements are durable; `withholding`: links that carry
@@ -15,8 +15,8 @@
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
-//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands` with `drain_targets`: checks of commands, by resource.
-//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`: what APIs show.
+//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`: checks of commands, by resource.
+//! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`, `host_views`: what APIs show.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
 use std::collections::BTreeSet;
@@ -50,8 +50,8 @@ use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
 use crate::view::{
-    DrainView, FlowView, GroupView, HmacView, LinkView, MemberView, NodeSummary, NodeView, Page, TopologyView,
-    WaitedFor,
+    DrainView, FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page,
+    TopologyView, WaitedFor,
 };
 
 mod bound;
@@ -61,13 +61,15 @@ mod data_flows;
 mod dead_ports;
 mod deliveries;
 mod drain_commands;
-mod drain_targets;
+mod drains;
 mod drops;
 mod effects;
 mod group_change;
 mod group_commands;
 mod groups;
 mod hmac;
+mod host_index;
+mod host_views;
 mod labels;
 mod late;
 mod link_views;
@@ -102,6 +104,7 @@ use change::Effect;
 use drain_commands::DrainCommands;
 use group_commands::{GroupCommands, may_open};
 use hmac::HmacCommands;
+use host_views::HostViews;
 use link_views::LinkViews;
 use links::Links;
 use member_commands::MemberCommands;
@@ -529,7 +532,12 @@ impl Domain {
 
     /// All drains, in name order.
     pub fn drains(&self) -> Vec<DrainView> {
-        self.state.drains.values().map(|drain| drain_commands::view(&self.state, drain)).collect()
+        self.state.drains.all().map(|drain| drain_commands::view(&self.state, drain)).collect()
+    }
+
+    /// The drain that ends first by itself, and when.
+    pub fn next_drain_end(&self) -> Option<(UnixTime, &str)> {
+        self.state.drains.next_end()
     }
 
     /// One drain.
@@ -550,6 +558,16 @@ impl Domain {
     /// One node.
     pub fn node(&self, name: &str) -> Option<NodeView> {
         Views(&self.state).node(name)
+    }
+
+    /// Up to `limit` (1..=1000) hosts of the topology, in name order, behind the name `after`; without the names of their groups.
+    pub fn hosts(&self, after: Option<&str>, limit: usize) -> Page<HostView> {
+        HostViews(&self.state).page(after, limit)
+    }
+
+    /// One host of the topology.
+    pub fn host(&self, name: &str) -> Option<HostView> {
+        HostViews(&self.state).one(name)
     }
 
     /// One group.

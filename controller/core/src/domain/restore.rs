@@ -7,7 +7,7 @@ use std::sync::Arc;
 use canopy_model::addressing::AddressPlan;
 
 use super::change::TopologyEffect;
-use super::drain_targets::targets;
+use super::drains::Drains;
 use super::recorded_rtts::RecordedRtts;
 use super::replan::{InForce, Replanner};
 use super::state::{Hmac, State};
@@ -16,7 +16,7 @@ use crate::hmac::HmacSettings;
 use crate::record::{
     GroupRecord, HmacRecord, MemberRecord, Record, StateRecord, TopologyRecord, group_key, hmac_key, topology_key,
 };
-use crate::resource::{Drain, Group, GroupState, Topology};
+use crate::resource::{Group, GroupState, Topology};
 use crate::routes::node_base;
 use crate::secret::Secret;
 use crate::topology::Network;
@@ -56,11 +56,10 @@ pub(super) fn restore(
         state.pools.resume(&record.cursors);
     }
     for (key, record) in read.members {
-        let group = state.groups.get_mut(&record.group).ok_or_else(|| RestoreError::Inconsistent {
-            key,
-            detail: format!("there is no group {:?}", record.group),
-        })?;
-        group.members.insert(record.member.spec.host.clone(), record.member);
+        if !state.groups.add_member(&record.group, record.member) {
+            let detail = format!("there is no group {:?}", record.group);
+            return Err(RestoreError::Inconsistent { key, detail });
+        }
     }
     for name in before_opening {
         if let Some(group) = state.groups.get_mut(&name) {
@@ -147,7 +146,8 @@ fn restore_group(
         state: GroupState::Waiting("waiting for a source to join"),
         behind: None,
     };
-    state.groups.insert(group);
+    let name = group.metadata.name.clone();
+    state.groups.replace(&name, Some(group));
     Ok(in_force)
 }
 
@@ -165,7 +165,7 @@ fn restore_topology(
             }),
         };
     };
-    let network = Network::build_around(record.spec, &state.addresses, &record.down, &targets(&state.drains))
+    let network = Network::build_around(record.spec, &state.addresses, &record.down, &state.drains.targets())
         .map_err(|e| RestoreError::Inconsistent { key: topology_key(), detail: e.to_string() })?;
     let replans = Replanner { state, network: &network, recorded }
         .all(|_, _, e| Ok(e.to_string()))
@@ -185,7 +185,7 @@ struct Records {
     state: Option<StateRecord>,
     topology: Option<TopologyRecord>,
     moved: BTreeMap<u32, u32>,
-    drains: BTreeMap<String, Drain>,
+    drains: Drains,
     groups: BTreeMap<String, GroupRecord>,
     members: Vec<(String, MemberRecord)>,
     rtts: RecordedRtts,
@@ -204,7 +204,7 @@ impl Records {
                 self.moved = std::mem::take(&mut record.moved);
                 self.topology = Some(*record);
             }
-            Record::Drain(record) => _ = self.drains.insert(record.drain.metadata.name.clone(), record.drain),
+            Record::Drain(record) => self.drains.insert(record.into_drain()),
             Record::Group(record) => _ = self.groups.insert(record.metadata.name.clone(), *record),
             Record::Member(record) => self.members.push((key, *record)),
             Record::Rtt(record) => self.rtts.set(record.node, record.rtts),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What commands change and records restore. Only `change` writes the desired part of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopy_model::addressing::AddressPlan;
@@ -10,11 +10,12 @@ use canopy_model::srh_hmac::SrhHmac;
 use canopy_model::status::ItemKind;
 use canopy_model::topology::Endpoint;
 
+use super::drains::Drains;
 use super::groups::Groups;
 use crate::alloc::Pools;
 use crate::hmac::HmacSettings;
 use crate::plan::Common;
-use crate::resource::{Drain, Node, Topology};
+use crate::resource::{Node, Topology};
 use crate::secret::Secret;
 use crate::topology::{Network, NodeIx};
 use crate::uid::Uid;
@@ -27,8 +28,8 @@ pub(super) struct State {
     pub(super) revision: u64,
     pub(super) pools: Pools,
     pub(super) topology: Option<Topology>,
-    /// Links and nodes that operators take out of service, by the drain's name.
-    pub(super) drains: BTreeMap<String, Drain>,
+    /// Links and nodes that operators take out of service.
+    pub(super) drains: Drains,
     /// By node index of the topology's network.
     pub(super) nodes: Vec<Node>,
     pub(super) groups: Groups,
@@ -58,7 +59,7 @@ impl State {
             revision,
             pools,
             topology: None,
-            drains: BTreeMap::new(),
+            drains: Drains::default(),
             nodes: Vec::new(),
             groups: Groups::default(),
             hmac: Hmac::default(),

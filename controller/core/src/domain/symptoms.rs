@@ -422,6 +422,6 @@ fn stalls_of(node: &Node, id: GroupId) -> impl Iterator<Item = (std::net::Ipv6Ad
 }
 
 /// The port of an error about a neighbour, which is named by port and next hop.
-fn port_of(error: &ItemError) -> &str {
+pub(super) fn port_of(error: &ItemError) -> &str {
     error.name.split('/').next().unwrap_or(&error.name)
 }

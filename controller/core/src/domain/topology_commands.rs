@@ -2,7 +2,7 @@
 //! Commands on the topology: every group is replanned before anything changes, so that an update that makes a group
 //! infeasible is refused as a whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopy_model::FieldErrors;
@@ -10,7 +10,7 @@ use canopy_model::ids::Generation;
 use canopy_model::topology::{Endpoint, TopologySpec};
 
 use super::change::{Effect, Prepared, Replan, TopologyEffect};
-use super::drain_targets::targets;
+use super::drains::Drains;
 use super::group_change::{check_generation, in_group};
 use super::multicast::check_all;
 use super::replan::{Replanner, Unrecorded};
@@ -20,7 +20,7 @@ use crate::error::DomainError;
 use crate::metadata::{Labels, Metadata, check_labels};
 use crate::principal::Written;
 use crate::record::{Record, TOPOLOGY_NAME, TopologyRecord, topology_key};
-use crate::resource::{Drain, GroupState, Topology};
+use crate::resource::{GroupState, Topology};
 use crate::routes::node_base;
 use crate::topology::{Network, PortInfo};
 
@@ -57,7 +57,7 @@ impl TopologyCommands<'_> {
         let there: BTreeSet<&Endpoint> = spec.links.iter().flat_map(|l| [&l.a, &l.b]).collect();
         let still = |ports: &BTreeSet<Endpoint>| ports.iter().filter(|p| there.contains(p)).cloned().collect();
         let avoided = Avoided { down: still(self.0.down()), silent: still(self.0.silent()) };
-        let network = Network::build_around(spec, &self.0.addresses, &avoided.down, &targets(&self.0.drains))?;
+        let network = Network::build_around(spec, &self.0.addresses, &avoided.down, &self.0.drains.targets())?;
         self.check_members(&network)?;
         let replanner = Replanner::new(self.0, &network);
         let replans = replanner.all(|name, group, e| match group.state {
@@ -123,7 +123,7 @@ impl TopologyCommands<'_> {
     /// The same topology with other drains, of which `write` makes the changed one durable, at its `generation`.
     pub(super) fn with_drains(
         &self,
-        drains: BTreeMap<String, Drain>,
+        drains: Drains,
         write: Write,
         generation: Generation,
         outcome: Outcome,
@@ -145,13 +145,8 @@ impl TopologyCommands<'_> {
         Ok(prepared)
     }
 
-    fn rebuilt(
-        &self,
-        topology: &Topology,
-        down: &BTreeSet<Endpoint>,
-        drains: &BTreeMap<String, Drain>,
-    ) -> Result<Network, DomainError> {
-        Ok(Network::build_around(topology.network.spec.clone(), &self.0.addresses, down, &targets(drains))?)
+    fn rebuilt(&self, topology: &Topology, down: &BTreeSet<Endpoint>, drains: &Drains) -> Result<Network, DomainError> {
+        Ok(Network::build_around(topology.network.spec.clone(), &self.0.addresses, down, &drains.targets())?)
     }
 
     /// Another network and the resulting plans of the groups.

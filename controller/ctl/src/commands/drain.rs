@@ -4,7 +4,10 @@
 use std::io::Write;
 use std::time::Duration;
 
+use canopy_controller_api::health::DomainStatus;
 use canopy_controller_api::{API_VERSION, DrainResource, List};
+use canopy_model::rfc3339;
+use canopy_units::UnixTime;
 use hyper::Method;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -38,6 +41,9 @@ pub async fn drain(client: &Client, args: &DrainArgs, out: &mut dyn Write) -> Re
     if args.accept_loss {
         spec["acceptLoss"] = json!(true);
     }
+    if let Some(until) = until(client, args).await? {
+        spec["until"] = json!(until);
+    }
     let body = json!({"apiVersion": API_VERSION, "kind": "Drain", "metadata": {"name": name}, "spec": spec});
     let doing = format!("draining {field} {target}");
     let path = "/api/v1/drains";
@@ -47,10 +53,24 @@ pub async fn drain(client: &Client, args: &DrainArgs, out: &mut dyn Write) -> Re
     }
     client.change(&doing, Method::POST, path, Some(&body)).await?;
     writeln!(out, "drain/{name} created; `canopyctl undrain {name}` puts {field} {target} back into service")?;
+    if let Some(until) = body["spec"]["until"].as_str() {
+        writeln!(out, "it ends by itself at {}", text(until))?;
+    }
     match args.wait {
         Some(timeout) => wait(client, name, timeout, out).await,
         None => Ok(()),
     }
+}
+
+/// When the drain is to end, as the API has it.
+async fn until(client: &Client, args: &DrainArgs) -> Result<Option<String>, Failure> {
+    let Some(lasts) = args.lasts else { return Ok(args.until.clone()) };
+    // By the clock that ends it: that of this machine may be another one.
+    let status: DomainStatus = client.get("reading the controller's clock", "/api/v1/status").await?;
+    let until = UnixTime::from_nanos(status.time_unix_ns) + lasts;
+    // Without the fraction: people read it.
+    let seconds = until.nanos().div_ceil(1_000_000_000);
+    Ok(Some(rfc3339::format(UnixTime::from_nanos(seconds.saturating_mul(1_000_000_000)))))
 }
 
 async fn wait(client: &Client, name: &str, timeout: Duration, out: &mut dyn Write) -> Result<(), Failure> {

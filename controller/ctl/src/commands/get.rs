@@ -9,7 +9,7 @@ use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::FlowView;
 use canopy_controller_api::query::{EventQuery, FlowQuery, IncidentQuery, ListQuery};
 use canopy_controller_api::{
-    DrainResource, GroupResource, LinkResource, List, MemberResource, NodeResource, TopologyResource,
+    DrainResource, GroupResource, HostResource, LinkResource, List, MemberResource, NodeResource, TopologyResource,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ use crate::output::{json, yaml};
 const MAX_FLOWS: usize = 4096;
 /// Incidents that the controller keeps.
 const MAX_INCIDENTS: usize = 200;
-/// Groups per request.
+/// Groups or hosts per request.
 const PAGE: usize = 500;
 
 /// See the module.
@@ -42,6 +42,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
         Resource::Drains => show::<DrainResource>(answer, args.output, out),
         Resource::Nodes => show::<NodeResource>(answer, args.output, out),
         Resource::Links => show::<LinkResource>(answer, args.output, out),
+        Resource::Hosts => show::<HostResource>(answer, args.output, out),
         Resource::Flows => show::<FlowView>(answer, args.output, out),
         Resource::Groups => show::<GroupResource>(answer, args.output, out),
         Resource::Members => show::<MemberResource>(answer, args.output, out),
@@ -82,6 +83,8 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         (Resource::Drains, Some(name)) => one(client, &format!("/api/v1/drains/{name}")).await,
         (Resource::Drains, None) => all("/api/v1/drains").await,
         (Resource::Nodes, Some(name)) => one(client, &format!("/api/v1/nodes/{name}")).await,
+        (Resource::Hosts, Some(name)) => one(client, &format!("/api/v1/hosts/{name}")).await,
+        (Resource::Hosts, None) => pages(client, "/api/v1/hosts", String::new()).await.map(Answer::All),
         (Resource::Groups, Some(name)) => one(client, &format!("/api/v1/groups/{name}")).await,
         (Resource::Members, named) => {
             let group = group.ok_or_else(|| usage("name the group: get members -g GROUP"))?;
@@ -104,7 +107,10 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         (Resource::Flows, _) => all("/api/v1/flows").await,
         (Resource::Links, _) => all("/api/v1/links").await,
         (Resource::Nodes, None) => all("/api/v1/nodes").await,
-        (Resource::Groups, None) => groups(client, args.selector.clone().unwrap_or_default()).await.map(Answer::All),
+        (Resource::Groups, None) => {
+            let selector = args.selector.clone().unwrap_or_default();
+            pages(client, "/api/v1/groups", selector).await.map(Answer::All)
+        }
     }
 }
 
@@ -118,13 +124,12 @@ async fn list(client: &Client, path: &str, target: &str) -> Result<List<Value>, 
 }
 
 /// All pages, as one list.
-async fn groups(client: &Client, label_selector: String) -> Result<List<Value>, Failure> {
-    const PATH: &str = "/api/v1/groups";
+async fn pages(client: &Client, path: &str, label_selector: String) -> Result<List<Value>, Failure> {
     let mut query = ListQuery { limit: Some(PAGE), label_selector, ..ListQuery::default() };
-    let mut whole = list(client, PATH, &with_query(PATH, &query)?).await?;
+    let mut whole = list(client, path, &with_query(path, &query)?).await?;
     while let Some(next) = whole.metadata.next.take() {
         query.next = Some(next);
-        let page = list(client, PATH, &with_query(PATH, &query)?).await?;
+        let page = list(client, path, &with_query(path, &query)?).await?;
         whole.items.extend(page.items);
         whole.metadata = page.metadata;
     }

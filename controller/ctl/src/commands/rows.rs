@@ -9,7 +9,10 @@ use canopy_controller_api::health::ProblemItem;
 use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::metadata::Metadata;
-use canopy_controller_api::{DrainResource, GroupResource, MemberResource, NodeResource, TopologyResource};
+use canopy_controller_api::{
+    DrainResource, GroupResource, HostResource, MemberResource, NodeResource, TopologyResource,
+};
+use canopy_model::rfc3339;
 
 use crate::failure::Failure;
 use crate::output::{table, text};
@@ -65,6 +68,7 @@ impl Row for DrainResource {
             ("LINKS", |d| text(d.status.links.len()), false),
             ("GROUPS LEFT", |d| text(d.status.groups), false),
             ("HOSTS", |d| text(d.status.hosts.join(",")), false),
+            ("ENDS", |d| text(d.spec.until.map(rfc3339::format)), false),
             ("AGE", |d| age(d.metadata.created_unix_ns), false),
             ("BY", |d| text(d.metadata.written_by.as_ref().map(ToString::to_string)), false),
             ("REASON", |d| text(&d.spec.reason), false),
@@ -157,6 +161,27 @@ fn wanted(bound: Bound) -> Option<u64> {
     match bound {
         Bound::Buffer { wanted_bytes } => Some(wanted_bytes),
         Bound::BandwidthDelay | Bound::Base => None,
+    }
+}
+
+impl Row for HostResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("NAME", |h| text(&h.metadata.name), false),
+            ("NODE", |h| text(&h.spec.node), false),
+            ("PORT", |h| text(&h.spec.port), false),
+            ("STATE", |h| text(h.status.port), false),
+            ("ADDRESS", |h| text(h.spec.address), false),
+            ("SENDS TO", |h| text(h.status.sources), false),
+            ("RECEIVES FROM", |h| text(h.status.receivers), false),
+            ("PREFIX", |h| text(h.spec.prefix), true),
+            ("MTU", |h| text(h.spec.mtu), true),
+            ("REASON", |h| text(&h.status.reason), true),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("host/{}", text(&self.metadata.name))
     }
 }
 
@@ -280,7 +305,7 @@ fn age(unix_ns: Option<u64>) -> String {
 }
 
 /// `5m ago by alice`.
-fn changed(metadata: &Metadata) -> String {
+pub(super) fn changed(metadata: &Metadata) -> String {
     match (age(metadata.written_unix_ns), &metadata.written_by) {
         (age, Some(by)) if metadata.written_unix_ns.is_some() => format!("{age} ago by {}", text(by.to_string())),
         _ => text(()),

@@ -52,6 +52,7 @@ pub(crate) async fn run(
         Resource::Topology
         | Resource::Drains
         | Resource::Links
+        | Resource::Hosts
         | Resource::Flows
         | Resource::Members
         | Resource::Incidents => usage("--watch is for groups, nodes, problems and events"),

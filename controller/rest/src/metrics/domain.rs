@@ -2,6 +2,7 @@
 //! One scrape of the controller: itself, its store, changes, groups by phase and problems, then nodes and links.
 
 use canopy_controller_actor::Controller;
+use canopy_controller_actor::commit::Commit;
 use canopy_controller_core::confirmations::BOUNDS;
 use canopy_controller_core::health::ProblemKey;
 use canopy_metrics::{Description, Family, Kind, Page, Source};
@@ -25,6 +26,13 @@ static WRITABLE: Family<0> = Family::gauge(
 static LOST: Family<0> = Family::gauge(
     "canopy_store_lost_commits",
     "1 from the start that found acknowledged commits missing until an operator has taken note.",
+    [],
+);
+static PENDING_COMMITS: Family<0> =
+    Family::gauge("canopy_commit_pending", "Confirmed commits that wait to be confirmed, at most 1.", []);
+static COMMIT_TIME: Family<0> = Family::gauge(
+    "canopy_commit_rollback_seconds",
+    "Time until the pending commit is rolled back unless it is confirmed; absent while none is pending.",
     [],
 );
 static CONFIRMED: Family<0> = Family::new(
@@ -76,6 +84,7 @@ pub(super) fn families() -> Vec<Description> {
         &SPANS_LEFT_OUT,
     ];
     let mut all: Vec<_> = own.iter().map(|family| family.describe()).collect();
+    all.extend([PENDING_COMMITS.describe(), COMMIT_TIME.describe()]);
     all.extend([BUILD.describe(), GROUPS.describe(), ACTIVE.describe(), AFFECTED.describe()]);
     all
 }
@@ -105,6 +114,11 @@ impl Scrape {
         page.one(&REVISION, revision)?;
         page.one(&WRITABLE, u64::from(self.writable))?;
         page.one(&LOST, u64::from(self.controller.store_recovery().is_some()))?;
+        let time_left = self.controller.with_commit(|pending| pending.map(Commit::time_left));
+        page.one(&PENDING_COMMITS, u64::from(time_left.is_some()))?;
+        if let Some(left) = time_left {
+            page.one(&COMMIT_TIME, left.as_secs())?;
+        }
         let phases = self.controller.phases().map(|(phase, n)| (phase.to_string(), n as u64));
         page.write(&GROUPS, phases.iter().map(|(phase, n)| ([phase.as_str()], *n)))
     }

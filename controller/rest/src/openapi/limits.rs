@@ -21,7 +21,7 @@ use canopy_model::topology::{
 use serde_json::{Value, json};
 
 use super::document::{merge, parameters, property, schema};
-use crate::routes::{flows, groups, history, problems, validate, waited};
+use crate::routes::{flows, history, page, problems, validate, waited};
 use crate::sessions::CODE_LENGTH;
 use crate::watch::LASTS;
 
@@ -115,7 +115,7 @@ pub(super) fn put(document: &mut Value) {
 fn of_parameter(path: &str, name: &str) -> Option<Value> {
     let up_to = |most: usize| range(1..=most as u64);
     Some(match (path, name) {
-        ("/api/v1/groups", "limit") => up_to(groups::MAX_PAGE),
+        ("/api/v1/groups" | "/api/v1/hosts", "limit") => up_to(page::MAX_PAGE),
         ("/api/v1/audit", "limit") => up_to(history::MAX_PAGE),
         ("/api/v1/events", "limit") => up_to(RING),
         ("/api/v1/problems", "limit") => up_to(problems::MAX_LIMIT),
@@ -130,7 +130,7 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         ("/api/v1/groups/{group}/waited-for", "limit") => up_to(waited::MAX_LIMIT),
         ("/api/v1/audit", "continue") => json!({"pattern": "^[0-9]{1,19}$"}),
         // The hexadecimal digits of a name.
-        ("/api/v1/groups", "continue") => {
+        ("/api/v1/groups" | "/api/v1/hosts", "continue") => {
             json!({"pattern": format!("^(2d|3[0-9]|6[1-9a-f]|7[0-9a]){{1,{MAX_NAME}}}$")})
         }
         ("/api/v1/groups", "labelSelector") => json!({"pattern": selector()}),

@@ -18,16 +18,18 @@ const SENT: [(Kind, &str); 4] = [
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 27] = [
+const ANSWERS: [(&str, Kind); 29] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
     ("NodeResource", Kind::Node),
     ("LinkResource", Kind::Link),
+    ("HostResource", Kind::Host),
     ("GroupResource", Kind::Group),
     ("MemberResource", Kind::Member),
     ("List_DrainResource", Kind::DrainList),
     ("List_NodeResource", Kind::NodeList),
     ("List_LinkResource", Kind::LinkList),
+    ("List_HostResource", Kind::HostList),
     ("List_FlowView", Kind::FlowList),
     ("List_GroupResource", Kind::GroupList),
     ("List_MemberResource", Kind::MemberList),

@@ -129,6 +129,6 @@ fn never() -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "NotFound", "no commit was begun in this domain")
 }
 
-fn refusal(Refused { kind, name, detail }: Refused) -> RollbackRefusal {
+fn refusal(Refused { kind, name, detail, .. }: Refused) -> RollbackRefusal {
     RollbackRefusal { kind: kind.into(), name, detail }
 }

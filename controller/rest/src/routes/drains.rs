@@ -12,6 +12,7 @@ use canopy_controller_api::query::{WriteHeaders, WriteQuery};
 use canopy_controller_api::{DrainResource, Input, Kind, List};
 use canopy_controller_core::{Command, Domain};
 use canopy_model::drain::DrainSpec;
+use canopy_units::UnixTime;
 
 use super::tagged;
 use crate::conditions::Conditions;
@@ -79,6 +80,7 @@ pub(crate) async fn delete(
 
 pub(crate) fn command(name: &str, input: Input<DrainSpec>, create_only: bool) -> Result<Command, ApiError> {
     input.check(Kind::Drain, Some(name))?;
+    input.spec.check_until(UnixTime::now()).map_err(ApiError::invalid)?;
     Ok(Command::PutDrain {
         name: name.to_owned(),
         labels: input.metadata.labels,

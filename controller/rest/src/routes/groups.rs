@@ -13,17 +13,13 @@ use canopy_controller_api::{GroupResource, Input, Kind, List};
 use canopy_controller_core::metadata::Selector;
 use canopy_controller_core::{Command, Domain};
 use canopy_model::group::GroupSpec;
-use canopy_model::ids::MAX_NAME;
 
+use super::page::{self, Wanted};
 use super::tagged;
 use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::extract::{ApiJson, ApiPath, ApiQuery};
 use crate::watch::{Topic, Watches, only_with_watch};
-
-/// Groups on one page, at most.
-pub(crate) const MAX_PAGE: usize = 500;
-const DEFAULT_PAGE: usize = 100;
 
 /// Groups in name order.
 #[utoipa::path(get, path = "/api/v1/groups", tag = "groups", operation_id = "listGroups", params(ListQuery),
@@ -44,30 +40,14 @@ pub(crate) async fn list(
         return watches.open(&controller, Topic::Groups, &stream, &headers, &others);
     }
     only_with_watch(&stream)?;
-    let limit = query.limit.unwrap_or(DEFAULT_PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(ApiError::bad_request("limit", format!("{limit} is outside 1..={MAX_PAGE}")));
-    }
+    let wanted = Wanted::new(query.limit, query.next.as_deref())?;
     let selector = Selector::parse("labelSelector", &query.label_selector)
         .map_err(|e| ApiError::bad_request(&e.field, e.detail))?;
-    let after = query.next.as_deref().map(decode).transpose()?;
-    let page = controller.read(|d| d.groups(&selector, after.as_deref(), limit));
+    let page = controller.read(|d| d.groups(&selector, wanted.after.as_deref(), wanted.limit));
     let groups: Vec<GroupResource> = page.items.into_iter().map(Into::into).collect();
     let mut list = List::new(Kind::GroupList, groups);
-    list.metadata.next = page.next.map(hex::encode);
+    list.metadata.next = page.next.map(page::token);
     Ok(Json(list).into_response())
-}
-
-fn decode(token: &str) -> Result<String, ApiError> {
-    let name = hex::decode(token).ok().and_then(|b| String::from_utf8(b).ok());
-    let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let of_a_name = |name: &String| (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_part);
-    name.filter(|name| of_a_name(name) && hex::encode(name) == token).ok_or_else(|| {
-        ApiError::bad_request(
-            "continue",
-            format!("{token:?} is not a token of this API: use the one of the previous page, or leave it out"),
-        )
-    })
 }
 
 /// Creates a group; 409 when there is one of this name.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What proves a fault: it is made under load, named by its cause, explained, raises its alert alone, and closes when it is mended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use canopy_e2e::prometheus::Prometheus;
@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 /// Octets that no transfer of this test ends with.
 const ENDLESS: u64 = 1 << 40;
+/// Samples of an agent until a counter that rises has risen between two of them, each a second after the one before.
+const SAMPLED: Duration = Duration::from_secs(2);
 
 /// A lab whose controller is scraped, with group `g` under load.
 pub(super) struct Watched {
@@ -18,6 +20,8 @@ pub(super) struct Watched {
     pub(super) prometheus: Prometheus,
     pub(super) load: Transfer,
     rows: Vec<String>,
+    /// Codes of the causes so far.
+    codes: BTreeSet<String>,
 }
 
 /// A fault of the catalogue.
@@ -60,7 +64,7 @@ pub(super) fn watched(receivers: &[&str], change: impl FnOnce(&mut LabFile)) -> 
     let load = endless(&bed, "g", "s1", receivers);
     let flows = |_: &_| Ok(bed.group("g")?["delivery"]["state"] == "Flowing");
     bed.lab.wait("data to be acknowledged", flows).unwrap();
-    Watched { bed, prometheus, load, rows: Vec::new() }
+    Watched { bed, prometheus, load, rows: Vec::new(), codes: BTreeSet::new() }
 }
 
 /// A transfer that lasts until it is dropped, and whose source neither gives up nor slows down.
@@ -97,6 +101,7 @@ impl Watched {
         let wanted: BTreeSet<String> = made.causes.iter().cloned().collect();
         self.wait_causes(name, &wanted);
         let named = since.elapsed();
+        self.codes.extend(wanted.iter().map(|cause| code(cause).to_owned()));
         let screen = self.canopyctl(&["status"]);
         println!("{name}: named after {:.1} s\n{screen}", named.as_secs_f64());
         assert!(wanted.iter().all(|cause| screen.contains(code(cause))), "{screen}");
@@ -107,6 +112,20 @@ impl Watched {
         self.wait_alerts(name, &alerts);
         let fired = (!alerts.is_empty()).then(|| since.elapsed());
         (made, [Some(named), Some(explained), fired])
+    }
+
+    /// Every cause so far opens early enough to be named within `limit`. By the registry: how long this machine takes is in the table.
+    pub(super) fn opened_within(&self, limit: Duration) {
+        let (_, codes) = self.bed.lab.rest("GET", "/api/v1/problem-codes", None).unwrap();
+        let of = |item: &Value| (item["code"].as_str().unwrap().to_owned(), item["opensAfterMs"].as_u64().unwrap());
+        let delays: BTreeMap<String, u64> = codes["items"].as_array().unwrap().iter().map(of).collect();
+        for code in &self.codes {
+            let delay = Duration::from_millis(delays[code]);
+            assert!(
+                delay + SAMPLED <= limit,
+                "{code} opens {delay:?} after its symptom, and is to be named within {limit:?}"
+            );
+        }
     }
 
     /// Makes a fault that the domain mends by itself, and waits until it has, with an event about it if `shown` is not empty.

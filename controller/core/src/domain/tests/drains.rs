@@ -2,6 +2,7 @@
 //! Links and nodes that operators take out of service, beside what the topology has.
 
 use canopy_model::drain::DrainSpec;
+use canopy_units::UnixTime;
 
 use super::*;
 use crate::command::Outcome;
@@ -138,6 +139,39 @@ fn a_node_is_drained_of_what_passes_it_and_refused_while_it_serves_hosts() {
     w.run(leave("g", "h2-1")).unwrap();
     w.run(Command::DeleteDrain { name: "y".into() }).unwrap();
     w.run(put("y", of_node("leaf2"))).unwrap();
+}
+
+#[test]
+fn the_drain_that_ends_first_is_the_next() {
+    let mut w = World::with(fabric(2, 2, 1));
+    let at = |s: u64| UnixTime::from_nanos(s * 1_000_000_000);
+    let next = |w: &World| w.domain.next_drain_end().map(|(until, name)| (until, name.to_owned()));
+    let until = |name: &str, spec: DrainSpec, s: Option<u64>| Command::PutDrain {
+        name: name.into(),
+        labels: Labels::new(),
+        spec: DrainSpec { until: s.map(at), ..spec },
+        if_match: None,
+        create_only: false,
+    };
+    w.run(until("x", of_node("spine1"), None)).unwrap();
+    assert_eq!(next(&w), None);
+    for (name, s) in [("c", 30), ("a", 20), ("b", 20)] {
+        w.run(until(name, of_node("spine2"), Some(s))).unwrap();
+    }
+    assert_eq!(next(&w), Some((at(20), "a".into())));
+    let restarted = w.restarted();
+    assert_eq!(restarted.next_drain_end(), Some((at(20), "a")));
+    assert_eq!(restarted.drains(), w.domain.drains());
+    // Another time, and none any more.
+    w.run(until("a", of_node("spine2"), Some(40))).unwrap();
+    assert_eq!(next(&w), Some((at(20), "b".into())));
+    w.run(until("b", of_node("spine2"), None)).unwrap();
+    assert_eq!(next(&w), Some((at(30), "c".into())));
+    w.run(Command::DeleteDrain { name: "c".into() }).unwrap();
+    w.run(Command::DeleteTopology).unwrap();
+    assert_eq!(next(&w), Some((at(40), "a".into())));
+    w.run(Command::DeleteDrain { name: "a".into() }).unwrap();
+    assert_eq!(next(&w), None);
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod data;
 mod drains;
 mod effects;
 mod hmac;
+mod hosts;
 mod lifecycle;
 mod links;
 mod losses;

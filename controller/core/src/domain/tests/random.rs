@@ -386,6 +386,11 @@ fn check_steps(first: &(Vec<usize>, Vec<(usize, usize)>), steps: &[Step]) -> Res
             }
         }
         covered.check(&w)?;
+        for host in w.domain.hosts(None, 1000).items {
+            let all = w.domain.state.groups.iter().filter(|(_, g)| g.members.contains_key(&host.name)).map(|(n, _)| n);
+            let found = w.domain.state.groups.of_host(&host.name);
+            prop_assert_eq!(found.collect::<Vec<_>>(), all.collect::<Vec<_>>(), "{}", host.name);
+        }
         let of_group = |g: &crate::resource::Group| {
             g.ended.values().copied().chain([g.allocation.session.designated_qpn]).collect::<Vec<_>>()
         };

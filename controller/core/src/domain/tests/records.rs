@@ -68,6 +68,25 @@ fn what_is_not_the_domains_is_not_read() {
     }
 }
 
+/// A version that does not know ends of drains refuses fields of a spec that it does not know, and ignores others.
+#[test]
+fn the_end_of_a_drain_is_beside_its_spec() {
+    let until = canopy_model::rfc3339::parse("2026-11-26T18:00:00Z").unwrap();
+    let spec =
+        DrainSpec { node: Some("spine1".into()), reason: "x".into(), until: Some(until), ..DrainSpec::default() };
+    let mut w = World::with(fabric(2, 2, 1));
+    w.run(Command::PutDrain { name: "d".into(), labels: Labels::new(), spec, if_match: None, create_only: true })
+        .unwrap();
+    let record = w.records["drain/d"].clone();
+    let mut stored = serde_json::to_value(&record).unwrap();
+    assert_eq!(Record::read("drain/d", stored.clone()).unwrap(), Some(record));
+    assert!(stored["spec"].get("until").is_none(), "{stored}");
+    // As that version writes it.
+    assert_eq!(stored.as_object_mut().unwrap().remove("until"), Some("2026-11-26T18:00:00Z".into()));
+    let Some(Record::Drain(earlier)) = Record::read("drain/d", stored).unwrap() else { panic!() };
+    assert_eq!(earlier.into_drain().spec.until, None);
+}
+
 /// Versions that did not know sessions have no number of the first one.
 #[test]
 fn the_first_session_has_no_number_in_the_record_and_the_others_have() {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `describe group NAME`, `describe node NAME`, `describe link NODE/PORT`: all that is known, for troubleshooting.
+//! `describe group NAME`, `describe node NAME`, `describe link NODE/PORT`, `describe host NAME`,
+//! `describe drain NAME`: all that is known, for troubleshooting.
 
+mod drain;
 mod group;
+mod host;
 mod link;
 mod node;
 
@@ -23,6 +26,8 @@ pub async fn run(client: &Client, args: &DescribeArgs, out: &mut dyn Write) -> R
     match args.kind {
         Describable::Group => group::describe(client, segment("group", &args.name)?, out).await,
         Describable::Link => link::describe(client, &args.name, out).await,
+        Describable::Drain => drain::describe(client, segment("drain", &args.name)?, out).await,
+        Describable::Host => host::describe(client, segment("host", &args.name)?, out).await,
         Describable::Node => node::describe(client, segment("node", &args.name)?, out).await,
     }
 }

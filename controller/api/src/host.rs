@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Hosts of the topology, with the state of their port and their groups.
+
+use std::net::Ipv6Addr;
+
+use canopy_controller_core::view;
+use canopy_model::member::Role;
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::metadata::Metadata;
+use crate::resource::resource;
+use crate::{ApiVersion, Kind};
+
+resource!(
+    /// A host; its generation is the topology's.
+    HostResource, Metadata, HostDesired, HostObserved
+);
+
+impl From<view::HostView> for HostResource {
+    fn from(v: view::HostView) -> Self {
+        let view::HostView { name, generation, spec, status } = v;
+        let metadata = Metadata::derived(name, generation);
+        Self { api_version: ApiVersion, kind: Kind::Host, metadata, spec: spec.into(), status: status.into() }
+    }
+}
+
+/// Where a host is attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostDesired {
+    /// The only node that it is linked to.
+    pub node: String,
+    /// Port of that node.
+    pub port: String,
+    /// The prefix routed to that port; members' addresses lie in it.
+    #[schema(value_type = String)]
+    pub prefix: Ipv6Net,
+    /// The host's default address.
+    #[schema(value_type = String)]
+    pub address: Ipv6Addr,
+    /// IPv6 MTU of the link in bytes.
+    pub mtu: u32,
+}
+
+from_fields!(view::HostDesired { node, port, prefix, address, mtu });
+
+/// What is known of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostObserved {
+    /// State of the node's port.
+    pub port: PortState,
+    /// What is wrong with the port, or why its state is not known; empty otherwise.
+    pub reason: String,
+    /// Groups that it sends to.
+    pub sources: u32,
+    /// Groups that it receives from.
+    pub receivers: u32,
+    /// These groups, in name order, the first 1,000; empty in a list of hosts.
+    pub groups: Vec<HostGroup>,
+}
+
+from_fields!(view::HostObserved { reason, sources, receivers } [port, groups] {
+    port = port.into(),
+    groups = groups.into_iter().map(Into::into).collect(),
+});
+
+/// State of a port that leads to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum PortState {
+    /// It has an interface with a carrier.
+    Up,
+    /// Its interface or its carrier is missing.
+    Down,
+    /// The agent of its node is not connected, or has not reported.
+    Unknown,
+}
+
+impl From<view::PortState> for PortState {
+    fn from(of: view::PortState) -> Self {
+        match of {
+            view::PortState::Up => Self::Up,
+            view::PortState::Down => Self::Down,
+            view::PortState::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// A group that a host is a member of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostGroup {
+    /// Name of the group.
+    pub name: String,
+    /// The host's role in it.
+    pub role: Role,
+    /// The host belongs to a session that has ended: its queue pair is no longer part of the group.
+    pub ended: bool,
+}
+
+from_fields!(view::HostGroup { name, role, ended });

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Hosts: where they are attached, the state of their port, and their groups.
+
+use super::*;
+use crate::testing::fabric;
+use crate::view::{HostGroup, HostView, PortState};
+
+fn view(w: &World, host: &str) -> HostView {
+    w.domain.host(host).unwrap()
+}
+
+/// `+` sends, `-` receives, `!` belongs to a session that has ended.
+fn groups(w: &World, host: &str) -> Vec<String> {
+    let text = |HostGroup { name, role, ended }: &HostGroup| {
+        let sign = if *role == Role::Source { '+' } else { '-' };
+        format!("{sign}{name}{}", if *ended { "!" } else { "" })
+    };
+    let view = view(w, host);
+    let counted = |role: Role| view.status.groups.iter().filter(|g| g.role == role).count() as u32;
+    assert_eq!((view.status.sources, view.status.receivers), (counted(Role::Source), counted(Role::Receiver)));
+    view.status.groups.iter().map(text).collect()
+}
+
+#[test]
+fn a_host_has_the_groups_that_it_is_a_member_of() {
+    let mut w = World::with(fabric(2, 2, 2));
+    assert_eq!(w.domain.host("h9-9"), None);
+    for name in ["b", "a", "c"] {
+        w.run(group(name)).unwrap();
+        w.run(receiver(name, "h2-1")).unwrap();
+    }
+    w.run(source("a", "h1-1")).unwrap();
+    w.run(source("c", "h2-2")).unwrap();
+    w.run(receiver("a", "h1-2")).unwrap();
+    let all = |w: &World| ["h1-1", "h1-2", "h2-1", "h2-2"].map(|host| groups(w, host));
+    let expected = [vec!["+a"], vec!["-a"], vec!["-a", "-b", "-c"], vec!["+c"]];
+    assert_eq!(all(&w), expected);
+    w.domain = w.restarted();
+    assert_eq!(all(&w), expected);
+
+    w.run(leave("b", "h2-1")).unwrap();
+    // The session ends with its source; the receivers of it stay members.
+    w.run(leave("a", "h1-1")).unwrap();
+    assert_eq!(all(&w), [vec![], vec!["-a!"], vec!["-a!", "-c"], vec!["+c"]]);
+    w.run(Command::DeleteGroup { name: "c".into() }).unwrap();
+    assert_eq!(all(&w), [vec![], vec!["-a!"], vec!["-a!"], vec![]]);
+    let spec = view(&w, "h2-1").spec;
+    assert_eq!((spec.node.as_str(), spec.port.as_str(), spec.mtu), ("leaf2", "host1", 9000));
+    assert!(spec.prefix.contains(&spec.address));
+}
+
+#[test]
+fn hosts_are_listed_in_pages_in_the_order_of_their_names() {
+    let mut spec = fabric(3, 2, 4);
+    spec.hosts.reverse();
+    let mut w = World::with(spec);
+    w.run(group("g")).unwrap();
+    w.run(receiver("g", "h2-1")).unwrap();
+    let mut expected: Vec<String> =
+        (1..=3).flat_map(|leaf| (1..=4).map(move |host| format!("h{leaf}-{host}"))).collect();
+    expected.sort();
+    for limit in [1, 5, 6, 11, 12, 13, 1000] {
+        let (mut listed, mut after, mut pages) = (Vec::new(), None::<String>, 0);
+        loop {
+            let page = w.domain.hosts(after.as_deref(), limit);
+            assert!(page.items.len() <= limit);
+            listed.extend(page.items);
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(
+            (listed.iter().map(|h| h.name.clone()).collect::<Vec<_>>(), pages),
+            (expected.clone(), 12_usize.div_ceil(limit))
+        );
+        let member = listed.iter().find(|h| h.name == "h2-1").unwrap();
+        assert_eq!((member.status.receivers, member.status.groups.len()), (1, 0), "names are left out");
+    }
+    assert_eq!(w.domain.hosts(Some("h3-4"), 5).items, []);
+    w.run(leave("g", "h2-1")).unwrap();
+    w.run(Command::DeleteTopology).unwrap();
+    assert_eq!((w.domain.hosts(None, 5).items, w.domain.host("h2-1")), (vec![], None));
+}
+
+#[test]
+fn the_state_of_a_port_is_what_its_node_last_reported() {
+    let mut w = World::with(fabric(2, 2, 2));
+    let port = |w: &World, host: &str| {
+        let status = view(w, host).status;
+        (status.port, status.reason)
+    };
+    assert_eq!(port(&w, "h1-1"), (PortState::Unknown, "the agent of leaf1 is not connected".into()));
+    w.domain.agent_connected("leaf1", true);
+    assert_eq!(port(&w, "h1-1"), (PortState::Unknown, "the agent of leaf1 has not reported yet".into()));
+    let error =
+        |kind, name: &str, detail: &str| ItemError { kind, name: name.into(), group: None, detail: detail.into() };
+    let mut report =
+        |errors| w.domain.report(NodeStatus { node: "leaf1".into(), errors, ..NodeStatus::default() }).unwrap();
+    report(vec![
+        error(ItemKind::Link, "host2", "no carrier"),
+        error(ItemKind::Neighbour, "host1/2001:db8::1", "no answer"),
+        error(ItemKind::Route, "host1", "not of a port"),
+    ]);
+    assert_eq!(port(&w, "h1-1"), (PortState::Up, "no answer".into()));
+    assert_eq!(port(&w, "h1-2"), (PortState::Down, "no carrier".into()));
+    w.domain.report(NodeStatus { node: "leaf1".into(), ..NodeStatus::default() }).unwrap();
+    assert_eq!(port(&w, "h1-2"), (PortState::Up, String::new()));
+    w.domain.agent_connected("leaf1", false);
+    assert_eq!(port(&w, "h1-2").0, PortState::Unknown);
+}

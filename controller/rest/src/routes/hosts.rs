@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/api/v1/hosts`: the hosts of the topology, with the state of their port and their groups.
+
+use axum::Json;
+use axum::extract::State;
+use canopy_controller_actor::Controller;
+use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::PageQuery;
+use canopy_controller_api::{HostResource, Kind, List};
+
+use super::page::{self, Wanted};
+use crate::error::ApiError;
+use crate::extract::{ApiPath, ApiQuery};
+
+/// Hosts in name order, with the numbers of their groups.
+#[utoipa::path(get, path = "/api/v1/hosts", tag = "hosts", operation_id = "listHosts", params(PageQuery),
+    responses((status = 200, body = List<HostResource>, description = "one page"), (status = 400, body = Problem, description = "a parameter is wrong")))]
+pub(crate) async fn list(
+    State(controller): State<Controller>,
+    ApiQuery(query): ApiQuery<PageQuery>,
+) -> Result<Json<List<HostResource>>, ApiError> {
+    let wanted = Wanted::new(query.limit, query.next.as_deref())?;
+    let page = controller.read(|d| d.hosts(wanted.after.as_deref(), wanted.limit));
+    let mut list = List::new(Kind::HostList, page.items.into_iter().map(Into::into).collect());
+    list.metadata.next = page.next.map(page::token);
+    Ok(Json(list))
+}
+
+/// One host, with its groups.
+#[utoipa::path(get, path = "/api/v1/hosts/{host}", tag = "hosts", operation_id = "getHost", params(("host" = String, Path)),
+    responses((status = 200, body = HostResource, description = "the host"), (status = 404, body = Problem, description = "no such host")))]
+pub(crate) async fn get(
+    State(controller): State<Controller>,
+    ApiPath(host): ApiPath<String>,
+) -> Result<Json<HostResource>, ApiError> {
+    let view = controller.read(|d| d.host(&host)).ok_or_else(|| ApiError::not_found("host", host))?;
+    Ok(Json(view.into()))
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// One host: where it is attached, and the groups that it sends to and receives from.
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import * as queries from "../api/queries";
+import type { Host } from "../api/types";
+import { count } from "../lib/format";
+import { ofPort } from "../lib/state";
+import { Command, Mono } from "../ui/Command";
+import { Loaded, Page } from "../ui/Page";
+import { ProblemsOf } from "../ui/ProblemsOf";
+import { StateWord } from "../ui/State";
+
+const route = getRouteApi("/hosts/$host");
+
+export function HostPage() {
+  const { host: name } = route.useParams();
+  const query = useQuery(queries.host(name));
+  return (
+    <>
+      <nav className="crumbs" aria-label="Breadcrumbs">
+        <Link to="/hosts">Hosts</Link>
+      </nav>
+      <Loaded query={query} title={name}>
+        {(host) => <Detail host={host} />}
+      </Loaded>
+    </>
+  );
+}
+
+function Detail({ host }: { host: Host }) {
+  const { metadata, spec, status } = host;
+  const more = status.sources + status.receivers - status.groups.length;
+  return (
+    <Page title={metadata.name} tab={`${metadata.name}: ${status.port}`} aside={<StateWord state={ofPort(status.port)}>port {status.port.toLowerCase()}</StateWord>}>
+      <ProblemsOf kind="port" name={`${spec.node}/${spec.port}`} />
+      {status.reason && <p className={ofPort(status.port)}>{status.reason}</p>}
+      <dl className="facts">
+        <dt>Node, port</dt>
+        <dd>
+          <Link to="/nodes/$node" params={{ node: spec.node }}>{spec.node}</Link>,{" "}
+          <Link to="/links/$node/$port" params={{ node: spec.node, port: spec.port }}>{spec.port}</Link>
+        </dd>
+        <dt>Address</dt>
+        <dd><Mono>{spec.address}</Mono></dd>
+        <dt>Prefix</dt>
+        <dd><Mono>{spec.prefix}</Mono></dd>
+        <dt>MTU</dt>
+        <dd className="num">{spec.mtu}</dd>
+        <dt>The same by command</dt>
+        <dd><Command line={`canopyctl describe host ${metadata.name}`} /></dd>
+        <dt>Why something fails</dt>
+        <dd><Command line={`canopyctl why host ${metadata.name}`} /></dd>
+      </dl>
+      <h2>Groups</h2>
+      {status.groups.length === 0 ? (
+        <p className="faint">It is a member of no group.</p>
+      ) : (
+        <table className="plain" aria-label="Groups">
+          <thead>
+            <tr><th>Group</th><th>Role</th><th>Session</th></tr>
+          </thead>
+          <tbody>
+            {status.groups.map((group) => (
+              <tr key={group.name}>
+                <td><Link to="/groups/$group" params={{ group: group.name }}>{group.name}</Link></td>
+                <td>{group.role}</td>
+                <td>{group.ended ? <StateWord state="degraded">ended: the application has to join again</StateWord> : "present"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {more > 0 && <p className="faint">and {count(more)} more</p>}
+    </Page>
+  );
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where is each host, and is its port up?
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useCallback, useEffect, useMemo, useState } from "react";
+import * as queries from "../api/queries";
+import type { Host } from "../api/types";
+import { count } from "../lib/format";
+import { ofPort, PORT_ORDER } from "../lib/state";
+import { Mono } from "../ui/Command";
+import { Empty, ErrorNote, Page } from "../ui/Page";
+import { StateWord } from "../ui/State";
+import { Table, type Column } from "../ui/Table";
+
+/** Up to so many hosts are read whole, so that filters and sorting are of all of them. */
+const WHOLE = 2000;
+
+const COLUMNS: readonly Column<Host>[] = [
+  { name: "Name", width: "minmax(6rem, 1.5fr)", cell: (h) => <Link to="/hosts/$host" params={{ host: h.metadata.name }}>{h.metadata.name}</Link>, sort: (h) => h.metadata.name },
+  { name: "Port state", width: "7rem", cell: (h) => <StateWord state={ofPort(h.status.port)}>{h.status.port}</StateWord>, sort: (h) => PORT_ORDER.indexOf(h.status.port) },
+  { name: "Node", width: "minmax(5rem, 1fr)", cell: (h) => <Link to="/nodes/$node" params={{ node: h.spec.node }}>{h.spec.node}</Link>, sort: (h) => h.spec.node },
+  { name: "Port", width: "minmax(4rem, .7fr)", wide: true, cell: (h) => h.spec.port },
+  { name: "Sends to", width: "5.5rem", right: true, cell: (h) => count(h.status.sources), sort: (h) => h.status.sources },
+  { name: "Receives from", width: "7.5rem", right: true, cell: (h) => count(h.status.receivers), sort: (h) => h.status.receivers },
+  { name: "Address", width: "minmax(9rem, 1fr)", wide: true, cell: (h) => <Mono>{h.spec.address}</Mono> },
+  { name: "Why", width: "minmax(8rem, 2fr)", wide: true, cell: (h) => <span title={h.status.reason}>{h.status.reason}</span> },
+];
+
+export function Hosts() {
+  const query = useInfiniteQuery(queries.hosts);
+  const total = useQuery(queries.status).data?.hosts;
+  const [text, setText] = useState("");
+  const loaded = useMemo(() => query.data?.pages.flatMap((page) => page.items) ?? [], [query.data]);
+  const { hasNextPage, isFetching, fetchNextPage } = query;
+  const more = useCallback(() => {
+    if (hasNextPage && !isFetching) void fetchNextPage();
+  }, [hasNextPage, isFetching, fetchNextPage]);
+  useEffect(() => {
+    if (total !== undefined && total <= WHOLE) more();
+  }, [total, more]);
+  const rows = useMemo(() => loaded.filter((h) => `${h.metadata.name}\n${h.spec.node}\n${h.status.port}`.includes(text)), [loaded, text]);
+  return (
+    <Page title="Hosts" tab="Hosts">
+      {query.error && <ErrorNote error={query.error} />}
+      <div className="tools">
+        <input type="search" aria-label="Filter by name, node or state" placeholder="name, node or state" value={text} onChange={(event) => setText(event.target.value)} />
+        <span className="faint" role="status">
+          {text ? `${count(rows.length)} shown, ` : ""}
+          {count(loaded.length)}
+          {total !== undefined && total > loaded.length ? ` of ${count(total)}` : ""} hosts{hasNextPage ? " read; filters and sorting are of these." : ""}
+        </span>
+        {text && hasNextPage && (
+          <button type="button" onClick={more}>
+            Read {count(queries.PAGE)} more
+          </button>
+        )}
+      </div>
+      {query.data && loaded.length === 0 ? (
+        <Empty command="canopyctl apply -f topology.yaml">There is no host: hosts are part of the topology.</Empty>
+      ) : (
+        <Table label="Hosts" columns={COLUMNS} rows={rows} rowKey={(h) => h.metadata.name} total={text ? rows.length : total} {...(!text && { onEnd: more })} />
+      )}
+    </Page>
+  );
+}
