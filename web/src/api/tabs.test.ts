@@ -28,6 +28,17 @@ it("asks once where it has none, and takes one answer", () => {
   receive(own);
   receive(other);
   expect(held()).toEqual(own);
+  // Once it has ended, the session of another tab, perhaps another user's, does not take its place.
+  sessionStorage.removeItem("bearer");
+  receive(other);
+  expect(held()).toBeNull();
+});
+
+it("keeps the session of a code that came before an answer", () => {
+  shareSession(true);
+  keep(own);
+  receive(other);
+  expect(held()).toEqual(own);
 });
 
 // Catches a tab that becomes another user's because a third one asked, and one with a code that takes an older session instead.
