@@ -323,6 +323,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/hosts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Hosts in name order, with the numbers of their groups. */
+        get: operations["listHosts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/hosts/{host}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One host, with its groups. */
+        get: operations["getHost"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/incidents": {
         parameters: {
             query?: never;
@@ -1188,6 +1222,12 @@ export interface components {
             node?: string | null;
             /** @description Why, for other operators; 1..=1024 characters. */
             reason: string;
+            /**
+             * Format: date-time
+             * @description When the controller removes the drain by itself, on its wall clock: RFC 3339, at most 366 days from now. Absent: an operator removes
+             *     it.
+             */
+            until?: string | null;
         } & ({
             /** @constant */
             acceptLoss?: false;
@@ -1719,6 +1759,69 @@ export interface components {
              */
             prefix: string;
         };
+        /** @description Where a host is attached. */
+        HostDesired: {
+            /** @description The host's default address. */
+            address: string;
+            /**
+             * Format: uint32
+             * @description IPv6 MTU of the link in bytes.
+             */
+            mtu: number;
+            /** @description The only node that it is linked to. */
+            node: string;
+            /** @description Port of that node. */
+            port: string;
+            /** @description The prefix routed to that port; members' addresses lie in it. */
+            prefix: string;
+        };
+        /** @description A group that a host is a member of. */
+        HostGroup: {
+            /** @description The host belongs to a session that has ended: its queue pair is no longer part of the group. */
+            ended: boolean;
+            /** @description Name of the group. */
+            name: string;
+            /** @description The host's role in it. */
+            role: components["schemas"]["Role"];
+        };
+        /** @description What is known of a host. */
+        HostObserved: {
+            /** @description These groups, in name order, the first 1,000; empty in a list of hosts. */
+            groups: components["schemas"]["HostGroup"][];
+            /** @description State of the node's port. */
+            port: components["schemas"]["PortState"];
+            /** @description What is wrong with the port, or why its state is not known; empty otherwise. */
+            reason: string;
+            /**
+             * Format: uint32
+             * @description Groups that it receives from.
+             */
+            receivers: number;
+            /**
+             * Format: uint32
+             * @description Groups that it sends to.
+             */
+            sources: number;
+        };
+        /** @description A host; its generation is the topology's. */
+        HostResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description Kind of resource.
+             * @enum {string}
+             */
+            kind: "Host";
+            /** @description Identity. */
+            metadata: components["schemas"]["Metadata"];
+            /** @description As declared, or as derived from declared resources. */
+            spec: components["schemas"]["HostDesired"];
+            /** @description Observed state. */
+            status: components["schemas"]["HostObserved"];
+        };
         /** @description An incident with the charts from 5 min before it to 5 min after it. */
         Incident: {
             /**
@@ -1812,6 +1915,12 @@ export interface components {
                 node?: string | null;
                 /** @description Why, for other operators; 1..=1024 characters. */
                 reason: string;
+                /**
+                 * Format: date-time
+                 * @description When the controller removes the drain by itself, on its wall clock: RFC 3339, at most 366 days from now. Absent: an operator removes
+                 *     it.
+                 */
+                until?: string | null;
             } & ({
                 /** @constant */
                 acceptLoss?: false;
@@ -2310,6 +2419,23 @@ export interface components {
              * @enum {string}
              */
             kind: "GroupTelemetryList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
+        List_HostResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["HostResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "HostList";
             /** @description Start of the next page. */
             metadata: components["schemas"]["ListMetadata"];
         };
@@ -2873,6 +2999,11 @@ export interface components {
         PortIndex: number;
         /** @description A number of a link's two egress ports. */
         PortNumber: number | components["schemas"]["EndNumbers"];
+        /**
+         * @description State of a port that leads to a host.
+         * @enum {string}
+         */
+        PortState: "Up" | "Down" | "Unknown";
         /** @description Queue thresholds in a node's desired state. */
         PortThresholdsView: {
             /**
@@ -6495,6 +6626,152 @@ export interface operations {
             };
         };
     };
+    listHosts: {
+        parameters: {
+            query?: {
+                /** @description Items on this page, 1..=500; 100 when absent. */
+                limit?: number;
+                /** @description Token from the previous page. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description one page */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_HostResource"];
+                };
+            };
+            /** @description a parameter is wrong */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getHost: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                host: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the host */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such host */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listIncidents: {
         parameters: {
             query?: {
@@ -6520,6 +6797,15 @@ export interface operations {
             };
             /** @description a parameter is wrong */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6578,6 +6864,15 @@ export interface operations {
             };
             /** @description a parameter, a header or the body cannot be understood */
             400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };
