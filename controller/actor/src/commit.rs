@@ -434,7 +434,7 @@ mod tests {
             let begun = Instant::now() - Duration::from_millis(passed);
             Commit::begin("0".into(), Written::default(), Duration::from_secs(10), begun)
         };
-        assert_eq!([0, 7000, 8100, 11_000].map(|passed| after(passed).is_expiring()), [false, false, true, true]);
+        assert_eq!([0, 7500, 8100, 11_000].map(|passed| after(passed).is_expiring()), [false, false, true, true]);
         let ended = after(8100).ended(Written::default(), End::Confirmed, Vec::new());
         assert!(!ended.is_expiring());
         assert_eq!(after(11_000).time_left(), Duration::ZERO);

@@ -96,8 +96,12 @@ impl Controller {
         self.with_commit(|pending| {
             let commit = pending.filter(|commit| commit.is_expiring())?;
             let State { id, begun, deadline, .. } = &commit.state;
-            let (by, at, changes) = (&begun.by, rfc3339::format(*deadline), commit.changes.len());
-            Some(format!("commit {id} of {by}, with changes of {changes} resources, is taken back at {at}"))
+            let (by, at) = (&begun.by, rfc3339::seconds(*deadline));
+            let changed = match commit.changes.len() {
+                1 => "1 changed resource".to_owned(),
+                n => format!("{n} changed resources"),
+            };
+            Some(format!("commit {id} of {by}, with {changed}, is taken back at {at}"))
         })
     }
 

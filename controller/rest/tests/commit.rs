@@ -150,7 +150,8 @@ async fn a_commit_that_is_about_to_be_rolled_back_is_a_problem_and_its_time_a_me
     assert!(has_problem().await);
     let evidence = wait_problem(&api, "CommitExpiring", true).await;
     assert!(
-        evidence.starts_with(&format!("commit {id} of ")) && evidence.contains("0 resources, is taken back at 20"),
+        evidence.starts_with(&format!("commit {id} of "))
+            && evidence.contains("0 changed resources, is taken back at 20"),
         "{evidence}"
     );
     let extend = json!({"id": id, "timeoutSeconds": 1000});

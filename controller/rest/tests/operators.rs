@@ -82,6 +82,7 @@ async fn no_change_of_100_operators_is_lost_and_none_hits_another_incarnation() 
     for operator in operators.collect::<Vec<_>>() {
         operator.await.unwrap();
     }
+    let is_left = usize::from(api.get(PATH).await.status == 200);
     let (written, deleted) = (written.lock().unwrap(), deleted.lock().unwrap());
     assert_eq!(written.len() + deleted.len(), OPERATORS * CHANGES);
     // Each state was made from one that was written, and none was the ground of two: nothing was lost.
@@ -102,7 +103,6 @@ async fn no_change_of_100_operators_is_lost_and_none_hits_another_incarnation() 
         assert!(written.contains_key(tag) && grounds.insert(tag.clone()), "{tag} was deleted after it was changed");
     }
     let births = written.values().filter(|(_, ground)| ground.is_none()).count();
-    let is_left = usize::from(api.get(PATH).await.status == 200);
     assert_eq!(births, deleted.len() + is_left);
     assert!(births > 10, "the resource was deleted and created again");
 }

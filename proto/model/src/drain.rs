@@ -64,7 +64,7 @@ impl DrainSpec {
     pub fn check_until(&self, now: UnixTime) -> Result<(), FieldError> {
         let Some(until) = self.until else { return Ok(()) };
         let refused = |why: &str| {
-            let (until, now) = (rfc3339::format(until), rfc3339::format(now));
+            let (until, now) = (rfc3339::format(until), rfc3339::seconds(now));
             Err(FieldError::new("spec.until", format!("{until} is {why}: it is {now} at the controller")))
         };
         if until <= now {

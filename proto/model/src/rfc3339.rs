@@ -28,6 +28,12 @@ pub fn format(at: UnixTime) -> String {
     humantime::format_rfc3339(UNIX_EPOCH + Duration::from_nanos(at.nanos())).to_string()
 }
 
+/// The same without its fraction, for messages.
+pub fn seconds(at: UnixTime) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    format(UnixTime::from_nanos(at.nanos() / SECOND * SECOND))
+}
+
 enum Offset {
     East(Duration),
     West(Duration),
@@ -100,7 +106,8 @@ mod tests {
             assert_eq!(shown(text), utc, "{text}");
             assert_eq!(parse(&shown(text)), parse(text));
         }
-        assert_eq!(parse("1970-01-01T00:00:01.25Z").unwrap().nanos(), 1_250_000_000);
+        let fraction = parse("1970-01-01T00:00:01.25Z").unwrap();
+        assert_eq!((fraction.nanos(), seconds(fraction).as_str()), (1_250_000_000, "1970-01-01T00:00:01Z"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `check`: whether the domain works as it should, as far as the controller can see. Each check has a hint and where to read on.
+//! `check`: whether the domain works as it should, as far as the controller can see. A check that fails has a hint and where to read on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -66,7 +66,7 @@ struct Check {
     result: Outcome,
     /// What was found.
     detail: String,
-    /// What to do; empty if it is ok.
+    /// What to do; empty unless it fails.
     hint: &'static str,
     /// Where to read on.
     docs: &'static str,
@@ -85,7 +85,7 @@ impl About {
     }
 
     fn found(&self, result: Outcome, detail: impl Into<String>) -> Check {
-        let hint = if result == Outcome::Ok { "" } else { self.hint };
+        let hint = if result == Outcome::Fails { self.hint } else { "" };
         Check { name: self.name, result, detail: detail.into(), hint, docs: self.docs }
     }
 
@@ -158,7 +158,7 @@ impl Domain {
         let doing = "asking the controller";
         let version = client.get(doing, "/version").await.map_err(text);
         if let Err(why) = &version {
-            let why = || why.clone();
+            let (why, version) = (|| "the controller does not answer".to_owned(), Err(why.clone()));
             return Self { ready: Err(why()), status: Err(why()), nodes: Err(why()), links: Err(why()), version };
         }
         let ready = client.send(Method::GET, "/readyz?verbose", None).await.map_err(text);
