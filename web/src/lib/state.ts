@@ -16,7 +16,7 @@ const PHASES: Record<GroupPhase, State> = {
 const SEVERITIES: Record<Severity, State> = { critical: "failed", warning: "degraded", info: "pending" };
 
 export const ofPhase = (phase: GroupPhase): State => PHASES[phase];
-/** The same of a severity as text; one of a later version is worth a look. */
+/** The same of a severity as text; one of a later version is a warning at least. */
 export const ofSeverityName = (severity: string): State => (SEVERITIES as Record<string, State>)[severity] ?? "degraded";
 const PORTS: Record<PortState, State> = { Down: "failed", Unknown: "degraded", Up: "ok" };
 
