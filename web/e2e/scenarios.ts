@@ -323,7 +323,7 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     // By keyboard, what the canvas shows.
     await queue.getByText("Values").press("Enter");
     const values = queue.getByRole("table", { name: /^Queue of n1\/eth1: values, 1\d s per row/ });
-    check((await values.getByRole("row").filter({ hasText: "200 kB" }).count()) > 0, "the table has not the values");
+    await values.getByRole("row").filter({ hasText: "200 kB" }).first().waitFor();
     check((await values.getByRole("row").filter({ hasText: "–" }).count()) > 10, "what was not measured is no gap");
     // Under the cursor, the value of that second, in every chart of the page.
     await queue.locator(".u-over").hover({ position: { x: 200, y: 40 } });
@@ -387,6 +387,10 @@ const scenarios: Record<string, (page: Page) => Promise<void>> = {
     await page.getByText("this browser receives no changes: what it shows is of before").waitFor();
     check(await page.getByText("complete and of now").isHidden(), "a controller that is away is trusted");
     await outside(`start ${new URL(url).port}`);
+    // Sessions end with the controller.
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await page.getByRole("textbox").fill(await outside("sign in"));
+    await page.keyboard.press("Enter");
     await page.getByText("complete and of now").waitFor();
   },
 

@@ -380,8 +380,9 @@ impl Task {
             }
             return Err(failed(&error));
         }
-        self.durable.send_replace(self.controller.applied());
+        // Before anyone can send it to a node.
         self.stored(begun, self.controller.now());
+        self.durable.send_replace(self.controller.applied());
         let applied = answers.iter().filter_map(|(_, done)| done.as_ref().ok()?.applied.as_ref());
         self.publish(applied.cloned().reduce(both), rewires);
         for (answer, done) in answers {

@@ -27,6 +27,10 @@ pub const MAX_SERIES: usize = 32;
 /// Incidents begun within [`STORM`], at most: what happened before a storm is not pushed out by it.
 const MAX_IN_STORM: usize = 50;
 const STORM: Duration = Duration::from_secs(600);
+/// Incidents begun within [`STARTING`] of the controller's start, at most: agents that take their time to connect again are no night to
+/// examine, and there are no charts from before.
+const MAX_AT_START: usize = 5;
+const STARTING: Duration = Duration::from_secs(60);
 /// A reading arrives this long after the time that it is about, at most: the charts are read so much later.
 const LATE: u64 = 6;
 /// Seconds after the opening at which the charts are saved; what a controller has saved outlives it.
@@ -162,7 +166,7 @@ impl Incidents {
     }
 
     /// Whether a problem that opens now becomes an incident: not an [`Severity::Info`], not one that another problem explains, not one
-    /// whose last incident still takes charts, and not one too many at once.
+    /// whose last incident still takes charts, and not one too many at once. `now` is counted from the controller's start.
     pub fn begins(&mut self, problem: &Problem, now: Monotonic) -> bool {
         if problem.key.code.info().severity == Severity::Info || !problem.is_root() {
             return false;
@@ -175,7 +179,8 @@ impl Incidents {
             return false;
         }
         self.recent.retain(|at| now.since(*at) < STORM);
-        if self.recent.len() >= MAX_IN_STORM {
+        let most = if now.since(Monotonic::START) < STARTING { MAX_AT_START } else { MAX_IN_STORM };
+        if self.recent.len() >= most {
             self.left_out += 1;
             return false;
         }

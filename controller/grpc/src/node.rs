@@ -91,8 +91,11 @@ impl NodeService for Nodes {
             let Ok(mut content) = Content::encode(first).await else { yield Err(error::stopping()); return; };
             let note = |content: &Content| _ = lock(&sent).insert(node.clone(), content.name());
             note(&content);
+            // What it has not confirmed goes to it now, also if it waited for the agent.
+            let trace = controller.sent(&node, 0, content.name().1);
+            let traceparent = trace.map(|trace| trace.to_string()).unwrap_or_default();
             for response in content.first_responses(&known) {
-                yield Ok(WatchResponse { minor_version, ..response });
+                yield Ok(WatchResponse { minor_version, traceparent: traceparent.clone(), ..response });
             }
             loop {
                 let changed = tokio::select! {

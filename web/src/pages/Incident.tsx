@@ -52,9 +52,9 @@ function Detail({ found }: { found: Incident }) {
               <Instant at={incident.closedUnixNs} />, after {lasted(incident)}
             </>
           ) : (
-            <>
+            <span className="prose">
               no end known: it is <Link to="/problems/$id" params={{ id: incident.problem }}>still open</Link>, or the controller ended before
-            </>
+            </span>
           )}
         </dd>
         <dt>Seen</dt>

@@ -156,6 +156,17 @@ fn a_storm_pushes_out_little_and_is_counted() {
     assert!(incidents.trim().is_empty());
 }
 
+/// Catches a restart in a large fabric that pushes out what is kept, because agents take their time to connect.
+#[test]
+fn a_start_begins_few_incidents_and_later_problems_are_incidents_again() {
+    let mut incidents = Incidents::default();
+    let opened = |incidents: &mut Incidents, from: u64, now: u64| -> usize {
+        (from..from + 20).filter(|n| begin(incidents, &down(&format!("n{n}")), now)).count()
+    };
+    assert_eq!([opened(&mut incidents, 0, 3), opened(&mut incidents, 100, 59)], [MAX_AT_START, 0]);
+    assert_eq!((opened(&mut incidents, 200, 60), incidents.left_out()), (20, 35));
+}
+
 #[test]
 fn an_incident_names_what_it_explains_and_outlives_a_controller_of_another_version() {
     let mut incidents = Incidents::default();
