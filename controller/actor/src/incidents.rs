@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use canopy_controller_core::chart::ring::Point;
 use canopy_controller_core::chart::series::{ChartObject, Series};
 use canopy_controller_core::chart::store::{Charts, seconds};
-use canopy_controller_core::health::{Change, Problem, ProblemKey};
+use canopy_controller_core::health::{Change, ProblemKey};
 use canopy_controller_core::incident::{Incident, Incidents, MAX_OBJECTS, Wanted};
 use canopy_controller_core::problem::Object;
 use canopy_store::{Files, StoreError};
@@ -145,7 +145,9 @@ impl Controller {
     pub fn incident(&self, id: &str) -> Option<Arc<Incident>> {
         let incidents = self.incident_state().lock();
         let mut incident = incidents.get(id)?;
-        if let Some(wanted) = incidents.unsaved_of(id, self.chart_second()) {
+        if let Some(mut wanted) = incidents.unsaved_of(id, self.chart_second()) {
+            // What has been measured for the first time since it opened is shown as well.
+            wanted.objects = self.objects_of(&wanted.key, &wanted.objects, &[]);
             Arc::make_mut(&mut incident).extend(wanted.count, &self.points(&wanted));
         }
         Some(incident)
@@ -183,10 +185,9 @@ impl Controller {
         }
         for mut wanted in incidents.due(now, second) {
             let problem = problem_of(&wanted.key);
-            if let Some(problem) = problem {
-                wanted.objects = self.objects_of(problem);
-                incidents.set_objects(&wanted.key, wanted.objects.clone());
-            }
+            let affects = problem.map(|problem| problem.affects.as_slice()).unwrap_or_default();
+            wanted.objects = self.objects_of(&wanted.key, &wanted.objects, affects);
+            incidents.set_objects(&wanted.key, wanted.objects.clone());
             let saved = incidents.save(&wanted, &self.points(&wanted), problem);
             saved.into_iter().for_each(|incident| self.keep(incident));
         }
@@ -224,18 +225,23 @@ impl Controller {
         })
     }
 
-    /// What the charts of a problem are of: its own object first, then what it explains.
-    fn objects_of(&self, problem: &Problem) -> Vec<ChartObject> {
-        let mut all: Vec<ChartObject> = Vec::new();
-        for key in std::iter::once(&problem.key).chain(&problem.affects) {
-            for object in self.with_charts(|charts| self.objects_with(&key.object, charts)) {
-                if !all.contains(&object) {
-                    all.push(object);
+    /// What the charts of a problem are of: its own object first, what they are of already, then what it explains.
+    fn objects_of(&self, key: &ProblemKey, known: &[ChartObject], affects: &[ProblemKey]) -> Vec<ChartObject> {
+        let mut all = self.with_charts(|charts| self.objects_with(&key.object, charts));
+        let mut add = |objects: &[ChartObject]| {
+            for object in objects {
+                if all.len() < MAX_OBJECTS && !all.contains(object) {
+                    all.push(object.clone());
                 }
             }
-            if all.len() >= MAX_OBJECTS {
+            all.len() >= MAX_OBJECTS
+        };
+        let mut is_full = add(known);
+        for affected in affects {
+            if is_full {
                 break;
             }
+            is_full = add(&self.with_charts(|charts| self.objects_with(&affected.object, charts)));
         }
         all.truncate(MAX_OBJECTS);
         all

@@ -6,6 +6,8 @@ mod support;
 
 use std::time::Duration;
 
+use canopy_model::ids::PortIndex;
+use canopy_model::telemetry::LinkLoss;
 use canopy_units::UnixTime;
 use serde_json::{Value, json};
 use support::Api;
@@ -81,6 +83,26 @@ async fn an_incident_has_the_charts_around_it_and_stays_when_the_problem_has_clo
     assert!(closed["incident"]["closedUnixNs"].as_u64().unwrap() > opened, "{closed}");
     assert_eq!(api.get(&format!("/api/v1/problems/{problem}")).await.status, 404);
     drop((connection, stream));
+}
+
+/// Catches an incident that stays empty because nothing had been measured of its object when it opened.
+#[tokio::test(start_paused = true)]
+async fn what_is_measured_for_the_first_time_since_it_opened_is_shown_as_well() {
+    let api = Api::prepared().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let list = api.get("/api/v1/incidents").await.json();
+    let of_n1 = list["items"].as_array().unwrap().iter().find(|i| i["of"]["name"] == "n1").unwrap();
+    let path = format!("/api/v1/incidents/{}", of_n1["id"].as_str().unwrap());
+    assert_eq!(api.get(&path).await.json()["series"], json!([]));
+    for second in 0..20 {
+        let loss =
+            LinkLoss { port: PortIndex::new("port", 1).unwrap(), requests: second * 10, lost: 0, queue_drops: 0 };
+        api.controller.chart_links("n1", UnixTime::from_nanos((50 + second) * 1_000_000_000), &[loss], &[], &[]);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let shown = api.get(&path).await.json();
+    let objects: Vec<&Value> = shown["series"].as_array().unwrap().iter().map(|s| &s["object"]).collect();
+    assert!(objects.contains(&&json!("link/n1/eth1")), "{objects:?}");
 }
 
 #[tokio::test]
