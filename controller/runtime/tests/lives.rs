@@ -145,6 +145,7 @@ async fn incidents_outlive_the_controller_that_saw_them() {
         assert_eq!(found.unwrap()["evidence"], before["evidence"]);
         let drawn = controller.ctl(&["chart", "--incident", id]).await.unwrap();
         assert!(drawn.starts_with("CRITICAL: node n") && drawn.contains("AgentDisconnected"), "{drawn}");
+        assert!(drawn.ends_with("nothing was measured of it around that time\n"), "{drawn}");
     }
     let (code, refused) = controller.ctl(&["chart", "--incident", "1764171000-00c0ffee00c0ffee"]).await.unwrap_err();
     assert!(code != 0 && refused.contains("incident"), "{refused}");

@@ -85,6 +85,9 @@ async fn of_incident(
             writeln!(out, "{title}: {}", names(all))?;
         }
     }
+    if found.series.is_empty() {
+        return Ok(writeln!(out, "\nnothing was measured of it around that time")?);
+    }
     let steps = found.series.iter().map(|series| series.points.len()).max().unwrap_or(0) as u64;
     let end = found.start_unix_ns + steps * found.step_seconds * 1_000_000_000;
     writeln!(out, "\n{} to {}", instant(found.start_unix_ns), instant(end))?;
