@@ -3,6 +3,7 @@
 //!
 //! Locks are taken in this order: incidents, charts, domain. A thread of its own writes the files, so a disk that hangs delays nothing.
 
+use std::collections::HashMap;
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, SyncSender};
@@ -12,7 +13,7 @@ use std::thread::JoinHandle;
 use canopy_controller_core::chart::ring::Point;
 use canopy_controller_core::chart::series::{ChartObject, Series};
 use canopy_controller_core::chart::store::{Charts, seconds};
-use canopy_controller_core::health::{Change, ProblemKey};
+use canopy_controller_core::health::{Change, Problem, ProblemKey};
 use canopy_controller_core::incident::{Incident, Incidents, MAX_OBJECTS, Wanted};
 use canopy_controller_core::problem::Object;
 use canopy_store::{Files, StoreError};
@@ -172,7 +173,8 @@ impl Controller {
         }
         // As long as there are problems: only when one changed, or twice for an incident.
         let problems = self.problems();
-        let problem_of = |key: &ProblemKey| problems.iter().find(|problem| problem.key == *key);
+        let by_key: HashMap<&ProblemKey, &Problem> = problems.iter().map(|problem| (&problem.key, problem)).collect();
+        let problem_of = |key: &ProblemKey| by_key.get(key).copied();
         let mut incidents = self.incident_state().lock();
         for change in changes {
             let Some(problem) = change.is_open.then(|| problem_of(&change.key)).flatten() else {
@@ -180,7 +182,7 @@ impl Controller {
                 continue;
             };
             if incidents.begins(problem, now) {
-                incidents.begin(problem, Vec::new(), now, second, wall);
+                incidents.begin(problem, now, second, wall);
             }
         }
         for mut wanted in incidents.due(now, second) {

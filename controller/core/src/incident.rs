@@ -187,8 +187,8 @@ impl Incidents {
         true
     }
 
-    /// Begins an incident; `second` is now on the charts' clock. The charts of `objects` are wanted at once.
-    pub fn begin(&mut self, problem: &Problem, objects: Vec<ChartObject>, now: Monotonic, second: u64, wall: UnixTime) {
+    /// Begins an incident, which is due at once; `second` is now on the charts' clock.
+    pub fn begin(&mut self, problem: &Problem, now: Monotonic, second: u64, wall: UnixTime) {
         let info = problem.key.code.info();
         let first = second.saturating_sub(AROUND);
         let incident = Incident {
@@ -212,7 +212,8 @@ impl Incidents {
         let id = incident.id.clone();
         self.recent.push(now);
         self.open.remove(&problem.key);
-        let running = Running { id: id.clone(), opened: now, saved: 0, objects, next: first, end: second + AROUND };
+        let running =
+            Running { id: id.clone(), opened: now, saved: 0, objects: Vec::new(), next: first, end: second + AROUND };
         self.running.insert(problem.key.clone(), running);
         self.kept.insert(id, Arc::new(incident));
     }

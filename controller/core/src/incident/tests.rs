@@ -50,7 +50,7 @@ fn points(wanted: &Wanted) -> Vec<(ChartObject, Series, Vec<Option<Point>>)> {
 fn begin(incidents: &mut Incidents, problem: &Problem, now: u64) -> bool {
     let begins = incidents.begins(problem, at(now));
     if begins {
-        incidents.begin(problem, vec![object()], at(now), ORIGIN + now, wall(1_000_000 + now));
+        incidents.begin(problem, at(now), ORIGIN + now, wall(1_000_000 + now));
     }
     begins
 }
@@ -105,7 +105,7 @@ fn a_series_that_comes_or_goes_has_gaps_where_it_was_not() {
 #[test]
 fn charts_begin_where_the_controller_began() {
     let mut incidents = Incidents::default();
-    incidents.begin(&down(NODE), vec![], at(10), 10, wall(1_000_010));
+    incidents.begin(&down(NODE), at(10), 10, wall(1_000_010));
     let wanted = incidents.due(at(10), 10).remove(0);
     assert_eq!((wanted.first, wanted.count), (0, 4));
     assert_eq!(incidents.newest().next().unwrap().start_unix_ns, wall(1_000_000));
