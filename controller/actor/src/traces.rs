@@ -157,3 +157,38 @@ impl Controller {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use canopy_controller_core::request_id::RequestId;
+
+    use super::*;
+
+    fn trace(id: u8) -> Trace {
+        let id = RequestId::new([id; 16]).unwrap();
+        Trace { id, span: drawn().unwrap(), arrived: (Monotonic::START, UnixTime::default()) }
+    }
+
+    /// Catches a queue without a bound, and one whose exporter holds up what it exports.
+    #[test]
+    fn what_an_exporter_does_not_take_is_left_out_and_counted() {
+        let traces = Traces::default();
+        let span = || Span::part(trace(1), "plan", Monotonic::START, Monotonic::START);
+        traces.record(span());
+        assert_eq!((traces.is_on(), traces.left_out()), (false, 0), "without an exporter there is nothing to count");
+        let (exporter, mut spans) = mpsc::channel(1);
+        traces.export(exporter);
+        (0..3).for_each(|_| traces.record(span()));
+        assert_eq!((traces.left_out(), spans.try_recv().is_ok(), spans.try_recv().is_ok()), (2, true, false));
+        drop(spans);
+        traces.record(span());
+        assert_eq!(traces.left_out(), 3, "an exporter that has ended takes nothing");
+    }
+
+    #[test]
+    fn a_span_links_to_a_few_others_and_not_to_its_own_request() {
+        let all: Vec<Trace> = (1..=20).map(trace).collect();
+        let span = Span::part(all[0], "store", Monotonic::START, Monotonic::START).unwrap().with(&all);
+        assert_eq!(span.links, all[1..=MAX_LINKS]);
+    }
+}

@@ -191,7 +191,11 @@ impl Times {
 
 #[cfg(test)]
 mod tests {
+    use canopy_units::UnixTime;
+
     use super::*;
+    use crate::request_id::RequestId;
+    use crate::trace::SpanId;
 
     fn at(ms: u64) -> Monotonic {
         Monotonic::START + Duration::from_millis(ms)
@@ -216,6 +220,32 @@ mod tests {
         c.confirmed("a", 2, at(100_000));
         assert_eq!((c.waiting(), buckets(&c), c.unmeasured()), (0, vec![(5, 1), (BOUNDS.len(), 1)], 0));
         assert!(c.nodes.is_empty());
+    }
+
+    /// Catches a trace that is lost where a later change confirms it, and one that is sent twice.
+    #[test]
+    fn traced_changes_are_sent_once_and_confirmed_at_each_of_their_nodes() {
+        let trace = |id: u8| {
+            let (id, span) = (RequestId::new([id; 16]).unwrap(), SpanId::new([id; 8]).unwrap());
+            Trace { id, span, arrived: (at(0), UnixTime::default()) }
+        };
+        let traces = |all: Vec<Published>| all.iter().map(|p| (p.trace, p.at)).collect::<Vec<_>>();
+        let mut c = Confirmations::default();
+        let first = c.change(at(1), Some(trace(1)), [("a", 1), ("b", 7)].into_iter()).unwrap();
+        c.change(at(2), None, [("a", 2)].into_iter());
+        let third = c.change(at(3), Some(trace(3)), [("a", 3)].into_iter()).unwrap();
+        c.published(first, at(10));
+        let (one, three) = ((trace(1), at(10)), (trace(3), at(3)));
+        assert_eq!(
+            [traces(c.sent("a", 0, 2)), traces(c.sent("a", 1, 3)), traces(c.sent("a", 0, 9))],
+            [vec![one], vec![three], vec![one, three]]
+        );
+        assert_eq!((traces(c.sent("b", 0, 6)), traces(c.sent("none", 0, 9))), (vec![], vec![]));
+        c.published(third, at(11));
+        assert_eq!(traces(c.confirmed("a", 3, at(20))), [one, (trace(3), at(11))], "a later generation has both");
+        assert_eq!((traces(c.confirmed("b", 9, at(21))), traces(c.sent("b", 0, 9))), (vec![one], vec![]));
+        c.published(first, at(30));
+        assert_eq!(c.waiting(), 0);
     }
 
     #[test]

@@ -43,7 +43,22 @@ async fn a_change_is_one_tree_of_spans_down_to_every_node() {
     controller.stop().await;
 }
 
-/// Catches an exporter that holds up what it exports: more spans than its queue takes, and none is taken.
+/// An agent of an earlier version measures nothing: its part is one span.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_measures_nothing_has_one_span() {
+    let mut collector = Collector::start(false);
+    let dir = tempfile::tempdir().unwrap();
+    let controller = Controller::start_traced(dir.path(), collector.endpoint()).await;
+    controller.apply(LAB).await.unwrap();
+    let mut agent = Agent::connect(&controller, "n1", None).await.unwrap();
+    agent.took = [0; 2];
+    agent.apply_all();
+    let spans = collector.trace(DEADLINE, |spans| spans.contains_key("reconcile n1"));
+    assert!(spans.contains_key("push n1") && !spans.contains_key("apply n1"), "{:?}", spans.keys());
+    controller.stop().await;
+}
+
+/// Catches a write that waits until the collector has answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_takes_nothing_holds_up_nothing() {
     let collector = Collector::start(true);

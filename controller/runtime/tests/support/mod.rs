@@ -182,6 +182,8 @@ pub(crate) async fn channel(socket: PathBuf) -> Channel {
 pub(crate) struct Agent {
     pub(crate) node: String,
     pub(crate) held: Option<HeldSpec>,
+    /// Nanoseconds that it reports to have written and read back.
+    pub(crate) took: [u64; 2],
     staged: Option<Staged>,
     client: NodeServiceClient<Channel>,
     stream: Streaming<WatchResponse>,
@@ -200,7 +202,7 @@ impl Agent {
             resume: None,
         };
         let stream = client.watch(request).await?.into_inner();
-        Ok(Self { node: node.into(), held, staged: None, client, stream })
+        Ok(Self { node: node.into(), held, took: [2_000_000, 1_000_000], staged: None, client, stream })
     }
 
     fn take(&mut self, message: WatchResponse) {
@@ -231,8 +233,8 @@ impl Agent {
             kernel: "test".into(),
             errors: vec![],
             metrics_address: String::new(),
-            apply_ns: 2_000_000,
-            read_back_ns: 1_000_000,
+            apply_ns: self.took[0],
+            read_back_ns: self.took[1],
         };
         self.client.report(report).await.unwrap();
     }
