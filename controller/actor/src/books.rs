@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::difference::differences;
 use crate::intent::{Intent, Target};
+use crate::once;
 
 /// Entries of the audit that are kept.
 pub const MAX_AUDIT: usize = 100_000;
@@ -36,8 +37,9 @@ pub const MAX_VERSION_OCTETS: u64 = 256 << 20;
 pub const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Old records of each kind that one write removes, at most.
 const MAX_REMOVED: usize = 2;
-/// One entry, one version, what they displace, and one record of a confirmed commit fit into the transaction of every command.
-const _: () = assert!(MAX_WRITES + 3 + 2 * MAX_REMOVED <= MAX_OPS);
+/// One entry, one version, what they displace, one record of a confirmed commit, and one of an idempotency key with what it displaces fit
+/// into the transaction of every command.
+const _: () = assert!(MAX_WRITES + 4 + 2 * MAX_REMOVED + once::MAX_REMOVED <= MAX_OPS);
 
 const AUDIT: &str = "audit/";
 const VERSION: &str = "version/";

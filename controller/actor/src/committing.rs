@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use canopy_controller_core::Domain;
 use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::principal::{Principal, Written};
 use canopy_controller_core::request_id::RequestId;
+use canopy_controller_core::{Domain, Outcome};
 use canopy_model::rfc3339;
 use canopy_store::{MAX_OPS, Op, StoreError};
 use canopy_units::UnixTime;
@@ -18,6 +18,7 @@ use crate::commit::{
     self, Act, BEFORE, Before, Commit, End, MAX_REFUSED, MAX_TIMEOUT, MIN_TIMEOUT, Refused, State, Touch,
 };
 use crate::events::Code;
+use crate::once::{Attempt, Past, Replayed};
 use crate::task::{Deed, Message, Task, failed, is_refusal};
 use crate::{CommandError, Controller, Target};
 
@@ -44,8 +45,22 @@ impl Controller {
         by: Principal,
         request: Option<RequestId>,
     ) -> Result<Commit, CommandError> {
+        Ok(self.do_once_with_commit(act, by, request, None).await?.0)
+    }
+
+    /// The same with a key: see [`Order::key`](crate::Order::key). Of an act that was carried out before, the commit as it is now.
+    ///
+    /// # Errors
+    /// As [`Controller::do_with_commit`], and the key was sent with another act, or the commit has been followed by another one.
+    pub async fn do_once_with_commit(
+        &self,
+        act: Act,
+        by: Principal,
+        request: Option<RequestId>,
+        key: Option<String>,
+    ) -> Result<(Commit, Option<Replayed>), CommandError> {
         let (answer, done) = oneshot::channel();
-        self.send(Message::Commit(Box::new(Deed { act, by, request, answer }))).await?;
+        self.send(Message::Commit(Box::new(Deed { act, by, request, key, answer }))).await?;
         done.await.map_err(|_| CommandError::Stopping)?
     }
 
@@ -152,8 +167,13 @@ impl Controller {
 impl Task {
     /// Takes an act of an operator; `Err` if the store has failed.
     pub(crate) async fn do_with_commit(&mut self, deed: Deed) -> Result<(), StoreError> {
-        let Deed { act, by, request, answer } = deed;
-        let done = self.act(act, by, request).await;
+        let Deed { act, by, request, key, answer } = deed;
+        let attempt = Attempt::of_act(&act, &by, key.as_deref());
+        let known = attempt.as_ref().map_or(Ok(None), |attempt| self.once.find(attempt, UnixTime::now()));
+        let done = match known.transpose() {
+            Some(again) => again.and_then(|past| self.replay_act(past)),
+            None => self.act(act, by, request, attempt).await.map(|commit| (commit, None)),
+        };
         let failure = match &done {
             Err(CommandError::Store(error)) if !is_refusal(error) => Some(failed(error)),
             _ => None,
@@ -169,7 +189,7 @@ impl Task {
             return Ok(());
         }
         let Some(commit) = self.controller.commit() else { return Ok(()) };
-        match self.roll_back(commit, End::Expired, Principal::default(), None).await {
+        match self.roll_back(commit, End::Expired, (Principal::default(), None), None).await {
             // Until the disk has room.
             Err(error) if is_refusal(&error) => Ok(()),
             done => done.map(drop),
@@ -186,7 +206,24 @@ impl Task {
         Ok(())
     }
 
-    async fn act(&mut self, act: Act, by: Principal, request: Option<RequestId>) -> Result<Commit, CommandError> {
+    /// The answer to an act that was carried out before: the commit as it is now.
+    fn replay_act(&self, past: &Past) -> Result<(Commit, Option<Replayed>), CommandError> {
+        let (target, replayed) = (past.target(), past.replayed());
+        let Some(commit) = self.controller.commit().filter(|commit| commit.state.id == target.name) else {
+            let did = if past.outcome == Outcome::Created { "created" } else { "changed" };
+            return Err(CommandError::Outlived { resource: target.to_string(), did, at: replayed.at });
+        };
+        self.controller.replayed_one();
+        Ok((commit, Some(replayed)))
+    }
+
+    async fn act(
+        &mut self,
+        act: Act,
+        by: Principal,
+        request: Option<RequestId>,
+        attempt: Option<Attempt>,
+    ) -> Result<Commit, CommandError> {
         if let Act::Begin(timeout) | Act::Extend(_, timeout) = &act {
             in_bounds(*timeout)?;
         }
@@ -203,10 +240,11 @@ impl Task {
             Act::Confirm(id) => self.pending(&id)?.ended(written.clone(), End::Confirmed, Vec::new()),
             Act::Cancel(id) => {
                 let commit = self.pending(&id)?;
-                return self.roll_back(commit, End::Cancelled, written.by, request).await.map_err(CommandError::Store);
+                let done = self.roll_back(commit, End::Cancelled, (written.by, request), attempt).await;
+                return done.map_err(CommandError::Store);
             }
         };
-        self.enter(commit, &written, action).await.map_err(CommandError::Store)
+        self.enter(commit, &written, action, attempt).await.map_err(CommandError::Store)
     }
 
     /// The pending commit, if this is its id.
@@ -216,8 +254,14 @@ impl Task {
     }
 
     /// A commit that was begun, extended or ended: durable, with its entry of the audit, then in force.
-    async fn enter(&mut self, commit: Commit, written: &Written, action: Action) -> Result<Commit, StoreError> {
-        self.store_commit(&commit, written, action).await?;
+    async fn enter(
+        &mut self,
+        commit: Commit,
+        written: &Written,
+        action: Action,
+        attempt: Option<Attempt>,
+    ) -> Result<Commit, StoreError> {
+        self.store_commit(&commit, written, action, attempt).await?;
         let (code, text) = event(&commit, &written.by);
         self.controller.events().note_of(written.request, code, text);
         self.controller.set_commit(commit.clone());
@@ -235,15 +279,28 @@ impl Task {
     }
 
     /// The record of a commit with its entry of the audit.
-    async fn store_commit(&mut self, commit: &Commit, written: &Written, action: Action) -> Result<(), StoreError> {
+    async fn store_commit(
+        &mut self,
+        commit: &Commit,
+        written: &Written,
+        action: Action,
+        attempt: Option<Attempt>,
+    ) -> Result<(), StoreError> {
         if let Some(path) = self.read_only.clone() {
             return Err(StoreError::Full { path });
         }
         let note = self.audited(commit, written, action);
+        let outcome = if action == Action::Begin { Outcome::Created } else { Outcome::Updated };
+        let target = Target { kind: IntentKind::Commit, name: commit.state.id.clone() };
+        let once = attempt.map(|attempt| self.once.note(attempt, (written.at, written.request), outcome, target, None));
         let mut ops = note.ops.clone();
         ops.push(commit.op());
+        ops.extend(once.iter().flat_map(|once| once.ops.iter().cloned()));
         self.commit(ops).await?;
         self.books.keep(note);
+        if let Some(once) = once {
+            self.keep_key(once);
+        }
         Ok(())
     }
 
@@ -257,8 +314,8 @@ impl Task {
         &mut self,
         commit: Commit,
         how: End,
-        by: Principal,
-        request: Option<RequestId>,
+        (by, request): (Principal, Option<RequestId>),
+        attempt: Option<Attempt>,
     ) -> Result<Commit, StoreError> {
         let this = self.controller.clone();
         let befores = tokio::task::spawn_blocking(move || befores(&this)).await;
@@ -297,7 +354,7 @@ impl Task {
         let written = Written { at: UnixTime::now(), by, request };
         let action = if how == End::Cancelled { Action::Cancel } else { Action::Expire };
         let left = self.controller.commit().unwrap_or(commit);
-        self.enter(left.ended(written.clone(), how, refused), &written, action).await
+        self.enter(left.ended(written.clone(), how, refused), &written, action, attempt).await
     }
 
     async fn forget(&mut self, ops: Vec<Op>) -> Result<(), StoreError> {

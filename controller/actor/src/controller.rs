@@ -28,6 +28,7 @@ use crate::incidents::IncidentState;
 use crate::links::Flap;
 use crate::moves::Moves;
 use crate::news::{Follower, GroupChanges, News, WaitedGroups};
+use crate::once::Replayed;
 use crate::order::{Order, Precondition};
 use crate::phases::Phases;
 use crate::preview::Preview;
@@ -40,8 +41,10 @@ use crate::traces::Traces;
 pub struct Done {
     /// To the resource.
     pub outcome: Outcome,
-    /// What followed; `None` on a dry run.
+    /// What followed; `None` on a dry run, and of a write that was sent again.
     pub applied: Option<Applied>,
+    /// It was carried out before, and not again.
+    pub replayed: Option<Replayed>,
     /// What would follow; of a dry run.
     pub preview: Option<Box<Preview>>,
 }
@@ -75,6 +78,7 @@ pub(crate) struct Shared {
     charts: ChartState,
     incidents: IncidentState,
     traces: Traces,
+    keys: KeyCounts,
     events: Events,
     health: Mutex<Health>,
     flaps: Mutex<HashMap<String, Flap>>,
@@ -85,6 +89,13 @@ pub(crate) struct Shared {
     started: Instant,
     hmac_steps: Attempts,
     threshold_pushes: Attempts,
+}
+
+/// What metrics show of idempotency keys.
+#[derive(Default)]
+struct KeyCounts {
+    kept: AtomicU64,
+    replayed: AtomicU64,
 }
 
 struct Node {
@@ -134,6 +145,7 @@ impl Controller {
             charts: ChartState::default(),
             incidents,
             traces: Traces::default(),
+            keys: KeyCounts::default(),
             events: Events::default(),
         }))
     }
@@ -214,6 +226,24 @@ impl Controller {
     /// Held while a copy of the domain is in use: one at a time.
     pub(crate) async fn validation(&self) -> Result<tokio::sync::SemaphorePermit<'_>, CommandError> {
         self.0.validations.acquire().await.map_err(|_| CommandError::Stopping)
+    }
+
+    /// Idempotency keys that are kept.
+    pub fn keys_kept(&self) -> u64 {
+        self.0.keys.kept.load(Ordering::Relaxed)
+    }
+
+    /// Writes that were sent again with their key since the start, and were not carried out again.
+    pub fn writes_replayed(&self) -> u64 {
+        self.0.keys.replayed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn keys_are(&self, kept: usize) {
+        self.0.keys.kept.store(kept as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn replayed_one(&self) {
+        self.0.keys.replayed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

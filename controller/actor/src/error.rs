@@ -2,7 +2,9 @@
 //! Why a command or a start failed. Each API maps [`CommandError`] to its own codes in one file.
 
 use canopy_controller_core::DomainError;
+use canopy_model::rfc3339;
 use canopy_store::StoreError;
+use canopy_units::UnixTime;
 
 /// Why a command was not executed. Unless stated otherwise, nothing changed.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +55,24 @@ pub enum CommandError {
         resource: String,
         /// Why not, for a person.
         why: String,
+    },
+    /// A key that was sent with another write.
+    #[error("this key was sent at {} with another write: draw a new key for each write, and repeat one only with the same content", rfc3339::seconds(*at))]
+    KeyReused {
+        /// When.
+        at: UnixTime,
+    },
+    /// A write that is sent again, whose resource has gone since.
+    #[error(
+        "{resource}, which this write has {did} at {}, is not there any more: read what is there, and write with a new key", rfc3339::seconds(*at)
+    )]
+    Outlived {
+        /// Kind and name.
+        resource: String,
+        /// `created` or `changed`.
+        did: &'static str,
+        /// When.
+        at: UnixTime,
     },
     /// A time that no confirmed commit may have.
     #[error("{0:?} is no time for a commit: use 1 s to 24 h")]

@@ -31,6 +31,7 @@ mod intent;
 mod links;
 mod moves;
 pub mod news;
+pub mod once;
 mod order;
 mod phases;
 mod policy;

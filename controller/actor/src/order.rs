@@ -17,6 +17,8 @@ pub struct Order {
     pub by: Principal,
     /// In which request, if it came in one.
     pub request: Option<RequestId>,
+    /// The client's key for this write: sent again with the same one, the write is carried out once. See [`once`](crate::once).
+    pub key: Option<String>,
     /// Its trace, if its spans are exported.
     pub trace: Option<Trace>,
     /// On the present state of the resource that the command names.
@@ -50,6 +52,7 @@ impl Order {
             command,
             by,
             request: None,
+            key: None,
             trace: None,
             precondition: Precondition::None,
             plan: None,

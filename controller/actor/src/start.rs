@@ -19,6 +19,7 @@ use crate::books::Books;
 use crate::commit::Commit;
 use crate::events::Code;
 use crate::incidents::IncidentState;
+use crate::once::Once;
 use crate::record::{decode, op};
 use crate::task::{self, Task};
 use crate::term::{STARTED_KEY, TERM_KEY, start_ops};
@@ -70,7 +71,7 @@ pub async fn start_with(
         Ok::<_, StartError>((domain, IncidentState::open(opened.beside())))
     };
     let (opened, incidents) = tokio::task::spawn_blocking(open).await.map_err(|_| StartError::Runtime)??;
-    let Opened { domain, revision, books, commit, unstarted, read_only, recovery } = opened;
+    let Opened { domain, revision, books, once, commit, unstarted, read_only, recovery } = opened;
     let (commands, queue) = mpsc::channel(task::QUEUE);
     let (durable, settled) = watch::channel(0);
     let controller = Controller::new(domain, store.clone(), commands, settled, commit, incidents);
@@ -85,10 +86,12 @@ pub async fn start_with(
         durable,
         queue,
         books,
+        once,
         traced: Vec::new(),
         read_only: None,
         drain_retry: None,
     };
+    controller.keys_are(task.once.len());
     if let Some(path) = read_only {
         task.becomes_read_only(path);
     }
@@ -112,6 +115,7 @@ struct Opened {
     domain: Domain,
     revision: u64,
     books: Books,
+    once: Once,
     commit: Option<Commit>,
     /// The last term, if the next one could not be stored on a full disk.
     unstarted: Option<u64>,
@@ -153,6 +157,7 @@ fn open(
     let expected = snapshot.revision;
     let books = Books::restore(snapshot.entries.iter().map(|(key, value)| (key.as_str(), value.as_slice())));
     let pairs = snapshot.entries.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+    let once = Once::restore(pairs.clone());
     let commit = Commit::restore(pairs, UnixTime::now(), Instant::now())
         .map_err(|(key, source)| StartError::Restore(RestoreError::Record { key, source }))?;
     let mut records = decoded(snapshot.entries).map_err(StartError::Restore)?;
@@ -168,7 +173,7 @@ fn open(
     for ops in opened.chunks(MAX_WRITES).chain([&ops[..]]).filter(|_| unstarted.is_none()) {
         revision = store.commit(revision, ops).map_err(StartError::Store)?;
     }
-    Ok(Opened { domain, revision, books, commit, unstarted, read_only, recovery: store.recovery() })
+    Ok(Opened { domain, revision, books, once, commit, unstarted, read_only, recovery: store.recovery() })
 }
 
 fn key_from(digits: &[u8]) -> Option<[u8; 32]> {

@@ -18,6 +18,7 @@ use canopy_controller_core::audit::Action;
 use canopy_controller_core::principal::{Principal, PrincipalKind, Written};
 use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::trace::Trace;
+use canopy_controller_core::uid::Uid;
 use canopy_controller_core::{Applied, Command, Domain, Outcome, Prepared};
 use canopy_store::{MAX_OPS, ORDINARY_OCTETS, Op, Revision, Store, StoreError};
 use canopy_units::{Monotonic, UnixTime};
@@ -28,6 +29,7 @@ use crate::books::{Books, Entry, Note};
 use crate::commit::{self, Act, Commit, Touch};
 use crate::events::Code;
 use crate::intent::{Target, wanted};
+use crate::once::{self, Attempt, Once, Past, Replayed};
 use crate::order::Order;
 use crate::preview::Preview;
 use crate::record::op;
@@ -67,7 +69,9 @@ pub(crate) struct Deed {
     pub(crate) act: Act,
     pub(crate) by: Principal,
     pub(crate) request: Option<RequestId>,
-    pub(crate) answer: oneshot::Sender<Result<Commit, CommandError>>,
+    /// As of an [`Order`].
+    pub(crate) key: Option<String>,
+    pub(crate) answer: oneshot::Sender<Result<(Commit, Option<Replayed>), CommandError>>,
 }
 
 /// A traced change.
@@ -89,6 +93,8 @@ pub(crate) struct Task {
     pub(crate) queue: mpsc::Receiver<Message>,
     /// What operators wrote.
     pub(crate) books: Books,
+    /// Writes that may be sent again.
+    pub(crate) once: Once,
     /// Traced changes that are applied and whose store is not done.
     pub(crate) traced: Vec<Traced>,
     /// The store while its disk is full; `None` while it takes changes.
@@ -105,6 +111,8 @@ struct Checked {
     note: Option<Note>,
     touch: Option<Touch>,
     preview: Option<Box<Preview>>,
+    /// Of the resource from then on, if it is there.
+    uid: Option<Uid>,
 }
 
 /// A command that passed every check and is not applied yet.
@@ -120,6 +128,7 @@ struct Change {
     prepared: Prepared,
     note: Option<Note>,
     touch: Option<Touch>,
+    once: Option<once::Note>,
     /// When it arrived, if it is an operator's or an application's.
     intent: Option<Monotonic>,
     show: Option<Show>,
@@ -153,7 +162,8 @@ impl Change {
     fn ops(&self) -> Vec<Op> {
         let noted = self.note.iter().flat_map(|note| note.ops.iter().cloned());
         let touched = self.touch.iter().map(|touch| touch.op.clone());
-        self.prepared.writes.iter().map(op).chain(noted).chain(touched).collect()
+        let keyed = self.once.iter().flat_map(|once| once.ops.iter().cloned());
+        self.prepared.writes.iter().map(op).chain(noted).chain(touched).chain(keyed).collect()
     }
 }
 
@@ -259,6 +269,14 @@ impl Task {
     /// `None` if the command ends here; the batch has its answer.
     fn plan(&self, request: Request, batch: &mut Batch) -> Option<Planned> {
         let Request { order, arrived, show, answer } = request;
+        let attempt = Attempt::of(&order);
+        let known = attempt.as_ref().map_or(Ok(None), |attempt| self.once.find(attempt, UnixTime::now()));
+        if let Some(again) = known.transpose() {
+            batch.answers.push((answer, again.and_then(|past| self.replay(past, show))));
+            return None;
+        }
+        let keyed = attempt.zip(Target::of(&order.command));
+        let request = order.request;
         let rewires = matches!(order.command, Command::PutTopology { .. } | Command::DeleteTopology);
         let intent = is_intent(&order.command).then_some(arrived);
         let dry_run = order.dry_run;
@@ -273,21 +291,42 @@ impl Task {
         }
         let end = match prepared {
             Ok(Checked { prepared, preview, .. }) if dry_run => {
-                Ok(Done { outcome: prepared.outcome(), applied: None, preview })
+                Ok(Done { outcome: prepared.outcome(), applied: None, replayed: None, preview })
             }
-            Ok(Checked { prepared, note, touch, .. }) => {
-                if let Some(path) = self.read_only.clone().filter(|_| !prepared.is_noop()) {
+            Ok(Checked { prepared, note, touch, uid, .. }) => {
+                if let Some(path) = self.read_only.clone().filter(|_| !prepared.is_noop() || keyed.is_some()) {
                     batch.answers.push((answer, Err(CommandError::Store(StoreError::Full { path }))));
                     return None;
                 }
                 let trace = trace.filter(|_| !prepared.is_noop());
-                let change = Change { prepared, note, touch, intent, show, trace };
+                let once = keyed.map(|(attempt, target)| {
+                    self.once.note(attempt, (UnixTime::now(), request), prepared.outcome(), target, uid)
+                });
+                let change = Change { prepared, note, touch, once, intent, show, trace };
                 return Some(Planned { ops: change.ops(), change, rewires, answer });
             }
             Err(refused) => Err(refused),
         };
         batch.answers.push((answer, end));
         None
+    }
+
+    /// The answer to a write that was carried out before: its resource as it is now.
+    fn replay(&self, past: &Past, show: Option<Show>) -> Result<Done, CommandError> {
+        let target = past.target();
+        if let Some(uid) = past.uid {
+            let is_there =
+                self.controller.read(|d| target.declared(d)).is_some_and(|(metadata, _)| metadata.uid == uid);
+            if !is_there {
+                let did = if past.outcome == Outcome::Created { "created" } else { "changed" };
+                return Err(CommandError::Outlived { resource: target.to_string(), did, at: past.replayed().at });
+            }
+        }
+        if let Some(show) = show {
+            self.controller.read(show);
+        }
+        self.controller.replayed_one();
+        Ok(Done { outcome: past.outcome, applied: None, replayed: Some(past.replayed()), preview: None })
     }
 
     /// Checks an order, and notes what an operator writes, and what the controller (`is_own`) writes of what operators declare.
@@ -303,6 +342,7 @@ impl Task {
                 note: None,
                 touch: None,
                 preview: None,
+                uid: None,
             });
         };
         let (old, new) = (target.declared(domain), wanted(&command));
@@ -331,7 +371,12 @@ impl Task {
             let act = Action::Rotate;
             self.books.note(&Entry { target: &target, written: &written, old, new, act, uid, revision })
         });
-        Ok(Checked { prepared, note, touch, preview })
+        let uid = match (&old, &new) {
+            (Some((metadata, _)), Some(_)) => Some(metadata.uid),
+            (None, Some(_)) => Some(domain.next_uid()),
+            (_, None) => None,
+        };
+        Ok(Checked { prepared, note, touch, preview, uid })
     }
 
     fn apply_before_commit(&mut self, planned: Planned, batch: &mut Batch) {
@@ -345,12 +390,15 @@ impl Task {
     }
 
     fn apply(&mut self, change: Change) -> Result<Done, CommandError> {
-        let Change { prepared, note, touch, intent, show, trace } = change;
+        let Change { prepared, note, touch, once, intent, show, trace } = change;
         if let Some(touch) = touch {
             self.controller.touched(touch);
         }
         if let Some(note) = note {
             self.books.keep(note);
+        }
+        if let Some(once) = once {
+            self.keep_key(once);
         }
         let (now, outcome) = (self.controller.now(), prepared.outcome());
         let applied = self.controller.write(|d| d.apply(prepared, now))?;
@@ -365,7 +413,13 @@ impl Task {
             change = self.controller.confirmations_lock().change(arrived, trace, nodes.into_iter());
         }
         self.traced.extend(trace.map(|trace| Traced { trace, change }));
-        Ok(Done { outcome, applied: Some(applied), preview: None })
+        Ok(Done { outcome, applied: Some(applied), replayed: None, preview: None })
+    }
+
+    /// Takes note of a write with a key that is durable, or will be before anyone sees it.
+    pub(crate) fn keep_key(&mut self, note: once::Note) {
+        self.once.keep(note);
+        self.controller.keys_are(self.once.len());
     }
 
     /// Commits what was applied, publishes it and answers. A store that refuses it has failed as well: memory is ahead of it.
@@ -458,7 +512,8 @@ impl Task {
             Ok(checked) => checked,
             Err(refused) => return Ok(Err(refused)),
         };
-        let change = Change { prepared, note, touch, intent: Some(self.controller.now()), show: None, trace: None };
+        let intent = Some(self.controller.now());
+        let change = Change { prepared, note, touch, once: None, intent, show: None, trace: None };
         let mut ops = change.ops();
         ops.extend(also);
         match self.commit(ops).await {

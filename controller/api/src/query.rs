@@ -34,6 +34,18 @@ pub struct WriteHeaders {
     /// with 409.
     #[param(rename = "Canopy-Commit")]
     pub canopy_commit: Option<String>,
+    /// Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h.
+    #[param(rename = "Idempotency-Key")]
+    pub idempotency_key: Option<String>,
+}
+
+/// Key of an action.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct KeyHeader {
+    /// Names this action, so that it can be sent again when its answer was lost; a key for each action, kept for 24 h.
+    #[param(rename = "Idempotency-Key")]
+    pub idempotency_key: Option<String>,
 }
 
 /// Filter and page of the audit.

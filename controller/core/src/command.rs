@@ -9,6 +9,7 @@ use canopy_model::group::GroupSpec;
 use canopy_model::ids::Generation;
 use canopy_model::member::{LateStart, MemberSpec};
 use canopy_model::topology::TopologySpec;
+use serde::{Deserialize, Serialize};
 
 use crate::metadata::Labels;
 use crate::record::Record;
@@ -196,7 +197,8 @@ impl Write {
 }
 
 /// What a command did to its resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Outcome {
     /// The resource was created.
     Created,

@@ -33,7 +33,9 @@ pub fn command(e: CommandError) -> Status {
         | CommandError::PlanChanged { .. }
         | CommandError::CommitPending { .. }
         | CommandError::CommitEnded { .. }
-        | CommandError::NotReversible { .. } => Status::failed_precondition(e.to_string()),
+        | CommandError::NotReversible { .. }
+        | CommandError::KeyReused { .. }
+        | CommandError::Outlived { .. } => Status::failed_precondition(e.to_string()),
         CommandError::CommitTimeout(_) => Status::invalid_argument(e.to_string()),
         CommandError::Store(StoreError::Limit(why)) => Status::resource_exhausted(why),
         CommandError::Store(cause @ StoreError::Full { .. }) => Status::unavailable(cause.to_string()),

@@ -25,6 +25,11 @@ const IF_PLAN_MATCH: HeaderName = HeaderName::from_static("if-plan-match");
 /// Names the pending commit that a write is a part of.
 const CANOPY_COMMIT: HeaderName = HeaderName::from_static("canopy-commit");
 
+/// Names a write, so that it can be sent again (draft-ietf-httpapi-idempotency-key-header-07).
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Longest key, characters.
+const MAX_KEY: usize = 128;
+
 /// Who is at the other end of a connection: an extension of its requests.
 #[derive(Clone)]
 pub struct Caller {
@@ -76,17 +81,20 @@ pub(crate) struct Conditions {
     pub(crate) precondition: Precondition,
     pub(crate) plan: Option<String>,
     pub(crate) commit: Option<String>,
+    /// See [`Order::key`].
+    pub(crate) key: Option<String>,
     pub(crate) dry_run: bool,
 }
 
 impl Conditions {
     /// `command` under these conditions.
     pub(crate) fn order(self, command: Command) -> Order {
-        let Self { by, precondition, plan, commit, dry_run } = self;
+        let Self { by, precondition, plan, commit, key, dry_run } = self;
         Order {
             precondition,
             plan,
             commit,
+            key,
             dry_run,
             request: request::current(),
             trace: request::trace(),
@@ -123,8 +131,26 @@ impl<S: Send + Sync> FromRequestParts<S> for Conditions {
         let by = Caller::of(&parts.extensions).await;
         let plan = digits(&parts.headers, IF_PLAN_MATCH, "If-Plan-Match", "the `plan` of a dry run")?;
         let commit = digits(&parts.headers, CANOPY_COMMIT, "Canopy-Commit", "the id of the pending commit")?;
-        Ok(Self { by, precondition, plan, commit, dry_run: query.dry_run })
+        let key = key(&parts.headers)?;
+        Ok(Self { by, precondition, plan, commit, key, dry_run: query.dry_run })
     }
+}
+
+/// The key of a write: a string as in RFC 8941 section 3.3.3, without escapes, or the same without its quotes.
+fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let mut all = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = all.next() else { return Ok(None) };
+    let text = value.to_str().unwrap_or("").trim();
+    let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let key = quoted.unwrap_or(text);
+    let is_allowed = |b: u8| matches!(b, b'!'..=b'~' if b != b'"' && b != b'\\') || (b == b' ' && quoted.is_some());
+    if all.next().is_none() && (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(is_allowed) {
+        return Ok(Some(key.to_owned()));
+    }
+    let detail = format!(
+        "is not one string of 1 to {MAX_KEY} printable ASCII characters: draw a key for each write, such as \"8e03978e-40d5-43dd-bc93-6894a57f9324\""
+    );
+    Err(ApiError::bad_request("Idempotency-Key", detail))
 }
 
 /// A header of 16 hexadecimal digits.

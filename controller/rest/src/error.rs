@@ -101,6 +101,11 @@ impl From<CommandError> for ApiError {
             CommandError::CommitPending { .. } => Self::new(StatusCode::CONFLICT, "CommitPending", detail),
             CommandError::CommitEnded { .. } => Self::new(StatusCode::CONFLICT, "CommitEnded", detail),
             CommandError::NotReversible { .. } => Self::new(StatusCode::CONFLICT, "NotReversible", detail),
+            CommandError::KeyReused { .. } => Self {
+                errors: vec![FieldError::new("Idempotency-Key", "was sent with another write")],
+                ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "IdempotencyKeyReused", detail)
+            },
+            CommandError::Outlived { .. } => Self::new(StatusCode::CONFLICT, "Outlived", detail),
             CommandError::CommitTimeout(_) => Self::invalid(FieldError::new("timeoutSeconds", detail)),
             CommandError::PlanChanged { .. } => Self::new(StatusCode::PRECONDITION_FAILED, "PlanChanged", detail),
             CommandError::Store(StoreError::Limit(why)) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Limit", why),

@@ -81,7 +81,9 @@ async fn timeout(request: Request, next: axum::middleware::Next) -> Result<Respo
         ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "Timeout",
-            format!("no answer within {REQUEST_TIMEOUT:?}: read the resource to see whether the change was made"),
+            format!(
+                "no answer within {REQUEST_TIMEOUT:?}: read the resource to see whether the change was made, or send it again with the same Idempotency-Key"
+            ),
         )
     };
     tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await.map_err(late)

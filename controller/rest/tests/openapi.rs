@@ -86,7 +86,12 @@ async fn what_is_not_described_is_refused_with_its_name() {
     }
     // Probes and scrapers have parameters of their own.
     assert_eq!(api.get("/livez?verbose=1").await.status, 200);
-    for (header, value) in [("If-Plan-Match", "x"), ("Canopy-Commit", "0123456789ABCDEF"), ("If-Match", "\"a b\"")] {
+    for (header, value) in [
+        ("If-Plan-Match", "x"),
+        ("Canopy-Commit", "0123456789ABCDEF"),
+        ("If-Match", "\"a b\""),
+        ("Idempotency-Key", "a\\b"),
+    ] {
         let (status, _, errors) = api.send("DELETE", "/api/v1/groups/g1", &[(header, value)], "").await.problem();
         assert_eq!(status, 400, "{header}");
         assert!(errors[0].starts_with(header), "{errors:?}");

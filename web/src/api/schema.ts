@@ -3778,7 +3778,10 @@ export interface operations {
     beginCommit: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Names this action, so that it can be sent again when its answer was lost; a key for each action, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -3901,7 +3904,10 @@ export interface operations {
     cancelCommit: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Names this action, so that it can be sent again when its answer was lost; a key for each action, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4024,7 +4030,10 @@ export interface operations {
     confirmCommit: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Names this action, so that it can be sent again when its answer was lost; a key for each action, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4147,7 +4156,10 @@ export interface operations {
     extendCommit: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Names this action, so that it can be sent again when its answer was lost; a key for each action, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4350,6 +4362,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path?: never;
             cookie?: never;
@@ -4591,6 +4605,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path: {
                 drain: string;
@@ -4758,6 +4774,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path: {
                 drain: string;
@@ -5158,6 +5176,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path?: never;
             cookie?: never;
@@ -5390,6 +5410,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path: {
                 group: string;
@@ -5548,6 +5570,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path: {
                 group: string;
@@ -5767,6 +5791,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path: {
                 group: string;
@@ -6011,6 +6037,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path: {
                 group: string;
@@ -6179,6 +6207,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path: {
                 group: string;
@@ -6528,7 +6558,10 @@ export interface operations {
     rotateHmac: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Names this action, so that it can be sent again when its answer was lost; a key for each action, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -8018,6 +8051,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path?: never;
             cookie?: never;
@@ -8174,6 +8209,8 @@ export interface operations {
                  *     with 409.
                  */
                 "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
             };
             path?: never;
             cookie?: never;

@@ -53,6 +53,16 @@ static SPANS_LEFT_OUT: Family<0> = Family::counter(
     "Spans of traced requests that `traces.endpoint` did not take in time.",
     [],
 );
+static KEYS: Family<0> = Family::gauge(
+    "canopy_idempotency_keys",
+    "Keys of writes that are kept so that a write can be sent again, at most 100,000 and 24 h.",
+    [],
+);
+static REPLAYED: Family<0> = Family::counter(
+    "canopy_writes_replayed",
+    "Writes that were sent again with their key since the start, and were not carried out again.",
+    [],
+);
 static GROUPS: Family<1> = Family::gauge("canopy_groups", "Groups in each phase.", ["phase"]);
 static ACTIVE: Family<4> = Family::gauge(
     "canopy_problem_active",
@@ -82,6 +92,8 @@ pub(super) fn families() -> Vec<Description> {
         &UNMEASURED,
         &PROBLEMS_LEFT_OUT,
         &SPANS_LEFT_OUT,
+        &KEYS,
+        &REPLAYED,
     ];
     let mut all: Vec<_> = own.iter().map(|family| family.describe()).collect();
     all.extend([PENDING_COMMITS.describe(), COMMIT_TIME.describe()]);
@@ -130,6 +142,8 @@ impl Scrape {
         page.histogram(&CONFIRMED, times.sum.as_secs_f64(), &buckets)?;
         page.one(&WAITING, waiting as u64)?;
         page.one(&SPANS_LEFT_OUT, self.controller.traces().left_out())?;
+        page.one(&KEYS, self.controller.keys_kept())?;
+        page.one(&REPLAYED, self.controller.writes_replayed())?;
         page.one(&UNMEASURED, unmeasured)
     }
 

@@ -76,6 +76,8 @@ pub(super) fn of_fields() -> Vec<Limit> {
 
 /// Names of a pending commit and of a plan.
 const ID: &str = "^[0-9a-f]{16}$";
+/// A key in quotes or without.
+const IDEMPOTENCY_KEY: &str = r#"^("[ !#-\[\]-~]{1,128}"|[!#-\[\]-~]{1,128})$"#;
 
 /// Puts every limit into the description.
 pub(super) fn put(document: &mut Value) {
@@ -141,6 +143,7 @@ fn of_parameter(path: &str, name: &str) -> Option<Value> {
         (_, "timeoutSeconds") => range(LASTS),
         (_, "If-Match") => json!({"pattern": r#"^(\*|"[!#-~]+")$"#, "minLength": 1}),
         (_, "If-None-Match") => json!({"enum": ["*"]}),
+        (_, "Idempotency-Key") => json!({"pattern": IDEMPOTENCY_KEY}),
         (_, "If-Plan-Match" | "Canopy-Commit") => json!({"pattern": ID}),
         (_, "group" | "drain" | "host") if path.contains(&format!("{{{name}}}")) => self::name(),
         _ => return None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::Controller;
 use canopy_controller_actor::commit::{Act, Commit, End, Refused};
 use canopy_controller_api::commit::{
@@ -13,6 +14,7 @@ use canopy_controller_api::commit::{
     RollbackRefusal,
 };
 use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::KeyHeader;
 use canopy_controller_api::{ApiVersion, Kind};
 use canopy_units::UnixTime;
 
@@ -37,48 +39,48 @@ pub(crate) async fn get(
 
 /// Begins a commit: writes of operators that name it are rolled back unless it is confirmed in time, also by a controller that restarts
 /// meanwhile. Until it ends, other writes of operators are refused; hosts join and leave, and trees are repaired, as always.
-#[utoipa::path(post, path = "/api/v1/commit", tag = "commit", operation_id = "beginCommit", request_body = CommitBegin,
+#[utoipa::path(post, path = "/api/v1/commit", tag = "commit", operation_id = "beginCommit", params(KeyHeader), request_body = CommitBegin,
     responses((status = 201, body = CommitResource, description = "begun"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "another one is pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn begin(
     State(controller): State<Controller>,
     conditions: Conditions,
     ApiJson(CommitBegin { timeout_seconds }): ApiJson<CommitBegin>,
-) -> Result<(StatusCode, Json<CommitResource>), ApiError> {
+) -> Result<Response, ApiError> {
     let act = Act::Begin(Duration::from_secs(timeout_seconds));
-    Ok((StatusCode::CREATED, act_on(&controller, act, conditions).await?))
+    act_on(&controller, act, conditions, StatusCode::CREATED).await
 }
 
 /// Confirms the pending commit: its changes stay.
-#[utoipa::path(post, path = "/api/v1/commit/confirm", tag = "commit", operation_id = "confirmCommit", request_body = CommitEnd,
+#[utoipa::path(post, path = "/api/v1/commit/confirm", tag = "commit", operation_id = "confirmCommit", params(KeyHeader), request_body = CommitEnd,
     responses((status = 200, body = CommitResource, description = "confirmed"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn confirm(
     State(controller): State<Controller>,
     conditions: Conditions,
     ApiJson(CommitEnd { id }): ApiJson<CommitEnd>,
-) -> Result<Json<CommitResource>, ApiError> {
-    act_on(&controller, Act::Confirm(id), conditions).await
+) -> Result<Response, ApiError> {
+    act_on(&controller, Act::Confirm(id), conditions, StatusCode::OK).await
 }
 
 /// Rolls the pending commit back now.
-#[utoipa::path(post, path = "/api/v1/commit/cancel", tag = "commit", operation_id = "cancelCommit", request_body = CommitEnd,
+#[utoipa::path(post, path = "/api/v1/commit/cancel", tag = "commit", operation_id = "cancelCommit", params(KeyHeader), request_body = CommitEnd,
     responses((status = 200, body = CommitResource, description = "rolled back; `refused` has what could not be put back"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn cancel(
     State(controller): State<Controller>,
     conditions: Conditions,
     ApiJson(CommitEnd { id }): ApiJson<CommitEnd>,
-) -> Result<Json<CommitResource>, ApiError> {
-    act_on(&controller, Act::Cancel(id), conditions).await
+) -> Result<Response, ApiError> {
+    act_on(&controller, Act::Cancel(id), conditions, StatusCode::OK).await
 }
 
 /// Gives the pending commit another time from now.
-#[utoipa::path(post, path = "/api/v1/commit/extend", tag = "commit", operation_id = "extendCommit", request_body = CommitExtend,
+#[utoipa::path(post, path = "/api/v1/commit/extend", tag = "commit", operation_id = "extendCommit", params(KeyHeader), request_body = CommitExtend,
     responses((status = 200, body = CommitResource, description = "extended"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "not pending"), (status = 422, body = Problem, description = "not valid")))]
 pub(crate) async fn extend(
     State(controller): State<Controller>,
     conditions: Conditions,
     ApiJson(CommitExtend { id, timeout_seconds }): ApiJson<CommitExtend>,
-) -> Result<Json<CommitResource>, ApiError> {
-    act_on(&controller, Act::Extend(id, Duration::from_secs(timeout_seconds)), conditions).await
+) -> Result<Response, ApiError> {
+    act_on(&controller, Act::Extend(id, Duration::from_secs(timeout_seconds)), conditions, StatusCode::OK).await
 }
 
 /// The pending commit in short.
@@ -94,8 +96,16 @@ pub(crate) fn pending(controller: &Controller) -> Option<PendingCommit> {
     })
 }
 
-async fn act_on(controller: &Controller, act: Act, conditions: Conditions) -> Result<Json<CommitResource>, ApiError> {
-    Ok(Json(resource(controller.do_with_commit(act, conditions.unconditional()?, request::current()).await?)))
+async fn act_on(
+    controller: &Controller,
+    act: Act,
+    mut conditions: Conditions,
+    success: StatusCode,
+) -> Result<Response, ApiError> {
+    let key = conditions.key.take();
+    let by = conditions.unconditional()?;
+    let (commit, replayed) = controller.do_once_with_commit(act, by, request::current(), key).await?;
+    Ok(super::marked((success, Json(resource(commit))).into_response(), replayed))
 }
 
 fn resource(Commit { state, changes, .. }: Commit) -> CommitResource {

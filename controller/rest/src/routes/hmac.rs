@@ -3,9 +3,11 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use canopy_controller_actor::Controller;
 use canopy_controller_api::hmac::Hmac;
 use canopy_controller_api::problem::Problem;
+use canopy_controller_api::query::KeyHeader;
 use canopy_controller_core::Command;
 
 use crate::conditions::Conditions;
@@ -19,13 +21,10 @@ pub(crate) async fn get(State(controller): State<Controller>) -> Json<Hmac> {
 }
 
 /// Begins to replace the key. The steps follow by themselves, each once every node has confirmed the one before.
-#[utoipa::path(post, path = "/api/v1/hmac/rotate", tag = "hmac", operation_id = "rotateHmac",
+#[utoipa::path(post, path = "/api/v1/hmac/rotate", tag = "hmac", operation_id = "rotateHmac", params(KeyHeader),
     responses((status = 200, body = Hmac, description = "begun"), (status = 400, body = Problem, description = "a dry run, or a condition"), (status = 409, body = Problem, description = "under way already"), (status = 422, body = Problem, description = "the HMAC TLV is not enabled")))]
-pub(crate) async fn rotate(
-    State(controller): State<Controller>,
-    conditions: Conditions,
-) -> Result<Json<Hmac>, ApiError> {
+pub(crate) async fn rotate(State(controller): State<Controller>, conditions: Conditions) -> Result<Response, ApiError> {
     conditions.clone().unconditional()?;
-    controller.carry_out(conditions.order(Command::RotateHmac)).await?;
-    Ok(get(State(controller)).await)
+    let done = controller.carry_out(conditions.order(Command::RotateHmac)).await?;
+    Ok(super::marked(get(State(controller)).await.into_response(), done.replayed))
 }

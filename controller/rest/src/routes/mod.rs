@@ -24,8 +24,9 @@ pub(crate) mod waited;
 
 use axum::Json;
 use axum::http::header::{ETAG, LOCATION};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use canopy_controller_actor::once::Replayed;
 use canopy_controller_actor::{Controller, Done};
 use canopy_controller_core::{Command, Domain, Outcome};
 use serde::Serialize;
@@ -33,6 +34,9 @@ use serde::Serialize;
 use crate::conditions::Conditions;
 use crate::error::ApiError;
 use crate::preview::dry_run;
+
+/// Header of an answer to a write that was carried out before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// A resource with its ETag.
 fn tagged<T: Serialize>(status: StatusCode, tag: &str, resource: T) -> Response {
@@ -59,19 +63,27 @@ where
     let Some(shown) = shown else { return Ok(Json(dry_run(done)).into_response()) };
     let (tag, resource) = shown?;
     if done.outcome != Outcome::Created {
-        return Ok(tagged(StatusCode::OK, &tag, resource));
+        return Ok(marked(tagged(StatusCode::OK, &tag, resource), done.replayed));
     }
     let mut response = tagged(StatusCode::CREATED, &tag, resource);
     if let Ok(location) = HeaderValue::from_str(&path) {
         response.headers_mut().insert(LOCATION, location);
     }
-    Ok(response)
+    Ok(marked(response, done.replayed))
+}
+
+/// Marks the answer to a write that was carried out before, and not again.
+fn marked(mut response: Response, replayed: Option<Replayed>) -> Response {
+    if replayed.is_some() {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    response
 }
 
 /// Executes a deletion.
 async fn delete(controller: &Controller, command: Command, conditions: Conditions) -> Result<Response, ApiError> {
     match controller.carry_out(conditions.order(command)).await? {
-        done @ Done { applied: None, .. } => Ok(Json(dry_run(done)).into_response()),
-        _ => Ok(StatusCode::NO_CONTENT.into_response()),
+        done @ Done { applied: None, replayed: None, .. } => Ok(Json(dry_run(done)).into_response()),
+        done => Ok(marked(StatusCode::NO_CONTENT.into_response(), done.replayed)),
     }
 }

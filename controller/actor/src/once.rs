@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Writes that are sent again because their answer was lost: with the same key they are carried out once (draft-ietf-httpapi-idempotency-key-header-07).
+//!
+//! A record (`once/`) is written in the transaction of the write itself and has what it did. It counts for [`KEPT`], as long as the key is
+//! one of the last [`MAX_KEYS`]. A write that was refused leaves none: it has done nothing, and is tried anew.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use canopy_controller_core::audit::IntentKind;
+use canopy_controller_core::principal::Principal;
+use canopy_controller_core::request_id::RequestId;
+use canopy_controller_core::uid::Uid;
+use canopy_controller_core::{Command, Outcome};
+use canopy_store::Op;
+use canopy_units::UnixTime;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::CommandError;
+use crate::commit::Act;
+use crate::intent::{Target, wanted};
+use crate::order::{Order, Precondition};
+
+/// Keys that are kept; the oldest leave first.
+pub const MAX_KEYS: usize = 100_000;
+/// How long a key is kept.
+pub const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Old records that one write removes, at most.
+pub(crate) const MAX_REMOVED: usize = 2;
+
+const PREFIX: &str = "once/";
+
+/// First octets of a SHA-256 digest.
+type Short = [u8; 16];
+
+/// The first one of several writes with one key, which the others were not carried out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// When it was carried out.
+    pub at: UnixTime,
+    /// In which request.
+    pub request: Option<RequestId>,
+}
+
+/// A write with a key.
+pub(crate) struct Attempt {
+    /// Of the key and of the principal: keys of others do not concern it.
+    id: Short,
+    /// Of all that the write wants.
+    wants: Short,
+}
+
+impl Attempt {
+    /// `None` of an order without a key, and of a dry run.
+    pub(crate) fn of(order: &Order) -> Option<Self> {
+        let Order { command, by, precondition, plan, commit, .. } = order;
+        let target = Target::of(command).filter(|_| !order.dry_run)?;
+        let create_only = match command {
+            Command::PutGroup { create_only, .. }
+            | Command::PutMember { create_only, .. }
+            | Command::PutDrain { create_only, .. } => *create_only,
+            _ => false,
+        };
+        let condition = match precondition {
+            Precondition::None => None,
+            Precondition::Exists => Some("exists"),
+            Precondition::Absent => Some("absent"),
+            Precondition::Tag(tag) => Some(tag.as_str()),
+        };
+        let wanted = wanted(command).map(|intent| intent.value());
+        let wants = json!([target.to_string(), wanted, create_only, condition, plan, commit]);
+        Some(Self { id: id(by, order.key.as_deref()?), wants: short(&wants) })
+    }
+
+    /// The same for an act on a commit.
+    pub(crate) fn of_act(act: &Act, by: &Principal, key: Option<&str>) -> Option<Self> {
+        let wants = match act {
+            Act::Begin(timeout) => json!(["begin", timeout.as_secs()]),
+            Act::Confirm(id) => json!(["confirm", id]),
+            Act::Cancel(id) => json!(["cancel", id]),
+            Act::Extend(id, timeout) => json!(["extend", id, timeout.as_secs()]),
+        };
+        Some(Self { id: id(by, key?), wants: short(&wants) })
+    }
+}
+
+/// What a write with a key did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Past {
+    at: UnixTime,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request: Option<RequestId>,
+    #[serde(with = "hex::serde")]
+    wants: Short,
+    /// What became of it.
+    pub(crate) outcome: Outcome,
+    kind: IntentKind,
+    name: String,
+    /// Of the resource, unless it was deleted or is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) uid: Option<Uid>,
+}
+
+impl Past {
+    pub(crate) fn target(&self) -> Target {
+        Target { kind: self.kind, name: self.name.clone() }
+    }
+
+    pub(crate) fn replayed(&self) -> Replayed {
+        Replayed { at: self.at, request: self.request }
+    }
+}
+
+/// What is to be stored with the write, and kept by [`Once::keep`] then.
+pub(crate) struct Note {
+    pub(crate) ops: Vec<Op>,
+    id: Short,
+    past: Past,
+    /// How many of the oldest leave.
+    removed: usize,
+}
+
+/// The keys of the last day.
+#[derive(Default)]
+pub(crate) struct Once {
+    known: HashMap<Short, Past>,
+    /// Oldest first. Has also what was replaced since by a later write with the same key.
+    by_age: VecDeque<(UnixTime, Short)>,
+}
+
+impl Once {
+    /// From all records of the store; others are ignored. One that cannot be read is as good as none.
+    pub(crate) fn restore<'a>(records: impl Iterator<Item = (&'a str, &'a [u8])>) -> Self {
+        let mut all = Vec::new();
+        for (key, value) in records.filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value))) {
+            let mut id = Short::default();
+            match (hex::decode_to_slice(key, &mut id), serde_json::from_slice::<Past>(value)) {
+                (Ok(()), Ok(past)) => all.push((id, past)),
+                _ => tracing::warn!(
+                    key,
+                    "the record of an idempotency key cannot be read: its write may be carried out again if it is sent again"
+                ),
+            }
+        }
+        let mut by_age: Vec<_> = all.iter().map(|(id, past)| (past.at, *id)).collect();
+        by_age.sort_unstable();
+        Self { known: all.into_iter().collect(), by_age: by_age.into() }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// What the write did when it was sent first; `None` if it was not.
+    ///
+    /// # Errors
+    /// The key was sent with another write.
+    pub(crate) fn find(&self, attempt: &Attempt, now: UnixTime) -> Result<Option<&Past>, CommandError> {
+        match self.known.get(&attempt.id).filter(|past| !has_ended(past.at, now)) {
+            Some(past) if past.wants != attempt.wants => Err(CommandError::KeyReused { at: past.at }),
+            found => Ok(found),
+        }
+    }
+
+    /// Of a write that is carried out now.
+    pub(crate) fn note(
+        &self,
+        attempt: Attempt,
+        (at, request): (UnixTime, Option<RequestId>),
+        outcome: Outcome,
+        target: Target,
+        uid: Option<Uid>,
+    ) -> Note {
+        let Attempt { id, wants } = attempt;
+        let Target { kind, name } = target;
+        let past = Past { at, request, wants, outcome, kind, name, uid };
+        // A struct of strings and numbers: serialising it cannot fail.
+        let value = serde_json::to_vec(&past).expect("a record is JSON");
+        let leaves = |(i, (since, _)): &(usize, &(UnixTime, Short))| {
+            self.by_age.len() + 1 - i > MAX_KEYS || has_ended(*since, at)
+        };
+        let leaving: Vec<_> = self.by_age.iter().enumerate().take(MAX_REMOVED).take_while(leaves).collect();
+        let is_present =
+            |(since, of): &(UnixTime, Short)| *of != id && self.known.get(of).is_some_and(|past| past.at == *since);
+        let gone = leaving.iter().filter(|(_, of)| is_present(of)).map(|(_, (_, of))| Op::Delete { key: key_of(of) });
+        let ops = std::iter::once(Op::Put { key: key_of(&id), value }).chain(gone).collect();
+        Note { ops, id, past, removed: leaving.len() }
+    }
+
+    /// Takes note of what is durable, or will be before anyone sees it.
+    pub(crate) fn keep(&mut self, note: Note) {
+        for (since, id) in self.by_age.drain(..note.removed) {
+            if self.known.get(&id).is_some_and(|past| past.at == since) {
+                self.known.remove(&id);
+            }
+        }
+        self.by_age.push_back((note.past.at, note.id));
+        self.known.insert(note.id, note.past);
+    }
+}
+
+fn has_ended(since: UnixTime, now: UnixTime) -> bool {
+    now.nanos().saturating_sub(since.nanos()) >= canopy_units::nanos(KEPT)
+}
+
+fn id(by: &Principal, key: &str) -> Short {
+    short(&json!([by, key]))
+}
+
+fn short(value: &Value) -> Short {
+    let digest = Sha256::digest(value.to_string());
+    std::array::from_fn(|i| digest[i])
+}
+
+fn key_of(id: &Short) -> String {
+    format!("{PREFIX}{}", hex::encode(id))
+}
+
+#[cfg(test)]
+mod tests;

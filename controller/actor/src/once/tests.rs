@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use canopy_controller_core::metadata::Labels;
+use canopy_model::group::GroupSpec;
+
+use super::*;
+
+const HOUR: u64 = 3_600 * 1_000_000_000;
+
+/// Keys over the records that their notes have made.
+#[derive(Default)]
+struct Kept {
+    once: Once,
+    records: BTreeMap<String, Vec<u8>>,
+}
+
+fn order(key: &str, mtu: u32) -> Order {
+    let spec = GroupSpec { path_mtu: mtu, ..GroupSpec::default() };
+    let (name, labels) = ("g".to_owned(), Labels::new());
+    let command = Command::PutGroup { name, labels, spec, if_match: None, create_only: false };
+    Order { key: Some(key.into()), ..Order::new(command, Principal::operator("alice", None)) }
+}
+
+fn at(nanos: u64) -> UnixTime {
+    UnixTime::from_nanos(nanos)
+}
+
+impl Kept {
+    /// Carries out a write unless it was. Returns whether it was.
+    fn send(&mut self, key: &str, now: u64) -> bool {
+        let attempt = Attempt::of(&order(key, 1024)).unwrap();
+        if self.once.find(&attempt, at(now)).unwrap().is_some() {
+            return true;
+        }
+        let target = Target { kind: IntentKind::Group, name: "g".into() };
+        let note = self.once.note(attempt, (at(now), None), Outcome::Updated, target, None);
+        let mut keys: Vec<_> = note.ops.iter().map(|op| op.key().to_owned()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), note.ops.len(), "one transaction writes a record once");
+        for op in note.ops.clone() {
+            match op {
+                Op::Put { key, value } => drop(self.records.insert(key, value)),
+                Op::Delete { key } => {
+                    assert!(self.records.remove(&key).is_some(), "{key} is removed and was not there")
+                }
+            }
+        }
+        self.once.keep(note);
+        assert_eq!(self.once.len(), self.records.len(), "what is in memory is what is stored");
+        false
+    }
+
+    fn restart(&mut self) {
+        let records = self.records.iter().map(|(key, value)| (key.as_str(), value.as_slice()));
+        let read = Once::restore(records);
+        assert_eq!(read.known, self.once.known);
+        self.once = read;
+    }
+}
+
+#[test]
+fn a_key_counts_for_a_day_and_over_restarts() {
+    let mut kept = Kept::default();
+    assert!(!kept.send("a", HOUR));
+    kept.restart();
+    assert!(kept.send("a", 2 * HOUR) && kept.send("a", 25 * HOUR - 1));
+    // Its day has passed: it is another write, and counts for a day from then on.
+    assert!(!kept.send("a", 25 * HOUR));
+    assert!(!kept.send("b", 26 * HOUR), "what was replaced leaves without its successor");
+    kept.restart();
+    assert!(kept.send("a", 48 * HOUR) && kept.send("b", 48 * HOUR));
+    // The wall clock was set back: nothing is forgotten before its time.
+    assert!(kept.send("a", 1));
+}
+
+#[test]
+fn what_is_too_old_leaves_with_later_writes() {
+    let mut kept = Kept::default();
+    (0..10).for_each(|i| _ = kept.send(&format!("old{i}"), HOUR));
+    let lens: Vec<usize> = (0..7)
+        .map(|i| {
+            kept.send(&format!("new{i}"), 26 * HOUR);
+            kept.once.len()
+        })
+        .collect();
+    assert_eq!(lens, [9, 8, 7, 6, 5, 6, 7]);
+}
+
+#[test]
+fn beyond_the_bound_the_oldest_leave_first() {
+    let mut kept = Kept::default();
+    (0..MAX_KEYS as u64 + 3).for_each(|i| _ = kept.send(&i.to_string(), HOUR + i));
+    assert_eq!(kept.once.len(), MAX_KEYS);
+    kept.restart();
+    assert!(kept.send("3", 2 * HOUR) && !kept.send("2", 2 * HOUR));
+    assert_eq!(kept.once.len(), MAX_KEYS);
+}
+
+#[test]
+fn another_write_with_the_same_key_is_refused_and_keys_of_others_do_not_concern_it() {
+    let mut kept = Kept::default();
+    kept.send("a", HOUR);
+    let find = |order: &Order| match kept.once.find(&Attempt::of(order).unwrap(), at(HOUR)) {
+        Ok(found) => found.is_some().to_string(),
+        Err(e) => e.to_string(),
+    };
+    assert_eq!(find(&order("a", 1024)), "true");
+    let refused = "this key was sent at 1970-01-01T01:00:00Z with another write: draw a new key for each write, and repeat one only with the same content";
+    let others = [
+        order("a", 2048),
+        Order { precondition: Precondition::Exists, ..order("a", 1024) },
+        Order { precondition: Precondition::Absent, ..order("a", 1024) },
+        Order { precondition: Precondition::Tag("t".into()), ..order("a", 1024) },
+        Order { plan: Some("p".into()), ..order("a", 1024) },
+        Order { commit: Some("c".into()), ..order("a", 1024) },
+        Order { command: Command::DeleteGroup { name: "g".into() }, ..order("a", 1024) },
+    ];
+    others.iter().for_each(|order| assert_eq!(find(order), refused, "{order:?}"));
+    let created = Command::PutGroup {
+        name: "g".into(),
+        labels: Labels::new(),
+        spec: GroupSpec { path_mtu: 1024, ..GroupSpec::default() },
+        if_match: None,
+        create_only: true,
+    };
+    assert_eq!(find(&Order { command: created, ..order("a", 1024) }), refused);
+    let alice = Principal::operator("alice", None);
+    for by in [Principal::operator("bob", None), Principal::operator("alice", Some(7)), alice.in_ui()] {
+        assert_eq!(find(&Order { by, ..order("a", 1024) }), "false");
+    }
+    assert!(Attempt::of(&Order { key: None, ..order("a", 1024) }).is_none());
+    assert!(Attempt::of(&Order { dry_run: true, ..order("a", 1024) }).is_none(), "a dry run has done nothing");
+}
+
+#[test]
+fn acts_on_commits_differ_by_all_that_they_want() {
+    let (minute, by) = (Duration::from_secs(60), Principal::operator("alice", None));
+    let acts = [
+        Act::Begin(minute),
+        Act::Begin(2 * minute),
+        Act::Confirm("x".into()),
+        Act::Cancel("x".into()),
+        Act::Cancel("y".into()),
+        Act::Extend("x".into(), minute),
+        Act::Extend("x".into(), 2 * minute),
+    ];
+    let wants: Vec<Short> = acts.iter().map(|act| Attempt::of_act(act, &by, Some("k")).unwrap().wants).collect();
+    let distinct: std::collections::BTreeSet<_> = wants.iter().collect();
+    assert_eq!(distinct.len(), acts.len());
+    assert!(Attempt::of_act(&acts[0], &by, None).is_none());
+}
+
+/// A record of this version, as a later one finds it.
+#[test]
+fn records_keep_their_form_and_one_that_cannot_be_read_is_left_alone() {
+    let record = br#"{"at":1,"request":"000102030405060708090a0b0c0d0e0f","wants":"00112233445566778899aabbccddeeff","outcome":"created","kind":"Group","name":"g","uid":"01234567-89ab-8def-8123-456789abcdef"}"#;
+    let key = "once/ffeeddccbbaa99887766554433221100";
+    let once = Once::restore([(key, &record[..]), ("once/zz", b"{}"), ("once/", b""), ("group/g", b"{}")].into_iter());
+    let past: Vec<_> = once.known.values().collect();
+    assert_eq!(past.len(), 1);
+    assert_eq!(serde_json::to_vec(past[0]).unwrap(), record);
+}
