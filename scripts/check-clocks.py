@@ -36,6 +36,8 @@ ALLOWED = {
     "controller/actor/src/committing.rs": "who began and ended a confirmed commit when, and its deadline as the next start needs it",
     "controller/actor/src/drains.rs": "a drain ends at a time of day that an operator wrote; read again each minute, so that a clock that was set takes effect",
     "controller/rest/src/routes/drains.rs": "that time is in the future and within a year",
+    "controller/actor/src/silences.rs": "a silence begins and ends at times of day that an operator wrote; read twice a second, so that a clock that was set takes effect",
+    "controller/rest/src/routes/silences.rs": "that these times are in the future and within a year, and whether the first has come",
     "controller/actor/src/start.rs": "how long a confirmed commit still has, as the last start has stored it; a clock that was set back makes it no longer",
     "controller/actor/src/charts.rs": "where the steps of charts are on the wall clock, for operators",
     "controller/actor/src/incidents.rs": "when incidents began and ended, for operators",

@@ -223,6 +223,11 @@ impl Controller {
         self.0.commands.send(message).await.map_err(|_| CommandError::Stopping)
     }
 
+    /// Sends what is sent again later if the queue is full.
+    pub(crate) fn try_send(&self, message: Message) {
+        _ = self.0.commands.try_send(message);
+    }
+
     /// Held while a copy of the domain is in use: one at a time.
     pub(crate) async fn validation(&self) -> Result<tokio::sync::SemaphorePermit<'_>, CommandError> {
         self.0.validations.acquire().await.map_err(|_| CommandError::Stopping)

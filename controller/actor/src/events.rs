@@ -78,6 +78,8 @@ pub enum Code {
     DrainEnded,
     /// A drain whose time had passed was not removed: one event until one is.
     DrainNotEnded,
+    /// A silence ended by itself.
+    SilenceEnded,
     /// A problem opened; `/api/v1/problems` has its causes and what it affects.
     ProblemOpened,
     /// A problem closed.

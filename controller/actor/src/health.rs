@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Problems of the domain: assessed when something about a node or a group changed, and when time passes.
 
-use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,13 +13,21 @@ use canopy_units::UnixTime;
 
 use crate::Controller;
 use crate::events::Code;
+use crate::silences::Endings;
 
 /// Time between two checks of what time alone changes: silent nodes, problems that open or close.
 const TICK: Duration = Duration::from_millis(500);
 
 impl Controller {
-    /// Every problem that is open or closing: roots first, the worst first, then the oldest.
+    /// Every problem that is open or closing: roots first, then roots of which operators know, the worst first, then the oldest.
     pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = self.health_problems();
+        self.note_silences(&mut problems);
+        problems
+    }
+
+    /// The same without their silences.
+    pub(crate) fn health_problems(&self) -> Vec<Problem> {
         self.health().problems()
     }
 
@@ -88,7 +95,7 @@ impl Controller {
         let nodes: Vec<String> = self.read(|d| d.nodes()).into_iter().map(|n| n.name).collect();
         nodes.iter().for_each(|node| self.assess_node(node));
         groups.iter().for_each(|group| self.assess_group(group));
-        let mut open = 0;
+        let (mut open, mut endings) = (0, Endings::default());
         loop {
             let now = self.now();
             let (nodes, groups) = self.write(|d| d.mark_silent_nodes(now));
@@ -100,7 +107,8 @@ impl Controller {
             let changes = {
                 let mut health = self.health();
                 health.handle_timeout(self.now());
-                self.problems_are(health.version());
+                let silences = self.read(|d| d.silences_version(UnixTime::now()));
+                self.problems_are(health.version().wrapping_mul(1 << 20).wrapping_add(silences));
                 health.take_changes()
             };
             self.note_incidents(&changes, self.now());
@@ -108,6 +116,7 @@ impl Controller {
             open = (open + opened).saturating_sub(changes.len() as u64 - opened);
             changes.into_iter().for_each(|change| self.note_problem(change));
             self.chart_fleet(open);
+            self.end_silences(&mut endings);
             tokio::time::sleep(TICK).await;
         }
     }
@@ -135,10 +144,9 @@ impl Controller {
         self.events().note(code, node, group, detail);
     }
 
-    /// How many roots there are of each code.
-    pub fn root_problems(&self) -> BTreeMap<ProblemKey, u64> {
-        let roots = self.health().problems().into_iter().filter(Problem::is_root);
-        roots.map(|p| (p.key, p.affects.len() as u64)).collect()
+    /// The problems that no other one explains: those of which operators know behind the others.
+    pub fn root_problems(&self) -> Vec<Problem> {
+        self.problems().into_iter().filter(Problem::is_root).collect()
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {

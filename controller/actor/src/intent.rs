@@ -49,6 +49,7 @@ impl Target {
         let (kind, name) = match command {
             Command::PutTopology { .. } | Command::DeleteTopology => (IntentKind::Topology, "default".to_owned()),
             Command::PutDrain { name, .. } | Command::DeleteDrain { name } => (IntentKind::Drain, name.clone()),
+            Command::PutSilence { name, .. } | Command::DeleteSilence { name } => (IntentKind::Silence, name.clone()),
             Command::PutGroup { name, .. } | Command::DeleteGroup { name } => (IntentKind::Group, name.clone()),
             Command::PutMember { group, spec, .. } => (IntentKind::Member, format!("{group}/{}", spec.host)),
             Command::DeleteMember { group, host } => (IntentKind::Member, format!("{group}/{host}")),
@@ -76,6 +77,7 @@ impl Target {
         match self.kind {
             IntentKind::Topology => owned(domain.declared_topology()),
             IntentKind::Drain => owned(domain.declared_drain(&self.name)),
+            IntentKind::Silence => owned(domain.declared_silence(&self.name)),
             IntentKind::Group => owned(domain.declared_group(&self.name)),
             IntentKind::Member => {
                 let (group, host) = self.name.split_once('/')?;
@@ -90,6 +92,7 @@ impl Target {
         let metadata = match self.kind {
             IntentKind::Topology => domain.declared_topology()?.0,
             IntentKind::Drain => domain.declared_drain(&self.name)?.0,
+            IntentKind::Silence => domain.declared_silence(&self.name)?.0,
             IntentKind::Group => domain.declared_group(&self.name)?.0,
             IntentKind::Member => {
                 let (group, host) = self.name.split_once('/')?;
@@ -106,6 +109,7 @@ pub(crate) fn wanted(command: &Command) -> Option<Intent> {
     match command {
         Command::PutTopology { labels, spec, .. } => Some(Intent::new(labels, spec)),
         Command::PutDrain { labels, spec, .. } => Some(Intent::new(labels, spec)),
+        Command::PutSilence { labels, spec, .. } => Some(Intent::new(labels, spec)),
         Command::PutGroup { labels, spec, .. } => Some(Intent::new(labels, spec)),
         Command::PutMember { spec, .. } => Some(Intent::new(&Labels::new(), spec)),
         _ => None,

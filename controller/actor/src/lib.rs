@@ -37,6 +37,7 @@ mod phases;
 mod policy;
 pub mod preview;
 mod record;
+mod silences;
 mod start;
 mod task;
 pub mod telemetry;

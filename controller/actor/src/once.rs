@@ -60,7 +60,8 @@ impl Attempt {
         let create_only = match command {
             Command::PutGroup { create_only, .. }
             | Command::PutMember { create_only, .. }
-            | Command::PutDrain { create_only, .. } => *create_only,
+            | Command::PutDrain { create_only, .. }
+            | Command::PutSilence { create_only, .. } => *create_only,
             _ => false,
         };
         let condition = match precondition {

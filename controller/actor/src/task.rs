@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopy_controller_core::audit::Action;
+use canopy_controller_core::audit::{Action, IntentKind};
 use canopy_controller_core::principal::{Principal, PrincipalKind, Written};
 use canopy_controller_core::request_id::RequestId;
 use canopy_controller_core::trace::Trace;
@@ -33,6 +33,7 @@ use crate::once::{self, Attempt, Once, Past, Replayed};
 use crate::order::Order;
 use crate::preview::Preview;
 use crate::record::op;
+use crate::silences::Ending;
 use crate::term::{TERM_KEY, start_ops};
 use crate::traces::Span;
 use crate::{CommandError, Controller, Done};
@@ -51,6 +52,8 @@ pub(crate) enum Message {
         above: u64,
         answer: oneshot::Sender<Result<(), CommandError>>,
     },
+    /// Removes a silence whose time has come.
+    EndSilence(Ending),
     Stop,
 }
 
@@ -201,6 +204,7 @@ impl Task {
                     failed.map_or(Ok(()), Err)?;
                 }
                 Some(Message::Commit(deed)) => self.do_with_commit(*deed).await?,
+                Some(Message::EndSilence(ending)) => self.end_silence(ending).await?,
                 Some(Message::Execute(request)) => {
                     held = self.batch(*request).await?;
                     // Callers read what they have changed before the next batch is applied.
@@ -357,7 +361,9 @@ impl Task {
             return Err(CommandError::PlanChanged { expected, actual: preview.plan.clone() });
         }
         let is_noted = is_operator && !dry_run && !prepared.is_noop();
-        let touch = if is_noted && !is_own {
+        // What is known of a problem has to be written down also while others wait for a commit.
+        let is_change = target.kind != IntentKind::Silence;
+        let touch = if is_noted && !is_own && is_change {
             self.controller.with_commit(|pending| {
                 commit::check(pending, commit.as_deref())?;
                 pending.map_or(Ok(None), |pending| pending.touch(domain, &target, &command, old.as_ref()))

@@ -61,8 +61,13 @@ fn drain(name: &str, until: Option<&str>) -> Command {
     }
 }
 
+fn silence(name: &str, spec: serde_json::Value) -> Command {
+    let spec = serde_json::from_value(spec).unwrap();
+    Command::PutSilence { name: name.into(), labels: Labels::new(), spec, create_only: true }
+}
+
 /// Every kind of record with every field: labels, a port without carrier, a moved tree, memory, an evicted receiver,
-/// a failed group, a receiver of a session that has ended, a measured link, a drain without and with an end.
+/// a failed group, a receiver of a session that has ended, a measured link, a drain without and with an end, a silence of an object and of a problem.
 fn commands() -> Vec<Command> {
     let spec = json!({
         "nodes": [{"name": "n1", "id": 1}, {"name": "n2", "id": 2}, {"name": "n3", "id": 3}],
@@ -107,6 +112,11 @@ fn commands() -> Vec<Command> {
         drain("d1", None),
         // So late that no test ends it.
         drain("d2", Some("2500-01-01T00:00:00Z")),
+        silence(
+            "s1",
+            json!({"node": "n3", "note": "fans", "from": "2499-01-01T00:00:00Z", "until": "2500-01-01T00:00:00Z"}),
+        ),
+        silence("s2", json!({"problem": "0123456789abcdef", "note": "known"})),
     ]
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::commit::PendingCommit;
+use crate::silence::SilenceRef;
 use crate::{ApiVersion, Kind};
 
 /// A problem of the domain.
@@ -41,6 +42,9 @@ pub struct ProblemItem {
     pub affects: Vec<ProblemRef>,
     /// What to do.
     pub remedy: String,
+    /// The silence that is in force: an operator knows of the problem. Absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silence: Option<SilenceRef>,
 }
 
 impl From<health::Problem> for ProblemItem {
@@ -60,6 +64,7 @@ impl From<health::Problem> for ProblemItem {
             causes: problem.causes.iter().map(Into::into).collect(),
             affects: problem.affects.iter().map(Into::into).collect(),
             remedy: info.remedy.to_owned(),
+            silence: problem.silence.map(Into::into),
         }
     }
 }
@@ -318,9 +323,12 @@ pub struct DomainStatus {
     pub links: u32,
     /// Groups by phase; phases without a group are absent.
     pub groups: BTreeMap<String, u64>,
-    /// Root problems by severity.
+    /// Root problems by severity, without those of which an operator knows.
     pub roots: BTreeMap<String, u64>,
-    /// The first 50 root problems, the worst first.
+    /// Root problems of which an operator knows: a silence is in force for them.
+    #[serde(default)]
+    pub silenced: u64,
+    /// The first 50 root problems: those of which an operator knows behind the others, the worst first.
     pub problems: Vec<ProblemItem>,
     /// Symptoms that were not kept because there were too many problems.
     pub left_out: u64,

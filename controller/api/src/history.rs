@@ -19,6 +19,8 @@ pub enum IntentKind {
     Topology,
     /// A link or node out of service.
     Drain,
+    /// Problems that an operator knows of.
+    Silence,
     /// A multicast group.
     Group,
     /// A membership; its name is `group/host`.
@@ -44,7 +46,7 @@ macro_rules! same {
         }
     };
 }
-same!(Topology, Drain, Group, Member, Hmac, Commit);
+same!(Topology, Drain, Silence, Group, Member, Hmac, Commit);
 
 /// One write of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -3,7 +3,7 @@
 //! accepts, and what `canopyctl` sends and reads. A renamed field is a compile error at both ends.
 //!
 //! - `resource`: `{apiVersion, kind, metadata, spec, status}`, as in Kubernetes; [`Input`] as a client sends it.
-//! - [`topology`], [`drain`], [`node`], [`link`], [`host`], [`group`], [`member`]: one file per resource: its status, and the conversion from
+//! - [`topology`], [`drain`], [`silence`], [`node`], [`link`], [`host`], [`group`], [`member`]: one file per resource: its status, and the conversion from
 //!   the domain's view of it. Specs are those of `canopy_model`.
 //! - [`hmac`]: the keys of the SRH HMAC TLV. [`health`]: what is wrong, and the domain on one screen. [`history`]: what
 //!   operators wrote.
@@ -54,6 +54,7 @@ pub mod prometheus;
 pub mod query;
 mod resource;
 pub mod sign_in;
+pub mod silence;
 pub mod telemetry;
 pub mod topology;
 pub mod version;
@@ -67,4 +68,5 @@ pub use link::LinkResource;
 pub use member::MemberResource;
 pub use node::NodeResource;
 pub use resource::{API_VERSION, ApiVersion, Kind, List, ListMetadata};
+pub use silence::SilenceResource;
 pub use topology::TopologyResource;

@@ -33,6 +33,8 @@ pub enum Kind {
     Topology,
     /// [`crate::DrainResource`].
     Drain,
+    /// [`crate::SilenceResource`].
+    Silence,
     /// [`crate::NodeResource`].
     Node,
     /// [`crate::LinkResource`].
@@ -45,6 +47,8 @@ pub enum Kind {
     Member,
     /// A list of drains.
     DrainList,
+    /// A list of silences.
+    SilenceList,
     /// A list of nodes.
     NodeList,
     /// A list of link directions.

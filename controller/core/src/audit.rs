@@ -17,6 +17,8 @@ pub enum IntentKind {
     Topology,
     /// A link or node out of service.
     Drain,
+    /// Problems that an operator knows of.
+    Silence,
     /// A multicast group.
     Group,
     /// A membership; its name is `group/host`.
@@ -38,9 +40,11 @@ impl std::str::FromStr for IntentKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Topology, Self::Drain, Self::Group, Self::Member, Self::Hmac, Self::Commit];
+        let all = [Self::Topology, Self::Drain, Self::Silence, Self::Group, Self::Member, Self::Hmac, Self::Commit];
         let found = all.into_iter().find(|kind| kind.to_string() == text);
-        found.ok_or_else(|| format!("{text:?} is not a kind: use Topology, Drain, Group, Member, Hmac or Commit"))
+        found.ok_or_else(|| {
+            format!("{text:?} is not a kind: use Topology, Drain, Silence, Group, Member, Hmac or Commit")
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use canopy_model::drain::DrainSpec;
 use canopy_model::group::GroupSpec;
 use canopy_model::ids::Generation;
 use canopy_model::member::{LateStart, MemberSpec};
+use canopy_model::silence::SilenceSpec;
 use canopy_model::topology::TopologySpec;
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +133,22 @@ pub enum Command {
     /// Puts what a drain took out of service back into it, unless the topology or another drain has it so.
     DeleteDrain {
         /// Name of the drain.
+        name: String,
+    },
+    /// Lists problems that an operator knows of behind the others, without an alert; or changes such a silence.
+    PutSilence {
+        /// Name of the silence.
+        name: String,
+        /// Its labels.
+        labels: Labels,
+        /// Which problems, and why.
+        spec: SilenceSpec,
+        /// Refuse if it exists.
+        create_only: bool,
+    },
+    /// Ends a silence.
+    DeleteSilence {
+        /// Name of the silence.
         name: String,
     },
     /// Records which ports of a node carry nothing: trees and routes avoid their links while another path exists. A port that its agent

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use canopy_units::{Monotonic, UnixTime};
 
 use crate::problem::{Object, ProblemCode};
+use crate::view::SilenceView;
 
 /// Problems kept, at most; what is beyond is counted in [`Health::left_out`].
 pub const MAX_PROBLEMS: usize = 20_000;
@@ -120,6 +121,8 @@ pub struct Problem {
     pub causes: Vec<ProblemKey>,
     /// Problems that it explains, directly or through others; only for a root.
     pub affects: Vec<ProblemKey>,
+    /// The silence that is in force for it, where the domain's are known.
+    pub silence: Option<SilenceView>,
 }
 
 impl Problem {
@@ -250,6 +253,7 @@ impl Health {
                     evidence,
                     causes: causes_of(known).into_iter().filter(|cause| cause != key).collect(),
                     affects: Vec::new(),
+                    silence: None,
                 };
                 (key.clone(), problem)
             })

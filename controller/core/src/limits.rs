@@ -13,6 +13,8 @@ pub const MAX_GROUPS: usize = 1_048_576;
 pub const MAX_MEMBERS: usize = 16_384;
 /// Drains.
 pub const MAX_DRAINS: usize = 4_096;
+/// Silences.
+pub const MAX_SILENCES: usize = 1_024;
 /// Evicted receivers that a group remembers.
 pub const MAX_EVICTED: usize = 256;
 /// Item errors that one node may report.

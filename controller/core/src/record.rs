@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durable records. This crate defines their content and their keys, the caller their encoding.
 //!
-//! Keys: `topology/default`, `drain/<name>`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
+//! Keys: `topology/default`, `drain/<name>`, `silence/<name>`, `group/<name>`, `member/<group>/<host>`, `rtt/<node>` for the measured round-trip times in force, and
 //! `domain/hmac` for the keys of the SRH HMAC TLV, `domain/state` for the revision and the allocators. A group's record holds the numbers allocated to it, so that nothing can leak: a number that is in no
 //! record is free.
 
@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::alloc::{Allocation, Cursors};
 use crate::member::Member;
 use crate::metadata::Metadata;
-use crate::resource::{Confirmed, Drain};
+use crate::resource::{Confirmed, Drain, Silence};
 use crate::secret::Secret;
 use crate::uid::Uid;
 use crate::view::Evicted;
@@ -40,6 +40,8 @@ pub enum Record {
     Topology(Box<TopologyRecord>),
     /// A drain.
     Drain(Box<DrainRecord>),
+    /// A silence.
+    Silence(Box<SilenceRecord>),
     /// A group.
     Group(Box<GroupRecord>),
     /// A membership.
@@ -62,6 +64,7 @@ impl Record {
         Ok(Some(match kind {
             "topology" => Self::Topology(Deserialize::deserialize(from)?),
             "drain" => Self::Drain(Deserialize::deserialize(from)?),
+            "silence" => Self::Silence(Deserialize::deserialize(from)?),
             "group" => Self::Group(Deserialize::deserialize(from)?),
             "member" => Self::Member(Deserialize::deserialize(from)?),
             "rtt" => Self::Rtt(Deserialize::deserialize(from)?),
@@ -76,6 +79,7 @@ impl Record {
         match self {
             Self::Topology(_) => topology_key(),
             Self::Drain(record) => drain_key(&record.drain.metadata.name),
+            Self::Silence(record) => silence_key(&record.silence.metadata.name),
             Self::Group(record) => group_key(&record.metadata.name),
             Self::Member(record) => member_key(&record.group, &record.member.spec.host),
             Self::Rtt(record) => rtt_key(&record.node),
@@ -92,7 +96,8 @@ impl Record {
             Self::Member(record) => (&mut record.member.metadata, record.revision, 1),
             Self::Topology(record) => (&mut record.metadata, record.revision, 2),
             Self::Drain(record) => (&mut record.drain.metadata, record.revision, 3),
-            Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => return,
+            // No version without uids has written one.
+            Self::Silence(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => return,
         };
         if metadata.uid.is_absent() {
             metadata.uid = Uid::of(secret, 0, revision, part);
@@ -104,6 +109,7 @@ impl Record {
         match self {
             Self::Topology(record) => record.revision,
             Self::Drain(record) => record.revision,
+            Self::Silence(record) => record.revision,
             Self::Group(record) => record.revision,
             Self::Member(record) => record.revision,
             Self::Rtt(record) => record.revision,
@@ -135,6 +141,14 @@ impl DrainRecord {
         self.drain.spec.until = self.until;
         self.drain
     }
+}
+
+/// Durable form of a silence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilenceRecord {
+    pub(crate) revision: u64,
+    #[serde(flatten)]
+    pub(crate) silence: Silence,
 }
 
 /// Durable form of the topology.
@@ -210,7 +224,7 @@ impl Record {
         match self {
             Self::Group(record) => record.tree = None,
             Self::Topology(record) => (record.behind, record.digests) = Default::default(),
-            Self::Drain(_) | Self::Member(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => {}
+            Self::Drain(_) | Self::Silence(_) | Self::Member(_) | Self::Rtt(_) | Self::Hmac(_) | Self::State(_) => {}
         }
     }
 }
@@ -367,6 +381,11 @@ pub(crate) fn hmac_key() -> String {
 /// Key of the topology's record.
 pub(crate) fn topology_key() -> String {
     format!("topology/{TOPOLOGY_NAME}")
+}
+
+/// Key of a silence's record.
+pub(crate) fn silence_key(name: &str) -> String {
+    format!("silence/{name}")
 }
 
 /// Key of a group's record.

@@ -12,6 +12,7 @@ use canopy_model::ids::{Generation, GroupId, Qpn};
 use canopy_model::member::Role;
 use canopy_model::node_spec::{Branch, NodeSpec, Peer};
 use canopy_model::reach::HostReach;
+use canopy_model::silence::SilenceSpec;
 use canopy_model::status::NodeStatus;
 use canopy_model::topology::Endpoint;
 use canopy_units::Monotonic;
@@ -43,6 +44,13 @@ pub(crate) struct Topology {
 pub(crate) struct Drain {
     pub(crate) metadata: Metadata,
     pub(crate) spec: DrainSpec,
+}
+
+/// Problems that an operator knows of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Silence {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: SilenceSpec,
 }
 
 /// A group with its members.

@@ -4,11 +4,13 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use crate::resource::Silence;
 use canopy_model::congestion::{FlowTelemetry, QueueTelemetry};
 use canopy_model::drain::DrainSpec;
 use canopy_model::group::{EncodingMode, GroupSpec};
 use canopy_model::ids::{Generation, GroupId, NodeId, PortIndex, Qpn, TreeId};
 use canopy_model::member::{Connection, LateStart, MemberSpec, Role};
+use canopy_model::silence::SilenceSpec;
 use canopy_model::srh_hmac::{FlagBit, HmacPhase};
 use canopy_model::status::{GroupPhase, ItemError};
 use canopy_model::topology::TopologySpec;
@@ -79,6 +81,21 @@ pub struct DrainStatus {
     pub groups: u32,
     /// Hosts behind a drained node that are members of groups.
     pub hosts: Vec<String>,
+}
+
+/// Problems that an operator knows of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SilenceView {
+    /// Identity.
+    pub metadata: Metadata,
+    /// As declared; a link as the topology lists it.
+    pub spec: SilenceSpec,
+}
+
+impl From<&Silence> for SilenceView {
+    fn from(silence: &Silence) -> Self {
+        Self { metadata: silence.metadata.clone(), spec: silence.spec.clone() }
+    }
 }
 
 /// One forwarding node.

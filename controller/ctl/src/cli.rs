@@ -66,6 +66,12 @@ pub enum Command {
     Drain(DrainArgs),
     /// Put a link or node back into service.
     Undrain(UndrainArgs),
+    /// Acknowledge a problem: it is listed behind the others and raises no alert until it ends.
+    Ack(AckArgs),
+    /// Silence the problems of an object under maintenance, or one problem: they are listed behind the others and raise no alert.
+    Silence(SilenceArgs),
+    /// End a silence: its problems raise alerts again.
+    Unsilence(UnsilenceArgs),
     /// Wait until a group reaches a state.
     Wait(WaitArgs),
     /// Show, confirm, cancel or extend a confirmed commit: changes that are taken back unless they are confirmed in time.
@@ -181,7 +187,7 @@ pub enum HmacAction {
 /// Arguments of `apply`.
 #[derive(Args)]
 pub struct ApplyArgs {
-    /// YAML or JSON with Topology, Drain, Group and Member resources; - is standard input.
+    /// YAML or JSON with Topology, Drain, Silence, Group and Member resources; - is standard input.
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
     pub files: Vec<String>,
     /// Only check the files.
@@ -265,6 +271,8 @@ pub enum Audited {
     Topology,
     /// A link or node out of service.
     Drain,
+    /// Problems that an operator knows of.
+    Silence,
     /// A multicast group.
     Group,
     /// A membership; its name is group/host.
@@ -464,6 +472,72 @@ pub struct UndrainArgs {
     pub name: String,
 }
 
+/// Arguments of `ack`.
+#[derive(Args)]
+pub struct AckArgs {
+    /// Id of the problem, as `status` and `get problems` show it.
+    pub problem: String,
+    /// What is known and done, for other operators.
+    #[arg(short, long)]
+    pub note: String,
+    /// End it by itself after this time, for example 2h, although the problem is open.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "until")]
+    pub lasts: Option<Duration>,
+    /// The same at this time, for example 2026-11-26T18:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+}
+
+/// What can be silenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Silenced {
+    /// A problem, by its id; the same as `ack`.
+    Problem,
+    /// A node with its ports and links.
+    Node,
+    /// A link between two nodes, by one of its ends or as `a--b`.
+    Link,
+    /// A group with its members.
+    Group,
+    /// A host in all its groups.
+    Host,
+}
+
+/// Arguments of `silence`.
+#[derive(Args)]
+pub struct SilenceArgs {
+    /// Kind.
+    #[arg(value_enum)]
+    pub kind: Silenced,
+    /// Its name; of a problem the id.
+    pub target: String,
+    /// What is known and done, for other operators.
+    #[arg(short, long)]
+    pub note: String,
+    /// Name of the silence; the kind and the target's name if absent.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Begin it at this time, for example 2026-11-26T18:00:00Z; now if absent.
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// End it by itself this time from now, for example 2h; a year at most.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "until")]
+    pub lasts: Option<Duration>,
+    /// End it by itself at this time; an object needs this or --for.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Only check.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `unsilence`.
+#[derive(Args)]
+pub struct UnsilenceArgs {
+    /// The silence's name, or its problem, node, link, group or host if that is silenced once.
+    pub name: String,
+}
+
 /// Kinds that can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Resource {
@@ -472,6 +546,9 @@ pub enum Resource {
     /// Links and nodes that are out of service.
     #[value(alias = "drain")]
     Drains,
+    /// Problems that operators know of.
+    #[value(alias = "silence")]
+    Silences,
     /// Forwarding nodes.
     #[value(alias = "node")]
     Nodes,
@@ -575,6 +652,8 @@ pub enum Deletable {
     Member,
     /// A drain: what it took out of service returns.
     Drain,
+    /// A silence: its problems raise alerts again.
+    Silence,
 }
 
 /// Arguments of `delete`.

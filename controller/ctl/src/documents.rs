@@ -21,6 +21,8 @@ pub enum Kind {
     Group,
     /// A host's membership of a group.
     Member,
+    /// Problems that operators know of.
+    Silence,
 }
 
 /// One resource from a file.
@@ -124,6 +126,10 @@ fn document(origin: String, body: Value) -> Result<Document, Failure> {
             let name = required("metadata.name", "/metadata/name", "is missing")?;
             (Kind::Drain, format!("drain/{name}"), format!("/api/v1/drains/{name}"))
         }
+        "Silence" => {
+            let name = required("metadata.name", "/metadata/name", "is missing")?;
+            (Kind::Silence, format!("silence/{name}"), format!("/api/v1/silences/{name}"))
+        }
         "Group" => {
             let name = required("metadata.name", "/metadata/name", "is missing")?;
             (Kind::Group, format!("group/{name}"), format!("/api/v1/groups/{name}"))
@@ -137,7 +143,7 @@ fn document(origin: String, body: Value) -> Result<Document, Failure> {
             return Err(usage(
                 &origin,
                 "kind",
-                &format!("{other:?} cannot be applied: use Topology, Drain, Group or Member"),
+                &format!("{other:?} cannot be applied: use Topology, Drain, Silence, Group or Member"),
             ));
         }
     };

@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 
 use crate::routes::{
     charts, commit, drains, events, flows, groups, history, hmac, hosts, incidents, links, members, nodes, problems,
-    sign_in, telemetry, topology, validate, waited,
+    sign_in, silences, telemetry, topology, validate, waited,
 };
 use crate::{health, metrics, watch};
 
@@ -38,6 +38,8 @@ pub(crate) fn described() -> OpenApiRouter<Controller> {
         .routes(routes!(topology::get, topology::put, topology::delete))
         .routes(routes!(drains::list, drains::create))
         .routes(routes!(drains::get, drains::put, drains::delete))
+        .routes(routes!(silences::list, silences::create))
+        .routes(routes!(silences::get, silences::put, silences::delete))
         .routes(routes!(commit::get, commit::begin))
         .routes(routes!(commit::confirm))
         .routes(routes!(commit::cancel))

@@ -99,3 +99,89 @@ async fn the_registry_is_served() {
         (&json!("link"), &json!("warning"), &json!(0))
     );
 }
+
+fn silence(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "canopy/v1", "kind": "Silence", "metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_problem_that_is_acknowledged_comes_last_and_raises_no_alert() {
+    let api = without_agents().await;
+    let id = api.get("/api/v1/problems").await.json()["items"][0]["id"].as_str().unwrap().to_owned();
+    let mut watch = api.watch("problems", "").await;
+    assert_eq!(watch.present().await.0.len(), 2);
+    let body = silence("known", json!({"problem": id, "note": "fans ordered"}));
+    let created = api.post("/api/v1/silences", &body).await;
+    assert_eq!((created.status.as_u16(), created.header("location")), (201, "/api/v1/silences/known"));
+    assert_eq!(created.json()["status"], json!({"active": true}));
+    assert_eq!(api.post("/api/v1/silences", &body).await.problem().1, "AlreadyExists");
+
+    let list = api.get("/api/v1/problems").await.json();
+    assert_eq!(names(&list), vec![agent("n2"), agent("n1")]);
+    let known = json!({"name": "known", "note": "fans ordered", "by": list["items"][1]["silence"]["by"]});
+    assert_eq!((&list["items"][0]["silence"], &list["items"][1]["silence"]), (&Value::Null, &known));
+    let status = api.get("/api/v1/status").await.json();
+    assert_eq!((&status["roots"], &status["silenced"]), (&json!({"critical": 1}), &json!(1)));
+    assert_eq!(status["problems"][1]["silence"]["name"], "known");
+    let metrics = api.get("/metrics").await.text;
+    for (node, active) in [("n1", 0), ("n2", 1)] {
+        let line = format!("kind=\"node\",object=\"{node}\"}} {active}\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
+    // Those who watch see it too.
+    let event = watch.next().await;
+    assert_eq!((event.name.as_str(), &event.data["silence"]["note"]), ("modified", &json!("fans ordered")));
+
+    assert_eq!(api.delete("/api/v1/silences/known").await.status, 204);
+    assert_eq!(names(&api.get("/api/v1/problems").await.json()), vec![agent("n1"), agent("n2")]);
+    let audit = api.get("/api/v1/audit?kind=Silence").await.json();
+    let actions: Vec<_> = audit["items"].as_array().unwrap().iter().map(|e| e["action"].clone()).collect();
+    assert_eq!(actions, [json!("delete"), json!("create")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledgement_ends_with_its_problem() {
+    let api = without_agents().await;
+    let problems = api.get("/api/v1/problems").await.json();
+    for (i, problem) in problems["items"].as_array().unwrap().iter().enumerate() {
+        let body = silence(&format!("s{i}"), json!({"problem": problem["id"], "note": "x"}));
+        assert_eq!(api.post("/api/v1/silences", &body).await.status, 201);
+    }
+    let _stream = api.controller.watch_node("n1");
+    let _connection = api.controller.agent_connected("n1");
+    // Longer than the problem needs to close and the silence to end; n2 is still away.
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let silences = api.get("/api/v1/silences").await.json();
+    let left: Vec<_> = silences["items"].as_array().unwrap().iter().map(|s| s["metadata"]["name"].clone()).collect();
+    assert_eq!(left, ["s1"], "{silences}");
+    let events = api.get("/api/v1/events").await.json();
+    let ended = events["items"].as_array().unwrap().iter().find(|e| e["code"] == "SilenceEnded").unwrap().clone();
+    assert_eq!(ended["detail"], "silence s0 ended: the problem is not open any more");
+    let audit = api.get("/api/v1/audit?kind=Silence&action=delete").await.json();
+    assert_eq!(audit["items"][0]["by"]["kind"], "controller");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silences_are_refused_by_field_and_written_while_a_commit_is_pending() {
+    let api = without_agents().await;
+    let refused = |spec: Value| {
+        let api = &api;
+        async move {
+            let (status, _, errors) = api.put("/api/v1/silences/s", &silence("s", spec)).await.problem();
+            assert_eq!(status, 422, "{errors:?}");
+            errors[0].split(':').next().unwrap().to_owned()
+        }
+    };
+    assert_eq!(refused(json!({"problem": "0123456789abcdef", "note": "x"})).await, "spec.problem");
+    assert_eq!(refused(json!({"node": "n1", "note": "x"})).await, "spec.until");
+    assert_eq!(refused(json!({"node": "n9", "note": "x", "until": "2100-01-01T00:00:00Z"})).await, "spec.until");
+    let soon = canopy_model::rfc3339::format(canopy_units::UnixTime::now() + Duration::from_secs(3600));
+    assert_eq!(refused(json!({"node": "n9", "note": "x", "until": soon})).await, "spec.node");
+    assert_eq!(refused(json!({"node": "n1", "note": " ", "until": soon})).await, "spec.note");
+    assert_eq!(refused(json!({"note": "x"})).await, "spec");
+
+    assert_eq!(api.post("/api/v1/commit", &json!({"timeoutSeconds": 3600})).await.status, 201);
+    let body = silence("s", json!({"node": "n1", "note": "x", "until": soon}));
+    assert_eq!(api.put("/api/v1/silences/s", &body).await.status, 201);
+    assert_eq!(api.get("/api/v1/commit").await.json()["changes"], json!([]));
+}

@@ -122,16 +122,17 @@ def with_integers(value):
 
 
 def end_in_an_hour(value):
-    """A drain ends in the future, and within a year."""
+    """A drain or silence ends in the future, and within a year; a silence begins before its end."""
     if isinstance(value, list):
         for of in value:
             end_in_an_hour(of)
     if isinstance(value, dict):
         end_in_an_hour(value.get("items"))
         spec = value.get("spec")
-        if isinstance(spec, dict) and spec.get("until") is not None:
-            end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
-            spec["until"] = end.isoformat(timespec="seconds")
+        for field, minutes in (("from", 30), ("until", 60)):
+            if isinstance(spec, dict) and spec.get(field) is not None:
+                at = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(minutes=minutes)
+                spec[field] = at.isoformat(timespec="seconds")
 
 
 def repeat_names(case):
@@ -145,8 +146,8 @@ def repeat_names(case):
         body["spec"]["host"] = host
         metadata["name"] = host
         metadata["group"] = path["group"]
-    elif "drain" in path or "group" in path:
-        metadata["name"] = path.get("drain", path.get("group"))
+    elif named := {"drain", "silence", "group"} & path.keys():
+        metadata["name"] = path[named.pop()]
 
 
 # Refusals of well-formed requests, by field: for what they refer to, or for fields that depend on one another.
@@ -159,6 +160,8 @@ REFERENCES = [
     (r"spec\.links\[\d+\]\.[ab]$", r"unknown node or host|is used by two links|links a host to a host|is linked to itself"),
     (r"spec\.links$", r"does not connect"),
     (r"spec\.host$", r"."),
+    (r"spec\.(group|problem)$", r"there is no group|no problem .* is open"),
+    (r"Idempotency-Key$", r"was sent with another write"),
     (r"spec\.address$", r"."),
     (r"spec\.memory(\.length)?$", r"only receivers|wraps the address space|."),
     (r"spec\.startPsn$", r"."),

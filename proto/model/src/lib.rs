@@ -29,6 +29,7 @@ pub mod node_spec;
 pub mod programs;
 pub mod reach;
 pub mod rfc3339;
+pub mod silence;
 pub mod srh_hmac;
 pub mod status;
 pub mod telemetry;

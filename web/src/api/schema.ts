@@ -500,7 +500,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Every problem that is open: roots first, the worst first, then the oldest. */
+        /** Every problem that is open: roots first, then roots of which an operator knows, the worst first, then the oldest. */
         get: operations["listProblems"];
         put?: never;
         post?: never;
@@ -577,6 +577,43 @@ export interface paths {
          */
         post: operations["createSignInCode"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/silences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All silences, in name order. */
+        get: operations["listSilences"];
+        put?: never;
+        /** Acknowledges a problem, or begins the maintenance of an object: its problems are listed behind the others, and raise no alert. */
+        post: operations["createSilence"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/silences/{silence}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One silence. */
+        get: operations["getSilence"];
+        /** Creates or changes a silence. */
+        put: operations["putSilence"];
+        post?: never;
+        /** Ends a silence: its problems raise alerts again. */
+        delete: operations["deleteSilence"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1166,12 +1203,17 @@ export interface components {
              */
             nodes: number;
             pendingCommit?: components["schemas"]["PendingCommit"] | null;
-            /** @description The first 50 root problems, the worst first. */
+            /** @description The first 50 root problems: those of which an operator knows behind the others, the worst first. */
             problems: components["schemas"]["ProblemItem"][];
-            /** @description Root problems by severity. */
+            /** @description Root problems by severity, without those of which an operator knows. */
             roots: {
                 [key: string]: number;
             };
+            /**
+             * Format: uint64
+             * @description Root problems of which an operator knows: a silence is in force for them.
+             */
+            silenced?: number;
             /**
              * Format: uint32
              * @description Of these, nodes that run exactly their desired state.
@@ -2029,6 +2071,82 @@ export interface components {
             status?: Record<string, never> | null;
         };
         /** @description A resource as a client sends it. */
+        Input_SilenceSpec: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @enum {string} */
+            kind: "Silence";
+            metadata: components["schemas"]["MetadataInput_Silence"];
+            /**
+             * @description Which problems are known, and why. Exactly one of `problem`, `node`, `link`, `group` and `host` is set. A silence changes nothing of the
+             *     problems themselves: they are listed behind the others, and raise no alert.
+             */
+            spec: {
+                /**
+                 * Format: date-time
+                 * @description When it begins, on the controller's wall clock: RFC 3339. Absent: now.
+                 */
+                from?: string | null;
+                /** @description A group: its problems, and those of its members. */
+                group?: string | null;
+                /** @description A host: the problems of its memberships. */
+                host?: string | null;
+                /** @description A link between two nodes, `n1/eth1--n2/eth3` or one of its ends. */
+                link?: string | null;
+                /** @description A node: its problems, and those of its ports and links. */
+                node?: string | null;
+                /** @description Why, for other operators; 1..=1024 characters. */
+                note: string;
+                /** @description A problem that is open, by its id: it is acknowledged. */
+                problem?: string | null;
+                /**
+                 * Format: date-time
+                 * @description When the controller removes it by itself: RFC 3339, at most 366 days from now. Absent, of a problem only: once the problem has not
+                 *     been open for 60 s.
+                 */
+                until?: string | null;
+            } & ({
+                group?: null;
+                host?: null;
+                link?: null;
+                node?: null;
+                problem: string;
+            } | {
+                group?: null;
+                host?: null;
+                link?: null;
+                node: string;
+                problem?: null;
+                until: string;
+            } | {
+                group?: null;
+                host?: null;
+                link: string;
+                node?: null;
+                problem?: null;
+                until: string;
+            } | {
+                group: string;
+                host?: null;
+                link?: null;
+                node?: null;
+                problem?: null;
+                until: string;
+            } | {
+                group?: null;
+                host: string;
+                link?: null;
+                node?: null;
+                problem?: null;
+                until: string;
+            });
+            /** @description Accepted and ignored, so that a resource that was read can be sent back. */
+            status?: Record<string, never> | null;
+        };
+        /** @description A resource as a client sends it. */
         Input_TopologySpec: {
             /**
              * @description `canopy/v1`.
@@ -2542,6 +2660,23 @@ export interface components {
             metadata: components["schemas"]["ListMetadata"];
         };
         /** @description Several resources. */
+        List_SilenceResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /** @description The resources. */
+            items: components["schemas"]["SilenceResource"][];
+            /**
+             * @description The items' kind and `List`.
+             * @enum {string}
+             */
+            kind: "SilenceList";
+            /** @description Start of the next page. */
+            metadata: components["schemas"]["ListMetadata"];
+        };
+        /** @description Several resources. */
         List_VersionItem: {
             /**
              * @description `canopy/v1`.
@@ -2788,6 +2923,41 @@ export interface components {
             };
             /** @description Its host's name, or left out. */
             name?: string | null;
+            /**
+             * @description `default`, or left out.
+             * @enum {string|null}
+             */
+            tenant?: "default" | null;
+            /** @description Accepted and ignored, as `generation`. */
+            uid?: string | null;
+            /** @description Accepted and ignored. */
+            writtenBy?: Record<string, never> | null;
+            /**
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            writtenUnixNs?: number | null;
+        };
+        /** @description Identity of a resource as a client sends it. */
+        MetadataInput_Silence: {
+            /**
+             * Format: uint64
+             * @description Accepted and ignored.
+             */
+            createdUnixNs?: number | null;
+            /**
+             * Format: uint64
+             * @description Accepted and ignored: use If-Match to make a change conditional.
+             */
+            generation?: number | null;
+            /** @description Of members only. */
+            group?: null;
+            /** @description For selecting and for people; members carry none. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description Unique among resources of its kind, a DNS-1123 label. */
+            name: string;
             /**
              * @description `default`, or left out.
              * @enum {string|null}
@@ -3132,6 +3302,7 @@ export interface components {
             root: boolean;
             /** @description How bad it is. */
             severity: components["schemas"]["Severity"];
+            silence?: components["schemas"]["SilenceRef"] | null;
             /**
              * Format: uint64
              * @description When its first symptom was seen, nanoseconds since the Unix epoch.
@@ -3296,6 +3467,106 @@ export interface components {
              */
             expiresInSeconds: number;
         };
+        /** @description The silence that is in force for a problem. */
+        SilenceRef: {
+            by?: components["schemas"]["Principal"] | null;
+            /** @description Its name. */
+            name: string;
+            /** @description Why, for other operators. */
+            note: string;
+            /**
+             * Format: uint64
+             * @description When it ends, nanoseconds since the Unix epoch; absent of an acknowledgement that ends with its problem.
+             */
+            untilUnixNs?: number | null;
+        };
+        /** @description Problems that an operator knows of. */
+        SilenceResource: {
+            /**
+             * @description `canopy/v1`.
+             * @enum {string}
+             */
+            apiVersion: "canopy/v1";
+            /**
+             * @description Kind of resource.
+             * @enum {string}
+             */
+            kind: "Silence";
+            /** @description Identity. */
+            metadata: components["schemas"]["Metadata"];
+            /** @description As declared, or as derived from declared resources. */
+            spec: components["schemas"]["SilenceSpec"];
+            /** @description Observed state. */
+            status: components["schemas"]["SilenceStatus"];
+        };
+        /**
+         * @description Which problems are known, and why. Exactly one of `problem`, `node`, `link`, `group` and `host` is set. A silence changes nothing of the
+         *     problems themselves: they are listed behind the others, and raise no alert.
+         */
+        SilenceSpec: {
+            /**
+             * Format: date-time
+             * @description When it begins, on the controller's wall clock: RFC 3339. Absent: now.
+             */
+            from?: string | null;
+            /** @description A group: its problems, and those of its members. */
+            group?: string | null;
+            /** @description A host: the problems of its memberships. */
+            host?: string | null;
+            /** @description A link between two nodes, `n1/eth1--n2/eth3` or one of its ends. */
+            link?: string | null;
+            /** @description A node: its problems, and those of its ports and links. */
+            node?: string | null;
+            /** @description Why, for other operators; 1..=1024 characters. */
+            note: string;
+            /** @description A problem that is open, by its id: it is acknowledged. */
+            problem?: string | null;
+            /**
+             * Format: date-time
+             * @description When the controller removes it by itself: RFC 3339, at most 366 days from now. Absent, of a problem only: once the problem has not
+             *     been open for 60 s.
+             */
+            until?: string | null;
+        } & ({
+            group?: null;
+            host?: null;
+            link?: null;
+            node?: null;
+            problem: string;
+        } | {
+            group?: null;
+            host?: null;
+            link?: null;
+            node: string;
+            problem?: null;
+            until: string;
+        } | {
+            group?: null;
+            host?: null;
+            link: string;
+            node?: null;
+            problem?: null;
+            until: string;
+        } | {
+            group: string;
+            host?: null;
+            link?: null;
+            node?: null;
+            problem?: null;
+            until: string;
+        } | {
+            group?: null;
+            host: string;
+            link?: null;
+            node?: null;
+            problem?: null;
+            until: string;
+        });
+        /** @description State of a silence. */
+        SilenceStatus: {
+            /** @description It is in force now; false before `spec.from`. */
+            active: boolean;
+        };
         /**
          * @description Reaction of the controller to a failed receiver (decisions 3.7, 3.10).
          * @enum {string}
@@ -3414,7 +3685,7 @@ export interface components {
         /** @description Resources to check. */
         Validate: {
             /** @description `Topology`, `Drain`, `Group` and `Member` resources in the order in which they would be applied. */
-            items: (components["schemas"]["Input_TopologySpec"] | components["schemas"]["Input_DrainSpec"] | components["schemas"]["Input_GroupSpec"] | components["schemas"]["Input_MemberSpec"])[];
+            items: (components["schemas"]["Input_TopologySpec"] | components["schemas"]["Input_DrainSpec"] | components["schemas"]["Input_SilenceSpec"] | components["schemas"]["Input_GroupSpec"] | components["schemas"]["Input_MemberSpec"])[];
         };
         /** @description All would be accepted. */
         Validated: {
@@ -3541,7 +3812,7 @@ export interface operations {
                 /** @description Token from the previous page. */
                 continue?: string;
                 /** @description Only writes of resources of this kind. */
-                kind?: "Topology" | "Drain" | "Group" | "Member" | "Hmac" | "Commit";
+                kind?: "Topology" | "Drain" | "Silence" | "Group" | "Member" | "Hmac" | "Commit";
                 /** @description Only writes of resources of this name; a member's is `group/host`. */
                 name?: string;
                 /** @description Only writes of the principal with this name. */
@@ -7885,6 +8156,610 @@ export interface operations {
             };
             /** @description stopping, or no answer in time */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listSilences: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description all silences */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["List_SilenceResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createSilence: {
+        parameters: {
+            query?: {
+                /** @description Check everything and change nothing. */
+                dryRun?: boolean;
+            };
+            header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
+                "If-Match"?: string;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: "*";
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Input_SilenceSpec"];
+            };
+        };
+        responses: {
+            /** @description with `dryRun`: what it would do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceResource"] | components["schemas"]["DryRun"];
+                };
+            };
+            /** @description created; see the Location header */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description exists */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a condition does not hold */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or no such problem or object */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getSilence: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                silence: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the silence */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such silence */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    putSilence: {
+        parameters: {
+            query?: {
+                /** @description Check everything and change nothing. */
+                dryRun?: boolean;
+            };
+            header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
+                "If-Match"?: string;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: "*";
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                silence: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Input_SilenceSpec"];
+            };
+        };
+        responses: {
+            /** @description changed or unchanged */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceResource"] | components["schemas"]["DryRun"];
+                };
+            };
+            /** @description created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SilenceResource"];
+                };
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or no such problem or object */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteSilence: {
+        parameters: {
+            query?: {
+                /** @description Check everything and change nothing. */
+                dryRun?: boolean;
+            };
+            header?: {
+                /** @description Carry the write out only if the resource has this ETag, or with `*` only if it exists; 412 otherwise. */
+                "If-Match"?: string;
+                /** @description With `*`: carry the write out only if the resource does not exist; 412 otherwise. */
+                "If-None-Match"?: "*";
+                /** @description Carry the write out only if its changes and effects are those of the dry run with this `plan`; 412 otherwise. */
+                "If-Plan-Match"?: string;
+                /**
+                 * @description Id of the pending commit that the write is a part of; 409 if that is not pending. While one is pending, writes without it are refused
+                 *     with 409.
+                 */
+                "Canopy-Commit"?: string;
+                /** @description Names this write, so that it can be sent again when its answer was lost; a key for each write, kept for 24 h. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                silence: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description with `dryRun`: what it would do */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
+                };
+            };
+            /** @description removed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description a parameter, a header or the body cannot be understood */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a browser without a session, or for a session that has ended */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description sent by a web page of another origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description no such silence */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description in conflict with the present state, or not part of the pending commit */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description changed meanwhile */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Host is not a name of this machine */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not valid, or over a limit */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store failed, or the answer could not be made */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description stopping, or no answer in time */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the store is full */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

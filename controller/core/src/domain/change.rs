@@ -15,7 +15,7 @@ use crate::alloc::Cursors;
 use crate::command::{Outcome, Write};
 use crate::error::DomainError;
 use crate::record::{Record, RecordedRtt, StateRecord};
-use crate::resource::{Behind, Group, GroupState, Node, Topology};
+use crate::resource::{Behind, Group, GroupState, Node, Silence, Topology};
 use crate::topology::NodeIx;
 
 /// A command that passed every check: commit [`Self::writes`] in one transaction, then apply it. A crash between the two
@@ -71,9 +71,17 @@ pub(super) enum Effect {
     Topology(Box<TopologyEffect>),
     /// The drains from now on, without a topology.
     Drains(Drains),
+    Silence(SilenceEffect),
     Thresholds(ThresholdEffects),
     /// The keys from now on.
     Hmac(Option<SrhHmac>),
+}
+
+/// A silence from now on.
+#[derive(Debug)]
+pub(super) enum SilenceEffect {
+    Put(Box<Silence>),
+    Remove(String),
 }
 
 /// The new state of a group.
@@ -195,6 +203,13 @@ impl State {
         spec.generation = revision;
         change(spec, &mut node.since, revision);
         node.prune_stalls();
+    }
+
+    pub(super) fn apply_silence(&mut self, effect: SilenceEffect) {
+        match effect {
+            SilenceEffect::Put(silence) => self.silences.insert(*silence),
+            SilenceEffect::Remove(name) => _ = self.silences.remove(&name),
+        }
     }
 
     /// Returns the names of changed nodes and groups.

@@ -7,7 +7,7 @@
 //!
 //! [`Domain`] is the only type that other crates see. Behind it, each of the following depends only on those before it:
 //!
-//! - `state`: what commands change, with `drains`, and `groups` with its indexes `labels` and `host_index`; `change`: what a command changes, and the only
+//! - `state`: what commands change, with `drains`, `silences`, and `groups` with its indexes `labels` and `host_index`; `change`: what a command changes, and the only
 //!   code that applies it.
 //! - `links`: threshold machines and queue reports of link directions, with `losses` and `data_flows`; `recorded_rtts`: which of their
 //!   measurements are durable; `withholding`: links that carry
@@ -15,7 +15,7 @@
 //! - `bound`: how far a node may be behind its group's epoch.
 //! - `multicast`, `staging`: plans that concern several groups, or two trees of one; `group_change`: the new plan of one
 //!   group; `replan`: that of all groups over another network.
-//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`: checks of commands, by resource.
+//! - `group_commands`, `member_commands`, `topology_commands`, `hmac`, `drain_commands`, `silence_commands`: checks of commands, by resource.
 //! - `effects`: what a change would do. `restore`: the state from its records. `connection`, `views`, `link_views`, `host_views`: what APIs show.
 //! - `reports`, `stall`, `late`, `deliveries`, `drops`: what agents send. `symptoms`: signs of problems in all of it.
 
@@ -31,6 +31,7 @@ use canopy_model::ids::GroupId;
 use canopy_model::member::{Connection, MemberSpec};
 use canopy_model::node_spec::NodeSpec;
 use canopy_model::reach::HostReach;
+use canopy_model::silence::SilenceSpec;
 use canopy_model::status::{ItemKind, NodeStatus};
 use canopy_model::telemetry::{GroupTelemetry, LinkLoss, LinkRtt};
 use canopy_model::topology::TopologySpec;
@@ -40,7 +41,7 @@ use crate::command::{Applied, Command};
 use crate::drops::Rise;
 use crate::effect;
 use crate::error::{DomainError, RestoreError};
-use crate::health::Symptom;
+use crate::health::{ProblemKey, Symptom};
 use crate::hmac::HmacSettings;
 use crate::metadata::{Metadata, Selector};
 use crate::principal::Written;
@@ -50,7 +51,7 @@ use crate::secret::Secret;
 use crate::threshold::ThresholdSettings;
 use crate::uid::Uid;
 use crate::view::{
-    DrainView, FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page,
+    DrainView, FlowView, GroupView, HmacView, HostView, LinkView, MemberView, NodeSummary, NodeView, Page, SilenceView,
     TopologyView, WaitedFor,
 };
 
@@ -82,6 +83,8 @@ mod recorded_rtts;
 mod replan;
 mod reports;
 mod restore;
+mod silence_commands;
+mod silences;
 mod staging;
 mod stall;
 mod state;
@@ -109,6 +112,7 @@ use link_views::LinkViews;
 use links::Links;
 use member_commands::MemberCommands;
 use reports::Reports;
+use silence_commands::SilenceCommands;
 use stall::Stalls;
 use state::State;
 use symptoms::Symptoms;
@@ -175,6 +179,10 @@ impl Domain {
                 DrainCommands(&self.state).put(name, labels, spec, if_match, create_only, written)
             }
             Command::DeleteDrain { name } => DrainCommands(&self.state).delete(name),
+            Command::PutSilence { name, labels, spec, create_only } => {
+                SilenceCommands(&self.state).put(name, labels, spec, create_only, written)
+            }
+            Command::DeleteSilence { name } => SilenceCommands(&self.state).delete(name),
             Command::PortsDown { node, ports } => topology.ports_down(&node, ports),
             Command::PutGroup { name, labels, spec, if_match, create_only } => {
                 groups.put(name, labels, spec, if_match, create_only, written)
@@ -206,6 +214,16 @@ impl Domain {
     /// A drain as it is declared.
     pub fn declared_drain(&self, name: &str) -> Option<(&Metadata, &DrainSpec)> {
         self.state.drains.get(name).map(|d| (&d.metadata, &d.spec))
+    }
+
+    /// A silence as it is declared.
+    pub fn declared_silence(&self, name: &str) -> Option<(&Metadata, &SilenceSpec)> {
+        self.state.silences.get(name).map(|s| (&s.metadata, &s.spec))
+    }
+
+    /// All silences as they are declared, in name order.
+    pub fn declared_silences(&self) -> impl Iterator<Item = (&str, &SilenceSpec)> {
+        self.state.silences.all().map(|s| (s.metadata.name.as_str(), &s.spec))
     }
 
     /// A group as it is declared.
@@ -251,6 +269,10 @@ impl Domain {
             }
             Effect::Drains(drains) => {
                 self.state.drains = drains;
+                Default::default()
+            }
+            Effect::Silence(effect) => {
+                self.state.apply_silence(effect);
                 Default::default()
             }
             Effect::Thresholds(effects) => {
@@ -538,6 +560,31 @@ impl Domain {
     /// The drain that ends first by itself, and when.
     pub fn next_drain_end(&self) -> Option<(UnixTime, &str)> {
         self.state.drains.next_end()
+    }
+
+    /// All silences, in name order.
+    pub fn silences(&self) -> Vec<SilenceView> {
+        self.state.silences.all().map(Into::into).collect()
+    }
+
+    /// One silence.
+    pub fn silence(&self, name: &str) -> Option<SilenceView> {
+        self.state.silences.get(name).map(Into::into)
+    }
+
+    /// The silence that is in force for a problem: of several the one that ends last.
+    pub fn silence_of(&self, problem: &ProblemKey, now: UnixTime) -> Option<SilenceView> {
+        self.state.silences.of(problem, now).map(Into::into)
+    }
+
+    /// Names of the silences whose time has passed.
+    pub fn ended_silences(&self, now: UnixTime) -> impl Iterator<Item = &str> {
+        self.state.silences.ended(now)
+    }
+
+    /// Another number whenever another problem may be silenced.
+    pub fn silences_version(&self, now: UnixTime) -> u64 {
+        self.state.silences.version(now)
     }
 
     /// One drain.

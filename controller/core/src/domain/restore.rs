@@ -10,6 +10,7 @@ use super::change::TopologyEffect;
 use super::drains::Drains;
 use super::recorded_rtts::RecordedRtts;
 use super::replan::{InForce, Replanner};
+use super::silences::Silences;
 use super::state::{Hmac, State};
 use crate::error::RestoreError;
 use crate::hmac::HmacSettings;
@@ -37,6 +38,7 @@ pub(super) fn restore(
     }
     let mut state = State::empty(plan, secret, term, read.revision);
     state.drains = read.drains;
+    state.silences = read.silences;
     let since = read.hmac.as_ref().map_or(0, |record| record.revision);
     let keys = read.hmac.map(HmacRecord::read).transpose();
     let keys = keys.map_err(|e| RestoreError::Inconsistent { key: hmac_key(), detail: e.to_string() })?;
@@ -186,6 +188,7 @@ struct Records {
     topology: Option<TopologyRecord>,
     moved: BTreeMap<u32, u32>,
     drains: Drains,
+    silences: Silences,
     groups: BTreeMap<String, GroupRecord>,
     members: Vec<(String, MemberRecord)>,
     rtts: RecordedRtts,
@@ -205,6 +208,7 @@ impl Records {
                 self.topology = Some(*record);
             }
             Record::Drain(record) => self.drains.insert(record.into_drain()),
+            Record::Silence(record) => self.silences.insert(record.silence),
             Record::Group(record) => _ = self.groups.insert(record.metadata.name.clone(), *record),
             Record::Member(record) => self.members.push((key, *record)),
             Record::Rtt(record) => self.rtts.set(record.node, record.rtts),

@@ -12,6 +12,7 @@ use canopy_model::topology::Endpoint;
 
 use super::drains::Drains;
 use super::groups::Groups;
+use super::silences::Silences;
 use crate::alloc::Pools;
 use crate::hmac::HmacSettings;
 use crate::plan::Common;
@@ -30,6 +31,8 @@ pub(super) struct State {
     pub(super) topology: Option<Topology>,
     /// Links and nodes that operators take out of service.
     pub(super) drains: Drains,
+    /// Which problems operators know of.
+    pub(super) silences: Silences,
     /// By node index of the topology's network.
     pub(super) nodes: Vec<Node>,
     pub(super) groups: Groups,
@@ -60,6 +63,7 @@ impl State {
             pools,
             topology: None,
             drains: Drains::default(),
+            silences: Silences::default(),
             nodes: Vec::new(),
             groups: Groups::default(),
             hmac: Hmac::default(),

@@ -13,6 +13,7 @@ fn wall(seconds: u64) -> UnixTime {
 fn problem(code: ProblemCode, node: &str) -> Problem {
     let key = ProblemKey::new(code, Object::Node(node.into()));
     Problem {
+        silence: None,
         key,
         since: at(0),
         began: wall(0),

@@ -72,6 +72,7 @@ fn kind(kind: Audited) -> IntentKind {
     match kind {
         Audited::Topology => IntentKind::Topology,
         Audited::Drain => IntentKind::Drain,
+        Audited::Silence => IntentKind::Silence,
         Audited::Group => IntentKind::Group,
         Audited::Member => IntentKind::Member,
         Audited::Hmac => IntentKind::Hmac,

@@ -257,12 +257,14 @@ impl Domain {
             Ok(status) => status,
             Err(why) => return PROBLEMS.unknown(why),
         };
-        let open: Vec<String> = status
-            .problems
-            .iter()
-            .map(|p| format!("{} {}", clean(&p.code.to_string()), clean(&p.object.name)))
-            .collect();
-        PROBLEMS.none_of(&open, "none is open".to_owned(), "open")
+        let (known, open): (Vec<_>, Vec<_>) = status.problems.iter().partition(|p| p.silence.is_some());
+        let open: Vec<String> =
+            open.iter().map(|p| format!("{} {}", clean(&p.code.to_string()), clean(&p.object.name))).collect();
+        let good = match known.len() {
+            0 => "none is open".to_owned(),
+            n => format!("none is open but {n} of which operators know: `canopyctl get silences`"),
+        };
+        PROBLEMS.none_of(&open, good, "open")
     }
 }
 
@@ -309,6 +311,8 @@ fn write(checks: &[Check], out: &mut dyn Write) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+
+    use canopy_controller_api::silence::SilenceRef;
 
     use super::*;
 
@@ -412,6 +416,16 @@ mod tests {
             found.len() == 1 && found[0].starts_with("problems Fails: open: ") && found[0].ends_with(" and 2 more"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_problem_of_which_an_operator_knows_fails_no_check() {
+        let mut domain = healthy();
+        let mut known = crate::commands::problems::example();
+        known.silence = Some(SilenceRef { name: "n5".into(), note: "optics".into(), by: None, until_unix_ns: Some(1) });
+        domain.status.as_mut().unwrap().problems = vec![known];
+        let check = domain.problems();
+        assert_eq!(check.detail, "none is open but 1 of which operators know: `canopyctl get silences`");
     }
 
     #[test]

@@ -51,6 +51,10 @@ fn targets(args: &DeleteArgs) -> Result<Vec<(String, String)>, Failure> {
             let name = segment("drain", name.ok_or_else(|| usage("name the drain: delete drain NAME"))?)?;
             (format!("drain/{name}"), format!("/api/v1/drains/{name}"))
         }
+        Deletable::Silence => {
+            let name = segment("silence", name.ok_or_else(|| usage("name the silence: delete silence NAME"))?)?;
+            (format!("silence/{name}"), format!("/api/v1/silences/{name}"))
+        }
         Deletable::Member => {
             let host = segment("host", name.ok_or_else(|| usage("name the host: delete member HOST -g GROUP"))?)?;
             let group = segment(

@@ -41,7 +41,7 @@ pub async fn drain(client: &Client, args: &DrainArgs, out: &mut dyn Write) -> Re
     if args.accept_loss {
         spec["acceptLoss"] = json!(true);
     }
-    if let Some(until) = until(client, args).await? {
+    if let Some(until) = end(client, args.lasts, args.until.as_ref()).await? {
         spec["until"] = json!(until);
     }
     let body = json!({"apiVersion": API_VERSION, "kind": "Drain", "metadata": {"name": name}, "spec": spec});
@@ -62,9 +62,13 @@ pub async fn drain(client: &Client, args: &DrainArgs, out: &mut dyn Write) -> Re
     }
 }
 
-/// When the drain is to end, as the API has it.
-async fn until(client: &Client, args: &DrainArgs) -> Result<Option<String>, Failure> {
-    let Some(lasts) = args.lasts else { return Ok(args.until.clone()) };
+/// When it is to end, as the API has it: after a time from now, or at a time.
+pub(super) async fn end(
+    client: &Client,
+    lasts: Option<Duration>,
+    until: Option<&String>,
+) -> Result<Option<String>, Failure> {
+    let Some(lasts) = lasts else { return Ok(until.cloned()) };
     // By the clock that ends it: that of this machine may be another one.
     let status: DomainStatus = client.get("reading the controller's clock", "/api/v1/status").await?;
     let until = UnixTime::from_nanos(status.time_unix_ns) + lasts;
@@ -136,8 +140,8 @@ pub async fn undrain(client: &Client, args: &UndrainArgs, out: &mut dyn Write) -
     }
 }
 
-/// A drain's name from its target: `n4/eth3` is `n4-eth3`.
-fn default_name(target: &str) -> String {
+/// A name from a target: `n4/eth3` is `n4-eth3`.
+pub(super) fn default_name(target: &str) -> String {
     let first = target.split("--").next().unwrap_or(target);
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     first.chars().map(plain).collect()

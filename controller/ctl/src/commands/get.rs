@@ -9,7 +9,8 @@ use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::FlowView;
 use canopy_controller_api::query::{EventQuery, FlowQuery, IncidentQuery, ListQuery};
 use canopy_controller_api::{
-    DrainResource, GroupResource, HostResource, LinkResource, List, MemberResource, NodeResource, TopologyResource,
+    DrainResource, GroupResource, HostResource, LinkResource, List, MemberResource, NodeResource, SilenceResource,
+    TopologyResource,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -40,6 +41,7 @@ pub async fn run(client: &Client, args: &GetArgs, out: &mut dyn Write) -> Result
     match args.resource {
         Resource::Topology => show::<TopologyResource>(answer, args.output, out),
         Resource::Drains => show::<DrainResource>(answer, args.output, out),
+        Resource::Silences => show::<SilenceResource>(answer, args.output, out),
         Resource::Nodes => show::<NodeResource>(answer, args.output, out),
         Resource::Links => show::<LinkResource>(answer, args.output, out),
         Resource::Hosts => show::<HostResource>(answer, args.output, out),
@@ -82,6 +84,8 @@ async fn fetch(client: &Client, args: &GetArgs) -> Result<Answer, Failure> {
         (Resource::Topology, Some(_)) => Err(usage("the topology's name is default")),
         (Resource::Drains, Some(name)) => one(client, &format!("/api/v1/drains/{name}")).await,
         (Resource::Drains, None) => all("/api/v1/drains").await,
+        (Resource::Silences, Some(name)) => one(client, &format!("/api/v1/silences/{name}")).await,
+        (Resource::Silences, None) => all("/api/v1/silences").await,
         (Resource::Nodes, Some(name)) => one(client, &format!("/api/v1/nodes/{name}")).await,
         (Resource::Hosts, Some(name)) => one(client, &format!("/api/v1/hosts/{name}")).await,
         (Resource::Hosts, None) => pages(client, "/api/v1/hosts", String::new()).await.map(Answer::All),

@@ -18,6 +18,7 @@ pub mod hmac;
 mod preview;
 mod problems;
 mod rows;
+pub mod silence;
 mod sparkline;
 pub mod status;
 pub mod top;

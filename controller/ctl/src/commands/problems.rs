@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use canopy_controller_api::health::{ObjectKind, ObjectRef, ProblemItem, ProblemRef, Severity};
 
+use canopy_controller_api::silence::SilenceRef;
+use canopy_model::rfc3339;
+use canopy_units::UnixTime;
+
 use crate::failure::Failure;
 use crate::output::text;
 
@@ -59,6 +63,16 @@ pub(super) fn affected(problems: &[ProblemRef]) -> Option<String> {
     Some(format!("{}{more}", named.join(", ")))
 }
 
+/// `alice: optics ordered (silence n4, until 2026-11-26T18:00:00Z)`.
+fn known(silence: &SilenceRef) -> String {
+    let by = silence.by.as_ref().map_or("an operator".to_owned(), |by| text(by.to_string()));
+    let ends = match silence.until_unix_ns {
+        Some(until) => format!("until {}", rfc3339::format(UnixTime::from_nanos(until))),
+        None => "until it ends".to_owned(),
+    };
+    format!("{by}: {} (silence {}, {ends})", text(&silence.note), text(&silence.name))
+}
+
 /// One problem, for a terminal.
 pub(super) fn write(out: &mut dyn Write, p: &ProblemItem, now_unix_ns: u64) -> Result<(), Failure> {
     let flaps = if p.count > 1 { format!(", {} times", p.count) } else { String::new() };
@@ -76,6 +90,9 @@ pub(super) fn write(out: &mut dyn Write, p: &ProblemItem, now_unix_ns: u64) -> R
     }
     if let Some(affected) = affected(&p.affects) {
         writeln!(out, "          affects: {affected}")?;
+    }
+    if let Some(silence) = &p.silence {
+        writeln!(out, "          known:   {}", known(silence))?;
     }
     Ok(writeln!(out, "          do:      {}\n", text(&p.remedy))?)
 }
@@ -96,6 +113,9 @@ pub(super) fn write_markdown(out: &mut dyn Write, p: &ProblemItem, now_unix_ns: 
     }
     if let Some(affected) = affected(&p.affects) {
         writeln!(out, "  - affects: {affected}")?;
+    }
+    if let Some(silence) = &p.silence {
+        writeln!(out, "  - known: {}", known(silence))?;
     }
     Ok(writeln!(out, "  - do: {}", text(&p.remedy))?)
 }
@@ -124,6 +144,7 @@ pub(super) fn example() -> ProblemItem {
             reference(ObjectKind::Group, "demo", "GroupStalled"),
         ],
         remedy: "Check the interface, the cable and the host.".into(),
+        silence: None,
     }
 }
 

@@ -10,9 +10,10 @@ use canopy_controller_api::incident::IncidentItem;
 use canopy_controller_api::link::{Bound, LinkCongestion, LinkResource, Thresholds};
 use canopy_controller_api::metadata::Metadata;
 use canopy_controller_api::{
-    DrainResource, GroupResource, HostResource, MemberResource, NodeResource, TopologyResource,
+    DrainResource, GroupResource, HostResource, MemberResource, NodeResource, SilenceResource, TopologyResource,
 };
 use canopy_model::rfc3339;
+use canopy_model::silence::SilenceTarget;
 
 use crate::failure::Failure;
 use crate::output::{table, text};
@@ -77,6 +78,37 @@ impl Row for DrainResource {
 
     fn name(&self) -> String {
         format!("drain/{}", text(&self.metadata.name))
+    }
+}
+
+impl Row for SilenceResource {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            ("NAME", |s| text(&s.metadata.name), false),
+            ("OF", silenced, false),
+            ("ACTIVE", |s| text(s.status.active), false),
+            ("BEGINS", |s| text(s.spec.from.map(rfc3339::format)), true),
+            ("ENDS", |s| s.spec.until.map_or("with the problem".into(), |at| text(rfc3339::format(at))), false),
+            ("AGE", |s| age(s.metadata.created_unix_ns), false),
+            ("BY", |s| text(s.metadata.written_by.as_ref().map(ToString::to_string)), false),
+            ("NOTE", |s| text(&s.spec.note), false),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("silence/{}", text(&self.metadata.name))
+    }
+}
+
+/// `node n4`.
+fn silenced(silence: &SilenceResource) -> String {
+    match silence.spec.target() {
+        Some(SilenceTarget::Problem(id)) => format!("problem {}", text(id)),
+        Some(SilenceTarget::Node(name)) => format!("node {}", text(name)),
+        Some(SilenceTarget::Link(name)) => format!("link {}", text(name)),
+        Some(SilenceTarget::Group(name)) => format!("group {}", text(name)),
+        Some(SilenceTarget::Host(name)) => format!("host {}", text(name)),
+        None => "-".to_owned(),
     }
 }
 
@@ -281,6 +313,7 @@ impl Row for ProblemItem {
             ("SINCE", |p| instant(p.since_unix_ns), false),
             ("CAUSED BY", |p| text(p.causes.first().map(|c| &c.id)), false),
             ("AFFECTS", |p| text(p.affects.len()), false),
+            ("SILENCE", |p| text(p.silence.as_ref().map(|s| &s.name)), false),
             ("TIMES", |p| text(p.count), true),
             ("ENDS", |p| text(p.closing), true),
             ("EVIDENCE", |p| text(p.evidence.first()), true),

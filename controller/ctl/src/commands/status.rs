@@ -58,7 +58,7 @@ fn write(status: &DomainStatus, is_markdown: bool, out: &mut dyn Write) -> Resul
             problems::write(out, problem, status.time_unix_ns)?;
         }
     }
-    let total: u64 = status.roots.values().sum();
+    let total = status.roots.values().sum::<u64>() + status.silenced;
     let shown = status.problems.len().min(SHOWN) as u64;
     if total > shown {
         writeln!(out, "{} more causes: canopyctl get problems", total - shown)?;
@@ -90,6 +90,7 @@ mod tests {
             roots: BTreeMap::from([("critical".into(), problems as u64)]),
             problems: vec![problems::example(); problems],
             left_out: 0,
+            silenced: 0,
             pending_commit: None,
         }
     }

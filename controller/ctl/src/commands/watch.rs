@@ -51,6 +51,7 @@ pub(crate) async fn run(
         Resource::Events => follow::<EventItem>("/api/v1/events", client, args, out, notes).await,
         Resource::Topology
         | Resource::Drains
+        | Resource::Silences
         | Resource::Links
         | Resource::Hosts
         | Resource::Flows

@@ -66,7 +66,7 @@ static REPLAYED: Family<0> = Family::counter(
 static GROUPS: Family<1> = Family::gauge("canopy_groups", "Groups in each phase.", ["phase"]);
 static ACTIVE: Family<4> = Family::gauge(
     "canopy_problem_active",
-    "1 for each problem that no other one explains.",
+    "1 for each problem that no other one explains; 0 while an operator knows of it, by a silence.",
     ["code", "severity", "kind", "object"],
 );
 static AFFECTED: Family<4> = Family::gauge(
@@ -154,10 +154,10 @@ impl Scrape {
             let info = key.code.info();
             [key.code.to_string(), info.severity.to_string(), info.object.to_string(), key.object.name()]
         };
-        let shown: Vec<_> = roots.iter().take(MAX_PROBLEMS).map(|(key, affected)| (labels(key), *affected)).collect();
-        let each = || shown.iter().map(|(labels, affected)| (labels.each_ref().map(String::as_str), *affected));
-        page.write(&ACTIVE, each().map(|(labels, _)| (labels, 1)))?;
-        page.write(&AFFECTED, each())?;
+        let shown: Vec<_> = roots.iter().take(MAX_PROBLEMS).map(|root| (labels(&root.key), root)).collect();
+        let each = || shown.iter().map(|(labels, root)| (labels.each_ref().map(String::as_str), root));
+        page.write(&ACTIVE, each().map(|(labels, root)| (labels, u64::from(root.silence.is_none()))))?;
+        page.write(&AFFECTED, each().map(|(labels, root)| (labels, root.affects.len() as u64)))?;
         let left_out = (roots.len() - shown.len()) as u64 + self.controller.problems_left_out();
         page.one(&PROBLEMS_LEFT_OUT, left_out)
     }

@@ -15,6 +15,7 @@ use canopy_controller_core::metadata::{MAX_LABEL_PREFIX, MAX_LABEL_WORD, MAX_LAB
 use canopy_model::drain::MAX_REASON;
 use canopy_model::group::{CNP_WINDOW, MAX_FLIGHT, MAX_RECEIVERS, PATH_MTUS, STALL_AFTER};
 use canopy_model::ids::{GroupId, MAX_NAME, NodeId, PortIndex, Psn, Qpn, TreeId};
+use canopy_model::silence::MAX_NOTE;
 use canopy_model::topology::{
     MAX_LINK_MTU, MAX_LINK_RTT, MAX_PORT, MIN_BUFFER, MIN_K_BASE, MIN_LINK_MTU, V_ECN_PERMILLE,
 };
@@ -46,6 +47,8 @@ pub(super) fn of_fields() -> Vec<Limit> {
         ("GroupSpec", "maxFlight", range(1..=MAX_FLIGHT.into())),
         ("GroupSpec", "minReceivers", range(1..=MAX_RECEIVERS.into())),
         ("DrainSpec", "reason", json!({"minLength": 1, "maxLength": MAX_REASON, "pattern": r"\S"})),
+        ("SilenceSpec", "note", json!({"minLength": 1, "maxLength": MAX_NOTE, "pattern": r"\S"})),
+        ("SilenceSpec", "problem", json!({"pattern": ID})),
         ("MemoryRegion", "length", range(1..=u64::MAX)),
         ("MemberSpec", "host", name()),
         ("MemberSpec", "address", json!({"format": "ipv6"})),

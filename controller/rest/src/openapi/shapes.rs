@@ -10,23 +10,26 @@ use super::limits::name;
 use crate::watch::Topic;
 
 /// Kinds that clients send, with the component of their spec.
-const SENT: [(Kind, &str); 4] = [
+const SENT: [(Kind, &str); 5] = [
     (Kind::Topology, "TopologySpec"),
     (Kind::Drain, "DrainSpec"),
+    (Kind::Silence, "SilenceSpec"),
     (Kind::Group, "GroupSpec"),
     (Kind::Member, "MemberSpec"),
 ];
 
 /// Answers, with their kind.
-const ANSWERS: [(&str, Kind); 29] = [
+const ANSWERS: [(&str, Kind); 31] = [
     ("TopologyResource", Kind::Topology),
     ("DrainResource", Kind::Drain),
+    ("SilenceResource", Kind::Silence),
     ("NodeResource", Kind::Node),
     ("LinkResource", Kind::Link),
     ("HostResource", Kind::Host),
     ("GroupResource", Kind::Group),
     ("MemberResource", Kind::Member),
     ("List_DrainResource", Kind::DrainList),
+    ("List_SilenceResource", Kind::SilenceList),
     ("List_NodeResource", Kind::NodeList),
     ("List_LinkResource", Kind::LinkList),
     ("List_HostResource", Kind::HostList),
@@ -100,6 +103,21 @@ fn put_requests(document: &mut Value) {
             {"required": ["link"], "properties": {"link": {"type": "string"}, "node": {"type": "null"}, "acceptLoss": {"const": false}}},
             {"required": ["node"], "properties": {"node": {"type": "string"}, "link": {"type": "null"}}}]}),
     );
+    // One target; of objects with an end.
+    let targets = ["problem", "node", "link", "group", "host"];
+    let one = targets.map(|target| {
+        let others = targets.iter().filter(|other| **other != target);
+        let mut properties: serde_json::Map<_, _> =
+            others.map(|other| ((*other).to_owned(), json!({"type": "null"}))).collect();
+        properties.insert(target.to_owned(), json!({"type": "string"}));
+        let mut required = vec![target];
+        if target != "problem" {
+            required.push("until");
+            properties.insert("until".to_owned(), json!({"type": "string"}));
+        }
+        json!({"required": required, "properties": properties})
+    });
+    merge(schema(document, "SilenceSpec"), &json!({"oneOf": one}));
     for (_, spec) in SENT {
         let limited = schema(document, spec).clone();
         *property(document, &format!("Input_{spec}"), "spec") = limited;

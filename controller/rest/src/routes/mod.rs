@@ -17,6 +17,7 @@ pub(crate) mod nodes;
 pub(crate) mod page;
 pub(crate) mod problems;
 pub(crate) mod sign_in;
+pub(crate) mod silences;
 pub(crate) mod telemetry;
 pub(crate) mod topology;
 pub(crate) mod validate;

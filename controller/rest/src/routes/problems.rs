@@ -25,7 +25,7 @@ pub(crate) const MAX_LIMIT: usize = 5000;
 /// Root problems in the status.
 const SHOWN: usize = 50;
 
-/// Every problem that is open: roots first, the worst first, then the oldest.
+/// Every problem that is open: roots first, then roots of which an operator knows, the worst first, then the oldest.
 #[utoipa::path(get, path = "/api/v1/problems", tag = "problems", operation_id = "listProblems", params(ProblemQuery),
     responses((status = 200, description = "problems; with `watch` a stream of changes", content((List<ProblemItem> = "application/json"), (String = "text/event-stream"))), (status = 400, body = Problem, description = "a parameter is wrong"), (status = 429, body = Problem, description = "too many streams are open")))]
 pub(crate) async fn list(
@@ -85,10 +85,13 @@ pub(crate) async fn codes() -> Json<List<ProblemCodeItem>> {
 #[utoipa::path(get, path = "/api/v1/status", tag = "problems", operation_id = "getStatus", responses((status = 200, body = DomainStatus, description = "the status")))]
 pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainStatus> {
     let (term, topology) = controller.read(|d| (d.term(), d.topology().map(|t| t.status)));
-    let mut roots = BTreeMap::new();
+    let (mut roots, mut silenced) = (BTreeMap::new(), 0);
     let mut problems = Vec::new();
     for item in items(&controller).filter(|p| p.root) {
-        *roots.entry(severity_name(&item)).or_default() += 1;
+        match item.silence {
+            Some(_) => silenced += 1,
+            None => *roots.entry(severity_name(&item)).or_default() += 1,
+        }
         if problems.len() < SHOWN {
             problems.push(item);
         }
@@ -112,6 +115,7 @@ pub(crate) async fn status(State(controller): State<Controller>) -> Json<DomainS
             .map(|(phase, n)| (phase.to_string(), n as u64))
             .collect(),
         roots,
+        silenced,
         problems,
         left_out: controller.problems_left_out(),
         pending_commit: super::commit::pending(&controller),

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{drains, groups, members, topology};
+use super::{drains, groups, members, silences, topology};
 use crate::error::ApiError;
 use crate::extract::{ApiJson, from_value};
 
@@ -37,19 +37,25 @@ pub(crate) async fn validate(
         ));
     }
     let at = |i: usize| format!("items[{i}]");
-    let commands = request.items.into_iter().enumerate().map(|(i, item)| command(item).map_err(|e| e.inside(&at(i))));
+    let commands =
+        request.items.into_iter().enumerate().map(|(i, item)| command(&controller, item).map_err(|e| e.inside(&at(i))));
     let commands = commands.collect::<Result<Vec<_>, _>>()?;
     let outcomes = controller.validate(commands).await.map_err(|(i, e)| ApiError::from(e).inside(&at(i)))?;
     Ok(Json(Validated::new(outcomes)))
 }
 
-fn command(item: Value) -> Result<Command, ApiError> {
+fn command(controller: &Controller, item: Value) -> Result<Command, ApiError> {
     match item.get("kind").and_then(|kind| Kind::deserialize(kind).ok()) {
         Some(Kind::Topology) => topology::command(input(item)?),
         Some(Kind::Drain) => {
             let input: Input<_> = input(item)?;
             let name = input.metadata.name.clone().unwrap_or_default();
             drains::command(&name, input, false)
+        }
+        Some(Kind::Silence) => {
+            let input: Input<_> = input(item)?;
+            let name = input.metadata.name.clone().unwrap_or_default();
+            silences::command(controller, &name, input, false)
         }
         Some(Kind::Group) => {
             let input: Input<_> = input(item)?;
@@ -66,7 +72,10 @@ fn command(item: Value) -> Result<Command, ApiError> {
             };
             members::command(&group, None, input, false)
         }
-        _ => Err(ApiError::invalid(canopy_model::FieldError::new("kind", "must be Topology, Drain, Group or Member"))),
+        _ => Err(ApiError::invalid(canopy_model::FieldError::new(
+            "kind",
+            "must be Topology, Drain, Silence, Group or Member",
+        ))),
     }
 }
 

@@ -43,6 +43,7 @@ mod records;
 mod refusals;
 mod sessions;
 mod silence;
+mod silences;
 mod stall;
 mod status;
 

@@ -2,7 +2,10 @@
 //! Records as a store keeps them: each is read at its own key, in the form in which it was written.
 
 use canopy_model::drain::DrainSpec;
+use canopy_model::silence::SilenceSpec;
 use canopy_model::srh_hmac::{FlagBit, HmacKey, HmacKeyId, HmacSecret, SrhHmac};
+
+use canopy_units::UnixTime;
 
 use super::*;
 use crate::assume_open;
@@ -27,6 +30,13 @@ fn all() -> Vec<Record> {
         DrainSpec { link: Some("leaf1/up1--spine1/down1".into()), reason: "optics".into(), ..DrainSpec::default() };
     let drain = Command::PutDrain { name: "d".into(), labels: Labels::new(), spec, if_match: None, create_only: true };
     w.run(drain).unwrap();
+    let spec = SilenceSpec {
+        node: Some("leaf1".into()),
+        note: "fans".into(),
+        until: Some(UnixTime::from_nanos(7)),
+        ..SilenceSpec::default()
+    };
+    w.run(Command::PutSilence { name: "s".into(), labels: Labels::new(), spec, create_only: true }).unwrap();
     let key =
         HmacKey { id: HmacKeyId::new("id", 7).unwrap(), secret: HmacSecret::new([0xA5; 32]), flag_bit: FlagBit::Linux };
     let rtt = RecordedRtt { to: endpoint("spine1/down1"), rtt_ns: 7 };
@@ -53,7 +63,7 @@ fn a_record_is_read_at_its_key_as_it_was_written() {
             kinds.push(key);
         }
     }
-    for kind in ["topology", "drain", "group", "member", "rtt", "domain/hmac", "domain/state"] {
+    for kind in ["topology", "drain", "silence", "group", "member", "rtt", "domain/hmac", "domain/state"] {
         assert!(kinds.iter().any(|k| k == kind), "{kind} of {kinds:?}");
     }
 }
